@@ -4,6 +4,7 @@
 //! server takes it in.
 
 use serde_json::Value;
+use vault_api::Draft;
 use vault_format::{
     bundle::{self, File},
     draft::{self, DraftContext, DraftError, Request},
@@ -32,7 +33,7 @@ use crate::{
         Publisher, ServedVault,
         review::{ReviewFlags, write_sides},
     },
-    service::{connection::Connection, drafts::Draft},
+    service::connection::Connection,
 };
 
 /// The choices of the person who accepts.
@@ -397,7 +398,7 @@ fn effect_of(
 /// The skill, what becomes of it, and who asks for it.
 fn heading(draft: &Draft, content: &draft::Draft, before: Option<&Before>) -> String {
     let author = &draft.submitted_by;
-    let who = author.email.as_deref().unwrap_or(&author.user_id);
+    let who = author.name();
     let what = match (&content.request, before) {
         (Request::Remove, Some(before)) => {
             format!("{BAD}remove{BAD:#} version {}", before.version)

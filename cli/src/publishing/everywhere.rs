@@ -155,7 +155,7 @@ fn publish(
     let line = publish_to(context, &publisher, what)?;
     for draft in waiting {
         let author = &draft.submitted_by;
-        let author = clean(author.email.as_deref().unwrap_or(&author.user_id), 64);
+        let author = clean(author.name(), 64);
         let text = format!(
             "the keys have changed, so proposal {} by {author} ends",
             draft.id

@@ -18,6 +18,7 @@ use std::fmt::Write as _;
 
 use serde::Deserialize;
 use serde_json::Value;
+use vault_api::Draft;
 use vault_format::{
     catalog::{SkillEntry, Stored},
     hash::Digest,
@@ -41,7 +42,7 @@ use crate::{
     errors::{ErrorCode, Failure, codes::service_hint},
     key_changes,
     output::count,
-    service::{OwnerClient, connection::Connection, drafts::Draft, in_flight},
+    service::{OwnerClient, connection::Connection, in_flight},
 };
 
 /// The number of newest releases that are shown after a recovery.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use reqwest::Method;
+use vault_api::Draft;
 use vault_format::hash::Digest;
 use vault_library::publish::{self, PlanRequest, Proposal, ReleasePlan, SignedProposal, state};
 use vault_service::error::ErrorCode as ServiceCode;
@@ -17,7 +18,7 @@ use crate::{
     service::{
         Body, ceiling,
         connection::Connection,
-        drafts::{Draft, DraftClient, drafts_path},
+        drafts::{DraftClient, drafts_path},
     },
 };
 

@@ -1,13 +1,14 @@
 //! What a sync reports.
 
 use serde_json::json;
+use vault_api::Draft;
 use vault_library::publish::ReleasePlan;
 
 use super::{SyncOutcome, take_over::TakenOver};
 use crate::{
     output::{BOLD, DIM, GOOD, HINT, Report, changes, count, paint, size},
     profiles::rendered_lines,
-    service::{connection::Connection, drafts::Draft},
+    service::connection::Connection,
 };
 
 /// Creates the report of a sync for people and programs.

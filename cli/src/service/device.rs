@@ -4,13 +4,12 @@
 use std::time::Duration;
 
 use reqwest::Method;
-use serde::Deserialize;
-use serde_json::json;
+use vault_api::{CurrentDevice, EnrolledDevice, Enrolment};
 use vault_format::{hash::Digest, keys::SecretKey, name::Slug, request};
 use vault_store::clock::{Clock, SystemClock};
 
 use super::{Answer, Base, Http, ceiling};
-use vault_service::{error::ErrorCode as ServiceCode, model::device::DeviceStatus};
+use vault_service::error::ErrorCode as ServiceCode;
 
 use crate::{
     context::Context,
@@ -23,28 +22,6 @@ pub struct DeviceClient {
     base: Base,
     slug: Slug,
     key: SecretKey,
-}
-
-/// The service's record of this machine.
-#[derive(Clone, Debug, Deserialize)]
-pub struct DeviceState {
-    /// The id of the machine.
-    pub device_id: String,
-    /// What the machine may do.
-    pub status: DeviceStatus,
-    /// The current catalog, if the machine may read it.
-    #[serde(default)]
-    pub catalog: Option<CatalogNow>,
-}
-
-/// The current catalog as reported by `devices/current`. It is unsigned, so it only serves as a
-/// hint whether to fetch the catalog.
-#[derive(Clone, Debug, Deserialize)]
-pub struct CatalogNow {
-    /// SHA-256 digest of the catalog file.
-    pub sha256: Digest,
-    /// The number of its release.
-    pub release: u64,
 }
 
 impl DeviceClient {
@@ -64,18 +41,23 @@ impl DeviceClient {
     }
 
     /// Enrols this machine, with the owner's code as admitted. Succeeds if it is already enrolled.
-    pub async fn enrol(&self, hostname: &str, code: Option<&str>) -> Result<DeviceState, Failure> {
+    pub async fn enrol(
+        &self,
+        hostname: &str,
+        code: Option<&str>,
+    ) -> Result<EnrolledDevice, Failure> {
         let path = format!("/v/{}/devices", self.slug);
-        let mut body = json!({ "public_key": self.key.public().to_string(), "hostname": hostname });
-        if let Some(code) = code {
-            body["code"] = json!(code);
-        }
+        let body = Enrolment {
+            public_key: self.key.public().to_string(),
+            hostname: Some(hostname.to_owned()),
+            code: code.map(str::to_owned),
+        };
         let request = self.signed(Method::POST, &path).json(&body);
         self.http.send(request, ceiling::DEVICE).await?.json()
     }
 
     /// Fetches this machine's state and the current catalog's digest.
-    pub async fn current(&self) -> Result<DeviceState, Failure> {
+    pub async fn current(&self) -> Result<CurrentDevice, Failure> {
         let path = format!("/v/{}/devices/current", self.slug);
         self.read(&path, ceiling::DEVICE).await?.json()
     }

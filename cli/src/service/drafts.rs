@@ -1,134 +1,22 @@
 //! Drafts at a service: what its namespaces wait for, with a decision of an owner or publisher.
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use vault_format::{
-    hash::Digest,
-    keys::PublicKey,
-    name::{DraftId, SkillName},
-    root::{KeyFingerprint, KeyName},
-    time::Timestamp,
-};
+use serde_json::json;
+use vault_api::{Draft, DraftAcceptance, DraftKind, DraftRefusal};
+use vault_format::{hash::Digest, name::DraftId};
 use vault_service::error::ErrorCode as ServiceCode;
 
 use super::{Answer, OwnerClient, connection::Connection};
 use crate::errors::Failure;
 
-/// What a draft asks for.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DraftKind {
-    /// Add or replace a skill with these files.
-    Propose,
-    /// Add a skill from its source.
-    Install,
-    /// Remove a skill.
-    Remove,
-    /// Make a key a publisher.
-    KeyRequest,
-    /// Sign a release.
-    Release,
-}
-
-impl DraftKind {
-    /// The kind in words, for lists.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Propose => "skill",
-            Self::Install => "install",
-            Self::Remove => "remove",
-            Self::KeyRequest => "publisher",
-            Self::Release => "release",
-        }
+/// The kind of a draft in words, for lists.
+pub const fn words(kind: DraftKind) -> &'static str {
+    match kind {
+        DraftKind::Propose => "skill",
+        DraftKind::Install => "install",
+        DraftKind::Remove => "remove",
+        DraftKind::KeyRequest => "publisher",
+        DraftKind::Release => "release",
     }
-}
-
-/// What became of a draft.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DraftState {
-    /// It waits.
-    Pending,
-    /// A release has it.
-    Accepted,
-    /// An owner or publisher declined it.
-    Declined,
-    /// Its author withdrew it.
-    Withdrawn,
-    /// Another release came before the proposed one.
-    Outdated,
-}
-
-/// Who sent a draft.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct DraftAuthor {
-    /// The user's id at the service.
-    pub user_id: String,
-    /// The user's address, where the caller may see it.
-    pub email: Option<String>,
-    /// The app, if one was involved.
-    pub client_id: Option<String>,
-}
-
-/// A release that waits for signatures, as the service lists it.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct ProposedRelease {
-    /// Its number.
-    pub release: u64,
-    /// The version of the keys that it names.
-    pub root_version: u64,
-    /// SHA-256 of its payload.
-    pub payload_sha256: Digest,
-    /// Whose signatures the service has seen.
-    pub signers: Vec<PublicKey>,
-}
-
-/// A key that asks to publish, as the service lists it.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct RequestedKey {
-    /// The key.
-    pub public_key: PublicKey,
-    /// What people compare.
-    pub fingerprint: KeyFingerprint,
-    /// The name that it would like.
-    pub name: KeyName,
-}
-
-/// A draft without its content, as the service lists it.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Draft {
-    /// Its id.
-    pub id: DraftId,
-    /// What it asks for.
-    pub kind: DraftKind,
-    /// The skill, if it is about one.
-    pub name: Option<SkillName>,
-    /// The bundle that its author saw; `None` for a new skill.
-    pub base_bundle_hash: Option<Digest>,
-    /// SHA-256 of its bytes.
-    pub sha256: Digest,
-    /// Their number.
-    pub size: u64,
-    /// When it came in.
-    pub submitted_at: Timestamp,
-    /// Who sent it.
-    pub submitted_by: DraftAuthor,
-    /// How many flags the service's gate raised.
-    pub flags: u64,
-    /// What became of it.
-    pub state: DraftState,
-    /// When that changed.
-    pub changed_at: Timestamp,
-    /// When it ends by itself, if it does.
-    pub expires_at: Option<Timestamp>,
-    /// The release that has it.
-    pub release: Option<u64>,
-    /// Why it was declined; or which files it lacks, because they look like secrets.
-    pub reason: Option<String>,
-    /// For a release: what is proposed.
-    pub proposal: Option<ProposedRelease>,
-    /// For a publisher: the key.
-    pub key: Option<RequestedKey>,
 }
 
 /// Where the drafts of a namespace are.
@@ -183,11 +71,12 @@ impl<'a> DraftClient<'a> {
         release: u64,
         left_out: Option<&str>,
     ) -> Result<Draft, Failure> {
-        let mut body = json!({ "release": release });
-        if let Some(left_out) = left_out {
-            body["reason"] = json!(left_out);
-        }
-        self.accepted(draft, body).await
+        let body = DraftAcceptance {
+            release: Some(release),
+            reason: left_out.map(str::to_owned),
+            ..DraftAcceptance::default()
+        };
+        self.accepted(draft, &body).await
     }
 
     /// Makes a server that signs the vault take in what was reviewed, and publish it; in place of
@@ -198,18 +87,23 @@ impl<'a> DraftClient<'a> {
         reviewed: &Digest,
         replaced: Option<&Digest>,
     ) -> Result<Draft, Failure> {
-        let body = json!({ "reviewed_sha256": reviewed, "base_bundle_hash": replaced });
-        self.accepted(draft, body).await
+        let body = DraftAcceptance {
+            reviewed_sha256: Some(*reviewed),
+            base_bundle_hash: replaced.copied(),
+            ..DraftAcceptance::default()
+        };
+        self.accepted(draft, &body).await
     }
 
-    async fn accepted(&self, draft: &DraftId, body: Value) -> Result<Draft, Failure> {
+    async fn accepted(&self, draft: &DraftId, body: &DraftAcceptance) -> Result<Draft, Failure> {
         let path = format!("{}/{draft}/accepted", self.path);
-        self.client.post(&path, body).await
+        self.client.post(&path, json!(body)).await
     }
 
     /// Declines a draft.
     pub async fn decline(&self, draft: &DraftId, reason: &str) -> Result<Draft, Failure> {
-        let body = json!({ "reason": reason });
+        let reason = reason.to_owned();
+        let body = json!(DraftRefusal { reason });
         self.client
             .post(&format!("{}/{draft}/declined", self.path), body)
             .await

@@ -28,7 +28,7 @@ use vault_store::clock::{Clock as _, SystemClock};
 
 pub use self::{
     base::{Address, Base},
-    device::{DeviceClient, DeviceState},
+    device::DeviceClient,
     owner::{Body, OwnerClient, PACK_BYTES},
 };
 use crate::{

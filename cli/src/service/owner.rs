@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reqwest::{Method, header};
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Mutex;
+use vault_api::Items;
 use vault_store::clock::{Clock, SystemClock};
 
 use super::{
     Answer, Base, Http, ceiling,
-    tokens::{Grant, TokenFile, Tokens},
+    tokens::{TokenFile, Tokens},
 };
 use crate::{context::Context, errors::Failure};
 
@@ -38,14 +39,6 @@ pub struct OwnerClient {
     base: Base,
     file: TokenFile,
     tokens: Arc<Mutex<Tokens>>,
-}
-
-/// One page of a list.
-#[derive(Debug, Deserialize)]
-struct Page<T> {
-    items: Vec<T>,
-    #[serde(default)]
-    next: Option<String>,
 }
 
 impl OwnerClient {
@@ -154,7 +147,7 @@ impl OwnerClient {
         let mut after = String::new();
         let join = if path.contains('?') { '&' } else { '?' };
         for _ in 0..1000 {
-            let page: Page<T> = self.get(&format!("{path}{join}limit=100{after}")).await?;
+            let page: Items<T> = self.get(&format!("{path}{join}limit=100{after}")).await?;
             items.extend(page.items);
             let Some(next) = page.next else {
                 return Ok(items);
@@ -206,8 +199,9 @@ impl OwnerClient {
         if matches!(answer.status, 400 | 401) {
             return Err(signed_out(&self.base, &self.file));
         }
-        let grant: Grant = answer.json()?;
-        Ok(grant.tokens(
+        let grant: vault_api::Tokens = answer.json()?;
+        Ok(Tokens::granted(
+            grant,
             tokens.client_id.clone(),
             tokens.token_endpoint.clone(),
             tokens.revocation_endpoint.clone(),

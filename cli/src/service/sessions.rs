@@ -6,39 +6,23 @@
 use std::collections::HashSet;
 
 use reqwest::Method;
-use serde::Deserialize;
 use serde_json::Value;
+use vault_api::{AuditEntry, Client};
 
 use super::OwnerClient;
 use crate::{errors::Failure, output::clean};
 
-/// A consent, as the audit log has it.
-#[derive(Deserialize)]
-struct Consent {
-    actor: String,
-    target: Option<String>,
-}
-
-/// An app that is connected.
-#[derive(Deserialize)]
-struct Client {
-    id: String,
-    name: Option<String>,
-}
-
-impl Client {
-    /// Whether it names itself as this program does, on any machine.
-    fn is_command_line(&self) -> bool {
-        let name = self.name.as_deref().unwrap_or_default();
-        name == "vault" || name.starts_with("vault on ")
-    }
+/// Whether an app names itself as this program does, on any machine.
+fn is_command_line(client: &Client) -> bool {
+    let name = client.name.as_deref().unwrap_or_default();
+    name == "vault" || name.starts_with("vault on ")
 }
 
 /// Ends the other command-line sign-ins of this client's account, and with `own` this client's too.
 /// Returns what the ended ones are called.
 pub async fn end_sign_ins(owner: &OwnerClient, own: bool) -> Result<Vec<String>, Failure> {
     let own_id = owner.client_id().await;
-    let consents: Vec<Consent> = owner.list("/admin/audit?action=oauth.consent").await?;
+    let consents: Vec<AuditEntry> = owner.list("/admin/audit?action=oauth.consent").await?;
     let is_own = |id: &str| id == own_id;
     let mut mine = consents
         .iter()
@@ -58,7 +42,7 @@ pub async fn end_sign_ins(owner: &OwnerClient, own: bool) -> Result<Vec<String>,
         .filter_map(|consent| consent.target.as_deref())
         .collect();
     let mut clients: Vec<Client> = owner.list("/admin/clients").await?;
-    clients.retain(|client| client.is_command_line() && ids.contains(&*client.id));
+    clients.retain(|client| is_command_line(client) && ids.contains(&*client.id));
     // The own one last: nothing can be ended without it.
     clients.sort_by_key(|client| is_own(&client.id));
     let mut ended = Vec::new();

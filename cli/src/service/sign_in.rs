@@ -17,6 +17,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 use url::Url;
+use vault_api::{OAuthError, Registered};
 use vault_service::oauth::PAGE_STYLE;
 use vault_store::{
     clock::{Clock as _, SystemClock},
@@ -26,7 +27,7 @@ use vault_store::{
 use super::{
     Answer, Base, Http, OwnerClient, browser, ceiling,
     connection::Connection,
-    tokens::{Grant, TokenFile, Tokens},
+    tokens::{TokenFile, Tokens},
 };
 use crate::{
     context::Context,
@@ -64,11 +65,6 @@ struct Metadata {
     revocation_endpoint: Option<String>,
     #[serde(default)]
     code_challenge_methods_supported: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Registered {
-    client_id: String,
 }
 
 /// The query parameters of the callback.
@@ -116,8 +112,9 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
         ("code_verifier", &verifier),
     ];
     let answer = http.post_form(&metadata.token_endpoint, &fields).await?;
-    let grant: Grant = oauth_answer(answer)?;
-    Ok(grant.tokens(
+    let grant: vault_api::Tokens = oauth_answer(answer)?;
+    Ok(Tokens::granted(
+        grant,
         client_id,
         metadata.token_endpoint,
         metadata.revocation_endpoint,
@@ -498,16 +495,10 @@ fn check(callback: CallbackParams, state: &str, issuer: &str) -> Result<String, 
 
 /// Parses the response of an OAuth endpoint. An error keeps the reason that the service gives.
 fn oauth_answer<T: DeserializeOwned>(answer: Answer) -> Result<T, Failure> {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct OauthError {
-        error: String,
-        error_description: String,
-    }
     if answer.is_good() {
         return answer.json();
     }
-    let refusal: OauthError = serde_json::from_slice(&answer.body).unwrap_or_default();
+    let refusal: OAuthError = serde_json::from_slice(&answer.body).unwrap_or_default();
     let code = match answer.status {
         429 | 500.. => ErrorCode::SignInUnavailable,
         _ => ErrorCode::SignInFailed,

@@ -42,44 +42,31 @@ pub struct Tokens {
     pub signed_in_at: i64,
 }
 
-/// The token response (RFC 6749).
-#[derive(Deserialize)]
-pub(super) struct Grant {
-    access_token: String,
-    expires_in: i64,
-    #[serde(default)]
-    refresh_token: String,
-    #[serde(default)]
-    scope: String,
-}
-
-impl Grant {
-    /// The tokens of a sign-in at this time.
-    pub(super) fn tokens(
-        self,
-        client_id: String,
-        token_endpoint: String,
-        revocation_endpoint: Option<String>,
-        signed_in_at: i64,
-    ) -> Tokens {
-        Tokens {
-            client_id,
-            access_token: self.access_token,
-            expires_at: SystemClock.now().unix() + self.expires_in.clamp(0, 86_400),
-            refresh_token: self.refresh_token,
-            scope: self.scope,
-            token_endpoint,
-            revocation_endpoint,
-            signed_in_at,
-        }
-    }
-}
-
 /// How long a service takes credentials for fresh is five minutes. A minute is left for the answer
 /// to a question.
 const FRESH_SECONDS: i64 = 4 * 60;
 
 impl Tokens {
+    /// The tokens that a service has granted just now.
+    pub(super) fn granted(
+        grant: vault_api::Tokens,
+        client_id: String,
+        token_endpoint: String,
+        revocation_endpoint: Option<String>,
+        signed_in_at: i64,
+    ) -> Self {
+        Self {
+            client_id,
+            access_token: grant.access_token,
+            expires_at: SystemClock.now().unix() + grant.expires_in.clamp(0, 86_400),
+            refresh_token: grant.refresh_token.unwrap_or_default(),
+            scope: grant.scope,
+            token_endpoint,
+            revocation_endpoint,
+            signed_in_at,
+        }
+    }
+
     /// Whether their person entered credentials so recently that the service lets them change roles
     /// and members now.
     pub fn is_fresh(&self, now: Timestamp) -> bool {

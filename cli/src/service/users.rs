@@ -1,6 +1,6 @@
 //! The users of a connected vault, as listed for its owner.
 
-use serde::{Deserialize, Serialize};
+use vault_api::User;
 
 use super::OwnerClient;
 use crate::{errors::Failure, lookup::not_listed, output::clean};
@@ -8,38 +8,13 @@ use crate::{errors::Failure, lookup::not_listed, output::clean};
 /// The route of the user list.
 pub const USERS: &str = "/admin/users";
 
-/// A user as the service lists it for an owner.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct User {
-    /// The user's id.
-    pub id: String,
-    /// The user's e-mail address.
-    pub email: String,
-    /// `invited` until the person accepts, then `active`.
-    #[serde(default)]
-    pub state: String,
-    /// `role:owner` or `role:member`.
-    pub role: String,
-    /// The granted scopes.
-    pub scopes: Vec<String>,
-    /// The policy profile that the user is bound to.
-    #[serde(default)]
-    pub profile: Option<String>,
-    /// When the user was added.
-    #[serde(default)]
-    pub created_at: String,
-    /// When the user was last active.
-    #[serde(default)]
-    pub last_seen_at: Option<String>,
-}
-
 /// Finds the user with this id or e-mail address.
 pub async fn find(client: &OwnerClient, user: &str) -> Result<User, Failure> {
     pick(&client.list::<User>(USERS).await?, user)
 }
 
 fn pick(users: &[User], user: &str) -> Result<User, Failure> {
-    let is = |found: &&User| found.id == user || found.email.eq_ignore_ascii_case(user);
+    let is = |found: &&User| found.id == user || found.email.as_str().eq_ignore_ascii_case(user);
     if let Some(found) = users.iter().find(is) {
         return Ok(found.clone());
     }

@@ -27,12 +27,13 @@ pub struct Account {
     /// account again.
     pub invite_again: bool,
     /// When it was made.
+    #[serde(default)]
     pub created_at: Timestamp,
     /// Whether it signs in with a second factor.
     pub second_factor: bool,
     /// The link that sets a password, if the account cannot sign in yet; in the answer that makes
     /// it, and never again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub invite_url: Option<String>,
 }
 

@@ -10,20 +10,21 @@ pub struct Client {
     /// Its id, `cli_…`.
     pub id: String,
     /// What the app calls itself.
-    #[serde(default)]
     pub name: Option<String>,
     /// Where its answers go: hosts, or the schemes of apps. Empty once its registration has
     /// expired.
     #[serde(default)]
     pub redirect_hosts: Vec<String>,
     /// When it registered; when it was connected, once the registration has expired.
+    #[serde(default)]
     pub created_at: Timestamp,
     /// When it was connected.
+    #[serde(default)]
     pub connected_at: Timestamp,
     /// When it got tokens the last time; null while no consent is valid.
-    #[serde(default)]
     pub last_used_at: Option<Timestamp>,
     /// How many people's consent is valid.
+    #[serde(default)]
     pub users: usize,
 }
 

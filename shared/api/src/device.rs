@@ -26,8 +26,9 @@ words! {
 pub struct Enrolment {
     /// The key that signs the request.
     pub public_key: String,
-    /// What the machine is called: at most 64 printable characters. A machine without a name is
-    /// shown by its fingerprint.
+    /// What the machine is called: printable characters. A machine without a name is shown by its
+    /// fingerprint.
+    #[schemars(length(min = 1, max = 64))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
     /// An enrolment code of the owner.
@@ -64,7 +65,6 @@ pub struct CurrentDevice {
     #[serde(default)]
     pub enrolled_at: Timestamp,
     /// The current catalog; null before the first release, and for a revoked machine.
-    #[serde(default)]
     pub catalog: Option<CatalogReference>,
 }
 
@@ -91,16 +91,27 @@ pub struct Device {
     pub public_key: PublicKey,
     /// What `vault link` prints on the machine: the owner compares the two before admitting.
     pub fingerprint: KeyFingerprint,
-    /// The machine's own choice; may be empty.
+    /// The machine's own choice; empty if it has no name.
     pub hostname: String,
     /// When it enrolled the first time.
+    #[serde(default)]
     pub enrolled_at: Timestamp,
     /// When an owner or a code decided about it.
-    #[serde(default)]
     pub decided_at: Option<Timestamp>,
     /// True in the answer that forgets it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forgotten: bool,
+}
+
+impl Device {
+    /// What people are shown: the name, or the fingerprint of a machine without one.
+    pub fn name(&self) -> String {
+        if self.hostname.is_empty() {
+            self.fingerprint.to_string()
+        } else {
+            self.hostname.clone()
+        }
+    }
 }
 
 /// A machine in the list, with what is known of its last visit.
@@ -110,9 +121,7 @@ pub struct ListedDevice {
     #[serde(flatten)]
     pub device: Device,
     /// The day (UTC) of its last request.
-    #[serde(default)]
     pub last_seen: Option<String>,
     /// The newest release that it fetched.
-    #[serde(default)]
     pub release: Option<u64>,
 }

@@ -93,6 +93,15 @@ pub struct DraftAuthor {
     pub client_id: Option<String>,
 }
 
+impl DraftAuthor {
+    /// The address, or the id where the address is not shown.
+    pub fn name(&self) -> &str {
+        self.email
+            .as_ref()
+            .map_or(self.user_id.as_str(), Email::as_str)
+    }
+}
+
 /// A release that waits for signatures.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct ProposedRelease {

@@ -77,7 +77,7 @@ impl JsonSchema for Email {
         json_schema!({
             "type": "string",
             "description": "An e-mail address in plain ASCII, lower case.",
-            "pattern": "^[^@\\s]+@[^@\\s]+$",
+            "pattern": "^\\s*[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+\\s*$",
             "minLength": 3,
             "maxLength": 254,
         })

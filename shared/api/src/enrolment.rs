@@ -39,7 +39,7 @@ pub struct NewEnrolmentCode {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_in: Option<i64>,
     /// What the machines must be called; `*` stands for any characters.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 64))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -50,7 +50,7 @@ pub struct EnrolmentCode {
     /// Its id, `enc_…`.
     pub id: String,
     /// The code; in the answer that makes it, and never again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// How many machines it admits.
     pub uses: u32,

@@ -63,3 +63,40 @@ impl<T: JsonSchema> JsonSchema for Given<T> {
         T::json_schema(generator)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{NewUser, Role};
+
+    #[test]
+    fn a_wrong_text_is_read_and_gets_the_error_of_its_member() {
+        for (role, wanted) in [
+            ("role:owner", Ok(Role::Owner)),
+            ("owner", Err("role_unknown")),
+            ("", Err("role_unknown")),
+        ] {
+            let request = serde_json::json!({ "email": "nobody", "role": role });
+            let request: NewUser = serde_json::from_value(request).unwrap();
+            assert_eq!(
+                request.role.unwrap().parse_or("role_unknown"),
+                wanted,
+                "{role}"
+            );
+            assert_eq!(request.email.as_str(), "nobody");
+            request.email.parse_or("email_invalid").unwrap_err();
+        }
+        serde_json::from_str::<Given<Role>>("1").unwrap_err();
+    }
+
+    #[test]
+    fn a_client_sends_the_text_and_the_schema_is_that_of_the_value() {
+        let given = Given::from(Role::Publisher);
+        assert_eq!(serde_json::to_string(&given).unwrap(), "\"role:publisher\"");
+        let of = |schema: Schema| schema.to_value();
+        let generator = &mut SchemaGenerator::default();
+        let wanted = of(Role::json_schema(generator));
+        assert_eq!(of(Given::<Role>::json_schema(generator)), wanted);
+        assert_eq!(Given::<Role>::schema_name(), Role::schema_name());
+    }
+}

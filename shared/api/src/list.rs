@@ -10,6 +10,5 @@ pub struct Items<T> {
     /// The items of this page.
     pub items: Vec<T>,
     /// What to send as `after` to get the next page; null on the last one.
-    #[serde(default)]
     pub next: Option<String>,
 }

@@ -23,13 +23,13 @@ pub struct JsonRpcRequest {
     /// The version.
     pub jsonrpc: JsonRpcVersion,
     /// The id of a request, text or a whole number; a notification has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("type" = ["string", "integer"]))]
     pub id: Option<Value>,
     /// What is asked.
     pub method: String,
     /// The parameters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub params: Option<BTreeMap<String, Value>>,
 }
 
@@ -41,10 +41,10 @@ pub struct JsonRpcAnswer {
     /// The id of the request.
     pub id: Value,
     /// The result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<BTreeMap<String, Value>>,
     /// What failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<JsonRpcFailure>,
 }
 
@@ -68,6 +68,6 @@ pub struct JsonRpcFailure {
     /// One sentence for people; may change.
     pub message: String,
     /// More; `code` in it is that of the service.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }

@@ -46,6 +46,6 @@ pub struct CreatedNamespace {
     pub owner: Email,
     /// The link that sets a password, if the account cannot sign in yet; in this answer, and never
     /// again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub invite_url: Option<String>,
 }

@@ -46,6 +46,7 @@ pub struct NoticeDestinations {
     /// Whether every owner gets notices by mail.
     pub mail: bool,
     /// Whether the operator has configured a mail server.
+    #[serde(default)]
     pub mail_available: bool,
 }
 
@@ -57,7 +58,7 @@ pub struct Webhook {
     /// Where notices go.
     pub address: String,
     /// What signs them, `whsec_` and base64; in the answer that adds it, and never again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
     /// What it gets.
     pub events: Vec<NoticeTopic>,

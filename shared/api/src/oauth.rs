@@ -88,7 +88,7 @@ pub struct Registered {
     #[serde(default)]
     pub client_id_issued_at: i64,
     /// Its name, without characters that could mislead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub client_name: Option<String>,
     /// Where answers may go.
     #[serde(default)]
@@ -118,7 +118,7 @@ pub struct Tokens {
     /// Seconds.
     pub expires_in: i64,
     /// `vrt_…`; works once. An operator gets none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub refresh_token: Option<String>,
     /// What the access token carries, separated by spaces.
     #[serde(default)]

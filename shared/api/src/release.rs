@@ -30,7 +30,6 @@ pub struct Release {
     /// How many skills the release before had and it has not.
     pub removed: u64,
     /// How many skills it has; null: published before this was kept.
-    #[serde(default)]
     pub skills: Option<u64>,
     /// The fingerprints of the keys that signed it; empty: published before this was kept.
     // Fingerprints and not keys, since parsing a key costs more than all else of a record, and lists

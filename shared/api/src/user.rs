@@ -183,13 +183,11 @@ pub struct User {
     /// The most that a token of the user may carry.
     pub scopes: Scopes,
     /// The profile of the policy that restricts the user.
-    #[serde(default)]
     pub profile: Option<String>,
     /// When the user was added.
     #[serde(default)]
     pub created_at: Timestamp,
     /// When the user was last active, to the minute.
-    #[serde(default)]
     pub last_seen_at: Option<Timestamp>,
 }
 

@@ -36,9 +36,10 @@ words! {
 
 words! {
     /// Whether a vault is paid for.
-    #[derive(JsonSchema)]
+    #[derive(Default, JsonSchema)]
     pub enum Subscription {
         /// The service takes no payments; counts as active.
+        #[default]
         None = "none",
         /// Paid.
         Active = "active",
@@ -90,15 +91,13 @@ pub struct VaultSummary {
     /// The current release; null before the first one.
     pub release: Option<u64>,
     /// Whether it is paid for.
+    #[serde(default)]
     pub subscription: Subscription,
     /// The vault that is pinned; null before the first release.
-    #[serde(default)]
     pub vault_id: Option<VaultId>,
     /// Its fingerprint now; null before the first release.
-    #[serde(default)]
     pub fingerprint: Option<VaultFingerprint>,
     /// Its root version now; null before the first release.
-    #[serde(default)]
     pub root_version: Option<u64>,
 }
 
@@ -116,7 +115,6 @@ pub struct Vault {
     /// Whether it is paid for.
     pub subscription: Subscription,
     /// When a vault that is past due lapses.
-    #[serde(default)]
     pub grace_ends_at: Option<Timestamp>,
     /// Whether machines need a code to enrol.
     #[serde(default)]
@@ -128,12 +126,10 @@ pub struct Vault {
     /// The vault whose releases count; null before the first release.
     pub pin: Option<Pinned>,
     /// The last reset of the pin, for 30 days.
-    #[serde(default)]
     pub pin_reset: Option<PinReset>,
     /// The current release; null before the first one.
     pub release: Option<CurrentRelease>,
     /// When the current release was published.
-    #[serde(default)]
     pub last_push: Option<Timestamp>,
     /// How large a release may be.
     pub quota: Quota,
@@ -146,7 +142,6 @@ pub struct Vault {
     #[serde(default)]
     pub provisioning: Vec<ProvisioningStep>,
     /// The first step that is not done.
-    #[serde(default)]
     pub next_step: Option<ProvisioningStepName>,
 }
 

@@ -7,20 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use vault_api::{AuditEntry, ListedDevice, User};
 use vault_format::time::Timestamp;
 use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{
-    commands::share::devices::Device,
     context::Context,
     errors::Failure,
     output::{BAD, DIM, GOOD, Report, Table, clean, paint},
-    service::{
-        OwnerClient,
-        connection::Connection,
-        form,
-        users::{self, User},
-    },
+    service::{OwnerClient, connection::Connection, form, users},
 };
 
 /// The arguments of `vault audit-log`.
@@ -60,19 +55,11 @@ enum Since {
     Ago(i64),
 }
 
-/// A log entry as the service returns it.
+/// A log entry, with the names that are known.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Entry {
-    id: String,
-    at: String,
-    actor: String,
-    client: Option<String>,
-    source: Option<String>,
-    action: String,
-    target: Option<String>,
-    before: Option<Value>,
-    after: Option<Value>,
-    outcome: String,
+    #[serde(flatten)]
+    record: AuditEntry,
     /// The actor's e-mail address, while the person is a user of the vault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     actor_email: Option<String>,
@@ -129,8 +116,8 @@ pub async fn entries(
 /// Adds the names of people and machines, by their ids.
 pub fn name(entries: &mut [Entry], names: &BTreeMap<String, String>) {
     for entry in entries {
-        entry.actor_email = names.get(&entry.actor).cloned();
-        let target = entry.target.as_ref();
+        entry.actor_email = names.get(&entry.record.actor).cloned();
+        let target = entry.record.target.as_ref();
         entry.target_name = target.and_then(|target| names.get(target)).cloned();
     }
 }
@@ -142,11 +129,13 @@ async fn names(
 ) -> Result<BTreeMap<String, String>, Failure> {
     let users: Vec<User> = client.list(users::USERS).await?;
     let path = format!("/admin/vaults/{}/devices", connection.slug);
-    let devices: Vec<Device> = client.list(&path).await?;
-    let people = users.into_iter().map(|user| (user.id, user.email));
+    let devices: Vec<ListedDevice> = client.list(&path).await?;
+    let people = users
+        .into_iter()
+        .map(|user| (user.id, user.email.to_string()));
     let machines = devices
         .into_iter()
-        .map(|device| (device.device_id, device.hostname));
+        .map(|device| (device.device.device_id.clone(), device.device.name()));
     Ok(people.chain(machines).collect())
 }
 
@@ -157,14 +146,18 @@ pub fn show(entries: &[Entry], account: &str) -> Report {
     }
     let mut table = Table::new(&["TIME", "WHO", "ACTION", "TARGET", "OUTCOME", "CHANGE"]);
     for entry in entries {
-        let style = if entry.outcome == "done" { GOOD } else { BAD };
+        let style = if entry.record.outcome == "done" {
+            GOOD
+        } else {
+            BAD
+        };
         table.row([
             // To the minute.
-            clean(entry.at.get(..16).unwrap_or(&entry.at), 16).replace('T', " "),
+            entry.record.at.to_string()[..16].replace('T', " "),
             who(entry, account),
-            clean(&entry.action, 40),
+            clean(&entry.record.action, 40),
             target(entry),
-            paint(style, clean(&entry.outcome, 40)),
+            paint(style, clean(&entry.record.outcome, 40)),
             paint(DIM, changed(entry)),
         ]);
     }
@@ -174,15 +167,15 @@ pub fn show(entries: &[Entry], account: &str) -> Report {
 fn who(entry: &Entry, account: &str) -> String {
     match &entry.actor_email {
         Some(email) => clean(email, 40),
-        None if entry.actor.starts_with("acc_") => account.to_owned(),
-        None => clean(&entry.actor, 40),
+        None if entry.record.actor.starts_with("acc_") => account.to_owned(),
+        None => clean(&entry.record.actor, 40),
     }
 }
 
 fn target(entry: &Entry) -> String {
-    match (&entry.target_name, &entry.target) {
+    match (&entry.target_name, &entry.record.target) {
         // Only addresses hold an `@`; a machine chooses its name itself.
-        (Some(name), _) if entry.action.starts_with("device.") => {
+        (Some(name), _) if entry.record.action.starts_with("device.") => {
             format!("\"{}\"", clean(name, 32))
         }
         (Some(name), _) => clean(name, 40),
@@ -198,7 +191,7 @@ fn changed(entry: &Entry) -> String {
         Some(Value::Object(members)) => members.clone(),
         Some(other) => Map::from_iter([("value".to_owned(), other.clone())]),
     };
-    let (before, after) = (members(&entry.before), members(&entry.after));
+    let (before, after) = (members(&entry.record.before), members(&entry.record.after));
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let changes = names.into_iter().filter_map(|name| {
         let shown = clean(name, 24);

@@ -2,7 +2,6 @@
 
 use clap::{Args, Subcommand};
 use reqwest::Method;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
@@ -12,6 +11,7 @@ use crate::{
     output::{BOLD, HINT, Report, TICK, Table, clean, count, day, paint},
     service::{OwnerClient, connection::Connection},
 };
+use vault_api::{Client, RevokedClient};
 
 const CLIENTS: &str = "/admin/clients";
 
@@ -45,35 +45,11 @@ enum Action {
     },
 }
 
-/// An app as the service lists it for an owner.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-struct Client {
-    id: String,
-    name: Option<String>,
-    #[serde(default)]
-    redirect_hosts: Vec<String>,
-    #[serde(default)]
-    created_at: String,
-    #[serde(default)]
-    connected_at: String,
-    #[serde(default)]
-    last_used_at: Option<String>,
-    #[serde(default)]
-    users: u64,
-}
-
-impl Client {
-    fn name(&self) -> String {
-        self.name
-            .as_ref()
-            .map_or_else(|| "-".to_owned(), |name| format!("\"{}\"", clean(name, 64)))
-    }
-}
-
-#[derive(Deserialize, Serialize)]
-struct Revoked {
-    client_id: String,
-    revoked_tokens: u64,
+fn name(client: &Client) -> String {
+    client
+        .name
+        .as_ref()
+        .map_or_else(|| "-".to_owned(), |name| format!("\"{}\"", clean(name, 64)))
 }
 
 /// Lists the apps or revokes one.
@@ -130,13 +106,13 @@ fn show(clients: &[Client], own: &str) -> Report {
         "ID",
     ]);
     for client in clients {
-        let used = client.last_used_at.as_deref();
+        let used = client.last_used_at.map(|used| used.to_string());
         table.row([
-            paint(BOLD, client.name()),
+            paint(BOLD, name(client)),
             paint(HINT, clean(&client.redirect_hosts.join(" "), 80)),
             client.users.to_string(),
-            day(connected(client)),
-            day(used.unwrap_or_default()),
+            day(&client.connected_at.to_string()),
+            day(&used.unwrap_or_default()),
             if client.id == own {
                 format!("{}  (this sign-in)", clean(&client.id, 40))
             } else {
@@ -147,13 +123,6 @@ fn show(clients: &[Client], own: &str) -> Report {
     Report::new(clients, table.text())
 }
 
-fn connected(client: &Client) -> &str {
-    match client.connected_at.as_str() {
-        "" => &client.created_at,
-        connected => connected,
-    }
-}
-
 async fn revoke(
     context: &Context,
     owner: &OwnerClient,
@@ -161,15 +130,15 @@ async fn revoke(
 ) -> Result<Report, Failure> {
     let question = format!(
         "Revoke {} and the tokens of {}?",
-        client.name(),
+        name(client),
         count(client.users, "user")
     );
     context.ui.confirm_or_stop(&question)?;
     let path = format!("{CLIENTS}/{}", client.id);
-    let revoked: Revoked = owner.send(Method::DELETE, &path, None).await?;
+    let revoked: RevokedClient = owner.send(Method::DELETE, &path, None).await?;
     let text = format!(
         "{TICK} revoked {} and {}",
-        client.name(),
+        name(client),
         count(revoked.revoked_tokens, "token")
     );
     Ok(Report::new(&revoked, text))
@@ -193,6 +162,8 @@ fn find<'c>(clients: &'c [Client], asked: &str) -> Result<&'c Client, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use vault_format::time::Timestamp;
+
     use super::*;
 
     fn client(id: &str, name: &str) -> Client {
@@ -200,8 +171,8 @@ mod tests {
             id: id.into(),
             name: Some(name.into()),
             redirect_hosts: Vec::new(),
-            created_at: String::new(),
-            connected_at: String::new(),
+            created_at: Timestamp::default(),
+            connected_at: Timestamp::default(),
             last_used_at: None,
             users: 1,
         }

@@ -3,8 +3,8 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use reqwest::Method;
-use serde::Serialize;
 use serde_json::{Value, json};
+use vault_api::{Given, NewUser, RoleChange, ScopeChange, User};
 use vault_policy::Policy;
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
         OwnerClient,
         connection::Connection,
         sign_in::{Needs, ready},
-        users::{USERS, User, find},
+        users::{USERS, find},
     },
 };
 
@@ -122,44 +122,49 @@ enum Role {
 }
 
 impl Role {
-    const fn word(self) -> &'static str {
+    const fn of_wire(self) -> vault_api::Role {
         match self {
-            Self::Owner => "role:owner",
-            Self::Publisher => "role:publisher",
-            Self::Member => "role:member",
+            Self::Owner => vault_api::Role::Owner,
+            Self::Publisher => vault_api::Role::Publisher,
+            Self::Member => vault_api::Role::Member,
         }
     }
 }
 
-#[derive(Clone, Copy, Debug, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, ValueEnum)]
 enum Scope {
     Read,
     Write,
 }
 
-impl User {
-    fn role(&self) -> String {
-        clean(self.role.trim_start_matches("role:"), 12)
-    }
+fn given(scopes: &[Scope]) -> Vec<Given<vault_api::Scope>> {
+    let of_wire = |scope: &Scope| match scope {
+        Scope::Read => vault_api::Scope::Read,
+        Scope::Write => vault_api::Scope::Write,
+    };
+    scopes.iter().map(|scope| of_wire(scope).into()).collect()
+}
 
-    fn scopes(&self) -> String {
-        if self.scopes.is_empty() {
-            "-".to_owned()
-        } else {
-            clean(&self.scopes.join(" "), 24)
-        }
-    }
+fn role_word(user: &User) -> &'static str {
+    user.role.as_str().trim_start_matches("role:")
+}
 
-    fn profile(&self) -> String {
-        self.profile
-            .as_ref()
-            .map_or_else(|| "-".to_owned(), |profile| clean(profile, 64))
+fn scope_words(user: &User) -> String {
+    if user.scopes.is_empty() {
+        "-".to_owned()
+    } else {
+        user.scopes.to_string()
     }
+}
 
-    fn name(&self) -> String {
-        paint(BOLD, clean(&self.email, 254))
-    }
+fn profile_name(user: &User) -> String {
+    user.profile
+        .as_ref()
+        .map_or_else(|| "-".to_owned(), |profile| clean(profile, 64))
+}
+
+fn name(user: &User) -> String {
+    paint(BOLD, &user.email)
 }
 
 /// Lists the users or changes one.
@@ -179,9 +184,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 scopes,
             } => invite(&client, email, *role, scopes).await,
             Action::Role { user, role } => {
-                let body = json!({ "role": role.word() });
+                let role = role.of_wire().into();
+                let body = json!(RoleChange { role });
                 let user = change(&client, user, Method::PUT, "role", body).await?;
-                let text = format!("{} is {} now", user.name(), article(&user.role()));
+                let text = format!("{} is {} now", name(&user), article(role_word(&user)));
                 Ok(done(&user, &text))
             }
             Action::Scopes {
@@ -189,9 +195,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 grant,
                 revoke,
             } => {
-                let body = json!({ "grant": grant, "revoke": revoke });
+                let body = json!(ScopeChange {
+                    grant: given(grant),
+                    revoke: given(revoke),
+                });
                 let user = change(&client, user, Method::POST, "scopes", body).await?;
-                let text = format!("{} has the scopes: {}", user.name(), user.scopes());
+                let text = format!("{} has the scopes: {}", name(&user), scope_words(&user));
                 Ok(done(&user, &text))
             }
             Action::Profile { user, profile, .. } => {
@@ -202,9 +211,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 let user = change(&client, user, Method::PUT, "profile", body).await?;
                 let text = match &user.profile {
                     Some(profile) => {
-                        format!("{} has the profile {}", user.name(), clean(profile, 64))
+                        format!("{} has the profile {}", name(&user), clean(profile, 64))
                     }
-                    None => format!("{} is bound to no profile", user.name()),
+                    None => format!("{} is bound to no profile", name(&user)),
                 };
                 Ok(done(&user, &text))
             }
@@ -265,14 +274,14 @@ fn show(users: &[User]) -> Report {
         "ID",
     ]);
     for user in users {
-        let seen = user.last_seen_at.as_deref();
         table.row([
-            user.name(),
-            clean(&user.state, 12),
-            user.role(),
-            user.scopes(),
-            user.profile(),
-            seen.map_or_else(|| "never".to_owned(), day),
+            name(user),
+            user.state.to_string(),
+            role_word(user).to_owned(),
+            scope_words(user),
+            profile_name(user),
+            user.last_seen_at
+                .map_or_else(|| "never".to_owned(), |seen| day(&seen.to_string())),
             clean(&user.id, 40),
         ]);
     }
@@ -285,15 +294,19 @@ async fn invite(
     role: Role,
     scopes: &[Scope],
 ) -> Result<Report, Failure> {
-    let body = json!({ "email": email, "role": role.word(), "scopes": scopes });
+    let body = json!(NewUser {
+        email: Given::unchecked(email),
+        role: Some(role.of_wire().into()),
+        scopes: Some(given(scopes)),
+    });
     let user: User = client.post(USERS, body).await?;
     let page = paint(HINT, client.base().at("/account"));
-    let (address, base) = (clean(&user.email, 254), client.base());
+    let (address, base) = (&user.email, client.base());
     let text = format!(
         "invited {} as {}\nThey sign in and accept within 7 days at {page}\nWithout an account they \
          need a link from an operator: vault operator account invite {address} --url {base}",
-        user.name(),
-        article(&user.role())
+        name(&user),
+        article(role_word(&user))
     );
     Ok(done(&user, &text))
 }
@@ -312,11 +325,11 @@ async fn change(
 
 async fn remove(context: &Context, client: &OwnerClient, user: &str) -> Result<Report, Failure> {
     let user = find(client, user).await?;
-    let question = format!("Remove {} from this vault?", clean(&user.email, 254));
+    let question = format!("Remove {} from this vault?", &user.email);
     context.ui.confirm_or_stop(&question)?;
     let path = format!("{USERS}/{}", user.id);
     let user: User = client.send(Method::DELETE, &path, None).await?;
-    Ok(done(&user, &format!("removed {}", user.name())))
+    Ok(done(&user, &format!("removed {}", name(&user))))
 }
 
 fn done(user: &User, text: &str) -> Report {

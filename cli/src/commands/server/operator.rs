@@ -4,8 +4,8 @@
 mod accounts;
 
 use clap::{Args, Subcommand};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use vault_api::{CreatedNamespace, Given, Namespace, NewNamespace, ServiceSignOut, Vault};
 use vault_format::name::Slug;
 use vault_service::error::ErrorCode as ServiceCode;
 use vault_store::clock::{Clock as _, SystemClock};
@@ -131,15 +131,6 @@ enum Action {
         /// The name of the namespace
         slug: Slug,
     },
-}
-
-#[derive(Debug, Deserialize, Serialize)]
-struct Created {
-    slug: String,
-    namespace_id: String,
-    owner: String,
-    #[serde(default)]
-    invite_url: Option<String>,
 }
 
 /// Runs the action on a namespace or an account.
@@ -287,13 +278,16 @@ async fn sign_in_anew(
 }
 
 async fn create(client: &OwnerClient, slug: &Slug, owner: &str) -> Result<Report, Failure> {
-    let created: Created = client
+    let created: CreatedNamespace = client
         .post(
             "/admin/operator/namespaces",
-            json!({ "slug": slug, "owner": owner }),
+            json!(NewNamespace {
+                slug: slug.clone().into(),
+                owner: Given::unchecked(owner),
+            }),
         )
         .await?;
-    let (made, owner) = (clean(&created.slug, 63), clean(&created.owner, 254));
+    let (made, owner) = (&created.slug, &created.owner);
     let address = client.base().at(&format!("/v/{made}"));
     let mut text = format!(
         "{TICK} created the namespace {BOLD}{made}{BOLD:#} for {owner}\n  {HINT}{address}{HINT:#}"
@@ -311,19 +305,26 @@ async fn create(client: &OwnerClient, slug: &Slug, owner: &str) -> Result<Report
 }
 
 async fn list(client: &OwnerClient) -> Result<Report, Failure> {
-    let items: Vec<Value> = client.list("/admin/operator/namespaces").await?;
+    let items: Vec<Namespace> = client.list("/admin/operator/namespaces").await?;
     if items.is_empty() {
         return Ok(Report::new(json!([]), "There is no namespace yet."));
     }
     let mut table = Table::new(&["SLUG", "KIND", "STATUS", "RELEASE", "OWNER"]);
     for item in &items {
-        table.row(["slug", "kind", "status", "release", "owner"].map(|name| plain(&item[name])));
+        table.row([
+            item.slug.to_string(),
+            item.kind.to_string(),
+            item.status.to_string(),
+            item.release
+                .map_or_else(|| "-".to_owned(), |release| release.to_string()),
+            clean(&item.owner, 254),
+        ]);
     }
     Ok(Report::new(&items, table.text()))
 }
 
 async fn show(client: &OwnerClient, slug: &Slug) -> Result<Report, Failure> {
-    let found: Value = client
+    let found: Vault = client
         .get(&format!("/admin/operator/namespaces/{slug}"))
         .await
         .map_err(|failure| named(failure, slug))?;
@@ -331,33 +332,32 @@ async fn show(client: &OwnerClient, slug: &Slug) -> Result<Report, Failure> {
 }
 
 /// Describes a namespace, one fact a line.
-fn described(found: &Value) -> String {
-    let release = match &found["release"] {
-        Value::Null => "none yet".to_owned(),
-        release => format!(
-            "{}, published {}",
-            plain(&release["release"]),
-            plain(&release["published_at"])
-        ),
-    };
-    let quota = match &found["quota"]["bytes"] {
-        Value::Null => "no limit".to_owned(),
-        bytes => format!("{} bytes for a release", plain(bytes)),
-    };
-    let counts = &found["counts"];
+fn described(found: &Vault) -> String {
+    let release = found.release.as_ref().map_or_else(
+        || "none yet".to_owned(),
+        |current| format!("{}, published {}", current.release, current.published_at),
+    );
+    let quota = found.quota.bytes.map_or_else(
+        || "no limit".to_owned(),
+        |bytes| format!("{bytes} bytes for a release"),
+    );
+    let fingerprint = found.pinned().and_then(|pin| pin.fingerprint);
     let mut table = Table::default();
     for (label, value) in [
-        ("namespace", plain(&found["slug"])),
-        ("status", plain(&found["status"])),
-        ("kind", plain(&found["kind"])),
-        ("owner", plain(&found["owner"])),
-        ("created", plain(&found["created_at"])),
+        ("namespace", found.slug.to_string()),
+        ("status", found.status.to_string()),
+        ("kind", found.kind.to_string()),
+        ("owner", clean(&found.owner, 254)),
+        ("created", found.created_at.to_string()),
         ("release", release),
-        ("skills", plain(&counts["skills"])),
-        ("machines waiting", plain(&counts["devices_pending"])),
-        ("fingerprint", plain(&found["pin"]["fingerprint"])),
+        ("skills", found.counts.skills.to_string()),
+        ("machines waiting", found.counts.devices_pending.to_string()),
+        (
+            "fingerprint",
+            fingerprint.map_or_else(|| "-".to_owned(), |text| text.to_string()),
+        ),
         ("quota", quota),
-        ("subscription", plain(&found["subscription"])),
+        ("subscription", found.subscription.to_string()),
     ] {
         table.row([label.to_owned(), value]);
     }
@@ -379,7 +379,8 @@ async fn set(client: &OwnerClient, slug: &Slug, verb: &str, done: &str) -> Resul
 async fn sign_out_all(context: &Context, client: &OwnerClient) -> Result<Report, Failure> {
     let question = "End every token and session of this service, yours included?";
     context.ui.confirm_or_stop(question)?;
-    let body = json!({ "confirm": "everybody" });
+    let confirm = "everybody".to_owned();
+    let body = json!(ServiceSignOut { confirm });
     let done: Value = client.post("/admin/operator/sign-out", body).await?;
     let text = format!("{TICK} everyone is signed out of the service");
     Ok(Report::new(&done, text))
@@ -394,27 +395,24 @@ fn named(failure: Failure, slug: &Slug) -> Failure {
     fail!(VaultNotFound, "{message}").hint("vault operator namespace list shows them all")
 }
 
-/// Formats a value from the service's answer for display.
-pub fn plain(value: &Value) -> String {
-    match value {
-        Value::Null => "-".to_owned(),
-        Value::String(text) => clean(text, 254),
-        other => clean(&other.to_string(), 254),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_namespace_is_described_in_words_and_not_as_json() {
-        let empty = described(&json!({
-            "slug": "acme", "status": "active", "kind": "hosted", "owner": "ann@example.com",
-            "created_at": "2026-11-21T02:00:10Z", "release": null, "pin": null,
-            "counts": { "skills": 0, "releases": 0, "devices_pending": 2 },
-            "quota": { "bytes": null }, "subscription": "none", "provisioning": [],
-        }));
+        let shown = |more: Value| {
+            let mut found = json!({
+                "slug": "acme", "namespace_id": "01M81JMZ000000000000000001", "status": "active",
+                "kind": "hosted", "owner": "ann@example.com", "created_at": "2026-11-21T02:00:10Z",
+                "release": null, "pin": null, "subscription": "none", "quota": { "bytes": null },
+                "counts": { "skills": 0, "releases": 0, "devices_pending": 2 },
+            });
+            let more = more.as_object().unwrap().clone();
+            found.as_object_mut().unwrap().extend(more);
+            described(&serde_json::from_value(found).unwrap())
+        };
+        let empty = shown(json!({}));
         for (label, value) in [
             ("owner", "ann@example.com"),
             ("release", "none yet"),
@@ -425,12 +423,20 @@ mod tests {
             let line = empty.lines().find(|line| line.starts_with(label));
             assert!(line.is_some_and(|line| line.ends_with(value)), "{empty}");
         }
-        let published = described(&json!({
-            "release": { "release": 3, "published_at": "2026-11-21T02:00:10Z", "size": 2237 },
-            "pin": { "fingerprint": "vlt:7d7r/1" },
+        let (digest, id) = ("0".repeat(64), format!("vlt_{}", "a".repeat(26)));
+        let fingerprint = format!("vlt:7d7r{}/1", "-7d7r".repeat(7));
+        let published = shown(json!({
+            "release": {
+                "release": 3, "published_at": "2026-11-21T02:00:10Z", "size": 2237,
+                "sha256": digest, "payload_sha256": digest,
+            },
+            "pin": {
+                "vault_id": id, "fingerprint": fingerprint, "root_version": 1,
+                "root_sha256": digest,
+            },
             "quota": { "bytes": 1000 },
         }));
-        for text in ["3, published 2026-11-21", "vlt:7d7r/1", "1000 bytes"] {
+        for text in ["3, published 2026-11-21", &fingerprint, "1000 bytes"] {
             assert!(published.contains(text), "{published}");
         }
         assert!(!published.contains('{'), "{published}");

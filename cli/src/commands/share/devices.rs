@@ -2,10 +2,10 @@
 //! forgets them.
 
 use clap::{Args, Subcommand};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use vault_format::{keys::PublicKey, root::KeyFingerprint};
-use vault_service::{error::ErrorCode as ServiceCode, model::device::DeviceStatus};
+use vault_api::{Device, DeviceStatus, ListedDevice};
+use vault_format::root::KeyFingerprint;
+use vault_service::error::ErrorCode as ServiceCode;
 
 use super::enrolment::{self, Invite, Mode};
 use crate::{
@@ -85,45 +85,6 @@ struct DenyWhich {
     all_pending: bool,
 }
 
-/// A machine as the service lists it for an owner.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[expect(clippy::struct_field_names, reason = "the names of the wire")]
-pub struct Device {
-    /// The machine's id on the service.
-    pub device_id: String,
-    /// What the machine may do.
-    pub status: DeviceStatus,
-    /// The name that the machine reports for itself. It is only a label and proves nothing.
-    pub hostname: String,
-    /// The machine's public key.
-    pub public_key: String,
-    /// When the machine enrolled.
-    #[serde(default)]
-    pub enrolled_at: String,
-    /// The day of its last request, in UTC.
-    #[serde(default)]
-    pub last_seen: Option<String>,
-    /// The newest release that it fetched.
-    #[serde(default)]
-    pub release: Option<u64>,
-}
-
-impl Device {
-    /// The fingerprint that the owner compares: `dev:` and 8 groups of 4 characters.
-    pub fn fingerprint(&self) -> String {
-        self.public_key.parse::<PublicKey>().map_or_else(
-            |_| "unreadable key".to_owned(),
-            |key| KeyFingerprint::device(&key).to_string(),
-        )
-    }
-
-    fn as_json(&self) -> Value {
-        let mut data = json!(self);
-        data["fingerprint"] = json!(self.fingerprint());
-        data
-    }
-}
-
 /// Lists the machines or changes one.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
@@ -150,8 +111,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             Action::Forget(which) => (&which.machine, "forget", "forgotten"),
         };
         let devices = list(&client, &root).await?;
-        let device = find(&devices, machine)?;
-        let (name, fingerprint) = (clean(&device.hostname, 64), device.fingerprint());
+        let listed = find(&devices, machine)?;
+        let device = &listed.device;
+        let (name, fingerprint) = (clean(&device.name(), 64), device.fingerprint.to_string());
         // Whoever types the whole fingerprint has compared it. A machine chooses its own name, so a
         // script that names one by that must say `--yes`.
         let compared = bare_key(machine) == bare_key(&fingerprint);
@@ -163,7 +125,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let path = format!("{root}/{}/{verb}", device.device_id);
         let decided: Result<Value, Failure> = client.post(&path, json!({})).await;
         decided.map_err(|failure| in_wrong_state(failure, device, verb))?;
-        let mut data = device.as_json();
+        let mut data = json!(listed);
         data["done"] = json!(done);
         let done = match verb {
             "forget" => "deleted the record of",
@@ -179,7 +141,7 @@ fn in_wrong_state(mut failure: Failure, device: &Device, verb: &str) -> Failure 
     if failure.code != ServiceCode::DeviceState {
         return failure;
     }
-    let (name, id) = (clean(&device.hostname, 64), clean(&device.device_id, 40));
+    let (name, id) = (clean(&device.name(), 64), clean(&device.device_id, 40));
     let (is, next) = match (device.status, verb) {
         (DeviceStatus::Pending, "revoke") => (
             "is pending and was never admitted",
@@ -207,9 +169,13 @@ fn in_wrong_state(mut failure: Failure, device: &Device, verb: &str) -> Failure 
 }
 
 /// Lists every machine, pending ones first.
-async fn list(client: &OwnerClient, root: &str) -> Result<Vec<Device>, Failure> {
-    let mut devices: Vec<Device> = client.list(root).await?;
-    devices.sort_by_key(|device| (device.status as u8, device.enrolled_at.clone()));
+async fn list(client: &OwnerClient, root: &str) -> Result<Vec<ListedDevice>, Failure> {
+    let mut devices: Vec<ListedDevice> = client.list(root).await?;
+    for ListedDevice { device, .. } in &mut devices {
+        // The owner compares the fingerprint of the key, and not what the service says of it.
+        device.fingerprint = KeyFingerprint::device(&device.public_key);
+    }
+    devices.sort_by_key(|listed| (listed.device.status as u8, listed.device.enrolled_at));
     Ok(devices)
 }
 
@@ -224,12 +190,12 @@ async fn deny_all(context: &Context, client: &OwnerClient, root: &str) -> Result
     Ok(Report::new(json!({ "denied": waiting }), text))
 }
 
-fn waiting(devices: &[Device]) -> usize {
-    let pending = |device: &&Device| device.status == DeviceStatus::Pending;
+fn waiting(devices: &[ListedDevice]) -> usize {
+    let pending = |listed: &&ListedDevice| listed.device.status == DeviceStatus::Pending;
     devices.iter().filter(pending).count()
 }
 
-fn show(devices: &[Device]) -> Report {
+fn show(devices: &[ListedDevice]) -> Report {
     if devices.is_empty() {
         return Report::new(json!([]), "No machine has enrolled yet.");
     }
@@ -241,7 +207,8 @@ fn show(devices: &[Device]) -> Report {
         "RELEASE",
         "ENROLLED",
     ]);
-    for device in devices {
+    for listed in devices {
+        let device = &listed.device;
         let style = match device.status {
             DeviceStatus::Pending => WARN,
             DeviceStatus::Active => GOOD,
@@ -249,16 +216,16 @@ fn show(devices: &[Device]) -> Report {
         };
         table.row([
             paint(style, device.status.as_str()),
-            format!("\"{}\"", clean(&device.hostname, 64)),
-            paint(HINT, device.fingerprint()),
-            device
+            format!("\"{}\"", clean(&device.name(), 64)),
+            paint(HINT, device.fingerprint),
+            listed
                 .last_seen
                 .as_ref()
                 .map_or_else(|| "-".to_owned(), |day| clean(day, 10)),
-            device
+            listed
                 .release
                 .map_or_else(|| "-".to_owned(), |release| release.to_string()),
-            day(&device.enrolled_at),
+            day(&device.enrolled_at.to_string()),
         ]);
     }
     let mut text = table.text();
@@ -268,10 +235,7 @@ fn show(devices: &[Device]) -> Report {
             machines_wait(waiting as u64)
         ));
     }
-    Report::new(
-        devices.iter().map(Device::as_json).collect::<Vec<_>>(),
-        text,
-    )
+    Report::new(devices, text)
 }
 
 /// Says how many machines wait for the owner.
@@ -288,34 +252,36 @@ fn bare_key(fingerprint: &str) -> String {
 
 /// Finds the machine with this id or fingerprint, or else the only one that `machine` can mean: a
 /// machine chooses its own name, so a name never hides another machine's fingerprint.
-fn find<'d>(devices: &'d [Device], machine: &str) -> Result<&'d Device, Failure> {
+fn find<'d>(devices: &'d [ListedDevice], machine: &str) -> Result<&'d ListedDevice, Failure> {
     const LEAST: usize = 4;
     let key = bare_key(machine);
-    let fingerprint = |device: &Device| bare_key(&device.fingerprint());
-    let is_whole = |device: &&Device| device.device_id == machine || fingerprint(device) == key;
-    if let Some(device) = devices.iter().find(is_whole) {
-        return Ok(device);
+    let key_of = |device: &Device| bare_key(&device.fingerprint.to_string());
+    let is_whole = |listed: &&ListedDevice| {
+        listed.device.device_id == machine || key_of(&listed.device) == key
+    };
+    if let Some(listed) = devices.iter().find(is_whole) {
+        return Ok(listed);
     }
-    let begins = |device: &Device| {
+    let begins = |ListedDevice { device, .. }: &ListedDevice| {
         let id = device.device_id.strip_prefix("dev_").unwrap_or_default();
         let typed = machine.strip_prefix("dev_").unwrap_or(machine);
         (typed.len() >= LEAST && id.starts_with(typed))
-            || (key.len() >= LEAST && fingerprint(device).starts_with(&key))
+            || (key.len() >= LEAST && key_of(device).starts_with(&key))
     };
-    let begun: Vec<&Device> = devices.iter().filter(|device| begins(device)).collect();
-    if let [device] = begun[..]
-        && devices
-            .iter()
-            .all(|other| other.hostname != machine || other.device_id == device.device_id)
+    let begun: Vec<&ListedDevice> = devices.iter().filter(|listed| begins(listed)).collect();
+    if let [listed] = begun[..]
+        && devices.iter().all(|other| {
+            other.device.hostname != machine || other.device.device_id == listed.device.device_id
+        })
     {
-        return Ok(device);
+        return Ok(listed);
     }
     if !begun.is_empty() {
         let shown = clean(machine, 64);
         let failure = fail!(DeviceAmbiguous, "`{shown}` can mean several machines");
         let named = devices
             .iter()
-            .filter(|device| begins(device) || device.hostname == machine);
+            .filter(|listed| begins(listed) || listed.device.hostname == machine);
         return Err(failure
             .hint("give the whole fingerprint")
             .details(named.map(line)));
@@ -326,29 +292,39 @@ fn find<'d>(devices: &'d [Device], machine: &str) -> Result<&'d Device, Failure>
         ambiguous: ErrorCode::DeviceAmbiguous,
         list: "vault devices list",
     };
-    let id_and_name = |device: &'d Device| (&*device.device_id, Some(&*device.hostname));
+    let id_and_name = |ListedDevice { device, .. }: &'d ListedDevice| {
+        (&*device.device_id, Some(&*device.hostname))
+    };
     pick(&kind, devices, machine, id_and_name, line)
 }
 
-fn line(device: &Device) -> String {
-    let (status, fingerprint) = (device.status.as_str(), device.fingerprint());
+fn line(listed: &ListedDevice) -> String {
+    let device = &listed.device;
+    let (status, fingerprint) = (device.status, device.fingerprint);
     format!("{}  {status}  {fingerprint}", clean(&device.device_id, 40))
 }
 
 #[cfg(test)]
 mod tests {
-    use vault_format::keys::SecretKey;
+    use vault_format::{keys::SecretKey, time::Timestamp};
 
     use super::*;
     use crate::errors::{Exit, FailureCode};
 
-    fn device(id: &str, hostname: &str) -> Device {
-        Device {
+    fn device(id: &str, seed: u8, hostname: &str) -> ListedDevice {
+        let public_key = SecretKey::from_seed([seed; 32]).public();
+        let device = Device {
             device_id: id.into(),
             status: DeviceStatus::Pending,
             hostname: hostname.into(),
-            public_key: String::new(),
-            enrolled_at: String::new(),
+            public_key,
+            fingerprint: KeyFingerprint::device(&public_key),
+            enrolled_at: Timestamp::default(),
+            decided_at: None,
+            forgotten: false,
+        };
+        ListedDevice {
+            device,
             last_seen: None,
             release: None,
         }
@@ -356,16 +332,12 @@ mod tests {
 
     #[test]
     fn a_machine_is_found_by_its_fingerprint_and_by_the_beginning_of_it() {
-        let with_key = |id: &str, seed: u8, hostname: &str| Device {
-            public_key: SecretKey::from_seed([seed; 32]).public().to_string(),
-            ..device(id, hostname)
-        };
-        let first = with_key("dev_aaaa1", 1, "laptop");
-        let fingerprint = first.fingerprint();
+        let first = device("dev_aaaa1", 1, "laptop");
+        let fingerprint = first.device.fingerprint.to_string();
         let groups = fingerprint.trim_start_matches("dev:").to_owned();
         // This machine took the beginning of the other's fingerprint as its name.
-        let second = with_key("dev_bbbb1", 2, &groups[..9]);
-        let devices = [first, second, with_key("dev_aaaa2", 3, &groups)];
+        let second = device("dev_bbbb1", 2, &groups[..9]);
+        let devices = [first, second, device("dev_aaaa2", 3, &groups)];
         for typed in [
             fingerprint.as_str(),
             &groups,
@@ -375,9 +347,12 @@ mod tests {
             "dev_aaaa1",
         ] {
             let found = find(&devices, typed).unwrap();
-            assert_eq!(found.device_id, "dev_aaaa1", "{typed}");
+            assert_eq!(found.device.device_id, "dev_aaaa1", "{typed}");
         }
-        assert_eq!(find(&devices, "dev_bbbb").unwrap().device_id, "dev_bbbb1");
+        assert_eq!(
+            find(&devices, "dev_bbbb").unwrap().device.device_id,
+            "dev_bbbb1"
+        );
         for typed in ["dev_aaaa", &groups[..9]] {
             let failure = find(&devices, typed).unwrap_err();
             assert_eq!(failure.code, ErrorCode::DeviceAmbiguous, "{typed}");
@@ -387,11 +362,23 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_without_a_name_is_called_by_its_fingerprint() {
+        let machine = device("dev_a", 1, "");
+        let fingerprint = machine.device.fingerprint.to_string();
+        assert_eq!(machine.device.name(), fingerprint);
+        assert!(
+            show(&[machine])
+                .text
+                .contains(&format!("\"{fingerprint}\""))
+        );
+    }
+
+    #[test]
     fn a_machine_in_another_state_is_named_with_the_command_that_fits() {
         let refused = |status, verb| {
             let device = Device {
                 status,
-                ..device("dev_a", "vm")
+                ..device("dev_a", 1, "vm").device
             };
             let code = FailureCode::Remote {
                 word: "device_state".to_owned(),
@@ -417,10 +404,14 @@ mod tests {
 
     #[test]
     fn a_machine_is_found_by_id_or_by_a_name_that_is_its_own() {
-        let machines = [("dev_a", "laptop"), ("dev_b", "desk"), ("dev_c", "desk")];
-        let devices = machines.map(|(id, hostname)| device(id, hostname));
-        assert_eq!(find(&devices, "dev_b").unwrap().device_id, "dev_b");
-        assert_eq!(find(&devices, "laptop").unwrap().device_id, "dev_a");
+        let machines = [
+            ("dev_a", 1, "laptop"),
+            ("dev_b", 2, "desk"),
+            ("dev_c", 3, "desk"),
+        ];
+        let devices = machines.map(|(id, seed, hostname)| device(id, seed, hostname));
+        assert_eq!(find(&devices, "dev_b").unwrap().device.device_id, "dev_b");
+        assert_eq!(find(&devices, "laptop").unwrap().device.device_id, "dev_a");
         let both = find(&devices, "desk").unwrap_err();
         assert_eq!(both.code, ErrorCode::DeviceAmbiguous);
         let missed = find(&devices, "laptpo").unwrap_err();

@@ -3,6 +3,7 @@
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use vault_api::{Draft, DraftKind};
 use vault_format::hash::Digest;
 use vault_library::Vault;
 
@@ -19,7 +20,7 @@ use crate::{
     },
     service::{
         connection::Connection,
-        drafts::{Draft, DraftClient, DraftKind},
+        drafts::{DraftClient, words},
     },
 };
 
@@ -225,9 +226,9 @@ fn show_list(drafts: &[Draft], all: bool) -> Report {
         };
         table.row([
             draft.id.to_string(),
-            draft.kind.words().to_owned(),
+            words(draft.kind).to_owned(),
             about,
-            clean(author.email.as_deref().unwrap_or(&author.user_id), 64),
+            clean(author.name(), 64),
             day(&draft.submitted_at.to_string()),
             draft.flags.to_string(),
             state_text(draft),

@@ -3,8 +3,8 @@
 
 use clap::{Args, ValueEnum};
 use reqwest::Method;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use vault_api::{EnrolmentCode, EnrolmentMode, EnrolmentSetting, NewEnrolmentCode};
 use vault_service::error;
 
 use crate::{
@@ -36,22 +36,6 @@ pub enum Mode {
     Codes,
 }
 
-/// A code as the service lists it.
-#[derive(Deserialize, Serialize)]
-#[expect(clippy::struct_field_names, reason = "the names of the wire")]
-struct Code {
-    id: String,
-    /// In the answer that makes it, and nowhere else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    code: Option<String>,
-    uses: u32,
-    used: u32,
-    #[serde(default)]
-    name: Option<String>,
-    created_at: String,
-    expires_at: String,
-}
-
 /// Seconds of a time such as `30m`, `24h` or `7d`.
 fn seconds(text: &str) -> Result<i64, String> {
     let wrong = || format!("`{text}` is not a time; write it like 30m, 24h or 7d");
@@ -81,15 +65,19 @@ pub async fn invite(
     connection: &Connection,
     asked: &Invite,
 ) -> Result<Report, Failure> {
-    let body = json!({ "uses": asked.uses, "expires_in": asked.expires, "name": asked.name });
-    let made: Code = client.post(&codes(connection), body).await?;
+    let body = NewEnrolmentCode {
+        uses: Some(asked.uses),
+        expires_in: Some(asked.expires),
+        name: asked.name.clone(),
+    };
+    let made: EnrolmentCode = client.post(&codes(connection), json!(body)).await?;
     let code = clean(made.code.as_deref().unwrap_or_default(), 64);
     let machines = count(made.uses as usize, "machine");
     let text = format!(
         "{TICK} made a code for {machines}, until {}  {}\n\
          On the machine:\n  vault link {} --code {BOLD}{code}{BOLD:#}\n\
          Whoever has the code is admitted. It is not shown again. End it with: vault devices end-code {}",
-        clean(&made.expires_at, 24),
+        made.expires_at,
         paint(HINT, clean(&made.id, 40)),
         connection.address(),
         clean(&made.id, 40),
@@ -99,7 +87,7 @@ pub async fn invite(
 
 /// Lists the active codes.
 pub async fn list(client: &OwnerClient, connection: &Connection) -> Result<Report, Failure> {
-    let found: Vec<Code> = client.list(&codes(connection)).await?;
+    let found: Vec<EnrolmentCode> = client.list(&codes(connection)).await?;
     if found.is_empty() {
         return Ok(Report::new(
             json!([]),
@@ -115,8 +103,8 @@ pub async fn list(client: &OwnerClient, connection: &Connection) -> Result<Repor
                 || "any".to_owned(),
                 |name| format!("\"{}\"", clean(name, 64)),
             ),
-            day(&code.created_at),
-            day(&code.expires_at),
+            day(&code.created_at.to_string()),
+            day(&code.expires_at.to_string()),
         ]);
     }
     Ok(Report::new(&found, table.text()))
@@ -156,12 +144,15 @@ pub async fn set(
     connection: &Connection,
     mode: Mode,
 ) -> Result<Report, Failure> {
-    let (word, text) = match mode {
-        Mode::Open => ("open", "any machine may ask to be admitted"),
-        Mode::Codes => ("codes", "machines need a code: vault devices invite"),
+    let (enrolment, text) = match mode {
+        Mode::Open => (EnrolmentMode::Open, "any machine may ask to be admitted"),
+        Mode::Codes => (
+            EnrolmentMode::Codes,
+            "machines need a code: vault devices invite",
+        ),
     };
     let path = format!("/admin/vaults/{}/enrolment", connection.slug);
-    let body = Some(json!({ "enrolment": word }));
+    let body = Some(json!(EnrolmentSetting { enrolment }));
     let set: Value = client.send(Method::PUT, &path, body).await?;
     Ok(Report::new(set, format!("{TICK} {text}")))
 }

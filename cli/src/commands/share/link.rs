@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
+use vault_api::EnrolledDevice;
 use vault_format::{
     name::{SkillRef, Slug},
     root::{KeyFingerprint, VaultFingerprint},
@@ -17,7 +18,7 @@ use crate::{
     errors::{ErrorCode, Failure, FailureCode, codes::service_code},
     output::{BOLD, DIM, HINT, Report, TICK, clean},
     profiles,
-    service::{Address, DeviceState, connection::Connection},
+    service::{Address, connection::Connection},
     subscription::{accept, check_not_rolled_back, device_client, status_text},
 };
 
@@ -222,7 +223,7 @@ async fn enrol(
     link: &Link,
     hostname: &str,
     code: Option<&str>,
-) -> Result<(DeviceState, Option<Vec<u8>>), Failure> {
+) -> Result<(EnrolledDevice, Option<Vec<u8>>), Failure> {
     let client = device_client(context, vault, link)?;
     let state = client.enrol(hostname, code).await?;
     let catalog = match state.status {
@@ -248,7 +249,7 @@ fn never_arrived(failure: &Failure) -> bool {
 
 /// Adds a hint and the state of the machine where another vault was expected. Only an enrolled
 /// machine may read a catalog, so the machine is enrolled at this point.
-fn not_expected(failure: Failure, state: &DeviceState, machine: &str, address: &str) -> Failure {
+fn not_expected(failure: Failure, state: &EnrolledDevice, machine: &str, address: &str) -> Failure {
     if failure.code != ErrorCode::VaultChanged {
         return failure;
     }
@@ -285,7 +286,7 @@ fn target(context: &Context, address: Option<&Address>) -> Result<Connection, Fa
 fn report(
     connection: &Connection,
     link: &Link,
-    state: &DeviceState,
+    state: &EnrolledDevice,
     machine: &str,
     catalog: Option<&AcceptedCatalog>,
 ) -> Report {

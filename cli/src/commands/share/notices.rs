@@ -2,9 +2,11 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use reqwest::Method;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use vault_service::{error::ErrorCode as ServiceCode, model::notice::Topic};
+use vault_api::{
+    NewWebhook, NoticeDestinations, NoticeMail, NoticeTopic, TestedWebhook, Webhook, WebhookState,
+};
+use vault_service::error::ErrorCode as ServiceCode;
 
 use crate::{
     context::Context,
@@ -42,7 +44,7 @@ enum Action {
         address: String,
         /// The events that it receives, separated by commas; the default is all
         #[arg(long, value_name = "EVENTS", value_delimiter = ',', value_parser = topic)]
-        events: Vec<Topic>,
+        events: Vec<NoticeTopic>,
     },
     /// Remove a webhook
     Remove(Which),
@@ -70,42 +72,16 @@ enum Mode {
     Off,
 }
 
-fn topic(text: &str) -> Result<Topic, String> {
-    text.parse()
-        .map_err(|error| format!("`{}` is not an event; {error}", clean(text, 40)))
-}
-
-/// A webhook as the service lists it.
-#[derive(Deserialize, Serialize)]
-struct Webhook {
-    id: String,
-    address: String,
-    /// In the answer that adds it, and nowhere else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    secret: Option<String>,
-    events: Vec<String>,
-    state: String,
-    #[serde(default)]
-    failing_since: Option<String>,
-    #[serde(default)]
-    last_failure: Option<String>,
-    created_at: String,
-}
-
-/// Where notices go.
-#[derive(Deserialize, Serialize)]
-struct Destinations {
-    webhooks: Vec<Webhook>,
-    mail: bool,
-    #[serde(default)]
-    mail_available: bool,
-}
-
-#[derive(Deserialize, Serialize)]
-struct Tested {
-    id: String,
-    arrived: bool,
-    failure: Option<String>,
+fn topic(text: &str) -> Result<NoticeTopic, String> {
+    text.parse().map_err(|_| {
+        let (last, others) = NoticeTopic::ALL.split_last().expect("there are topics");
+        let others: Vec<_> = others.iter().map(|topic| topic.as_str()).collect();
+        let text = clean(text, 40);
+        format!(
+            "`{text}` is not an event; use {} or {last}",
+            others.join(", ")
+        )
+    })
 }
 
 /// Shows where notices go, or changes it.
@@ -116,7 +92,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     context.block_on(async {
         match &arguments.action {
             Action::List => {
-                let found: Destinations = client.get(&root).await?;
+                let found: NoticeDestinations = client.get(&root).await?;
                 Ok(show(&found))
             }
             Action::Add { address, events } => add(&client, &root, address, events).await,
@@ -133,7 +109,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             Action::Test(Which { id }) => test(&client, &root, id).await,
             Action::Mail { mode } => {
                 let on = matches!(mode, Mode::On);
-                let body = Some(json!({ "mail": on }));
+                let body = Some(json!(NoticeMail { mail: on }));
                 let path = format!("{root}/mail");
                 let set: Value = client.send(Method::PUT, &path, body).await?;
                 let text = if on {
@@ -157,10 +133,13 @@ async fn add(
     client: &OwnerClient,
     root: &str,
     address: &str,
-    events: &[Topic],
+    events: &[NoticeTopic],
 ) -> Result<Report, Failure> {
-    let body = json!({ "address": address, "events": events });
-    let made: Webhook = client.post(root, body).await?;
+    let body = NewWebhook {
+        address: address.to_owned(),
+        events: events.iter().map(|topic| (*topic).into()).collect(),
+    };
+    let made: Webhook = client.post(root, json!(body)).await?;
     let secret = clean(made.secret.as_deref().unwrap_or_default(), 64);
     let id = clean(&made.id, 40);
     let text = format!(
@@ -176,7 +155,7 @@ async fn add(
 
 async fn test(client: &OwnerClient, root: &str, id: &str) -> Result<Report, Failure> {
     let path = format!("{}/test", below(root, id));
-    let tested: Tested = client
+    let tested: TestedWebhook = client
         .post(&path, json!({}))
         .await
         .map_err(|failure| missing(failure, id))?;
@@ -196,28 +175,29 @@ async fn test(client: &OwnerClient, root: &str, id: &str) -> Result<Report, Fail
     })
 }
 
-fn show(found: &Destinations) -> Report {
+fn show(found: &NoticeDestinations) -> Report {
     let mut text = if found.webhooks.is_empty() {
         "There are no webhooks. Add one: vault notices add <URL>".to_owned()
     } else {
         let mut table = Table::new(&["WEBHOOK", "STATE", "ADDRESS", "EVENTS", "ADDED"]);
         for webhook in &found.webhooks {
-            let style = match webhook.state.as_str() {
-                "on" => GOOD,
-                "failing" => WARN,
-                _ => DIM,
+            let style = match webhook.state {
+                WebhookState::On => GOOD,
+                WebhookState::Failing => WARN,
+                WebhookState::Off => DIM,
             };
-            let events = if webhook.events.len() == Topic::ALL.len() {
+            let events = if webhook.events.len() == NoticeTopic::ALL.len() {
                 "all".to_owned()
             } else {
-                clean(&webhook.events.join(", "), 200)
+                let events = webhook.events.iter().map(|topic| topic.as_str());
+                events.collect::<Vec<_>>().join(", ")
             };
             table.row([
                 clean(&webhook.id, 40),
-                paint(style, clean(&webhook.state, 20)),
+                paint(style, webhook.state),
                 clean(&webhook.address, 1024),
                 events,
-                day(&webhook.created_at),
+                day(&webhook.created_at.to_string()),
             ]);
         }
         table.text()
@@ -227,7 +207,7 @@ fn show(found: &Destinations) -> Report {
             text.push_str(&format!(
                 "\n\n{} has failed since {}: {}",
                 clean(&webhook.id, 40),
-                day(since),
+                day(&since.to_string()),
                 clean(why, 200)
             ));
         }

@@ -6,6 +6,7 @@
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::{Value, json};
+use vault_api::{Draft, DraftKind};
 use vault_format::keys::PublicKey;
 use vault_library::{
     adopt::Exceptions,
@@ -23,10 +24,7 @@ use crate::{
         Publisher,
         review::{Question, ReleaseReview, Review, ReviewFlags},
     },
-    service::{
-        connection::Connection,
-        drafts::{Draft, DraftClient, DraftKind},
-    },
+    service::{connection::Connection, drafts::DraftClient},
 };
 
 /// The arguments of `vault release`.
@@ -148,7 +146,7 @@ fn list(
         table.row([
             draft.id.to_string(),
             proposal.map_or_else(String::new, |proposal| proposal.release.to_string()),
-            clean(author.email.as_deref().unwrap_or(&author.user_id), 64),
+            clean(author.name(), 64),
             day(&draft.submitted_at.to_string()),
             format!("{counted} of {needed}: {names}"),
             draft

@@ -3,6 +3,7 @@
 
 use clap::Args;
 use serde_json::{Value, json};
+use vault_api::CurrentDevice;
 use vault_format::time::Timestamp;
 use vault_library::{
     Origin, Vault, clock, publish, shelf,
@@ -19,7 +20,7 @@ use crate::{
     key_changes,
     output::{BOLD, DIM, HINT, Report, Table, WARN, Warning, clean, count, doctor, paint, size},
     publishing::Publisher,
-    service::{DeviceState, connection::Connection, tokens::TokenFile},
+    service::{connection::Connection, tokens::TokenFile},
     subscription::{
         accept, address, device_client, selection_json, selection_text, status_text, warn_of_end,
     },
@@ -386,7 +387,7 @@ fn look_at_keys(
     context: &Context,
     vault: &Vault,
     link: &subscribe::Link,
-    state: &DeviceState,
+    state: &CurrentDevice,
 ) -> Result<(), Failure> {
     let (Some(counted), Some(shown)) = (&link.pin().counted, &state.catalog) else {
         return Ok(());

@@ -4,8 +4,9 @@
 //! Clients are public, whatever they ask for: there is no secret, and `token_endpoint_auth_method`
 //! is answered with `none`.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
+use vault_api::Registered;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::random::Random;
@@ -65,28 +66,6 @@ impl RegisterError {
     }
 }
 
-/// What was registered, in full.
-#[derive(Debug, Serialize)]
-pub struct Registered {
-    /// The id.
-    pub client_id: ClientId,
-    /// Unix seconds.
-    pub client_id_issued_at: i64,
-    /// The name, cleaned of characters that could mislead.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub client_name: Option<String>,
-    /// Where codes may be sent.
-    pub redirect_uris: Vec<RedirectUri>,
-    /// Always both.
-    pub grant_types: [&'static str; 2],
-    /// Always `code`.
-    pub response_types: [&'static str; 1],
-    /// Always `none`.
-    pub token_endpoint_auth_method: &'static str,
-    /// The scopes it may ask for.
-    pub scope: String,
-}
-
 /// What an app says about itself. Members that are not here are ignored; what is here may have any
 /// type until it is looked at.
 #[derive(Debug, Default, Deserialize)]
@@ -107,14 +86,17 @@ pub fn decide(
     random: &dyn Random,
 ) -> Result<(Registered, Client), RegisterError> {
     let client = client(metadata, ClientId::fresh(now, random), now)?;
+    let redirect_uris = client.redirect_uris.iter();
     let answer = Registered {
-        client_id: client.id.clone(),
+        client_id: client.id.to_string(),
         client_id_issued_at: now.unix(),
         client_name: client.name.clone(),
-        redirect_uris: client.redirect_uris.clone(),
-        grant_types: ["authorization_code", "refresh_token"],
-        response_types: ["code"],
-        token_endpoint_auth_method: "none",
+        redirect_uris: redirect_uris.map(ToString::to_string).collect(),
+        grant_types: ["authorization_code", "refresh_token"]
+            .map(str::to_owned)
+            .into(),
+        response_types: vec!["code".to_owned()],
+        token_endpoint_auth_method: "none".to_owned(),
         scope: client.scopes.to_string(),
     };
     Ok((answer, client))

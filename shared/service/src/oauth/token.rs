@@ -10,7 +10,6 @@ mod pair;
 
 use std::net::IpAddr;
 
-use serde::Serialize;
 use vault_format::hash::Digest;
 use vault_store::StoreError;
 use vault_store::clock::Clock;
@@ -89,21 +88,7 @@ impl TokenError {
     }
 }
 
-/// The answer with tokens, shown once.
-#[derive(Serialize)]
-pub struct TokenAnswer {
-    /// `vat_…`
-    pub access_token: String,
-    /// Always `Bearer`.
-    pub token_type: &'static str,
-    /// Seconds.
-    pub expires_in: i64,
-    /// `vrt_…`; an operator's token cannot be refreshed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub refresh_token: Option<String>,
-    /// What the access token carries.
-    pub scope: String,
-}
+pub use vault_api::Tokens as TokenAnswer;
 
 /// What the records say about a request.
 #[derive(Default)]

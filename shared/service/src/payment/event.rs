@@ -3,8 +3,8 @@
 //! Only what decides is read; members that are unknown are ignored, so that a newer version of the
 //! provider's API does not stop payments.
 
-use serde::Deserialize;
 use serde_json::Value;
+use vault_api::PaymentEvent;
 use vault_format::time::Timestamp;
 
 use crate::model::payment::{EventId, Reported, SubscriptionId};
@@ -56,24 +56,10 @@ pub struct Checkout {
     pub reported: Reported,
 }
 
-#[derive(Deserialize)]
-struct Wire {
-    id: String,
-    #[serde(rename = "type")]
-    kind: String,
-    created: i64,
-    data: Data,
-}
-
-#[derive(Deserialize)]
-struct Data {
-    object: Value,
-}
-
 impl Event {
     /// Reads an event; `None` when it has no id, type, time and object.
     pub fn parse(body: &[u8]) -> Option<Self> {
-        let wire: Wire = serde_json::from_slice(body).ok()?;
+        let wire: PaymentEvent = serde_json::from_slice(body).ok()?;
         Some(Self {
             id: EventId::parse(&wire.id)?,
             created: Timestamp::from_unix(wire.created),

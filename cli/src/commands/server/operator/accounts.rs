@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use reqwest::Method;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
+use vault_api::{Account, DeletedAccount, Given, NewAccount};
 use vault_service::oauth::bootstrap::reset_account;
 use vault_sql::Sql;
 use vault_store::{clock::SystemClock, random::SystemRandom};
@@ -60,37 +60,20 @@ pub enum Action {
     },
 }
 
-/// An account as the service lists it for an operator.
-#[derive(Debug, Deserialize, Serialize)]
-#[expect(clippy::struct_excessive_bools, reason = "the members of the wire")]
-struct Account {
-    id: String,
-    email: String,
-    operator: bool,
-    disabled: bool,
-    proven: bool,
-    invite_again: bool,
-    second_factor: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    invite_url: Option<String>,
+fn name(account: &Account) -> String {
+    paint(BOLD, &account.email)
 }
 
-impl Account {
-    fn name(&self) -> String {
-        paint(BOLD, clean(&self.email, 254))
-    }
-
-    /// What an operator has to know about it, in a word or two.
-    fn state(&self) -> &'static str {
-        if self.disabled {
-            "disabled"
-        } else if self.invite_again {
-            "invite again"
-        } else if self.proven {
-            "active"
-        } else {
-            "invited"
-        }
+/// What an operator has to know about an account, in a word or two.
+const fn state(account: &Account) -> &'static str {
+    if account.disabled {
+        "disabled"
+    } else if account.invite_again {
+        "invite again"
+    } else if account.proven {
+        "active"
+    } else {
+        "invited"
     }
 }
 
@@ -103,7 +86,10 @@ pub async fn run(
     match action {
         Action::List => list(client).await,
         Action::Invite { email } => {
-            let account: Account = client.post(ACCOUNTS, json!({ "email": email })).await?;
+            let account: Account = {
+                let email = Given::unchecked(email);
+                client.post(ACCOUNTS, json!(NewAccount { email })).await?
+            };
             Ok(with_link(&account, "can set a password with a link"))
         }
         Action::Reset { email } => {
@@ -190,7 +176,7 @@ pub async fn audit_log(client: &OwnerClient, filters: &Filters) -> Result<Report
     let accounts: Vec<Account> = client.list(ACCOUNTS).await?;
     let actor = match &filters.actor {
         Some(email) if email.contains('@') => {
-            let is = |account: &&Account| account.email.eq_ignore_ascii_case(email);
+            let is = |account: &&Account| account.email.as_str().eq_ignore_ascii_case(email);
             let found = accounts.iter().find(is);
             let found = found.ok_or_else(|| {
                 let email = clean(email, 254);
@@ -202,7 +188,9 @@ pub async fn audit_log(client: &OwnerClient, filters: &Filters) -> Result<Report
     };
     let mut entries = audit_log::entries(client, "/admin/operator/audit", filters, actor).await?;
     let names = accounts.into_iter();
-    let names = names.map(|account| (account.id, account.email)).collect();
+    let names = names
+        .map(|account| (account.id, account.email.to_string()))
+        .collect();
     audit_log::name(&mut entries, &names);
     Ok(audit_log::show(&entries, "a deleted account"))
 }
@@ -213,19 +201,13 @@ async fn list(client: &OwnerClient) -> Result<Report, Failure> {
     let word = |yes: bool| if yes { "yes" } else { "-" }.to_owned();
     for account in &accounts {
         table.row([
-            account.name(),
-            account.state().to_owned(),
+            name(account),
+            state(account).to_owned(),
             word(account.operator),
             word(account.second_factor),
         ]);
     }
     Ok(Report::new(&accounts, table.text()))
-}
-
-#[derive(Deserialize, Serialize)]
-struct Deleted {
-    email: String,
-    without_owner: Vec<String>,
 }
 
 async fn delete(context: &Context, client: &OwnerClient, email: &str) -> Result<Report, Failure> {
@@ -234,8 +216,8 @@ async fn delete(context: &Context, client: &OwnerClient, email: &str) -> Result<
         &format!("Delete the account {}?", clean(email, 254)),
     )?;
     let path = format!("{ACCOUNTS}/{}", in_path(email));
-    let deleted: Deleted = client.send(Method::DELETE, &path, None).await?;
-    let mut text = format!("{TICK} deleted {}", paint(BOLD, clean(&deleted.email, 254)));
+    let deleted: DeletedAccount = client.send(Method::DELETE, &path, None).await?;
+    let mut text = format!("{TICK} deleted {}", paint(BOLD, &deleted.email));
     for slug in &deleted.without_owner {
         let slug = clean(slug, 63);
         text.push_str(&format!(
@@ -270,13 +252,13 @@ fn ask_to_reset(context: &Context, email: &str) -> Result<(), Failure> {
 }
 
 fn done(account: &Account, text: &str) -> Report {
-    Report::new(account, format!("{TICK} {} {text}", account.name()))
+    Report::new(account, format!("{TICK} {} {text}", name(account)))
 }
 
 fn with_link(account: &Account, text: &str) -> Report {
     match &account.invite_url {
         Some(link) => {
-            let text = format!("{TICK} {} {text}{}", account.name(), shown(link));
+            let text = format!("{TICK} {} {text}{}", name(account), shown(link));
             Report::new(account, text)
         }
         None => done(account, "has a password already; no link was made"),

@@ -1,8 +1,8 @@
 //! `vault cloud connect`: signs in and stores the address of the service.
 
 use clap::Args;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use vault_api::{Kind, Role, VaultSummary};
 use vault_format::{name::Slug, root::VaultId};
 use vault_library::Vault;
 
@@ -10,7 +10,7 @@ use crate::{
     context::Context,
     errors::Failure,
     key_changes,
-    output::{BOLD, HINT, Report, TICK, clean, join, paint},
+    output::{BOLD, HINT, Report, TICK, join, paint},
     service::{
         Address, Base, OwnerClient,
         connection::Connection,
@@ -42,75 +42,47 @@ pub struct Arguments {
     no_browser: bool,
 }
 
-/// A vault that the signed-in account belongs to.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-struct Membership {
-    slug: Slug,
-    role: String,
-    kind: String,
-    #[serde(default)]
-    release: Option<u64>,
-    #[serde(default)]
-    subscription: Option<String>,
-    /// The vault that publishes there; `None` before the first release.
-    #[serde(default)]
-    vault_id: Option<VaultId>,
+/// Whether this machine's own vault, with this id, is or may become the one that is published
+/// there. A key of its own would only be in the way of one of that vault.
+fn publishes_with(membership: &VaultSummary, own: &VaultId) -> bool {
+    let is_other = membership.vault_id.is_some_and(|vault| vault != *own);
+    membership.role != Role::Member && !is_other
 }
 
-/// What a person may do in a vault.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Role {
-    Owner,
-    Publisher,
-    Member,
-}
-
-impl Membership {
-    fn role(&self) -> Role {
-        match &*self.role {
-            "role:owner" => Role::Owner,
-            "role:publisher" => Role::Publisher,
-            _ => Role::Member,
+/// What the person may do here, and the next step, in lines.
+fn next_steps(
+    membership: &VaultSummary,
+    address: &str,
+    own: &VaultId,
+    can_recover: bool,
+) -> String {
+    let is_other = membership.vault_id.is_some_and(|vault| vault != *own);
+    let may = match membership.role {
+        Role::Owner => "You may publish, and manage people, machines, apps and drafts.",
+        Role::Publisher => "You may publish, and decide on the drafts of skills.",
+        Role::Member => {
+            "You may use the skills that the policy grants you. What you or your agents change \
+             waits as a draft for an owner: vault drafts list"
         }
-    }
-
-    /// Whether this machine's own vault, with this id, is or may become the one that is published
-    /// there. A key of its own would only be in the way of one of that vault.
-    fn publishes_with(&self, own: &VaultId) -> bool {
-        let is_other = self.vault_id.is_some_and(|vault| vault != *own);
-        self.role() != Role::Member && !is_other
-    }
-
-    /// What the person may do here, and the next step, in lines.
-    fn next_steps(&self, address: &str, own: &VaultId, can_recover: bool) -> String {
-        let is_other = self.vault_id.is_some_and(|vault| vault != *own);
-        let may = match self.role() {
-            Role::Owner => "You may publish, and manage people, machines, apps and drafts.",
-            Role::Publisher => "You may publish, and decide on the drafts of skills.",
-            Role::Member => {
-                "You may use the skills that the policy grants you. What you or your agents change \
-                 waits as a draft for an owner: vault drafts list"
-            }
-        };
-        let next = match (self.kind.as_str(), self.role()) {
-            ("self_signed", _) => format!(
-                "The server signs this vault itself: add skills on the server. Link machines with: vault link {address}"
-            ),
-            (_, Role::Member) => format!("Link machines with: vault link {address}"),
-            // Its keys are on other machines, so this one cannot sign for it.
-            _ if is_other => format!(
-                "Other machines publish this vault. To publish from this one as well: \
-                 vault link {address} --expect-key <fingerprint>, then vault publishers request {address}"
-            ),
-            (_, Role::Owner) if !can_recover => {
-                "First create a recovery key, for example on a USB stick: vault key recovery create <file>\n\
-                 Publish with: vault sync"
-                    .to_owned()
-            }
-            _ => "Publish with: vault sync".to_owned(),
-        };
-        format!("{may}\n{next}")
-    }
+    };
+    let next = match (membership.kind, membership.role) {
+        (Kind::SelfSigned, _) => format!(
+            "The server signs this vault itself: add skills on the server. Link machines with: vault link {address}"
+        ),
+        (_, Role::Member) => format!("Link machines with: vault link {address}"),
+        // Its keys are on other machines, so this one cannot sign for it.
+        _ if is_other => format!(
+            "Other machines publish this vault. To publish from this one as well: \
+             vault link {address} --expect-key <fingerprint>, then vault publishers request {address}"
+        ),
+        (_, Role::Owner) if !can_recover => {
+            "First create a recovery key, for example on a USB stick: vault key recovery create <file>\n\
+             Publish with: vault sync"
+                .to_owned()
+        }
+        _ => "Publish with: vault sync".to_owned(),
+    };
+    format!("{may}\n{next}")
 }
 
 /// Signs in, finds the vault on the service, and stores the connection.
@@ -147,11 +119,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             base: base.clone(),
             slug: membership.slug.clone(),
         };
-        if membership.publishes_with(vault.id()) {
+        if publishes_with(&membership, vault.id()) {
             vault = context.vault_or_new()?;
         }
         connection.save(&vault)?;
-        if membership.role() == Role::Owner {
+        if membership.role == Role::Owner {
             let client = connection.owner(context)?;
             let path = format!("/admin/vaults/{}", connection.slug);
             // The sign-in stands even if this can't be read.
@@ -163,7 +135,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             &connection,
             &membership,
             &others,
-            &membership.next_steps(&connection.address(), vault.id(), can_recover),
+            &next_steps(&membership, &connection.address(), vault.id(), can_recover),
         ))
     })
 }
@@ -202,11 +174,11 @@ async fn find_vault(
     base: &Base,
     named: Option<&Slug>,
     tokens: &Tokens,
-) -> Result<(Membership, Vec<Membership>), Failure> {
+) -> Result<(VaultSummary, Vec<VaultSummary>), Failure> {
     // The token is fresh, so this client never refreshes it and never writes the file `@new`.
     let file = TokenFile::of(context, base, "@new")?;
     let client = OwnerClient::with(context, base, file, tokens.clone())?;
-    let mut all = client.list::<Membership>("/admin/vaults").await?;
+    let mut all = client.list::<VaultSummary>("/admin/vaults").await?;
     let slugs: Vec<String> = all.iter().map(|vault| vault.slug.to_string()).collect();
     let mut found = None;
     match (&all[..], named) {
@@ -248,12 +220,12 @@ async fn find_vault(
 
 fn connected(
     connection: &Connection,
-    membership: &Membership,
-    others: &[Membership],
+    membership: &VaultSummary,
+    others: &[VaultSummary],
     next: &str,
 ) -> Report {
     let address = connection.address();
-    let role = clean(membership.role.trim_start_matches("role:"), 40);
+    let role = membership.role.as_str().trim_start_matches("role:");
     let release = match membership.release {
         Some(release) if release > 0 => format!("release {release}"),
         _ => "nothing published yet".to_owned(),

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use reqwest::Method;
-use serde::Deserialize;
 use serde_json::{Value, json};
+use vault_api::{Draft, DraftKind, Role, RoleChange, User};
 use vault_format::{
     keys::PublicKey,
     root::{KeyEntry, KeyFingerprint, KeyName, KeyRequest, KeyStanding},
@@ -23,7 +23,7 @@ use crate::{
     service::{
         OwnerClient,
         connection::Connection,
-        drafts::{Draft, DraftClient, DraftKind},
+        drafts::DraftClient,
         sign_in::{Needs, ready},
     },
 };
@@ -79,7 +79,7 @@ pub(super) fn run(
     let fingerprint = KeyFingerprint::publisher(key);
     let who = request.as_ref().map_or_else(String::new, |request| {
         let author = &request.submitted_by;
-        let who = author.email.as_deref().unwrap_or(&author.user_id);
+        let who = author.name();
         format!(", requested by {}", clean(who, 80))
     });
     let what = publish_change(vault, false)?;
@@ -247,10 +247,10 @@ fn finish_request(
     connection: &Connection,
 ) -> Result<(), Failure> {
     let user = &request.submitted_by.user_id;
-    let role = context.block_on(set_role(client, user, "role:member", "role:publisher"));
+    let role = context.block_on(set_role(client, user, Role::Member, Role::Publisher));
     if let Err(failure) = role {
         let author = &request.submitted_by;
-        let who = clean(author.email.as_deref().unwrap_or(&author.user_id), 80);
+        let who = clean(author.name(), 80);
         let text = format!("{who} may not upload yet: {}", failure.message);
         let first = failure
             .hint
@@ -275,20 +275,15 @@ fn finish_request(
 pub(super) async fn set_role(
     client: &OwnerClient,
     user: &str,
-    from: &str,
-    to: &str,
+    from: Role,
+    to: Role,
 ) -> Result<Option<Value>, Failure> {
-    #[derive(Deserialize)]
-    struct User {
-        id: String,
-        role: String,
-    }
     let users: Vec<User> = client.list("/admin/users").await?;
     if !users.iter().any(|it| it.id == user && it.role == from) {
         return Ok(None);
     }
     let path = format!("/admin/users/{user}/role");
-    let body = json!({ "role": to });
+    let body = json!(RoleChange { role: to.into() });
     client.send(Method::PUT, &path, Some(body)).await.map(Some)
 }
 

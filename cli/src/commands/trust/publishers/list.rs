@@ -2,6 +2,7 @@
 //! publish.
 
 use serde_json::json;
+use vault_api::{Draft, DraftKind};
 use vault_format::{keys::PublicKey, root::KeyFingerprint};
 use vault_library::Vault;
 
@@ -10,10 +11,7 @@ use crate::{
     errors::Failure,
     key_changes,
     output::{BOLD, HINT, Report, Table, Warning, clean, count, paint},
-    service::{
-        connection::Connection,
-        drafts::{Draft, DraftClient, DraftKind},
-    },
+    service::{connection::Connection, drafts::DraftClient},
 };
 
 /// The requests to publish that wait at the connected service; empty if it can't be asked.
@@ -102,7 +100,7 @@ pub(super) fn run(context: &Context, vault: &Vault) -> Result<Report, Failure> {
     for request in &requests {
         let Some(key) = &request.key else { continue };
         let author = &request.submitted_by;
-        let who = author.email.as_deref().unwrap_or(&author.user_id);
+        let who = author.name();
         text.push_str(&format!(
             "\n{} asks to publish: {}  (by {})\n  compare it with what that machine shows, then: {}",
             paint(BOLD, clean(key.name.as_str(), 64)),

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use serde_json::{Value, json};
+use vault_api::{DraftKind, Role, User};
 use vault_format::{
     keys::PublicKey,
     root::{KeyFingerprint, KeyStanding},
@@ -22,9 +23,9 @@ use crate::{
     service::{
         OwnerClient,
         connection::Connection,
-        drafts::{DraftClient, DraftKind},
+        drafts::DraftClient,
         sign_in::{Needs, ready},
-        users::{USERS, User},
+        users::USERS,
     },
 };
 
@@ -171,7 +172,7 @@ fn account_of(context: &Context, key: &PublicKey) -> Result<Option<Account>, Fai
     };
     let author = &request.submitted_by;
     let user = author.user_id.clone();
-    let email = author.email.clone().unwrap_or_else(|| user.clone());
+    let email = author.name().to_owned();
     let client = context.block_on(ready(context, &connection, Needs::FreshSignIn))?;
     let users: Vec<User> = context.block_on(client.list(USERS))?;
     if users.iter().all(|known| known.id != user) {
@@ -210,7 +211,7 @@ fn sign_in_left(
 impl Account {
     /// Makes it a member again.
     fn end_role(self, context: &Context) -> Result<(), Failure> {
-        let changed = set_role(&self.client, &self.user, "role:publisher", "role:member");
+        let changed = set_role(&self.client, &self.user, Role::Publisher, Role::Member);
         context.block_on(changed).map(|_: Option<Value>| ())
     }
 }

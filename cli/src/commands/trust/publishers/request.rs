@@ -3,12 +3,9 @@
 use std::sync::Arc;
 
 use clap::Args;
-use serde::Deserialize;
 use serde_json::json;
-use vault_format::{
-    name::Slug,
-    root::{KeyFingerprint, KeyName, KeyStanding, VaultId},
-};
+use vault_api::VaultSummary;
+use vault_format::root::{KeyFingerprint, KeyName, KeyStanding};
 use vault_library::{
     Vault, join,
     recovery::RecoveredPlace,
@@ -50,14 +47,6 @@ pub(super) struct Arguments {
     no_browser: bool,
 }
 
-/// A vault of the signed-in account.
-#[derive(Deserialize)]
-struct Membership {
-    slug: Slug,
-    #[serde(default)]
-    vault_id: Option<VaultId>,
-}
-
 /// Joins the vault and sends the request.
 pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let Address { base, slug } = &arguments.url;
@@ -71,7 +60,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     };
     let signed_in = signed_in(context, &connection, arguments.no_browser);
     let (client, _) = context.block_on(signed_in)?;
-    let memberships: Vec<Membership> = context.block_on(client.list("/admin/vaults"))?;
+    let memberships: Vec<VaultSummary> = context.block_on(client.list("/admin/vaults"))?;
     let mut memberships = memberships.into_iter();
     let membership = memberships.find(|it| it.slug == connection.slug);
     let membership = membership.ok_or_else(|| {

@@ -46,7 +46,7 @@ impl Secrets {
         words.extend(operator.then_some(OPERATOR));
         TokenAnswer {
             access_token: self.access.text().to_owned(),
-            token_type: "Bearer",
+            token_type: "Bearer".to_owned(),
             expires_in,
             refresh_token: (!operator).then(|| self.refresh.text().to_owned()),
             scope: words.join(" "),
