@@ -2,7 +2,7 @@
 //!
 //! [`contract`] says what every adapter of a port must keep, one named test per clause; [`memory`]
 //! is the double that keeps it. [`TestClock`] and [`SeededRandom`] make tests repeatable.
-//! `postgres` and `aws`, features of the same names, give a test an empty database, or an empty
+//! [`page`] and [`schema`] write pages from code. `postgres` and `aws`, features of the same names, give a test an empty database, or an empty
 //! table and bucket, on a server that test processes share.
 
 #[cfg(feature = "aws")]
@@ -14,6 +14,7 @@ pub mod page;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod random;
+pub mod schema;
 #[cfg(any(feature = "aws", feature = "postgres"))]
 pub mod servers;
 

@@ -2,6 +2,7 @@
 //! from and held to.
 
 use std::cell::RefCell;
+use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 use axum::Router;
@@ -63,4 +64,99 @@ pub async fn send(router: Router, request: Request<Body>) -> Exchange {
     }
     LAST.set(Some(exchange.clone()));
     exchange
+}
+
+impl Exchange {
+    /// Request and answer, without what differs from one service to the next.
+    pub fn text(&self) -> String {
+        let mut text = format!("{} {}\n", self.method, wrap(&shorten(&self.target)));
+        for (name, shown) in [
+            ("authorization", "Bearer vat_…"),
+            ("x-vault-device", "…"),
+            ("x-vault-timestamp", "…"),
+            ("x-vault-signature", "…"),
+            ("cookie", "…"),
+            ("if-match", "\"…\""),
+            ("content-type", ""),
+        ] {
+            if let Some(value) = self.request_headers.get(name) {
+                let value = if shown.is_empty() {
+                    value.to_str().unwrap()
+                } else {
+                    shown
+                };
+                let _ = writeln!(text, "{name}: {value}");
+            }
+        }
+        add_body(&mut text, &self.request_body);
+        let _ = writeln!(text, "\n{}", self.status);
+        for name in ["content-type", "location", "etag"] {
+            if let Some(value) = self.headers.get(name) {
+                let _ = writeln!(text, "{name}: {}", wrap(&shorten(value.to_str().unwrap())));
+            }
+        }
+        if self
+            .headers
+            .get("content-type")
+            .is_none_or(|media| !media.as_bytes().starts_with(b"text/html"))
+        {
+            add_body(&mut text, &self.body);
+        }
+        text
+    }
+}
+
+fn add_body(text: &mut String, body: &[u8]) {
+    const MOST: usize = 900;
+    if body.is_empty() {
+        return;
+    }
+    let body = shorten(&String::from_utf8_lossy(body));
+    let short: String = body.chars().take(MOST).collect();
+    let end = if body.chars().count() > MOST {
+        "…"
+    } else {
+        ""
+    };
+    let _ = writeln!(text, "\n{}{end}", wrap(short.trim_end()));
+}
+
+/// Cuts what is random, long or measured: runs of more than 44 letters and digits, and the time
+/// that the database took.
+fn shorten(text: &str) -> String {
+    let latency = "\"latency_ms\":";
+    if let Some((before, after)) = text.split_once(latency) {
+        let after = after.trim_start_matches(|digit: char| digit.is_ascii_digit());
+        return format!("{before}{latency}0{after}");
+    }
+    let mut shortened = String::new();
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "_-+/=.".contains(c);
+    for run in text.split_inclusive(|c: char| !is_word(c)) {
+        let word = run.trim_end_matches(|c: char| !is_word(c));
+        if word.len() > 44 && !word.contains("://") {
+            shortened.push_str(&word[..12]);
+            shortened.push('…');
+            shortened.push_str(&run[word.len()..]);
+        } else {
+            shortened.push_str(run);
+        }
+    }
+    shortened
+}
+
+/// Breaks long lines between members and between parameters.
+fn wrap(text: &str) -> String {
+    const WIDTH: usize = 130;
+    let mut wrapped = String::new();
+    let mut width = 0;
+    for part in text.split_inclusive([',', '&']) {
+        let length = part.chars().count();
+        if width > 0 && width + length > WIDTH {
+            wrapped.push_str("\n  ");
+            width = 2;
+        }
+        wrapped.push_str(part);
+        width += length;
+    }
+    wrapped
 }

@@ -3,6 +3,7 @@
 
 mod browser;
 pub mod exchange;
+pub mod operation;
 pub mod samples;
 pub mod world;
 

@@ -3,7 +3,6 @@
 //! program gets is held to it.
 
 mod openapi;
-mod operation;
 mod page;
 mod types;
 
@@ -13,7 +12,8 @@ use vault_testing::page::assert_current;
 
 use crate::calls;
 use crate::common::exchange::Exchange;
-use operation::{OPERATIONS, Operation};
+use crate::common::operation::{OPERATIONS, Operation};
+use types::answer;
 
 #[tokio::test]
 async fn written_pages_have_the_reference_of_the_routes() {
@@ -63,18 +63,20 @@ fn judge(operation: &Operation, exchange: &Exchange) -> Result<(), String> {
         .map_or("", |media| media.to_str().unwrap());
     let media = media.split(';').next().unwrap_or_default();
     let body: Value = serde_json::from_slice(&exchange.body).unwrap_or_default();
-    let mut answers = operation
-        .answers
-        .iter()
-        .filter(|answer| answer.status == status)
-        .peekable();
+    let of_status = |(known, _): &&(u16, _)| *known == status;
+    let mut answers = operation.answers.iter().filter(of_status).peekable();
     if answers.peek().is_some() {
-        let answer = answers.find(|answer| answer.content.media == media);
-        let answer = answer
-            .ok_or_else(|| format!("with the media type {media:?}, which its row does not list"))?;
-        return match &answer.content.kind {
-            Some(kind) if exchange.method != Method::HEAD => kind.check(&body, "the body"),
-            _ => Ok(()),
+        let found = answers.find(|(_, content)| content.media == media);
+        let Some((_, content)) = found else {
+            return Err(format!(
+                "with the media type {media:?}, which its row does not list"
+            ));
+        };
+        let is_typed = !content.kind.is_empty() && exchange.method != Method::HEAD;
+        return if is_typed {
+            (answer(content.kind).check)(&body)
+        } else {
+            Ok(())
         };
     }
     let code = match media {

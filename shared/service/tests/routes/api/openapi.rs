@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 use vault_service::route::{Auth, Group};
 
-use super::operation::{Content, OPERATIONS, Operation, Parameter};
 use super::types::schemas;
+use crate::common::operation::{OPERATIONS, Operation, Parameter};
 
 /// HTTP's own refusals, which every route answers before its group is asked.
 const OF_HTTP: [u16; 4] = [414, 431, 500, 503];
@@ -69,7 +69,7 @@ fn described(operation: &Operation) -> Value {
     if !operation.bodies.is_empty() {
         let mut content = Map::new();
         for body in &operation.bodies {
-            add(&mut content, body.media, body_schema(body));
+            add(&mut content, body.media, body.schema());
         }
         described["requestBody"] = json!({ "required": true, "content": content });
     }
@@ -80,9 +80,9 @@ fn parameter(parameter: &Parameter) -> Value {
     json!({
         "name": parameter.name,
         "in": parameter.place,
-        "required": parameter.place == "path",
+        "required": parameter.required,
         "description": parameter.note,
-        "schema": parameter.kind.schema(),
+        "schema": parameter.schema,
     })
 }
 
@@ -99,10 +99,10 @@ fn security(auth: Auth) -> Value {
 /// Answers and errors by status; for each its media types.
 fn responses(operation: &Operation) -> Map<String, Value> {
     let mut contents: BTreeMap<u16, Map<String, Value>> = BTreeMap::new();
-    for answer in &operation.answers {
-        let content = contents.entry(answer.status).or_default();
-        if !answer.content.media.is_empty() {
-            add(content, answer.content.media, body_schema(&answer.content));
+    for (status, body) in &operation.answers {
+        let content = contents.entry(*status).or_default();
+        if !body.media.is_empty() {
+            add(content, body.media, body.schema());
         }
     }
     let (media, kind) = operation.error_form();
@@ -149,10 +149,7 @@ fn add(content: &mut Map<String, Value>, media: &str, schema: Option<Value>) {
     content.insert(media.to_owned(), value);
 }
 
-fn body_schema(content: &Content) -> Option<Value> {
-    content.kind.as_ref().map(super::types::Type::schema)
-}
-
-fn reference(kind: &'static str) -> Option<Value> {
-    (!kind.is_empty()).then(|| super::types::Type::Name(kind).schema())
+fn reference(kind: &str) -> Option<Value> {
+    let path = format!("#/components/schemas/{kind}");
+    (!kind.is_empty()).then(|| json!({ "$ref": path }))
 }

@@ -1,206 +1,132 @@
-//! The types of `types.txt`: how they read, how a value is held to them, and what they are in JSON
-//! Schema.
+//! The types of `vault_api`: their JSON Schemas, and how a value is held to them.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use serde_json::{Map, Value, json};
+use schemars::generate::{Contract, SchemaGenerator, SchemaSettings};
+use schemars::{JsonSchema, Schema};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use vault_testing::schema::{line, table};
 
-/// A type.
-#[derive(Clone, Debug)]
-pub enum Type {
-    Any,
-    Object,
-    Null,
-    Boolean,
-    Integer(Option<(u64, u64)>),
-    /// Text, with a member of JSON Schema that says more.
-    Text(Option<(&'static str, &'static str)>),
-    Literal(&'static str),
-    List(Box<Self>),
-    Union(Vec<Self>),
-    Name(&'static str),
-    Record(Vec<Member>),
+/// A type that a request or an answer is of.
+pub struct Type {
+    add: fn(&mut SchemaGenerator) -> Schema,
+    /// Fails unless a value is of the type, with every member that it must have and no other.
+    pub check: fn(&Value) -> Result<(), String>,
 }
 
-/// A member of an object.
-#[derive(Clone, Debug)]
-pub struct Member {
-    pub name: &'static str,
-    pub optional: bool,
-    pub kind: Type,
-    pub note: &'static str,
+/// Types of `vault_api` by their names, and pages of the types behind the semicolon.
+macro_rules! types {
+    ($($type:ident)+; $($item:ident)*) => {
+        BTreeMap::from([
+            $(Type::of::<vault_api::$type>(),)+
+            $(Type::of::<vault_api::Items<vault_api::$item>>(),)*
+        ])
+    };
 }
 
-/// All named types, in the order of the file.
-static TYPES: LazyLock<Vec<(&'static str, Type)>> = LazyLock::new(|| {
-    let mut types: Vec<(&str, Type)> = Vec::new();
-    for line in rows(include_str!("types.txt")) {
-        if let Some(member) = line.strip_prefix("    ") {
-            let (member, note) = split_note(member);
-            let (name, kind) = member.split_once(": ").unwrap_or_else(|| {
-                panic!("types.txt: {line:?} must be a member, a colon and a type")
-            });
-            let Some((_, Type::Record(members))) = types.last_mut() else {
-                panic!("types.txt: the member {line:?} needs a type above it");
-            };
-            members.push(Member {
-                name: name.trim_end_matches('?'),
-                optional: name.ends_with('?'),
-                kind: Type::parse(kind),
-                note,
-            });
-        } else if let Some((name, kind)) = line.split_once(" = ") {
-            types.push((name, Type::parse(kind)));
-        } else {
-            types.push((line, Type::Record(Vec::new())));
-        }
+/// What requests are, by name.
+static REQUESTS: LazyLock<BTreeMap<String, Type>> = LazyLock::new(|| {
+    types! {
+        ConfirmedPinReset ConfirmedVault DraftAcceptance DraftRefusal Enrolment EnrolmentSetting
+        JsonRpcRequest NewAccount NewEnrolmentCode NewNamespace NewUser NewWebhook NoticeMail
+        ObjectQuestion PaymentEvent ProfileChange Registration RoleChange ScopeChange
+        ServiceSignOut;
     }
-    types
 });
 
-/// The lines of a table, without comments and blank lines.
-pub fn rows(table: &'static str) -> impl Iterator<Item = &'static str> {
-    let lines = table.lines();
-    lines.filter(|line| !line.is_empty() && !line.starts_with('#'))
-}
+/// What answers are, by name.
+static ANSWERS: LazyLock<BTreeMap<String, Type>> = LazyLock::new(|| {
+    types! {
+        Account AuthorizationServer CreatedNamespace CurrentDevice DeletedAccount DeletedVault
+        Device Draft DraftKind DraftState EnrolledDevice EnrolmentCode EnrolmentSetting Health
+        JsonRpcAnswer JsonRpcError MissingObjects NoticeDestinations NoticeMail OAuthError
+        ObjectReference PaymentOutcome PinResetDone Problem ProtectedResource Registered Release
+        RevokedClient SignedOut StoredObjects TestedWebhook Tokens User Vault Webhook;
+        Account AuditEntry Client Device Draft EnrolmentCode ListedDevice Namespace Release User
+        VaultSummary
+    }
+});
 
-/// A line and its note after `--`.
-pub fn split_note(line: &'static str) -> (&'static str, &'static str) {
-    line.split_once(" -- ").unwrap_or((line, ""))
-}
-
-/// The type of this name.
-pub fn named(name: &str) -> &'static Type {
-    let found = TYPES.iter().find(|(known, _)| *known == name);
-    &found
-        .unwrap_or_else(|| panic!("{name}: describe this type in tests/routes/api/types.txt"))
-        .1
+/// The type that an answer of this name is of.
+pub fn answer(name: &str) -> &'static Type {
+    let found = ANSWERS.get(name);
+    found.unwrap_or_else(|| panic!("{name}: list this type in tests/routes/api/types.rs"))
 }
 
 /// All types as members of `components.schemas`.
-pub fn schemas() -> Value {
-    let schemas = TYPES
-        .iter()
-        .map(|(name, kind)| ((*name).to_owned(), kind.schema()));
-    Value::Object(schemas.collect())
+pub fn schemas() -> BTreeMap<String, Value> {
+    let requests = definitions(&REQUESTS, Contract::Deserialize);
+    let mut schemas = definitions(&ANSWERS, Contract::Serialize);
+    for (name, schema) in requests {
+        let held = schemas.entry(name).or_insert_with(|| schema.clone());
+        assert_eq!(
+            *held, schema,
+            "a type of requests and of answers reads as two"
+        );
+    }
+    schemas
+}
+
+fn definitions(types: &BTreeMap<String, Type>, contract: Contract) -> BTreeMap<String, Value> {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.definitions_path = "/components/schemas".into();
+    settings.contract = contract;
+    let mut generator = settings.into_generator();
+    for kind in types.values() {
+        (kind.add)(&mut generator);
+    }
+    let mut found: BTreeMap<_, _> = generator.take_definitions(true).into_iter().collect();
+    found.values_mut().for_each(simplify);
+    found
+}
+
+/// Removes what says nothing to a reader: the sizes of Rust's integers, and values that readers take
+/// in place of members of earlier versions.
+fn simplify(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            members.remove("default");
+            if members
+                .get("format")
+                .is_some_and(|it| it.as_str().is_some_and(is_size))
+            {
+                members.remove("format");
+            }
+            members.values_mut().for_each(simplify);
+        }
+        Value::Array(items) => items.iter_mut().for_each(simplify),
+        _ => {}
+    }
+}
+
+fn is_size(format: &str) -> bool {
+    format.trim_start_matches('u').starts_with("int")
 }
 
 impl Type {
-    /// Reads a type as the tables write it.
-    pub fn parse(text: &'static str) -> Self {
-        if text.contains(" | ") {
-            return Self::Union(text.split(" | ").map(Self::parse).collect());
-        }
-        let (word, more) = text.split_once([' ', ':']).unwrap_or((text, ""));
-        match word {
-            "any" => Self::Any,
-            "object" => Self::Object,
-            "null" => Self::Null,
-            "boolean" => Self::Boolean,
-            "integer" => Self::Integer(
-                more.split_once("..")
-                    .map(|(least, most)| (least.parse().unwrap(), most.parse().unwrap())),
-            ),
-            "string" if more.is_empty() => Self::Text(None),
-            "string" => Self::Text(Some(match more.strip_prefix('/') {
-                Some(pattern) => ("pattern", pattern.trim_end_matches('/')),
-                None => ("format", more),
-            })),
-            _ if text.starts_with('"') => Self::Literal(text.trim_matches('"')),
-            _ if text.starts_with('[') => {
-                Self::List(Box::new(Self::parse(text.trim_matches(['[', ']']))))
-            }
-            name => Self::Name(name),
-        }
-    }
-
-    /// What it is in JSON Schema.
-    pub fn schema(&self) -> Value {
-        match self {
-            Self::Any => json!({}),
-            Self::Object => json!({ "type": "object" }),
-            Self::Null => json!({ "type": "null" }),
-            Self::Boolean => json!({ "type": "boolean" }),
-            Self::Integer(None) => json!({ "type": "integer" }),
-            Self::Integer(Some((least, most))) => {
-                json!({ "type": "integer", "minimum": least, "maximum": most })
-            }
-            Self::Text(None) => json!({ "type": "string" }),
-            Self::Text(Some((member, value))) => json!({ "type": "string", *member: value }),
-            Self::Literal(text) => json!({ "const": text }),
-            Self::List(items) => json!({ "type": "array", "items": items.schema() }),
-            Self::Union(kinds) => {
-                json!({ "anyOf": kinds.iter().map(Self::schema).collect::<Vec<_>>() })
-            }
-            Self::Name(name) => {
-                named(name);
-                json!({ "$ref": format!("#/components/schemas/{name}") })
-            }
-            Self::Record(members) => record_schema(members),
-        }
-    }
-
-    /// Checks that a value is of this type, and has no member that the type does not name.
-    pub fn check(&self, value: &Value, at: &str) -> Result<(), String> {
-        let fits = match self {
-            Self::Any => true,
-            Self::Object => value.is_object(),
-            Self::Null => value.is_null(),
-            Self::Boolean => value.is_boolean(),
-            Self::Integer(_) => value.is_i64() || value.is_u64(),
-            Self::Text(_) => value.is_string(),
-            Self::Literal(text) => value == text,
-            Self::Union(kinds) => kinds.iter().any(|kind| kind.check(value, at).is_ok()),
-            Self::Name(name) => return named(name).check(value, at),
-            Self::List(items) => {
-                let Some(values) = value.as_array() else {
-                    return Err(format!("{at} is {value}, not a list"));
-                };
-                return values.iter().try_for_each(|value| items.check(value, at));
-            }
-            Self::Record(members) => {
-                let Some(values) = value.as_object() else {
-                    return Err(format!("{at} is {value}, not an object"));
-                };
-                return check_record(members, values, at);
-            }
+    fn of<T: JsonSchema + DeserializeOwned + Serialize>() -> (String, Self) {
+        let check = |value: &Value| {
+            let read: T = serde_json::from_value(value.clone()).map_err(|it| it.to_string())?;
+            let written = json!(read);
+            let is_same = written == *value;
+            is_same
+                .then_some(())
+                .ok_or_else(|| format!("is {value}, its type writes {written}"))
         };
-        if fits {
-            Ok(())
-        } else {
-            Err(format!("{at} is {value}, not {self:?}"))
-        }
+        let add = SchemaGenerator::subschema_for::<T>;
+        (T::schema_name().into_owned(), Self { add, check })
     }
 }
 
-fn record_schema(members: &[Member]) -> Value {
-    let required: Vec<_> = members.iter().filter(|member| !member.optional).collect();
-    let required: Vec<_> = required.iter().map(|member| member.name).collect();
-    let mut properties = Map::new();
-    for member in members {
-        let mut schema = member.kind.schema();
-        if !member.note.is_empty() {
-            schema["description"] = member.note.into();
-        }
-        properties.insert(member.name.to_owned(), schema);
-    }
-    json!({ "type": "object", "properties": properties, "required": required })
-}
-
-fn check_record(members: &[Member], values: &Map<String, Value>, at: &str) -> Result<(), String> {
-    for name in values.keys() {
-        if !members.iter().any(|member| member.name == name) {
-            return Err(format!(
-                "{at} has the member {name}: describe it in tests/routes/api/types.txt"
-            ));
-        }
-    }
-    for member in members {
-        match values.get(member.name) {
-            Some(value) => member.kind.check(value, &format!("{at}.{}", member.name))?,
-            None if member.optional => {}
-            None => return Err(format!("{at} lacks the member {}", member.name)),
-        }
-    }
-    Ok(())
+/// All types as `docs/api.md` shows them.
+pub fn listing() -> String {
+    let schemas = schemas();
+    let described = |(name, schema): (&String, &Value)| {
+        let note = schema["description"].as_str().unwrap_or_default();
+        format!("\n### {name}\n\n{}\n\n{}", line(note), table(schema))
+    };
+    schemas.iter().map(described).collect()
 }

@@ -1,0 +1,84 @@
+//! JSON Schemas in words, for the pages that describe what the service answers and what commands
+//! print.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+/// A description in one line that can stand in a table.
+pub fn line(description: &str) -> String {
+    description.replace('\n', " ").replace('|', "\\|")
+}
+
+/// The members of an object as a table, `?` behind those that may be absent; the type in words of
+/// anything else.
+pub fn table(schema: &Value) -> String {
+    let Some(members) = schema["properties"].as_object() else {
+        return format!("Type: {}.\n", type_words(schema));
+    };
+    let required = schema["required"].as_array();
+    let mut table = "| member | type | meaning |\n|---|---|---|\n".to_owned();
+    for (name, member) in members {
+        let is_required = required.is_some_and(|names| names.contains(&json!(name)));
+        let mark = if is_required { "" } else { "?" };
+        let note = line(member["description"].as_str().unwrap_or_default());
+        let words = type_words(member);
+        let _ = writeln!(table, "| `{name}{mark}` | {words} | {note} |");
+    }
+    table
+}
+
+/// A type in words, with links to the types that it names: `text`, `number or null`, `list of
+/// [Slug](#slug)`.
+pub fn type_words(schema: &Value) -> String {
+    if let Some(path) = schema["$ref"].as_str() {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        return format!("[{name}](#{})", name.to_lowercase());
+    }
+    if let Some(word) = schema["const"].as_str() {
+        return format!("`{word}`");
+    }
+    if let Some(words) = schema["enum"].as_array() {
+        let words = words.iter().filter_map(Value::as_str);
+        return joined(words.map(|word| format!("`{word}`")));
+    }
+    for union in ["anyOf", "oneOf"] {
+        if let Some(kinds) = schema[union].as_array() {
+            return joined(kinds.iter().map(type_words));
+        }
+    }
+    match &schema["type"] {
+        Value::String(kind) => named(schema, kind),
+        Value::Array(kinds) => {
+            let kinds = kinds.iter().filter_map(Value::as_str);
+            joined(kinds.map(|kind| named(schema, kind)))
+        }
+        _ => "any".to_owned(),
+    }
+}
+
+fn joined(words: impl Iterator<Item = String>) -> String {
+    words.collect::<Vec<_>>().join(" or ")
+}
+
+/// One of the types of JSON, with its bounds.
+fn named(schema: &Value, kind: &str) -> String {
+    let bounds = |least: &str, most: &str| match (schema.get(least), schema.get(most)) {
+        (Some(least), Some(most)) => format!(" ({least} to {most})"),
+        (Some(least), None) if *least != 0 => format!(" (at least {least})"),
+        (None, Some(most)) => format!(" (at most {most})"),
+        _ => String::new(),
+    };
+    match kind {
+        "string" => match schema["pattern"].as_str() {
+            Some(pattern) => format!("text `{}`", line(pattern)),
+            None => format!("text{}", bounds("minLength", "maxLength")),
+        },
+        "integer" => format!("number{}", bounds("minimum", "maximum")),
+        "array" => {
+            let items = type_words(&schema["items"]);
+            format!("list of {items}{}", bounds("minItems", "maxItems"))
+        }
+        kind => kind.to_owned(),
+    }
+}
