@@ -86,7 +86,7 @@ impl Fleet {
             let device = &machine.device;
             (
                 device.status != DeviceStatus::Pending,
-                device.hostname.to_lowercase(),
+                device.name().to_lowercase(),
                 device.device_id.clone(),
             )
         });

@@ -61,7 +61,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
         here: page.address(&format!("/machines/{}", device.device_id)),
         list_href: page.address("/machines"),
         audit_href: with_query(&page.address("/audit"), &[("target", &*device.device_id)]),
-        name: device.hostname.clone(),
+        name: device.name(),
         fingerprint: machine.fingerprint().to_string(),
         status: device.status,
         enrolled: minute(device.enrolled_at),

@@ -175,7 +175,7 @@ fn row(machine: &Machine, here: &str, current: Option<u64>, names: &Names) -> Ro
     let (device, held) = (&machine.device, machine.held(current));
     Row {
         href: format!("{here}/{}", device.device_id),
-        name: device.hostname.clone(),
+        name: device.name(),
         fingerprint: machine.fingerprint().to_string(),
         status: device.status,
         enrolled: day(device.enrolled_at),

@@ -70,7 +70,7 @@ impl Names {
         let forgotten = forgotten.into_iter().map(|device| (device, true));
         for (device, is_forgotten) in forgotten.chain(known.into_iter().map(|it| (it, false))) {
             if device.namespace_id == namespace.id {
-                let name = device.hostname;
+                let name = device.name();
                 let machine = Machine { name, is_forgotten };
                 self.machines.insert(device.device_id, machine);
             }

@@ -52,11 +52,10 @@ pub(super) async fn enrol(
     if asked.public_key != signer.text() {
         return Err(ErrorCode::PublicKeyMismatch.into());
     }
-    let hostname = asked
-        .hostname
-        .as_deref()
-        .and_then(clean_hostname)
-        .ok_or(ErrorCode::HostnameInvalid)?;
+    let hostname = match asked.hostname.as_deref() {
+        Some(name) => clean_hostname(name).ok_or(ErrorCode::HostnameInvalid)?,
+        None => String::new(),
+    };
     let newcomer = Newcomer {
         app,
         slug,

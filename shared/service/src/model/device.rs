@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use vault_format::keys::PublicKey;
 use vault_format::name::{NamespaceId, Slug};
 use vault_format::request::device_id;
+use vault_format::root::KeyFingerprint;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
@@ -42,7 +43,7 @@ pub struct Device {
     pub namespace_id: NamespaceId,
     /// The key, as in `X-Vault-Device`.
     pub public_key: PublicKey,
-    /// What the machine calls itself; the first value stays.
+    /// What the machine calls itself, empty if it gave no name; the first value stays.
     pub hostname: String,
     /// What it may do.
     pub status: DeviceStatus,
@@ -146,6 +147,15 @@ pub struct Named {
 }
 
 impl Device {
+    /// What people are shown: the name, or the fingerprint of a machine without one.
+    pub fn name(&self) -> String {
+        if self.hostname.is_empty() {
+            KeyFingerprint::device(&self.public_key).to_string()
+        } else {
+            self.hostname.clone()
+        }
+    }
+
     /// A device that waits for the owner.
     pub fn new(
         slug: &Slug,

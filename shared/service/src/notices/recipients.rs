@@ -157,7 +157,7 @@ async fn machines(app: &App, namespace: &Namespace) -> Result<Vec<Machine>, Stor
     }
     devices.sort_by_key(|device| device.enrolled_at);
     let machine = |device: Device| Machine {
-        name: printable(&device.hostname),
+        name: printable(&device.name()),
         fingerprint: KeyFingerprint::device(&device.public_key).to_string(),
     };
     Ok(devices.into_iter().map(machine).collect())

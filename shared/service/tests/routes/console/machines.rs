@@ -44,6 +44,16 @@ fn names(page: &Reply) -> Vec<String> {
 }
 
 #[tokio::test]
+async fn a_machine_without_a_name_is_shown_by_its_fingerprint() {
+    let desk = desk().await;
+    let body = serde_json::json!({ "public_key": key(9).public() }).to_string();
+    desk.world.post_devices(&key(9), "acme", &body).await;
+    let (_, list) = at(&desk, ADA, LIST).await;
+    let fingerprint = KeyFingerprint::device(&key(9).public()).to_string();
+    assert_eq!(names(&list), [fingerprint]);
+}
+
+#[tokio::test]
 async fn an_owner_admits_revokes_and_forgets_a_machine() {
     let desk = desk().await;
     let machine = desk.world.device("acme", 7, DeviceStatus::Pending).await;

@@ -39,6 +39,18 @@ async fn pending(world: &World) -> (i64, usize, usize) {
 }
 
 #[tokio::test]
+async fn a_machine_without_a_name_enrols_with_an_empty_one() {
+    let world = acme().await;
+    let body = json!({ "public_key": key(1).public() }).to_string();
+    let enrolled = world.post_devices(&key(1), "acme", &body).await;
+    assert_eq!(enrolled.status, 201);
+    assert_eq!(enrolled.json()["hostname"], "");
+    let named = json!({ "public_key": key(1).public(), "hostname": "later" }).to_string();
+    let again = world.post_devices(&key(1), "acme", &named).await;
+    assert_eq!(again.json()["hostname"], "", "the first value stays");
+}
+
+#[tokio::test]
 async fn the_first_time_is_201_the_next_200_and_the_first_name_stays() {
     let world = acme().await;
     let first = world.enrol(&key(1), "acme", " Ada's laptop ").await;
@@ -137,7 +149,7 @@ async fn bodies_are_refused_in_the_order_of_the_table() {
         ),
         (
             json!({ "public_key": mine }).to_string(),
-            "400 hostname_invalid",
+            "404 vault_not_found",
         ),
         (
             json!({ "public_key": mine, "hostname": "" }).to_string(),
