@@ -8,7 +8,7 @@ use clap::{
 };
 
 use crate::{
-    commands::Command,
+    commands::{Command, SUBCOMMANDS, UNDATED},
     flags::Global,
     output::{BOLD, paint},
 };
@@ -53,36 +53,6 @@ const OVERVIEW: [(&str, &[&str]); 5] = [
     ("Run and repair", &["serve", "doctor"]),
 ];
 
-/// The commands whose options and output may still change between versions.
-const BETA: [&str; 26] = [
-    "demo",
-    "install",
-    "outdated",
-    "update",
-    "history",
-    "rollback",
-    "list",
-    "export",
-    "cloud",
-    "sync",
-    "status",
-    "link",
-    "unlink",
-    "devices",
-    "notices",
-    "users",
-    "clients",
-    "audit-log",
-    "key",
-    "publishers",
-    "backup",
-    "restore",
-    "import",
-    "approve",
-    "operator",
-    "mcp",
-];
-
 const ALL_COMMANDS: &str = "vault --help";
 
 /// Returns the complete clap command, with the commands grouped under headings in its help.
@@ -109,8 +79,12 @@ pub fn command() -> clap::Command {
         .filter(|argument| argument.is_global_set())
         .map(|argument| argument.clone().hide(true))
         .collect();
+    let mut since = Command::SINCE.iter();
     command
-        .mut_subcommands(|sub| with_footer(sub, &global, false))
+        .mut_subcommands(|sub| {
+            let name = sub.get_name().to_owned();
+            with_footer(sub, &global, &name, since.next().unwrap_or(&UNDATED))
+        })
         .after_help(groups)
 }
 
@@ -126,24 +100,34 @@ fn row(command: &clap::Command) -> String {
     )
 }
 
-/// Replaces the global options in the help of a command and its subcommands by one line. Clap adds
-/// a global option only where a command does not have it yet, so hidden copies stay hidden.
-fn with_footer(command: clap::Command, global: &[Arg], beta: bool) -> clap::Command {
-    let beta = beta || BETA.contains(&command.get_name());
+/// Ends the help of a command and its subcommands with one line: how stable the command is, since
+/// when there is one, and where the global options are described. Clap adds a global option only
+/// where a command does not have it yet, so hidden copies stay hidden.
+fn with_footer(
+    command: clap::Command,
+    global: &[Arg],
+    words: &str,
+    since: &'static str,
+) -> clap::Command {
+    // What the interface dates before this version may no longer change.
+    let label = if since == UNDATED { "Beta" } else { "Stable" };
     let mut help = command.get_after_help().cloned().unwrap_or_default();
-    let label = if beta { "Beta since 0.5.0. " } else { "" };
     let break_before = if help.ansi().to_string().is_empty() {
         ""
     } else {
         "\n\n"
     };
     help.push_str(&format!(
-        "{break_before}{label}Global options: see `{ALL_COMMANDS}`."
+        "{break_before}{label} since {since}. Global options: see `{ALL_COMMANDS}`."
     ));
     command
         .args(global)
         .after_help(help)
-        .mut_subcommands(|sub| with_footer(sub, global, beta))
+        .mut_subcommands(|sub| {
+            let words = format!("{words} {}", sub.get_name());
+            let own = SUBCOMMANDS.iter().find(|(name, _)| *name == words);
+            with_footer(sub, global, &words, own.map_or(since, |(_, since)| since))
+        })
 }
 
 /// Returns what `vault` prints without arguments: the most used commands by task.
@@ -271,9 +255,40 @@ mod tests {
         for line in text.lines() {
             assert!(line.chars().count() <= 80, "{line}");
         }
-        let names = OVERVIEW.iter().flat_map(|(_, names)| names.iter());
-        for name in names.chain(&BETA) {
+        for name in OVERVIEW.iter().flat_map(|(_, names)| names.iter()) {
             assert!(Cli::command().find_subcommand(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn each_help_says_since_when_there_is_the_command() {
+        let mut words = Vec::new();
+        each_help(UNWRAPPED, &mut |path, help| {
+            let foot = help.lines().last().unwrap().to_owned();
+            words.push((path.to_owned(), foot));
+        });
+        for (path, expected) in [
+            ("vault add", "Stable since 0.4.0."),
+            ("vault doctor", "Stable since 0.2.0."),
+            ("vault audit-repo", "Stable since 0.2.0."),
+            ("vault serve", "Stable since 0.2.1."),
+            ("vault skill", "Stable since 0.2.0."),
+            ("vault skill which", "Stable since 0.2.0."),
+            ("vault skill search", "Stable since 0.2.1."),
+            ("vault skill list", "Beta since 0.5.0."),
+            ("vault list", "Beta since 0.5.0."),
+            ("vault search", "Beta since 0.5.0."),
+            ("vault config list", "Beta since 0.5.0."),
+            ("vault drafts list", "Beta since 0.5.0."),
+            ("vault link", "Beta since 0.5.0."),
+        ] {
+            let (_, foot) = words.iter().find(|(known, _)| known == path).unwrap();
+            assert!(foot.starts_with(expected), "{path}: {foot}");
+        }
+        // A name in a table that no command has would be forgotten there.
+        for (name, _) in SUBCOMMANDS {
+            let path = format!("vault {name}");
+            assert!(words.iter().any(|(known, _)| *known == path), "{path}");
         }
     }
 

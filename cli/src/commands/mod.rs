@@ -83,11 +83,73 @@ use clap::Subcommand;
 
 use crate::{context::Context, errors::Failure, output::Report};
 
+/// The version of what the interface does not date.
+pub const UNDATED: &str = "0.5.0";
+
+/// What the program knows of a command beside its arguments.
+struct Operation<A> {
+    /// The version that brought it.
+    since: &'static str,
+    /// Whether the folder that `--vault` names may be missing, because the command creates a vault
+    /// there or uses none.
+    may_lack_vault: fn(&A) -> bool,
+    /// Whether an option of its own (`--format json`) requests the JSON envelope.
+    wants_json: fn(&A) -> bool,
+}
+
+impl<A> Operation<A> {
+    const NEW: Self = Self {
+        since: UNDATED,
+        may_lack_vault: |_| false,
+        wants_json: |_| false,
+    };
+
+    const fn since(mut self, version: &'static str) -> Self {
+        self.since = version;
+        self
+    }
+
+    const fn without_vault(mut self) -> Self {
+        self.may_lack_vault = |_| true;
+        self
+    }
+
+    const fn without_vault_if(mut self, may_lack_vault: fn(&A) -> bool) -> Self {
+        self.may_lack_vault = may_lack_vault;
+        self
+    }
+
+    const fn json_if(mut self, wants_json: fn(&A) -> bool) -> Self {
+        self.wants_json = wants_json;
+        self
+    }
+}
+
+/// The arguments of a command, and what the program knows of it.
+trait Described: Sized {
+    /// Its line in the list of commands.
+    const OPERATION: Operation<Self>;
+
+    fn may_lack_vault(&self) -> bool {
+        (Self::OPERATION.may_lack_vault)(self)
+    }
+
+    fn wants_json(&self) -> bool {
+        (Self::OPERATION.wants_json)(self)
+    }
+}
+
+/// The subcommands that another version brought than their command.
+pub const SUBCOMMANDS: [(&str, &str); 2] = [("skill list", UNDATED), ("skill search", "0.2.1")];
+
 /// Generates the enum [`Command`] from a list. The list has the headings of the help and below each
 /// its commands. The line of a command gives the variant, the module that holds its `Arguments` and
-/// `run`, and the text for the list of commands.
+/// `run`, the text for the list of commands, and what of its [`Operation`] is special.
 macro_rules! commands {
-    ($($heading:literal { $($variant:ident($group:ident::$module:ident) $about:literal,)* })*) => {
+    ($($heading:literal { $(
+        $variant:ident($group:ident::$module:ident) $about:literal
+        $(.$special:ident($($value:expr)?))*,
+    )* })*) => {
         /// The commands, in the order of the help.
         #[derive(Debug, Subcommand)]
         pub enum Command {
@@ -101,14 +163,35 @@ macro_rules! commands {
             )*)*
         }
 
+        $($(impl Described for $group::$module::Arguments {
+            const OPERATION: Operation<Self> = Operation::NEW$(.$special($($value)?))*;
+        })*)*
+
         impl Command {
             /// The heading of each command in the help, in the order of the variants.
             pub const HEADINGS: &[&str] = &[$($({ let _ = stringify!($variant); $heading },)*)*];
+            /// The version that brought each command, in the order of the variants.
+            pub const SINCE: &[&str] =
+                &[$($(<$group::$module::Arguments as Described>::OPERATION.since,)*)*];
 
             /// Runs the command.
             pub fn run(&self, context: &Context) -> Result<Report, Failure> {
                 match self {
                     $($(Self::$variant(arguments) => $group::$module::run(context, arguments),)*)*
+                }
+            }
+
+            /// Whether the folder that `--vault` names must exist.
+            pub fn needs_vault_folder(&self) -> bool {
+                match self {
+                    $($(Self::$variant(arguments) => !arguments.may_lack_vault(),)*)*
+                }
+            }
+
+            /// Whether an option of the command itself requests the JSON envelope.
+            pub fn wants_json(&self) -> bool {
+                match self {
+                    $($(Self::$variant(arguments) => Described::wants_json(&**arguments),)*)*
                 }
             }
         }
@@ -117,11 +200,11 @@ macro_rules! commands {
 
 commands! {
     "Start" {
-        Setup(start::setup) "Set up vault on this machine, step by step",
+        Setup(start::setup) "Set up vault on this machine, step by step" .without_vault(),
         Demo(start::demo) "Try all of vault in a temporary folder",
-        Add(start::add) "Scan, sign and install a skill",
+        Add(start::add) "Scan, sign and install a skill" .since("0.4.0").without_vault(),
         Remove(start::remove) "Remove skills",
-        Install(start::install) "Install the skills in this project's vault.lock",
+        Install(start::install) "Install the skills in this project's vault.lock" .without_vault(),
     }
     "Keep current" {
         Outdated(keep_current::outdated) "List skills with upstream changes",
@@ -132,7 +215,7 @@ commands! {
     "Find and run" {
         List(find::list) "List the installed skills, or those of a project",
         Search(find::search) "Search the installed skills",
-        Skill(find::skill) "List, search, inspect and run skills",
+        Skill(find::skill) "List, search, inspect and run skills" .since("0.2.0"),
         Show(find::show) "Show the details of a skill, installed or not",
         Resolve(find::resolve) "Print what a caller may use, as JSON",
     }
@@ -145,7 +228,8 @@ commands! {
     }
     "Write" {
         New(write::new) "Create a skill folder from a template",
-        Lint(write::lint) "Check skills while you write them",
+        Lint(write::lint) "Check skills while you write them"
+            .json_if(write::lint::Arguments::wants_json),
         Fmt(write::fmt) "Fix common mistakes in SKILL.md",
         Export(write::export) "Export skills as archives, or as a site for other tools",
     }
@@ -153,7 +237,7 @@ commands! {
         Cloud(share::cloud) "Connect to a service, pull from it, roll it back",
         Sync(share::sync) "Publish this vault's skills to the connected service",
         Status(share::status) "Show the connected service, its release and linked vaults",
-        Link(share::link) "Link this machine to a vault and pin its keys",
+        Link(share::link) "Link this machine to a vault and pin its keys" .without_vault(),
         Unlink(share::unlink) "Remove a linked vault and its skills from this machine",
         Devices(share::devices) "Admit, deny and revoke machines",
         Notices(share::notices) "Say where this vault's notices go: webhooks and mail",
@@ -166,63 +250,37 @@ commands! {
         AuditLog(administer::audit_log) "Show the audit log of a vault",
     }
     "Trust" {
-        Audit(trust::audit) "Scan skills and explain each finding",
-        AuditRepo(trust::audit_repo) "Scan every skill in a repository, for CI",
+        Audit(trust::audit) "Scan skills and explain each finding"
+            .json_if(trust::audit::Arguments::wants_json),
+        AuditRepo(trust::audit_repo) "Scan every skill in a repository, for CI"
+            .since("0.2.0").json_if(trust::audit_repo::Arguments::wants_json),
         Verify(trust::verify) "Check that skills, archives and sites match what was signed",
-        Key(trust::key) "Show, rotate and recover this vault's keys",
-        Publishers(trust::publishers) "Show and change who may publish this vault",
+        Key(trust::key) "Show, rotate and recover this vault's keys"
+            .without_vault_if(trust::key::Arguments::may_create_vault),
+        Publishers(trust::publishers) "Show and change who may publish this vault"
+            .without_vault_if(trust::publishers::Arguments::may_create_vault),
         Backup(trust::backup) "Back up the vault and its keys into one encrypted file",
-        Restore(trust::restore) "Restore a vault and its keys from a backup",
-        Import(trust::import) "Import the skills of a vault from an earlier version",
+        Restore(trust::restore) "Restore a vault and its keys from a backup" .without_vault(),
+        Import(trust::import) "Import the skills of a vault from an earlier version"
+            .without_vault(),
         Approve(trust::approve) "Approve changes to policy, profile and transform files",
         Policy(trust::policy) "Check the policy and explain what it grants",
     }
     "Server" {
-        Serve(server::serve) "Run the service",
+        Serve(server::serve) "Run the service" .since("0.2.1"),
         Mcp(server::mcp) "Serve this vault to agents over MCP, on standard input and output",
         Operator(server::operator) "Manage the namespaces and accounts of a service",
     }
     "Maintenance" {
-        Doctor(maintenance::doctor) "Check this vault for problems and suggest fixes",
-        Config(maintenance::config) "Show the settings and where each value comes from",
-        Help(maintenance::help) "Show the help of a command, or all error codes",
-        Version(maintenance::version) "Print the version",
-        Completions(maintenance::completions) "Print a completion script for a shell",
-        Man(maintenance::man) "Print the manual page, or write all pages to a folder",
-    }
-}
-
-impl Command {
-    /// Whether the folder that `--vault` names must exist: not for commands that create a vault
-    /// there or use none.
-    pub fn needs_vault_folder(&self) -> bool {
-        match self {
-            Self::Key(arguments) => !arguments.may_create_vault(),
-            Self::Publishers(arguments) => !arguments.may_create_vault(),
-            _ => !matches!(
-                self,
-                Self::Add(_)
-                    | Self::Install(_)
-                    | Self::Setup(_)
-                    | Self::Link(_)
-                    | Self::Restore(_)
-                    | Self::Import(_)
-                    | Self::Config(_)
-                    | Self::Help(_)
-                    | Self::Version(_)
-                    | Self::Completions(_)
-                    | Self::Man(_)
-            ),
-        }
-    }
-
-    /// Whether an option of the command itself (`--format json`) requests the JSON envelope.
-    pub fn wants_json(&self) -> bool {
-        match self {
-            Self::Audit(arguments) => arguments.wants_json(),
-            Self::AuditRepo(arguments) => arguments.wants_json(),
-            Self::Lint(arguments) => arguments.wants_json(),
-            _ => false,
-        }
+        Doctor(maintenance::doctor) "Check this vault for problems and suggest fixes"
+            .since("0.2.0"),
+        Config(maintenance::config) "Show the settings and where each value comes from"
+            .without_vault(),
+        Help(maintenance::help) "Show the help of a command, or all error codes" .without_vault(),
+        Version(maintenance::version) "Print the version" .without_vault(),
+        Completions(maintenance::completions) "Print a completion script for a shell"
+            .without_vault(),
+        Man(maintenance::man) "Print the manual page, or write all pages to a folder"
+            .without_vault(),
     }
 }
