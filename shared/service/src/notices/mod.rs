@@ -35,7 +35,7 @@ use crate::senders::{Mailer, Senders};
 pub fn senders(
     public_url: &PublicUrl,
     mail: Option<MailSettings>,
-) -> Result<Senders, rustls::Error> {
+) -> Result<Senders, lettre::transport::smtp::Error> {
     let mailer = match mail {
         None => None,
         Some(mail) => Some(Arc::new(Smtp::new(mail)?) as Arc<dyn Mailer>),

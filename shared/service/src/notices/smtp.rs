@@ -1,28 +1,30 @@
-//! Handing mail over to a mail server: a client of SMTP (RFC 5321) for one short mail at a time.
+//! Handing mail over to a mail server, one short mail at a time.
 //!
-//! It speaks TLS from the first byte or after STARTTLS (RFC 3207), plainly with this machine alone,
-//! and signs in with AUTH PLAIN (RFC 4954). Replies and times are bounded. Addresses and headers
-//! are types that hold no line break, so nothing in a mail becomes a command or another header.
+//! The conversation runs under TLS from the first byte or after STARTTLS (RFC 3207), plainly with
+//! this machine alone, and signs in with AUTH PLAIN (RFC 4954). Addresses and headers are types
+//! that hold no line break, so nothing in a mail becomes a command or another header.
 
 use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
-use rustls_platform_verifier::BuilderVerifierExt as _;
+use lettre::address::{Address, Envelope};
+use lettre::message::header::{ContentType, HeaderName, HeaderValue, MIME_VERSION_1_0};
+use lettre::message::{Mailbox, Message};
+use lettre::transport::smtp::Error as SmtpError;
+use lettre::transport::smtp::authentication::{Credentials, Mechanism};
+use lettre::transport::smtp::client::{AsyncSmtpConnection, AsyncTokioStream, TlsParameters};
+use lettre::transport::smtp::extension::ClientId;
+use percent_encoding::percent_decode_str;
 use secrecy::{ExposeSecret as _, SecretString};
-use tokio::io::BufReader;
-use tokio::io::{
-    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 use url::{Host, Url};
 
 use crate::senders::{Mail, Mailer, SendError};
@@ -30,10 +32,8 @@ use vault_api::Email;
 
 /// Longest time for one mail, from the connection to the server's last word.
 const WHOLE: Duration = Duration::from_secs(10);
-/// Most bytes of one reply.
-const MAX_REPLY_BYTES: u64 = 16 * 1024;
-/// The longest line of a base64 body (RFC 2045 section 6.8).
-const BASE64_LINE: usize = 76;
+/// Most bytes that are read on a connection that begins without TLS, certificates included.
+const MAX_RECEIVED_BYTES: usize = 32 * 1024;
 
 /// Where mail is handed over: what `VAULT_SMTP_URL` says.
 #[derive(Clone)]
@@ -116,10 +116,9 @@ impl fmt::Debug for MailServer {
 
 /// A part of a URL without its escapes; a NUL would end the part of an AUTH PLAIN message.
 fn decoded(part: &str) -> Result<String, BadMailServer> {
-    let query = part.replace('+', "%2B").replace('&', "%26");
-    let mut pairs = url::form_urlencoded::parse(query.as_bytes());
-    let (text, rest) = pairs.next().ok_or(BadMailServer)?;
-    if !rest.is_empty() || text.contains(['\0', '\r', '\n']) {
+    let text = percent_decode_str(part).decode_utf8();
+    let text = text.map_err(|_| BadMailServer)?;
+    if text.contains(['\0', '\r', '\n']) {
         return Err(BadMailServer);
     }
     Ok(text.into_owned())
@@ -166,133 +165,84 @@ impl MailSettings {
 pub struct Smtp {
     server: MailServer,
     from: Email,
-    tls: Option<Arc<ClientConfig>>,
-    /// Where tests find the host.
-    #[cfg(test)]
-    connect_to: Option<&'static str>,
+    tls: Option<TlsParameters>,
 }
 
 impl Smtp {
     /// A client with the certificates of the system. Fails where these cannot be loaded.
-    pub fn new(settings: MailSettings) -> Result<Self, rustls::Error> {
+    pub fn new(settings: MailSettings) -> Result<Self, SmtpError> {
         let MailSettings { server, from } = settings;
         let tls = match server.encryption {
             Encryption::None => None,
             Encryption::Implicit | Encryption::StartTls => {
-                let provider = Arc::new(rustls::crypto::ring::default_provider());
-                let builder = ClientConfig::builder_with_provider(provider)
-                    .with_safe_default_protocol_versions()?
-                    .with_platform_verifier()?;
-                Some(Arc::new(builder.with_no_client_auth()))
+                Some(TlsParameters::new(server.host.clone())?)
             }
         };
-        Ok(Self {
-            server,
-            from,
-            tls,
-            #[cfg(test)]
-            connect_to: None,
-        })
+        Ok(Self { server, from, tls })
     }
 
     async fn hand_over(&self, mail: &Mail) -> Result<(), SendError> {
-        let host = &*self.server.host;
-        #[cfg(test)]
-        let host = self.connect_to.unwrap_or(host);
-        let stream = TcpStream::connect((host, self.server.port)).await;
-        let mut plain = Connection::new(stream.map_err(lost)?);
-        match (self.server.encryption, &self.tls) {
-            (Encryption::Implicit, Some(tls)) => {
-                let mut secure = plain.secured(tls, &self.server.host).await?;
-                secure.expect(220).await?;
-                self.converse(&mut secure, mail).await
-            }
-            (Encryption::StartTls, Some(tls)) => {
-                plain.expect(220).await?;
-                if !self.greet(&mut plain).await?.offers("STARTTLS") {
-                    return Err(SendError::MailServerLacks("STARTTLS"));
-                }
-                plain.command("STARTTLS", 220).await?;
-                let mut secure = plain.secured(tls, &self.server.host).await?;
-                self.converse(&mut secure, mail).await
-            }
-            _ => {
-                plain.expect(220).await?;
-                self.converse(&mut plain, mail).await
-            }
-        }
-    }
-
-    async fn greet<S: Stream>(&self, connection: &mut Connection<S>) -> Result<Reply, SendError> {
-        connection
-            .command(&format!("EHLO {}", self.domain()), 250)
-            .await
-    }
-
-    /// From the greeting to the end, over a connection that is as safe as it gets.
-    async fn converse<S: Stream>(
-        &self,
-        connection: &mut Connection<S>,
-        mail: &Mail,
-    ) -> Result<(), SendError> {
-        let offers = self.greet(connection).await?;
+        let envelope = Envelope::new(Some(address(&self.from)), vec![address(&mail.to)]);
+        let envelope = envelope.map_err(lost)?;
+        let message = self.message(mail).map_err(lost)?.formatted();
+        let mut connection = self.connect().await?;
         if let Some((user, password)) = &self.server.login {
-            if !offers.offers("AUTH PLAIN") {
+            let server = connection.server_info();
+            if !server.supports_auth_mechanism(Mechanism::Plain) {
                 return Err(SendError::MailServerLacks("AUTH PLAIN"));
             }
-            let message = format!("\0{user}\0{}", password.expose_secret());
-            let line = format!("AUTH PLAIN {}", STANDARD.encode(message));
-            connection.command(&line, 235).await?;
+            let login = Credentials::new(user.clone(), password.expose_secret().to_owned());
+            connection.auth(&[Mechanism::Plain], &login).await?;
         }
-        connection
-            .command(&format!("MAIL FROM:<{}>", self.from), 250)
-            .await?;
-        connection
-            .command(&format!("RCPT TO:<{}>", mail.to), 250)
-            .await?;
-        connection.command("DATA", 354).await?;
-        connection
-            .command(&format!("{}\r\n.", self.data(mail)), 250)
-            .await?;
+        connection.send(&envelope, &message).await?;
         // The server has the mail; how it says goodbye changes nothing.
-        let _ = connection.command("QUIT", 221).await;
+        let _ = connection.quit().await;
         Ok(())
+    }
+
+    /// A connection that is as safe as it gets, after the greetings.
+    async fn connect(&self) -> Result<AsyncSmtpConnection, SendError> {
+        let server = (&*self.server.host, self.server.port);
+        let name = ClientId::Domain(self.domain().to_owned());
+        let tls = self.tls.clone();
+        if self.server.encryption == Encryption::Implicit {
+            let opened = AsyncSmtpConnection::connect_tokio1(server, None, &name, tls, None);
+            return Ok(opened.await?);
+        }
+        let stream = Clear {
+            stream: TcpStream::connect(server).await.map_err(lost)?,
+            left: MAX_RECEIVED_BYTES,
+        };
+        let mut connection =
+            AsyncSmtpConnection::connect_with_transport(Box::new(stream), &name).await?;
+        if let Some(tls) = tls {
+            if !connection.can_starttls() {
+                return Err(SendError::MailServerLacks("STARTTLS"));
+            }
+            connection.starttls(tls, &name).await?;
+        }
+        Ok(connection)
     }
 
     /// The part of the sender's address behind the `@`.
     fn domain(&self) -> &str {
-        self.from
-            .as_str()
-            .split_once('@')
-            .map_or("localhost", |(_, host)| host)
+        let parts = self.from.as_str().split_once('@');
+        parts.map_or("localhost", |(_, host)| host)
     }
 
-    /// The mail as it is sent, without the line that ends it.
-    fn data(&self, mail: &Mail) -> String {
+    fn message(&self, mail: &Mail) -> Result<Message, lettre::error::Error> {
         let seconds = u64::try_from(mail.at.unix()).unwrap_or(0);
-        let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds));
-        let text = mail
-            .text
-            .replace("\r\n", "\n")
-            .replace(['\r', '\n'], "\r\n");
-        let (encoding, body) = if text.is_ascii() {
-            ("7bit", text)
-        } else {
-            ("base64", in_lines(&STANDARD.encode(text)))
-        };
-        let whole = format!(
-            "From: vault <{}>\r\nTo: <{}>\r\nSubject: {}\r\nDate: {}\r\nMessage-ID: <{}@{}>\r\n\
-             MIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\
-             Content-Transfer-Encoding: {encoding}\r\nAuto-Submitted: auto-generated\r\n\r\n{body}",
-            self.from,
-            mail.to,
-            mail.subject,
-            date.replace("GMT", "+0000"),
-            mail.id,
-            self.domain(),
-        );
-        // A line that is a single dot would end the mail (RFC 5321 section 4.5.2).
-        whole.replace("\r\n.", "\r\n..")
+        let automatic = HeaderName::new_from_ascii_str("Auto-Submitted");
+        Message::builder()
+            .from(Mailbox::new(Some("vault".to_owned()), address(&self.from)))
+            .to(Mailbox::new(None, address(&mail.to)))
+            .subject(mail.subject.as_str())
+            .date(UNIX_EPOCH + Duration::from_secs(seconds))
+            .message_id(Some(format!("<{}@{}>", mail.id, self.domain())))
+            .raw_header(HeaderValue::new(automatic, "auto-generated".to_owned()))
+            .header(MIME_VERSION_1_0)
+            .header(ContentType::TEXT_PLAIN)
+            .body(mail.text.clone())
     }
 }
 
@@ -305,108 +255,71 @@ impl Mailer for Smtp {
     }
 }
 
-fn in_lines(text: &str) -> String {
-    let lines = text.as_bytes().chunks(BASE64_LINE);
-    let lines: Vec<_> = lines.map(String::from_utf8_lossy).collect();
-    lines.join("\r\n")
+/// An address whose grammar was checked where it came in.
+fn address(email: &Email) -> Address {
+    let (user, domain) = email.as_str().split_once('@').unwrap_or_default();
+    Address::new_dangerous(user, domain)
 }
 
-/// What a connection runs over.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
-
-/// A connection to a mail server.
-struct Connection<S>(BufReader<S>);
-
-/// A reply with the expected code.
-struct Reply(Vec<String>);
-
-impl Reply {
-    /// Whether one line names an extension, and behind it every further word.
-    fn offers(&self, wanted: &str) -> bool {
-        let mut wanted = wanted.split(' ');
-        let extension = wanted.next().unwrap_or_default();
-        let further: Vec<_> = wanted.collect();
-        self.0.iter().any(|line| {
-            let mut words = line.split_ascii_whitespace();
-            let named = words
-                .next()
-                .is_some_and(|word| word.eq_ignore_ascii_case(extension));
-            let words: Vec<_> = words.collect();
-            let has = |word: &&str| words.iter().any(|found| found.eq_ignore_ascii_case(word));
-            named && further.iter().all(has)
-        })
-    }
-}
-
-impl Connection<TcpStream> {
-    /// The same connection under TLS. Fails when the server said anything in the clear that was not
-    /// read yet: that would count as if it had been said under TLS.
-    async fn secured(
-        self,
-        tls: &Arc<ClientConfig>,
-        host: &str,
-    ) -> Result<Connection<tokio_rustls::client::TlsStream<TcpStream>>, SendError> {
-        if !self.0.buffer().is_empty() {
-            return Err(SendError::Connection("the server spoke before TLS".into()));
-        }
-        let name = ServerName::try_from(host.to_owned());
-        let name = name.map_err(|error| SendError::Connection(error.into()))?;
-        let connector = TlsConnector::from(Arc::clone(tls));
-        let secure = connector.connect(name, self.0.into_inner()).await;
-        Ok(Connection::new(secure.map_err(lost)?))
-    }
-}
-
-impl<S: Stream> Connection<S> {
-    fn new(stream: S) -> Self {
-        Self(BufReader::new(stream))
-    }
-
-    /// Sends one line, and reads the reply to it.
-    async fn command(&mut self, line: &str, code: u16) -> Result<Reply, SendError> {
-        let line = format!("{line}\r\n");
-        self.0.write_all(line.as_bytes()).await.map_err(lost)?;
-        self.0.flush().await.map_err(lost)?;
-        self.expect(code).await
-    }
-
-    /// Reads a reply. Fails unless it has this code.
-    async fn expect(&mut self, code: u16) -> Result<Reply, SendError> {
-        let mut lines = Vec::new();
-        let mut bounded = (&mut self.0).take(MAX_REPLY_BYTES);
-        loop {
-            let mut line = Vec::new();
-            bounded.read_until(b'\n', &mut line).await.map_err(lost)?;
-            let line = String::from_utf8_lossy(&line);
-            let Some(line) = line.strip_suffix('\n') else {
-                return Err(SendError::Connection("the reply was cut off".into()));
-            };
-            let found = line.get(..3).and_then(|code| code.parse().ok());
-            let found: u16 = found.ok_or_else(no_reply)?;
-            let is_last = match line.as_bytes().get(3) {
-                Some(b'-') => false,
-                Some(b' ' | b'\r') | None => true,
-                Some(_) => return Err(no_reply()),
-            };
-            if found != code {
-                return Err(SendError::MailServer(found));
-            }
-            lines.push(line.get(4..).unwrap_or_default().trim_end().to_owned());
-            if is_last {
-                return Ok(Reply(lines));
-            }
+impl From<SmtpError> for SendError {
+    fn from(error: SmtpError) -> Self {
+        match error.status() {
+            Some(code) => Self::MailServer(code.into()),
+            None => lost(error),
         }
     }
 }
 
-fn no_reply() -> SendError {
-    SendError::Connection("the reply is not one of SMTP".into())
-}
-
-fn lost(error: std::io::Error) -> SendError {
+fn lost(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> SendError {
     SendError::Connection(error.into())
+}
+
+/// A connection that begins without TLS. It is read byte by byte, so that nothing which a server
+/// says in the clear is still unread when TLS begins: that would count as if it had been said under
+/// TLS. What is read at all is bounded.
+#[derive(Debug)]
+struct Clear {
+    stream: TcpStream,
+    left: usize,
+}
+
+impl AsyncTokioStream for Clear {
+    fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.peer_addr()
+    }
+}
+
+impl AsyncRead for Clear {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut byte = [0];
+        let mut byte = ReadBuf::new(&mut byte[..self.left.min(1)]);
+        ready!(Pin::new(&mut self.stream).poll_read(context, &mut byte))?;
+        self.left -= byte.filled().len();
+        buffer.put_slice(byte.filled());
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Clear {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
 }
 
 #[cfg(test)]
