@@ -8,6 +8,7 @@ use crate::support::{
     Home, PIPED, add_folders, allowing_pipes, name, removal, replacing, rules, skill_md, words,
 };
 use vault_format::manifest::Mode;
+use vault_format::time::Timestamp;
 use vault_gate::finding::{Finding, Level};
 use vault_gate::report::Verdict;
 use vault_gate::{Outcome, RawFile};
@@ -213,6 +214,19 @@ fn what_comes_in_together_is_compared_too() {
         findings.retain(|finding| finding.rule != "name-look-alike");
         let expected: &[&str] = if number % 4 == 3 { &["duplicate"] } else { &[] };
         assert_eq!(rules(&findings), expected, "{number}");
+    }
+}
+
+#[test]
+fn what_comes_in_before_there_is_a_vault_is_compared_too() {
+    let home = Home::new(1);
+    let body = words(0..400);
+    let mut neighbours = Neighbours::new(None, Timestamp::from_unix(0));
+    for (skill, expected) in [("first", &[][..]), ("second", &["duplicate"])] {
+        let folder = home.source(skill, &body, &[]);
+        let source = Source::Folder(folder.display().to_string());
+        let candidate = examine(source, &Options::default(), &mut neighbours).unwrap();
+        assert_eq!(rules(&candidate.package.findings), expected, "{skill}");
     }
 }
 

@@ -187,15 +187,15 @@ pub fn run_with(
         return dry_run::check(context, items);
     }
     let single = items.len() == 1;
-    let (vault, is_new) = vault_for(context, &items)?;
-    if let (Some(vault), true) = (&vault, is_new) {
-        greet(context, vault)?;
-    }
+    let existing = context.existing_vault()?;
     let mut adding = Adding {
         context,
         arguments,
-        vault: vault.as_ref(),
-        neighbours: Neighbours::new(vault.as_ref(), SystemClock.now()),
+        vault: match &existing {
+            Some(vault) if !vault.only_holds_links()? => Some(vault.clone()),
+            _ => None,
+        },
+        neighbours: Neighbours::new(existing.as_ref(), SystemClock.now()),
         admitted: false,
         interrupted: None,
     };
@@ -203,7 +203,7 @@ pub fn run_with(
     let mut items = items.into_iter();
     while items.len() > 0 && adding.interrupted.is_none() {
         let batch = items.by_ref().take(BATCH).collect();
-        done.extend(adding.admit(batch));
+        done.extend(adding.admit(batch)?);
     }
     let interrupted = adding.interrupted.take();
     if interrupted.is_some() {
@@ -212,7 +212,7 @@ pub fn run_with(
             |done| !matches!(&done.result, Err(failure) if failure.code == ErrorCode::Interrupted),
         );
     }
-    let admitted = adding.admitted;
+    let (vault, admitted) = (adding.vault, adding.admitted);
     let mut report = report(context, done, single);
     if let Some(failure) = interrupted {
         let data = match report {
@@ -241,35 +241,12 @@ pub fn run_with(
 /// How many skills are held in memory and flushed to disk together.
 const BATCH: usize = 256;
 
-/// Returns the vault, and whether it is new. A vault, or the keys of one that only held linked
-/// ones, is created only if a skill passes the gate, so that a rejected skill leaves nothing
-/// behind.
-fn vault_for(
-    context: &Context,
-    items: &[Gathered<Item>],
-) -> Result<(Option<Vault>, bool), Failure> {
-    let existing = context.existing_vault()?;
-    if let Some(vault) = &existing
-        && !vault.only_holds_links()?
-    {
-        return Ok((existing, false));
-    }
-    let mut nothing = Neighbours::new(None, SystemClock.now());
-    let passes = |item: &Item| {
-        let examined = examine(item.source.clone(), &item.options, &mut nothing);
-        examined.is_ok()
-    };
-    if items.iter().flatten().any(passes) {
-        return Ok((Some(context.vault_or_new()?), true));
-    }
-    Ok((existing, false))
-}
-
 struct Adding<'a> {
     context: &'a Context,
     arguments: &'a Arguments,
-    /// `None` if there is no vault and no skill passes the gate.
-    vault: Option<&'a Vault>,
+    /// `None` until a skill passes the gate, if there is no vault with keys of its own: a rejected
+    /// skill leaves nothing behind.
+    vault: Option<Vault>,
     neighbours: Neighbours<'a>,
     /// Whether any skill was admitted, changed or not.
     admitted: bool,
@@ -288,7 +265,7 @@ struct AddOutcome {
 
 impl Adding<'_> {
     /// Examines a batch and admits the skills that pass, with one flush to disk.
-    fn admit(&mut self, batch: Vec<Gathered<Item>>) -> Vec<AddOutcome> {
+    fn admit(&mut self, batch: Vec<Gathered<Item>>) -> Result<Vec<AddOutcome>, Failure> {
         let mut candidates = Vec::new();
         let mut examined = Vec::with_capacity(batch.len());
         for item in batch {
@@ -314,7 +291,12 @@ impl Adding<'_> {
                 }
             });
         }
-        let reports = match self.vault {
+        if self.vault.is_none() && !candidates.is_empty() {
+            let vault = self.context.vault_or_new()?;
+            greet(self.context, &vault)?;
+            self.vault = Some(vault);
+        }
+        let reports = match &self.vault {
             Some(vault) => admit(vault, &candidates).map_err(Failure::from),
             None => Ok(Vec::new()),
         };
@@ -343,7 +325,7 @@ impl Adding<'_> {
                 from,
             }
         });
-        outcomes.collect()
+        Ok(outcomes.collect())
     }
 
     /// Asks on a terminal whether a skill replaces the one of its name from another source, and
@@ -356,7 +338,7 @@ impl Adding<'_> {
     ) -> Result<Result<AdmitReport, AdmitError>, Failure> {
         let ui = &self.context.ui;
         let asks = self.interrupted.is_none() && ui.may_ask() && !ui.is_yes();
-        let Some(vault) = self.vault.filter(|_| asks) else {
+        let Some(vault) = self.vault.as_ref().filter(|_| asks) else {
             return Ok(Err(taken));
         };
         let question = format!("{taken}. Replace the installed one?");
@@ -382,7 +364,7 @@ impl Adding<'_> {
         folder: Option<&str>,
         report: &AdmitReport,
     ) -> Result<Option<String>, Failure> {
-        let Some(vault) = self.vault else {
+        let Some(vault) = &self.vault else {
             return Ok(None);
         };
         let (context, arguments) = (self.context, self.arguments);

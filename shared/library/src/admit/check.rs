@@ -38,8 +38,8 @@ impl<'v> Neighbours<'v> {
         Self::new(Some(vault), vault.clock().now())
     }
 
-    /// Compares with the skills of a vault, or with none if there is no vault yet. Candidates are
-    /// recorded as fetched at `now`.
+    /// Compares with the skills of a vault, if there is one. Candidates are recorded as fetched at
+    /// `now`.
     pub fn new(vault: Option<&'v Vault>, now: Timestamp) -> Self {
         Self {
             vault,
@@ -65,22 +65,23 @@ impl<'v> Neighbours<'v> {
         raw: Vec<RawFile>,
         mut options: GateOptions<'_>,
     ) -> Result<Verdict, AdmitError> {
-        let (Some(vault), Some((name, author))) = (self.vault, gate::name_in_vault(&raw, &options))
-        else {
+        let Some((name, author)) = gate::name_in_vault(&raw, &options) else {
             return Ok(gate::check(raw, &options));
         };
-        let own = version(vault, &name)?;
-        let is_new = own.is_none();
-        let mut before = match own {
-            Some(own) => {
-                // Exceptions that somebody else made open nothing here.
-                if vault.is_own_work(&name, &own.signer)? {
-                    options.waivers.extend(own.manifest.gate.waivers);
+        let (mut is_new, mut before) = (true, Vec::new());
+        if let Some(vault) = self.vault {
+            before = match version(vault, &name)? {
+                Some(own) => {
+                    is_new = false;
+                    // Exceptions that somebody else made open nothing here.
+                    if vault.is_own_work(&name, &own.signer)? {
+                        options.waivers.extend(own.manifest.gate.waivers);
+                    }
+                    own.files
                 }
-                own.files
-            }
-            None => same_name(vault, &name, author.as_deref())?,
-        };
+                None => same_name(vault, &name, author.as_deref())?,
+            };
+        }
         let sketch = Sketch::of(raw.iter().map(|file| file.bytes.as_slice()));
         let mut nearest = None;
         let mut confusable = None;
@@ -88,12 +89,15 @@ impl<'v> Neighbours<'v> {
         if is_new {
             let compared = match &mut self.compared {
                 Some(compared) => compared,
-                none => none.insert(ComparedSkills::read(vault)?),
+                none => {
+                    let installed = self.vault.map(ComparedSkills::read).transpose()?;
+                    none.insert(installed.unwrap_or_default())
+                }
             };
             nearest = compared.nearest(&name, &sketch);
             confusable = compared.confusable_with(&name).map(str::to_owned);
         }
-        if let Some(nearest) = &nearest
+        if let (Some(nearest), Some(vault)) = (&nearest, self.vault)
             && before.is_empty()
         {
             before = nearest.files(vault);

@@ -12,7 +12,7 @@ use crate::installed::place::{Place, places};
 use crate::vault::{Vault, VaultError};
 
 /// The names and sketches of these skills.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ComparedSkills {
     /// Every name in the folders of skills, including entries that are not skills.
     names: HashSet<String>,
