@@ -1,9 +1,12 @@
 //! Publishes a change of keys to every namespace of the vault that this machine knows.
 
 use serde_json::{Value, json};
-use vault_library::{Vault, publish};
+use vault_library::{
+    Vault,
+    publish::{self, Published},
+};
 
-use super::{Publisher, SyncOptions, SyncOutcome};
+use super::{Publisher, SyncOptions};
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
@@ -69,7 +72,7 @@ pub fn take_newer_keys(context: &Context, vault: &Vault) -> Result<(), Failure> 
                     .ui
                     .warn(Warning::new("keys_unknown", text).hint(hint));
             }
-            Ok(()) => {}
+            Ok(_) => {}
         }
     }
     Ok(())
@@ -173,8 +176,8 @@ fn publish_to(context: &Context, publisher: &Publisher<'_>, what: What) -> Resul
         What::Release => {
             let outcome = context.block_on(publisher.sync(&SyncOptions::default()))?;
             let release = outcome.release();
-            match outcome {
-                SyncOutcome::Proposed { draft, .. } => format!(
+            match outcome.published {
+                Published::Proposed(_, draft) => format!(
                     "release {release} is proposed under the new keys, and another publisher signs it: \
                      vault release sign {}",
                     draft.id

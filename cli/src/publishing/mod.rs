@@ -1,9 +1,9 @@
 //! Publishes this library as the next release of the connected namespace.
 //!
-//! A sync plans the release, asks which objects are missing, uploads them and then puts the
-//! catalog. Every step can be repeated, so an interrupted sync continues where it stopped. No
-//! release number is ever signed for two catalogs.
+//! The library drives a sync ([`publish::publish`]). This module is its namespace, reached through
+//! the owner's client, and asks the owner its questions.
 
+mod driver;
 pub mod everywhere;
 mod propose;
 mod report;
@@ -12,48 +12,35 @@ mod served;
 mod take_over;
 mod upload;
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use serde::Deserialize;
 use serde_json::Value;
-use vault_api::Draft;
+use vault_api::{Draft, Kind, Release};
 use vault_format::{
     catalog::{SkillEntry, Stored},
     hash::Digest,
-    name::SkillName,
 };
 use vault_library::{
     Vault, adopt,
-    publish::{
-        self, OnDivergence, Plan, PlanError, PlanRequest, ReleasePlan, state::AcknowledgedRelease,
-    },
+    publish::{self, OnDivergence, PlanRequest, Published},
 };
-use vault_policy::profile::Profile;
 use vault_service::error::ErrorCode as ServiceCode;
 
+use self::driver::AskedOwner;
 use self::review::ReleaseReview;
 use self::take_over::TakenOver;
 pub use self::{report::report, served::ServedVault};
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure, codes::service_hint},
+    errors::{Failure, codes::service_hint},
     key_changes,
-    output::count,
     service::{OwnerClient, connection::Connection, in_flight},
 };
 
 /// The number of newest releases that are shown after a recovery.
 const MAX_SHOWN_RELEASES: usize = 50;
-
-/// A release as the service lists it.
-#[derive(Deserialize)]
-struct ListedRelease {
-    release: u64,
-    root_version: u64,
-}
 
 /// Options of a sync.
 pub struct SyncOptions {
@@ -106,43 +93,25 @@ impl SyncOptions {
 }
 
 /// The outcome of a sync.
-pub enum SyncOutcome {
-    /// Nothing changed, and the current release stays.
-    Unchanged {
-        /// The current release.
-        current: AcknowledgedRelease,
-        /// What was taken over from other publishers.
-        taken: TakenOver,
-    },
-    /// A new release was published.
-    Published {
-        /// The published release.
-        plan: Box<ReleasePlan>,
-        /// Number of uploaded objects.
-        uploaded: usize,
-        /// Size of the uploaded objects, in bytes.
-        bytes: u64,
-        /// What was taken over from other publishers.
-        taken: TakenOver,
-    },
-    /// A new release waits for the signatures of other publishers.
-    Proposed {
-        /// The proposed release.
-        plan: Box<ReleasePlan>,
-        /// The proposal at the service.
-        draft: Box<Draft>,
-        /// What was taken over from other publishers.
-        taken: TakenOver,
-    },
+pub struct SyncOutcome {
+    /// What came of it.
+    pub published: Published<Draft>,
+    /// What was taken over from other publishers.
+    pub taken: TakenOver,
 }
 
 impl SyncOutcome {
     /// The release that is current, or proposed, after a sync.
     pub fn release(&self) -> u64 {
-        match self {
-            Self::Unchanged { current, .. } => current.release,
-            Self::Published { plan, .. } | Self::Proposed { plan, .. } => plan.release,
+        match &self.published {
+            Published::Unchanged(current) => current.release,
+            Published::Release(plan, _) | Published::Proposed(plan, _) => plan.release,
         }
+    }
+
+    /// Whether the release waits for the signatures of other publishers.
+    pub const fn is_proposed(&self) -> bool {
+        matches!(self.published, Published::Proposed(..))
     }
 }
 
@@ -154,8 +123,6 @@ pub struct Publisher<'a> {
     client: OwnerClient,
     /// The path of the namespace below the service's address.
     root: String,
-    /// The versions that the service named for skills which an earlier release removed.
-    reached: RefCell<BTreeMap<SkillName, u64>>,
 }
 
 impl<'a> Publisher<'a> {
@@ -171,7 +138,6 @@ impl<'a> Publisher<'a> {
             connection,
             client: connection.owner(context)?,
             root: format!("/admin/vaults/{}", connection.slug),
-            reached: RefCell::default(),
         })
     }
 
@@ -184,8 +150,7 @@ impl<'a> Publisher<'a> {
     /// one more: a device that holds another payload under the number before takes only that one.
     pub async fn sync(&self, options: &SyncOptions) -> Result<SyncOutcome, Failure> {
         let mut outcome = self.sync_once(options).await?;
-        if let (Some(_), SyncOutcome::Published { plan: first, .. }) =
-            (options.above_release, &outcome)
+        if let (Some(_), Published::Release(first, _)) = (options.above_release, &outcome.published)
         {
             let again = SyncOptions {
                 renew: true,
@@ -194,7 +159,7 @@ impl<'a> Publisher<'a> {
                 ..SyncOptions::default()
             };
             let mut second = self.sync_once(&again).await?;
-            if let SyncOutcome::Published { plan, .. } = &mut second {
+            if let Published::Release(plan, _) = &mut second.published {
                 // What differs from before both.
                 plan.added.clone_from(&first.added);
                 plan.changed.clone_from(&first.changed);
@@ -205,177 +170,41 @@ impl<'a> Publisher<'a> {
         Ok(outcome)
     }
 
-    /// Plans against the current catalog and publishes. If another release is published in the
-    /// meantime, it plans once more.
     async fn sync_once(&self, options: &SyncOptions) -> Result<SyncOutcome, Failure> {
-        let mut taken = TakenOver::default();
-        let mut profiles = None;
-        let (mut may_plan_again, mut may_publish_again) = (true, true);
-        let mut reached = 0;
-        let (mut sign_again, mut pin_is_reset) = (false, false);
-        loop {
-            match self
-                .plan(options, sign_again, pin_is_reset, profiles.as_deref())
-                .await?
-            {
-                Ok(Plan::Unchanged(current)) => {
-                    return Ok(SyncOutcome::Unchanged { current, taken });
-                }
-                Ok(Plan::TakeOver(changes)) => {
-                    taken.add(self.take_over(&changes, options).await?);
-                }
-                Ok(Plan::FetchProfiles(entries)) => {
-                    profiles = Some(self.fetch_profiles(&entries).await?);
-                }
-                Ok(Plan::SignAgain(skills)) => {
-                    self.ask_to_sign_again(&skills)?;
-                    sign_again = true;
-                }
-                Ok(Plan::Propose(plan)) => match self.propose(&plan).await {
-                    Ok((_, _, draft)) => {
-                        self.warn_of_rivals(&draft).await?;
-                        let draft = Box::new(draft);
-                        return Ok(SyncOutcome::Proposed { plan, draft, taken });
-                    }
-                    Err(refused)
-                        if refused.code == ServiceCode::SkillRolledBack
-                            && self.reached.borrow().len() > reached =>
-                    {
-                        reached = self.reached.borrow().len();
-                    }
-                    Err(failure) => return Err(failure),
-                },
-                Ok(Plan::Publish(plan)) if self.declines_removals(options, &plan)? => {
-                    return Err(fail!(NotConfirmed, "nothing was published"));
-                }
-                Ok(Plan::Publish(plan)) => match self.publish(&plan).await {
-                    Ok((uploaded, bytes)) => {
-                        return Ok(SyncOutcome::Published {
-                            plan,
-                            uploaded,
-                            bytes,
-                            taken,
-                        });
-                    }
-                    Err(conflict)
-                        if conflict.code == ErrorCode::ReleaseConflict && may_publish_again =>
-                    {
-                        may_publish_again = false;
-                        profiles = None;
-                        let ui = &self.context.ui;
-                        ui.note("Another release was published meanwhile; checking again.");
-                    }
-                    Err(refused)
-                        if refused.code == ServiceCode::SkillRolledBack
-                            && self.reached.borrow().len() > reached =>
-                    {
-                        reached = self.reached.borrow().len();
-                    }
-                    Err(failure) => return Err(failure),
-                },
-                // Another process of this vault may have published after the catalog was read.
-                Err(PlanError::RolledBack { .. } | PlanError::TwoCatalogs(_)) if may_plan_again => {
-                    may_plan_again = false;
-                }
-                Err(error) if error.is_another_vaults() && !pin_is_reset => {
-                    let shown = self.shown().await?;
-                    // A service that says nothing about its pin has not forgotten it.
-                    if shown.get("pin") != Some(&Value::Null) {
-                        return Err(error.into());
-                    }
-                    // An owner has reset the pin, so that this vault takes the place of that one.
-                    pin_is_reset = true;
-                }
-                Err(error) => {
-                    if matches!(error, PlanError::NotOurs(_)) {
-                        self.shown().await?;
-                    }
-                    return Err(error.into());
-                }
-            }
-        }
-    }
-
-    /// Asks a person at a terminal about the skills that `--replace` removes on every machine, since
-    /// only the service's release has them. Returns whether the answer is no.
-    fn declines_removals(
-        &self,
-        options: &SyncOptions,
-        plan: &ReleasePlan,
-    ) -> Result<bool, Failure> {
-        let ui = &self.context.ui;
-        let is_asked = options.on_divergence == OnDivergence::Replace && ui.may_ask();
-        if !is_asked || plan.removed.is_empty() || options.last_good.is_some() {
-            return Ok(false);
-        }
-        let names = plan.removed.iter().map(|name| format!("  - {name}"));
-        ui.note(names.collect::<Vec<_>>().join("\n"));
-        let number = count(plan.removed.len() as u64, "skill");
-        let text = format!("Publish a release that removes {number} on every machine?");
-        Ok(!ui.confirm(&text)?)
-    }
-
-    /// Names the skills that a revoked key had signed, and asks. Nothing is signed unseen.
-    fn ask_to_sign_again(&self, skills: &[SkillName]) -> Result<(), Failure> {
-        let ui = &self.context.ui;
-        let names: Vec<_> = skills.iter().map(|name| format!("  {name}")).collect();
-        ui.note(format!(
-            "The key that signed these skills was revoked, so they are not trusted:\n{}",
-            names.join("\n")
-        ));
-        let skills = count(skills.len() as u64, "skill");
-        ui.confirm_or_stop(&format!(
-            "Scan {skills} again and sign with this machine's key?"
-        ))
-    }
-
-    async fn plan(
-        &self,
-        options: &SyncOptions,
-        sign_again: bool,
-        pin_is_reset: bool,
-        current_profiles: Option<&[Profile]>,
-    ) -> Result<Result<Plan, PlanError>, Failure> {
-        let spinner = self.context.ui.spinner("planning the release");
-        let current = self.current_catalog().await?;
-        let resume = self.may_resume().await?;
         let Connection { base, slug } = self.connection;
-        let reached = self.reached.borrow().clone();
         let request = PlanRequest {
-            resume,
-            reached: Some(&reached),
             also_served_from: &options.also,
             on_divergence: options.on_divergence,
             renew: options.renew,
             days: options.days,
-            sign_again,
-            pin_is_reset,
             last_good: options.last_good,
             above_release: options.above_release,
-            current_profiles,
-            ..PlanRequest::new(base.as_str(), slug, current.as_deref())
+            ..PlanRequest::new(base.as_str(), slug, None)
         };
-        let changes = match publish::take_roots(self.vault, &request) {
-            Ok(changes) => changes,
-            Err(error) => return Ok(Err(error)),
+        let mut owner = AskedOwner {
+            publisher: self,
+            options,
+            taken: TakenOver::default(),
+            may_retry: true,
         };
-        let planned = publish::plan(self.vault, &request);
-        spinner.finish_and_clear();
-        if let Some(changes) = changes {
-            key_changes::warn(self.context, slug.as_str(), &changes);
+        let published = publish::publish(self.vault, &request, self, &mut owner).await?;
+        if let Published::Proposed(_, draft) = &published {
+            self.warn_of_rivals(draft).await?;
         }
-        Ok(planned)
+        let taken = owner.taken;
+        Ok(SyncOutcome { published, taken })
     }
 
-    /// Takes key changes that the service shows, and says who was added, removed or revoked.
-    pub async fn look_at_keys(&self) -> Result<(), Failure> {
+    /// Takes key changes that the service shows, and says who was added, removed or revoked. Returns
+    /// the current catalog.
+    pub async fn look_at_keys(&self) -> Result<Option<Vec<u8>>, Failure> {
         let current = self.current_catalog().await?;
         let Connection { base, slug } = self.connection;
         let request = PlanRequest::new(base.as_str(), slug, current.as_deref());
         if let Some(changes) = publish::take_roots(self.vault, &request)? {
             key_changes::warn(self.context, slug.as_str(), &changes);
         }
-        Ok(())
+        Ok(current)
     }
 
     /// The release of another publisher that the service shows and that this machine has not taken
@@ -406,7 +235,7 @@ impl<'a> Publisher<'a> {
         let Some(longer) = publish::with_roots(self.vault, &current)? else {
             return Ok(false);
         };
-        self.put(&longer, Some(&Digest::of(&current)))
+        self.put_catalog(&longer, Some(&Digest::of(&current)))
             .await?
             .good()?;
         Ok(true)
@@ -422,9 +251,9 @@ impl<'a> Publisher<'a> {
     /// Fetches how the namespace stands, where its catalog is not ours. Fails if the server itself
     /// signs this vault: its catalog then belongs to the server's own library, and a client cannot
     /// publish to it.
-    async fn shown(&self) -> Result<Value, Failure> {
-        let shown: Value = self.client.get(&self.root).await?;
-        if shown["kind"] != "self_signed" {
+    async fn shown(&self) -> Result<vault_api::Vault, Failure> {
+        let shown: vault_api::Vault = self.client.get(&self.root).await?;
+        if shown.kind != Kind::SelfSigned {
             return Ok(shown);
         }
         let message =
@@ -442,10 +271,12 @@ impl<'a> Publisher<'a> {
             && state.pending.is_none()
             && let Some(bytes) = state.catalog_bytes(self.vault)?
         {
-            let shown: Value = self.client.get(&self.root).await?;
+            let shown: vault_api::Vault = self.client.get(&self.root).await?;
             // Downloading the catalog is unnecessary if the service still has the one published
             // here.
-            let same = shown["release"]["sha256"].as_str() == Some(&known.file_sha256.to_string());
+            let same = shown
+                .release
+                .is_some_and(|it| it.sha256 == known.file_sha256);
             if same && Digest::of(&bytes) == known.file_sha256 {
                 return Ok(Some(bytes));
             }
@@ -479,8 +310,7 @@ impl<'a> Publisher<'a> {
         &self,
         wanted: Option<u64>,
     ) -> Result<Vec<(u64, Vec<u8>)>, Failure> {
-        let mut listed: Vec<ListedRelease> =
-            self.client.list(&format!("{}/releases", self.root)).await?;
+        let mut listed: Vec<Release> = self.client.list(&format!("{}/releases", self.root)).await?;
         let older = listed.len().saturating_sub(MAX_SHOWN_RELEASES);
         let newest = listed.split_off(older);
         listed.retain(|one| Some(one.release) == wanted);
@@ -490,9 +320,10 @@ impl<'a> Publisher<'a> {
             listed,
             |one| {
                 let client = self.client.clone();
-                let ListedRelease {
+                let Release {
                     release,
                     root_version,
+                    ..
                 } = one;
                 let path = format!(
                     "{}/releases/{release}/catalog?root_version={root_version}",

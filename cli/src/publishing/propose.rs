@@ -7,13 +7,12 @@ use bytes::Bytes;
 use reqwest::Method;
 use vault_api::Draft;
 use vault_format::hash::Digest;
-use vault_library::publish::{self, PlanRequest, Proposal, ReleasePlan, SignedProposal, state};
+use vault_library::publish::{PlanRequest, Proposal, Refused, SignedProposal};
 use vault_service::error::ErrorCode as ServiceCode;
 
 use super::{Publisher, object};
 use crate::{
     errors::Failure,
-    key_changes,
     output::Warning,
     service::{
         Body, ceiling,
@@ -23,23 +22,6 @@ use crate::{
 };
 
 impl Publisher<'_> {
-    /// Uploads the objects that the namespace lacks and proposes the release. Returns the number
-    /// and size of the uploaded objects, and the proposal.
-    pub(super) async fn propose(&self, plan: &ReleasePlan) -> Result<(usize, u64, Draft), Failure> {
-        // Another publisher can judge it only under keys that the service shows.
-        self.push_roots().await?;
-        let (objects, bytes) = self.upload(plan, false).await?;
-        match self.post_proposal(&plan.catalog).await {
-            // The service lacks objects that counted as present.
-            Err(failure) if failure.code == ServiceCode::ObjectsMissing => {
-                let more = self.upload(plan, true).await?;
-                let draft = self.post_proposal(&plan.catalog).await?;
-                Ok((objects + more.0, bytes + more.1, draft))
-            }
-            draft => Ok((objects, bytes, draft?)),
-        }
-    }
-
     /// The proposed releases that wait for signatures.
     pub(super) async fn proposals(&self) -> Result<Vec<Draft>, Failure> {
         let drafts = DraftClient::new(&self.client, self.connection);
@@ -74,44 +56,24 @@ impl Publisher<'_> {
         Ok(())
     }
 
-    /// Whether what this machine signed last may be proposed again as it is: the service still has
-    /// it. Where the proposal was withdrawn or has ended, the next one needs a number of its own,
-    /// since another publisher may have signed another content under that one.
-    pub(super) async fn may_resume(&self) -> Result<bool, Failure> {
-        let Connection { base, slug } = self.connection;
-        let Some(trust) = self.vault.trust()? else {
-            return Ok(true);
-        };
-        let state = state::read(self.vault, base.as_str(), slug)?;
-        let pending = state.and_then(|state| state.pending);
-        let (Some(pending), true) = (pending, trust.chain().document().release().threshold() > 1)
-        else {
-            return Ok(true);
-        };
-        let waiting = self.proposals().await?;
-        let mut proposals = waiting.iter().filter_map(|draft| draft.proposal.as_ref());
-        Ok(proposals.any(|proposal| proposal.payload_sha256 == pending.payload_sha256))
-    }
-
     /// Judges the exact bytes of a proposal against the service's current catalog, after taking
     /// newer keys that it shows. Returns that catalog, too.
     pub async fn judge_proposal(
         &self,
         bytes: &[u8],
     ) -> Result<(Proposal, Option<Vec<u8>>), Failure> {
-        let current = self.current_catalog().await?;
+        let current = self.look_at_keys().await?;
         let Connection { base, slug } = self.connection;
         let request = PlanRequest::new(base.as_str(), slug, current.as_deref());
-        if let Some(changes) = publish::take_roots(self.vault, &request)? {
-            key_changes::warn(self.context, slug.as_str(), &changes);
-        }
         let proposal = Proposal::judge(self.vault, &request, bytes)?;
         Ok((proposal, current))
     }
 
     /// Publishes a proposal whose signatures are complete.
     pub async fn put_complete(&self, signed: &SignedProposal) -> Result<(), Failure> {
-        let answer = self.put(&signed.bytes, signed.follows.as_ref()).await?;
+        let answer = self
+            .put_catalog(&signed.bytes, signed.follows.as_ref())
+            .await?;
         match answer.good() {
             Ok(_) => Ok(()),
             Err(failure) if failure.code == ServiceCode::ReleaseConflict => Err(fail!(
@@ -138,14 +100,12 @@ impl Publisher<'_> {
     }
 
     /// Hands in the exact bytes of a catalog that has too few signatures.
-    pub async fn post_proposal(&self, catalog: &[u8]) -> Result<Draft, Failure> {
+    pub async fn post_proposal(&self, catalog: &[u8]) -> Result<Draft, Refused<Failure>> {
         let path = format!("{}?kind=release", drafts_path(self.connection));
         let body = Body::Bytes("application/octet-stream", Bytes::copy_from_slice(catalog));
         let call = self
             .client
             .call(Method::POST, &path, &[], body, ceiling::LIST);
-        let answer = call.await?;
-        self.note_reached(&answer);
-        answer.json()
+        Ok(self.judged(call.await?)?.json()?)
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use vault_api::Draft;
-use vault_library::publish::ReleasePlan;
+use vault_library::publish::{Published, ReleasePlan};
 
 use super::{SyncOutcome, take_over::TakenOver};
 use crate::{
@@ -15,8 +15,9 @@ use crate::{
 pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
     let (done, address) = (paint(GOOD, "✓"), connection.address());
     let shown = paint(HINT, &address);
-    match outcome {
-        SyncOutcome::Unchanged { current, taken } => {
+    let taken = &outcome.taken;
+    match &outcome.published {
+        Published::Unchanged(current) => {
             let (release, skills) = (current.release, current.skills);
             let number = count(skills, "skill");
             let what = if taken.is_empty() {
@@ -37,12 +38,7 @@ pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
                 lines.join("\n"),
             )
         }
-        SyncOutcome::Published {
-            plan,
-            uploaded,
-            bytes,
-            taken,
-        } => {
+        Published::Release(plan, (objects, bytes)) => {
             let (release, number) = (
                 paint(BOLD, plan.release),
                 count(plan.skills as u64, "skill"),
@@ -53,9 +49,9 @@ pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
             lines.extend(changes(&plan.added, &plan.changed, &plan.removed));
             lines.extend(rendered_lines(&plan.rendered));
             lines.extend(taken.lines());
-            let (objects, size) = (count(*uploaded as u64, "object"), size(*bytes));
+            let (number, size) = (count(*objects as u64, "object"), size(*bytes));
             let details = format!(
-                "  uploaded {objects}, {size}; valid until {}",
+                "  uploaded {number}, {size}; valid until {}",
                 plan.expires_at
             );
             lines.push(paint(DIM, details));
@@ -63,7 +59,7 @@ pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
                 json!({
                     "changed": true, "release": plan.release, "skills": plan.skills,
                     "added": plan.added, "updated": plan.changed, "removed": plan.removed,
-                    "uploaded": uploaded, "bytes": bytes, "expires_at": plan.expires_at,
+                    "uploaded": objects, "bytes": bytes, "expires_at": plan.expires_at,
                     "payload_sha256": plan.payload_sha256, "sha256": plan.file_sha256,
                     "resumed": plan.resumed, "rendered": plan.rendered, "adopted": taken.adopted,
                     "dropped": taken.dropped, "policy_taken": taken.policy, "address": address,
@@ -71,7 +67,7 @@ pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
                 lines.join("\n"),
             )
         }
-        SyncOutcome::Proposed { plan, draft, taken } => proposed(&address, plan, draft, taken),
+        Published::Proposed(plan, draft) => proposed(&address, plan, draft, taken),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use vault_api::Kind;
 use vault_format::{
     bundle::{Bundle, OpenedBundle},
     catalog::SignedCatalog,
@@ -25,12 +25,11 @@ impl<'a> Publisher<'a> {
     /// The vault of the namespace, if the server itself signs it, so that this machine's key has no
     /// part in it.
     pub async fn into_served(self) -> Result<Option<ServedVault<'a>>, Failure> {
-        let shown: Value = self.client.get(&self.root).await?;
-        if shown["kind"] != "self_signed" {
+        let shown: vault_api::Vault = self.client.get(&self.root).await?;
+        if shown.kind != Kind::SelfSigned {
             return Ok(None);
         }
-        let id = shown["pin"]["vault_id"].as_str();
-        let id = id.and_then(|id| id.parse().ok());
+        let id = shown.pinned().map(|pin| pin.vault_id);
         Ok(Some(ServedVault {
             publisher: self,
             id,

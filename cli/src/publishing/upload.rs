@@ -1,22 +1,23 @@
 //! Uploads the objects that the namespace lacks, and the catalog last.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
 use reqwest::{Method, header};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
+use vault_api::{MissingObjects, ObjectClass, ObjectQuestion, ObjectReference};
 use vault_format::{hash::Digest, name::SkillName};
 use vault_library::{
     Vault,
-    publish::{self, PlannedObject, ReleasePlan},
+    publish::{PlannedObject, Refused, ReleasePlan, Uploaded},
 };
 use vault_service::error::ErrorCode as ServiceCode;
 use vault_store::objects::Class;
 
 use super::Publisher;
 use crate::{
-    errors::{ErrorCode, Failure},
+    errors::Failure,
     service::{Answer, Body, PACK_BYTES, ceiling, in_flight},
 };
 
@@ -25,21 +26,14 @@ const ASKED: usize = 5000;
 /// Objects larger than this many bytes are uploaded one per request.
 const ALONE: u64 = 256 * 1024;
 
-/// Number of uploaded objects and their size in bytes.
-type Uploaded = (usize, u64);
-
 impl Publisher<'_> {
-    /// Uploads the missing objects and makes the release current.
-    pub(super) async fn publish(&self, plan: &ReleasePlan) -> Result<Uploaded, Failure> {
-        let first = self.upload(plan, false).await?;
-        let more = self.put_catalog(plan).await?;
-        publish::published(self.vault, plan)?;
-        Ok((first.0 + more.0, first.1 + more.1))
-    }
-
     /// Uploads the objects that the namespace lacks. Objects of the current release count as
     /// present unless `all` is set.
-    pub(super) async fn upload(&self, plan: &ReleasePlan, all: bool) -> Result<Uploaded, Failure> {
+    pub(super) async fn upload_missing(
+        &self,
+        plan: &ReleasePlan,
+        all: bool,
+    ) -> Result<Uploaded, Failure> {
         let mut uploaded = (0, 0);
         for class in [Class::Bundles, Class::Policies] {
             let objects = plan.objects.iter();
@@ -59,19 +53,18 @@ impl Publisher<'_> {
         class: Class,
         asked: &[&'o PlannedObject],
     ) -> Result<Vec<&'o PlannedObject>, Failure> {
-        #[derive(Deserialize)]
-        struct Missing {
-            missing: Vec<Digest>,
-        }
         let mut lacking = HashSet::new();
         for some in asked.chunks(ASKED) {
-            let hashes = some.iter();
-            let objects: Vec<Value> = hashes
-                .map(|object| json!({ "sha256": object.sha256, "size": object.size }))
-                .collect();
-            let body = json!({ "class": class_name(class), "objects": objects });
+            let objects = some.iter().map(|object| ObjectReference {
+                sha256: object.sha256,
+                size: object.size,
+            });
+            let question = json!(ObjectQuestion {
+                class: object_class(class).into(),
+                objects: objects.collect(),
+            });
             let path = format!("{}/objects/missing", self.root);
-            let answer: Missing = self.client.post(&path, body).await?;
+            let answer: MissingObjects = self.client.post(&path, question).await?;
             lacking.extend(answer.missing);
         }
         let missing = asked.iter().copied();
@@ -94,7 +87,7 @@ impl Publisher<'_> {
             loads(objects),
             |load| {
                 let client = self.client.clone();
-                let path = format!("{}/objects/{}", self.root, class_name(class));
+                let path = format!("{}/objects/{}", self.root, object_class(class));
                 // Read the objects here, because only this thread accesses the library. At most
                 // sixteen loads are in memory.
                 let body = pack(self.vault, plan, &load);
@@ -130,7 +123,7 @@ impl Publisher<'_> {
 
     /// Sends a signed catalog. The service accepts it only if the release that it follows is still
     /// current; `None` means that there is none yet.
-    pub(super) async fn put(
+    pub(super) async fn put_catalog(
         &self,
         catalog: &[u8],
         follows: Option<&Digest>,
@@ -146,43 +139,32 @@ impl Publisher<'_> {
             .await
     }
 
-    /// Keeps the versions that a refused release has to go above, where skills come back that an
-    /// earlier release removed. This machine may not have seen that release.
-    pub(super) fn note_reached(&self, answer: &Answer) {
-        if !answer.is_refusal(ServiceCode::SkillRolledBack) {
-            return;
+    /// Returns an answer to a release that was handed in, if it is good.
+    pub(super) fn judged(&self, answer: Answer) -> Result<Answer, Refused<Failure>> {
+        if answer.is_refusal(ServiceCode::SkillRolledBack) {
+            let returned = self.returned(&answer);
+            return Err(Refused::Returned(returned, answer.failure()));
         }
+        answer.good().map_err(|failure| {
+            if failure.code == ServiceCode::ObjectsMissing {
+                return Refused::ObjectsMissing(failure);
+            }
+            Refused::Other(failure)
+        })
+    }
+
+    /// The versions that a refused release has to go above, where skills come back that an earlier
+    /// release removed. This machine may not have seen that release.
+    fn returned(&self, answer: &Answer) -> BTreeMap<SkillName, u64> {
         let returned = serde_json::from_slice::<Returned>(&answer.body);
-        for ReturnedSkill { name, reached } in returned.map_or_else(|_| Vec::new(), |it| it.skills)
-        {
+        let skills = returned.map_or_else(|_| Vec::new(), |it| it.skills);
+        let skills = skills.into_iter().map(|ReturnedSkill { name, reached }| {
             self.context.ui.note(format!(
                 "An earlier release had {name} at version {reached}, so its next version is higher."
             ));
-            self.reached.borrow_mut().insert(name, reached);
-        }
-    }
-
-    /// Makes the release current. If the service reports missing objects, it uploads them and puts
-    /// the catalog once more.
-    async fn put_catalog(&self, plan: &ReleasePlan) -> Result<Uploaded, Failure> {
-        let mut more = (0, 0);
-        for last in [false, true] {
-            let answer = self.put(&plan.catalog, plan.follows.as_ref()).await?;
-            self.note_reached(&answer);
-            match answer.good() {
-                Ok(_) => break,
-                // The service lacks objects that counted as present. Check all of them.
-                Err(failure) if failure.code == ServiceCode::ObjectsMissing && !last => {
-                    more = self.upload(plan, true).await?;
-                }
-                Err(failure) if failure.code == ServiceCode::ReleaseConflict => {
-                    return Err(Failure::new(ErrorCode::ReleaseConflict, &failure.message)
-                        .hint("someone else is publishing at the same time: sync again"));
-                }
-                Err(failure) => return Err(failure),
-            }
-        }
-        Ok(more)
+            (name, reached)
+        });
+        skills.collect()
     }
 }
 
@@ -200,10 +182,10 @@ struct ReturnedSkill {
     reached: u64,
 }
 
-const fn class_name(class: Class) -> &'static str {
+const fn object_class(class: Class) -> ObjectClass {
     match class {
-        Class::Policies => "policies",
-        _ => "bundles",
+        Class::Policies => ObjectClass::Policies,
+        _ => ObjectClass::Bundles,
     }
 }
 

@@ -4,6 +4,7 @@
 //! nothing to standard output.
 
 mod first_vault;
+mod own_namespace;
 mod publisher;
 mod shelf;
 

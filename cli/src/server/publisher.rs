@@ -7,39 +7,22 @@
 //! If several servers share a database, only the server that holds the lease record publishes. A
 //! lease expires if its holder stops renewing it.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::{runtime::Handle, sync::watch};
 use vault_format::{hash::Digest, name::Slug, time::Timestamp};
 use vault_library::{
-    Vault, VaultPaths,
-    keys::Passphrases,
-    pending_files,
-    publish::{
-        self as releases, OnDivergence, Plan, PlanError, PlanRequest, PlannedObject, ReleasePlan,
-    },
-    shelf::{self, LibraryShelf},
+    Vault, VaultPaths, keys::Passphrases, pending_files, publish::ReleasePlan, shelf::LibraryShelf,
 };
-use vault_service::{
-    App,
-    error::Refusal,
-    model::{
-        audit::Actor,
-        namespace::{self, Namespace, Pinned},
-    },
-    oauth::bootstrap::FIRST_NAMESPACE,
-    publish::{self, Precondition},
-    uploads,
-};
+use vault_service::{App, model::namespace, oauth::bootstrap::FIRST_NAMESPACE};
 use vault_shelf::fetch::Fetch;
 use vault_store::{
     StoreError,
-    objects::Class,
     records::{Document, RecordKey, When, Write},
 };
 
+use super::own_namespace::{OwnNamespace, PublishError};
 use super::shelf::{Holding, OwnShelves};
 use crate::errors::{Failure, chain};
 
@@ -57,33 +40,6 @@ const RENEW: Duration = Duration::from_hours(1);
 /// How long a change through the server waits for the writer lock of another process. It is shorter
 /// than the 20 s limit of a request.
 const WAIT: Duration = Duration::from_secs(10);
-/// Maximum size of the objects stored in one transaction, in bytes.
-const BATCH_BYTES: usize = 4 * 1024 * 1024;
-
-/// Why publishing the library failed.
-#[derive(Debug, thiserror::Error)]
-enum PublishError {
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    #[error(transparent)]
-    Vault(#[from] vault_library::VaultError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error("{0} skills are signed by a key that was revoked: sign them again first")]
-    SignAgain(usize),
-    #[error("a release needs the signatures of {0} publishers, and a server signs alone")]
-    SignaturesNeeded(usize),
-    #[error("the release was refused: {0:?}")]
-    Refused(vault_service::error::ErrorCode),
-    #[error("a task ended unexpectedly: {0}")]
-    Broken(#[from] tokio::task::JoinError),
-}
-
-impl From<Refusal> for PublishError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal.code())
-    }
-}
 
 /// The record that names the server that holds the library.
 #[derive(Debug, Deserialize, Serialize)]
@@ -229,23 +185,20 @@ impl Publisher {
         let Some((namespace, _)) = namespace::find(&*self.app.records, &self.slug).await? else {
             return Ok(None);
         };
-        let current = self.current(&namespace).await?;
-        let planned = self.plan(current, namespace.pin == Pinned::Nothing).await?;
-        if let Some(plan) = planned.clone() {
-            self.store(&namespace, &plan).await?;
-            let follows = plan
-                .follows
-                .map_or(Precondition::NothingYet, Precondition::Current);
-            let (catalog, actor) = (Bytes::from(plan.catalog.clone()), Actor::server());
-            publish::publish(&self.app, &self.slug, catalog, follows, &actor).await?;
-            let vault = self.vault.clone();
-            tokio::task::spawn_blocking(move || releases::published(&vault, &plan)).await??;
-        }
+        let own = OwnNamespace {
+            app: self.app.clone(),
+            vault: self.vault.clone(),
+            namespace,
+        };
+        // On a blocking thread, because planning reads and hashes files.
+        let runtime = Handle::current();
+        let publishing = tokio::task::spawn_blocking(move || runtime.block_on(own.publish()));
+        let published = publishing.await??;
         // Use the generation read before planning. A change during the plan is then found next
         // time.
         self.seen = Some(generation);
         self.holding.set_published(generation);
-        Ok(planned)
+        Ok(published)
     }
 
     /// Logs once for each change that a file waits for approval. The approved version stays in
@@ -270,76 +223,6 @@ impl Publisher {
             );
         }
         self.pending = pending;
-        Ok(())
-    }
-
-    async fn current(&self, namespace: &Namespace) -> Result<Option<Bytes>, PublishError> {
-        let Some(current) = &namespace.current else {
-            return Ok(None);
-        };
-        let key = namespace.object(Class::Catalogs, current.sha256);
-        Ok(self.app.objects.get(&key).await?)
-    }
-
-    /// Plans on a blocking thread, because planning reads and hashes files.
-    async fn plan(
-        &self,
-        current: Option<Bytes>,
-        pin_is_reset: bool,
-    ) -> Result<Option<Box<ReleasePlan>>, PublishError> {
-        let vault = self.vault.clone();
-        let slug = self.slug.clone();
-        let base = self.app.config.public_url.base().to_owned();
-        tokio::task::spawn_blocking(move || {
-            // A new and empty vault has nothing to publish yet.
-            if current.is_none() && shelf::list(&vault)?.skills.is_empty() {
-                return Ok(None);
-            }
-            let request = PlanRequest {
-                // The server is the only publisher of this namespace. If its database was restored
-                // or recreated, the library takes precedence.
-                on_divergence: OnDivergence::Replace,
-                pin_is_reset,
-                ..PlanRequest::new(&base, &slug, current.as_deref())
-            };
-            match releases::plan(&vault, &request)? {
-                Plan::Publish(plan) => Ok(Some(plan)),
-                Plan::Unchanged(_) | Plan::TakeOver(_) | Plan::FetchProfiles(_) => Ok(None),
-                Plan::Propose(plan) => Err(PublishError::SignaturesNeeded(plan.needed)),
-                // Only the owner may sign them, after a look at their names.
-                Plan::SignAgain(skills) => Err(PublishError::SignAgain(skills.len())),
-            }
-        })
-        .await?
-    }
-
-    /// Stores the objects that the namespace lacks.
-    async fn store(&self, namespace: &Namespace, plan: &ReleasePlan) -> Result<(), PublishError> {
-        let key = |object: &PlannedObject| namespace.object(object.class, object.sha256);
-        let objects = plan.objects.iter();
-        let keys: Vec<_> = objects.map(|object| (key(object), object.size)).collect();
-        let mut missing = HashSet::new();
-        for some in keys.chunks(vault_store::objects::MAX_ASKED) {
-            missing.extend(uploads::missing(&self.app, namespace.id, some).await?);
-        }
-        let mut batch = Vec::new();
-        let mut held = 0;
-        for object in plan
-            .objects
-            .iter()
-            .filter(|object| missing.contains(&key(object)))
-        {
-            let bytes = Bytes::from(plan.read(&self.vault, object)?);
-            held += bytes.len();
-            batch.push((key(object), bytes));
-            if held >= BATCH_BYTES || batch.len() >= 100 {
-                uploads::put(&self.app, namespace.id, std::mem::take(&mut batch)).await?;
-                held = 0;
-            }
-        }
-        if !batch.is_empty() {
-            uploads::put(&self.app, namespace.id, batch).await?;
-        }
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use crate::{
     output::{BOLD, DIM, HINT, Report, TICK, Table, clean, count, day, paint},
     profiles,
     publishing::{
-        Publisher, SyncOptions, SyncOutcome, report,
+        Publisher, SyncOptions, report,
         review::{Question, ReviewFlags},
     },
     service::{
@@ -344,7 +344,7 @@ pub fn publish_accepted(
     let ids: Vec<_> = accepted.iter().map(|review| review.draft.id).collect();
     done.data["accepted"] = json!(ids);
     done.data["left_out"] = left_out(accepted);
-    if let SyncOutcome::Proposed { .. } = outcome {
+    if outcome.is_proposed() {
         // They are accepted once a release has them.
         done.data["waiting_for_signatures"] = Value::Bool(true);
         let (verb, them) = match accepted.len() {

@@ -10,7 +10,7 @@ use vault_api::{Draft, DraftKind};
 use vault_format::keys::PublicKey;
 use vault_library::{
     adopt::Exceptions,
-    publish::{Proposal, SignedProposal},
+    publish::{Proposal, Refused, SignedProposal},
     trust::{NamedKey, VaultTrust},
 };
 
@@ -310,7 +310,8 @@ async fn hand_in(
              Take its changes over into this vault with: {HINT}vault sync{HINT:#}"
         ));
     }
-    let next = publisher.post_proposal(&signed.bytes).await?;
+    let next = publisher.post_proposal(&signed.bytes).await;
+    let next = next.map_err(Refused::into_error)?;
     Ok(format!(
         "{TICK} signed release {release}: it has {has} of {needed} signatures\n\
          The next publisher signs {}; {} is no longer needed",

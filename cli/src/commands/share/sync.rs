@@ -18,7 +18,7 @@ use crate::{
     errors::Failure,
     key_changes,
     output::{Report, clean},
-    publishing::{Publisher, SyncOptions, SyncOutcome, everywhere, report, review::ReleaseReview},
+    publishing::{Publisher, SyncOptions, everywhere, report, review::ReleaseReview},
     service::{connection::Connection, drafts::DraftClient},
     subscription::warn_of_end,
 };
@@ -105,7 +105,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     // The release is published, whatever the service answers now.
     let _unread = context.block_on(publisher.warn_of_pin_reset());
     let mut done = report(&connection, &outcome);
-    if !matches!(outcome, SyncOutcome::Proposed { .. }) {
+    if !outcome.is_proposed() {
         let release = outcome.release();
         let closed = drafts::close_published(context, &vault, &connection, release);
         for draft in closed.unwrap_or_default() {

@@ -1,0 +1,141 @@
+//! The connected namespace and the owner at this machine, as the library's driver sees them.
+
+use vault_api::Draft;
+use vault_format::{catalog::ProfileEntry, name::SkillName};
+use vault_library::{
+    publish::{Namespace, OnDivergence, Owner, Refused, ReleasePlan, TakeOver, Uploaded, state},
+    trust::RootChanges,
+};
+use vault_policy::profile::Profile;
+use vault_service::error::ErrorCode as ServiceCode;
+
+use super::{Publisher, SyncOptions, take_over::TakenOver};
+use crate::{
+    errors::{ErrorCode, Failure},
+    key_changes,
+    output::count,
+    service::connection::Connection,
+};
+
+impl Namespace for Publisher<'_> {
+    type Error = Failure;
+    type Proposal = Draft;
+
+    async fn current(&self) -> Result<Option<Vec<u8>>, Failure> {
+        self.current_catalog().await
+    }
+
+    async fn may_resume(&self) -> Result<bool, Failure> {
+        let Connection { base, slug } = self.connection;
+        let Some(trust) = self.vault.trust()? else {
+            return Ok(true);
+        };
+        let state = state::read(self.vault, base.as_str(), slug)?;
+        let pending = state.and_then(|state| state.pending);
+        let (Some(pending), true) = (pending, trust.chain().document().release().threshold() > 1)
+        else {
+            return Ok(true);
+        };
+        let waiting = self.proposals().await?;
+        let mut proposals = waiting.iter().filter_map(|draft| draft.proposal.as_ref());
+        Ok(proposals.any(|proposal| proposal.payload_sha256 == pending.payload_sha256))
+    }
+
+    async fn pin_is_reset(&self) -> Result<bool, Failure> {
+        Ok(self.shown().await?.pin.is_none())
+    }
+
+    async fn upload(&self, plan: &ReleasePlan, all: bool) -> Result<Uploaded, Failure> {
+        self.upload_missing(plan, all).await
+    }
+
+    async fn put(&self, plan: &ReleasePlan) -> Result<Option<Draft>, Refused<Failure>> {
+        if plan.needed > 1 {
+            // Another publisher can judge it only under keys that the service shows.
+            self.push_roots().await?;
+            return self.post_proposal(&plan.catalog).await.map(Some);
+        }
+        let answer = self.put_catalog(&plan.catalog, plan.follows.as_ref());
+        match self.judged(answer.await?) {
+            Err(Refused::Other(failure)) if failure.code == ServiceCode::ReleaseConflict => {
+                let conflict = Failure::new(ErrorCode::ReleaseConflict, &failure.message);
+                let hint = "someone else is publishing at the same time: sync again";
+                Err(Refused::Conflict(conflict.hint(hint)))
+            }
+            judged => judged.map(|_| None),
+        }
+    }
+}
+
+/// The owner, who is asked at a terminal or has answered with the options.
+pub(super) struct AskedOwner<'a> {
+    pub(super) publisher: &'a Publisher<'a>,
+    pub(super) options: &'a SyncOptions,
+    /// What was taken over from other publishers.
+    pub(super) taken: TakenOver,
+    /// Whether one more conflict is answered with another plan.
+    pub(super) may_retry: bool,
+}
+
+impl Owner<Failure> for AskedOwner<'_> {
+    fn planning(&self) -> impl Sized {
+        self.publisher.context.ui.spinner("planning the release")
+    }
+
+    fn keys_changed(&mut self, changes: &RootChanges) {
+        let slug = &self.publisher.connection.slug;
+        key_changes::warn(self.publisher.context, slug.as_str(), changes);
+    }
+
+    /// Names the skills that a revoked key had signed, and asks. Nothing is signed unseen.
+    fn sign_again(&mut self, skills: &[SkillName]) -> Result<(), Failure> {
+        let ui = &self.publisher.context.ui;
+        let names: Vec<_> = skills.iter().map(|name| format!("  {name}")).collect();
+        ui.note(format!(
+            "The key that signed these skills was revoked, so they are not trusted:\n{}",
+            names.join("\n")
+        ));
+        let skills = count(skills.len() as u64, "skill");
+        ui.confirm_or_stop(&format!(
+            "Scan {skills} again and sign with this machine's key?"
+        ))
+    }
+
+    async fn take_over(&mut self, changes: &TakeOver) -> Result<(), Failure> {
+        let taken = self.publisher.take_over(changes, self.options).await?;
+        self.taken.add(taken);
+        Ok(())
+    }
+
+    async fn profiles(&mut self, entries: &[ProfileEntry]) -> Result<Vec<Profile>, Failure> {
+        self.publisher.fetch_profiles(entries).await
+    }
+
+    /// Asks a person at a terminal about the skills that `--replace` removes on every machine, since
+    /// only the service's release has them.
+    fn confirm(&mut self, plan: &ReleasePlan) -> Result<(), Failure> {
+        let (ui, options) = (&self.publisher.context.ui, self.options);
+        let is_asked = options.on_divergence == OnDivergence::Replace && ui.may_ask();
+        let is_proposal = plan.needed > 1;
+        if !is_asked || is_proposal || plan.removed.is_empty() || options.last_good.is_some() {
+            return Ok(());
+        }
+        let names = plan.removed.iter().map(|name| format!("  - {name}"));
+        ui.note(names.collect::<Vec<_>>().join("\n"));
+        let number = count(plan.removed.len() as u64, "skill");
+        let text = format!("Publish a release that removes {number} on every machine?");
+        if ui.confirm(&text)? {
+            return Ok(());
+        }
+        Err(fail!(NotConfirmed, "nothing was published"))
+    }
+
+    fn retry(&mut self, conflict: Failure) -> Result<(), Failure> {
+        if !std::mem::take(&mut self.may_retry) {
+            return Err(conflict);
+        }
+        let ui = &self.publisher.context.ui;
+        ui.note("Another release was published meanwhile; checking again.");
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! The namespace of the server's own library, to which the server publishes without asking anybody.
+
+use std::{collections::HashSet, convert::Infallible};
+
+use bytes::Bytes;
+use vault_format::{catalog::ProfileEntry, name::SkillName};
+use vault_library::{
+    Vault,
+    publish::{
+        self as releases, OnDivergence, Owner, PlanError, PlanRequest, PlannedObject, Published,
+        Refused, ReleasePlan, TakeOver, Uploaded,
+    },
+    shelf,
+};
+use vault_policy::profile::Profile;
+use vault_service::{
+    App,
+    error::{ErrorCode, Refusal},
+    model::{
+        audit::Actor,
+        namespace::{Namespace, Pinned},
+    },
+    publish::{self, Precondition},
+    uploads,
+};
+use vault_store::{
+    StoreError,
+    objects::{Class, MAX_ASKED, ObjectKey},
+};
+
+/// Maximum size of the objects stored in one transaction, in bytes.
+const BATCH_BYTES: usize = 4 * 1024 * 1024;
+
+/// Why publishing the library failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PublishError {
+    #[error(transparent)]
+    Plan(Box<PlanError>),
+    #[error(transparent)]
+    Vault(#[from] vault_library::VaultError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("{0} skills are signed by a key that was revoked: sign them again first")]
+    SignAgain(usize),
+    #[error("a release needs the signatures of {0} publishers, and a server signs alone")]
+    SignaturesNeeded(usize),
+    #[error("release {0} is another publisher's, and only a person takes it over")]
+    TakeOver(u64),
+    #[error("the release was refused: {0:?}")]
+    Refused(vault_service::error::ErrorCode),
+    #[error("a task ended unexpectedly: {0}")]
+    Broken(#[from] tokio::task::JoinError),
+}
+
+impl From<PlanError> for PublishError {
+    fn from(error: PlanError) -> Self {
+        Self::Plan(Box::new(error))
+    }
+}
+
+impl From<Refusal> for PublishError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal.code())
+    }
+}
+
+/// The namespace in the server's database, with the library that it serves.
+pub(super) struct OwnNamespace {
+    pub(super) app: App,
+    pub(super) vault: Vault,
+    pub(super) namespace: Namespace,
+}
+
+impl OwnNamespace {
+    /// Publishes the library; `None` if nothing changed.
+    pub(super) async fn publish(&self) -> Result<Option<Box<ReleasePlan>>, PublishError> {
+        // A new and empty vault has nothing to publish yet.
+        if self.namespace.current.is_none() && shelf::list(&self.vault)?.skills.is_empty() {
+            return Ok(None);
+        }
+        let base = self.app.config.public_url.base();
+        let request = PlanRequest {
+            // The server is the only publisher of this namespace. If its database was restored or
+            // recreated, the library takes precedence.
+            on_divergence: OnDivergence::Replace,
+            ..PlanRequest::new(base, &self.namespace.slug, None)
+        };
+        match releases::publish(&self.vault, &request, self, &mut Unattended).await? {
+            Published::Unchanged(_) => Ok(None),
+            Published::Release(plan, _) => Ok(Some(plan)),
+            Published::Proposed(_, never) => match never {},
+        }
+    }
+
+    fn key(&self, object: &PlannedObject) -> ObjectKey {
+        self.namespace.object(object.class, object.sha256)
+    }
+}
+
+impl releases::Namespace for OwnNamespace {
+    type Error = PublishError;
+    type Proposal = Infallible;
+
+    async fn current(&self) -> Result<Option<Vec<u8>>, PublishError> {
+        let Some(current) = &self.namespace.current else {
+            return Ok(None);
+        };
+        let key = self.namespace.object(Class::Catalogs, current.sha256);
+        Ok(self.app.objects.get(&key).await?.map(Vec::from))
+    }
+
+    async fn may_resume(&self) -> Result<bool, PublishError> {
+        Ok(true)
+    }
+
+    async fn pin_is_reset(&self) -> Result<bool, PublishError> {
+        Ok(self.namespace.pin == Pinned::Nothing)
+    }
+
+    async fn upload(&self, plan: &ReleasePlan, all: bool) -> Result<Uploaded, PublishError> {
+        let objects = plan.objects.iter();
+        let objects: Vec<_> = objects.filter(|object| all || !object.known).collect();
+        let keys = objects.iter().map(|object| (self.key(object), object.size));
+        let mut missing = HashSet::new();
+        for some in keys.collect::<Vec<_>>().chunks(MAX_ASKED) {
+            missing.extend(uploads::missing(&self.app, self.namespace.id, some).await?);
+        }
+        let mut uploaded = (0, 0);
+        let mut batch = Vec::new();
+        let mut held = 0;
+        for object in objects {
+            let key = self.key(object);
+            if !missing.contains(&key) {
+                continue;
+            }
+            uploaded = (uploaded.0 + 1, uploaded.1 + object.size);
+            let bytes = Bytes::from(plan.read(&self.vault, object)?);
+            held += bytes.len();
+            batch.push((key, bytes));
+            if held >= BATCH_BYTES || batch.len() >= 100 {
+                uploads::put(&self.app, self.namespace.id, std::mem::take(&mut batch)).await?;
+                held = 0;
+            }
+        }
+        if !batch.is_empty() {
+            uploads::put(&self.app, self.namespace.id, batch).await?;
+        }
+        Ok(uploaded)
+    }
+
+    async fn put(&self, plan: &ReleasePlan) -> Result<Option<Infallible>, Refused<PublishError>> {
+        let follows = plan.follows;
+        let follows = follows.map_or(Precondition::NothingYet, Precondition::Current);
+        let (catalog, actor) = (Bytes::from(plan.catalog.clone()), Actor::server());
+        let slug = &self.namespace.slug;
+        match publish::publish(&self.app, slug, catalog, follows, &actor).await {
+            Ok(_) => Ok(None),
+            Err(refusal) if refusal.code() == ErrorCode::ObjectsMissing => {
+                Err(Refused::ObjectsMissing(refusal.into()))
+            }
+            Err(refusal) => Err(Refused::Other(refusal.into())),
+        }
+    }
+}
+
+/// The owner of a library that nobody watches: every question is answered with no.
+struct Unattended;
+
+impl Owner<PublishError> for Unattended {
+    /// Only a person may sign them, after a look at their names.
+    fn sign_again(&mut self, skills: &[SkillName]) -> Result<(), PublishError> {
+        Err(PublishError::SignAgain(skills.len()))
+    }
+
+    async fn take_over(&mut self, changes: &TakeOver) -> Result<(), PublishError> {
+        Err(PublishError::TakeOver(changes.release))
+    }
+
+    async fn profiles(&mut self, _: &[ProfileEntry]) -> Result<Vec<Profile>, PublishError> {
+        // The library replaces every release, so no plan compares with the profiles of one.
+        Ok(Vec::new())
+    }
+
+    fn confirm(&mut self, plan: &ReleasePlan) -> Result<(), PublishError> {
+        if plan.needed > 1 {
+            return Err(PublishError::SignaturesNeeded(plan.needed));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! Publishes a library to a namespace: plans, asks the owner, uploads what is missing, and hands in
+//! the release.
+//!
+//! Every step can be repeated, so an interrupted run continues where it stopped. No release number
+//! is ever signed for two catalogs.
+
+use std::collections::BTreeMap;
+
+use vault_format::catalog::ProfileEntry;
+use vault_format::name::SkillName;
+use vault_policy::profile::Profile;
+
+use super::error::PlanError;
+use super::merge::TakeOver;
+use super::plan::{plan, take_roots};
+use super::release::{Plan, ReleasePlan, published};
+use super::request::PlanRequest;
+use super::state::AcknowledgedRelease;
+use crate::vault::Vault;
+use crate::vault::trust::RootChanges;
+
+/// Where releases are published.
+#[expect(async_fn_in_trait, reason = "a driver runs on one thread")]
+pub trait Namespace {
+    /// Why a step fails.
+    type Error: From<PlanError>;
+    /// A release that waits there for the signatures of other publishers.
+    type Proposal;
+
+    /// The exact bytes of the current catalog; `None` before the first release.
+    async fn current(&self) -> Result<Option<Vec<u8>>, Self::Error>;
+
+    /// Whether what this machine signed last may be handed in again as it is. Where its proposal
+    /// was withdrawn or has ended, the next one needs a number of its own, since another publisher
+    /// may have signed another content under that one.
+    async fn may_resume(&self) -> Result<bool, Self::Error>;
+
+    /// Whether an owner has made the service forget which vault publishes here. Asked only if the
+    /// current catalog is not this vault's. Fails if no client can publish here at all.
+    async fn pin_is_reset(&self) -> Result<bool, Self::Error>;
+
+    /// Uploads the objects of a release that the namespace lacks. Those of the current release may
+    /// count as present unless `all` is set.
+    async fn upload(&self, plan: &ReleasePlan, all: bool) -> Result<Uploaded, Self::Error>;
+
+    /// Makes a release current, if the one that it follows still is. Proposes it instead if other
+    /// publishers must sign it, too.
+    async fn put(&self, plan: &ReleasePlan)
+    -> Result<Option<Self::Proposal>, Refused<Self::Error>>;
+}
+
+/// What the owner of a library sees and decides while it is published. An error is a no.
+#[expect(async_fn_in_trait, reason = "a driver runs on one thread")]
+pub trait Owner<E> {
+    /// Shows that a release is planned, until the value is dropped.
+    fn planning(&self) -> impl Sized {}
+
+    /// Shows how the vault's keys have changed at the service.
+    fn keys_changed(&mut self, _changes: &RootChanges) {}
+
+    /// Decides whether skills that a revoked key had signed are signed again.
+    fn sign_again(&mut self, skills: &[SkillName]) -> Result<(), E>;
+
+    /// Shows what other publishers changed, asks, and takes it over with
+    /// [`adopt::take_over`](super::adopt::take_over).
+    async fn take_over(&mut self, changes: &TakeOver) -> Result<(), E>;
+
+    /// Fetches profiles of the current catalog, to compare this library's with them.
+    async fn profiles(&mut self, entries: &[ProfileEntry]) -> Result<Vec<Profile>, E>;
+
+    /// Decides on a signed release before anything is uploaded.
+    fn confirm(&mut self, plan: &ReleasePlan) -> Result<(), E>;
+
+    /// Decides whether to plan again after another release was published meanwhile.
+    fn retry(&mut self, conflict: E) -> Result<(), E> {
+        Err(conflict)
+    }
+}
+
+/// Why a namespace does not take a release, and what helps.
+#[derive(Debug)]
+pub enum Refused<E> {
+    /// Objects are missing that counted as present: all must be asked for.
+    ObjectsMissing(E),
+    /// Another release was published meanwhile: another plan may follow that one.
+    Conflict(E),
+    /// Skills come back that an earlier release removed: they must go above these versions.
+    Returned(BTreeMap<SkillName, u64>, E),
+    /// Nothing helps.
+    Other(E),
+}
+
+impl<E> From<E> for Refused<E> {
+    fn from(error: E) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl<E> Refused<E> {
+    /// The failure, if nothing is done about it.
+    pub fn into_error(self) -> E {
+        match self {
+            Self::ObjectsMissing(error)
+            | Self::Conflict(error)
+            | Self::Returned(_, error)
+            | Self::Other(error) => error,
+        }
+    }
+}
+
+/// Number of uploaded objects and their size in bytes.
+pub type Uploaded = (usize, u64);
+
+/// What came of publishing a library.
+#[derive(Debug)]
+pub enum Published<P> {
+    /// Nothing changed, and the current release stays.
+    Unchanged(AcknowledgedRelease),
+    /// A new release is current.
+    Release(Box<ReleasePlan>, Uploaded),
+    /// A new release waits for the signatures of other publishers.
+    Proposed(Box<ReleasePlan>, P),
+}
+
+/// Publishes a library to a namespace. `request` has the owner's choices; what depends on the
+/// namespace is filled in.
+pub async fn publish<N: Namespace>(
+    vault: &Vault,
+    request: &PlanRequest<'_>,
+    namespace: &N,
+    owner: &mut impl Owner<N::Error>,
+) -> Result<Published<N::Proposal>, N::Error> {
+    let mut request = request.clone();
+    let mut profiles = None;
+    let mut reached = BTreeMap::new();
+    let mut may_plan_again = true;
+    loop {
+        let planning = owner.planning();
+        let current = namespace.current().await?;
+        let next = PlanRequest {
+            current: current.as_deref(),
+            resume: namespace.may_resume().await?,
+            reached: Some(&reached),
+            current_profiles: profiles.as_deref(),
+            ..request.clone()
+        };
+        let changes = take_roots(vault, &next);
+        let planned = changes.map(|changes| (changes, plan(vault, &next)));
+        drop(planning);
+        let planned = planned.and_then(|(changes, planned)| {
+            if let Some(changes) = changes {
+                owner.keys_changed(&changes);
+            }
+            planned
+        });
+        match planned {
+            Ok(Plan::Unchanged(current)) => return Ok(Published::Unchanged(current)),
+            Ok(Plan::TakeOver(changes)) => owner.take_over(&changes).await?,
+            Ok(Plan::FetchProfiles(entries)) => profiles = Some(owner.profiles(&entries).await?),
+            Ok(Plan::SignAgain(skills)) => {
+                owner.sign_again(&skills)?;
+                request.sign_again = true;
+            }
+            Ok(Plan::Publish(plan) | Plan::Propose(plan)) => {
+                owner.confirm(&plan)?;
+                match hand_in(vault, namespace, plan).await {
+                    Ok(published) => return Ok(published),
+                    Err(Refused::Conflict(error)) => {
+                        owner.retry(error)?;
+                        profiles = None;
+                    }
+                    Err(Refused::Returned(versions, error)) => {
+                        let known = reached.len();
+                        reached.extend(versions);
+                        if reached.len() == known {
+                            return Err(error);
+                        }
+                    }
+                    Err(refused) => return Err(refused.into_error()),
+                }
+            }
+            // Another process of this vault may have published after the catalog was read.
+            Err(PlanError::RolledBack { .. } | PlanError::TwoCatalogs(_)) if may_plan_again => {
+                may_plan_again = false;
+            }
+            // An owner may have reset the pin, so that this vault takes the place of that one.
+            Err(error) if error.is_another_vaults() && !request.pin_is_reset => {
+                request.pin_is_reset = namespace.pin_is_reset().await?;
+                if !request.pin_is_reset {
+                    return Err(error.into());
+                }
+            }
+            Err(error) => {
+                if matches!(error, PlanError::NotOurs(_)) {
+                    namespace.pin_is_reset().await?;
+                }
+                return Err(error.into());
+            }
+        }
+    }
+}
+
+/// Uploads the missing objects, then puts or proposes the catalog.
+async fn hand_in<N: Namespace>(
+    vault: &Vault,
+    namespace: &N,
+    plan: Box<ReleasePlan>,
+) -> Result<Published<N::Proposal>, Refused<N::Error>> {
+    let mut uploaded = namespace.upload(&plan, false).await?;
+    let mut put = namespace.put(&plan).await;
+    if let Err(Refused::ObjectsMissing(_)) = put {
+        let more = namespace.upload(&plan, true).await?;
+        uploaded = (uploaded.0 + more.0, uploaded.1 + more.1);
+        put = namespace.put(&plan).await;
+    }
+    if let Some(proposal) = put? {
+        return Ok(Published::Proposed(plan, proposal));
+    }
+    published(vault, &plan).map_err(N::Error::from)?;
+    Ok(Published::Release(plan, uploaded))
+}
