@@ -14,7 +14,6 @@ use vault_library::{
     BeneathError, Damage, LockError, PROFILES_FILE, VaultError,
     admit::AdmitError,
     adopt::AdoptError,
-    join::JoinError,
     keys::KeyError,
     project::ProjectError,
     publish::{Conflicts, Difference, PlanError, ProposalError},
@@ -385,6 +384,10 @@ impl From<RootsError> for Failure {
             RootsError::Write(ref error) => {
                 Self::new(ErrorCode::RootNotMade, message).hint_if(root_write_hint(error))
             }
+            RootsError::NotLinked(_) => Self::new(ErrorCode::NotLinked, message).hint(
+                "link it first, and compare its fingerprint: vault link <url>/v/<slug> --expect-key <fingerprint>",
+            ),
+            RootsError::Request(_) => Self::new(ErrorCode::SigningFailed, message),
             RootsError::Recovery(error) => error.into(),
             RootsError::Vault(error) => error.into(),
         }
@@ -545,20 +548,6 @@ impl From<ProposalError> for Failure {
             ProposalError::Catalog(error) => error.into(),
             ProposalError::NewKeys => Self::new(ErrorCode::ProposalOutdated, message)
                 .hint("its author publishes the keys first: vault sync"),
-        }
-    }
-}
-
-impl From<JoinError> for Failure {
-    fn from(error: JoinError) -> Self {
-        let message = chain(&error);
-        match error {
-            JoinError::NotLinked(_) => Self::new(ErrorCode::NotLinked, message).hint(
-                "link it first, and compare its fingerprint: vault link <url>/v/<slug> --expect-key <fingerprint>",
-            ),
-            JoinError::Request(_) => Self::new(ErrorCode::SigningFailed, message),
-            JoinError::Roots(error) => error.into(),
-            JoinError::Vault(error) => error.into(),
         }
     }
 }

@@ -18,7 +18,7 @@ use vault_library::admit::AdmitError;
 use vault_library::admit::remove::{RemoveSkills, remove_skills};
 use vault_library::adopt::{self, AdoptError, Exceptions};
 use vault_library::folders::{self, FolderState};
-use vault_library::join::{self, JoinError};
+use vault_library::join;
 use vault_library::keys::NoPassphrases;
 use vault_library::publish::{
     self, Conflicts, OnDivergence, Plan, PlanError, PlanRequest, PolicyChange, Proposal,
@@ -202,17 +202,14 @@ fn a_machine_joins_a_vault_that_it_has_linked_and_asks_to_publish() {
     // folder.
     let unknown = join::join(&place(&Home::new(5)), pair.owner.vault.id(), None);
     assert!(
-        matches!(unknown, Err(JoinError::NotLinked(_))),
+        matches!(unknown, Err(RootsError::NotLinked(_))),
         "{unknown:?}"
     );
     let device = pair.device.copy();
     let mut other = place(&device);
     other.paths.root = device.path("vault");
     let taken = join::join(&other, pair.owner.vault.id(), None);
-    assert!(
-        matches!(taken, Err(JoinError::Roots(RootsError::Recovery(_)))),
-        "{taken:?}"
-    );
+    assert!(matches!(taken, Err(RootsError::Recovery(_))), "{taken:?}");
 }
 
 #[test]

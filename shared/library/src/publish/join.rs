@@ -2,29 +2,11 @@
 
 use vault_format::keys::PublicKey;
 use vault_format::name::Slug;
-use vault_format::root::{KeyName, KeyRequest, KeyRequestError, KeyStanding, VaultId};
+use vault_format::root::{KeyName, KeyRequest, KeyStanding, VaultId};
 
 use super::recovery::{RecoveredPlace, finish_place, open_place};
 use super::roots::{RootsError, create_key};
 use crate::vault::{Vault, VaultError};
-
-/// Why a machine did not join a vault, or made no request.
-#[derive(Debug, thiserror::Error)]
-pub enum JoinError {
-    /// This machine knows no root version of the vault. Linking it teaches them, under the
-    /// fingerprint that a person compared.
-    #[error("this machine does not know the vault {0}")]
-    NotLinked(VaultId),
-    /// The request can't be signed.
-    #[error(transparent)]
-    Request(#[from] KeyRequestError),
-    /// The key or the folder can't be made.
-    #[error(transparent)]
-    Roots(#[from] RootsError),
-    /// Another vault error.
-    #[error(transparent)]
-    Vault(#[from] VaultError),
-}
 
 /// Makes the library of a vault that this machine has linked, with a key of its own that may not
 /// publish yet, and no skills. `in_agent` is a key that the SSH agent holds. Joining again returns
@@ -33,10 +15,10 @@ pub fn join(
     place: &RecoveredPlace,
     wanted: &VaultId,
     in_agent: Option<PublicKey>,
-) -> Result<(Vault, PublicKey), JoinError> {
+) -> Result<(Vault, PublicKey), RootsError> {
     let (vault, for_links) = open_place(place, wanted)?;
     let known = vault.trust_of(wanted)?;
-    let mut trust = known.ok_or(JoinError::NotLinked(*wanted))?;
+    let mut trust = known.ok_or(RootsError::NotLinked(*wanted))?;
     if !trust.shown {
         trust.shown = true;
         vault.change_trust(wanted, |_| Ok::<_, VaultError>(trust.clone()))?;
@@ -61,7 +43,7 @@ pub fn request(
     slug: &Slug,
     key: &PublicKey,
     name: Option<KeyName>,
-) -> Result<Vec<u8>, JoinError> {
+) -> Result<Vec<u8>, RootsError> {
     let signer = vault.keys().signer(key).map_err(VaultError::from)?;
     let name = name.unwrap_or_else(|| KeyName::default_for(key));
     let now = vault.clock().now();

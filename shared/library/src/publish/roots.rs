@@ -11,8 +11,8 @@ use vault_format::keys::{PublicKey, SecretKey, Signer};
 use vault_format::name::SkillName;
 use vault_format::root;
 use vault_format::root::{
-    KeyEntry, KeyFingerprint, KeyName, RootChain, RootEdit, RootState, RootWriteError,
-    VaultFingerprint,
+    KeyEntry, KeyFingerprint, KeyName, KeyRequestError, RootChain, RootEdit, RootState,
+    RootWriteError, VaultFingerprint, VaultId,
 };
 use vault_format::time::Timestamp;
 
@@ -26,7 +26,8 @@ use crate::vault::keys::{self, KeyError};
 use crate::vault::trust::{RootChanges, VaultTrust};
 use crate::vault::{Change, Vault, VaultError, releases};
 
-/// Why the vault's keys were not changed. Nothing has changed on disk.
+/// Why the vault's keys were not changed, or this machine did not join a vault. No key has changed
+/// on disk.
 #[derive(Debug, thiserror::Error)]
 pub enum RootsError {
     /// No key of the root role is on this machine, and none was given.
@@ -40,6 +41,13 @@ pub enum RootsError {
         "this machine's key may also change the vault's keys, so it can't move into an SSH agent"
     )]
     RootRoleInAgent,
+    /// This machine knows no root version of the vault that it is to join. Linking it teaches them,
+    /// under the fingerprint that a person compared.
+    #[error("this machine does not know the vault {0}")]
+    NotLinked(VaultId),
+    /// The request to become a publisher can't be signed.
+    #[error(transparent)]
+    Request(#[from] KeyRequestError),
     /// A recovery file can't be used.
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
