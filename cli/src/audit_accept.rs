@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use vault_format::{hash::Digest, manifest::Waiver, text::printable, time::Timestamp};
 use vault_gate::report::Audit;
 
@@ -39,6 +39,30 @@ struct Entry {
     sha256: Digest,
     reason: String,
     expires: toml::value::Datetime,
+}
+
+/// Entries of a list of accepted findings that accept nothing.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Unmatched<'a> {
+    /// Those that matched no finding.
+    unused: Vec<AcceptEntry<'a>>,
+    /// Those that have expired.
+    expired: Vec<AcceptEntry<'a>>,
+}
+
+/// An entry of a list of accepted findings.
+#[derive(Debug, JsonSchema, Serialize)]
+struct AcceptEntry<'a> {
+    /// The rule, as the list names it.
+    rule: &'a str,
+    /// SHA-256 of the file.
+    sha256: &'a Digest,
+}
+
+impl<'a> From<&'a Waiver> for AcceptEntry<'a> {
+    fn from(Waiver { rule, sha256, .. }: &'a Waiver) -> Self {
+        Self { rule, sha256 }
+    }
 }
 
 impl AcceptList {
@@ -95,7 +119,7 @@ impl AcceptList {
     }
 
     /// Warns of entries that have expired or matched nothing, and lists them for `--json`.
-    pub fn report(&self, context: &Context, path: &Path, audit: &Audit) -> Value {
+    pub fn report(&self, context: &Context, path: &Path, audit: &Audit) -> Unmatched<'_> {
         let unused = self.unused(audit);
         let file = path.display().to_string();
         let entry = |entry: &Waiver| {
@@ -123,11 +147,10 @@ impl AcceptList {
             let text = format!("{} matched no finding", entry(unused));
             warn("accept_unused", text, "remove the entry");
         }
-        let listed = |entry: &Waiver| json!({ "rule": entry.rule, "sha256": entry.sha256 });
-        json!({
-            "unused": unused.into_iter().map(listed).collect::<Vec<_>>(),
-            "expired": self.expired.iter().map(|(entry, _)| listed(entry)).collect::<Vec<_>>(),
-        })
+        Unmatched {
+            unused: unused.into_iter().map(AcceptEntry::from).collect(),
+            expired: self.expired.iter().map(|(entry, _)| entry.into()).collect(),
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use vault_library::audit::{AuditError, content_hash};
 use crate::{
     context::Context,
     errors::{ErrorCode, Exit, Failure, chain},
-    output::{BAD, BOLD, DIM, GOOD, HINT, WARN, Warning, clean, count, finding, paint},
+    output::{BAD, BOLD, DIM, GOOD, HINT, WARN, clean, count, finding, paint},
 };
 
 /// The format of the report and what makes the command fail.
@@ -317,9 +317,7 @@ pub fn warn_about_bounds(context: &Context, audit: &Audit) {
             bound.limit, bound.unit
         );
         let hint = format!("raise {flag}, or audit a folder further down");
-        context
-            .ui
-            .warn(Warning::new("bound_reached", message).hint(hint));
+        context.ui.warn_with("bound_reached", message, hint);
     }
 }
 

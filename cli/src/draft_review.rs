@@ -28,7 +28,7 @@ use crate::{
     diff::{Shown, by_path, diff_files, file_changes},
     errors::Failure,
     fetch,
-    output::{BAD, BOLD, DIM, GOOD, WARN, clean, count},
+    output::{BAD, BOLD, DIM, GOOD, WARN, clean, count, either},
     publishing::{
         Publisher, ServedVault,
         review::{ReviewFlags, write_sides},
@@ -438,11 +438,7 @@ fn heading(draft: &Draft, content: &draft::Draft, before: Option<&Before>) -> St
 /// Fails if the skill is no longer what the author of the draft saw.
 fn check_base(content: &draft::Draft, bundle: Option<&Digest>) -> Result<(), Failure> {
     content.check_base(bundle).map_err(|_| {
-        let is = if bundle.is_some() {
-            "has changed"
-        } else {
-            "was removed"
-        };
+        let is = either(bundle.is_some(), "has changed", "was removed");
         fail!(
             DraftOutdated,
             "{} {is} since its author made the draft {}",

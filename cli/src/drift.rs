@@ -19,7 +19,7 @@ use crate::{
     errors::Failure,
     fetch::Fetching,
     lookup,
-    output::{Warning, clean, count, join},
+    output::{clean, count, join},
 };
 
 /// The source of a skill in messages and in `--json`.
@@ -204,8 +204,6 @@ pub fn warn_of_changed_folders(context: &Context, vault: &Vault) -> Result<(), F
     };
     let update = changed.iter().map(SkillName::as_str).collect::<Vec<_>>();
     let hint = format!("vault update {}, then sync again", update.join(" "));
-    context
-        .ui
-        .warn(Warning::new("source_changed", text).hint(hint));
+    context.ui.warn_with("source_changed", text, hint);
     Ok(())
 }

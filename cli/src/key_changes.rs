@@ -12,7 +12,7 @@ use vault_library::{
 use crate::{
     context::Context,
     errors::Failure,
-    output::{Warning, clean, size},
+    output::{Warning, clean, either, size},
 };
 
 /// Everything that differs, in one line.
@@ -50,9 +50,7 @@ pub fn warn_about_own(context: &Context, vault: &Vault) -> Result<(), Failure> {
         let text =
             "there is no recovery key: if this machine is lost or stolen, the vault is lost too";
         let hint = "vault key recovery create <file>, on a USB stick";
-        context
-            .ui
-            .warn(Warning::new("no_recovery_key", text).hint(hint));
+        context.ui.warn_with("no_recovery_key", text, hint);
     }
     remind_of_recovery_key(context, vault)?;
     let budget = RootBudget::of(vault.require_trust()?.chain());
@@ -62,9 +60,7 @@ pub fn warn_about_own(context: &Context, vault: &Vault) -> Result<(), Failure> {
             "the keys were changed {versions} times ({bytes}), which uses three quarters of the limit"
         );
         let hint = "change keys rarely; a new vault starts with an empty list";
-        context
-            .ui
-            .warn(Warning::new("root_versions", text).hint(hint));
+        context.ui.warn_with("root_versions", text, hint);
     }
     Ok(())
 }
@@ -74,9 +70,7 @@ pub fn remind_of_recovery_key(context: &Context, vault: &Vault) -> Result<(), Fa
     if let Some(checked_at) = recovery::check_due(vault)? {
         let text = format!("the recovery key was last checked at {checked_at}");
         let hint = "vault key recovery check <file>, once a year";
-        context
-            .ui
-            .warn(Warning::new("recovery_check_due", text).hint(hint));
+        context.ui.warn_with("recovery_check_due", text, hint);
     }
     Ok(())
 }
@@ -137,11 +131,11 @@ pub fn warn_about_roots(context: &Context, vault: &str, warnings: &[RootWarning]
 pub fn add_command(trust: &VaultTrust, fingerprint: &KeyFingerprint) -> String {
     let document = trust.chain().document();
     let mut root = document.root().keys().iter();
-    let file = if root.any(|key| !document.release().contains(key)) {
-        " --root-key <file>"
-    } else {
-        ""
-    };
+    let file = either(
+        root.any(|key| !document.release().contains(key)),
+        " --root-key <file>",
+        "",
+    );
     format!("vault publishers add {fingerprint}{file}")
 }
 

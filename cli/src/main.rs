@@ -19,6 +19,8 @@ mod drift;
 mod fetch;
 mod flags;
 mod habits;
+#[cfg(test)]
+mod json_page_tests;
 mod key_changes;
 mod lookup;
 mod mcp_config;

@@ -1,15 +1,17 @@
 //! Agents' skill folders: updating them after a change, and reporting the result.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 use vault_format::name::AgentId;
 use vault_library::{
     Vault,
     admit::variants::RenderedVariant,
     agents::{
-        self, Machine, ProfileSyncError, ProfileSyncReport, RootMode, RootState, SyncProfilesInput,
-        sync_profiles,
+        self, Machine, ProfileSyncError, ProfileSyncReport, ProfileWarning, RootMode, RootState,
+        SyncProfilesInput, sync_profiles,
     },
 };
 
@@ -78,10 +80,11 @@ fn local_machine(context: &Context) -> Option<Machine> {
 }
 
 fn warn_not_synced(context: &Context, error: ProfileSyncError) {
-    let warning = Warning::new("profiles_not_synced", failure(error).message);
-    context
-        .ui
-        .warn(warning.hint("fix that, then: vault sync-profiles"));
+    context.ui.warn_with(
+        "profiles_not_synced",
+        failure(error).message,
+        "fix that, then: vault sync-profiles",
+    );
 }
 
 /// What the agents of this machine see after a change.
@@ -103,13 +106,19 @@ impl AgentLinks {
         self.unlinked || reports.any(|report| report.restart_required)
     }
 
-    /// Adds `restart_required` and `profiles` to the JSON of a change.
+    /// What a command returns of it.
+    pub fn shown(&self) -> ShownLinks {
+        ShownLinks {
+            restart_required: self.restart_required(),
+            profiles: self.report.clone().map(ProfileSync::of),
+        }
+    }
+
+    /// Adds [`ShownLinks`] to the JSON of a change.
     pub fn add_to(&self, data: &mut Value) {
-        if let Value::Object(members) = data {
-            let restart = self.restart_required();
-            members.insert("restart_required".to_owned(), restart.into());
-            let profiles = self.report.as_ref().map_or(Value::Null, json);
-            members.insert("profiles".to_owned(), profiles);
+        let shown = serde_json::to_value(self.shown());
+        if let (Value::Object(members), Ok(Value::Object(shown))) = (data, shown) {
+            members.extend(shown);
         }
     }
 
@@ -118,6 +127,53 @@ impl AgentLinks {
         let report = self.report.as_ref()?;
         let restart = self.restart_required();
         restart.then(|| table_text(context, report, restart))
+    }
+}
+
+/// What the agents of this machine see after a change, as `--json` prints it.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct ShownLinks {
+    /// Whether running agents must be restarted to see the change.
+    restart_required: bool,
+    /// The linked folders of agents; null if none is linked.
+    profiles: Option<ProfileSync>,
+}
+
+/// The linked folders of agents, and what changed in them.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct ProfileSync {
+    #[serde(flatten)]
+    report: ProfileSyncReport,
+    /// Problems that hide skills from agents.
+    warnings: Vec<ProfileWarningText>,
+}
+
+/// A problem that hides skills from agents.
+#[derive(Debug, JsonSchema, Serialize)]
+struct ProfileWarningText {
+    /// The stable code.
+    code: &'static str,
+    /// What is wrong.
+    message: String,
+    /// What to do about it.
+    hint: String,
+    /// The file or folder that it concerns.
+    path: Option<PathBuf>,
+}
+
+impl ProfileSync {
+    fn of(report: ProfileSyncReport) -> Self {
+        let text = |warning: &ProfileWarning| {
+            let (message, hint) = profile_warning(warning);
+            ProfileWarningText {
+                code: warning.code(),
+                message,
+                hint,
+                path: warning.path().map(Path::to_owned),
+            }
+        };
+        let warnings = report.warnings.iter().map(text).collect();
+        Self { report, warnings }
     }
 }
 
@@ -201,9 +257,12 @@ fn warn(context: &Context, report: &ProfileSyncReport) {
     for root in &report.roots {
         let path = root.path.display();
         if let Some(reason) = &root.failed {
-            let warning = Warning::new("root_failed", format!("{path} was not changed: {reason}"));
             let hint = "give this user the right to write there, then vault sync-profiles";
-            context.ui.warn(warning.hint(hint));
+            context.ui.warn_with(
+                "root_failed",
+                format!("{path} was not changed: {reason}"),
+                hint,
+            );
         }
         // Said once; `vault doctor` goes on listing them.
         if !root.newly_foreign.is_empty() {
@@ -214,9 +273,7 @@ fn warn(context: &Context, report: &ProfileSyncReport) {
                 _ => format!("skipped {names}: {path} has other entries of those names"),
             };
             let hint = "vault setup --review imports them into the vault";
-            context
-                .ui
-                .warn(Warning::new("foreign_skill", message).hint(hint));
+            context.ui.warn_with("foreign_skill", message, hint);
         }
     }
 }
@@ -255,7 +312,7 @@ pub fn report_of(context: &Context, report: &ProfileSyncReport) -> Report {
     }
     let failed = report.roots.iter().any(|root| root.failed.is_some());
     let exit = if failed { Exit::Failed } else { Exit::Done };
-    Report::new(json(report), text).exit(exit)
+    Report::view(ProfileSync::of(report.clone()), text).exit(exit)
 }
 
 /// The linked folders, with what changed in them.
@@ -274,19 +331,6 @@ fn table_text(context: &Context, report: &ProfileSyncReport, restart: bool) -> S
 
 /// What to do once agents see other skills than before.
 pub const RESTART: &str = "Restart running agents to pick this up.";
-
-/// The JSON of a sync, with the text of its warnings.
-fn json(report: &ProfileSyncReport) -> Value {
-    let warnings = report.warnings.iter().map(|warning| {
-        let (message, hint) = profile_warning(warning);
-        let (code, path) = (warning.code(), warning.path());
-        json!({ "code": code, "message": message, "hint": hint, "path": path })
-    });
-    let warnings: Vec<_> = warnings.collect();
-    let mut data = json!(report);
-    data["warnings"] = warnings.into();
-    data
-}
 
 fn row(context: &Context, root: &RootState) -> [String; 4] {
     let number =

@@ -1,6 +1,5 @@
 //! Linked vaults: the client that signs as this machine, and checks of what the service shows.
 
-use serde_json::{Value, json};
 use vault_format::{
     catalog::{CatalogWarning, SignedCatalog},
     root::{RootChain, VaultFingerprint},
@@ -17,7 +16,7 @@ use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
     key_changes,
-    output::{GOOD, WARN, Warning, clean, count, join, paint},
+    output::{GOOD, WARN, Warning, clean, count, either, join, paint},
     service::{Base, DeviceClient},
 };
 
@@ -91,15 +90,6 @@ pub fn selection_text(selection: &Selection) -> String {
     options.join(" ")
 }
 
-/// A selection as JSON; null if it selects everything.
-pub fn selection_json(selection: &Selection) -> Value {
-    if selection.is_all() {
-        Value::Null
-    } else {
-        json!(selection)
-    }
-}
-
 /// The address of the linked vault.
 pub fn address(link: &Link) -> String {
     format!("{}/v/{}", link.pin().base, link.pin().slug)
@@ -122,11 +112,11 @@ fn end_warning(address: &str, ends_at: Timestamp, now: Timestamp, own: bool) -> 
         _ if left <= 0 => format!("ended on {day}"),
         days => format!("ends on {day}, in {}", count(days.cast_unsigned(), "day")),
     };
-    let hint = if own {
-        "vault sync renews a release that ends within 30 days"
-    } else {
-        "its owner renews it with vault sync; installed skills stay as they are"
-    };
+    let hint = either(
+        own,
+        "vault sync renews a release that ends within 30 days",
+        "its owner renews it with vault sync; installed skills stay as they are",
+    );
     let text = format!("the release at {} {when}", clean(address, 200));
     Warning::new("release_ends", text).hint(hint)
 }

@@ -93,6 +93,11 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
+/// Returns the first text if the condition holds, else the second.
+pub const fn either<'a>(condition: bool, yes: &'a str, no: &'a str) -> &'a str {
+    if condition { yes } else { no }
+}
+
 /// Joins the texts of some items with commas.
 pub fn join<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
     let texts: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();

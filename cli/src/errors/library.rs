@@ -25,7 +25,7 @@ use vault_library::{
 
 use super::{ErrorCode, Failure, chain};
 use crate::key_changes;
-use crate::output::{clean, finding::flagged, join, nearest, shell_path};
+use crate::output::{clean, either, finding::flagged, join, nearest, shell_path};
 
 impl From<VaultError> for Failure {
     fn from(error: VaultError) -> Self {
@@ -305,11 +305,7 @@ impl From<PlanError> for Failure {
                 let who = join(signers.iter().map(key_changes::name));
                 let code = ErrorCode::parse(reason.word()).unwrap_or(ErrorCode::CatalogNotOurs);
                 let named = format!("--last-good {release}:{payload_sha256}");
-                let unless = if former_signers.is_empty() {
-                    "if its author confirms this payload"
-                } else {
-                    "if a machine that you trust had this payload before"
-                };
+                let unless = either(former_signers.is_empty(), "if its author confirms this payload", "if a machine that you trust had this payload before");
                 let hint = if is_empty_here {
                     format!("nothing was published; to bring back its skills, {unless}: vault cloud rollback {release} {named}")
                 } else {
@@ -463,11 +459,11 @@ fn diverged(difference: &Difference, message: String) -> Failure {
             .map(|name| format!("{mark} {name}  {what}"))
             .collect()
     };
-    let hint = if difference.former_signers.is_empty() {
-        "--adopt adds their skills, --replace drops them"
-    } else {
-        "to publish over it: vault sync --replace"
-    };
+    let hint = either(
+        difference.former_signers.is_empty(),
+        "--adopt adds their skills, --replace drops them",
+        "to publish over it: vault sync --replace",
+    );
     Failure::new(ErrorCode::ReleaseDiverged, message)
         .details(
             difference
@@ -494,11 +490,11 @@ fn conflicts(conflicts: &Conflicts, message: String) -> Failure {
     };
     let policy = conflicts.policy;
     let profiles = conflicts.profiles.iter();
-    let hint = if conflicts.profiles.is_empty() {
-        "--adopt takes theirs; then change yours again and sync"
-    } else {
-        "copy profiles.toml and the transforms from the publisher who made that release"
-    };
+    let hint = either(
+        conflicts.profiles.is_empty(),
+        "--adopt takes theirs; then change yours again and sync",
+        "copy profiles.toml and the transforms from the publisher who made that release",
+    );
     Failure::new(ErrorCode::ReleaseDiverged, message)
         .details(lines("changed on both sides", &conflicts.changed))
         .details(lines(

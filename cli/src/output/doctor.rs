@@ -19,7 +19,7 @@ use vault_library::{
     keys::KeyError,
 };
 
-use crate::text::{clean, join, shell_path};
+use crate::text::{clean, either, join, shell_path};
 
 /// A finding for people and programs.
 #[derive(Debug, Serialize)]
@@ -175,11 +175,11 @@ pub fn was_ahead(now: Timestamp, seen_at: Timestamp) -> String {
 
 /// What to do about skills that are withheld: those of a linked vault, or the own ones.
 pub const fn withheld_hint(is_linked: bool) -> &'static str {
-    if is_linked {
-        "withheld skills stay installed and are not run; after the owner's next release: vault cloud pull"
-    } else {
-        "withheld skills stay installed and are not run; to scan and sign them again: vault sync"
-    }
+    either(
+        is_linked,
+        "withheld skills stay installed and are not run; after the owner's next release: vault cloud pull",
+        "withheld skills stay installed and are not run; to scan and sign them again: vault sync",
+    )
 }
 
 /// Says that skills wait for the next release of a linked vault, or the own ones to be signed again.

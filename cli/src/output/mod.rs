@@ -28,11 +28,11 @@ use vault_gate::report::json::escaped;
 use self::fold::folded;
 use self::report::{Envelope, EnvelopeError, Form, pretty};
 pub use self::{
-    report::{Report, Warning, single_or_list},
+    report::{Report, SingleOrList, Warning, single_or_list},
     style::{BAD, BOLD, DIM, GOOD, HINT, TICK, WARN, paint},
-    table::{Table, changes, day},
+    table::{Table, changes, day, facts},
 };
-pub use crate::text::{clean, count, join, nearest, shell_path, size, thousands};
+pub use crate::text::{clean, count, either, join, nearest, shell_path, size, thousands};
 use crate::{
     errors::{Exit, Failure},
     flags::{ColourChoice, Global},
@@ -145,6 +145,11 @@ impl Ui {
             self.hint(warning.hint.as_deref());
         }
         self.warnings.borrow_mut().push(warning);
+    }
+
+    /// Records a warning with its stable code, and what to do about it.
+    pub fn warn_with(&self, code: &str, message: impl Into<String>, hint: impl Into<String>) {
+        self.warn(Warning::new(code, message).hint(hint));
     }
 
     /// Prints the result of a command and returns its exit code.

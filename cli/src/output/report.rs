@@ -1,9 +1,16 @@
 //! The result of a command, and the envelope that `--json` prints.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::errors::{Exit, Failure, Place};
+
+/// What a command returns. `--json` prints its members, and docs/json.md describes them by their
+/// types and doc comments.
+pub trait View: Serialize + JsonSchema {}
+
+impl<T: Serialize + JsonSchema> View for T {}
 
 /// The result of a command, for people and for programs.
 #[derive(Debug)]
@@ -30,6 +37,11 @@ pub enum Form {
 }
 
 impl Report {
+    /// Creates a result that docs/json.md describes, with exit code 0.
+    pub fn view(view: impl View, text: impl Into<String>) -> Self {
+        Self::new(view, text)
+    }
+
     /// Creates a result with exit code 0.
     pub fn new(data: impl Serialize, text: impl Into<String>) -> Self {
         Self {
@@ -73,6 +85,27 @@ impl Report {
     pub fn exit(mut self, exit: Exit) -> Self {
         self.exit = exit;
         self
+    }
+}
+
+/// The only result by itself, or several as a list.
+#[derive(Debug, JsonSchema, Serialize)]
+#[serde(untagged)]
+pub enum SingleOrList<T> {
+    /// The only one.
+    Single(T),
+    /// None or several.
+    List(Vec<T>),
+}
+
+impl<T> SingleOrList<T> {
+    /// These results.
+    pub fn of(results: impl IntoIterator<Item = T>) -> Self {
+        let mut results: Vec<T> = results.into_iter().collect();
+        match results.pop() {
+            Some(only) if results.is_empty() => Self::Single(only),
+            last => Self::List(results.into_iter().chain(last).collect()),
+        }
     }
 }
 

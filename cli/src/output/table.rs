@@ -48,6 +48,17 @@ impl Table {
     }
 }
 
+/// Formats lines of a name and a value. A line without a value is left out.
+pub fn facts<'a>(lines: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
+    let mut table = Table::default();
+    for (name, value) in lines {
+        if let Some(value) = value {
+            table.row([paint(DIM, name), value]);
+        }
+    }
+    table.text()
+}
+
 /// The day of a time in RFC 3339, or `-` where there is none.
 pub fn day(time: &str) -> String {
     match time.get(..10) {

@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 use vault_format::{hash::Digest, name::Slug};
@@ -10,7 +11,7 @@ use vault_format::{hash::Digest, name::Slug};
 /// and path prefix, without a trailing slash.
 ///
 /// Only https is valid, and http on loopback. The address has no user, query or fragment.
-#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Base {
     text: String,

@@ -3,6 +3,7 @@
 //! The record is the file `connection.json` in the vault's part of the trust folder: whoever could
 //! change it could have the vault published elsewhere. It contains no secrets.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vault_format::{json::to_bytes, name::Slug};
 use vault_library::Vault;
@@ -16,7 +17,7 @@ use crate::{
 const FILE: &str = "connection.json";
 
 /// A connected vault.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Connection {
     /// The service.
     pub base: Base,

@@ -11,6 +11,7 @@ pub use table::SERVED_LIBRARY;
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use self::{
@@ -197,7 +198,7 @@ impl Settings {
 }
 
 /// A setting as displayed by `vault config list`.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct SettingRow {
     /// The name of the variable.
     pub name: &'static str,

@@ -6,6 +6,7 @@
 
 mod structure;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt;
 
@@ -14,7 +15,7 @@ use vault_format::words;
 
 words! {
     /// How much a finding weighs.
-    #[derive(Ord, PartialOrd)]
+    #[derive(JsonSchema, Ord, PartialOrd)]
     pub enum Level {
         /// Good to know: it changes no verdict.
         Note = "note",
@@ -29,7 +30,7 @@ words! {
 
 words! {
     /// What could come of a finding that is ignored.
-    #[derive(Ord, PartialOrd)]
+    #[derive(JsonSchema, Ord, PartialOrd)]
     pub enum Severity {
         /// A matter of quality.
         Low = "low",
@@ -56,7 +57,7 @@ impl Severity {
 
 words! {
     /// In which reading of a file something was found.
-    #[derive(Default, Ord, PartialOrd)]
+    #[derive(Default, JsonSchema, Ord, PartialOrd)]
     pub enum View {
         /// As it stands in the file.
         #[default]
@@ -109,7 +110,7 @@ pub fn structure_rules() -> &'static [Rule] {
 }
 
 /// One thing that a rule found.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Finding {
     /// Stable id of the rule, for example `VG-ST-014`.
     pub id: &'static str,

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::bundle::File;
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
@@ -153,9 +155,10 @@ impl From<FileError> for RunError {
 }
 
 /// A declared action with the paths of its files made absolute.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct ResolvedAction {
     /// Its name.
+    #[serde(rename = "action")]
     pub name: ActionName,
     /// The script's absolute path, or a bare program name.
     pub command: String,

@@ -9,7 +9,9 @@ use vault_format::root::VaultFingerprint;
 use vault_library::add_folder;
 use vault_library::admit::{Options, history, remove};
 use vault_library::clock::{self, TimeAhead};
-use vault_library::subscribe::{self, AcceptOptions, Link, LinkError, Selection, StagedBundles};
+use vault_library::subscribe::{
+    self, AcceptOptions, Link, LinkError, Selection, StagedBundles, WithdrawnSkill,
+};
 use vault_library::{Origin, Vault, integrity, run, shelf};
 
 const DAY: i64 = 86_400;
@@ -698,7 +700,11 @@ fn a_withdrawal_removes_what_its_link_installed_and_no_more() {
         .host
         .pull(&pair.device.vault, &elsewhere, &Selection::default())
         .unwrap();
-    assert_eq!(report.withdrawn, [(name("beta"), "harmful".to_owned())]);
+    let withdrawn = WithdrawnSkill {
+        name: name("beta"),
+        reason: "harmful".to_owned(),
+    };
+    assert_eq!(report.withdrawn, [withdrawn]);
     assert!(!pair.device.stored(&bad).exists());
     assert!(pair.is_clean());
 }

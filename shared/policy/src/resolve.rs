@@ -2,6 +2,7 @@
 
 use super::compiled::{Asker, Base, CompiledPolicy, Decision, Grant, MAX_QUERY_BYTES, Reach};
 use crate::search::{Ranking, Text};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use vault_format::hash::Digest;
@@ -29,7 +30,7 @@ pub struct Input<'a> {
 }
 
 /// What a caller may use.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct Capabilities {
     /// The id that counted: the one that the policy names, else the first given.
     pub caller: String,
@@ -51,12 +52,12 @@ pub struct Capabilities {
     pub matched_groups: Vec<String>,
     /// How the answer came to be, one sentence each; they name nothing that is not granted.
     pub reasons: Vec<String>,
-    /// Equal for equal questions, so that an answer can be kept; see [`Input`].
+    /// Equal for equal questions, so that an answer can be kept.
     pub cache_key: Digest,
 }
 
 /// A skill that a caller may use.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct GrantedSkill {
     /// Name in the vault.
     pub name: String,

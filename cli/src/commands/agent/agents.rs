@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 use vault_library::agents::{self, Agent};
 
@@ -33,19 +34,29 @@ pub struct Arguments {
     project: Option<PathBuf>,
 }
 
-#[derive(Serialize)]
-struct Shown {
+/// A coding agent.
+#[derive(JsonSchema, Serialize)]
+pub struct ShownAgent {
+    /// Its id, as options name it.
     id: String,
+    /// Its name.
     name: String,
+    /// Whether it is on this machine.
     found: bool,
+    /// The file or folder that shows it.
     found_by: Option<PathBuf>,
-    folders: Vec<Folder>,
+    /// The folders from which it reads skills.
+    folders: Vec<AgentFolder>,
 }
 
-#[derive(Serialize)]
-struct Folder {
+/// A folder from which an agent reads skills.
+#[derive(JsonSchema, Serialize)]
+pub struct AgentFolder {
+    /// The folder.
     path: PathBuf,
+    /// Whether it exists.
     exists: bool,
+    /// Whether the vault links its skills there.
     linked: bool,
 }
 
@@ -72,14 +83,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             Some(project) => agent.project_roots(project),
             None => agent.global_roots(&machine),
         };
-        Shown {
+        ShownAgent {
             id: agent.id.to_string(),
             name: agent.display_name.clone(),
             found: found_by.is_some(),
             found_by,
             folders: roots
                 .into_iter()
-                .map(|root| Folder {
+                .map(|root| AgentFolder {
                     exists: root.path.is_dir(),
                     linked: linked
                         .get(&root.path)
@@ -89,7 +100,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 .collect(),
         }
     };
-    let shown: Vec<Shown> = agents::all()
+    let shown: Vec<ShownAgent> = agents::all()
         .iter()
         .map(show)
         .filter(|agent| arguments.all || agent.found)
@@ -117,10 +128,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if unlinked {
         context.ui.note(format!("{HINT}hint:{HINT:#} vault sync-profiles --discover links the vault's skills into their folders"));
     }
-    Ok(Report::new(&shown, lines.join("\n")))
+    Ok(Report::view(&shown, lines.join("\n")))
 }
 
-fn rows(context: &Context, table: &mut Table, agent: &Shown) {
+fn rows(context: &Context, table: &mut Table, agent: &ShownAgent) {
     let mut name = if agent.found {
         paint(BOLD, &agent.id)
     } else {

@@ -1,18 +1,22 @@
 //! `vault list`: lists the installed skills, or those of a project, for people.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use clap::Args;
-use serde_json::{Value, json};
-use vault_format::name::SkillName;
+use schemars::JsonSchema;
+use serde::Serialize;
+use vault_format::{name::SkillName, provenance::ProvenanceId};
 use vault_library::{
-    Damage, Examined, Origin, Vault,
+    Examined, Origin, Vault,
     project::{self, Project},
     shelf,
     subscribe::LinkId,
 };
 
-use super::skill::{as_json, link_name, warn_of_damaged};
+use super::skill::{ListedSkill, link_name, warn_of_damaged};
 use crate::{
     context::Context,
     errors::{Exit, Failure, chain},
@@ -42,6 +46,50 @@ pub struct Arguments {
         reason = "the flag may stand alone, have a value, or be absent"
     )]
     project: Option<Option<PathBuf>>,
+}
+
+/// The installed skills.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct InstalledSkills {
+    /// Intact skills: own ones first, by name within each origin.
+    skills: Vec<ListedSkill>,
+    /// Skills that are not run, because a revoked key signed them.
+    withheld: Vec<WithheldSkill>,
+}
+
+/// A skill that is not run until its vault's next release.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct WithheldSkill {
+    /// Its name.
+    name: SkillName,
+    /// The link that it came by; null for an own skill.
+    link: Option<LinkId>,
+}
+
+/// The skills of a project.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct ProjectSkills {
+    /// The folder of the project.
+    project: PathBuf,
+    /// The skills that it has or that its lock names.
+    skills: Vec<ProjectSkill>,
+    /// The agents' folders in it that show the skills; null if nothing is installed.
+    folders: Option<BTreeSet<PathBuf>>,
+}
+
+/// A skill of a project.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct ProjectSkill {
+    /// Its name.
+    name: SkillName,
+    /// Its version; null if it is not installed.
+    version: Option<u64>,
+    /// Where it comes from.
+    provenance: Option<ProvenanceId>,
+    /// How it stands to the lock.
+    state: State,
+    /// What is wrong with its files.
+    damage: Option<String>,
 }
 
 /// Lists skills.
@@ -77,7 +125,10 @@ fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure>
         for name in skills {
             let state = paint(WARN, "withheld");
             table.row([paint(BOLD, name), String::new(), whose.clone(), state]);
-            withheld.push(json!({ "name": name, "link": link.map(LinkId::as_str) }));
+            withheld.push(WithheldSkill {
+                name: name.clone(),
+                link: link.cloned(),
+            });
         }
     }
     let text = if listing.skills.is_empty() && withheld.is_empty() {
@@ -85,13 +136,14 @@ fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure>
     } else {
         table.text()
     };
-    let skills: Vec<Value> = listing.skills.iter().map(as_json).collect();
-    let data = json!({ "skills": skills, "withheld": withheld });
-    Ok(Report::new(data, text).exit(exit))
+    let skills = listing.skills.into_iter().map(ListedSkill::from).collect();
+    Ok(Report::view(InstalledSkills { skills, withheld }, text).exit(exit))
 }
 
 /// How a skill of a project stands to its lock.
-enum State {
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
     /// Installed as the lock names it.
     Installed,
     /// Installed with other content than the lock names.
@@ -101,7 +153,7 @@ enum State {
     /// Named by the lock, but not installed.
     Missing,
     /// Its bytes are not the installed ones.
-    Damaged(Damage),
+    Damaged,
 }
 
 impl State {
@@ -116,14 +168,14 @@ impl State {
         }
     }
 
-    /// The code in JSON, and the words for people.
-    const fn words(&self) -> (&'static str, &'static str) {
+    /// The words for people.
+    const fn words(self) -> &'static str {
         match self {
-            Self::Installed => ("installed", ""),
-            Self::Outdated => ("outdated", "differs from vault.lock: vault install"),
-            Self::Unlocked => ("unlocked", "not in vault.lock: vault install removes it"),
-            Self::Missing => ("missing", "not installed: vault install"),
-            Self::Damaged(_) => ("damaged", "not what was installed: vault install"),
+            Self::Installed => "",
+            Self::Outdated => "differs from vault.lock: vault install",
+            Self::Unlocked => "not in vault.lock: vault install removes it",
+            Self::Missing => "not installed: vault install",
+            Self::Damaged => "not what was installed: vault install",
         }
     }
 }
@@ -142,58 +194,66 @@ fn of_project(
     let locked = lock.skills.into_iter();
     let locked: BTreeMap<_, _> = locked.map(|locked| (locked.name.clone(), locked)).collect();
     let installed = project.iter().flat_map(Project::names);
-    let names: std::collections::BTreeSet<_> = locked.keys().chain(installed).collect();
+    let names: BTreeSet<_> = locked.keys().chain(installed).collect();
     let mut table = Table::new(&["skill", "version", "from", ""]);
     let mut skills = Vec::new();
     let mut exit = Exit::Done;
     for name in &names {
         let read = vault.zip(project.as_ref());
         let read = read.and_then(|(vault, project)| project.read_skill(vault, name));
-        let (read, state) = match read {
+        let skill = match read {
             Some(Err(damage)) => {
                 exit = Exit::Integrity;
-                (None, State::Damaged(damage))
+                ProjectSkill {
+                    damage: Some(chain(&damage)),
+                    ..ProjectSkill::new(name, None, State::Damaged)
+                }
             }
             read => {
                 let read = read.and_then(Result::ok);
                 let state = State::of(read.as_ref(), locked.get(*name));
-                (read, state)
+                ProjectSkill::new(name, read, state)
             }
         };
-        table.row(row(name, read.as_ref(), &state));
-        skills.push(project_json(name, read.as_ref(), &state));
+        table.row(skill.row());
+        skills.push(skill);
     }
     let text = if names.is_empty() {
         "The project has no skills.".to_owned()
     } else {
         table.text()
     };
-    let folders = project.as_ref().map(Project::folders);
-    let data = json!({ "project": folder.path(), "skills": skills, "folders": folders });
-    Ok(Report::new(data, text).exit(exit))
-}
-
-fn row(name: &SkillName, read: Option<&Examined>, state: &State) -> [String; 4] {
-    let manifest = read.map(|read| &read.manifest);
-    [
-        paint(BOLD, name),
-        manifest.map_or_else(String::new, |manifest| manifest.version.to_string()),
-        manifest.map_or_else(String::new, |manifest| {
-            clean(manifest.provenance.identifier.as_str(), 200)
-        }),
-        paint(DIM, state.words().1),
-    ]
-}
-
-fn project_json(name: &SkillName, read: Option<&Examined>, state: &State) -> Value {
-    let manifest = read.map(|read| &read.manifest);
-    let damage = match state {
-        State::Damaged(damage) => Some(chain(damage)),
-        _ => None,
+    let view = ProjectSkills {
+        project: folder.path().to_owned(),
+        skills,
+        folders: project.as_ref().map(|project| project.folders().clone()),
     };
-    json!({
-        "name": name, "version": manifest.map(|manifest| manifest.version),
-        "provenance": manifest.map(|manifest| &manifest.provenance.identifier),
-        "state": state.words().0, "damage": damage,
-    })
+    Ok(Report::view(view, text).exit(exit))
+}
+
+impl ProjectSkill {
+    fn new(name: &SkillName, read: Option<Examined>, state: State) -> Self {
+        let manifest = read.map(|read| read.manifest);
+        Self {
+            name: name.clone(),
+            version: manifest.as_ref().map(|manifest| manifest.version),
+            provenance: manifest.map(|manifest| manifest.provenance.identifier),
+            state,
+            damage: None,
+        }
+    }
+
+    fn row(&self) -> [String; 4] {
+        let text = |number: u64| number.to_string();
+        let from = self
+            .provenance
+            .as_ref()
+            .map(|from| clean(from.as_str(), 200));
+        [
+            paint(BOLD, &self.name),
+            self.version.map(text).unwrap_or_default(),
+            from.unwrap_or_default(),
+            paint(DIM, self.state.words()),
+        ]
+    }
 }

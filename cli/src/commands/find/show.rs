@@ -29,7 +29,7 @@ use crate::{
     errors::Failure,
     lookup::{self, Target},
     output::{
-        BOLD, DIM, GOOD, HINT, Report, WARN, clean, count, join,
+        BOLD, DIM, GOOD, HINT, Report, WARN, clean, count, either, join,
         origin::{origin, signer, whose, whose_skill},
         paint, size,
     },
@@ -84,11 +84,7 @@ fn installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<Report
     if matches!(found.origin, Origin::Linked(_)) && manifest.provenance.kind() == Kind::Local {
         from.push_str(" on its publisher's machine");
     }
-    let strict = if manifest.gate.strict {
-        "strict"
-    } else {
-        "not strict"
-    };
+    let strict = either(manifest.gate.strict, "strict", "not strict");
     lines.extend([
         row("from", clean(&from, 400)),
         row(
@@ -296,11 +292,7 @@ fn files<'a>(all: impl ExactSizeIterator<Item = (&'a str, u64, Mode)>) -> Vec<St
     const SHOWN: usize = 40;
     let more = all.len().saturating_sub(SHOWN);
     let shown = all.take(SHOWN).map(|(path, bytes, mode)| {
-        let mark = if mode == Mode::Executable {
-            "  executable"
-        } else {
-            ""
-        };
+        let mark = either(mode == Mode::Executable, "  executable", "");
         let (path, bytes) = (clean(path, 200), size(bytes));
         row("file", format!("{path}  {DIM}{bytes}{mark}{DIM:#}"))
     });

@@ -2,12 +2,17 @@
 
 mod action;
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use vault_format::{
+    hash::Digest,
+    name::{AgentId, SkillName},
+};
 use vault_library::{
-    Vault,
+    Texts, Vault,
     project::{self, Project},
     run::{self, LocatedSkill, ResolvedAction, Scope},
     shelf::{self, Listed, Listing},
@@ -105,7 +110,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             let project = project_here(vault)?;
             let found = run::which_in(vault, project.as_ref(), &name);
             let found = found.map_err(|error| suggest(vault, error))?;
-            which(&found, action.as_deref())
+            which(found, action.as_deref())
         }
         Action::Run(words) => action::run(context, vault.as_ref(), words, scope),
     }
@@ -122,11 +127,11 @@ fn project_here(vault: &Vault) -> Result<Option<Project>, Failure> {
 
 fn list(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure> {
     let Some(vault) = vault else {
-        return Ok(Report::bare(json!([])));
+        return Ok(Report::bare(Vec::<ListedSkill>::new()));
     };
     let listing = shelf::list(vault)?;
     let exit = warn_of_damaged(context, vault, &listing)?;
-    let skills: Vec<Value> = listing.skills.iter().map(as_json).collect();
+    let skills: Vec<_> = listing.skills.into_iter().map(ListedSkill::from).collect();
     Ok(Report::bare(skills).exit(exit))
 }
 
@@ -150,10 +155,11 @@ pub(super) fn warn_of_damaged(
     for (link, skills) in &withheld {
         let name = link.map(|link| link_name(vault, link)).transpose()?;
         let text = doctor::withheld(name.as_deref(), skills);
-        let warning = Warning::new("release_awaited", text);
-        context
-            .ui
-            .warn(warning.hint(doctor::withheld_hint(link.is_some())));
+        context.ui.warn_with(
+            "release_awaited",
+            text,
+            doctor::withheld_hint(link.is_some()),
+        );
     }
     let damaged = listing.damaged.iter();
     let mut damaged = damaged.filter(|(_, _, damage)| !damage.is_withheld());
@@ -170,22 +176,49 @@ pub(super) fn warn_of_damaged(
     })
 }
 
-pub(super) fn as_json(skill: &Listed) -> Value {
-    json!({
-        "name": skill.name,
-        "version": skill.version,
-        "description": skill.texts.description,
-        "tags": skill.texts.tags,
-        "categories": skill.texts.categories,
-        "when_to_use": skill.texts.when_to_use,
-        "agents": skill.texts.agents,
-        "actions": skill.texts.actions,
-        "provenance": skill.texts.provenance,
-        "bundle_hash": skill.bundle,
-        "origin": origin(&skill.origin),
-        "shadowed": skill.shadowed,
-        "qualified": skill.qualified,
-    })
+/// An installed skill.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct ListedSkill {
+    /// The name under which it is installed.
+    name: SkillName,
+    /// Its version.
+    version: u64,
+    #[serde(flatten)]
+    texts: Texts,
+    /// The agents that see it; empty for all.
+    agents: Vec<AgentId>,
+    /// SHA-256 of its bundle.
+    bundle_hash: Digest,
+    /// Whose it is: `local`, `link:<id>` or `project:<path>`.
+    origin: String,
+    /// Whether its bare name means another skill.
+    shadowed: bool,
+    /// The name that always means it: `<vault>/<name>`.
+    qualified: String,
+}
+
+impl From<Listed> for ListedSkill {
+    fn from(mut skill: Listed) -> Self {
+        Self {
+            name: skill.name,
+            version: skill.version,
+            agents: std::mem::take(&mut skill.texts.agents),
+            texts: skill.texts,
+            bundle_hash: skill.bundle,
+            origin: origin(&skill.origin),
+            shadowed: skill.shadowed,
+            qualified: skill.qualified,
+        }
+    }
+}
+
+/// A skill that a search found.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct FoundSkill {
+    #[serde(flatten)]
+    skill: ListedSkill,
+    /// How well it fits, from 0.
+    score: f64,
 }
 
 /// Searches the installed skills; the best hits first.
@@ -195,7 +228,6 @@ pub(super) fn search(vault: Option<&Vault>, query: &str, most: &TopK) -> Result<
         None => Vec::new(),
     };
     let mut lines = Vec::new();
-    let mut data = Vec::new();
     for hit in &hits {
         let description = clean(hit.skill.texts.description.trim(), 160);
         lines.push(format!("{BOLD}{}{BOLD:#}  {description}", hit.skill.name));
@@ -212,19 +244,32 @@ pub(super) fn search(vault: Option<&Vault>, query: &str, most: &TopK) -> Result<
                 format_args!("    actions: {}", actions.join(", ")),
             ));
         }
-        let mut entry = as_json(&hit.skill);
-        entry["score"] = json!(hit.score);
-        data.push(entry);
     }
     if hits.is_empty() {
         lines.push(format!("No skill matches \"{}\".", clean(query, 80)));
     }
-    Ok(Report::new(data, lines.join("\n")))
+    let found = hits.into_iter().map(|hit| FoundSkill {
+        skill: hit.skill.into(),
+        score: hit.score,
+    });
+    Ok(Report::view(found.collect::<Vec<_>>(), lines.join("\n")))
 }
 
-fn which(found: &LocatedSkill, wanted: Option<&str>) -> Result<Report, Failure> {
+/// Where the scripts of a skill are.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Scripts {
+    /// The name of the skill.
+    name: SkillName,
+    /// SHA-256 of its bundle.
+    bundle_hash: Digest,
+    /// The folder of its files.
+    files: PathBuf,
+    /// Its actions.
+    actions: Vec<ResolvedAction>,
+}
+
+fn which(found: LocatedSkill, wanted: Option<&str>) -> Result<Report, Failure> {
     let Some(wanted) = wanted else {
-        let actions: Vec<Value> = found.actions.iter().map(action_json).collect();
         let mut lines = Vec::new();
         for action in &found.actions {
             lines.push(paint(BOLD, &action.name));
@@ -234,18 +279,21 @@ fn which(found: &LocatedSkill, wanted: Option<&str>) -> Result<Report, Failure> 
         if found.actions.is_empty() {
             lines.push(format!("{} declares no actions.", found.name));
         }
-        return Ok(Report::new(
-            json!({ "name": found.name, "bundle_hash": found.bundle, "files": found.files, "actions": actions }),
-            lines.join("\n"),
-        ));
+        let scripts = Scripts {
+            name: found.name,
+            bundle_hash: found.bundle,
+            files: found.files,
+            actions: found.actions,
+        };
+        return Ok(Report::view(scripts, lines.join("\n")));
     };
     let action = found
         .actions
         .iter()
         .find(|action| action.name.as_str() == wanted)
-        .ok_or_else(|| no_action(found, wanted))?;
+        .ok_or_else(|| no_action(&found, wanted))?;
     let lines = action_lines(action);
-    Ok(Report::new(action_json(action), lines.join("\n")))
+    Ok(Report::view(action, lines.join("\n")))
 }
 
 /// What an action runs, with which arguments and where.
@@ -257,17 +305,6 @@ fn action_lines(action: &ResolvedAction) -> Vec<String> {
     let about = action.description.as_deref();
     lines.extend(about.map(|about| row("about", about)));
     lines
-}
-
-fn action_json(action: &ResolvedAction) -> Value {
-    json!({
-        "action": action.name,
-        "command": action.command,
-        "args": action.args,
-        "cwd": action.cwd,
-        "description": action.description,
-        "requires_tty": action.requires_tty,
-    })
 }
 
 fn no_action(found: &LocatedSkill, wanted: &str) -> Failure {

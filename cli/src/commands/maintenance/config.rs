@@ -1,12 +1,14 @@
 //! `vault config`: shows the effective settings and the source of each.
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::{
     context::Context,
     errors::Failure,
     output::{BOLD, DIM, Report, clean, paint},
+    settings::SettingRow,
 };
 
 /// The arguments of `vault config`.
@@ -40,6 +42,15 @@ struct List {
     /// Show where each value comes from: flag, environment, project, user or default
     #[arg(long)]
     origin: bool,
+}
+
+/// A setting.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Setting {
+    #[serde(flatten)]
+    row: SettingRow,
+    /// Which layer set it: `flag`, `environment`, `project`, `user` or `default`.
+    origin: &'static str,
 }
 
 /// Lists the settings.
@@ -84,14 +95,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             }
         })
         .collect();
-    let data: Vec<_> = rows
-        .iter()
-        .map(|row| {
-            json!({
-                "name": row.name, "value": row.value,
-                "origin": settings.origin_word(row.name), "source": row.source,
-            })
-        })
-        .collect();
-    Ok(Report::new(data, lines.join("\n")))
+    let rows = rows.into_iter().map(|row| Setting {
+        origin: settings.origin_word(row.name),
+        row,
+    });
+    Ok(Report::view(rows.collect::<Vec<_>>(), lines.join("\n")))
 }

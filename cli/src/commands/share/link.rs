@@ -1,10 +1,12 @@
 //! `vault link`: enrols this machine in a vault and pins the vault.
 
 use clap::{Args, Subcommand, ValueEnum};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::json;
 use vault_api::EnrolledDevice;
 use vault_format::{
-    name::{SkillRef, Slug},
+    name::{SkillName, SkillRef, Slug},
     root::{KeyFingerprint, VaultFingerprint},
 };
 use vault_library::{
@@ -196,6 +198,19 @@ fn settle(vault: &Vault, link: Link, is_new: bool, arguments: &Arguments) -> Res
     Ok(settled?)
 }
 
+/// A skill that a bare name means from now on.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Preferred {
+    /// The bare name.
+    name: SkillName,
+    /// The skill that it means: `<vault>/<name>`.
+    skill: String,
+    /// Whether it meant another skill before.
+    changed: bool,
+    /// Whether running agents must be restarted.
+    restart_required: bool,
+}
+
 /// Gives a bare name to the skill of one vault, and shows that to agents.
 fn prefer(context: &Context, skill: &SkillRef) -> Result<Report, Failure> {
     if skill.vault.is_none() {
@@ -205,15 +220,19 @@ fn prefer(context: &Context, skill: &SkillRef) -> Result<Report, Failure> {
     let vault = context.vault()?;
     let changed = subscribe::prefer(&vault, skill)?.is_some();
     let synced = profiles::refresh(context, &vault);
-    let restart = synced.is_some_and(|synced| synced.restart_required);
     let name = &skill.name;
     let text = if changed {
         format!("{TICK} {BOLD}{name}{BOLD:#} means {BOLD}{skill}{BOLD:#} from now on")
     } else {
         format!("{DIM}={DIM:#} {BOLD}{name}{BOLD:#} means {BOLD}{skill}{BOLD:#} already")
     };
-    let data = json!({ "name": name, "skill": skill.to_string(), "changed": changed, "restart_required": restart });
-    Ok(Report::new(data, text))
+    let preferred = Preferred {
+        name: name.clone(),
+        skill: skill.to_string(),
+        changed,
+        restart_required: synced.is_some_and(|synced| synced.restart_required),
+    };
+    Ok(Report::view(preferred, text))
 }
 
 /// Enrols this machine and reads the catalog, unless the machine is revoked.
@@ -283,6 +302,31 @@ fn target(context: &Context, address: Option<&Address>) -> Result<Connection, Fa
     }
 }
 
+/// A vault that this machine is linked to.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Linked {
+    /// The address of the vault.
+    address: String,
+    /// The id of the link.
+    link: LinkId,
+    /// The id of this machine at the service.
+    device_id: String,
+    /// The owner's decision about this machine: `pending` or `active`.
+    status: &'static str,
+    /// The fingerprint of this machine's key.
+    device_fingerprint: String,
+    /// The fingerprint of the vault; null if it has published nothing yet.
+    vault_fingerprint: Option<VaultFingerprint>,
+    /// Its current release.
+    release: Option<u64>,
+    /// Whether the vault is pinned.
+    pinned: bool,
+    /// What it is called here.
+    name: Slug,
+    /// What a pull does with skills that the gate refuses.
+    gate: PullGate,
+}
+
 fn report(
     connection: &Connection,
     link: &Link,
@@ -290,7 +334,7 @@ fn report(
     machine: &str,
     catalog: Option<&AcceptedCatalog>,
 ) -> Report {
-    let key = catalog.map(|catalog| catalog.fingerprint().to_string());
+    let key = catalog.map(AcceptedCatalog::fingerprint);
     let release = catalog.map(|catalog| catalog.catalog().release);
     let address = connection.address();
     let pinned = match (&key, release) {
@@ -320,12 +364,17 @@ fn report(
          {DIM}the vault   {DIM:#}  {pinned}\n{next}",
         status_text(Some(state.status))
     );
-    Report::new(
-        json!({
-            "address": address, "link": link.id().as_str(), "device_id": state.device_id,
-            "status": state.status, "device_fingerprint": machine, "vault_fingerprint": key,
-            "release": release, "pinned": catalog.is_some(), "name": name, "gate": link.pin().gate,
-        }),
-        text,
-    )
+    let linked = Linked {
+        address,
+        link: link.id().clone(),
+        device_id: state.device_id.clone(),
+        status: state.status.as_str(),
+        device_fingerprint: machine.to_owned(),
+        vault_fingerprint: key,
+        release,
+        pinned: catalog.is_some(),
+        name: name.clone(),
+        gate: link.pin().gate,
+    };
+    Report::view(linked, text)
 }

@@ -19,7 +19,7 @@ use crate::{
     context::Context,
     errors::Failure,
     key_changes,
-    output::{BOLD, HINT, Report, TICK, Table, WARN, clean, day, join, paint},
+    output::{BOLD, HINT, Report, TICK, Table, WARN, clean, day, either, join, paint},
     publishing::{
         Publisher,
         review::{Question, ReleaseReview, Review, ReviewFlags},
@@ -237,11 +237,7 @@ fn heading(proposal: &Proposal) -> Vec<String> {
 fn signatures(proposal: &Proposal) -> String {
     let (has, needed) = (proposal.signers.len(), proposal.needed);
     let signers = join(proposal.signers.iter().map(key_changes::name));
-    let here = if proposal.signed_here {
-        ", this machine among them"
-    } else {
-        ""
-    };
+    let here = either(proposal.signed_here, ", this machine among them", "");
     format!("{has} of {needed} signatures: {signers}{here}")
 }
 

@@ -2,12 +2,21 @@
 //! linked to.
 
 use clap::Args;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 use vault_api::CurrentDevice;
-use vault_format::time::Timestamp;
+use vault_format::{
+    hash::Digest,
+    name::{SkillName, Slug},
+    root::VaultFingerprint,
+    time::Timestamp,
+};
 use vault_library::{
-    Origin, Vault, clock, publish, shelf,
-    subscribe::{self, AcceptOptions, LastPull},
+    Origin, Vault, clock,
+    publish::{self, state::AcknowledgedRelease},
+    shelf::{self, Listing},
+    subscribe::{self, AcceptOptions, LastPull, Link, LinkId, PullGate, Selection},
     trust::VaultTrust,
 };
 use vault_service::{error::ErrorCode as ServiceCode, model::device::DeviceStatus};
@@ -18,12 +27,12 @@ use crate::{
     context::Context,
     errors::{ErrorCode, Exit, Failure},
     key_changes,
-    output::{BOLD, DIM, HINT, Report, Table, WARN, Warning, clean, count, doctor, paint, size},
+    output::{
+        BOLD, DIM, HINT, Report, WARN, Warning, clean, count, doctor, either, facts, paint, size,
+    },
     publishing::Publisher,
     service::{connection::Connection, tokens::TokenFile},
-    subscription::{
-        accept, address, device_client, selection_json, selection_text, status_text, warn_of_end,
-    },
+    subscription::{accept, address, device_client, selection_text, status_text, warn_of_end},
 };
 
 /// The arguments of `vault status`.
@@ -39,6 +48,15 @@ pub struct Arguments {
     /// Ask the connected service and the linked vaults (the default)
     #[arg(long)]
     cloud: bool,
+}
+
+/// Where this vault is published, and the vaults that this machine is linked to.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Status {
+    /// The vault at the connected service; null if this vault is not connected.
+    connected: Option<Connected>,
+    /// The linked vaults.
+    links: Vec<LinkStatus>,
 }
 
 /// Shows the connected service and the linked vaults. Warns of a service that cannot be reached and
@@ -58,22 +76,16 @@ pub fn run(context: &Context, _arguments: &Arguments) -> Result<Report, Failure>
         .hint("vault cloud connect <url>, or vault link <url>/v/<slug>"));
     }
     let mut exit = Exit::Done;
-    let mut tables = Vec::new();
-    let mut connected = Value::Null;
-    if let Some(connection) = connection {
-        let (data, table) = connection_status(context, &vault, &connection, &mut exit)?;
-        connected = data;
-        tables.push(table.text());
-    }
-    let mut links = Vec::new();
-    for link in &linked {
-        let (data, table) = link_status(context, &vault, link, &mut exit)?;
-        links.push(data);
-        tables.push(table.text());
-    }
+    let connected = connection.map(|it| Connected::read(context, &vault, it, &mut exit));
+    let connected = connected.transpose()?;
+    let links = linked
+        .iter()
+        .map(|link| LinkStatus::read(context, &vault, link, &mut exit));
+    let links: Vec<_> = links.collect::<Result<_, _>>()?;
     warn_of_time_ahead(context, &vault)?;
-    let data = json!({ "connected": connected, "links": links });
-    Ok(Report::new(data, tables.join("\n\n")).exit(exit))
+    let tables = connected.iter().map(Connected::text);
+    let tables: Vec<_> = tables.chain(links.iter().map(LinkStatus::text)).collect();
+    Ok(Report::view(Status { connected, links }, tables.join("\n\n")).exit(exit))
 }
 
 /// Warns if this machine's clock was far ahead once: until it gets there, good releases may be
@@ -83,173 +95,232 @@ fn warn_of_time_ahead(context: &Context, vault: &Vault) -> Result<(), Failure> {
     if let Some(seen_at) = ahead.map(|time| time.seen_at).max() {
         let text = doctor::was_ahead(SystemClock.now(), seen_at);
         let hint = "check the clock; if it is right now: vault doctor --reset-clock";
-        let warning = Warning::new("clock_was_ahead", text);
-        context.ui.warn(warning.hint(hint));
+        context.ui.warn_with("clock_was_ahead", text, hint);
     }
     Ok(())
 }
 
-fn row(table: &mut Table, name: &str, value: impl Into<String>) {
-    table.row([paint(DIM, name), value.into()]);
+/// The vault at the connected service.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Connected {
+    /// The address of the vault.
+    address: String,
+    #[serde(flatten)]
+    connection: Connection,
+    /// Whether this machine is signed in.
+    signed_in: bool,
+    /// The number of installed skills that are this vault's own.
+    own_skills: usize,
+    /// What the service shows of the vault, as `GET /admin/vaults/<slug>` answers. Null if this
+    /// machine is not signed in, the request failed, or the account may not see it.
+    service: Value,
+    /// The fingerprint of this vault.
+    fingerprint: VaultFingerprint,
+    /// The version of its keys.
+    root_version: u64,
+    /// The last release that this machine published or took over; null if there is none.
+    last_push: Option<LastPush>,
+    /// Whether the account is a member, who cannot publish.
+    #[serde(skip)]
+    is_member: bool,
+    /// Whether there are keys to compare with those of the service. A vault that only holds links is
+    /// not published.
+    #[serde(skip)]
+    has_keys: bool,
 }
 
-/// Describes the service on which this vault is published.
-fn connection_status(
-    context: &Context,
-    vault: &Vault,
-    connection: &Connection,
-    exit: &mut Exit,
-) -> Result<(Value, Table), Failure> {
-    let tokens = TokenFile::of(context, &connection.base, connection.slug.as_str())?;
-    let mut signed_in = tokens.read()?.is_some();
-    let address = connection.address();
-    // The service's own view of the namespace. Null if this machine is not signed in, the request
-    // failed, or the account may not see it.
-    let mut service = Value::Null;
-    let mut is_member = false;
-    if signed_in {
-        let path = format!("/admin/vaults/{}", connection.slug);
-        let answer = context.block_on(async { connection.owner(context)?.get(&path).await });
-        match answer {
-            Ok(shown) => service = shown,
-            Err(failure) if failure.code == ServiceCode::PublisherRequired => is_member = true,
-            Err(failure) => {
-                signed_in = failure.code != ErrorCode::SignedOut;
-                *exit = failure.exit();
-                context.ui.warn(Warning::from(&failure));
-            }
+/// A release that the service has acknowledged.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct LastPush {
+    /// Its number.
+    release: u64,
+    /// The number of its skills.
+    skills: u64,
+    /// When the service acknowledged it.
+    at: Timestamp,
+    /// When it expires.
+    expires_at: Timestamp,
+    /// SHA-256 of its payload.
+    payload_sha256: Digest,
+}
+
+impl From<AcknowledgedRelease> for LastPush {
+    fn from(push: AcknowledgedRelease) -> Self {
+        Self {
+            release: push.release,
+            skills: push.skills,
+            at: push.at,
+            expires_at: push.expires_at,
+            payload_sha256: push.payload_sha256,
         }
-        key_changes::warn_of_pin_reset(context, &address, &service);
     }
-    let published = publish::state::read(vault, connection.base.as_str(), &connection.slug)?
-        .and_then(|state| state.published);
-    let own_skills = installed(vault, |origin| *origin == Origin::Local)?;
-    let mut table = Table::default();
-    row(&mut table, "connected to", paint(HINT, &address));
-    let login = format!("no  (vault cloud connect {address})");
-    row(
-        &mut table,
-        "signed in",
-        if signed_in { "yes".to_owned() } else { login },
-    );
-    if is_member {
-        let role = "member  (what you change waits as a draft: vault drafts list)";
-        row(&mut table, "your role", role);
-    }
-    row(&mut table, "own skills", own_skills.to_string());
-    match &published {
-        Some(push) => {
-            let skills = count(push.skills, "skill");
-            let text = format!("release {} with {skills}, {}", push.release, push.at);
-            row(&mut table, "last push", text);
-            row(&mut table, "good until", push.expires_at.to_string());
+}
+
+impl Connected {
+    fn read(
+        context: &Context,
+        vault: &Vault,
+        connection: Connection,
+        exit: &mut Exit,
+    ) -> Result<Self, Failure> {
+        let tokens = TokenFile::of(context, &connection.base, connection.slug.as_str())?;
+        let mut signed_in = tokens.read()?.is_some();
+        let address = connection.address();
+        let mut failed = |failure: &Failure| {
+            *exit = failure.exit();
+            context.ui.warn(Warning::from(failure));
+        };
+        let (mut service, mut is_member) = (Value::Null, false);
+        if signed_in {
+            let path = format!("/admin/vaults/{}", connection.slug);
+            let answer = context.block_on(async { connection.owner(context)?.get(&path).await });
+            match answer {
+                Ok(shown) => service = shown,
+                Err(failure) if failure.code == ServiceCode::PublisherRequired => is_member = true,
+                Err(failure) => {
+                    signed_in = failure.code != ErrorCode::SignedOut;
+                    failed(&failure);
+                }
+            }
+            key_changes::warn_of_pin_reset(context, &address, &service);
+        }
+        let state = publish::state::read(vault, connection.base.as_str(), &connection.slug)?;
+        let last_push = state.and_then(|state| state.published).map(LastPush::from);
+        if let Some(push) = &last_push {
             warn_of_end(context, &address, push.expires_at, true);
         }
-        None if is_member => {}
-        None => row(&mut table, "last push", "never  (vault sync)"),
-    }
-    let own_version = vault.require_trust()?.chain().version();
-    if service.pointer("/pin/root_version").and_then(Value::as_u64) > Some(own_version) {
-        let publisher = Publisher::new(context, vault, connection)?;
-        let looked = context.block_on(publisher.look_at_keys());
-        if let Err(failure) = looked {
-            *exit = failure.exit();
-            context.ui.warn(Warning::from(&failure));
+        let own_version = vault.require_trust()?.chain().version();
+        if service.pointer("/pin/root_version").and_then(Value::as_u64) > Some(own_version) {
+            let publisher = Publisher::new(context, vault, &connection)?;
+            let looked = context.block_on(publisher.look_at_keys());
+            let _reported = looked.inspect_err(&mut failed);
         }
+        let trust = vault.require_trust()?;
+        Ok(Self {
+            own_skills: installed(&shelf::list(vault)?, &Origin::Local),
+            fingerprint: trust.fingerprint(),
+            root_version: trust.chain().version(),
+            has_keys: !is_member && !vault.only_holds_links()?,
+            address,
+            connection,
+            signed_in,
+            service,
+            last_push,
+            is_member,
+        })
     }
-    let trust = vault.require_trust()?;
-    let (fingerprint, version) = (trust.fingerprint(), trust.chain().version());
-    // A member cannot publish, and a vault without keys of its own is not published: nothing to
-    // compare.
-    if !is_member && !vault.only_holds_links()? {
-        row(&mut table, "fingerprint", paint(BOLD, fingerprint));
-        row(&mut table, "keys", format!("version {version}"));
-    }
-    if service.is_object() {
-        service_rows(
-            &service,
-            published.as_ref().map(|push| push.release),
-            &mut table,
-        );
-    }
-    let data = json!({
-        "address": address, "base": connection.base.as_str(), "slug": connection.slug,
-        "signed_in": signed_in, "own_skills": own_skills, "service": service,
-        "fingerprint": fingerprint, "root_version": version,
-        "last_push": published.map(|push| json!({
-            "release": push.release, "skills": push.skills, "at": push.at,
-            "expires_at": push.expires_at, "payload_sha256": push.payload_sha256,
-        })),
-    });
-    Ok((data, table))
-}
 
-/// Counts the installed skills whose origin is `wanted`.
-fn installed(vault: &Vault, wanted: impl Fn(&Origin) -> bool) -> Result<usize, Failure> {
-    let skills = shelf::list(vault)?.skills;
-    Ok(skills.iter().filter(|skill| wanted(&skill.origin)).count())
-}
+    fn text(&self) -> String {
+        let login = format!("no  (vault cloud connect {})", self.address);
+        let (pushed, good_until) = match &self.last_push {
+            Some(push) => {
+                let (release, skills, at) = (push.release, count(push.skills, "skill"), push.at);
+                let pushed = format!("release {release} with {skills}, {at}");
+                (Some(pushed), Some(push.expires_at.to_string()))
+            }
+            None if self.is_member => (None, None),
+            None => (Some("never  (vault sync)".to_owned()), None),
+        };
+        let role = "member  (what you change waits as a draft: vault drafts list)";
+        let version = format!("version {}", self.root_version);
+        let mut rows = vec![
+            ("connected to", Some(paint(HINT, &self.address))),
+            (
+                "signed in",
+                Some(if self.signed_in {
+                    "yes".to_owned()
+                } else {
+                    login
+                }),
+            ),
+            ("your role", self.is_member.then(|| role.to_owned())),
+            ("own skills", Some(self.own_skills.to_string())),
+            ("last push", pushed),
+            ("good until", good_until),
+            (
+                "fingerprint",
+                self.has_keys.then(|| paint(BOLD, self.fingerprint)),
+            ),
+            ("keys", self.has_keys.then_some(version)),
+        ];
+        if self.service.is_object() {
+            rows.extend(self.service_rows());
+        }
+        facts(rows)
+    }
 
-/// Adds the service's view of the namespace to the table. `--json` has every member.
-fn service_rows(service: &Value, published: Option<u64>, table: &mut Table) {
-    let number = |pointer: &str| service.pointer(pointer).and_then(Value::as_u64);
-    let word = |pointer: &str| {
-        let text = service.pointer(pointer).and_then(Value::as_str);
-        clean(text.unwrap_or("unknown"), 100)
-    };
-    let release = match number("/release/release") {
-        Some(release) if Some(release) == published => {
-            let kept = number("/counts/releases").unwrap_or(1);
-            format!("shows release {release}, keeps {}", count(kept, "release"))
-        }
-        Some(release) => {
-            format!(
-                "{WARN}shows release {release}, which was not published from here{WARN:#}  (vault sync)"
-            )
-        }
-        None => "has no release yet".to_owned(),
-    };
-    row(table, "the service", release);
-    let machines = match number("/counts/devices_pending").unwrap_or(0) {
-        0 => "none waiting".to_owned(),
-        waiting => format!("{}  (vault devices list)", machines_wait(waiting)),
-    };
-    row(table, "machines", machines);
-    let waiting = |pointer: &str, what: &str, command: &str| {
-        let number = number(pointer).filter(|number| *number > 0)?;
-        Some(format!("{} waiting  ({command})", count(number, what)))
-    };
-    let waiting = [
-        waiting("/drafts/pending", "draft", "vault drafts list"),
-        waiting(
-            "/drafts/proposals",
-            "proposed release",
-            "vault release list",
-        ),
-        waiting("/drafts/key_requests", "publisher", "vault publishers list"),
-    ];
-    for waiting in waiting.into_iter().flatten() {
-        row(table, "drafts", waiting);
-    }
-    if let Some(fingerprint) = service.pointer("/pin/fingerprint").and_then(Value::as_str) {
-        row(table, "pinned vault", paint(BOLD, clean(fingerprint, 60)));
-    }
-    row(table, "owner", word("/owner"));
-    if let Some(bytes) = number("/quota/bytes") {
-        row(table, "quota", size(bytes));
-    }
-    if word("/status") != "active" {
-        row(table, "status", paint(WARN, word("/status")));
-    }
-    if word("/subscription") != "none" {
+    /// The service's view of the namespace. `--json` has every member.
+    fn service_rows(&self) -> [(&'static str, Option<String>); 11] {
+        let service = &self.service;
+        let number = |pointer: &str| service.pointer(pointer).and_then(Value::as_u64);
+        let word = |pointer: &str| {
+            let text = service.pointer(pointer).and_then(Value::as_str);
+            clean(text.unwrap_or("unknown"), 100)
+        };
+        let published = self.last_push.as_ref().map(|push| push.release);
+        let release = match number("/release/release") {
+            Some(release) if Some(release) == published => {
+                let kept = number("/counts/releases").unwrap_or(1);
+                format!("shows release {release}, keeps {}", count(kept, "release"))
+            }
+            Some(release) => {
+                format!(
+                    "{WARN}shows release {release}, which was not published from here{WARN:#}  (vault sync)"
+                )
+            }
+            None => "has no release yet".to_owned(),
+        };
+        let machines = match number("/counts/devices_pending").unwrap_or(0) {
+            0 => "none waiting".to_owned(),
+            waiting => format!("{}  (vault devices list)", machines_wait(waiting)),
+        };
+        let waiting = |pointer: &str, what: &str, command: &str| {
+            let number = number(pointer).filter(|number| *number > 0)?;
+            Some(format!("{} waiting  ({command})", count(number, what)))
+        };
+        let pinned = service.pointer("/pin/fingerprint").and_then(Value::as_str);
+        let (status, subscription) = (word("/status"), word("/subscription"));
         let grace = service.pointer("/grace_ends_at").and_then(Value::as_str);
         let grace = grace.map(|end| format!(", works until {}", clean(end, 40)));
-        let text = word("/subscription") + &grace.unwrap_or_default();
-        row(table, "subscription", text);
+        [
+            ("the service", Some(release)),
+            ("machines", Some(machines)),
+            (
+                "drafts",
+                waiting("/drafts/pending", "draft", "vault drafts list"),
+            ),
+            (
+                "drafts",
+                waiting(
+                    "/drafts/proposals",
+                    "proposed release",
+                    "vault release list",
+                ),
+            ),
+            (
+                "drafts",
+                waiting("/drafts/key_requests", "publisher", "vault publishers list"),
+            ),
+            (
+                "pinned vault",
+                pinned.map(|pinned| paint(BOLD, clean(pinned, 60))),
+            ),
+            ("owner", Some(word("/owner"))),
+            ("quota", number("/quota/bytes").map(size)),
+            ("status", (status != "active").then(|| paint(WARN, status))),
+            (
+                "subscription",
+                (subscription != "none").then(|| subscription + &grace.unwrap_or_default()),
+            ),
+            ("set-up", setup(service)),
+        ]
     }
-    if let Some(setup) = setup(service) {
-        row(table, "set-up", setup);
-    }
+}
+
+/// Counts the installed skills from this origin.
+fn installed(listing: &Listing, origin: &Origin) -> usize {
+    let skills = listing.skills.iter();
+    skills.filter(|skill| skill.origin == *origin).count()
 }
 
 /// Says how far a hosted vault is set up, and the next step. `None` if every step is done, or if
@@ -271,114 +342,171 @@ fn setup(service: &Value) -> Option<String> {
     ))
 }
 
-/// Describes a linked vault: what is pinned and installed here, and what its service shows this
-/// machine.
-fn link_status(
-    context: &Context,
-    vault: &Vault,
-    link: &subscribe::Link,
-    exit: &mut Exit,
-) -> Result<(Value, Table), Failure> {
-    let (pin, address) = (link.pin(), address(link));
-    let expires_at = link.catalog(vault)?.map(|catalog| catalog.expires_at);
-    let trust = link.trust(vault)?;
-    let seen_at = trust.as_ref().and_then(VaultTrust::latest_seen_at);
-    let now = SystemClock.now().max(seen_at.unwrap_or(Timestamp::MIN));
-    let stale = expires_at.is_some_and(|expires_at| expires_at <= now);
-    let mut failed = |failure: &Failure| {
-        // A failed integrity check outranks an unreachable service.
-        if *exit != Exit::Integrity {
-            *exit = failure.exit();
+/// A linked vault: what is pinned and installed here, and what its service shows this machine.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct LinkStatus {
+    /// The address of the vault.
+    address: String,
+    /// The id of the link.
+    link: LinkId,
+    /// What the vault is called here.
+    name: Slug,
+    /// What a pull does with skills that the gate refuses.
+    gate: PullGate,
+    /// The owner's decision about this machine; `unknown` if the service could not be asked.
+    status: &'static str,
+    /// The fingerprint of the vault; null if none is pinned.
+    vault_fingerprint: Option<VaultFingerprint>,
+    /// The version of its keys.
+    root_version: Option<u64>,
+    /// The pinned release; null before the first pull.
+    release: Option<u64>,
+    /// The release that the service shows.
+    offered_release: Option<u64>,
+    /// Whether the service no longer shows the pinned release.
+    rolled_back: bool,
+    /// SHA-256 of the payload of the pinned release.
+    payload_sha256: Option<Digest>,
+    /// The number of skills that are installed from it.
+    installed: usize,
+    /// Skills that are not run until the owner's next release, because a revoked key signed them.
+    withheld: Vec<SkillName>,
+    /// When the pinned release expires.
+    expires_at: Option<Timestamp>,
+    /// Whether it has expired.
+    stale: bool,
+    /// The last pull; null before the first one.
+    last_pull: Option<LastPull>,
+    /// The skills that were selected; null if all are.
+    selection: Option<Selection>,
+    /// The fingerprint that the vault must have, until it is pinned.
+    expected_fingerprint: Option<VaultFingerprint>,
+    #[serde(skip)]
+    is_renamed: bool,
+    #[serde(skip)]
+    device: Option<DeviceStatus>,
+}
+
+impl LinkStatus {
+    fn read(
+        context: &Context,
+        vault: &Vault,
+        link: &Link,
+        exit: &mut Exit,
+    ) -> Result<Self, Failure> {
+        let (pin, address) = (link.pin().clone(), address(link));
+        let expires_at = link.catalog(vault)?.map(|catalog| catalog.expires_at);
+        let trust = link.trust(vault)?;
+        let seen_at = trust.as_ref().and_then(VaultTrust::latest_seen_at);
+        let now = SystemClock.now().max(seen_at.unwrap_or(Timestamp::MIN));
+        let mut failed = |failure: &Failure| {
+            // A failed integrity check outranks an unreachable service.
+            if *exit != Exit::Integrity {
+                *exit = failure.exit();
+            }
+            context.ui.warn(Warning::from(failure));
+        };
+        let state = async { device_client(context, vault, link)?.current().await };
+        let state = context.block_on(state).inspect_err(&mut failed).ok();
+        if let Some(state) = &state {
+            let looked = look_at_keys(context, vault, link, state);
+            let _reported = looked.inspect_err(&mut failed);
         }
-        context.ui.warn(Warning::from(failure));
-    };
-    let answer = context.block_on(async { device_client(context, vault, link)?.current().await });
-    let state = answer.inspect_err(&mut failed).ok();
-    if let Some(state) = &state {
-        let looked = look_at_keys(context, vault, link, state);
-        let _reported = looked.inspect_err(&mut failed);
+        let device = state.as_ref().map(|state| state.status);
+        let offered_release = state.and_then(|state| Some(state.catalog?.release));
+        // The service shows the current release to every active or pending machine, and release
+        // numbers never fall. A missing or lower number means that the service was rolled back.
+        let readable = matches!(device, Some(DeviceStatus::Active | DeviceStatus::Pending));
+        let release = pin.counted.as_ref().map(|counted| counted.release);
+        let rolled_back = readable && release.is_some_and(|it| offered_release < Some(it));
+        if rolled_back {
+            *exit = Exit::Integrity;
+            let text =
+                format!("{address} no longer shows the release that is pinned: it was rolled back");
+            let hint = "installed skills stay as they are; tell the owner";
+            context.ui.warn_with("service_rolled_back", text, hint);
+        }
+        let listing = shelf::list(vault)?;
+        let withheld = listing.withheld();
+        let withheld = withheld.get(&Some(link.id())).into_iter().flatten();
+        // The look may have taken newer keys.
+        let trust = link.trust(vault)?;
+        if let Some(expires_at) = expires_at {
+            warn_of_end(context, &address, expires_at, false);
+        }
+        Ok(Self {
+            link: link.id().clone(),
+            gate: pin.gate,
+            status: device.map_or("unknown", DeviceStatus::as_str),
+            vault_fingerprint: trust.as_ref().map(VaultTrust::fingerprint),
+            root_version: trust.as_ref().map(|trust| trust.chain().version()),
+            payload_sha256: pin.counted.map(|counted| counted.payload_sha256),
+            installed: installed(&listing, &Origin::Linked(link.id().clone())),
+            withheld: withheld.map(|name| (*name).clone()).collect(),
+            stale: expires_at.is_some_and(|expires_at| expires_at <= now),
+            last_pull: subscribe::last_pull(vault, link)?,
+            selection: Some(link.selection()).filter(|selection| !selection.is_all()),
+            expected_fingerprint: pin.expected,
+            is_renamed: pin.name != pin.slug,
+            name: pin.name,
+            address,
+            release,
+            offered_release,
+            rolled_back,
+            expires_at,
+            device,
+        })
     }
-    let status = state.as_ref().map(|state| state.status);
-    let current = state.and_then(|state| Some(state.catalog?.release));
-    // The service shows the current release to every active or pending machine, and release
-    // numbers never fall. A missing or lower number means that the service was rolled back.
-    let readable = matches!(status, Some(DeviceStatus::Active | DeviceStatus::Pending));
-    let pinned = pin.counted.as_ref().map(|counted| counted.release);
-    let payload = pin.counted.as_ref().map(|counted| counted.payload_sha256);
-    let rolled_back = readable && pinned.is_some_and(|pinned| current < Some(pinned));
-    if rolled_back {
-        *exit = Exit::Integrity;
-        let text =
-            format!("{address} no longer shows the release that is pinned: it was rolled back");
-        let warning = Warning::new("service_rolled_back", text);
-        context
-            .ui
-            .warn(warning.hint("installed skills stay as they are; tell the owner"));
+
+    fn text(&self) -> String {
+        let (name, address) = (&self.name, &self.address);
+        let withheld = || paint(WARN, doctor::withheld(Some(name.as_str()), &self.withheld));
+        let selected = self.selection.as_ref().map(|selection| {
+            let end = format!("{DIM}(end with: vault cloud pull --from {name} --all){DIM:#}");
+            format!("{}  {end}", selection_text(selection))
+        });
+        let expected = self.expected_fingerprint.map(|expected| {
+            format!(
+                "{expected}  {DIM}(replace with: vault link {address} --expect-key <fingerprint>){DIM:#}"
+            )
+        });
+        let ends = either(self.stale, "stale since", "good until");
+        facts([
+            ("linked to", Some(paint(HINT, address))),
+            ("called here", self.is_renamed.then(|| paint(BOLD, name))),
+            ("this machine", Some(status_text(self.device))),
+            (
+                "the vault",
+                self.vault_fingerprint.map(|it| paint(BOLD, it)),
+            ),
+            ("keys", self.root_version.map(|it| format!("version {it}"))),
+            ("release", Some(self.release_text())),
+            ("payload", self.payload_sha256.map(|hash| hash.to_string())),
+            ("installed", Some(count(self.installed, "skill"))),
+            ("withheld", (!self.withheld.is_empty()).then(withheld)),
+            ("last pull", self.last_pull.as_ref().map(last_pull_text)),
+            ("selected", selected),
+            ("expected", expected),
+            (ends, self.expires_at.map(|at| at.to_string())),
+        ])
     }
-    let listing = shelf::list(vault)?;
-    let installed = listing.skills.iter();
-    let installed = installed.filter(|skill| skill.origin == Origin::Linked(link.id().clone()));
-    let installed = installed.count();
-    let withheld = listing.withheld();
-    let withheld = withheld.get(&Some(link.id())).cloned().unwrap_or_default();
-    // The look may have taken newer keys.
-    let trust = link.trust(vault)?;
-    let fingerprint = trust.as_ref().map(VaultTrust::fingerprint);
-    let version = trust.as_ref().map(|trust| trust.chain().version());
-    let mut table = Table::default();
-    row(&mut table, "linked to", paint(HINT, &address));
-    if pin.name != pin.slug {
-        row(&mut table, "called here", paint(BOLD, &pin.name));
+
+    /// Compares the pinned release with the one that the service shows.
+    fn release_text(&self) -> String {
+        match (self.release, self.offered_release) {
+            (None, _) => "none yet".to_owned(),
+            (Some(pinned), Some(current)) if current > pinned => {
+                format!("{pinned}; the service shows release {current}  (vault cloud pull)")
+            }
+            (Some(pinned), Some(current)) if self.rolled_back => {
+                format!("{WARN}{pinned}, but the service shows release {current}{WARN:#}")
+            }
+            (Some(pinned), None) if self.rolled_back => {
+                format!("{WARN}{pinned}, but the service shows none{WARN:#}")
+            }
+            (Some(pinned), _) => pinned.to_string(),
+        }
     }
-    row(&mut table, "this machine", status_text(status));
-    if let Some(fingerprint) = &fingerprint {
-        row(&mut table, "the vault", paint(BOLD, fingerprint));
-    }
-    if let Some(version) = version {
-        row(&mut table, "keys", format!("version {version}"));
-    }
-    row(
-        &mut table,
-        "release",
-        release_text(pinned, current, rolled_back),
-    );
-    if let Some(hash) = &payload {
-        row(&mut table, "payload", hash.to_string());
-    }
-    row(&mut table, "installed", count(installed, "skill"));
-    if !withheld.is_empty() {
-        let text = doctor::withheld(Some(pin.name.as_str()), &withheld);
-        row(&mut table, "withheld", paint(WARN, text));
-    }
-    let last_pull = last_pull(vault, link, &mut table)?;
-    let selection = link.selection();
-    if !selection.is_all() {
-        let end = format!(
-            "{DIM}(end with: vault cloud pull --from {} --all){DIM:#}",
-            pin.name
-        );
-        let text = format!("{}  {end}", selection_text(&selection));
-        row(&mut table, "selected", text);
-    }
-    if let Some(expected) = &pin.expected {
-        let replace =
-            format!("{DIM}(replace with: vault link {address} --expect-key <fingerprint>){DIM:#}");
-        row(&mut table, "expected", format!("{expected}  {replace}"));
-    }
-    if let Some(expires_at) = expires_at {
-        let name = if stale { "stale since" } else { "good until" };
-        row(&mut table, name, expires_at.to_string());
-        warn_of_end(context, &address, expires_at, false);
-    }
-    let data = json!({
-        "address": address, "link": link.id().as_str(), "name": pin.name, "gate": pin.gate,
-        "status": status.map_or("unknown", DeviceStatus::as_str),
-        "vault_fingerprint": fingerprint, "root_version": version, "release": pinned,
-        "offered_release": current, "rolled_back": rolled_back, "payload_sha256": payload, "installed": installed, "withheld": withheld,
-        "expires_at": expires_at, "stale": stale, "last_pull": last_pull,
-        "selection": selection_json(&selection), "expected_fingerprint": pin.expected,
-    });
-    Ok((data, table))
 }
 
 /// Takes newer keys of a linked vault that the service shows, and says who was added, removed or
@@ -386,7 +514,7 @@ fn link_status(
 fn look_at_keys(
     context: &Context,
     vault: &Vault,
-    link: &subscribe::Link,
+    link: &Link,
     state: &CurrentDevice,
 ) -> Result<(), Failure> {
     let (Some(counted), Some(shown)) = (&link.pin().counted, &state.catalog) else {
@@ -403,46 +531,22 @@ fn look_at_keys(
     Ok(())
 }
 
-/// Adds when the last pull ended, and with what result.
-fn last_pull(
-    vault: &Vault,
-    link: &subscribe::Link,
-    table: &mut Table,
-) -> Result<Option<LastPull>, Failure> {
-    let last_pull = subscribe::last_pull(vault, link)?;
-    if let Some(LastPull { at, release, error }) = &last_pull {
-        let text = match (error, release) {
-            (Some(error), _) => {
-                let message = clean(&error.message, 200);
-                format!("{WARN}{at}, failed: {message}{WARN:#}")
-            }
-            (None, Some(release)) => format!("{at}, release {release}"),
-            (None, None) => format!("{at}, nothing was published"),
-        };
-        row(table, "last pull", text);
-    }
-    Ok(last_pull)
-}
-
-/// Compares the pinned release with the one that the service shows.
-fn release_text(pinned: Option<u64>, current: Option<u64>, rolled_back: bool) -> String {
-    match (pinned, current) {
-        (None, _) => "none yet".to_owned(),
-        (Some(pinned), Some(current)) if current > pinned => {
-            format!("{pinned}; the service shows release {current}  (vault cloud pull)")
+/// When the last pull ended, and with what result.
+fn last_pull_text(LastPull { at, release, error }: &LastPull) -> String {
+    match (error, release) {
+        (Some(error), _) => {
+            let message = clean(&error.message, 200);
+            format!("{WARN}{at}, failed: {message}{WARN:#}")
         }
-        (Some(pinned), Some(current)) if rolled_back => {
-            format!("{WARN}{pinned}, but the service shows release {current}{WARN:#}")
-        }
-        (Some(pinned), None) if rolled_back => {
-            format!("{WARN}{pinned}, but the service shows none{WARN:#}")
-        }
-        (Some(pinned), _) => pinned.to_string(),
+        (None, Some(release)) => format!("{at}, release {release}"),
+        (None, None) => format!("{at}, nothing was published"),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

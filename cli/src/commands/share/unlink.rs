@@ -1,11 +1,17 @@
 //! `vault unlink`: removes a linked vault from this machine.
 
+use std::path::PathBuf;
+
 use clap::Args;
-use serde_json::json;
-use vault_format::root::KeyFingerprint;
+use schemars::JsonSchema;
+use serde::Serialize;
+use vault_format::{
+    name::{SkillName, Slug},
+    root::KeyFingerprint,
+};
 use vault_library::{
     Vault,
-    subscribe::{self, Link},
+    subscribe::{self, Link, LinkId},
 };
 
 use crate::{
@@ -33,6 +39,42 @@ pub struct Arguments {
     link: Option<String>,
 }
 
+/// A vault that this machine is no longer linked to.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Unlinked {
+    /// The address of the vault.
+    address: String,
+    /// The id of the link.
+    link: LinkId,
+    /// What the vault was called here.
+    name: Slug,
+    /// The skills that were removed.
+    removed: Vec<SkillName>,
+    /// The agents' folders that showed them.
+    unlinked: Vec<UnlinkedFolder>,
+    /// The fingerprint of this machine's key for the vault; null if the key was missing.
+    device_fingerprint: Option<KeyFingerprint>,
+    /// Whether running agents must be restarted.
+    restart_required: bool,
+}
+
+/// A folder of agents from which skills were removed.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct UnlinkedFolder {
+    /// The folder.
+    path: PathBuf,
+    /// The names that the skills had there.
+    names: Vec<SkillName>,
+}
+
+impl UnlinkedFolder {
+    /// The folders of a removal.
+    pub fn all(unlinked: Vec<(PathBuf, Vec<SkillName>)>) -> Vec<Self> {
+        let unlinked = unlinked.into_iter();
+        unlinked.map(|(path, names)| Self { path, names }).collect()
+    }
+}
+
 /// Asks, and removes the link.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?.ok_or_else(not_linked)?;
@@ -44,17 +86,15 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     // Without its key file the machine has no fingerprint to show; the rest can be removed all the
     // same.
     let machine = link.device_key(&vault).ok();
-    let machine = machine.map(|key| KeyFingerprint::device(&key.public()).to_string());
+    let machine = machine.map(|key| KeyFingerprint::device(&key.public()));
     context.ui.confirm_step(
         &format!("Unlink {name}?"),
-        &effects(&link, &address, machine.as_deref()),
+        &effects(&link, &address, machine.as_ref()),
     )?;
     let removed = subscribe::remove(&vault, link.id())?.unwrap_or_default();
     let synced = profiles::refresh(context, &vault);
     let restart =
         !removed.unlinked.is_empty() || synced.is_some_and(|synced| synced.restart_required);
-    let unlinked = removed.unlinked.iter();
-    let unlinked = unlinked.map(|(path, names)| json!({ "path": path, "names": names }));
     let skills = match removed.skills.len() {
         0 => String::new(),
         number => format!(" and removed {}", count(number, "skill")),
@@ -69,14 +109,16 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
              {HINT}vault devices revoke {machine}{HINT:#}"
         );
     }
-    Ok(Report::new(
-        json!({
-            "address": address, "link": link.id().as_str(), "name": name,
-            "removed": removed.skills, "unlinked": unlinked.collect::<Vec<_>>(),
-            "device_fingerprint": machine, "restart_required": restart,
-        }),
-        text,
-    ))
+    let unlinked = Unlinked {
+        address,
+        link: link.id().clone(),
+        name,
+        removed: removed.skills,
+        unlinked: UnlinkedFolder::all(removed.unlinked),
+        device_fingerprint: machine,
+        restart_required: restart,
+    };
+    Ok(Report::view(unlinked, text))
 }
 
 /// The link, if there is only one.
@@ -93,7 +135,7 @@ fn only_link(vault: &Vault) -> Result<Link, Failure> {
 }
 
 /// What the removal does, one effect a line.
-fn effects(link: &Link, address: &str, machine: Option<&str>) -> Vec<String> {
+fn effects(link: &Link, address: &str, machine: Option<&KeyFingerprint>) -> Vec<String> {
     let skills = link.installed_names();
     let removes = match skills.len() {
         0 => "It has installed no skills".to_owned(),

@@ -25,7 +25,7 @@ use crate::{
     context::Context,
     errors::Failure,
     fetch::{self, Fetching},
-    output::{BOLD, DIM, Report, TICK, Warning, clean, count, join},
+    output::{BOLD, DIM, Report, TICK, clean, count, join},
     project_lock::{self, Lock, LockEntry},
 };
 
@@ -191,17 +191,13 @@ impl Install<'_> {
                 format!("{path} is a symbolic link or not a folder, so no skill was linked there");
             let hint =
                 "agents find the skills in .vault/skills; make it a plain folder of the project";
-            context
-                .ui
-                .warn(Warning::new("project_folder_refused", text).hint(hint));
+            context.ui.warn_with("project_folder_refused", text, hint);
         }
         for path in &links.foreign {
             let path = clean(&path.display().to_string(), 400);
             let text = format!("{path} already exists and was left unchanged");
             let hint = "agents see it instead of the project's skill; move it away, then run vault install";
-            context
-                .ui
-                .warn(Warning::new("foreign_skill", text).hint(hint));
+            context.ui.warn_with("foreign_skill", text, hint);
         }
         Ok(links)
     }

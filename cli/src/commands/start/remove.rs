@@ -17,7 +17,7 @@ use crate::{
     context::Context,
     errors::Failure,
     lookup::{installed_names, own},
-    output::{BOLD, DIM, Report, TICK, Warning, clean, nearest},
+    output::{BOLD, DIM, Report, TICK, Warning, clean, either, nearest},
     profiles,
 };
 
@@ -84,11 +84,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         });
     }
     let is_withdrawn = arguments.withdraw.is_some();
-    let note = if is_withdrawn {
-        ", and withdrawn from machines with the next release"
-    } else {
-        ""
-    };
+    let note = either(
+        is_withdrawn,
+        ", and withdrawn from machines with the next release",
+        "",
+    );
     let mut lines = Vec::new();
     let mut removed = Vec::new();
     for Removed {

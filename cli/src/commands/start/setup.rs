@@ -240,9 +240,7 @@ fn adopt(
             Err(error) => {
                 let text = format!("{name} stays as it is: {error}");
                 let hint = format!("vault audit {} shows why", shell_path(skill.path.display()));
-                context
-                    .ui
-                    .warn(Warning::new("not_adopted", text).hint(hint));
+                context.ui.warn_with("not_adopted", text, hint);
                 let reason = error.to_string();
                 failed.push(json!({ "name": name, "path": skill.path, "reason": reason }));
                 // The vault cannot be written, or another process holds the writer lock. Every

@@ -3,7 +3,7 @@
 use clap::Args;
 use tokio::time::Instant;
 use vault_format::text::printable;
-use vault_gate::report::{Audit, Audited, Skipped, json};
+use vault_gate::report::{Audit, Audited, Skipped, json::Whole};
 use vault_library::{
     audit::{self, Auditor},
     run,
@@ -91,7 +91,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let exit = options.exit(&audit);
     let report = match options.rendered(&audit) {
         Some(text) => Report::raw(text),
-        None => Report::new(json::value(&audit), text(&audit)),
+        None => Report::view(Whole::from(&audit), text(&audit)),
     };
     Ok(report.exit(exit))
 }

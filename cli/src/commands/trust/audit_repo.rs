@@ -4,13 +4,16 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
 use tokio::time::Instant;
-use vault_gate::report::{Audit, Verdict, json};
+use vault_gate::report::{Audit, Verdict, json::Whole};
 use vault_library::audit::{self as looking, Auditor, Bounds};
 use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{
-    audit_accept::AcceptList,
+    audit_accept::{AcceptList, Unmatched},
     audit_report::{self, Format, Location, ReportOptions},
     context::Context,
     errors::Failure,
@@ -79,6 +82,16 @@ impl Arguments {
     }
 }
 
+/// What the gate says of the skills of a repository.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct RepositoryAudit<'a> {
+    #[serde(flatten)]
+    audit: Whole<'a>,
+    /// The entries of the list of accepted findings that accepted nothing; absent without a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accept: Option<Unmatched<'a>>,
+}
+
 /// Audits a repository.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let options = &arguments.options;
@@ -121,22 +134,23 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     context.ui.detail(format!("judged in {milliseconds} ms"));
     audit_report::warn_about_bounds(context, &found);
     let exit = options.exit(&found);
-    let mut value = json::value(&found);
-    if let Some(file) = &arguments.accept {
-        value["accept"] = accepts.report(context, file, &found);
-    }
+    let file = arguments.accept.as_deref();
+    let view = RepositoryAudit {
+        audit: Whole::from(&found),
+        accept: file.map(|file| accepts.report(context, file, &found)),
+    };
     if let Some(file) = &arguments.output {
         let text = match options.format {
-            Format::Json => context.ui.enveloped(&value) + "\n",
+            Format::Json => context.ui.enveloped(&json!(view)) + "\n",
             Format::Text => plain(&text(context, &location, &found)) + "\n",
             _ => options.rendered(&found).unwrap_or_default(),
         };
         std::fs::write(file, text).map_err(|error| Failure::io("writing", file, &error))?;
-        return Ok(Report::new(value, audit_report::summary(&found)).exit(exit));
+        return Ok(Report::view(view, audit_report::summary(&found)).exit(exit));
     }
     let report = match options.rendered(&found) {
         Some(text) => Report::raw(text),
-        None => Report::new(value, text(context, &location, &found)),
+        None => Report::view(view, text(context, &location, &found)),
     };
     Ok(report.exit(exit))
 }

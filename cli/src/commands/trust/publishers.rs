@@ -3,7 +3,7 @@
 mod add;
 mod list;
 mod remove;
-mod request;
+pub mod request;
 mod threshold;
 
 use clap::{Args, Subcommand};

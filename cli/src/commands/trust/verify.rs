@@ -312,7 +312,7 @@ fn note_modes(context: &Context, skill: &Verified, fix: bool) -> Result<(), Fail
                 ),
                 _ => "unpack it, then run vault verify <folder> --fix-modes".to_owned(),
             };
-            context.ui.warn(Warning::new("mode_lost", text).hint(hint));
+            context.ui.warn_with("mode_lost", text, hint);
         }
         return Ok(());
     }

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
 use vault_library::export::{
     self, ExportError, Exported, SiteInput, SiteReport, ZipInput, ZipReport,
 };
@@ -12,7 +11,7 @@ use crate::{
     context::Context,
     errors::{Failure, chain},
     lookup,
-    output::{BOLD, DIM, HINT, Report, TICK, Warning, count, paint, size},
+    output::{BOLD, DIM, HINT, Report, TICK, count, paint, size},
 };
 
 /// The arguments of `vault export`.
@@ -114,10 +113,11 @@ fn warn_of_awaited<'a>(context: &Context, skills: impl IntoIterator<Item = &'a E
             "version {} of {} is in no release that enough publishers signed, so other machines do not accept it yet",
             skill.version, skill.name
         );
-        let warning = Warning::new("release_awaited", message);
-        context
-            .ui
-            .warn(warning.hint("vault sync --cloud, then export it again once it is released"));
+        context.ui.warn_with(
+            "release_awaited",
+            message,
+            "vault sync --cloud, then export it again once it is released",
+        );
     }
 }
 
@@ -129,7 +129,7 @@ fn site(context: &Context, report: &SiteReport) -> Report {
         );
         context
             .ui
-            .warn(Warning::new("description_shortened", message).hint("shorten it in the skill"));
+            .warn_with("description_shortened", message, "shorten it in the skill");
     }
     let mut lines: Vec<String> = report
         .skills
@@ -149,7 +149,7 @@ fn site(context: &Context, report: &SiteReport) -> Report {
         ));
     }
     lines.push(format!("{HINT}index:{HINT:#} {}", report.index.display()));
-    Report::new(json!(report), lines.join("\n"))
+    Report::view(report, lines.join("\n"))
 }
 
 fn archive(context: &Context, report: &ZipReport) -> Report {
@@ -167,7 +167,7 @@ fn archive(context: &Context, report: &ZipReport) -> Report {
     if let Some(catalog) = &report.catalog {
         text.push_str(&format!("\n  {}", catalog.display()));
     }
-    Report::new(json!(report), text)
+    Report::view(report, text)
 }
 
 fn refused(vault: &vault_library::Vault, error: ExportError) -> Failure {

@@ -6,7 +6,7 @@ use clap::Args;
 use vault_gate::{
     finding::Level,
     lint,
-    report::{Audit, Audited, Located, Verdict, json},
+    report::{Audit, Audited, Located, Verdict, json::Whole},
 };
 use vault_library::audit::{Auditor, audit_repository, audit_skill};
 
@@ -72,7 +72,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let exit = options.exit(&audit);
     let report = match options.rendered(&audit) {
         Some(text) => Report::raw(text),
-        None => Report::new(json::value(&audit), text(&Location::of(&top), &audit)),
+        None => Report::view(Whole::from(&audit), text(&Location::of(&top), &audit)),
     };
     Ok(report.exit(exit))
 }

@@ -1,5 +1,6 @@
 //! What changed in the trust of a vault: the one model that every place shows, and its texts.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::changes::{ChangeKind, ChangeLine};
@@ -10,7 +11,7 @@ use crate::text::printable;
 use crate::time::Timestamp;
 
 /// How the keys of a vault differ between two states.
-#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct RootChanges {
     /// The number of the newest root version before; 0 if the vault was unknown.
     pub from: u64,
@@ -42,7 +43,7 @@ pub struct RootChanges {
 }
 
 /// A key that gains or loses a role and stays in the vault.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct RoleChange {
     /// The key.
     pub key: NamedKey,
@@ -53,7 +54,7 @@ pub struct RoleChange {
 }
 
 /// A key with its name, for messages.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct NamedKey {
     /// Its name in the newest version that names it; `unknown key` if none does.
     pub name: String,

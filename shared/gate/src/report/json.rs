@@ -1,5 +1,6 @@
 //! An audit as JSON: one object, or one line for each skill.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{AcceptedFinding, Audit, Audited, Bound, Skipped, Summary, Verdict};
@@ -7,20 +8,30 @@ use crate::finding::Finding;
 use vault_format::hash::Digest;
 use vault_format::text::is_invisible;
 
-/// What is written of a skill.
-#[derive(Serialize)]
-struct Skill<'a> {
+/// A skill that was audited.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "AuditedSkill")]
+pub struct Skill<'a> {
+    /// Its folder, below what was audited; `.` for that itself.
     path: &'a str,
+    /// Its name; null if it has none.
     name: Option<&'a str>,
+    /// What the gate says.
     verdict: Verdict,
+    /// Hash over the paths and bytes of its files; null if not all were read.
     hash: Option<&'a Digest>,
+    /// The earlier skill that has the same bytes or nearly the same text.
     #[serde(skip_serializing_if = "Option::is_none")]
     duplicate_of: Option<&'a str>,
+    /// How much of the text is the same, from 0.9 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     likeness: Option<f64>,
+    /// What was found, what weighs most first.
     findings: Vec<&'a Finding>,
+    /// Findings that the list of accepted ones names.
     #[serde(skip_serializing_if = "<[AcceptedFinding]>::is_empty")]
     accepted: &'a [AcceptedFinding],
+    /// Time for reading and judging it.
     microseconds: u64,
 }
 
@@ -40,29 +51,38 @@ impl<'a> From<&'a Audited> for Skill<'a> {
     }
 }
 
-#[derive(Serialize)]
-struct Whole<'a> {
+/// What the gate says of skills.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "Audit")]
+pub struct Whole<'a> {
+    /// What was audited, as it was named.
     root: &'a str,
+    /// Whether flags block.
     strict: bool,
+    /// How many skills got which verdict.
     summary: Summary,
+    /// The number of folders that were looked into.
     folders: usize,
+    /// The skills, in the order of their paths.
     skills: Vec<Skill<'a>>,
+    /// What could not be looked into.
     skipped: &'a [Skipped],
+    /// Bounds that ended the audit.
     bounds: &'a [Bound],
 }
 
-/// The whole audit as one value, for the member `data` of an envelope.
-pub fn value(audit: &Audit) -> serde_json::Value {
-    let whole = Whole {
-        root: &audit.root,
-        strict: audit.strict,
-        summary: audit.summary(),
-        folders: audit.folders,
-        skills: audit.skills.iter().map(Skill::from).collect(),
-        skipped: &audit.skipped,
-        bounds: &audit.bounds,
-    };
-    serde_json::to_value(whole).unwrap_or_default()
+impl<'a> From<&'a Audit> for Whole<'a> {
+    fn from(audit: &'a Audit) -> Self {
+        Self {
+            root: &audit.root,
+            strict: audit.strict,
+            summary: audit.summary(),
+            folders: audit.folders,
+            skills: audit.skills.iter().map(Skill::from).collect(),
+            skipped: &audit.skipped,
+            bounds: &audit.bounds,
+        }
+    }
 }
 
 /// One skill as one value.
@@ -154,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_whole_says_how_much_was_looked_at() {
-        let whole = value(&examples::audit());
+        let whole = serde_json::to_value(Whole::from(&examples::audit())).unwrap();
         assert_eq!(whole["summary"]["blocked"], 1);
         assert_eq!(
             whole["bounds"][0],

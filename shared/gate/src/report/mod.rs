@@ -16,6 +16,7 @@ use crate as gate;
 use crate::finding::{Finding, Level};
 use crate::similar;
 use crate::similar::{Similar, Sketch};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
 use vault_format::hash::Digest;
@@ -24,7 +25,7 @@ use vault_format::words;
 
 words! {
     /// How the audit of a skill ended; later ones weigh more.
-    #[derive(Ord, PartialOrd)]
+    #[derive(JsonSchema, Ord, PartialOrd)]
     pub enum Verdict {
         /// Nothing to say.
         Accepted = "accepted",
@@ -58,7 +59,7 @@ pub struct Located {
 }
 
 /// A finding that does not count, because a committed list names its rule and its file's bytes.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct AcceptedFinding {
     /// The rule.
     pub rule: String,
@@ -132,7 +133,7 @@ impl Audited {
 }
 
 /// A folder or link that was not looked into.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Skipped {
     /// Its path below what was audited. May be hostile text.
     pub path: String,
@@ -141,7 +142,7 @@ pub struct Skipped {
 }
 
 /// A bound that was reached: what lies beyond it was not looked at.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Bound {
     /// What is counted: `folders` or `levels`.
     pub unit: &'static str,
@@ -170,7 +171,7 @@ pub struct Audit {
 }
 
 /// How many skills ended how.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Summary {
     /// All skills.
     pub skills: usize,

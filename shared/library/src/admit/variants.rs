@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use vault_format::bundle;
 use vault_format::hash::Digest;
@@ -67,7 +68,7 @@ pub struct Listed {
 }
 
 /// A variant that was rendered and signed.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct RenderedVariant {
     /// The skill.
     pub skill: SkillName,

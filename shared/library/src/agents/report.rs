@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use vault_format::name::{AgentId, SkillName};
 use vault_policy::profile::RulesError;
@@ -12,7 +13,7 @@ use crate::installed::agent_links::record::{RootMode, RootScope};
 use crate::vault::VaultError;
 
 /// The result of [`crate::sync_profiles`].
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, JsonSchema, Serialize)]
 pub struct ProfileSyncReport {
     /// Whether the skills visible to any agent changed. An agent that reads them at startup must be
     /// restarted.
@@ -26,12 +27,12 @@ pub struct ProfileSyncReport {
     /// Skills that were rendered for one agent and signed.
     pub rendered: Vec<RenderedVariant>,
     /// Warnings as data; callers write the messages.
-    #[serde(serialize_with = "as_data")]
+    #[serde(skip)]
     pub warnings: Vec<ProfileWarning>,
 }
 
 /// The state of a profile after the sync.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct ProfileState {
     /// Its name.
     pub name: String,
@@ -44,7 +45,7 @@ pub struct ProfileState {
 }
 
 /// The state of an agent's folder after the sync.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct RootState {
     /// The folder.
     pub path: PathBuf,
@@ -122,16 +123,6 @@ impl ProfileWarning {
             Self::SkillDamaged(_) | Self::TransformFailed { .. } => None,
         }
     }
-}
-
-fn as_data<S: serde::Serializer>(
-    warnings: &[ProfileWarning],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(warnings.iter().map(|warning| {
-        let (code, path) = (warning.code(), warning.path());
-        serde_json::json!({ "code": code, "path": path })
-    }))
 }
 
 /// Why profiles were not synced. Folders that were linked before stay linked.

@@ -13,6 +13,7 @@ mod verify;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use vault_format::bundle::File;
 use vault_format::hash::Digest;
@@ -64,7 +65,7 @@ pub enum ExportError {
 }
 
 /// An exported skill.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Exported {
     /// Its name.
     pub name: SkillName,
@@ -110,7 +111,7 @@ pub struct ZipInput {
 }
 
 /// The result of a zip export.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct ZipReport {
     /// The skill and its archive.
     #[serde(flatten)]

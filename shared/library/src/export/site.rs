@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use vault_format::hash::Digest;
@@ -39,7 +40,7 @@ pub struct SiteInput {
 }
 
 /// The result of a site export.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct SiteReport {
     /// Path of the index.
     pub index: PathBuf,

@@ -16,6 +16,7 @@ use std::time::Duration;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, params_from_iter};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
@@ -99,7 +100,7 @@ fn seal<'a>(key: &SealKey, columns: impl Iterator<Item = ValueRef<'a>>) -> Hmac<
 }
 
 /// The texts of a skill that search reads and that a release's index contains.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Texts {
     /// From the frontmatter.
     pub description: String,

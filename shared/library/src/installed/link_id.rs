@@ -3,11 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::hash::Digest;
 use vault_format::name::Slug;
 
 /// The id of a linked vault on this machine: its slug and ten hex digits of a hash of its address.
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Debug, Eq, Hash, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct LinkId(String);
 
 impl LinkId {

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vault_format::catalog::{Catalog, FormerSkills, LastCatalog, SkillEntry};
 use vault_format::hash::Digest;
@@ -81,7 +82,7 @@ impl Pin {
 }
 
 /// What a pull does with a skill that the gate of this machine refuses.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PullGate {
     /// It does not look.
@@ -138,7 +139,7 @@ pub(crate) struct ProfileBundles {
 
 /// Which skills of a linked vault to install. A skill must meet all conditions; without any, all
 /// skills are installed.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Selection {
     /// Skills that the vault publishes for this agent. If it publishes no such profile: skills that
     /// name this agent or no agent.

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::catalog::{Catalog, SignedCatalog, Stored};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
@@ -20,7 +22,7 @@ use crate::vault::Vault;
 use crate::vault::trust::{NamedKey, VaultTrust};
 
 /// A release that keys of this vault signed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct ShownRelease {
     /// Its number.
     pub release: u64,
@@ -41,7 +43,7 @@ pub struct ShownRelease {
 }
 
 /// A bundle that a revoked key has published or withdrawn since the last good release.
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Debug, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct SuspectSkill {
     /// The skill.
     pub name: SkillName,

@@ -1,6 +1,7 @@
 //! The last pull of a link: `last-pull.json` in the link's part of the trust folder. For people
 //! only; nothing is decided by it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vault_format::time::Timestamp;
 
@@ -10,7 +11,7 @@ use crate::vault::{Vault, VaultError};
 const RECORD: &str = "last-pull.json";
 
 /// When a pull ended, and with what result.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct LastPull {
     /// When it ended, by this machine's clock.
     pub at: Timestamp,
@@ -21,7 +22,7 @@ pub struct LastPull {
 }
 
 /// Why a pull failed.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct PullError {
     /// The stable code.
     pub code: String,

@@ -18,6 +18,6 @@ pub use self::catalog::SelectedSkill;
 pub use self::error::{FlaggedSkill, LinkError};
 pub use self::last_pull::{LastPull, PullError, last_pull, note_pull};
 pub use self::pin::{LinkSettings, RemovedLink, configure, create, expect, prefer, remove};
-pub use self::pull::{PullReport, StagedBundles, TakenName, install, pin_only};
+pub use self::pull::{PullReport, StagedBundles, TakenName, WithdrawnSkill, install, pin_only};
 pub use crate::installed::link_id::{BadLinkId, LinkId};
 pub use crate::installed::linked::{CountedFile, Link, Pin, PullGate, Selection, all, find};

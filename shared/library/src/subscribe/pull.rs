@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 use vault_format::bundle;
 use vault_format::bundle::{Bundle, File};
 use vault_format::catalog::FormerSkills;
@@ -144,7 +146,7 @@ fn parse(skill: &SelectedSkill, bytes: &[u8]) -> Result<Bundle, LinkError> {
 }
 
 /// The changes that a pull made.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, JsonSchema, Serialize)]
 pub struct PullReport {
     /// The release after the pull.
     pub release: u64,
@@ -157,17 +159,35 @@ pub struct PullReport {
     /// The number of unchanged skills.
     pub unchanged: usize,
     /// Withdrawn skills whose bundles were removed, with the reason.
-    pub withdrawn: Vec<(SkillName, String)>,
+    pub withdrawn: Vec<WithdrawnSkill>,
     /// Installed skills whose bare names mean an own skill, or that of another link.
     pub shadowed: Vec<SkillName>,
     /// Those of them that were not installed before.
+    #[serde(skip)]
     pub taken: Vec<TakenName>,
     /// Withdrawn skills whose bundles stay because an own skill, or another vault's, uses them.
     pub kept: Vec<SkillName>,
     /// Installed skills that the gate of this machine refuses.
+    #[serde(serialize_with = "names")]
+    #[schemars(with = "Vec<SkillName>")]
     pub flagged: Vec<FlaggedSkill>,
     /// The agents' folders that showed removed skills, with their names there.
+    #[serde(skip)]
     pub unlinked: Vec<(PathBuf, Vec<SkillName>)>,
+}
+
+/// Writes the names of flagged skills alone.
+fn names<S: Serializer>(flagged: &[FlaggedSkill], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(flagged.iter().map(|skill| &skill.name))
+}
+
+/// A skill whose owner withdrew it.
+#[derive(Clone, Debug, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
+pub struct WithdrawnSkill {
+    /// Its name.
+    pub name: SkillName,
+    /// Why, in the owner's words.
+    pub reason: String,
 }
 
 /// A bare name that a pulled skill did not get.
@@ -519,7 +539,8 @@ impl<'a> PullTransaction<'a> {
             }
             let name = entry.name.clone();
             if dropped.contains(&entry.bundle_hash) {
-                self.report.withdrawn.push((name, entry.reason.clone()));
+                let reason = entry.reason.clone();
+                self.report.withdrawn.push(WithdrawnSkill { name, reason });
             } else {
                 self.report.kept.push(name);
             }

@@ -16,7 +16,7 @@ use crate::{
     errors::{Exit, Failure},
     habits,
     lookup::{named, suggest},
-    output::{Report, clean, nearest},
+    output::{Report, clean, either, nearest},
 };
 
 /// Runs an action. The first word names the action, the second the skill; the rest are the action's
@@ -134,11 +134,7 @@ fn check(context: &Context, prepared: &Run, what: &str) -> Result<(), Failure> {
     Err(fail!(
         EnvironmentMissing,
         "{what} needs {} that {} not set",
-        if missing.len() == 1 {
-            "a variable"
-        } else {
-            "variables"
-        },
+        either(missing.len() == 1, "a variable", "variables"),
         if missing.len() == 1 { "is" } else { "are" }
     )
     .details(lines)

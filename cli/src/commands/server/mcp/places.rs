@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use vault_library::agents::{self, Machine};
 
-use crate::mcp_config::Format;
+use crate::{mcp_config::Format, text::either};
 
 /// The members that an agent expects in the entry of a local server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -259,11 +259,7 @@ impl AgentSettings {
             }
         };
         if !env.is_empty() {
-            let name = if self.form == EntryForm::OpenCode {
-                "environment"
-            } else {
-                "env"
-            };
+            let name = either(self.form == EntryForm::OpenCode, "environment", "env");
             entry[name] = Value::Object(env);
         }
         entry

@@ -1,7 +1,9 @@
 //! `vault cloud connect`: signs in and stores the address of the service.
 
 use clap::Args;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 use vault_api::{Kind, Role, VaultSummary};
 use vault_format::{name::Slug, root::VaultId};
 use vault_library::Vault;
@@ -40,6 +42,30 @@ pub struct Arguments {
     /// Print the sign-in address and read the answer instead of opening a browser
     #[arg(long)]
     no_browser: bool,
+}
+
+/// A vault that this one is published to from now on.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Connected {
+    #[serde(flatten)]
+    connection: Connection,
+    /// Whether this machine has signed in.
+    signed_in: bool,
+    #[serde(flatten)]
+    membership: Option<ShownMembership>,
+}
+
+/// What the account has at the service.
+#[derive(Debug, JsonSchema, Serialize)]
+struct ShownMembership {
+    /// The address of the vault.
+    address: String,
+    /// The role of the account.
+    role: Role,
+    /// Who signs the releases of the vault.
+    kind: Kind,
+    /// Its current release; null before the first one.
+    release: Option<u64>,
 }
 
 /// Whether this machine's own vault, with this id, is or may become the one that is published
@@ -157,14 +183,17 @@ fn connect_without_sign_in(
         slug,
     };
     connection.save(vault)?;
-    Ok(Report::new(
-        json!({ "base": base.as_str(), "slug": connection.slug, "signed_in": false }),
-        format!(
-            "{TICK} recorded {HINT}{0}{HINT:#} without checking it: you are not signed in\n\
-             Sign in with: vault cloud connect {0}",
-            connection.address()
-        ),
-    ))
+    let text = format!(
+        "{TICK} recorded {HINT}{0}{HINT:#} without checking it: you are not signed in\n\
+         Sign in with: vault cloud connect {0}",
+        connection.address()
+    );
+    let connected = Connected {
+        connection,
+        signed_in: false,
+        membership: None,
+    };
+    Ok(Report::view(connected, text))
 }
 
 /// Finds the vault that the token is for, and the other vaults of the account. A token grants
@@ -236,12 +265,16 @@ fn connected(
         let names = join(others.iter().map(|other| paint(BOLD, &other.slug)));
         text.push_str(&format!("\nYour account also has: {names}"));
     }
-    Report::new(
-        json!({
-            "base": connection.base.as_str(), "slug": connection.slug, "address": address,
-            "role": membership.role, "kind": membership.kind, "release": membership.release,
-            "signed_in": true,
-        }),
-        text,
-    )
+    let membership = ShownMembership {
+        address,
+        role: membership.role,
+        kind: membership.kind,
+        release: membership.release,
+    };
+    let connected = Connected {
+        connection: connection.clone(),
+        signed_in: true,
+        membership: Some(membership),
+    };
+    Report::view(connected, text)
 }

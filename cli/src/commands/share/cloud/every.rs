@@ -7,7 +7,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_library::Vault;
 use vault_store::random::{Random as _, SystemRandom};
 
@@ -24,6 +25,15 @@ const LONGEST: u64 = 7 * 86_400;
 const UNIT: &str = "vault-pull";
 /// The name of the launchd agent.
 const LABEL: &str = "dev.vault.pull";
+
+/// The timer that pulls.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct PullTimer {
+    /// The interval; null if there is no timer.
+    every_seconds: Option<u64>,
+    /// The files of the timer.
+    files: Vec<PathBuf>,
+}
 
 /// When to pull.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -239,22 +249,23 @@ fn start(timer: &Timer, seconds: u64) -> Result<Report, Failure> {
         remove(timer)?;
         return Err(failure);
     }
-    let paths: Vec<&PathBuf> = timer.files.iter().map(|(path, _)| path).collect();
+    let files: Vec<PathBuf> = timer.files.iter().map(|(path, _)| path.clone()).collect();
     let mut lines = vec![format!(
         "{TICK} this machine pulls every {}, while you are logged in",
         interval(seconds)
     )];
-    lines.extend(
-        paths
-            .iter()
-            .map(|path| paint(DIM, format!("  {}", path.display()))),
-    );
+    let shown = files.iter().map(|path| format!("  {}", path.display()));
+    lines.extend(shown.map(|path| paint(DIM, path)));
     lines.push(paint(
         DIM,
         "  vault status shows the last pull; --every off ends this",
     ));
-    let data = json!({ "every_seconds": seconds, "files": paths });
-    Ok(Report::new(data, lines.join("\n")))
+    let every_seconds = Some(seconds);
+    let timer = PullTimer {
+        every_seconds,
+        files,
+    };
+    Ok(Report::view(timer, lines.join("\n")))
 }
 
 fn stop(timer: &Timer) -> Result<Report, Failure> {
@@ -270,10 +281,11 @@ fn stop(timer: &Timer) -> Result<Report, Failure> {
     } else {
         "no timer is set".to_owned()
     };
-    Ok(Report::new(
-        json!({ "every_seconds": null, "files": [] }),
-        text,
-    ))
+    let timer = PullTimer {
+        every_seconds: None,
+        files: Vec::new(),
+    };
+    Ok(Report::view(timer, text))
 }
 
 fn remove(timer: &Timer) -> Result<(), Failure> {

@@ -1,11 +1,11 @@
 //! `vault cloud`: connects to a service, pulls from it, rolls back to an earlier release, and
 //! resets the pin.
 
-mod connect;
+pub mod connect;
 pub mod every;
 mod pending;
-mod pull;
-mod reset_pin;
+pub mod pull;
+pub mod reset_pin;
 mod rollback;
 
 use clap::{Args, Subcommand};

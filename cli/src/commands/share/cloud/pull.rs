@@ -10,7 +10,8 @@ use std::{
 };
 
 use clap::Args;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::{
     hash::Digest,
     name::{AgentId, SkillName},
@@ -19,8 +20,8 @@ use vault_format::{
 use vault_library::{
     Vault, agents,
     subscribe::{
-        self, AcceptOptions, AcceptedCatalog, LastPull, Link, PullError, PullReport, SelectedSkill,
-        Selection, StagedBundles, TakenName,
+        self, AcceptOptions, AcceptedCatalog, LastPull, Link, LinkId, PullError, PullReport,
+        SelectedSkill, Selection, StagedBundles, TakenName, WithdrawnSkill,
     },
 };
 use vault_service::model::device::DeviceStatus;
@@ -34,14 +35,14 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{
-        BOLD, DIM, HINT, Report, TICK, WARN, Warning, changes, clean, count, finding, join,
-        single_or_list, size,
+        BOLD, DIM, HINT, Report, SingleOrList, TICK, WARN, changes, clean, count, finding, join,
+        size,
     },
-    profiles::{self, AgentLinks, agent_id},
+    profiles::{self, AgentLinks, ShownLinks, agent_id},
     service::{DeviceClient, in_flight},
     subscription::{
         accept, address, check_not_rolled_back, device_client, find_link, not_linked,
-        selection_json, selection_text, warn_of_end,
+        selection_text, warn_of_end,
     },
 };
 
@@ -115,18 +116,46 @@ impl Arguments {
 /// How long the pull from one linked vault may take.
 const MAX_TIME: Duration = Duration::from_hours(1);
 
+/// The pull from one linked vault.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct PulledLink {
+    /// The address of the vault.
+    address: String,
+    /// The id of the link.
+    link: LinkId,
+    #[serde(flatten)]
+    changes: Changes,
+    #[serde(flatten)]
+    agents: ShownLinks,
+}
+
+/// What a pull found.
+#[derive(Debug, JsonSchema, Serialize)]
+#[serde(untagged)]
+enum Changes {
+    Pulled(Box<Pulled>),
+    NothingPublished {
+        /// Null: the vault has no release yet.
+        release: (),
+    },
+}
+
 /// The changes from one linked vault.
+#[derive(Debug, JsonSchema, Serialize)]
 struct Pulled {
+    #[serde(flatten)]
     report: PullReport,
-    /// What was selected, now or by an earlier pull.
-    selection: Selection,
+    /// The skills that are selected, now or by an earlier pull; null if all are.
+    selection: Option<Selection>,
     /// Whether nothing that the vault publishes fits the selection.
+    #[serde(skip)]
     selects_nothing: bool,
-    /// The number and the size of the downloaded bundles.
+    /// The number of downloaded bundles.
     fetched: usize,
+    /// Their size.
     bytes: u64,
     /// The vault's fingerprint, if this pull pinned the vault.
-    pinned: Option<String>,
+    pinned_fingerprint: Option<VaultFingerprint>,
 }
 
 /// Pulls from one linked vault, or from each of them.
@@ -142,8 +171,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if let Some(Every::Seconds(seconds)) = arguments.every {
         return every::on(context, &vault, seconds);
     }
-    let mut data = Vec::new();
-    let mut lines = Vec::new();
+    let (mut pulls, mut lines) = (Vec::new(), Vec::new());
     let mut unlinked = false;
     let links = which_links(&vault, arguments)?;
     let pulled: Result<(), Failure> = links.iter().try_for_each(|link| {
@@ -158,34 +186,37 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                     warn_of_end(context, &address(&link), catalog.expires_at, false);
                 }
                 unlinked |= !pulled.report.unlinked.is_empty();
-                data.push(pulled.json(link));
                 lines.push(pulled.text(context, link));
+                pulls.push((link, Changes::Pulled(Box::new(pulled))));
             }
             None => {
                 let address = address(link);
-                let id = link.id().as_str();
-                data.push(json!({ "address": address, "link": id, "release": null }));
                 lines.push(format!(
                     "{HINT}{address}{HINT:#} has not published anything yet."
                 ));
+                pulls.push((link, Changes::NothingPublished { release: () }));
             }
         }
         Ok(())
     });
     // What was installed before another link failed is for the agents to see.
-    let mut agents = if data.is_empty() {
+    let mut agents = if pulls.is_empty() {
         AgentLinks::default()
     } else {
         profiles::show_to_agents(context, &vault)
     };
     agents.unlinked = unlinked;
     pulled?;
-    for data in &mut data {
-        agents.add_to(data);
-    }
+    let pulls = pulls.into_iter().map(|(link, changes)| PulledLink {
+        address: address(link),
+        link: link.id().clone(),
+        changes,
+        agents: agents.shown(),
+    });
+    let pulls = SingleOrList::of(pulls);
     lines.extend(agents.text(context));
     lines.extend(agents.next);
-    Ok(Report::new(single_or_list(data), lines.join("\n")))
+    Ok(Report::view(pulls, lines.join("\n")))
 }
 
 fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failure> {
@@ -311,12 +342,10 @@ async fn pull(
     Ok(Some(Pulled {
         report: subscribe::install(vault, &catalog, &selection, &chosen, staged)?,
         selects_nothing: chosen.is_empty() && !catalog.catalog().skills.is_empty(),
-        selection,
+        selection: Some(selection).filter(|selection| !selection.is_all()),
         fetched: missing.len(),
         bytes,
-        pinned: catalog
-            .is_first()
-            .then(|| catalog.fingerprint().to_string()),
+        pinned_fingerprint: catalog.is_first().then(|| catalog.fingerprint()),
     }))
 }
 
@@ -410,21 +439,6 @@ async fn fetch(
 }
 
 impl Pulled {
-    fn json(&self, link: &Link) -> Value {
-        let report = &self.report;
-        let withdrawn = report.withdrawn.iter();
-        let withdrawn = withdrawn.map(|(name, reason)| json!({ "name": name, "reason": reason }));
-        json!({
-            "address": address(link), "link": link.id().as_str(), "release": report.release,
-            "installed": report.installed, "updated": report.updated, "removed": report.removed,
-            "unchanged": report.unchanged, "withdrawn": withdrawn.collect::<Vec<_>>(),
-            "shadowed": report.shadowed, "kept": report.kept, "fetched": self.fetched,
-            "bytes": self.bytes, "pinned_fingerprint": self.pinned,
-            "flagged": report.flagged.iter().map(|skill| &skill.name).collect::<Vec<_>>(),
-            "selection": selection_json(&self.selection),
-        })
-    }
-
     fn text(&self, context: &Context, link: &Link) -> String {
         let report = &self.report;
         let vault = &link.pin().name;
@@ -442,16 +456,14 @@ impl Pulled {
             let text = format!(
                 "`{name}` means {whose}, so this one is `{vault}/{name}` and shown to no agent"
             );
-            context.ui.warn(Warning::new("shadowed", text).hint(hint));
+            context.ui.warn_with("shadowed", text, hint);
         }
         for name in &report.kept {
             let text = format!(
                 "the owner withdrew `{name}`, but your vault or another linked one has the same bytes"
             );
             let hint = format!("vault remove {name}, or pull the other vault");
-            context
-                .ui
-                .warn(Warning::new("withdrawn_kept", text).hint(hint));
+            context.ui.warn_with("withdrawn_kept", text, hint);
         }
         for flagged in &report.flagged {
             let text = format!("the gate refuses {}", finding::flagged(flagged));
@@ -460,39 +472,38 @@ impl Pulled {
                 flagged.name,
                 address(link)
             );
-            context
-                .ui
-                .warn(Warning::new("gate_blocked", text).hint(hint));
+            context.ui.warn_with("gate_blocked", text, hint);
         }
+        let selection = self.selection.as_ref().map(selection_text);
         if self.selects_nothing {
-            let selection = selection_text(&self.selection);
+            let selection = selection.as_deref().unwrap_or_default();
             let text = format!("no skill of {vault} fits the selection {selection}");
             let hint = format!("vault cloud pull --from {vault} --all");
-            context
-                .ui
-                .warn(Warning::new("selection_empty", text).hint(hint));
+            context.ui.warn_with("selection_empty", text, hint);
         }
         let (release, summary) = (report.release, summary(report));
         let address = address(link);
         let mut lines = vec![format!(
             "{TICK} release {release} of {HINT}{address}{HINT:#}: {summary}"
         )];
-        if let Some(fingerprint) = &self.pinned {
+        if let Some(fingerprint) = &self.pinned_fingerprint {
             lines.push(format!("  pinned the vault  {BOLD}{fingerprint}{BOLD:#}"));
         }
-        if !self.selection.is_all() {
-            let selection = selection_text(&self.selection);
+        if let Some(selection) = selection {
             lines.push(format!(
                 "  selected  {selection}  {DIM}(end with: vault cloud pull --from {vault} --all){DIM:#}"
             ));
         }
         lines.extend(changes(&report.installed, &report.updated, &report.removed));
-        lines.extend(report.withdrawn.iter().map(|(name, reason)| {
-            format!(
-                "  {WARN}!{WARN:#} {name} was withdrawn: {}",
-                clean(reason, 200)
-            )
-        }));
+        lines.extend(
+            report
+                .withdrawn
+                .iter()
+                .map(|WithdrawnSkill { name, reason }| {
+                    let reason = clean(reason, 200);
+                    format!("  {WARN}!{WARN:#} {name} was withdrawn: {reason}")
+                }),
+        );
         if self.fetched > 0 {
             let (bundles, bytes) = (count(self.fetched, "bundle"), size(self.bytes));
             lines.push(format!(

@@ -1,6 +1,8 @@
 //! `vault cloud reset-pin`: makes the service forget which vault publishes in a namespace.
 
 use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 use vault_format::name::Slug;
 
@@ -29,6 +31,17 @@ pub struct Arguments {
     slug: Slug,
 }
 
+/// A vault whose pin was reset.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct PinReset {
+    /// The slug of the vault.
+    slug: Slug,
+    /// Its address.
+    address: String,
+    /// What is pinned now: always null.
+    pin: (),
+}
+
 /// Resets the pin, after a question.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
@@ -55,12 +68,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     context.block_on(async {
         let path = format!("/admin/vaults/{slug}/pin/reset");
         let _: Value = client.post(&path, json!({ "slug": slug })).await?;
-        Ok(Report::new(
-            json!({ "slug": slug, "address": address, "pin": null }),
-            format!(
-                "{TICK} {address} accepts the next release of any vault\n\
-                 Publish with: {HINT}vault sync --cloud{HINT:#}"
-            ),
-        ))
+        let text = format!(
+            "{TICK} {address} accepts the next release of any vault\n\
+             Publish with: {HINT}vault sync --cloud{HINT:#}"
+        );
+        let (slug, pin) = (slug.clone(), ());
+        Ok(Report::view(PinReset { slug, address, pin }, text))
     })
 }

@@ -14,7 +14,7 @@ use crate::{
     commands::share::sync::last_good,
     context::Context,
     errors::Failure,
-    output::{BOLD, DIM, Report, TICK, Warning, count},
+    output::{BOLD, DIM, Report, TICK, count},
     policy_file,
     publishing::{
         Publisher, SyncOptions, report,
@@ -162,9 +162,7 @@ fn warn_of_missing_policy(
             rollback.release
         );
         let hint = "put policy.toml back into the vault's folder, then: vault approve policy.toml, and vault sync";
-        context
-            .ui
-            .warn(Warning::new("policy_missing", message).hint(hint));
+        context.ui.warn_with("policy_missing", message, hint);
     }
     Ok(())
 }

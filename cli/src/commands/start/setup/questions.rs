@@ -15,7 +15,7 @@ use crate::{
     context::Context,
     diff::{Detail, diff_texts},
     errors::Failure,
-    output::{BAD, BOLD, DIM, GOOD, Table, WARN, Warning, clean, count, join, paint, size},
+    output::{BAD, BOLD, DIM, GOOD, Table, WARN, clean, count, either, join, paint, size},
     profiles, starter,
 };
 
@@ -268,16 +268,10 @@ pub fn adoption(
             }
         } else if differs || twice {
             let path = context.process.short(&skill.path);
-            let reason = if twice {
-                "was found first"
-            } else {
-                "is in the vault"
-            };
+            let reason = either(twice, "was found first", "is in the vault");
             let text = format!("{path} stays as it is: another skill of this name {reason}");
             let hint = "vault setup --review asks about each skill";
-            context
-                .ui
-                .warn(Warning::new("left_as_it_is", text).hint(hint));
+            context.ui.warn_with("left_as_it_is", text, hint);
         } else {
             chosen.push((skill.clone(), common, false));
         }
@@ -399,11 +393,7 @@ pub fn summary(context: &Context, user: &Machine, is_new: bool, plan: &Plan) {
         ui.must_see(format!("  write {PROFILES_FILE}: skills tagged {tags}"));
     }
     let keeps = !plan.share && !others(plan).is_empty();
-    let which = if keeps {
-        "the vault's skills"
-    } else {
-        "every skill"
-    };
+    let which = either(keeps, "the vault's skills", "every skill");
     let link = |agent: &AgentId, path: &Path| {
         let path = process.short(path);
         ui.must_see(format!("  link {which} for {agent} in {path}"));

@@ -1,7 +1,8 @@
 //! What follows a recovery: the releases that the service shows, what a thief may have published,
 //! and the end of sign-ins that the lost machine had.
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::catalog::{SignedCatalog, Stored};
 use vault_library::{
     Vault,
@@ -22,9 +23,40 @@ const MAX_LINES: usize = 40;
 
 /// Lines for people and members for `--json`.
 #[derive(Default)]
-pub(super) struct Shown {
+pub(super) struct Shown<T> {
     pub(super) lines: Vec<String>,
-    pub(super) data: Value,
+    pub(super) data: T,
+}
+
+/// The releases that a service shows after a recovery.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct ShownReleases {
+    /// The releases, the newest first.
+    releases: Vec<ShownRelease>,
+    /// The last release that can be trusted; null if none is known.
+    last_good: Option<u64>,
+    /// What a revoked key has published since.
+    suspects: Vec<Suspect>,
+}
+
+/// A skill that a revoked key published.
+#[derive(Debug, JsonSchema, Serialize)]
+struct Suspect {
+    #[serde(flatten)]
+    skill: SuspectSkill,
+    /// Whether the release withdrew it.
+    withdrawn: bool,
+}
+
+/// Sign-ins at a service.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct EndedSignIns {
+    /// The address of the vault there.
+    address: String,
+    /// The names of those that were ended.
+    ended: Vec<String>,
+    /// Whether the service was reached.
+    done: bool,
 }
 
 /// Shows who signed which release, and what a revoked key has published since the last good one. A
@@ -35,14 +67,15 @@ pub(super) fn show_releases(
     connection: Option<&Connection>,
     catalog: Option<&[u8]>,
     last_good: Option<Stored>,
-) -> Result<Shown, Failure> {
+) -> Result<Shown<Option<ShownReleases>>, Failure> {
     let (place, shown) = match (connection, catalog) {
         (Some(connection), _) => {
             let fetched = fetch(context, vault, connection, last_good);
             let fetched = fetched.unwrap_or_else(|failure| {
-                let warning = Warning::new("releases_unknown", failure.message);
                 let hint = failure.hint.unwrap_or_default();
-                context.ui.warn(warning.hint(hint));
+                context
+                    .ui
+                    .warn_with("releases_unknown", failure.message, hint);
                 Vec::new()
             });
             (connection.clone(), fetched)
@@ -72,18 +105,19 @@ pub(super) fn show_releases(
             place.address()
         );
         let hint = "compare release and payload on several machines: vault status --cloud";
-        context
-            .ui
-            .warn(Warning::new("last_good_differs", text).hint(hint));
+        context.ui.warn_with("last_good_differs", text, hint);
     }
-    Ok(Shown {
-        lines: lines(&place.address(), &review),
-        data: json!({
-            "releases": review.releases.iter().map(release_json).collect::<Vec<_>>(),
-            "last_good": review.last_good,
-            "suspects": review.suspects.iter().map(suspect_json).collect::<Vec<_>>(),
-        }),
-    })
+    let lines = lines(&place.address(), &review);
+    let suspects = review.suspects.into_iter().map(|skill| Suspect {
+        withdrawn: skill.version.is_none(),
+        skill,
+    });
+    let data = Some(ShownReleases {
+        releases: review.releases,
+        last_good: review.last_good,
+        suspects: suspects.collect(),
+    });
+    Ok(Shown { lines, data })
 }
 
 fn fetch(
@@ -153,29 +187,17 @@ fn suspect_line(suspect: &SuspectSkill) -> String {
     }
 }
 
-fn release_json(shown: &ShownRelease) -> Value {
-    json!({
-        "release": shown.release, "root_version": shown.root_version,
-        "payload_sha256": shown.payload_sha256, "issued_at": shown.issued_at,
-        "skills": shown.skills, "signers": shown.signers, "by_revoked": shown.by_revoked,
-        "known": shown.known,
-    })
-}
-
-fn suspect_json(suspect: &SuspectSkill) -> Value {
-    json!({
-        "name": suspect.name, "version": suspect.version, "bundle_hash": suspect.bundle_hash,
-        "release": suspect.release, "withdrawn": suspect.version.is_none(),
-    })
-}
-
 /// Ends the account's other command-line sign-ins at each service of the vault. With `own` it ends
 /// this machine's too: a thief who copied its key could copy its sign-in as well.
-pub(super) fn end_sign_ins(context: &Context, vault: &Vault, own: bool) -> Result<Shown, Failure> {
+pub(super) fn end_sign_ins(
+    context: &Context,
+    vault: &Vault,
+    own: bool,
+) -> Result<Shown<Vec<EndedSignIns>>, Failure> {
     let (mut lines, mut data) = (Vec::new(), Vec::new());
     for connection in everywhere::namespaces(context, vault)? {
         let address = connection.address();
-        match end_at(context, &connection, own) {
+        let (ended, done) = match end_at(context, &connection, own) {
             Ok(ended) => {
                 let names = if ended.is_empty() {
                     "none".to_owned()
@@ -185,7 +207,7 @@ pub(super) fn end_sign_ins(context: &Context, vault: &Vault, own: bool) -> Resul
                 lines.push(format!(
                     "{TICK} {address}: ended the sign-ins of the command line: {names}"
                 ));
-                data.push(json!({ "address": address, "ended": ended, "done": true }));
+                (ended, true)
             }
             Err(failure) => {
                 let text = format!(
@@ -195,12 +217,10 @@ pub(super) fn end_sign_ins(context: &Context, vault: &Vault, own: bool) -> Resul
                 let hint = format!(
                     "sign in (vault cloud connect {address}), then end each with vault clients list and vault clients revoke <id>"
                 );
-                context
-                    .ui
-                    .warn(Warning::new("sign_ins_not_ended", text).hint(hint));
-                data.push(json!({ "address": address, "ended": [], "done": false }));
+                context.ui.warn_with("sign_ins_not_ended", text, hint);
+                (Vec::new(), false)
             }
-        }
+        };
         if own {
             lines.push(format!(
                 "  sign in again: {HINT}vault cloud connect {address}{HINT:#}"
@@ -210,11 +230,13 @@ pub(super) fn end_sign_ins(context: &Context, vault: &Vault, own: bool) -> Resul
             "  to end sign-ins in browsers, change the password: {HINT}{}/oauth/password{HINT:#}; other apps: {HINT}vault clients list{HINT:#}",
             connection.base
         ));
+        data.push(EndedSignIns {
+            address,
+            ended,
+            done,
+        });
     }
-    Ok(Shown {
-        lines,
-        data: json!(data),
-    })
+    Ok(Shown { lines, data })
 }
 
 fn end_at(context: &Context, connection: &Connection, own: bool) -> Result<Vec<String>, Failure> {

@@ -1,8 +1,11 @@
 //! `vault key create`: makes a key on this machine that may not publish yet.
 
+use std::path::PathBuf;
+
 use clap::Args;
-use serde_json::json;
-use vault_format::root::KeyFingerprint;
+use schemars::JsonSchema;
+use serde::Serialize;
+use vault_format::{keys::PublicKey, root::KeyFingerprint};
 use vault_library::{Vault, roots};
 
 use crate::{
@@ -18,6 +21,19 @@ pub(super) struct Arguments {
     new_key: NewKey,
 }
 
+/// A key that may not publish yet.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct CreatedKey {
+    /// The public key.
+    public_key: PublicKey,
+    /// Its fingerprint.
+    fingerprint: KeyFingerprint,
+    /// The file with the secret key; null if the SSH agent holds it.
+    path: Option<PathBuf>,
+    /// The fingerprint in the SSH agent.
+    ssh_agent: Option<String>,
+}
+
 /// Makes the key. It counts for nothing until a change of keys names it.
 pub(super) fn run(
     context: &Context,
@@ -31,14 +47,15 @@ pub(super) fn run(
         Some(path) => format!("created a key in {}", path.display()),
         None => format!("the key is {place}"),
     };
-    Ok(Report::new(
-        json!({
-            "public_key": key, "fingerprint": fingerprint, "path": place.path(),
-            "ssh_agent": place.in_agent(),
-        }),
-        format!(
-            "{TICK} {done}\n  {BOLD}{fingerprint}{BOLD:#}\n\
-             It cannot publish yet: an owner of the vault must add it."
-        ),
-    ))
+    let text = format!(
+        "{TICK} {done}\n  {BOLD}{fingerprint}{BOLD:#}\n\
+         It cannot publish yet: an owner of the vault must add it."
+    );
+    let created = CreatedKey {
+        public_key: key,
+        fingerprint,
+        path: place.path().cloned(),
+        ssh_agent: place.in_agent().map(str::to_owned),
+    };
+    Ok(Report::view(created, text))
 }

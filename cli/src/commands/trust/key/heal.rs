@@ -41,5 +41,5 @@ pub(super) fn run(
     } else {
         format!("signed the keys again, up to version {}", report.changes.to)
     };
-    changed(context, vault, &report, &done, Some(What::Release))
+    Ok(changed(context, vault, &report, &done, Some(What::Release))?.into())
 }

@@ -1,32 +1,40 @@
 //! `vault key`: shows and changes the keys of this vault.
 
 mod after_theft;
-mod create;
+pub mod create;
 mod heal;
-mod recovery;
+pub mod recovery;
 mod recovery_create;
 mod recovery_use;
 mod rotate;
-mod show;
+pub mod show;
 
 pub(super) use self::rotate::key_name;
+
+use self::after_theft::{EndedSignIns, ShownReleases};
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
-use vault_format::name::SkillName;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use vault_format::{
+    name::SkillName,
+    root::{KeyFingerprint, VaultFingerprint, VaultId},
+};
 use vault_library::{
     Vault,
     recovery::RecoveryKey,
     roots::{self, KeyChange, RootReport},
+    trust::RootChanges,
 };
 
 use crate::{
     context::Context,
     errors::Failure,
     key_changes,
-    output::{BOLD, DIM, HINT, Report, TICK, Warning, join},
+    output::{BOLD, DIM, HINT, Report, TICK, join},
     publishing::everywhere::{self, What, publish_everywhere},
     service::{
         connection::Connection,
@@ -203,6 +211,66 @@ pub(super) fn published_with(
     })
 }
 
+/// A change of the vault's keys. What it did not make has no member.
+#[derive(Debug, Default, JsonSchema, Serialize)]
+pub struct ChangedKeys {
+    #[serde(flatten)]
+    pub(super) keys: Option<NewKeys>,
+    /// The services that were told, each with its `address` and whether it was `reached`.
+    pub(super) published: Vec<Value>,
+    /// The fingerprint of the key that was made a publisher.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fingerprint_added: Option<KeyFingerprint>,
+    /// The fingerprint of the key that was removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fingerprint_removed: Option<KeyFingerprint>,
+    /// The files of the recovery key that was created.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) recovery_files: Option<Vec<PathBuf>>,
+    /// Whether the vault was not published yet, so that it has a new fingerprint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) made_anew: Option<bool>,
+    /// After a recovery: the releases that the service shows; null if none is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) shown: Option<Option<ShownReleases>>,
+    /// After a recovery: the sign-ins that were ended, for each service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sign_ins: Option<Vec<EndedSignIns>>,
+    /// After a recovery: whether the vault was made on this machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) vault_made: Option<bool>,
+}
+
+/// The keys after a change.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct NewKeys {
+    /// The id of the vault.
+    vault_id: VaultId,
+    /// Its fingerprint.
+    fingerprint: VaultFingerprint,
+    /// The version of its keys.
+    root_version: u64,
+    /// What changed.
+    changes: RootChanges,
+    /// Skills that a revoked key signed, to be signed again.
+    to_sign_again: Vec<SkillName>,
+    /// Skills that are no longer trusted.
+    lost: Vec<SkillName>,
+}
+
+/// A change of keys that was made, and its text for people.
+#[derive(Default)]
+pub(super) struct Done {
+    pub(super) view: ChangedKeys,
+    pub(super) text: String,
+}
+
+impl From<Done> for Report {
+    fn from(done: Done) -> Self {
+        Self::view(done.view, done.text)
+    }
+}
+
 /// Publishes a change of keys and reports it.
 pub(super) fn changed(
     context: &Context,
@@ -210,18 +278,16 @@ pub(super) fn changed(
     report: &RootReport,
     done: &str,
     what: Option<What>,
-) -> Result<Report, Failure> {
+) -> Result<Done, Failure> {
     if let Some(error) = &report.unwritten {
         let text = format!("the recovery file was not updated: {error}");
         let hint = "it still works; vault key recovery check <file> checks it";
-        context
-            .ui
-            .warn(Warning::new("recovery_file_unwritten", text).hint(hint));
+        context.ui.warn_with("recovery_file_unwritten", text, hint);
     }
     for name in &report.lost {
         let text = format!("{name} is no longer trusted: it was not published before the change");
         let hint = format!("add it again with vault add, or run vault remove {name}");
-        context.ui.warn(Warning::new("skill_lost", text).hint(hint));
+        context.ui.warn_with("skill_lost", text, hint);
     }
     let (changes, fingerprint) = (&report.changes, &report.fingerprint);
     let who = key_changes::text(changes);
@@ -237,12 +303,21 @@ pub(super) fn changed(
         lines.extend(said);
         published = entries;
     }
-    let data = json!({
-        "vault_id": vault.id(), "fingerprint": fingerprint, "root_version": changes.to,
-        "changes": changes, "to_sign_again": report.to_sign_again, "lost": report.lost,
-        "published": published,
-    });
-    Ok(Report::new(data, lines.join("\n")))
+    let keys = NewKeys {
+        vault_id: *vault.id(),
+        fingerprint: *fingerprint,
+        root_version: changes.to,
+        changes: changes.clone(),
+        to_sign_again: report.to_sign_again.clone(),
+        lost: report.lost.clone(),
+    };
+    let view = ChangedKeys {
+        keys: Some(keys),
+        published,
+        ..ChangedKeys::default()
+    };
+    let text = lines.join("\n");
+    Ok(Done { view, text })
 }
 
 fn waiting_line(names: &[SkillName]) -> Option<String> {

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::json;
-use vault_format::root::KeyFingerprint;
+use schemars::JsonSchema;
+use serde::Serialize;
+use vault_format::root::{KeyFingerprint, VaultId};
 use vault_library::{Vault, recovery, roots};
 use vault_store::clock::{Clock as _, SystemClock};
 
@@ -12,7 +13,7 @@ use super::{ask_services, changed, open_recovery, published_to};
 use crate::{
     context::Context,
     errors::Failure,
-    output::{DIM, Report, TICK},
+    output::{DIM, Report, TICK, either},
     publishing::everywhere::What,
 };
 
@@ -42,6 +43,23 @@ fn months(text: &str) -> Result<Months, String> {
         Some(months @ 1..=39) => Ok(Months(Some(months))),
         _ => Err("write 1m to 39m, or never".to_owned()),
     }
+}
+
+/// A recovery key that fits the vault.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct RecoveryFile {
+    /// The file.
+    path: PathBuf,
+    /// The id of the vault.
+    vault_id: VaultId,
+    /// The fingerprint of the recovery key.
+    fingerprint: KeyFingerprint,
+    /// The newest version of the keys that the file knows.
+    root_version: u64,
+    /// The addresses of the vault.
+    addresses: Vec<String>,
+    /// Whether a passphrase encrypts the file.
+    encrypted: bool,
 }
 
 /// Checks the file, and renews the keys if asked to.
@@ -77,13 +95,13 @@ pub(super) fn run(
             }
             None => format!("{path} belongs to this vault; the keys no longer expire"),
         };
-        return changed(context, vault, &report, &done, Some(What::Release));
+        return Ok(changed(context, vault, &report, &done, Some(What::Release))?.into());
     }
-    let protected = if key.is_encrypted() {
-        "with a passphrase"
-    } else {
-        "without a passphrase"
-    };
+    let protected = either(
+        key.is_encrypted(),
+        "with a passphrase",
+        "without a passphrase",
+    );
     let (file, fingerprint) = (
         key.file(),
         KeyFingerprint::publisher(&key.file().key.public()),
@@ -92,15 +110,17 @@ pub(super) fn run(
         [] => "none".to_owned(),
         some => some.join(", "),
     };
-    Ok(Report::new(
-        json!({
-            "path": arguments.file, "vault_id": file.vault_id, "fingerprint": fingerprint,
-            "root_version": file.version, "addresses": file.addresses,
-            "encrypted": key.is_encrypted(),
-        }),
-        format!(
-            "{TICK} {path} can recover this vault  ({protected})\n  {DIM}key        {DIM:#}{fingerprint}\n  \
-             {DIM}addresses  {DIM:#}{addresses}"
-        ),
-    ))
+    let text = format!(
+        "{TICK} {path} can recover this vault  ({protected})\n  {DIM}key        {DIM:#}{fingerprint}\n  \
+         {DIM}addresses  {DIM:#}{addresses}"
+    );
+    let view = RecoveryFile {
+        path: arguments.file.clone(),
+        vault_id: file.vault_id,
+        fingerprint,
+        root_version: file.version,
+        addresses: file.addresses.clone(),
+        encrypted: key.is_encrypted(),
+    };
+    Ok(Report::view(view, text))
 }

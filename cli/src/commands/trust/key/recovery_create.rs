@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::json;
 use vault_library::{
     Vault,
+    admit::Resigned,
     recovery::{self, NewRecovery},
 };
 
@@ -13,7 +13,7 @@ use super::{RootKey, ask_services, changed, published_to};
 use crate::{
     context::Context,
     errors::Failure,
-    output::{HINT, Report, Warning, clean, join},
+    output::{HINT, Report, clean, either, join},
     publishing::everywhere::{self, What},
     service::connection::Connection,
 };
@@ -105,51 +105,47 @@ pub(super) fn run(
     let vault = created.vault;
     let changes = &created.report.changes;
     // An interrupted run has made it, and this one has completed the files.
-    let done = if created.resigned.is_none() && changes.from == changes.to {
-        "the recovery key already exists"
-    } else {
-        "created a recovery key"
-    };
-    let mut report = changed(context, &vault, &created.report, done, Some(What::Release))?;
+    let what = either(
+        created.resigned.is_none() && changes.from == changes.to,
+        "the recovery key already exists",
+        "created a recovery key",
+    );
+    let mut done = changed(context, &vault, &created.report, what, Some(What::Release))?;
     if let Some(resigned) = &created.resigned {
-        for (name, reason) in &resigned.refused {
-            let text = format!(
-                "{name} was not signed again: {}",
-                clean(&reason.to_string(), 400)
-            );
-            let hint = format!("add it again with vault add, or run vault remove {name}");
-            context
-                .ui
-                .warn(Warning::new("gate_blocked", text).hint(hint));
-        }
-        for name in &resigned.damaged {
-            let text = format!("{name} was modified after signing and was not signed again");
-            let hint = format!("add it again with vault add, or run vault remove {name}");
-            context
-                .ui
-                .warn(Warning::new("skill_damaged", text).hint(hint));
-        }
-        report.text.push_str(&format!(
+        warn_of_unsigned(context, resigned);
+        done.text.push_str(&format!(
             "\nThe vault was not published yet, so it has a new fingerprint; the old one was {before}."
         ));
         if !resigned.signed.is_empty() {
             let signed = join(&resigned.signed);
-            report.text.push_str(&format!(" Signed again: {signed}."));
+            done.text.push_str(&format!(" Signed again: {signed}."));
         }
     }
     for file in &files {
         let path = file.display();
-        report.text.push_str(&format!(
+        done.text.push_str(&format!(
             "\n  {HINT}{path}{HINT:#}  move it off this machine now (USB stick, password manager)"
         ));
     }
     if files.len() == 1 {
         let hint = "keep a second copy in another place, in case the first one breaks";
-        report
-            .text
-            .push_str(&format!("\n{HINT}hint:{HINT:#} {hint}"));
+        done.text.push_str(&format!("\n{HINT}hint:{HINT:#} {hint}"));
     }
-    report.data["recovery_files"] = json!(files);
-    report.data["made_anew"] = json!(created.resigned.is_some());
-    Ok(report)
+    done.view.recovery_files = Some(files);
+    done.view.made_anew = Some(created.resigned.is_some());
+    Ok(done.into())
+}
+
+/// Warns of the skills that were not signed with the new keys.
+fn warn_of_unsigned(context: &Context, resigned: &Resigned) {
+    let hint = |name| format!("add it again with vault add, or run vault remove {name}");
+    for (name, reason) in &resigned.refused {
+        let reason = clean(&reason.to_string(), 400);
+        let text = format!("{name} was not signed again: {reason}");
+        context.ui.warn_with("gate_blocked", text, hint(name));
+    }
+    for name in &resigned.damaged {
+        let text = format!("{name} was modified after signing and was not signed again");
+        context.ui.warn_with("skill_damaged", text, hint(name));
+    }
 }

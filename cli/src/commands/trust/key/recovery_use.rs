@@ -7,7 +7,6 @@ use std::{
 };
 
 use clap::Args;
-use serde_json::json;
 use vault_format::{
     catalog::{SignedCatalog, Stored},
     keys::PublicKey,
@@ -27,7 +26,7 @@ use crate::{
     context::Context,
     errors::Failure,
     key_changes,
-    output::{HINT, Report, Warning, clean, join},
+    output::{HINT, Report, Warning, clean, either, join},
     publishing::everywhere::What,
     service::{Address, connection::Connection, sign_in::signed_in},
 };
@@ -145,11 +144,11 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     // A destroyed key cannot be misused, so the last release that it signed stays valid until the
     // next one.
     let what = (!arguments.destroyed).then_some(What::Keys);
-    let done = if keeps_key {
-        "this machine signs with the key that it has"
-    } else {
-        "created a new key on this machine in place of the lost one"
-    };
+    let done = either(
+        keeps_key,
+        "this machine signs with the key that it has",
+        "created a new key on this machine in place of the lost one",
+    );
     let mut done = changed(context, &vault, &report, done, what)?;
     if arguments.destroyed {
         done.text
@@ -168,15 +167,15 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
         done.text.push('\n');
         done.text.push_str(line);
     }
-    done.data["shown"] = releases.data;
-    done.data["sign_ins"] = sign_ins.data;
+    done.view.shown = Some(releases.data);
+    done.view.sign_ins = Some(sign_ins.data);
     let listing = shelf::list(&vault)?;
     let own = listing.skills.iter().map(|skill| &skill.origin);
     let withheld = listing.damaged.iter().map(|(_, origin, _)| origin);
     let has_skills = own.chain(withheld).any(|origin| *origin == Origin::Local);
     done.text.push_str(&next_steps(!has_skills));
-    done.data["vault_made"] = json!(before.is_none());
-    Ok(done)
+    done.view.vault_made = Some(before.is_none());
+    Ok(done.into())
 }
 
 /// What remains to be done, for a machine with or without the vault's skills.
@@ -365,11 +364,11 @@ fn ask(
         format!("{} ({})", clean(&name, 64), KeyFingerprint::publisher(&key))
     });
     let whose = name.unwrap_or_else(|| "the lost key".to_owned());
-    let key = if keeps_key {
-        "Keep this machine's key"
-    } else {
-        "Create a new key on this machine"
-    };
+    let key = either(
+        keeps_key,
+        "Keep this machine's key",
+        "Create a new key on this machine",
+    );
     if arguments.destroyed {
         return context.ui.confirm_step(
             &format!("{key} in place of {whose}?"),

@@ -55,11 +55,12 @@ pub(super) fn run(
         Some(key) => roots::rotate_to_agent(vault, root_key.as_mut(), name, key)?,
         None => roots::rotate(vault, root_key.as_mut(), name)?,
     };
-    changed(
+    let done = changed(
         context,
         vault,
         &report,
         "replaced this machine's key",
         Some(What::Release),
-    )
+    )?;
+    Ok(done.into())
 }

@@ -1,7 +1,14 @@
 //! `vault key show`: prints the vault's fingerprint, its keys, and where they lie.
 
-use serde_json::json;
-use vault_format::{keys::PublicKey, root::KeyFingerprint};
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use vault_format::{
+    keys::PublicKey,
+    root::{KeyFingerprint, VaultFingerprint, VaultId},
+    time::Timestamp,
+};
 use vault_library::{Vault, VaultError};
 
 use crate::{
@@ -10,6 +17,31 @@ use crate::{
     key_changes,
     output::{BOLD, DIM, HINT, Report, clean, paint},
 };
+
+/// The vault's keys.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct ShownKeys {
+    /// The id of the vault.
+    vault_id: VaultId,
+    /// The fingerprint of the vault.
+    fingerprint: VaultFingerprint,
+    /// The version of its keys.
+    root_version: u64,
+    /// The public key of this machine; null if it cannot publish.
+    public_key: Option<PublicKey>,
+    /// Its fingerprint.
+    publisher_fingerprint: Option<KeyFingerprint>,
+    /// Whether the secret key is on this machine.
+    secret_here: bool,
+    /// The file with the secret key; null if the SSH agent holds it.
+    secret_key: Option<PathBuf>,
+    /// The fingerprint in the SSH agent.
+    ssh_agent: Option<String>,
+    /// Whether there is a recovery key.
+    recovery_key: bool,
+    /// When the list of keys expires; null if it does not.
+    expires_at: Option<Timestamp>,
+}
 
 /// Shows what a person compares, and what a person must not lose.
 pub(super) fn run(vault: &Vault) -> Result<Report, Failure> {
@@ -54,14 +86,18 @@ pub(super) fn run(vault: &Vault) -> Result<Report, Failure> {
     if let Some(expires_at) = document.expires_at() {
         lines.push(row("renew before", expires_at.to_string()));
     }
-    Ok(Report::new(
-        json!({
-            "vault_id": vault.id(), "fingerprint": fingerprint, "root_version": version,
-            "public_key": here, "publisher_fingerprint": here.as_ref().map(KeyFingerprint::publisher),
-            "secret_here": here.is_some(), "secret_key": secret.as_ref().and_then(KeyPlace::path),
-            "ssh_agent": secret.as_ref().and_then(KeyPlace::in_agent), "recovery_key": !only_here,
-            "expires_at": document.expires_at(),
-        }),
-        lines.join("\n"),
-    ))
+    let in_agent = secret.as_ref().and_then(KeyPlace::in_agent);
+    let keys = ShownKeys {
+        vault_id: *vault.id(),
+        fingerprint,
+        root_version: version,
+        publisher_fingerprint: here.as_ref().map(KeyFingerprint::publisher),
+        secret_here: here.is_some(),
+        public_key: here,
+        secret_key: secret.as_ref().and_then(KeyPlace::path).cloned(),
+        ssh_agent: in_agent.map(str::to_owned),
+        recovery_key: !only_here,
+        expires_at: document.expires_at(),
+    };
+    Ok(Report::view(keys, lines.join("\n")))
 }

@@ -14,7 +14,9 @@ use vault_library::{
 };
 
 use crate::{
-    commands::trust::key::{RootKey, ask_services, changed, key_name, open_for, published_to},
+    commands::trust::key::{
+        ChangedKeys, Done, RootKey, ask_services, changed, key_name, open_for, published_to,
+    },
     context::Context,
     errors::Failure,
     key_changes,
@@ -108,11 +110,11 @@ pub(super) fn run(
             Some(what),
         )?
     };
-    done.data["fingerprint_added"] = json!(fingerprint);
+    done.view.fingerprint_added = Some(fingerprint);
     if let (Some(request), Some((client, connection))) = (request, &signed_in) {
         finish_request(context, vault, request, client, connection)?;
     }
-    Ok(done)
+    Ok(done.into())
 }
 
 /// The connected service, with a sign-in that may change the role of the account that asks. Fails
@@ -141,15 +143,17 @@ pub(super) fn publish_again(
     vault: &Vault,
     is_revoked: bool,
     done: &str,
-) -> Result<Report, Failure> {
+) -> Result<Done, Failure> {
     let what = publish_change(vault, is_revoked)?;
     let (said, published) = everywhere::publish_everywhere(context, vault, what)?;
     let mut lines = vec![done.to_owned()];
     lines.extend(said);
-    Ok(Report::new(
-        json!({ "published": published }),
-        lines.join("\n"),
-    ))
+    let view = ChangedKeys {
+        published,
+        ..ChangedKeys::default()
+    };
+    let text = lines.join("\n");
+    Ok(Done { view, text })
 }
 
 /// The key with this fingerprint: on this machine, or in a request that waits at the service.
@@ -256,9 +260,7 @@ fn finish_request(
             .hint
             .map_or_else(String::new, |hint| format!("{hint}; then "));
         let hint = format!("{first}vault users role {who} publisher");
-        context
-            .ui
-            .warn(Warning::new("role_unchanged", text).hint(hint));
+        context.ui.warn_with("role_unchanged", text, hint);
     }
     let state = publish::state::read(vault, connection.base.as_str(), &connection.slug)?;
     let release = state.and_then(|state| state.published);

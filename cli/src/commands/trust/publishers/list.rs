@@ -10,7 +10,7 @@ use crate::{
     context::Context,
     errors::Failure,
     key_changes,
-    output::{BOLD, HINT, Report, Table, Warning, clean, count, paint},
+    output::{BOLD, HINT, Report, Table, clean, count, either, paint},
     service::{connection::Connection, drafts::DraftClient},
 };
 
@@ -35,9 +35,7 @@ fn waiting(context: &Context) -> Result<Vec<Draft>, Failure> {
                 failure.message
             );
             let hint = failure.hint.unwrap_or_default();
-            context
-                .ui
-                .warn(Warning::new("requests_unknown", text).hint(hint));
+            context.ui.warn_with("requests_unknown", text, hint);
             Ok(Vec::new())
         }
     }
@@ -71,11 +69,7 @@ pub(super) fn run(context: &Context, vault: &Vault) -> Result<Report, Failure> {
         let name = document.shown_name(key);
         let name = name.map_or_else(String::new, |name| name.to_string());
         let on_this_machine = here.contains(key);
-        let mark = if on_this_machine {
-            ", this machine"
-        } else {
-            ""
-        };
+        let mark = either(on_this_machine, ", this machine", "");
         table.row([
             paint(BOLD, clean(&name, 64)),
             fingerprint.to_string(),

@@ -1,7 +1,7 @@
 //! `vault publishers remove`: takes a key out of the vault's keys.
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 use vault_api::{DraftKind, Role, User};
 use vault_format::{
     keys::PublicKey,
@@ -18,7 +18,7 @@ use crate::{
     context::Context,
     errors::Failure,
     key_changes,
-    output::{Report, Warning, clean},
+    output::{Report, clean, either},
     publishing::everywhere,
     service::{
         OwnerClient,
@@ -72,11 +72,11 @@ pub(super) fn run(
         }
     }
     let account = account_of(context, &key);
-    let stays = if arguments.revoke {
-        "Nothing that it signed counts any more; its skills are listed and signed again with your key"
-    } else {
-        "What it signed stays valid, and it signs nothing more"
-    };
+    let stays = either(
+        arguments.revoke,
+        "Nothing that it signed counts any more; its skills are listed and signed again with your key",
+        "What it signed stays valid, and it signs nothing more",
+    );
     let what = publish_change(vault, arguments.revoke)?;
     let mut effects = vec![stays.to_owned(), published_to(context, vault, what)?];
     let sign_in = sign_in_left(context, &name, &account)?;
@@ -85,11 +85,7 @@ pub(super) fn run(
         &format!("Remove {name} ({fingerprint}) from the publishers?"),
         &effects,
     )?;
-    let verb = if arguments.revoke {
-        "revoked"
-    } else {
-        "removed"
-    };
+    let verb = either(arguments.revoke, "revoked", "removed");
     let mut done = if is_done {
         // An earlier run has removed the key and ended before the rest.
         publish_again(
@@ -103,7 +99,7 @@ pub(super) fn run(
         let done = format!("{verb} {name}");
         changed(context, vault, &report, &done, Some(what))?
     };
-    done.data["fingerprint_removed"] = json!(fingerprint);
+    done.view.fingerprint_removed = Some(fingerprint);
     if let Some(line) = sign_in {
         done.text.push_str(&format!("\n{line}"));
     }
@@ -122,11 +118,9 @@ pub(super) fn run(
                 .hint
                 .map_or_else(String::new, |hint| format!("{hint}; then "))
         );
-        context
-            .ui
-            .warn(Warning::new("role_unchanged", text).hint(hint));
+        context.ui.warn_with("role_unchanged", text, hint);
     }
-    Ok(done)
+    Ok(done.into())
 }
 
 /// Fails if the publishers without this one are fewer than a release needs.

@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use clap::Args;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_api::VaultSummary;
-use vault_format::root::{KeyFingerprint, KeyName, KeyStanding};
+use vault_format::{
+    keys::PublicKey,
+    root::{KeyFingerprint, KeyName, KeyStanding, VaultId},
+};
 use vault_library::{
     Vault, join,
     recovery::RecoveredPlace,
@@ -45,6 +49,30 @@ pub(super) struct Arguments {
     /// Print the sign-in address and read the answer instead of opening a browser
     #[arg(long)]
     no_browser: bool,
+}
+
+/// A key of this machine that is to publish.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct RequestedKey {
+    /// The public key.
+    public_key: PublicKey,
+    /// Its fingerprint, which the owner compares.
+    fingerprint: KeyFingerprint,
+    /// Whether it may publish already. Then nothing was requested.
+    publishes: bool,
+    #[serde(flatten)]
+    request: Option<KeyRequested>,
+}
+
+/// A request that waits for the owner.
+#[derive(Debug, JsonSchema, Serialize)]
+struct KeyRequested {
+    /// The id of the request.
+    draft: String,
+    /// The id of the vault.
+    vault_id: VaultId,
+    /// The address of the vault.
+    address: String,
 }
 
 /// Joins the vault and sends the request.
@@ -103,28 +131,38 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     let fingerprint = KeyFingerprint::publisher(&key);
     let standing = vault.require_trust()?.roots().standing(&key);
     if standing == KeyStanding::Release {
-        return Ok(Report::new(
-            json!({ "public_key": key, "fingerprint": fingerprint, "publishes": true }),
-            format!("{TICK} this machine may publish already: {HINT}vault sync{HINT:#}"),
-        ));
+        let text = format!("{TICK} this machine may publish already: {HINT}vault sync{HINT:#}");
+        let view = RequestedKey {
+            public_key: key,
+            fingerprint,
+            publishes: true,
+            request: None,
+        };
+        return Ok(Report::view(view, text));
     }
     let bytes = join::request(&vault, &connection.slug, &key, arguments.name.clone())?;
     let drafts = DraftClient::new(&client, &connection);
     let draft = context.block_on(drafts.request_key(bytes))?;
     let address = clean(&connection.address(), 200);
     let add = key_changes::add_command(&vault.require_trust()?, &fingerprint);
-    Ok(Report::new(
-        json!({
-            "public_key": key, "fingerprint": fingerprint, "publishes": false,
-            "draft": draft.id, "vault_id": wanted, "address": connection.address(),
-        }),
-        format!(
-            "{TICK} asked to publish at {address}\n  {BOLD}{fingerprint}{BOLD:#}\n\
-             Tell an owner this fingerprint, for example by phone. The owner runs:\n  \
-             {HINT}{add}{HINT:#}\n\
-             Then take the skills over and publish with: {HINT}vault sync{HINT:#}"
-        ),
-    ))
+    let text = format!(
+        "{TICK} asked to publish at {address}\n  {BOLD}{fingerprint}{BOLD:#}\n\
+         Tell an owner this fingerprint, for example by phone. The owner runs:\n  \
+         {HINT}{add}{HINT:#}\n\
+         Then take the skills over and publish with: {HINT}vault sync{HINT:#}"
+    );
+    let request = KeyRequested {
+        draft: draft.id.to_string(),
+        vault_id: wanted,
+        address: connection.address(),
+    };
+    let view = RequestedKey {
+        public_key: key,
+        fingerprint,
+        publishes: false,
+        request: Some(request),
+    };
+    Ok(Report::view(view, text))
 }
 
 /// Takes newer keys that the linked vault shows: an owner may have removed this machine's key. A

@@ -60,14 +60,14 @@ pub(super) fn run(
         ],
     )?;
     let report = roots::set_threshold(vault, root_key.as_mut(), needed)?;
-    let done = format!("each release needs the signatures of {publishers}");
-    let mut report = changed(context, vault, &report, &done, Some(what))?;
+    let said = format!("each release needs the signatures of {publishers}");
+    let mut done = changed(context, vault, &report, &said, Some(what))?;
     if needed > 1 {
-        report.text.push_str(&format!(
+        done.text.push_str(&format!(
             "\nLinked machines wait for a release with these signatures: \
              {HINT}vault sync{HINT:#} proposes one, and another publisher signs it with \
              {HINT}vault release sign{HINT:#}"
         ));
     }
-    Ok(report)
+    Ok(done.into())
 }

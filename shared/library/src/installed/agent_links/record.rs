@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
 use vault_format::name::{AgentId, SkillName};
@@ -20,7 +21,9 @@ use crate::vault::{Change, Vault, VaultError};
 const SCHEMA: &str = "vault.profiles/1";
 
 /// Why the vault links into a folder.
-#[derive(Clone, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[derive(
+    Clone, Debug, Default, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
 #[serde(into = "String", from = "String")]
 pub enum RootScope {
     /// An agent of this user reads it, in all projects.
@@ -60,7 +63,7 @@ impl From<String> for RootScope {
 }
 
 /// How skills are placed in a folder.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RootMode {
     /// One symbolic link for each skill.

@@ -1,0 +1,287 @@
+//! docs/json.md: the member `data` of `--json` for each command, written from the types that the
+//! commands return.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Map, Value};
+use vault_gate::report::json::Whole;
+use vault_library::{
+    Capabilities,
+    export::{SiteReport, ZipReport},
+    run::ResolvedAction,
+};
+
+use crate::{
+    cli,
+    commands::{
+        agent, find,
+        maintenance::config::Setting,
+        share,
+        trust::{self, audit_repo::RepositoryAudit},
+    },
+    output::SingleOrList,
+    profiles::ProfileSync,
+};
+
+/// Describes a type, and keeps the types that it names in the generator.
+type Describe = fn(&mut SchemaGenerator) -> Value;
+
+fn view<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
+    let mut schema = generator.root_schema_for::<T>().to_value();
+    if let Some(members) = schema.as_object_mut() {
+        members.remove("$defs");
+    }
+    schema
+}
+
+/// What each command returns. Words behind the name of a command are its options.
+const VIEWS: &[(&str, Describe)] = &[
+    ("audit", view::<Whole<'_>>),
+    ("audit-repo", view::<RepositoryAudit<'_>>),
+    ("config list", view::<Vec<Setting>>),
+    ("export well-known", view::<SiteReport>),
+    ("export zip", view::<ZipReport>),
+    ("lint", view::<Whole<'_>>),
+    ("list", view::<find::list::InstalledSkills>),
+    ("list --project", view::<find::list::ProjectSkills>),
+    ("resolve", view::<Capabilities>),
+    ("search", view::<Vec<find::skill::FoundSkill>>),
+    ("skill list", view::<Vec<find::skill::ListedSkill>>),
+    ("skill search", view::<Vec<find::skill::FoundSkill>>),
+    ("skill which", view::<find::skill::Scripts>),
+    ("skill which NAME ACTION", view::<ResolvedAction>),
+    ("agents", view::<Vec<agent::agents::ShownAgent>>),
+    ("cloud connect", view::<share::cloud::connect::Connected>),
+    (
+        "cloud pull",
+        view::<SingleOrList<share::cloud::pull::PulledLink>>,
+    ),
+    ("cloud pull --every", view::<share::cloud::every::PullTimer>),
+    ("cloud reset-pin", view::<share::cloud::reset_pin::PinReset>),
+    ("key create", view::<trust::key::create::CreatedKey>),
+    ("key heal", view::<trust::key::ChangedKeys>),
+    (
+        "key recovery check",
+        view::<trust::key::recovery::RecoveryFile>,
+    ),
+    (
+        "key recovery check --renew",
+        view::<trust::key::ChangedKeys>,
+    ),
+    ("key recovery create", view::<trust::key::ChangedKeys>),
+    ("key recovery use", view::<trust::key::ChangedKeys>),
+    ("key rotate", view::<trust::key::ChangedKeys>),
+    ("key show", view::<trust::key::show::ShownKeys>),
+    ("publishers add", view::<trust::key::ChangedKeys>),
+    ("publishers remove", view::<trust::key::ChangedKeys>),
+    (
+        "publishers request",
+        view::<trust::publishers::request::RequestedKey>,
+    ),
+    ("publishers threshold", view::<trust::key::ChangedKeys>),
+    ("link", view::<share::link::Linked>),
+    ("link prefer", view::<share::link::Preferred>),
+    ("status", view::<share::status::Status>),
+    ("sync-profiles", view::<ProfileSync>),
+    ("unlink", view::<share::unlink::Unlinked>),
+];
+
+/// Commands that print text or a protocol of their own, whose data is that text.
+const TEXT: &[&str] = &["completions", "man", "mcp", "serve"];
+
+/// Commands whose data has no type yet.
+const UNTYPED: &[&str] = &[
+    "add",
+    "approve",
+    "backup",
+    "demo",
+    "disable",
+    "doctor",
+    "enable",
+    "fmt",
+    "help",
+    "history",
+    "import",
+    "install",
+    "new",
+    "outdated",
+    "policy",
+    "release",
+    "remove",
+    "restore",
+    "rollback",
+    "setup",
+    "show",
+    "sync",
+    "transform",
+    "update",
+    "verify",
+    "version",
+];
+
+/// Commands whose data is an answer of the service, which docs/api.md describes.
+const ANSWERS: &[&str] = &[
+    "audit-log",
+    "clients",
+    "devices",
+    "drafts",
+    "notices",
+    "operator",
+    "users",
+];
+
+/// A type in words: `text`, `number or null`, `list of Slug`.
+fn type_words(schema: &Value) -> String {
+    if let Some(name) = schema["$ref"].as_str() {
+        let name = name.rsplit('/').next().unwrap_or(name);
+        return format!("[{name}](#{})", name.to_lowercase());
+    }
+    if let Some(word) = schema["const"].as_str() {
+        return format!("`{word}`");
+    }
+    if let Some(words) = schema["enum"].as_array() {
+        let words = words
+            .iter()
+            .map(|word| format!("`{}`", word.as_str().unwrap_or("null")));
+        return words.collect::<Vec<_>>().join(" or ");
+    }
+    for any in ["anyOf", "oneOf"] {
+        if let Some(options) = schema[any].as_array() {
+            return options
+                .iter()
+                .map(type_words)
+                .collect::<Vec<_>>()
+                .join(" or ");
+        }
+    }
+    let word = |word: &str| match word {
+        "string" => "text".to_owned(),
+        "integer" => "number".to_owned(),
+        "array" => format!("list of {}", type_words(&schema["items"])),
+        "object" if schema["additionalProperties"].is_object() => {
+            format!(
+                "object with {} for each name",
+                type_words(&schema["additionalProperties"])
+            )
+        }
+        other => other.to_owned(),
+    };
+    match &schema["type"] {
+        Value::String(only) => word(only),
+        Value::Array(words) => {
+            let words = words.iter().filter_map(Value::as_str).map(word);
+            words.collect::<Vec<_>>().join(" or ")
+        }
+        _ => "any".to_owned(),
+    }
+}
+
+/// Adds the members of a schema, those of its alternatives included.
+fn add_members(schema: &Value, defs: &Map<String, Value>, members: &mut BTreeMap<String, String>) {
+    if let Some(name) = schema["$ref"].as_str() {
+        let name = name.rsplit('/').next().unwrap_or(name);
+        return add_members(&defs[name], defs, members);
+    }
+    for (name, member) in schema["properties"].as_object().into_iter().flatten() {
+        let doc = member["description"].as_str().unwrap_or_default();
+        assert!(
+            !doc.is_empty(),
+            "the member {name} is not described: {schema}"
+        );
+        let doc = doc.replace('\n', " ").replace('|', "\\|");
+        let row = format!("| `{name}` | {} | {doc} |\n", type_words(member));
+        members.entry(name.clone()).or_insert(row);
+    }
+    for part in ["anyOf", "oneOf", "allOf"] {
+        for option in schema[part].as_array().into_iter().flatten() {
+            add_members(option, defs, members);
+        }
+    }
+}
+
+fn table(schema: &Value, defs: &Map<String, Value>) -> String {
+    let mut members = BTreeMap::new();
+    add_members(schema, defs, &mut members);
+    if members.is_empty() {
+        return format!("Type: {}.\n", type_words(schema));
+    }
+    let rows: String = members.into_values().collect();
+    format!("| member | type | meaning |\n|---|---|---|\n{rows}")
+}
+
+fn page() -> String {
+    let mut generator = SchemaSettings::draft2020_12().into_generator();
+    let mut views: Vec<_> = VIEWS
+        .iter()
+        .map(|(words, describe)| (words, describe(&mut generator)))
+        .collect();
+    views.sort_by_key(|(words, _)| *words);
+    let defs = generator.take_definitions(true);
+    let mut page = String::from(
+        "# What --json prints\n\n\
+         Written from the types that the commands return; a test keeps this page equal to them. \
+         With `--json` a command prints one object on standard output: `schema` (1), `ok`, `data`, \
+         `warnings` and `error`. This page describes `data`. Later versions may add members; \
+         a program should ignore those that it does not know. [errors.md](errors.md) lists the codes.\n\n",
+    );
+    let commands = |words: &[&str]| {
+        let words = words.iter().map(|word| format!("`vault {word}`"));
+        words.collect::<Vec<_>>().join(", ")
+    };
+    let _ = writeln!(
+        page,
+        "{} print answers of the service, which [api.md](api.md) describes. {} print text.",
+        commands(ANSWERS),
+        commands(TEXT)
+    );
+    for (words, schema) in views {
+        let doc = schema["description"].as_str().unwrap_or_default();
+        let (schema, list) = match &schema["type"] {
+            Value::String(kind) if kind == "array" => (&schema["items"], "A list. Each entry:\n\n"),
+            _ => (&schema, ""),
+        };
+        let doc = doc.replace('\n', " ");
+        let break_after = if doc.is_empty() { "" } else { "\n\n" };
+        let table = table(schema, &defs);
+        let _ = write!(
+            page,
+            "\n## vault {words}\n\n{doc}{break_after}{list}{table}"
+        );
+    }
+    page.push_str("\n# Types\n");
+    for (name, schema) in &defs {
+        let doc = schema["description"]
+            .as_str()
+            .unwrap_or_default()
+            .replace('\n', " ");
+        let _ = write!(page, "\n### {name}\n\n{doc}\n\n{}", table(schema, &defs));
+    }
+    page
+}
+
+#[test]
+fn written_pages_have_the_json_of_each_command() {
+    vault_testing::page::assert_current("docs/json.md", &page());
+}
+
+#[test]
+fn each_command_is_described() {
+    for command in cli::command().get_subcommands() {
+        let name = command.get_name();
+        let is_named = |words: &&str| words.split(' ').next() == Some(name);
+        let is_typed = VIEWS.iter().any(|(words, _)| is_named(&words));
+        if UNTYPED.contains(&name) {
+            assert!(!is_typed, "vault {name} has a type now");
+            continue;
+        }
+        let views = VIEWS.iter().map(|(words, _)| *words);
+        let mut all = views
+            .chain(TEXT.iter().copied())
+            .chain(ANSWERS.iter().copied());
+        assert!(
+            all.any(|words| is_named(&words)),
+            "vault {name} is not in docs/json.md"
+        );
+    }
+}
