@@ -131,8 +131,7 @@ impl Function {
     async fn reset_account(&self, email: &str) -> Result<Reset, Failed> {
         let email: Email = email.parse().map_err(|_| Failed::NoAccount)?;
         let (app, issuer) = (&self.app, self.app.config.public_url.base());
-        let link =
-            bootstrap::reset_account(&*app.records, &email, issuer, &*app.clock, &*app.random);
+        let link = bootstrap::reset_account(app, &email, issuer);
         let invite_url = link
             .await
             .map_err(Failed::Reset)?

@@ -20,10 +20,10 @@ use serde_json::value::RawValue;
 use tracing_subscriber::EnvFilter;
 use vault_aws::Aws;
 use vault_format::text::error_chain;
-use vault_service::App;
 use vault_service::config::Issuer;
 use vault_service::notices::smtp::MailSettings;
 use vault_service::oidc::{ProviderHttp, given_secret};
+use vault_service::{App, Ports};
 use vault_store::clock::SystemClock;
 use vault_store::random::SystemRandom;
 
@@ -107,7 +107,13 @@ async fn serve(program: &Program, settings: Settings) -> Result<(), lambda_http:
     let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
     let aws = Aws::new(&sdk, &settings.aws, clock.clone(), random.clone());
     let mail = mail(program, &sdk, settings.mail.as_ref()).await?;
-    let app = App::new(aws.records(), aws.objects(), clock, random, settings.config);
+    let ports = Ports {
+        records: aws.records(),
+        objects: aws.objects(),
+        clock,
+        random,
+    };
+    let app = App::new(ports, settings.config);
     let mut app = (program.complete)(app, mail)?;
     let source = |password| match password {
         Password::Given(password) => Some(given_secret(password)),

@@ -23,11 +23,11 @@ use vault_format::hash::Digest;
 use vault_format::keys::SecretKey;
 use vault_format::request::{DeviceHeaders, sign};
 use vault_functions::{Failed, FirstOwner, Function, Group, Outcome, Part};
-use vault_service::App;
 use vault_service::model::device::{self, Device, DeviceStatus};
 use vault_service::model::namespace::Namespace;
 use vault_service::model::user::{NamespaceRef, Role, Scopes};
 use vault_service::route::Auth;
+use vault_service::{App, Ports};
 use vault_store::objects::Class;
 use vault_testing::SeededRandom;
 
@@ -55,7 +55,13 @@ impl World {
         let memory = self.memory.clone();
         let random = Arc::new(SeededRandom::new(1));
         let config = (*self.app.config).clone();
-        App::new(memory.clone(), memory, self.clock.clone(), random, config)
+        let ports = Ports {
+            records: memory.clone(),
+            objects: memory,
+            clock: self.clock.clone(),
+            random,
+        };
+        App::new(ports, config)
     }
 
     fn function(&self, group: Group) -> Function {

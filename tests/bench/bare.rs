@@ -32,11 +32,11 @@ use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{RoleServer, ServerHandler};
-use vault_service::App;
 use vault_service::config::{Config, Limits};
 use vault_service::mcp::Protocol;
 use vault_service::router::protocol_router;
 use vault_service::serve::serve_router;
+use vault_service::{App, Ports};
 use vault_sql::Sql;
 use vault_store::clock::SystemClock;
 use vault_store::random::SystemRandom;
@@ -154,8 +154,13 @@ async fn app(database: &str, public_url: &str) -> App {
         .expect("the database of a service");
     let mut config = Config::new(public_url.parse().expect("its address"));
     config.limits = Limits::off();
-    let (records, objects) = (store.records(), store.objects());
-    App::new(records, objects, clock, Arc::new(SystemRandom), config)
+    let ports = Ports {
+        records: store.records(),
+        objects: store.objects(),
+        clock,
+        random: Arc::new(SystemRandom),
+    };
+    App::new(ports, config)
 }
 
 /// As in `shared/service/src/mcp`.

@@ -23,7 +23,6 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
-use vault_service::App;
 use vault_service::config::{Config, Limits};
 use vault_service::documents::{ClientUrl, Documents, FetchError, Fetched};
 use vault_service::mcp::Protocol;
@@ -31,6 +30,7 @@ use vault_service::model::namespace::Kind;
 use vault_service::oauth::bootstrap::first_owner;
 use vault_service::router::protocol_router;
 use vault_service::serve::serve_router;
+use vault_service::{App, Ports};
 use vault_store::clock::SystemClock;
 use vault_store::random::SystemRandom;
 use vault_testing::memory::Memory;
@@ -50,14 +50,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let player = Player(Arc::new(serde_json::from_str(include_str!(
         "fixture.json"
     ))?));
-    let app = App::new(
-        memory.clone(),
-        memory,
+    let ports = Ports {
+        records: memory.clone(),
+        objects: memory,
         clock,
-        Arc::new(SystemRandom),
-        config,
-    )
-    .with_documents(Arc::new(OneDocument));
+        random: Arc::new(SystemRandom),
+    };
+    let app = App::new(ports, config).with_documents(Arc::new(OneDocument));
     let password = OWNER_PASSWORD.into();
     first_owner(&app, Kind::Hosted, Some(OWNER_EMAIL), Some(&password)).await?;
     let listener = TcpListener::bind(("127.0.0.1", port.parse()?)).await?;

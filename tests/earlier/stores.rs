@@ -122,7 +122,13 @@ async fn ask(state: &State, (records, objects): Ports, clock: Arc<TestClock>) ->
     let url = facts["url"].as_str().unwrap();
     let mut config = Config::new(url.parse().unwrap());
     config.limits = Limits::off();
-    let service = App::new(records, objects, clock, Arc::new(SystemRandom), config);
+    let ports = vault_service::Ports {
+        records,
+        objects,
+        clock,
+        random: Arc::new(SystemRandom),
+    };
+    let service = App::new(ports, config);
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let serving = tokio::spawn(vault_service::serve::serve(

@@ -20,6 +20,7 @@ use tokio::{net::TcpListener, sync::watch};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::fmt::MakeWriter;
 use vault_library::{VaultPaths, keys::Passphrases};
+use vault_service::Ports;
 use vault_service::{
     App,
     config::{BadPublicUrl, CLIENT_SECRET, Config, SignIn, hosting::Hosting},
@@ -413,7 +414,12 @@ impl Server {
         let shared = options.database.starts_with("postgres");
         let sql = Sql::open(&options.database, clock.clone()).await;
         let sql = sql.map_err(|error| database_failure(&error))?;
-        let (records, objects, random) = (sql.records(), sql.objects(), Arc::new(SystemRandom));
+        let ports = Ports {
+            records: sql.records(),
+            objects: sql.objects(),
+            clock,
+            random: Arc::new(SystemRandom),
+        };
         let senders = vault_service::notices::senders(&options.config.public_url, options.mail);
         let senders = senders.map_err(|error| {
             fail!(
@@ -421,7 +427,7 @@ impl Server {
                 "VAULT_SMTP_URL: the certificates of this system cannot be loaded: {error}"
             )
         })?;
-        let app = App::new(records, objects, clock, random, options.config)
+        let app = App::new(ports, options.config)
             .with_documents(Arc::new(Outbound::new()))
             .with_provider(
                 |issuer| Arc::new(ProviderClient::new(issuer)),

@@ -182,7 +182,7 @@ impl Publisher {
             return Ok(None);
         }
         // Without the namespace there is nowhere to publish to.
-        let Some((namespace, _)) = namespace::find(&*self.app.records, &self.slug).await? else {
+        let Some((namespace, _)) = namespace::find(&self.app, &self.slug).await? else {
             return Ok(None);
         };
         let own = OwnNamespace {

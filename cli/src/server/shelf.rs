@@ -177,7 +177,7 @@ impl Shelves for OwnShelves {
         self.holding
             .until_published(generation, PUBLISH_WAIT)
             .await?;
-        let found = namespace::find(&*app.records, &namespace.slug).await?;
+        let found = namespace::find(app, &namespace.slug).await?;
         let current = found.and_then(|(namespace, _)| namespace.current);
         Ok(current.map(|current| current.release))
     }
@@ -338,8 +338,13 @@ mod tests {
             let mut config = Config::new("https://vault.example".parse().unwrap());
             config.limits = Limits::off();
             let random = Arc::new(SeededRandom::new(seed));
-            let (memory, clock) = (&self.memory, self.clock.clone());
-            App::new(memory.clone(), memory.clone(), clock, random, config)
+            let ports = Ports {
+                records: self.memory.clone(),
+                objects: self.memory.clone(),
+                clock: self.clock.clone(),
+                random,
+            };
+            App::new(ports, config)
         }
 
         /// Creates a server that shares the database and has a library of its own.
@@ -355,7 +360,7 @@ mod tests {
 
     async fn own_namespace(app: &App) -> Namespace {
         let slug = FIRST_NAMESPACE.parse().unwrap();
-        let found = namespace::find(&*app.records, &slug).await.unwrap();
+        let found = namespace::find(app, &slug).await.unwrap();
         found.unwrap().0
     }
 
@@ -574,7 +579,7 @@ mod tests {
         for slug in ["acme", FIRST_NAMESPACE] {
             let slug = slug.parse().unwrap();
             let owner = "owner@example.org".to_owned();
-            let hosted = Namespace::new(slug, Kind::Hosted, owner, &*app.clock, &*app.random);
+            let hosted = Namespace::new(slug, Kind::Hosted, owner, &app);
             let shelf = shelf_of(&app, &hosted);
             assert_eq!(shelf.writes(), Writes::Drafted);
         }

@@ -13,6 +13,7 @@ use vault_format::hash::Digest;
 use vault_format::keys::SecretKey;
 use vault_format::request::sign;
 use vault_format::root::VaultFingerprint;
+use vault_service::Ports;
 use vault_service::model::device::{Device, DeviceStatus};
 use vault_service::model::namespace::{Current, Kind, Namespace};
 use vault_store::clock::{Clock as _, SystemClock};
@@ -84,9 +85,15 @@ impl Stores {
         let sdk = sdk_config_with(&settings, fixed_credentials("test", "test")).await;
         let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
         let aws = Aws::new(&sdk, &settings, clock.clone(), random.clone());
+        let ports = Ports {
+            records: aws.records(),
+            objects: aws.objects(),
+            clock: clock.clone(),
+            random,
+        };
         let slug = SLUG.parse().unwrap();
         let owner = "owner@example.org".to_owned();
-        let mut namespace = Namespace::new(slug, Kind::Hosted, owner, &*clock, &*random);
+        let mut namespace = Namespace::new(slug, Kind::Hosted, owner, &ports);
         let key = ObjectKey::of(namespace.id, Class::Catalogs, &bytes);
         namespace.current = Some(Current {
             release: 1,

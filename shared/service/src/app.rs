@@ -2,19 +2,18 @@
 //! belongs to one feature; what a group of routes keeps in memory is its own.
 
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::Arc;
-use vault_format::hash::Digest;
 
 use async_trait::async_trait;
 use vault_format::draft::Submitter;
+use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
 use vault_shelf::{Change as ShelfChange, Shelf, ShelfError, Submitted};
 use vault_store::StoreError;
-use vault_store::clock::Clock;
-use vault_store::objects::{ObjectKey, Objects};
-use vault_store::random::{Random, ulid};
-use vault_store::records::{Records, Write};
+use vault_store::objects::ObjectKey;
+use vault_store::records::Write;
 
 use crate::cache::{Object, ObjectCache};
 use crate::config::{Config, Issuer};
@@ -22,20 +21,16 @@ use crate::documents::Documents;
 use crate::model::audit::{self, Actor, Change};
 use crate::model::namespace::Namespace;
 use crate::oidc::{Provider, ProviderHttp, SecretSource};
+use crate::ports::Ports;
 use crate::senders::Senders;
+use crate::transaction::Transaction;
 
 /// The ports and the settings of one process. Clones share them.
 #[derive(Clone)]
 pub struct App {
-    /// Small documents.
-    pub records: Arc<dyn Records>,
-    /// Immutable bytes.
-    pub objects: Arc<dyn Objects>,
+    /// What it reads, writes and asks for the time.
+    pub ports: Ports,
     cache: Arc<ObjectCache>,
-    /// The time.
-    pub clock: Arc<dyn Clock>,
-    /// Randomness.
-    pub random: Arc<dyn Random>,
     /// Settings.
     pub config: Arc<Config>,
     /// When this process began to serve.
@@ -101,34 +96,37 @@ pub(crate) struct Acting<'a> {
 }
 
 impl Acting<'_> {
-    /// The audit record of a change in the namespace, for the commit that makes it.
-    pub(crate) fn audit(&self, action: &str, change: Change) -> Result<Write, StoreError> {
-        let namespace = Some(&self.namespace.id);
-        self.app
-            .audit(namespace, self.actor, action, change, "done")
+    /// Adds the audit record of a change in the namespace to the commit that makes it.
+    pub(crate) fn audit(
+        &self,
+        tx: &Transaction<'_>,
+        action: &str,
+        change: Change,
+    ) -> Result<(), StoreError> {
+        tx.audit(Some(&self.namespace.id), self.actor, action, change)
+    }
+}
+
+/// What is over ports can be given to whatever is: `find(app, …)`.
+impl Deref for App {
+    type Target = Ports;
+
+    fn deref(&self) -> &Ports {
+        &self.ports
     }
 }
 
 impl App {
     /// An app over these ports.
-    pub fn new(
-        records: Arc<dyn Records>,
-        objects: Arc<dyn Objects>,
-        clock: Arc<dyn Clock>,
-        random: Arc<dyn Random>,
-        config: Config,
-    ) -> Self {
+    pub fn new(ports: Ports, config: Config) -> Self {
         Self {
-            boot_time: clock.now(),
+            boot_time: ports.now(),
             cache: Arc::new(ObjectCache::new(config.cache_bytes)),
             shelves: None,
             documents: None,
             provider: None,
             senders: None,
-            records,
-            objects,
-            clock,
-            random,
+            ports,
             config: Arc::new(config),
         }
     }
@@ -189,26 +187,11 @@ impl App {
         change: Change,
         outcome: &str,
     ) -> Result<Write, StoreError> {
-        let (clock, random) = (&*self.clock, &*self.random);
-        audit::entry(namespace, actor, action, change, outcome, clock, random)
-    }
-
-    /// Makes these writes at once; false when another writer was faster and none was made.
-    pub async fn try_commit(&self, writes: Vec<Write>) -> Result<bool, StoreError> {
-        match self.records.commit(writes).await {
-            Ok(commit) => Ok(commit.is_done()),
-            Err(StoreError::Conflict) => Ok(false),
-            Err(error) => Err(error),
-        }
+        audit::entry(self, namespace, actor, action, change, outcome)
     }
 
     /// The object under this key, from memory or from the store; `None` when the store has none.
     pub async fn object(&self, key: &ObjectKey) -> Result<Option<Object>, StoreError> {
         self.cache.get(&*self.objects, key).await
-    }
-
-    /// A fresh id of 26 characters that sorts by time.
-    pub fn fresh_id(&self) -> Arc<str> {
-        ulid(&*self.clock, &*self.random).into()
     }
 }

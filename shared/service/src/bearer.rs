@@ -376,12 +376,12 @@ async fn find(
     audience: Audience,
 ) -> Result<Option<(Bearer, Option<Versioned<User>>)>, StoreError> {
     let now = app.clock.now();
-    let Some(token) = Versioned::<Token>::read(app.records.get(&token_key(hash)).await?)? else {
+    let Some(token) = app.get::<Token>(&token_key(hash)).await? else {
         return Ok(None);
     };
     let (token, base) = (token.value, app.config.public_url.base());
     let family = &token.family;
-    let standing = standing::load(&*app.records, family).await?;
+    let standing = standing::load(app, family).await?;
     let Some(possible) = standing.rights(family) else {
         return Ok(None);
     };

@@ -15,7 +15,7 @@ use vault_store::records::{MAX_WRITES, When, Write};
 
 use crate::app::App;
 use crate::model::kept::{self, ObjectName, UPLOAD_SECONDS, Why};
-use crate::retry::retry;
+use crate::transaction::Transaction;
 
 /// Most records with names that go into one commit: each may have 256 KiB.
 const KEPT_AT_ONCE: usize = 10;
@@ -30,7 +30,7 @@ pub async fn missing(
     let names: Vec<_> = wanted.iter().map(|(key, _)| (*key).into()).collect();
     // Marks before objects: what is unmarked now is there for another day, or is gone already and
     // will be seen as missing.
-    let marked: HashSet<ObjectName> = kept::marks_of(&*app.records, &namespace, &names)
+    let marked: HashSet<ObjectName> = kept::marks_of(app, &namespace, &names)
         .await?
         .iter()
         .map(|marked| marked.name)
@@ -54,33 +54,26 @@ pub async fn put(
     objects: Vec<(ObjectKey, Bytes)>,
 ) -> Result<Vec<Stored>, StoreError> {
     let names: Vec<_> = objects.iter().map(|(key, _)| (*key).into()).collect();
-    retry(&*app.random, || claim(app, namespace, &names)).await?;
+    app.change(async |tx| claim(&tx, namespace, &names).await)
+        .await?;
     app.objects.put_many(objects).await
 }
 
-/// Writes down that these objects come up, and takes their marks away; `None` while one of them is
-/// being deleted.
+/// Writes down that these objects come up, and takes their marks away; a conflict while one of
+/// them is being deleted.
 async fn claim(
-    app: &App,
+    tx: &Transaction<'_>,
     namespace: NamespaceId,
     names: &[ObjectName],
-) -> Result<Option<()>, StoreError> {
+) -> Result<(), StoreError> {
     let wanted: HashSet<_> = names.iter().copied().collect();
-    let mut marks = kept::marks_of(&*app.records, &namespace, names).await?;
+    let mut marks = kept::marks_of(tx, &namespace, names).await?;
     marks.retain(|marked| wanted.contains(&marked.name));
-    let now = app.clock.now();
+    let now = tx.now();
     if !marks.iter().all(|marked| marked.mark.is_liftable(now)) {
-        return Ok(None);
+        return Err(tx.conflict());
     }
-    let (clock, random) = (&*app.clock, &*app.random);
-    let mut writes = kept::keep(
-        &namespace,
-        Why::Upload,
-        names,
-        UPLOAD_SECONDS,
-        clock,
-        random,
-    )?;
+    let mut writes = kept::keep(tx, &namespace, Why::Upload, names, UPLOAD_SECONDS)?;
     let at_once = if writes.len() > KEPT_AT_ONCE {
         KEPT_AT_ONCE
     } else {
@@ -94,9 +87,8 @@ async fn claim(
     });
     writes.extend(lifted);
     for some in writes.chunks(at_once) {
-        if !app.try_commit(some.to_vec()).await? {
-            return Ok(None);
-        }
+        tx.write_all(some.to_vec());
+        tx.commit_within(0).await?;
     }
-    Ok(Some(()))
+    Ok(())
 }

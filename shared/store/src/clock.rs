@@ -3,6 +3,7 @@
 //! Expiry, time stamps and windows are decided by this clock, never by a database's or a function's
 //! own, so that a test moves time by a clock of its own and never sleeps.
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use vault_format::time::Timestamp;
@@ -13,6 +14,16 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
     /// The time in milliseconds since 1970-01-01T00:00:00Z; never below zero.
     fn now_millis(&self) -> u64;
+}
+
+impl<T: Clock + ?Sized> Clock for Arc<T> {
+    fn now(&self) -> Timestamp {
+        (**self).now()
+    }
+
+    fn now_millis(&self) -> u64 {
+        (**self).now_millis()
+    }
 }
 
 /// The machine's clock.

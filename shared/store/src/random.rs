@@ -1,5 +1,7 @@
 //! The port `Random`: the only place from which random bytes come.
 
+use std::sync::Arc;
+
 use ulid::Ulid;
 
 use crate::clock::Clock;
@@ -8,6 +10,12 @@ use crate::clock::Clock;
 pub trait Random: Send + Sync {
     /// Overwrites the whole buffer with fresh bytes.
     fn fill(&self, buffer: &mut [u8]);
+}
+
+impl<T: Random + ?Sized> Random for Arc<T> {
+    fn fill(&self, buffer: &mut [u8]) {
+        (**self).fill(buffer);
+    }
 }
 
 /// The operating system's generator: fit for keys and tokens.

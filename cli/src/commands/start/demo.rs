@@ -353,7 +353,7 @@ async fn issue_code(app: &App, address: &str) -> Result<Url, Failure> {
     let client_id = client_name(&form).map_err(not_signed_in)?.id();
     let email = OWNER.parse().map_err(not_signed_in)?;
     let client = app.records.get(&client_key(&client_id)).await;
-    let account = account::find(&*app.records, &email).await;
+    let account = account::find(app, &email).await;
     let (Some(client), Some(account)) = (
         client.map_err(not_signed_in)?,
         account.map_err(not_signed_in)?,

@@ -14,6 +14,7 @@ use vault_store::records::{MAX_KEYS, MAX_PAGE, Record, When, Write};
 use super::call::{Answer, Items, OperatorCall, cut};
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
+use crate::model::Versioned;
 use crate::model::account::{
     self, Account, AccountId, DIRECTORY, Email, Listed, account_key, invite_key, listed_key,
 };
@@ -22,8 +23,7 @@ use crate::model::members;
 use crate::model::session::sign_in_key;
 use crate::model::subject;
 use crate::model::user::{MEMBERSHIPS, Membership, User, user_key};
-use crate::model::{Versioned, read_all};
-use crate::retry::retry;
+use crate::transaction::Transaction;
 
 /// In at most this many namespaces' logs one change of an account is written.
 const MOST_LOGS: usize = 20;
@@ -85,20 +85,18 @@ pub(super) async fn invite(call: OperatorCall) -> Answer {
     let wanted: NewAccount = call.json().await?;
     let email: Email = wanted.email.parse_or(ErrorCode::EmailInvalid)?;
     call.require_fresh()?;
-    let attempt = async || {
-        let app = &call.app;
-        let (issuer, now) = (app.config.public_url.base(), app.clock.now());
-        let invited = account::invite(&*app.records, &email, issuer, now, &*app.random).await?;
-        let mut writes = invited.writes;
+    let invite = async |tx: Transaction<'_>| {
+        let issuer = call.app.config.public_url.base();
+        let invited = account::invite(&tx, &email, issuer, tx.now()).await?;
+        tx.write_all(invited.writes);
         let after = json!({ "email": email, "link": invited.url.is_some() });
-        writes.extend(noted(&call, &invited.account, "account.invite", None, after).await?);
-        let shown = vault_api::Account {
+        log(&tx, &call, &invited.account, "account.invite", None, after).await?;
+        Ok::<_, Refusal>(vault_api::Account {
             invite_url: invited.url,
             ..shown(invited.account)
-        };
-        Ok::<_, Refusal>(call.app.try_commit(writes).await?.then_some(shown))
+        })
     };
-    let shown = retry(&*call.app.random, attempt).await?;
+    let shown = call.app.change(invite).await?;
     Ok(json_answer(StatusCode::CREATED, &shown))
 }
 
@@ -107,21 +105,19 @@ pub(super) async fn invite(call: OperatorCall) -> Answer {
 pub(super) async fn reset(call: OperatorCall) -> Answer {
     call.require_fresh()?;
     let email = address(&call)?;
-    let attempt = async || {
-        let app = &call.app;
-        let (issuer, now) = (app.config.public_url.base(), app.clock.now());
-        let done = account::reset(&*app.records, &email, issuer, now, &*app.random).await?;
+    let reset = async |tx: Transaction<'_>| {
+        let issuer = call.app.config.public_url.base();
+        let done = account::reset(&tx, &email, issuer, tx.now()).await?;
         let done = done.ok_or(ErrorCode::AccountNotFound)?;
-        let mut writes = done.writes;
+        tx.write_all(done.writes);
         let after = json!({ "email": email });
-        writes.extend(noted(&call, &done.account, "account.reset", None, after).await?);
-        let shown = vault_api::Account {
+        log(&tx, &call, &done.account, "account.reset", None, after).await?;
+        Ok::<_, Refusal>(vault_api::Account {
             invite_url: done.url,
             ..shown(done.account)
-        };
-        Ok::<_, Refusal>(call.app.try_commit(writes).await?.then_some(shown))
+        })
     };
-    let shown = retry(&*call.app.random, attempt).await?;
+    let shown = call.app.change(reset).await?;
     Ok(json_answer(StatusCode::OK, &shown))
 }
 
@@ -198,19 +194,19 @@ async fn change(
     told: impl Fn(&Account) -> Value,
 ) -> Answer {
     let email = address(call)?;
-    let attempt = async || {
+    let change = async |tx: Transaction<'_>| {
         let found = find(call, &email).await?;
         let mut account = found.value.clone();
         set(&mut account);
-        let mut writes = vec![account.update(found.revision)?];
+        tx.write(account.update(found.revision)?);
         if operates(&found.value) && !operates(&account) {
-            writes.push(another_operator(call, &account.id).await?);
+            tx.write(another_operator(call, &account.id).await?);
         }
         let before = Some(told(&found.value));
-        writes.extend(noted(call, &account, name, before, told(&account)).await?);
-        Ok::<_, Refusal>(call.app.try_commit(writes).await?.then_some(account))
+        log(&tx, call, &account, name, before, told(&account)).await?;
+        Ok::<_, Refusal>(account)
     };
-    let account = retry(&*call.app.random, attempt).await?;
+    let account = call.app.change(change).await?;
     Ok(json_answer(StatusCode::OK, &shown(account)))
 }
 
@@ -232,29 +228,28 @@ pub(super) async fn delete(call: OperatorCall) -> Answer {
             return Err(ErrorCode::Unavailable.into());
         }
     }
-    let attempt = async || {
+    let delete = async |tx: Transaction<'_>| {
         let found = find(&call, &email).await?;
         let account = found.value;
-        let mut writes = vec![
+        tx.write_all([
             Write::delete(account_key(&account.id), When::At(found.revision)),
             Write::delete(listed_key(&email), When::Any),
             Write::delete(sign_in_key(&account.id), When::Any),
-        ];
+        ]);
         let link = account.invite.as_ref();
-        writes.extend(link.map(|link| Write::delete(invite_key(link), When::Any)));
-        writes.extend(account.subjects().map(subject::removal));
+        tx.write_all(link.map(|link| Write::delete(invite_key(link), When::Any)));
+        tx.write_all(account.subjects().map(subject::removal));
         if operates(&account) {
-            writes.push(another_operator(&call, &account.id).await?);
+            tx.write(another_operator(&call, &account.id).await?);
         }
         let change = Change {
             target: Some(account.id.to_string()),
             before: Some(json!({ "email": email, "operator": account.operator })),
             after: None,
         };
-        writes.extend(call.audit("account.delete", &change, &[])?);
-        Ok::<_, Refusal>(call.app.try_commit(writes).await?.then_some(()))
+        call.audit(&tx, "account.delete", &change, &[])
     };
-    retry(&*call.app.random, attempt).await?;
+    call.app.change(delete).await?;
     let deleted = DeletedAccount {
         id: id.into(),
         email,
@@ -269,34 +264,33 @@ async fn remove_memberships(
     id: &AccountId,
     without_owner: &mut Vec<String>,
 ) -> Result<bool, Refusal> {
-    let records = &*call.app.records;
     let partition = account::partition(id);
-    let found = records
+    let found = call
+        .app
+        .records
         .list(&partition, MEMBERSHIPS, None, MOST_LOGS)
         .await?;
     for record in &found {
         let entry: Membership = record.read()?;
         let home = &entry.namespace;
-        let removed = async || {
+        let remove = async |tx: Transaction<'_>| {
             let key = user_key(&home.id, &entry.user_id);
-            let Some(user) = Versioned::<User>::read(records.get(&key).await?)? else {
+            let Some(user) = tx.get::<User>(&key).await? else {
                 // The entry leads nowhere.
-                let write = Write::delete(record.key.clone(), When::Any);
-                return Ok::<_, Refusal>(call.app.try_commit(vec![write]).await?.then_some(false));
+                tx.write(Write::delete(record.key.clone(), When::Any));
+                return Ok(false);
             };
-            let other = members::another_owner(records, &home.id, &user.value.id).await?;
-            let mut writes = user.value.removal(user.revision).to_vec();
+            let other = members::another_owner(&tx, &home.id, &user.value.id).await?;
+            tx.write_all(user.value.removal(user.revision));
             let change = Change {
                 target: Some(user.value.id.clone()),
                 before: Some(json!({ "email": user.value.email, "role": user.value.role })),
                 after: None,
             };
-            let (app, actor) = (&call.app, &call.actor);
-            writes.push(app.audit(Some(&home.id), actor, "account.delete", change, "done")?);
-            let orphaned = user.value.administers() && other.is_none();
-            Ok(call.app.try_commit(writes).await?.then_some(orphaned))
+            tx.audit(Some(&home.id), &call.actor, "account.delete", change)?;
+            Ok::<_, StoreError>(user.value.administers() && other.is_none())
         };
-        if retry(&*call.app.random, removed).await? {
+        if call.app.change(remove).await? {
             without_owner.push(home.slug.to_string());
         }
     }
@@ -310,7 +304,7 @@ fn address(call: &OperatorCall) -> Result<Email, Refusal> {
 }
 
 async fn find(call: &OperatorCall, email: &Email) -> Result<Versioned<Account>, Refusal> {
-    let found = account::find(&*call.app.records, email).await?;
+    let found = account::find(&call.app, email).await?;
     found.ok_or_else(|| ErrorCode::AccountNotFound.into())
 }
 
@@ -340,18 +334,19 @@ async fn another_operator(call: &OperatorCall, id: &AccountId) -> Result<Write, 
     }
 }
 
-/// The audit entries of a change: in the log of the service, and in those of the account's
-/// namespaces.
-async fn noted(
+/// Adds the audit records of a change to the commit that makes it: in the log of the service, and in
+/// those of the account's namespaces.
+async fn log(
+    tx: &Transaction<'_>,
     call: &OperatorCall,
     account: &Account,
     name: &str,
     before: Option<Value>,
     after: Value,
-) -> Result<Vec<Write>, Refusal> {
+) -> Result<(), Refusal> {
     let partition = account::partition(&account.id);
-    let records = &call.app.records;
-    let found = records
+    let found = tx
+        .records
         .list(&partition, MEMBERSHIPS, None, MOST_LOGS)
         .await?;
     let home = |record: &Record| Ok(record.read::<Membership>()?.namespace.id);
@@ -364,7 +359,7 @@ async fn noted(
         before,
         after: Some(after),
     };
-    call.audit(name, &change, &homes)
+    call.audit(tx, name, &change, &homes)
 }
 
 /// Ends every token and session of the service, when the body says `everybody`.
@@ -372,10 +367,9 @@ pub(super) async fn sign_out_everybody(call: OperatorCall) -> Answer {
     if call.json::<ServiceSignOut>().await?.confirm != "everybody" {
         return Err(ErrorCode::ConfirmationMismatch.into());
     }
-    let attempt = async || {
+    let raise = async |tx: Transaction<'_>| {
         let key = account::service_epoch_key();
-        let [found] = read_all(&*call.app.records, [key.clone()]).await?;
-        let found = Versioned::<account::ServiceEpoch>::read(found)?;
+        let found = tx.get::<account::ServiceEpoch>(&key).await?;
         let (epoch, when) = found.map_or((0, When::Absent), |found| {
             (found.value.epoch, When::At(found.revision))
         });
@@ -388,11 +382,11 @@ pub(super) async fn sign_out_everybody(call: OperatorCall) -> Answer {
             after: Some(json!({ "epoch": next.epoch })),
         };
         let document = vault_store::records::Document::of(&next)?;
-        let mut writes = vec![Write::put(key, document, when)];
-        writes.extend(call.audit("service.sign-out", &change, &[])?);
-        Ok::<_, Refusal>(call.app.try_commit(writes).await?.then_some(next))
+        tx.write(Write::put(key, document, when));
+        call.audit(&tx, "service.sign-out", &change, &[])?;
+        Ok::<_, Refusal>(next)
     };
-    let next = retry(&*call.app.random, attempt).await?;
+    let next = call.app.change(raise).await?;
     let answer = SignedOut { epoch: next.epoch };
     Ok(json_answer(StatusCode::OK, &answer))
 }

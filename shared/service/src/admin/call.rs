@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
-use vault_store::records::{Record, Write};
+use vault_store::records::Record;
 
 use crate::app::Acting;
 use crate::bearer::Operator;
@@ -15,6 +15,8 @@ use crate::error::{ErrorCode, Refusal};
 use crate::http::{MAX_JSON_BYTES, read_json};
 use crate::model::audit::Change;
 use crate::model::namespace::{Kind, Namespace};
+
+use crate::transaction::Transaction;
 
 pub(super) use crate::guard::Call;
 pub(crate) use vault_api::Items;
@@ -117,12 +119,14 @@ impl Call {
             .require_fresh(app.clock.now(), &app.config.public_url)
     }
 
-    /// The audit record of a change in the caller's namespace, for the commit that makes it.
-    pub(super) fn audit(&self, name: &str, change: Change) -> Result<Write, Refusal> {
-        let namespace = Some(&self.caller.namespace.id);
-        Ok(self
-            .app
-            .audit(namespace, &self.actor, name, change, "done")?)
+    /// Adds the audit record of a change in the caller's namespace to the commit that makes it.
+    pub(super) fn audit(
+        &self,
+        tx: &Transaction<'_>,
+        name: &str,
+        change: Change,
+    ) -> Result<(), Refusal> {
+        Ok(tx.audit(Some(&self.caller.namespace.id), &self.actor, name, change)?)
     }
 }
 
@@ -135,20 +139,19 @@ impl OperatorCall {
             .require_fresh(app.clock.now(), &app.config.public_url)
     }
 
-    /// The audit records of a change, for the commit that makes it: in the log of the service, and
-    /// in those of `namespaces`, whose owners read there what an operator did.
+    /// Adds the audit records of a change to the commit that makes it: in the log of the service,
+    /// and in those of `namespaces`, whose owners read there what an operator did.
     pub(super) fn audit(
         &self,
+        tx: &Transaction<'_>,
         name: &str,
         change: &Change,
         namespaces: &[NamespaceId],
-    ) -> Result<Vec<Write>, Refusal> {
-        let logs = std::iter::once(None).chain(namespaces.iter().map(Some));
-        let entry = |log| {
-            self.app
-                .audit(log, &self.actor, name, change.clone(), "done")
-        };
-        Ok(logs.map(entry).collect::<Result<_, _>>()?)
+    ) -> Result<(), Refusal> {
+        for log in std::iter::once(None).chain(namespaces.iter().map(Some)) {
+            tx.audit(log, &self.actor, name, change.clone())?;
+        }
+        Ok(())
     }
 }
 

@@ -16,14 +16,13 @@ use super::principal::Principal;
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
+use crate::model::Versioned;
 use crate::model::audit::Change;
 use crate::model::client::{
     Client, ClientId, Connection, client_key, connection_key, connections_partition,
 };
 use crate::model::grant::{Grant, grants_partition};
 use crate::model::token::token_key;
-use crate::model::{Versioned, read_all};
-use crate::retry::retry;
 
 /// Most pages of grants that are read to count the tokens of a client that is ended.
 const MAX_COUNT_PAGES: usize = 10;
@@ -119,7 +118,7 @@ pub(crate) async fn find_app(
         return Ok(None);
     };
     let keys = [connection_key(namespace, &id), client_key(&id)];
-    let [connection, client] = read_all(&*app.records, keys).await?;
+    let [connection, client] = app.get_all(keys).await?;
     let connection = Versioned::<Connection>::read(connection)?;
     let connection = connection.filter(|it| it.value.revoked_at.is_none());
     let client = Versioned::read(client)?;
@@ -182,35 +181,28 @@ pub(super) async fn revoke(call: Call) -> Answer {
 /// Ends the app of this id in the vault.
 pub(crate) async fn end_app(by: &Principal<'_>, id: &str) -> Result<RevokedClient, Refusal> {
     let id: ClientId = id.parse().map_err(|_| ErrorCode::ClientNotFound)?;
-    retry(&*by.app.random, || try_revoke(by, &id)).await
-}
-
-/// One try; `None` when the connection changed meanwhile.
-async fn try_revoke(by: &Principal<'_>, id: &ClientId) -> Result<Option<RevokedClient>, Refusal> {
-    let namespace = by.namespace.id;
-    let records = &by.app.records;
-    let found = Versioned::<Connection>::read(records.get(&connection_key(&namespace, id)).await?)?;
-    let connection = found
-        .filter(|found| found.value.revoked_at.is_none())
-        .ok_or(ErrorCode::ClientNotFound)?;
-    let revoked_tokens = living_tokens(by, id).await?;
-    let now = by.app.clock.now();
-    let change = Change {
-        target: Some(id.to_string()),
-        before: Some(json!({ "name": connection.value.name })),
-        after: Some(json!({ "revoked_tokens": revoked_tokens })),
-    };
-    let writes = vec![
-        connection
-            .value
-            .ending(&namespace, connection.revision, now)?,
-        by.audit("client.revoke", change)?,
-    ];
-    let committed = by.app.try_commit(writes).await?;
-    Ok(committed.then(|| RevokedClient {
-        client_id: id.to_string(),
-        revoked_tokens,
-    }))
+    by.app
+        .change(async |tx| {
+            let key = connection_key(&by.namespace.id, &id);
+            let found = tx.get::<Connection>(&key).await?;
+            let connection = found
+                .filter(|found| found.value.revoked_at.is_none())
+                .ok_or(ErrorCode::ClientNotFound)?;
+            let revoked_tokens = living_tokens(by, &id).await?;
+            let change = Change {
+                target: Some(id.to_string()),
+                before: Some(json!({ "name": connection.value.name })),
+                after: Some(json!({ "revoked_tokens": revoked_tokens })),
+            };
+            let (namespace, revision) = (&by.namespace.id, connection.revision);
+            tx.write(connection.value.ending(namespace, revision, tx.now())?);
+            by.audit(&tx, "client.revoke", change)?;
+            Ok(RevokedClient {
+                client_id: id.to_string(),
+                revoked_tokens,
+            })
+        })
+        .await
 }
 
 /// How many tokens the living grants of a client have: the newest pair of each, as far as they

@@ -10,7 +10,6 @@ use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::namespace::{self, Kind, Status};
-use crate::retry::retry;
 
 /// Deletes the vault, when the body names it too and credentials were entered just now.
 pub(super) async fn delete(call: Call) -> Answer {
@@ -36,25 +35,22 @@ pub(crate) async fn delete_vault(by: &Principal<'_>) -> Result<(), Refusal> {
     if by.namespace.kind == Kind::SelfSigned {
         return Err(ErrorCode::NamespaceSelfSigned.into());
     }
-    retry(&*by.app.random, || try_delete(by)).await
-}
-
-/// One try; `None` when the record changed meanwhile.
-async fn try_delete(by: &Principal<'_>) -> Result<Option<()>, Refusal> {
-    let app = by.app;
-    let found = namespace::find(&*app.records, &by.namespace.slug).await?;
-    let found = found.filter(|(found, _)| found.id == by.namespace.id);
-    let (namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
-    let change = Change {
-        target: Some(namespace.slug.to_string()),
-        before: Some(json!({ "status": namespace.status, "namespace_id": namespace.id })),
-        after: Some(json!({ "status": Status::Deleted })),
-    };
-    let mut writes = namespace.deletion(revision, app.clock.now())?;
-    // The log of the vault goes with it, so the service keeps who deleted it.
-    for log in [None, Some(&namespace.id)] {
-        let change = change.clone();
-        writes.push(app.audit(log, by.actor, "vault.delete", change, "done")?);
-    }
-    Ok(app.try_commit(writes).await?.then_some(()))
+    by.app
+        .change(async |tx| {
+            let found = namespace::find(&tx, &by.namespace.slug).await?;
+            let found = found.filter(|(found, _)| found.id == by.namespace.id);
+            let (namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
+            let change = Change {
+                target: Some(namespace.slug.to_string()),
+                before: Some(json!({ "status": namespace.status, "namespace_id": namespace.id })),
+                after: Some(json!({ "status": Status::Deleted })),
+            };
+            tx.write_all(namespace.deletion(revision, tx.now())?);
+            // The log of the vault goes with it, so the service keeps who deleted it.
+            for log in [None, Some(&namespace.id)] {
+                tx.audit(log, by.actor, "vault.delete", change.clone())?;
+            }
+            Ok(())
+        })
+        .await
 }

@@ -17,7 +17,7 @@ use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::device::{self, Device, DeviceStatus, FORGOTTEN_SECONDS, LastSeen, Named};
 use crate::model::namespace::{self, Namespace};
-use crate::retry::retry;
+use crate::transaction::Transaction;
 
 /// A device, as owners see it.
 fn shown(device: Device) -> vault_api::Device {
@@ -188,16 +188,16 @@ pub(crate) async fn decide(
     if decision == Decision::Admit && !acting.namespace.subscription.is_live(now) {
         return Err(ErrorCode::SubscriptionLapsed.into());
     }
-    let decide = || try_decide(acting, id, decision);
-    retry(&*acting.app.random, decide).await
+    let decide = async |tx| decide_in(&tx, acting, id, decision).await;
+    acting.app.change(decide).await
 }
 
-/// One try; `None` when something else changed the device meanwhile.
-async fn try_decide(
+async fn decide_in(
+    tx: &Transaction<'_>,
     acting: Acting<'_>,
     id: &str,
     decision: Decision,
-) -> Result<Option<Decided>, Refusal> {
+) -> Result<Decided, Refusal> {
     let Acting {
         app,
         namespace,
@@ -211,24 +211,24 @@ async fn try_decide(
     let Some(revision) = revision else {
         // A repeated `forget` answers as the first.
         return match decision {
-            Decision::Forget => Ok(Some(Decided {
+            Decision::Forget => Ok(Decided {
                 device,
                 forgotten: true,
-            })),
+            }),
             _ => Err(ErrorCode::NotFound.into()),
         };
     };
     let (from, to) = decision.step();
     if device.status == to && decision != Decision::Forget {
-        return Ok(Some(Decided {
+        return Ok(Decided {
             device,
             forgotten: false,
-        }));
+        });
     }
     if device.status != from {
         return Err(ErrorCode::DeviceState.into());
     }
-    let (before, now) = (device.status, app.clock.now());
+    let (before, now) = (device.status, tx.now());
     let decided = Device {
         status: to,
         decided_at: Some(now),
@@ -240,26 +240,25 @@ async fn try_decide(
         before: Some(json!({ "status": before })),
         after: (decision != Decision::Forget).then(|| json!({ "status": to })),
     };
-    let mut writes = vec![acting.audit(decision.name(), change)?];
+    acting.audit(tx, decision.name(), change)?;
     if decision == Decision::Forget {
-        writes.extend(forgetting(slug, &decided, revision, now)?);
+        tx.write_all(forgetting(slug, &decided, revision, now)?);
     } else if decision == Decision::Deny {
-        writes.extend(decided.denial(slug, revision, now)?);
+        tx.write_all(decided.denial(slug, revision, now)?);
     } else {
-        writes.push(decided.write(slug, When::At(revision))?);
+        tx.write(decided.write(slug, When::At(revision))?);
     }
     if before == DeviceStatus::Pending {
-        writes.push(namespace::count_pending(slug, -1));
+        tx.write(namespace::count_pending(slug, -1));
     }
     if decision == Decision::Admit {
         let pending = device::pending_key(slug, &decided.device_id);
-        writes.push(Write::delete(pending, When::Any));
+        tx.write(Write::delete(pending, When::Any));
     }
-    let committed = app.try_commit(writes).await?;
-    Ok(committed.then_some(Decided {
+    Ok(Decided {
         device: decided,
         forgotten: decision == Decision::Forget,
-    }))
+    })
 }
 
 /// The writes that remove a device and keep, for a while, that it was there: a repeated `forget`
@@ -341,13 +340,15 @@ pub(crate) async fn deny_all(
     acting: Acting<'_>,
     confirmed: Option<usize>,
 ) -> Result<Vec<Device>, Refusal> {
-    retry(&*acting.app.random, || try_deny_all(acting, confirmed)).await
+    let deny = async |tx| deny_all_in(&tx, acting, confirmed).await;
+    acting.app.change(deny).await
 }
 
-async fn try_deny_all(
+async fn deny_all_in(
+    tx: &Transaction<'_>,
     acting: Acting<'_>,
     confirmed: Option<usize>,
-) -> Result<Option<Vec<Device>>, Refusal> {
+) -> Result<Vec<Device>, Refusal> {
     let Acting {
         app,
         namespace,
@@ -358,8 +359,8 @@ async fn try_deny_all(
         .records
         .list(&device::pending_partition(slug), "", None, 100)
         .await?;
-    let now = app.clock.now();
-    let (mut denied, mut writes) = (Vec::new(), Vec::new());
+    let now = tx.now();
+    let mut denied = Vec::new();
     for record in devices_of(app, slug, &waiting).await? {
         let device: Device = record.read()?;
         if device.status != DeviceStatus::Pending || device.namespace_id != namespace.id {
@@ -371,29 +372,26 @@ async fn try_deny_all(
             decided_by: Some(actor.user.clone()),
             ..device
         };
-        writes.extend(device.denial(slug, record.revision, now)?);
+        tx.write_all(device.denial(slug, record.revision, now)?);
         denied.push(device);
     }
     if confirmed.is_some_and(|confirmed| confirmed != denied.len()) {
         return Err(ErrorCode::ConfirmationMismatch.into());
     }
     if denied.is_empty() {
-        return Ok(Some(denied));
+        return Ok(denied);
     }
     let count = i64::try_from(denied.len()).unwrap_or(namespace::MAX_PENDING);
-    writes.push(namespace::count_pending(slug, -count));
+    tx.write(namespace::count_pending(slug, -count));
     let ids: Vec<_> = denied
         .iter()
         .map(|device| device.device_id.clone())
         .collect();
-    writes.push(acting.audit(
-        "device.deny-pending",
-        Change {
-            target: None,
-            before: None,
-            after: Some(json!({ "denied": ids })),
-        },
-    )?);
-    let committed = app.try_commit(writes).await?;
-    Ok(committed.then_some(denied))
+    let change = Change {
+        target: None,
+        before: None,
+        after: Some(json!({ "denied": ids })),
+    };
+    acting.audit(tx, "device.deny-pending", change)?;
+    Ok(denied)
 }

@@ -18,7 +18,7 @@ use crate::model::enrolment::{
 };
 use crate::model::namespace::{self, Namespace};
 use crate::model::token::{Secret, SecretKind};
-use crate::retry::retry;
+use crate::transaction::Transaction;
 
 /// Most machines that one code admits.
 pub(crate) const MOST_USES: u32 = 10_000;
@@ -82,7 +82,7 @@ pub(crate) async fn create_code(
         created_at: now,
         expires_at: now.plus_seconds(seconds),
     };
-    let secret = Secret::fresh(SecretKind::Enrolment, &*app.random);
+    let secret = Secret::fresh(SecretKind::Enrolment, &app.random);
     let hash = secret.hash();
     let after = json!({
         "uses": code.uses, "name": code.name, "expires_at": code.expires_at,
@@ -92,17 +92,20 @@ pub(crate) async fn create_code(
         before: None,
         after: Some(after),
     };
-    let mut writes = vec![
-        Write::put_until(
-            code_key(&namespace.id, &hash),
-            Document::of(&code)?,
+    let invite = async |tx: Transaction<'_>| {
+        let bounds = usize::from(mark.is_some());
+        tx.write_all(mark.clone());
+        let (key, document) = (code_key(&namespace.id, &hash), Document::of(&code)?);
+        tx.write(Write::put_until(
+            key,
+            document,
             When::Absent,
             code.expires_at,
-        ),
-        acting.audit("enrolment.invite", change)?,
-    ];
-    writes.extend(mark);
-    let done = app.records.commit(writes).await?.is_done();
+        ));
+        acting.audit(&tx, "enrolment.invite", change.clone())?;
+        Ok::<_, Refusal>(tx.commit_within(bounds).await?.is_none())
+    };
+    let done = app.change(invite).await?;
     let text = secret.text().to_owned();
     Ok(done.then(|| shown(&hash, code, 0, Some(text))))
 }
@@ -167,31 +170,24 @@ pub(crate) async fn end_code(
 ) -> Result<vault_api::EnrolmentCode, Refusal> {
     let Acting { app, namespace, .. } = acting;
     let prefix = hash_prefix(id).ok_or(ErrorCode::NotFound)?;
-    let records = &app.records;
-    retry(&*app.random, async || {
-        let found = records
+    app.change(async |tx| {
+        let found = tx
+            .records
             .list(&partition(&namespace.id), prefix, None, 1)
             .await?;
         let record = found.first().ok_or(ErrorCode::NotFound)?;
         let hash = hash_of(record)?;
         let used = used_key(&namespace.id, &hash);
-        let count = match records.get(&used).await? {
-            Some(count) => count.read::<Used>()?.used,
-            None => 0,
-        };
+        let count = tx.get::<Used>(&used).await?.map_or(0, |it| it.value.used);
         let change = Change {
             target: Some(id_of(&hash)),
             before: Some(json!({ "used": count })),
             after: None,
         };
-        let writes = vec![
-            Write::delete(record.key.clone(), When::At(record.revision)),
-            Write::delete(used, When::Any),
-            acting.audit("enrolment.end", change)?,
-        ];
-        let done = app.try_commit(writes).await?;
-        let shown = shown(&hash, record.read()?, count, None);
-        Ok::<_, Refusal>(done.then_some(shown))
+        tx.write(Write::delete(record.key.clone(), When::At(record.revision)));
+        tx.write(Write::delete(used, When::Any));
+        acting.audit(&tx, "enrolment.end", change)?;
+        Ok(shown(&hash, record.read()?, count, None))
     })
     .await
 }
@@ -208,12 +204,12 @@ pub(super) async fn set(call: Call) -> Answer {
 pub(crate) async fn set_enrolment(acting: Acting<'_>, enrolment: Enrolment) -> Result<(), Refusal> {
     let Acting { app, namespace, .. } = acting;
     let slug = &namespace.slug;
-    retry(&*app.random, async || {
-        let found = namespace::find(&*app.records, slug).await?;
+    app.change(async |tx| {
+        let found = namespace::find(&tx, slug).await?;
         let (mut held, revision) = found.ok_or(ErrorCode::NotFound)?;
         let before = held.enrolment;
         if before == enrolment {
-            return Ok::<_, Refusal>(Some(()));
+            return Ok(());
         }
         held.enrolment = enrolment;
         let change = Change {
@@ -221,11 +217,8 @@ pub(crate) async fn set_enrolment(acting: Acting<'_>, enrolment: Enrolment) -> R
             before: Some(json!({ "enrolment": before })),
             after: Some(json!({ "enrolment": enrolment })),
         };
-        let writes = vec![
-            held.update(revision)?,
-            acting.audit("enrolment.set", change)?,
-        ];
-        Ok(app.try_commit(writes).await?.then_some(()))
+        tx.write(held.update(revision)?);
+        Ok(acting.audit(&tx, "enrolment.set", change)?)
     })
     .await
 }

@@ -13,8 +13,8 @@ use crate::model::limits::{self, Window};
 use crate::model::notice::{Destinations, MAX_WEBHOOKS, Topic, Webhook};
 use crate::model::webhook::{BadWebhookAddress, SigningSecret, WebhookAddress};
 use crate::notices;
-use crate::retry::retry;
 use crate::senders::Senders;
+use crate::transaction::Transaction;
 
 /// Most tests an hour of one vault: each is a request that the service makes at once.
 const MAX_TESTS: u32 = 30;
@@ -47,7 +47,7 @@ fn shown(webhook: &Webhook, secret: Option<String>) -> vault_api::Webhook {
 /// Where notices go.
 pub(super) async fn list(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
-    let (destinations, _) = Destinations::find(&*call.app.records, &namespace.id).await?;
+    let (destinations, _) = Destinations::find(&call.app, &namespace.id).await?;
     let listed = NoticeDestinations {
         webhooks: destinations
             .webhooks
@@ -66,7 +66,7 @@ pub(super) async fn add(call: Call) -> Answer {
     let asked: NewWebhook = call.json().await?;
     let address = address(&call, &asked.address)?;
     let events = topics(&asked.events)?;
-    let (now, random) = (call.app.clock.now(), &*call.app.random);
+    let (now, random) = (call.app.clock.now(), &call.app.random);
     let webhook = Webhook {
         id: fresh_id("whk_", now, random),
         address,
@@ -78,9 +78,8 @@ pub(super) async fn add(call: Call) -> Answer {
         last_failure: None,
         off_since: None,
     };
-    retry(random, async || {
-        let records = &*call.app.records;
-        let (mut destinations, when) = Destinations::find(records, &namespace.id).await?;
+    let add = async |tx: Transaction<'_>| {
+        let (mut destinations, when) = Destinations::find(&tx, &namespace.id).await?;
         if destinations.webhooks.len() >= MAX_WEBHOOKS {
             return Err(Refusal::new(ErrorCode::WebhookLimit));
         }
@@ -90,13 +89,10 @@ pub(super) async fn add(call: Call) -> Answer {
             before: None,
             after: Some(json!({ "address": webhook.address, "events": webhook.events })),
         };
-        let writes = vec![
-            destinations.write(&namespace.id, when)?,
-            call.audit("notice.add", change)?,
-        ];
-        Ok(call.app.try_commit(writes).await?.then_some(()))
-    })
-    .await?;
+        tx.write(destinations.write(&namespace.id, when)?);
+        call.audit(&tx, "notice.add", change)
+    };
+    call.app.change(add).await?;
     let added = shown(&webhook, Some(webhook.secret.text()));
     Ok(json_answer(StatusCode::CREATED, &added))
 }
@@ -131,9 +127,8 @@ fn topics(words: &[Given<Topic>]) -> Result<Vec<Topic>, Refusal> {
 pub(super) async fn remove(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let id = call.param("id");
-    let removed = retry(&*call.app.random, async || {
-        let records = &*call.app.records;
-        let (mut destinations, when) = Destinations::find(records, &namespace.id).await?;
+    let remove = async |tx: Transaction<'_>| {
+        let (mut destinations, when) = Destinations::find(&tx, &namespace.id).await?;
         let at = destinations.webhooks.iter().position(|held| held.id == id);
         let removed = destinations.webhooks.remove(at.ok_or(ErrorCode::NotFound)?);
         let change = Change {
@@ -141,14 +136,11 @@ pub(super) async fn remove(call: Call) -> Answer {
             before: Some(json!({ "address": removed.address, "events": removed.events })),
             after: None,
         };
-        let writes = vec![
-            destinations.write(&namespace.id, when)?,
-            call.audit("notice.remove", change)?,
-        ];
-        let done = call.app.try_commit(writes).await?;
-        Ok::<_, Refusal>(done.then_some(removed))
-    })
-    .await?;
+        tx.write(destinations.write(&namespace.id, when)?);
+        call.audit(&tx, "notice.remove", change)?;
+        Ok::<_, Refusal>(removed)
+    };
+    let removed = call.app.change(remove).await?;
     Ok(json_answer(StatusCode::OK, &shown(&removed, None)))
 }
 
@@ -156,7 +148,7 @@ pub(super) async fn remove(call: Call) -> Answer {
 pub(super) async fn test(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let id = call.param("id");
-    let (destinations, _) = Destinations::find(&*call.app.records, &namespace.id).await?;
+    let (destinations, _) = Destinations::find(&call.app, &namespace.id).await?;
     if destinations.webhook(id).is_none() {
         return Err(ErrorCode::NotFound.into());
     }
@@ -168,7 +160,7 @@ pub(super) async fn test(call: Call) -> Answer {
         limit: MAX_TESTS,
         seconds: 3600,
     };
-    limits::count(&*app.records, &[window], now, &*app.random).await?;
+    limits::count(app, &[window], now).await?;
     let sent = notices::try_webhook(app, senders, &namespace, id).await?;
     let sent = sent.ok_or(ErrorCode::NotFound)?;
     let tested = TestedWebhook {
@@ -186,12 +178,11 @@ pub(super) async fn set_mail(call: Call) -> Answer {
     if asked.mail && !has_mailer(&call) {
         return Err(ErrorCode::MailUnavailable.into());
     }
-    retry(&*call.app.random, async || {
-        let records = &*call.app.records;
-        let (mut destinations, when) = Destinations::find(records, &namespace.id).await?;
+    let set = async |tx: Transaction<'_>| {
+        let (mut destinations, when) = Destinations::find(&tx, &namespace.id).await?;
         let before = destinations.mail;
         if before == asked.mail {
-            return Ok::<_, Refusal>(Some(()));
+            return Ok(());
         }
         destinations.mail = asked.mail;
         let change = Change {
@@ -199,13 +190,10 @@ pub(super) async fn set_mail(call: Call) -> Answer {
             before: Some(json!({ "mail": before })),
             after: Some(json!({ "mail": asked.mail })),
         };
-        let writes = vec![
-            destinations.write(&namespace.id, when)?,
-            call.audit("notice.mail", change)?,
-        ];
-        Ok(call.app.try_commit(writes).await?.then_some(()))
-    })
-    .await?;
+        tx.write(destinations.write(&namespace.id, when)?);
+        call.audit(&tx, "notice.mail", change)
+    };
+    call.app.change(set).await?;
     Ok(json_answer(StatusCode::OK, &asked))
 }
 

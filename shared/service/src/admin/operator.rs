@@ -5,8 +5,7 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 use vault_api::{CreatedNamespace, NewNamespace};
 use vault_format::name::Slug;
-use vault_store::StoreError;
-use vault_store::records::{Commit, When, Write};
+use vault_store::records::{When, Write};
 
 use super::call::{Answer, Items, OperatorCall, cut};
 use super::vaults;
@@ -17,7 +16,7 @@ use crate::model::audit::Change;
 use crate::model::namespace::{self, DIRECTORY, Kind, Listed, Namespace, Status, Subscription};
 use crate::model::provisioning::reservation_key;
 use crate::model::user::{NamespaceRef, Role, Scopes, User};
-use crate::retry::retry;
+use crate::transaction::Transaction;
 
 /// All namespaces, the deleted ones too: their slugs stay taken.
 pub(super) async fn list(call: OperatorCall) -> Answer {
@@ -59,60 +58,59 @@ pub(super) async fn create(call: OperatorCall) -> Answer {
     }
     let owner: Email = wanted.owner.parse_or(ErrorCode::EmailInvalid)?;
     call.require_fresh()?;
-    let created = retry(&*call.app.random, || try_create(&call, &slug, &owner)).await?;
+    let create = async |tx| allocate(&tx, &call, &slug, &owner).await;
+    let created = call.app.change(create).await?;
     Ok(json_answer(StatusCode::CREATED, &created))
 }
 
-/// One try; `None` when the account changed meanwhile.
-async fn try_create(
+async fn allocate(
+    tx: &Transaction<'_>,
     call: &OperatorCall,
     slug: &Slug,
     owner: &Email,
-) -> Result<Option<CreatedNamespace>, Refusal> {
-    let app = &call.app;
-    let (clock, random) = (&*app.clock, &*app.random);
-    let namespace = Namespace::new(slug.clone(), Kind::Hosted, owner.to_string(), clock, random);
+) -> Result<CreatedNamespace, Refusal> {
+    let namespace = Namespace::new(slug.clone(), Kind::Hosted, owner.to_string(), tx);
     let reference = NamespaceRef {
         slug: slug.clone(),
         id: namespace.id,
     };
-    let invited = account::invite(
-        &*app.records,
-        owner,
-        app.config.public_url.base(),
-        clock.now(),
-        random,
-    )
-    .await?;
-    let (account, now) = (&invited.account, clock.now());
-    let user = User::active(account, reference, Role::Owner, Scopes::ALL, now, random);
+    let issuer = call.app.config.public_url.base();
+    let invited = account::invite(tx, owner, issuer, tx.now()).await?;
+    let (account, now) = (&invited.account, tx.now());
+    let user = User::active(
+        account,
+        reference,
+        Role::Owner,
+        Scopes::ALL,
+        now,
+        &tx.random,
+    );
+    // A name that a customer is paying for is taken for as long as it is reserved.
+    let reservation = reservation_key(slug);
+    if tx.records.get(&reservation).await?.is_some() {
+        return Err(ErrorCode::SlugTaken.into());
+    }
+    let names = namespace.allocation()?;
+    let bounds = names.len();
+    tx.write_all(names);
+    tx.write(Write::check(reservation, When::Absent));
+    tx.write_all(user.creation()?);
+    tx.write_all(invited.writes);
     let change = Change {
         target: Some(slug.to_string()),
         before: None,
         after: Some(json!({ "namespace_id": namespace.id, "owner": owner })),
     };
-    let entries = call.audit("namespace.create", &change, &[namespace.id])?;
-    // A name that a customer is paying for is taken for as long as it is reserved.
-    let reservation = reservation_key(slug);
-    if app.records.get(&reservation).await?.is_some() {
+    call.audit(tx, "namespace.create", &change, &[namespace.id])?;
+    if tx.commit_within(bounds).await?.is_some() {
         return Err(ErrorCode::SlugTaken.into());
     }
-    let mut writes = namespace.allocation()?;
-    writes.push(Write::check(reservation, When::Absent));
-    writes.extend(user.creation()?);
-    writes.extend(invited.writes);
-    writes.extend(entries);
-    match app.records.commit(writes).await {
-        Ok(Commit::Done(_)) => Ok(Some(CreatedNamespace {
-            slug: slug.clone(),
-            namespace_id: namespace.id,
-            owner: owner.clone(),
-            invite_url: invited.url,
-        })),
-        Ok(Commit::Failed { index: 0 | 1, .. }) => Err(ErrorCode::SlugTaken.into()),
-        Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    Ok(CreatedNamespace {
+        slug: slug.clone(),
+        namespace_id: namespace.id,
+        owner: owner.clone(),
+        invite_url: invited.url,
+    })
 }
 
 /// How a namespace stands, as its owner sees it.
@@ -121,7 +119,7 @@ pub(super) async fn show(call: OperatorCall) -> Answer {
         .param("slug")
         .parse()
         .map_err(|_| ErrorCode::NotFound)?;
-    let (namespace, _) = namespace::find(&*call.app.records, &slug)
+    let (namespace, _) = namespace::find(&call.app, &slug)
         .await?
         .ok_or(ErrorCode::NotFound)?;
     let shown = vaults::shown(&call.app, namespace).await?;
@@ -178,34 +176,24 @@ async fn change_namespace(
         .param("slug")
         .parse()
         .map_err(|_| ErrorCode::NotFound)?;
-    let attempt = || try_change(&call, &slug, name, &change);
-    let namespace = retry(&*call.app.random, attempt).await?;
+    let set = async |tx: Transaction<'_>| {
+        let found = namespace::find(&tx, &slug).await?;
+        let (mut namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
+        let (before, after) = change(&mut namespace);
+        if before != after {
+            let change = Change {
+                target: Some(slug.to_string()),
+                before: Some(before),
+                after: Some(after),
+            };
+            tx.write(namespace.update(revision)?);
+            call.audit(&tx, name, &change, &[namespace.id])?;
+        }
+        Ok::<_, Refusal>(namespace)
+    };
+    let namespace = call.app.change(set).await?;
     let shown = vaults::shown(&call.app, namespace).await?;
     Ok(json_answer(StatusCode::OK, &shown))
-}
-
-/// One try; `None` when the record changed meanwhile.
-async fn try_change(
-    call: &OperatorCall,
-    slug: &Slug,
-    name: &str,
-    change: impl Fn(&mut Namespace) -> (Value, Value),
-) -> Result<Option<Namespace>, Refusal> {
-    let app = &call.app;
-    let found = namespace::find(&*app.records, slug).await?;
-    let (mut namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
-    let (before, after) = change(&mut namespace);
-    if before == after {
-        return Ok(Some(namespace));
-    }
-    let change = Change {
-        target: Some(slug.to_string()),
-        before: Some(before),
-        after: Some(after),
-    };
-    let mut writes = vec![namespace.update(revision)?];
-    writes.extend(call.audit(name, &change, &[namespace.id])?);
-    Ok(app.try_commit(writes).await?.then_some(namespace))
 }
 
 /// Ends every token for a namespace.
@@ -214,8 +202,10 @@ pub(super) async fn sign_out(call: OperatorCall) -> Answer {
         .param("slug")
         .parse()
         .map_err(|_| ErrorCode::NotFound)?;
-    let found = namespace::find(&*call.app.records, &slug).await?;
+    let found = namespace::find(&call.app, &slug).await?;
     let (namespace, _) = found.ok_or(ErrorCode::NotFound)?;
-    let entries = |change| call.audit("namespace.sign-out", &change, &[namespace.id]);
-    vaults::raise_epoch(&call.app, &slug, entries).await
+    let log = |tx: &Transaction<'_>, change| {
+        call.audit(tx, "namespace.sign-out", &change, &[namespace.id])
+    };
+    vaults::raise_epoch(&call.app, &slug, log).await
 }

@@ -11,7 +11,6 @@ use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::namespace::{self, PinReset, Pinned};
-use crate::retry::retry;
 
 /// Forgets the pin: the next catalog counts as the first, whatever its vault, release and previous;
 /// `If-Match` still names the current file. Machines that are linked keep their own pin: they
@@ -31,30 +30,31 @@ pub(super) async fn reset(call: Call) -> Answer {
 /// Forgets the pin of the vault. The caller has proven a fresh sign-in, and that the person typed
 /// the vault's name.
 pub(crate) async fn reset_pin(by: &Principal<'_>) -> Result<(), Refusal> {
-    retry(&*by.app.random, || try_reset(by)).await
-}
-
-/// One try; `None` when the record changed meanwhile.
-async fn try_reset(by: &Principal<'_>) -> Result<Option<()>, Refusal> {
-    let found = namespace::find(&*by.app.records, &by.namespace.slug).await?;
-    let (mut namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
-    let before = std::mem::take(&mut namespace.pin);
-    let change = Change {
-        target: Some(by.namespace.slug.to_string()),
-        before: match &before {
-            Pinned::Nothing => None,
-            Pinned::Vault(pin) => {
-                Some(json!({ "vault_id": pin.vault_id, "root_version": pin.root_version }))
-            }
-            Pinned::Earlier(pin) => Some(json!({ "vault_id": pin.vault_id(), "earlier": true })),
-        },
-        after: None,
-    };
-    namespace.pin_reset = Some(PinReset {
-        at: by.app.clock.now(),
-        by: by.actor.user.clone(),
-        vault_id: before.vault().map(|pin| pin.vault_id),
-    });
-    let writes = vec![namespace.update(revision)?, by.audit("pin.reset", change)?];
-    Ok(by.app.try_commit(writes).await?.then_some(()))
+    by.app
+        .change(async |tx| {
+            let found = namespace::find(&tx, &by.namespace.slug).await?;
+            let (mut namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
+            let before = std::mem::take(&mut namespace.pin);
+            let change = Change {
+                target: Some(by.namespace.slug.to_string()),
+                before: match &before {
+                    Pinned::Nothing => None,
+                    Pinned::Vault(pin) => {
+                        Some(json!({ "vault_id": pin.vault_id, "root_version": pin.root_version }))
+                    }
+                    Pinned::Earlier(pin) => {
+                        Some(json!({ "vault_id": pin.vault_id(), "earlier": true }))
+                    }
+                },
+                after: None,
+            };
+            namespace.pin_reset = Some(PinReset {
+                at: tx.now(),
+                by: by.actor.user.clone(),
+                vault_id: before.vault().map(|pin| pin.vault_id),
+            });
+            tx.write(namespace.update(revision)?);
+            Ok(by.audit(&tx, "pin.reset", change)?)
+        })
+        .await
 }

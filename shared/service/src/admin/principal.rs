@@ -3,7 +3,7 @@
 //!
 //! What an administrator does is one function over a [`Principal`], which both callers share.
 
-use vault_store::records::Write;
+use vault_store::StoreError;
 
 use crate::app::{Acting, App};
 use crate::error::{ErrorCode, Refusal};
@@ -11,6 +11,7 @@ use crate::model::account::Email;
 use crate::model::audit::{Actor, Change};
 use crate::model::namespace::Namespace;
 use crate::model::user::{NamespaceRef, Role, User};
+use crate::transaction::Transaction;
 
 /// A user of a vault who was let in, with the vault as of this request.
 #[derive(Clone, Copy)]
@@ -55,10 +56,13 @@ impl<'a> Principal<'a> {
         }
     }
 
-    /// The audit record of a change in the vault, for the commit that makes it.
-    pub(super) fn audit(&self, action: &str, change: Change) -> Result<Write, Refusal> {
-        let namespace = Some(&self.namespace.id);
-        let (app, actor) = (self.app, self.actor);
-        Ok(app.audit(namespace, actor, action, change, "done")?)
+    /// Adds the audit record of a change in the vault to the commit that makes it.
+    pub(super) fn audit(
+        &self,
+        tx: &Transaction<'_>,
+        action: &str,
+        change: Change,
+    ) -> Result<(), StoreError> {
+        tx.audit(Some(&self.namespace.id), self.actor, action, change)
     }
 }

@@ -69,18 +69,16 @@ pub(crate) async fn find_release(
     let Some(wanted) = number(release) else {
         return Ok(None);
     };
-    let records = &*app.records;
     match under {
         Some(text) => {
             let root_version = root_version(text).ok_or(ErrorCode::ParameterInvalid)?;
             let key = release::key(&namespace.id, root_version, wanted);
-            let found = records.get(&key).await?;
-            Ok(found.map(|record| record.read()).transpose()?)
+            Ok(app.get(&key).await?.map(|found| found.value))
         }
         None => {
             let pin = namespace.pin.vault();
             let newest = pin.map_or(MAX_VERSION, |pin| pin.root_version);
-            Ok(release::find(records, &namespace.id, newest, wanted).await?)
+            Ok(release::find(app, &namespace.id, newest, wanted).await?)
         }
     }
 }
@@ -91,7 +89,7 @@ pub(crate) async fn all_releases(
     app: &App,
     namespace: &NamespaceId,
 ) -> Result<Vec<Release>, StoreError> {
-    let found = kept::all(&*app.records, &release::partition(namespace)).await?;
+    let found = kept::all(app, &release::partition(namespace)).await?;
     found.iter().map(Record::read).collect()
 }
 

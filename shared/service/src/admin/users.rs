@@ -25,8 +25,8 @@ use crate::model::user::{
     Membership, Role, Scope, Scopes, State, User, is_user_id, membership_key, user_key,
     users_partition,
 };
-use crate::model::{Versioned, members, read_all};
-use crate::retry::retry;
+use crate::model::{Versioned, members};
+use crate::transaction::Transaction;
 
 /// Most characters of a profile's name.
 const MAX_PROFILE_CHARS: usize = 64;
@@ -105,12 +105,16 @@ pub(super) async fn create(call: Call) -> Answer {
 /// Invites an address, or invites it again. A new owner needs a fresh sign-in, which the caller has
 /// proven.
 pub(crate) async fn invite(by: &Principal<'_>, newcomer: &Newcomer) -> Result<User, Refusal> {
-    retry(&*by.app.random, || try_invite(by, newcomer)).await
+    let invite = async |tx| invite_in(&tx, by, newcomer).await;
+    by.app.change(invite).await
 }
 
-/// One try; `None` when something changed meanwhile.
-async fn try_invite(by: &Principal<'_>, newcomer: &Newcomer) -> Result<Option<User>, Refusal> {
-    let (app, home, now) = (by.app, by.home(), by.app.clock.now());
+async fn invite_in(
+    tx: &Transaction<'_>,
+    by: &Principal<'_>,
+    newcomer: &Newcomer,
+) -> Result<User, Refusal> {
+    let now = tx.now();
     let [caller, active, invited] = standings(by, &newcomer.email).await?;
     let caller = still_administers(caller)?;
     if active.is_some() {
@@ -118,25 +122,25 @@ async fn try_invite(by: &Principal<'_>, newcomer: &Newcomer) -> Result<Option<Us
     }
     let (role, scopes) = (newcomer.role, newcomer.scopes);
     let before = invited.as_ref().map(|there| standing(&there.value));
-    let (user, mut writes) = if let Some(there) = invited {
+    let user = if let Some(there) = invited {
         let user = there.value.invited_anew(role, scopes, now).by(by.email);
-        let writes = user.renewal(there.revision)?;
-        (user, writes)
+        tx.write_all(user.renewal(there.revision)?);
+        user
     } else {
         let email = newcomer.email.clone();
-        let user = User::invited(email, home, role, scopes, now, &*app.random);
+        let user = User::invited(email, by.home(), role, scopes, now, &tx.random);
         let user = user.by(by.email);
-        let writes = user.creation()?;
-        (user, writes)
+        tx.write_all(user.creation()?);
+        user
     };
     let change = Change {
         target: Some(user.id.clone()),
         before,
         after: Some(standing(&user)),
     };
-    writes.push(caller.check());
-    writes.push(by.audit("user.create", change)?);
-    Ok(app.try_commit(writes).await?.then_some(user))
+    tx.write(caller.check());
+    by.audit(tx, "user.create", change)?;
+    Ok(user)
 }
 
 /// The id of the user who has this address in the vault `home`, or is invited there.
@@ -145,14 +149,13 @@ pub(crate) async fn find_id_by_email(
     home: &Namespace,
     email: &Email,
 ) -> Result<Option<String>, StoreError> {
-    let records = &*app.records;
-    let listed = Versioned::<Listed>::read(records.get(&listed_key(email)).await?)?;
+    let listed = app.get::<Listed>(&listed_key(email)).await?;
     let account = listed.map_or_else(|| AccountId::earlier(email), |listed| listed.value.account);
     let entries = [
         membership_key(&account, &home.slug),
         invitation_key(email, &home.slug),
     ];
-    for entry in records.get_many(&entries).await?.into_iter().flatten() {
+    for entry in app.records.get_many(&entries).await?.into_iter().flatten() {
         let entry: Membership = entry.read()?;
         if entry.namespace.id == home.id {
             return Ok(Some(entry.user_id));
@@ -167,15 +170,15 @@ async fn standings(
     by: &Principal<'_>,
     email: &Email,
 ) -> Result<[Option<Versioned<User>>; 3], Refusal> {
-    let (home, records) = (by.home(), &*by.app.records);
-    let listed = Versioned::<Listed>::read(records.get(&listed_key(email)).await?)?;
+    let (home, app) = (by.home(), by.app);
+    let listed = app.get::<Listed>(&listed_key(email)).await?;
     let account = listed.map_or_else(|| AccountId::earlier(email), |listed| listed.value.account);
     let keys = [
         user_key(&home.id, by.user_id),
         membership_key(&account, &home.slug),
         invitation_key(email, &home.slug),
     ];
-    let [caller, active, invited] = read_all(records, keys).await?;
+    let [caller, active, invited] = app.get_all(keys).await?;
     // An entry whose user is gone leads nowhere, as the id of the entry itself would.
     let user_of = |entry| -> Result<RecordKey, StoreError> {
         let entry = Versioned::<Membership>::read(entry)?;
@@ -187,7 +190,7 @@ async fn standings(
     let found = if active == invited {
         vec![None, None]
     } else {
-        records.get_many(&[active, invited]).await?
+        app.records.get_many(&[active, invited]).await?
     };
     let mut found = found.into_iter().map(Versioned::read);
     let mut next = || found.next().transpose().map(Option::flatten);
@@ -282,28 +285,23 @@ pub(crate) async fn remove_user(
     id: &str,
     fresh: &(dyn Fn() -> Result<(), Refusal> + Sync),
 ) -> Result<User, Refusal> {
-    retry(&*by.app.random, || try_remove(by, id, fresh)).await
-}
-
-/// One try; `None` when something changed meanwhile.
-async fn try_remove(
-    by: &Principal<'_>,
-    id: &str,
-    fresh: &(dyn Fn() -> Result<(), Refusal> + Sync),
-) -> Result<Option<User>, Refusal> {
-    let Found { caller, target } = find(by, id).await?;
-    if target.value.state() == State::Active {
-        fresh()?;
-    }
-    let mut writes = remaining(by, caller, &target, None).await?;
-    writes.extend(target.value.removal(target.revision));
-    let change = Change {
-        target: Some(target.value.id.clone()),
-        before: Some(standing(&target.value)),
-        after: None,
-    };
-    writes.push(by.audit("user.remove", change)?);
-    Ok(by.app.try_commit(writes).await?.then_some(target.value))
+    by.app
+        .change(async |tx| {
+            let Found { caller, target } = find(by, id).await?;
+            if target.value.state() == State::Active {
+                fresh()?;
+            }
+            tx.write_all(remaining(by, caller, &target, None).await?);
+            tx.write_all(target.value.removal(target.revision));
+            let change = Change {
+                target: Some(target.value.id.clone()),
+                before: Some(standing(&target.value)),
+                after: None,
+            };
+            by.audit(&tx, "user.remove", change)?;
+            Ok(target.value)
+        })
+        .await
 }
 
 /// Changes a user, and keeps in the log what `short` says of it before and after, also where
@@ -314,20 +312,21 @@ async fn change(
     action: &str,
     (set, short): (impl Fn(User) -> User, impl Fn(&User) -> Value),
 ) -> Result<User, Refusal> {
-    let attempt = async || {
-        let Found { caller, target } = find(by, id).await?;
-        let after = set(target.value.clone());
-        let mut writes = remaining(by, caller, &target, Some(&after)).await?;
-        writes.push(after.update(target.revision)?);
-        let change = Change {
-            target: Some(after.id.clone()),
-            before: Some(short(&target.value)),
-            after: Some(short(&after)),
-        };
-        writes.push(by.audit(action, change)?);
-        Ok::<_, Refusal>(by.app.try_commit(writes).await?.then_some(after))
-    };
-    retry(&*by.app.random, attempt).await
+    by.app
+        .change(async |tx| {
+            let Found { caller, target } = find(by, id).await?;
+            let after = set(target.value.clone());
+            tx.write_all(remaining(by, caller, &target, Some(&after)).await?);
+            tx.write(after.update(target.revision)?);
+            let change = Change {
+                target: Some(after.id.clone()),
+                before: Some(short(&target.value)),
+                after: Some(short(&after)),
+            };
+            by.audit(&tx, action, change)?;
+            Ok(after)
+        })
+        .await
 }
 
 /// The user of an id, and the caller's own record at the same moment.
@@ -342,7 +341,7 @@ async fn find(by: &Principal<'_>, id: &str) -> Result<Found, Refusal> {
     }
     let namespace = &by.namespace.id;
     let keys = [user_key(namespace, by.user_id), user_key(namespace, id)];
-    let [caller, target] = read_all(&*by.app.records, keys).await?;
+    let [caller, target] = by.app.get_all(keys).await?;
     Ok(Found {
         caller: Versioned::read(caller)?,
         target: Versioned::read(target)?.ok_or(ErrorCode::UserNotFound)?,
@@ -371,8 +370,8 @@ async fn remaining(
         Ok(_) if !steps_back => Ok(Vec::new()),
         // The caller steps back, or was removed since the request began, perhaps by the target.
         _ if steps_back => {
-            let (records, namespace) = (&*by.app.records, &by.namespace.id);
-            let other = members::another_owner(records, namespace, &target.value.id).await?;
+            let namespace = &by.namespace.id;
+            let other = members::another_owner(by.app, namespace, &target.value.id).await?;
             let other = other.ok_or(ErrorCode::LastOwner)?;
             caller?;
             Ok(vec![other.check()])

@@ -8,7 +8,6 @@ use vault_api::{
     Vault, VaultSummary,
 };
 use vault_format::name::Slug;
-use vault_store::records::Write;
 
 use super::call::{Answer, Call, Items, cut};
 use crate::app::App;
@@ -23,7 +22,7 @@ use crate::model::provisioning::next_step;
 use crate::model::user::{self, MEMBERSHIPS, Membership, User};
 use crate::model::{account, release};
 use crate::provisioning;
-use crate::retry::retry;
+use crate::transaction::Transaction;
 
 /// All namespaces of the account, whichever the token carries.
 pub(super) async fn list(call: Call<Bearer>) -> Answer {
@@ -182,18 +181,18 @@ pub(super) async fn sign_out(call: Call) -> Answer {
     if call.json::<ConfirmedVault>().await?.slug != namespace.slug.as_str() {
         return Err(ErrorCode::ConfirmationMismatch.into());
     }
-    let entry = |change| Ok(vec![call.audit("vault.sign-out", change)?]);
-    raise_epoch(&call.app, &namespace.slug, entry).await
+    let log = |tx: &Transaction<'_>, change| call.audit(tx, "vault.sign-out", change);
+    raise_epoch(&call.app, &namespace.slug, log).await
 }
 
-/// Ends every token for a namespace in one write; `entries` are those of the audit log about it.
+/// Ends every token for a namespace in one write; `log` adds the audit records about it.
 pub(super) async fn raise_epoch(
     app: &App,
     slug: &Slug,
-    entries: impl Fn(Change) -> Result<Vec<Write>, Refusal>,
+    log: impl Fn(&Transaction<'_>, Change) -> Result<(), Refusal>,
 ) -> Answer {
-    let attempt = async || {
-        let found = namespace::find(&*app.records, slug).await?;
+    let raise = async |tx: Transaction<'_>| {
+        let found = namespace::find(&tx, slug).await?;
         let (mut namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
         let before = namespace.epoch;
         namespace.epoch = before.wrapping_add(1);
@@ -202,10 +201,10 @@ pub(super) async fn raise_epoch(
             before: Some(json!(before)),
             after: Some(json!(namespace.epoch)),
         };
-        let mut writes = vec![namespace.update(revision)?];
-        writes.extend(entries(change)?);
-        Ok::<_, Refusal>(app.try_commit(writes).await?.then_some(namespace.epoch))
+        tx.write(namespace.update(revision)?);
+        log(&tx, change)?;
+        Ok::<_, Refusal>(namespace.epoch)
     };
-    let epoch = retry(&*app.random, attempt).await?;
+    let epoch = app.change(raise).await?;
     Ok(json_answer(StatusCode::OK, &SignedOut { epoch }))
 }

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use vault_format::root::KeyFingerprint;
 use vault_store::StoreError;
-use vault_store::records::{MAX_PAGE, Record, Records};
+use vault_store::records::{MAX_PAGE, Record};
 
 use crate::app::App;
 use crate::model::device::{self, Device, DeviceStatus, LastSeen};
 use crate::model::namespace::Namespace;
+use crate::ports::Ports;
 
 /// Most machines that a page reads: a vault with more is listed by the program.
 const MOST_READ: usize = 5 * MAX_PAGE;
@@ -64,7 +65,7 @@ impl Machine {
 impl Fleet {
     /// Reads the machines of a vault.
     pub(super) async fn read(app: &App, namespace: &Namespace) -> Result<Self, StoreError> {
-        let (records, slug) = (&*app.records, &namespace.slug);
+        let (records, slug) = (app, &namespace.slug);
         let (devices, more) = read_partition(records, &device::partition(slug)).await?;
         let (visits, _) = read_partition(records, &device::seen_partition(slug)).await?;
         let mut last = HashMap::new();
@@ -108,14 +109,12 @@ impl Fleet {
 }
 
 /// The records of a partition up to a bound, and whether there are more.
-async fn read_partition(
-    records: &dyn Records,
-    partition: &str,
-) -> Result<(Vec<Record>, bool), StoreError> {
+async fn read_partition(ports: &Ports, partition: &str) -> Result<(Vec<Record>, bool), StoreError> {
     let mut all = Vec::new();
     loop {
         let after = all.last().map(|record: &Record| record.key.key.clone());
-        let page = records
+        let page = ports
+            .records
             .list(partition, "", after.as_deref(), MAX_PAGE)
             .await?;
         let is_last = page.len() < MAX_PAGE;

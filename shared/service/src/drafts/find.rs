@@ -6,11 +6,12 @@ use vault_store::StoreError;
 use vault_store::records::{Document, MAX_KEYS, When, Write};
 
 use crate::app::App;
+use crate::model::Versioned;
 use crate::model::audit::{Actor, Change};
 use crate::model::draft::{self, DraftRecord, Ending, State};
 use crate::model::namespace::Namespace;
 use crate::model::release::Release;
-use crate::model::{Versioned, read_all};
+use crate::transaction::Transaction;
 
 /// A draft as it was found.
 #[derive(Clone, Debug)]
@@ -31,7 +32,7 @@ pub(crate) async fn find(
         draft::key(&namespace.id, id),
         draft::ended_key(&namespace.id, id),
     ];
-    let [open, ended] = read_all(&*app.records, keys).await?;
+    let [open, ended] = app.get_all(keys).await?;
     if let Some(open) = Versioned::<DraftRecord>::read(open)? {
         let stored = (open.value.clone(), open.revision);
         let standing = standing(app, namespace, vec![open.value]).await?;
@@ -88,26 +89,24 @@ pub(crate) async fn standing(
 
 /// The writes by which a step of `actor` ends a draft, with its audit entry; `None` where it has
 /// ended already.
-pub(crate) fn ended_by(
-    app: &App,
+pub(crate) fn end(
+    tx: &Transaction<'_>,
     namespace: &Namespace,
     found: &Found,
     ending: &Ending,
     actor: &Actor,
     action: &str,
-) -> Result<Option<(DraftRecord, Vec<Write>)>, StoreError> {
-    let Some((stored, revision)) = &found.open else {
-        return Ok(None);
-    };
+) -> Result<DraftRecord, StoreError> {
+    let (stored, revision) = found.open.as_ref().ok_or_else(|| tx.conflict())?;
     let after = stored.clone().ended(ending);
     let change = Change {
         target: Some(after.id.to_string()),
         before: Some(json!({ "state": State::Pending, "kind": after.kind() })),
         after: Some(json!({ "state": after.state, "release": after.release })),
     };
-    let mut writes = after.end(&namespace.id, *revision, false)?;
-    writes.push(app.audit(Some(&namespace.id), actor, action, change, "done")?);
-    Ok(Some((after, writes)))
+    tx.write_all(after.end(&namespace.id, *revision, false)?);
+    tx.audit(Some(&namespace.id), actor, action, change)?;
+    Ok(after)
 }
 
 impl Found {

@@ -4,11 +4,12 @@ use bytes::Bytes;
 use serde_json::json;
 use vault_store::StoreError;
 use vault_store::objects::ObjectKey;
-use vault_store::records::{Commit, When, Write};
+use vault_store::records::{When, Write};
 
 use super::find::standing;
 use super::settle::settle;
 use crate::app::App;
+use crate::model::Versioned;
 use crate::model::audit::{Actor, Change};
 use crate::model::draft::{
     self, DraftRecord, Ending, MAX_A_DAY, MAX_KEY_REQUESTS, MAX_KEY_REQUESTS_OF_AUTHOR, MAX_OWN,
@@ -16,9 +17,8 @@ use crate::model::draft::{
 };
 use crate::model::namespace::Namespace;
 use crate::model::notice::Event;
-use crate::model::{Versioned, read_all};
 use crate::notices;
-use crate::retry::retry;
+use crate::transaction::Transaction;
 use crate::uploads;
 
 /// A draft that comes in.
@@ -104,7 +104,7 @@ pub(crate) async fn has_room(
         draft::author_queue_key(&namespace.id, author),
         draft::queue_key(&namespace.id),
     ];
-    let [own, all] = read_all(&*app.records, keys).await?;
+    let [own, all] = app.get_all(keys).await?;
     let queue = |record| -> Result<Queue, StoreError> {
         let seen = Versioned::<Queue>::read(record)?;
         Ok(seen.map_or_else(Queue::default, |seen| seen.value))
@@ -129,43 +129,29 @@ pub(crate) async fn keep(app: &App, keep: Keep<'_>) -> Result<Kept, KeepError> {
     }
     // Before anything is stored: what finds no place leaves no bytes behind.
     let day = keep.record.day(&keep.namespace.id);
-    if day.is_full(&*app.records, app.clock.now()).await? {
+    if day.is_full(app, app.clock.now()).await? {
         return Err(Full::Day.into());
     }
     uploads::put(app, keep.namespace.id, keep.objects.clone()).await?;
-    let outcome = retry(&*app.random, || attempt(app, &keep)).await?;
-    if outcome == Err(Full::Proposals) && settle(app, keep.namespace).await? > 0 {
-        // What had ended stood in the way.
-        return kept(retry(&*app.random, || attempt(app, &keep)).await?);
-    }
-    kept(outcome)
-}
-
-fn kept(outcome: Result<Outcome, Full>) -> Result<Kept, KeepError> {
-    match outcome? {
-        Outcome::Kept(record) => Ok(Kept::New(*record)),
-        Outcome::Same(record) => Ok(Kept::Same(*record)),
-        Outcome::OfAnother => Err(KeepError::OfAnother),
+    let keep_in = async |tx| keep_in(&tx, app, &keep).await;
+    match app.change(keep_in).await {
+        // What has ended stands in the way.
+        Err(KeepError::Full(Full::Proposals)) if settle(app, keep.namespace).await? > 0 => {
+            app.change(keep_in).await
+        }
+        kept => kept,
     }
 }
 
-#[derive(Debug, PartialEq)]
-enum Outcome {
-    Kept(Box<DraftRecord>),
-    Same(Box<DraftRecord>),
-    OfAnother,
-}
-
-/// One try; `None` when something changed meanwhile.
-async fn attempt(app: &App, keep: &Keep<'_>) -> Result<Option<Result<Outcome, Full>>, StoreError> {
-    let mut full = None;
-    let notice = notices::queue(app, keep.namespace, announced(&keep.record)).await?;
+async fn keep_in(tx: &Transaction<'_>, app: &App, keep: &Keep<'_>) -> Result<Kept, KeepError> {
+    let mut full = Full::Day;
+    let notice = notices::queue(tx, keep.namespace, announced(&keep.record)).await?;
     for place in [Place::Own, Place::Shared] {
         let record = keep.record.clone().in_place(place);
-        let (mut counted, mut writes) = match earlier(app, keep).await? {
-            Earlier::Same(record) => return Ok(Some(Ok(Outcome::Same(record)))),
-            Earlier::OfAnother => return Ok(Some(Ok(Outcome::OfAnother))),
-            Earlier::Changing => return Ok(None),
+        let (mut counted, writes) = match earlier(app, keep).await? {
+            Earlier::Same(record) => return Ok(Kept::Same(*record)),
+            Earlier::OfAnother => return Err(KeepError::OfAnother),
+            Earlier::Changing => return Err(tx.conflict().into()),
             Earlier::None => {
                 let counted = record.counted(&keep.namespace.id);
                 let slot = record.slot(&keep.namespace.id, When::Absent)?;
@@ -177,29 +163,26 @@ async fn attempt(app: &App, keep: &Keep<'_>) -> Result<Option<Result<Outcome, Fu
             }
         };
         let places = counted.len();
-        counted.extend(record.day(&keep.namespace.id).counted(app.clock.now()));
-        writes.extend(record.listed(&keep.namespace.id)?);
-        writes.push(audited(app, keep, &record)?);
-        writes.extend(notice.iter().cloned());
+        counted.extend(record.day(&keep.namespace.id).counted(tx.now()));
         let bounds = counted.len();
-        let all = counted.into_iter().chain(writes).collect();
-        match app.records.commit(all).await {
-            Ok(Commit::Done(_)) => return Ok(Some(Ok(Outcome::Kept(Box::new(record))))),
-            Ok(Commit::Failed { index, .. }) if index < bounds => {
-                full = Some(if index < places {
-                    Full::of(&record.subject, index)
-                } else {
-                    Full::Day
-                });
-            }
-            Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => return Ok(None),
-            Err(error) => return Err(error),
-        }
+        tx.write_all(counted);
+        tx.write_all(writes);
+        tx.write_all(record.listed(&keep.namespace.id)?);
+        audit(tx, keep, &record)?;
+        tx.write_all(notice.clone());
+        let Some(index) = tx.commit_within(bounds).await? else {
+            return Ok(Kept::New(record));
+        };
+        full = if index < places {
+            Full::of(&record.subject, index)
+        } else {
+            Full::Day
+        };
         if record.content().is_none() {
             break;
         }
     }
-    Ok(full.map(Err))
+    Err(full.into())
 }
 
 /// What a notice says about a draft that comes in.
@@ -230,11 +213,11 @@ async fn earlier(app: &App, keep: &Keep<'_>) -> Result<Earlier, StoreError> {
     let Some(key) = new.slot_key(&namespace.id) else {
         return Ok(Earlier::None);
     };
-    let Some(slot) = Versioned::<Slot>::read(app.records.get(&key).await?)? else {
+    let Some(slot) = app.get::<Slot>(&key).await? else {
         return Ok(Earlier::None);
     };
     let key = draft::key(&namespace.id, &slot.value.id);
-    let Some(open) = Versioned::<DraftRecord>::read(app.records.get(&key).await?)? else {
+    let Some(open) = app.get::<DraftRecord>(&key).await? else {
         return Ok(Earlier::Changing);
     };
     let found = standing(app, namespace, vec![open.value]).await?;
@@ -277,8 +260,8 @@ async fn earlier(app: &App, keep: &Keep<'_>) -> Result<Earlier, StoreError> {
     })
 }
 
-/// The audit entry of a draft that comes in.
-fn audited(app: &App, keep: &Keep<'_>, record: &DraftRecord) -> Result<Write, StoreError> {
+/// Adds the audit record of a draft that comes in.
+fn audit(tx: &Transaction<'_>, keep: &Keep<'_>, record: &DraftRecord) -> Result<(), StoreError> {
     let base = record
         .content()
         .and_then(|content| content.base_bundle_hash);
@@ -298,6 +281,5 @@ fn audited(app: &App, keep: &Keep<'_>, record: &DraftRecord) -> Result<Write, St
         before: base.map(|base| json!({ "bundle_hash": base })),
         after: Some(after),
     };
-    let namespace = Some(&keep.namespace.id);
-    app.audit(namespace, keep.actor, "draft.create", change, "done")
+    tx.audit(Some(&keep.namespace.id), keep.actor, "draft.create", change)
 }

@@ -7,6 +7,6 @@ mod find;
 mod keep;
 mod settle;
 
-pub(crate) use find::{Found, ended_by, find, standing};
+pub(crate) use find::{Found, end, find, standing};
 pub(crate) use keep::{Keep, KeepError, Kept, has_room, keep};
 pub(crate) use settle::{pending_objects, settle};

@@ -15,7 +15,7 @@ use crate::model::release::Closure;
 /// place end too. Answers how many there were. One that changes meanwhile is left to whoever
 /// changes it.
 pub(crate) async fn settle(app: &App, namespace: &Namespace) -> Result<usize, StoreError> {
-    let open = draft::open(&*app.records, &namespace.id).await?;
+    let open = draft::open(app, &namespace.id).await?;
     let (revisions, drafts): (Vec<_>, Vec<_>) = open
         .into_iter()
         .filter(|seen| seen.value.proposed().is_some())
@@ -41,7 +41,7 @@ pub(crate) async fn pending_objects(
     app: &App,
     namespace: &Namespace,
 ) -> Result<Vec<ObjectName>, StoreError> {
-    let open = draft::open(&*app.records, &namespace.id).await?;
+    let open = draft::open(app, &namespace.id).await?;
     let drafts = open.into_iter().map(|seen| seen.value).collect();
     let mut objects = Vec::new();
     for draft in standing(app, namespace, drafts).await? {

@@ -9,8 +9,8 @@ use axum::response::Response;
 use serde_json::json;
 use vault_api::{CatalogReference, CurrentDevice, EnrolledDevice, Enrolment};
 use vault_format::name::Slug;
-use vault_store::StoreError;
-use vault_store::records::{Commit, Document, When, Write};
+use vault_format::time::Timestamp;
+use vault_store::records::{Document, When, Write};
 
 use super::enrolled::Enrolled;
 use super::queue;
@@ -26,7 +26,7 @@ use crate::model::limits::Source;
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::secret::{Secret, SecretKind};
 use crate::notices;
-use crate::retry::retry;
+use crate::transaction::Transaction;
 
 /// Most bytes of an enrolment.
 const MAX_BODY_BYTES: usize = 4 * 1024;
@@ -57,14 +57,13 @@ pub(super) async fn enrol(
         None => String::new(),
     };
     let newcomer = Newcomer {
-        app,
         slug,
         signer,
         hostname: &hostname,
         code: asked.code.as_deref(),
         source,
     };
-    let done = retry(&*app.random, || newcomer.try_enrol()).await?;
+    let done = app.change(async |tx| newcomer.enrol(&tx).await).await?;
     Ok(EnrolmentAnswer {
         answer: json_answer(done.status, &enrolled(done.device)),
         by_code: done.by_code,
@@ -73,7 +72,6 @@ pub(super) async fn enrol(
 
 /// A machine that asks to be let in.
 struct Newcomer<'a> {
-    app: &'a App,
     slug: &'a Slug,
     signer: &'a Signer<'a>,
     hostname: &'a str,
@@ -88,12 +86,10 @@ struct Done {
 }
 
 impl Newcomer<'_> {
-    /// One try; `None` when another request came between.
-    async fn try_enrol(&self) -> Result<Option<Done>, Refusal> {
-        let (app, slug) = (self.app, self.slug);
+    async fn enrol(&self, tx: &Transaction<'_>) -> Result<Done, Refusal> {
+        let slug = self.slug;
         let keys = [device::key(slug, self.signer.text()), namespace::key(slug)];
-        let mut records = app.records.get_many(&keys).await?.into_iter();
-        let (held, namespace) = (records.next().flatten(), records.next().flatten());
+        let [held, namespace] = tx.get_all(keys).await?;
         let namespace: Namespace = namespace.ok_or(ErrorCode::VaultNotFound)?.read()?;
         let held = Versioned::<Device>::read(held)?;
         let revision = held.as_ref().map(|held| held.revision);
@@ -112,31 +108,37 @@ impl Newcomer<'_> {
         };
         match (held, self.code) {
             (Some(held), Some(text)) if held.value.status == DeviceStatus::Pending => {
-                self.admit(&namespace, Some(held.value), when, text).await
+                self.admit(tx, &namespace, Some(held.value), when, text)
+                    .await
             }
-            (Some(held), _) => Ok(Some(known(held.value))),
-            (None, Some(text)) => self.admit(&namespace, None, when, text).await,
+            (Some(held), _) => Ok(known(held.value)),
+            (None, Some(text)) => self.admit(tx, &namespace, None, when, text).await,
             (None, None) if namespace.enrolment == EnrolmentMode::Codes => {
                 Err(ErrorCode::EnrolmentNeedsCode.into())
             }
-            (None, None) => self.wait(&namespace, when).await,
+            (None, None) => self.wait(tx, &namespace, when).await,
         }
     }
 
-    fn device(&self, namespace: &Namespace) -> Device {
+    fn device(&self, now: Timestamp, namespace: &Namespace) -> Device {
         Device::new(
             self.slug,
             namespace.id,
             *self.signer.key(),
             self.hostname.to_owned(),
-            self.app.clock.now(),
+            now,
         )
     }
 
     /// Lets the machine wait for the owner.
-    async fn wait(&self, namespace: &Namespace, when: When) -> Result<Option<Done>, Refusal> {
-        let (app, slug) = (self.app, self.slug);
-        let device = self.device(namespace);
+    async fn wait(
+        &self,
+        tx: &Transaction<'_>,
+        namespace: &Namespace,
+        when: When,
+    ) -> Result<Done, Refusal> {
+        let slug = self.slug;
+        let device = self.device(tx.now(), namespace);
         let source = Source::of(self.source);
         // Device, counter and index records together: fifty requests at once leave exactly as many
         // as may wait.
@@ -149,38 +151,34 @@ impl Newcomer<'_> {
             ),
             queue::waiting(slug, &device, &source)?,
         ];
-        writes.extend(notices::queue_machine(app, namespace).await?);
-        let mut counted = writes.clone();
-        counted.insert(1, namespace::count_pending(slug, 1));
-        let entered = match app.records.commit(counted).await {
-            Ok(Commit::Done(_)) => true,
-            Ok(Commit::Failed { index: 1, .. }) => {
-                let displaced = queue::displace(app, slug, &device, &source, writes).await?;
-                displaced.is_some()
-            }
-            Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => false,
-            Err(error) => return Err(error.into()),
-        };
-        Ok(entered.then_some(Done {
+        writes.extend(notices::queue_machine(tx, namespace).await?);
+        tx.write(namespace::count_pending(slug, 1));
+        tx.write_all(writes.clone());
+        if tx.commit_within(1).await?.is_some() {
+            tx.write_all(writes);
+            queue::displace(tx, slug, &device, &source).await?;
+        }
+        Ok(Done {
             status: StatusCode::CREATED,
             device,
             by_code: false,
-        }))
+        })
     }
 
     /// Lets the machine in at once: the owner decided when the code was made.
     async fn admit(
         &self,
+        tx: &Transaction<'_>,
         namespace: &Namespace,
         waiting: Option<Device>,
         when: When,
         text: &str,
-    ) -> Result<Option<Done>, Refusal> {
-        let (app, slug, now) = (self.app, self.slug, self.app.clock.now());
+    ) -> Result<Done, Refusal> {
+        let (slug, now) = (self.slug, tx.now());
         let hash = Secret::parse(SecretKind::Enrolment, text).map(|code| code.hash());
         let hash = hash.ok_or(ErrorCode::EnrolmentCodeInvalid)?;
         let key = enrolment::code_key(&namespace.id, &hash);
-        let code = Versioned::<EnrolmentCode>::read(app.records.get(&key).await?)?;
+        let code = tx.get::<EnrolmentCode>(&key).await?;
         let code = code
             .filter(|code| code.value.fits(self.hostname))
             .ok_or(ErrorCode::EnrolmentCodeInvalid)?;
@@ -192,7 +190,7 @@ impl Newcomer<'_> {
             status: DeviceStatus::Active,
             decided_at: Some(now),
             decided_by: Some(enrolment::id_of(&hash)),
-            ..waiting.unwrap_or_else(|| self.device(namespace))
+            ..waiting.unwrap_or_else(|| self.device(now, namespace))
         };
         let actor = Actor {
             user: code.value.created_by.clone(),
@@ -206,7 +204,7 @@ impl Newcomer<'_> {
                 "status": device.status, "code": enrolment::id_of(&hash), "hostname": device.hostname,
             })),
         };
-        let mut writes = vec![
+        tx.write_all([
             code.value.counted(&namespace.id, &hash),
             Write::check(key, When::At(code.revision)),
             device.write(slug, when)?,
@@ -215,27 +213,25 @@ impl Newcomer<'_> {
                 Document::of(&device.named())?,
                 When::Any,
             ),
-            app.audit(Some(&namespace.id), &actor, "device.enrol", change, "done")?,
-        ];
+        ]);
+        tx.audit(Some(&namespace.id), &actor, "device.enrol", change)?;
         if was_waiting {
-            writes.push(namespace::count_pending(slug, -1));
+            tx.write(namespace::count_pending(slug, -1));
             let pending = device::pending_key(slug, &device.device_id);
-            writes.push(Write::delete(pending, When::Any));
+            tx.write(Write::delete(pending, When::Any));
         }
-        match app.records.commit(writes).await {
-            Ok(Commit::Done(_)) => Ok(Some(Done {
-                status: if was_waiting {
-                    StatusCode::OK
-                } else {
-                    StatusCode::CREATED
-                },
-                device,
-                by_code: true,
-            })),
-            Ok(Commit::Failed { index: 0, .. }) => Err(ErrorCode::EnrolmentCodeInvalid.into()),
-            Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(None),
-            Err(error) => Err(error.into()),
+        if tx.commit_within(1).await?.is_some() {
+            return Err(ErrorCode::EnrolmentCodeInvalid.into());
         }
+        Ok(Done {
+            status: if was_waiting {
+                StatusCode::OK
+            } else {
+                StatusCode::CREATED
+            },
+            device,
+            by_code: true,
+        })
     }
 }
 

@@ -52,7 +52,7 @@ pub(super) async fn enrolment(
             seconds: MINUTE,
         },
     ];
-    count(&*app.records, &windows, app.clock.now(), &*app.random).await?;
+    count(app, &windows, app.clock.now()).await?;
     Ok(windows)
 }
 

@@ -132,7 +132,7 @@ impl Hosted {
             if enrolled.by_code {
                 // The owner asked for these machines; two hundred of them may stand behind one
                 // address.
-                give_back(&*app.records, &counted, now, &*app.random).await;
+                give_back(app, &counted, now).await;
             }
             return Ok(enrolled.answer);
         }

@@ -6,11 +6,11 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, Record, RecordKey, When, Write};
 
-use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::model::device::{self, Device, Pending};
 use crate::model::limits::Source;
 use crate::model::namespace::{self, MAX_PENDING, Queue};
+use crate::transaction::Transaction;
 
 /// How long a device may wait before it gives way to anybody, in seconds: a day.
 const OLD_SECONDS: i64 = 24 * 3600;
@@ -18,48 +18,43 @@ const OLD_SECONDS: i64 = 24 * 3600;
 /// another's place; with more, it gives one up.
 const SHARE: usize = 3;
 
-/// Puts a newcomer into a full queue, in the place of the entry that gives way; 409 when none does.
-/// `None` when the queue changed meanwhile.
+/// Puts a newcomer, whose writes are in the transaction, into a full queue, in the place of the
+/// entry that gives way; 409 when none does.
 ///
 /// The record of the queue is read first and written with the newcomer, so two newcomers cannot
 /// both decide by what they saw: the shares hold however many come at once. The key that gives way
 /// is unknown again, and may enrol afresh.
 pub(super) async fn displace(
-    app: &App,
+    tx: &Transaction<'_>,
     slug: &Slug,
     newcomer: &Device,
     source: &Source,
-    writes: Vec<Write>,
-) -> Result<Option<()>, Refusal> {
+) -> Result<(), Refusal> {
     let queue_key = namespace::queue_key(slug);
-    let Some(queue) = app.records.get(&queue_key).await? else {
-        return Ok(None);
+    let Some(queue) = tx.records.get(&queue_key).await? else {
+        return Err(tx.conflict().into());
     };
     if queue.read::<Queue>()?.pending < MAX_PENDING {
-        return Ok(None);
+        return Err(tx.conflict().into());
     }
     let partition = device::pending_partition(slug);
-    let waiting = app.records.list(&partition, "", None, 100).await?;
+    let waiting = tx.records.list(&partition, "", None, 100).await?;
     let entries: Vec<Pending> = waiting.iter().map(Record::read).collect::<Result<_, _>>()?;
     let leaves = giving_way(&entries, source, newcomer.enrolled_at);
     let leaves = leaves.ok_or(ErrorCode::PendingQueueFull)?;
     let (Some(entry), Some(record)) = (entries.get(leaves), waiting.get(leaves)) else {
-        return Ok(None);
+        return Err(tx.conflict().into());
     };
     let key = device::key(slug, &entry.public_key.to_string());
-    let Some(held) = app.records.get(&key).await? else {
-        return Ok(None);
+    let Some(held) = tx.records.get(&key).await? else {
+        return Err(tx.conflict().into());
     };
-    let mut all = writes;
-    all.push(Write::put(
-        queue_key,
-        queue.document.clone(),
-        When::At(queue.revision),
-    ));
-    all.push(Write::delete(record.key.clone(), When::At(record.revision)));
-    all.push(Write::delete(key, When::At(held.revision)));
-    all.extend(forgotten(slug, entry, &record.key));
-    Ok(app.try_commit(all).await?.then_some(()))
+    let unchanged = When::At(queue.revision);
+    tx.write(Write::put(queue_key, queue.document.clone(), unchanged));
+    tx.write(Write::delete(record.key.clone(), When::At(record.revision)));
+    tx.write(Write::delete(key, When::At(held.revision)));
+    tx.write_all(forgotten(slug, entry, &record.key));
+    Ok(())
 }
 
 /// What else is known of a device that gives way.

@@ -20,12 +20,14 @@ use vault_format::hash::Digest;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::random::Random;
-use vault_store::records::{Document, RecordKey, Records, When, Write};
+use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::namespace::Namespace;
 use super::second_factor::SecondFactor;
 use super::secret::{Secret, SecretKind};
 use super::{Versioned, subject};
+
+use crate::ports::Ports;
 
 pub use super::account_id::AccountId;
 pub use vault_api::{BadEmail, Email};
@@ -301,13 +303,10 @@ pub fn service_epoch_key() -> RecordKey {
 }
 
 /// The account of an address. An unknown address costs the same two readings as a known one.
-pub async fn find(
-    records: &dyn Records,
-    email: &Email,
-) -> Result<Option<Versioned<Account>>, StoreError> {
-    let listed = Versioned::<Listed>::read(records.get(&listed_key(email)).await?)?;
+pub async fn find(ports: &Ports, email: &Email) -> Result<Option<Versioned<Account>>, StoreError> {
+    let listed = ports.get::<Listed>(&listed_key(email)).await?;
     let id = listed.map_or_else(|| AccountId::earlier(email), |listed| listed.value.account);
-    Versioned::read(records.get(&account_key(&id)).await?)
+    ports.get(&account_key(&id)).await
 }
 
 /// What it takes to let a person prove an address.
@@ -325,15 +324,14 @@ pub struct Invited {
 /// `issuer` (the public URL), which replaces an earlier one. Whoever has the link becomes the
 /// account, alone, so its caller must be an operator.
 pub async fn invite(
-    records: &dyn Records,
+    ports: &Ports,
     email: &Email,
     issuer: &str,
     now: Timestamp,
-    random: &dyn Random,
 ) -> Result<Invited, StoreError> {
-    let Some(found) = find(records, email).await? else {
-        let mut account = Account::new(AccountId::fresh(now, random), email.clone(), now);
-        let (mut writes, url) = fresh_link(&mut account, issuer, now, random)?;
+    let Some(found) = find(ports, email).await? else {
+        let mut account = Account::new(AccountId::fresh(now, &ports.random), email.clone(), now);
+        let (mut writes, url) = fresh_link(&mut account, issuer, now, &ports.random)?;
         writes.extend(account.creation()?);
         let url = Some(url);
         return Ok(Invited {
@@ -355,7 +353,7 @@ pub async fn invite(
     // beside the person who opens the link.
     account.second_factor = None;
     account.raise_epoch();
-    let (mut writes, url) = fresh_link(&mut account, issuer, now, random)?;
+    let (mut writes, url) = fresh_link(&mut account, issuer, now, &ports.random)?;
     writes.push(account.update(found.revision)?);
     let url = Some(url);
     Ok(Invited {
@@ -369,13 +367,12 @@ pub async fn invite(
 /// whatever it signed in ends, and a fresh link under `issuer` sets a new password. `None` when
 /// there is no such account. Its caller must be an operator, as for [`invite`].
 pub async fn reset(
-    records: &dyn Records,
+    ports: &Ports,
     email: &Email,
     issuer: &str,
     now: Timestamp,
-    random: &dyn Random,
 ) -> Result<Option<Invited>, StoreError> {
-    let Some(found) = find(records, email).await? else {
+    let Some(found) = find(ports, email).await? else {
         return Ok(None);
     };
     let mut account = found.value;
@@ -383,7 +380,7 @@ pub async fn reset(
     account.proofs.clear();
     account.second_factor = None;
     account.raise_epoch();
-    let (mut writes, url) = fresh_link(&mut account, issuer, now, random)?;
+    let (mut writes, url) = fresh_link(&mut account, issuer, now, &ports.random)?;
     writes.extend(disconnected);
     writes.push(account.update(found.revision)?);
     Ok(Some(Invited {
@@ -418,8 +415,7 @@ pub fn fresh_link(
 
 #[cfg(test)]
 mod tests {
-    use vault_testing::memory::Memory;
-    use vault_testing::{SeededRandom, TestClock};
+    use vault_testing::TestClock;
 
     use super::super::second_factor::TotpSecret;
     use super::*;
@@ -459,17 +455,16 @@ mod tests {
         // A time and its code of RFC 6238, appendix B.
         let (now, code) = (Timestamp::from_unix(59), "287082");
         let secret: TotpSecret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ".parse().unwrap();
-        let random = SeededRandom::new(1);
-        let records = Memory::new(std::sync::Arc::new(TestClock::new(now)));
-        let begun = SecondFactor::begin(secret, code, now, &random);
+        let ports = Ports::in_memory(std::sync::Arc::new(TestClock::new(now)));
+        let begun = SecondFactor::begin(secret, code, now, &ports.random);
         let mut held = account();
         held.second_factor = Some(begun.unwrap().0);
-        let made = records.commit(held.creation().unwrap()).await.unwrap();
-        assert!(made.is_done());
-        let invited = invite(&records, &held.email, "https://vault.example", now, &random).await;
+        let made = ports.try_commit(held.creation().unwrap()).await.unwrap();
+        assert!(made);
+        let invited = invite(&ports, &held.email, "https://vault.example", now).await;
         let invited = invited.unwrap();
-        assert!(records.commit(invited.writes).await.unwrap().is_done());
-        let after = find(&records, &held.email).await.unwrap().unwrap().value;
+        assert!(ports.try_commit(invited.writes).await.unwrap());
+        let after = find(&ports, &held.email).await.unwrap().unwrap().value;
         assert_eq!(after.second_factor, None);
         assert_eq!(after.epoch, held.epoch + 1);
     }

@@ -13,9 +13,11 @@ use vault_format::name::NamespaceId;
 use vault_format::text::error_chain;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::clock::Clock;
-use vault_store::random::{Random, ulid};
+use vault_store::random::ulid;
 use vault_store::records::{Document, RecordKey, When, Write};
+
+use crate::ports::Ports;
+use crate::transaction::Transaction;
 
 pub use vault_api::AuditEntry as Entry;
 
@@ -58,17 +60,16 @@ pub struct Change {
 /// The write that belongs into the commit of what `actor` does; `outcome` is `done`, or the code of
 /// a refusal.
 pub fn entry(
+    ports: &Ports,
     namespace: Option<&NamespaceId>,
     actor: &Actor,
     action: &str,
     change: Change,
     outcome: &str,
-    clock: &dyn Clock,
-    random: &dyn Random,
 ) -> Result<Write, StoreError> {
     let entry = Entry {
-        id: ulid(clock, random),
-        at: clock.now(),
+        id: ulid(&ports.clock, &ports.random),
+        at: ports.now(),
         actor: actor.user.clone(),
         client: actor.client.clone(),
         source: actor.source,
@@ -80,6 +81,21 @@ pub fn entry(
     };
     let key = RecordKey::new(partition(namespace), entry.id.clone());
     Ok(Write::put(key, Document::of(&entry)?, When::Absent))
+}
+
+impl Transaction<'_> {
+    /// Adds the audit record of what `actor` does.
+    pub fn audit(
+        &self,
+        namespace: Option<&NamespaceId>,
+        actor: &Actor,
+        action: &str,
+        change: Change,
+    ) -> Result<(), StoreError> {
+        let entry = entry(self, namespace, actor, action, change, "done")?;
+        self.write(entry);
+        Ok(())
+    }
 }
 
 /// Logs that a refusal could not be written. The refusal stands all the same.

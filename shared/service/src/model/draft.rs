@@ -29,11 +29,13 @@ use vault_format::root::KeyName;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::objects::Class;
-use vault_store::records::{Document, RecordKey, Records, When, Write};
+use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::kept::{self, ObjectName};
 use super::limits::Window;
 use super::proposal::Proposed;
+
+use crate::ports::Ports;
 
 pub use vault_api::{DraftKind as Kind, DraftState as State};
 
@@ -427,10 +429,10 @@ pub fn author_queue_key(namespace: &NamespaceId, author: &str) -> RecordKey {
 
 /// All open drafts of a namespace.
 pub async fn open(
-    records: &dyn Records,
+    ports: &Ports,
     namespace: &NamespaceId,
 ) -> Result<Vec<super::Versioned<DraftRecord>>, StoreError> {
-    let found = kept::all(records, &partition(namespace)).await?;
+    let found = kept::all(ports, &partition(namespace)).await?;
     let seen = found
         .into_iter()
         .map(|record| super::Versioned::read(Some(record)));

@@ -12,16 +12,15 @@ use serde::Deserialize;
 use vault_format::hash::Digest;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::random::Random;
-use vault_store::records::{Document, MAX_PAGE, Record, RecordKey, Records, When, Write};
+use vault_store::records::{Document, MAX_PAGE, Record, RecordKey, When, Write};
 
-use super::Versioned;
 use super::account::{
     self, Account, AccountId, Email, FirstOwner, Proof, account_key, first_owner_key, invite_key,
 };
 use super::namespace::{self, NamespaceRef};
 use super::user::{Role, State, User, user_key, users_partition};
-use crate::retry::retry;
+use crate::ports::Ports;
+use crate::transaction::Transaction;
 
 /// The form of accounts that this version writes.
 pub const ACCOUNTS: u32 = 1;
@@ -73,23 +72,19 @@ fn earlier_key(email: &Email) -> RecordKey {
 
 /// Carries everything over, unless that was done. Fails when the store does; the next call goes on
 /// from there.
-pub async fn carry_over(
-    records: &dyn Records,
-    now: Timestamp,
-    random: &dyn Random,
-) -> Result<(), StoreError> {
-    let mark = Versioned::<FirstOwner>::read(records.get(&first_owner_key()).await?)?;
+pub async fn carry_over(ports: &Ports, now: Timestamp) -> Result<(), StoreError> {
+    let mark = ports.get::<FirstOwner>(&first_owner_key()).await?;
     let Some(mark) = mark.filter(|mark| mark.value.accounts < ACCOUNTS) else {
         return Ok(());
     };
     tracing::info!("carrying over the accounts of an earlier version");
-    carry_account(records, &mark.value.email, random).await?;
+    carry_account(ports, &mark.value.email).await?;
     let mut after: Option<String> = None;
     loop {
-        let page = list(records, namespace::DIRECTORY, after.as_deref()).await?;
+        let page = list(ports, namespace::DIRECTORY, after.as_deref()).await?;
         for record in &page {
             let listed: namespace::Listed = record.read()?;
-            carry_users(records, &users_partition(&listed.namespace_id), now, random).await?;
+            carry_users(ports, &users_partition(&listed.namespace_id), now).await?;
         }
         after = page.last().map(|record| record.key.key.clone());
         if page.len() < MAX_PAGE {
@@ -106,31 +101,28 @@ pub async fn carry_over(
         When::At(mark.revision),
     );
     // Of several processes that carry over at once, each has done all of it.
-    records.commit(vec![write]).await.map(|_| ())
+    ports.records.commit(vec![write]).await.map(|_| ())
 }
 
 async fn list(
-    records: &dyn Records,
+    ports: &Ports,
     partition: &str,
     after: Option<&str>,
 ) -> Result<Vec<Record>, StoreError> {
-    records.list(partition, "", after, MAX_PAGE).await
+    ports.records.list(partition, "", after, MAX_PAGE).await
 }
 
-async fn carry_users(
-    records: &dyn Records,
-    partition: &str,
-    now: Timestamp,
-    random: &dyn Random,
-) -> Result<(), StoreError> {
+async fn carry_users(ports: &Ports, partition: &str, now: Timestamp) -> Result<(), StoreError> {
     let mut after: Option<String> = None;
     loop {
-        let page = list(records, partition, after.as_deref()).await?;
+        let page = list(ports, partition, after.as_deref()).await?;
         for record in &page {
             let user: User = record.read()?;
             if user.account.is_none() && user.state() == State::Active {
-                carry_account(records, &user.email, random).await?;
-                retry(random, || carry_user(records, &user, now)).await?;
+                carry_account(ports, &user.email).await?;
+                ports
+                    .change(async |tx| carry_user(&tx, &user, now).await)
+                    .await?;
             }
         }
         after = page.last().map(|record| record.key.key.clone());
@@ -140,19 +132,14 @@ async fn carry_users(
     }
 }
 
-/// One try; `None` when the user changed meanwhile.
-async fn carry_user(
-    records: &dyn Records,
-    user: &User,
-    now: Timestamp,
-) -> Result<Option<()>, StoreError> {
+async fn carry_user(tx: &Transaction<'_>, user: &User, now: Timestamp) -> Result<(), StoreError> {
     let key = user_key(&user.namespace.id, &user.id);
-    let Some(found) = Versioned::<User>::read(records.get(&key).await?)? else {
-        return Ok(Some(()));
+    let Some(found) = tx.get::<User>(&key).await? else {
+        return Ok(());
     };
     let user = found.value;
     let id = AccountId::earlier(&user.email);
-    let user = match records.get(&account_key(&id)).await? {
+    let user = match tx.records.get(&account_key(&id)).await? {
         Some(_) => User {
             account: Some(id),
             ..user
@@ -166,54 +153,46 @@ async fn carry_user(
         format!("acct/{}", user.email),
         format!("ns/{}", user.namespace.slug),
     );
-    let mut writes = user.renewal(found.revision)?;
-    writes.push(Write::delete(former, When::Any));
-    Ok(records.commit(writes).await?.is_done().then_some(()))
+    tx.write_all(user.renewal(found.revision)?);
+    tx.write(Write::delete(former, When::Any));
+    Ok(())
 }
 
-async fn carry_account(
-    records: &dyn Records,
-    email: &Email,
-    random: &dyn Random,
-) -> Result<(), StoreError> {
-    retry(random, || try_carry_account(records, email)).await
-}
-
-/// One try; `None` when the account changed meanwhile.
-async fn try_carry_account(records: &dyn Records, email: &Email) -> Result<Option<()>, StoreError> {
-    let found = records.get(&earlier_key(email)).await?;
-    let Some(found) = Versioned::<EarlierAccount>::read(found)? else {
-        return Ok(Some(()));
-    };
-    let inviter_operates = match &found.value.invited_by {
-        Some(inviter) => owners_operate(records, inviter).await?,
-        None => false,
-    };
-    let mut writes = vec![Write::delete(earlier_key(email), When::At(found.revision))];
-    let link = found.value.invite;
-    match found.value.carried(inviter_operates) {
-        Some(account) => {
-            let dead = link.filter(|_| account.invite.is_none());
-            writes.extend(dead.map(|link| Write::delete(invite_key(&link), When::Any)));
-            writes.extend(account.creation()?);
+async fn carry_account(ports: &Ports, email: &Email) -> Result<(), StoreError> {
+    let carry = async |tx: Transaction<'_>| {
+        let Some(found) = tx.get::<EarlierAccount>(&earlier_key(email)).await? else {
+            return Ok(());
+        };
+        let inviter_operates = match &found.value.invited_by {
+            Some(inviter) => owners_operate(&tx, inviter).await?,
+            None => false,
+        };
+        tx.write(Write::delete(earlier_key(email), When::At(found.revision)));
+        let link = found.value.invite;
+        let carried = found.value.carried(inviter_operates);
+        let is_kept = carried.as_ref().is_some_and(|it| it.invite.is_some());
+        let dead = link.filter(|_| !is_kept);
+        tx.write_all(dead.map(|link| Write::delete(invite_key(&link), When::Any)));
+        if let Some(account) = carried {
+            tx.write_all(account.creation()?);
         }
-        None => writes.extend(link.map(|link| Write::delete(invite_key(&link), When::Any))),
-    }
-    Ok(records.commit(writes).await?.is_done().then_some(()))
+        Ok(())
+    };
+    ports.change(carry).await
 }
 
 /// Whether every owner of a namespace operates the service.
-async fn owners_operate(records: &dyn Records, inviter: &NamespaceRef) -> Result<bool, StoreError> {
+async fn owners_operate(ports: &Ports, inviter: &NamespaceRef) -> Result<bool, StoreError> {
     let (mut after, mut owners): (Option<String>, usize) = (None, 0);
     loop {
-        let page = list(records, &users_partition(&inviter.id), after.as_deref()).await?;
+        let page = list(ports, &users_partition(&inviter.id), after.as_deref()).await?;
         for record in &page {
             let user: User = record.read()?;
             if user.role != Role::Owner {
                 continue;
             }
             owners += 1;
-            if !operates(records, &user.email).await? {
+            if !operates(ports, &user.email).await? {
                 return Ok(false);
             }
         }
@@ -224,12 +203,12 @@ async fn owners_operate(records: &dyn Records, inviter: &NamespaceRef) -> Result
     }
 }
 
-async fn operates(records: &dyn Records, email: &Email) -> Result<bool, StoreError> {
-    let earlier = Versioned::<EarlierAccount>::read(records.get(&earlier_key(email)).await?)?;
+async fn operates(ports: &Ports, email: &Email) -> Result<bool, StoreError> {
+    let earlier = ports.get::<EarlierAccount>(&earlier_key(email)).await?;
     if let Some(earlier) = earlier {
         return Ok(earlier.value.operator);
     }
-    let carried = account::find(records, email).await?;
+    let carried = account::find(ports, email).await?;
     Ok(carried.is_some_and(|carried| carried.value.operator))
 }
 

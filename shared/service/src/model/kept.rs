@@ -18,10 +18,10 @@ use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::clock::Clock;
 use vault_store::objects::{Class, ObjectKey};
-use vault_store::random::{Random, ulid};
-use vault_store::records::{Document, MAX_KEYS, MAX_PAGE, RecordKey, Records, When, Write};
+use vault_store::records::{Document, MAX_KEYS, MAX_PAGE, RecordKey, When, Write};
+
+use crate::ports::Ports;
 
 /// How long an upload keeps its objects, in seconds: 7 days.
 pub const UPLOAD_SECONDS: i64 = 7 * 24 * 3600;
@@ -157,20 +157,19 @@ pub struct Marked {
 
 /// The writes that make `objects` roots for `seconds` from now; none for no object.
 pub fn keep(
+    ports: &Ports,
     namespace: &NamespaceId,
     why: Why,
     objects: &[ObjectName],
     seconds: i64,
-    clock: &dyn Clock,
-    random: &dyn Random,
 ) -> Result<Vec<Write>, StoreError> {
-    let until = clock.now().plus_seconds(seconds);
+    let until = ports.now().plus_seconds(seconds);
     let write = |objects: &[ObjectName]| {
         let kept = Kept {
             why,
             objects: objects.to_vec(),
         };
-        let key = RecordKey::new(kept_partition(namespace), ulid(clock, random));
+        let key = RecordKey::new(kept_partition(namespace), ports.fresh_id().to_string());
         Ok(Write::put_until(
             key,
             Document::of(&kept)?,
@@ -193,7 +192,7 @@ pub fn mark_key(namespace: &NamespaceId, name: ObjectName) -> RecordKey {
 
 /// The marks of these objects, or of all where asking for each would take longer.
 pub async fn marks_of(
-    records: &dyn Records,
+    ports: &Ports,
     namespace: &NamespaceId,
     names: &[ObjectName],
 ) -> Result<Vec<Marked>, StoreError> {
@@ -201,34 +200,32 @@ pub async fn marks_of(
         return Ok(Vec::new());
     }
     if names.len() > MAX_KEYS {
-        return marks(records, namespace).await;
+        return marks(ports, namespace).await;
     }
     let keys: Vec<_> = names
         .iter()
         .map(|name| mark_key(namespace, *name))
         .collect();
-    let found = records.get_many(&keys).await?;
+    let found = ports.records.get_many(&keys).await?;
     found.iter().flatten().map(marked).collect()
 }
 
 /// All marks of a namespace.
-pub async fn marks(
-    records: &dyn Records,
-    namespace: &NamespaceId,
-) -> Result<Vec<Marked>, StoreError> {
-    let found = all(records, &format!("doomed/{namespace}")).await?;
+pub async fn marks(ports: &Ports, namespace: &NamespaceId) -> Result<Vec<Marked>, StoreError> {
+    let found = all(ports, &format!("doomed/{namespace}")).await?;
     found.iter().map(marked).collect()
 }
 
 /// Every record of a partition.
 pub async fn all(
-    records: &dyn Records,
+    ports: &Ports,
     partition: &str,
 ) -> Result<Vec<vault_store::records::Record>, StoreError> {
     let mut found = Vec::new();
     let mut after: Option<String> = None;
     loop {
-        let page = records
+        let page = ports
+            .records
             .list(partition, "", after.as_deref(), MAX_PAGE)
             .await?;
         let full = page.len() == MAX_PAGE;

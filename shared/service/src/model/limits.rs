@@ -14,11 +14,10 @@ use serde::{Deserialize, Serialize};
 use vault_format::text::error_chain;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::random::Random;
-use vault_store::records::{Commit, RecordKey, Records, Write};
+use vault_store::records::{RecordKey, Write};
 
 use crate::error::{ErrorCode, Refusal};
-use crate::retry::retry;
+use crate::ports::Ports;
 
 /// One limit that a request counts against.
 #[derive(Clone, Debug)]
@@ -74,12 +73,12 @@ impl Window<'_> {
 
     /// Whether the window is full, before something is stored that [`Window::counted`] counts
     /// later.
-    pub async fn is_full(&self, records: &dyn Records, now: Timestamp) -> Result<bool, StoreError> {
+    pub async fn is_full(&self, ports: &Ports, now: Timestamp) -> Result<bool, StoreError> {
         #[derive(Deserialize)]
         struct Counted {
             n: i64,
         }
-        let record = records.get(&self.key(now)).await?;
+        let record = ports.records.get(&self.key(now)).await?;
         let counted = record.map(|record| record.read::<Counted>()).transpose()?;
         let full = |counted: Counted| counted.n >= i64::from(self.limit);
         Ok(self.limit > 0 && counted.is_some_and(full))
@@ -95,36 +94,27 @@ impl Window<'_> {
 /// is full, and then none is changed. Requests that count at the same time and collide are tried
 /// again, and are 503 in the end, never a refusal.
 pub async fn admit(
-    records: &dyn Records,
+    ports: &Ports,
     windows: &[Window<'_>],
     now: Timestamp,
-    random: &dyn Random,
 ) -> Result<Option<usize>, StoreError> {
     let counted: Vec<_> = limited(windows).collect();
     if counted.is_empty() {
         return Ok(None);
     }
-    retry(random, async || {
-        let writes = counted.iter().map(|(_, window)| window.write(now, 1));
-        match records.commit(writes.collect()).await {
-            Ok(Commit::Done(_)) => Ok(Some(None)),
-            Ok(Commit::Failed { index, .. }) => Ok(Some(counted.get(index).map(|(at, _)| *at))),
-            Err(StoreError::Conflict) => Ok(None),
-            Err(error) => Err(error),
-        }
-    })
-    .await
+    ports
+        .change(async |tx| {
+            tx.write_all(counted.iter().map(|(_, window)| window.write(now, 1)));
+            let full = tx.commit_within(counted.len()).await?;
+            Ok(full.and_then(|index| counted.get(index)).map(|(at, _)| *at))
+        })
+        .await
 }
 
 /// Counts one request against all windows together; 429 with `Retry-After` when one of them is
 /// full.
-pub async fn count(
-    records: &dyn Records,
-    windows: &[Window<'_>],
-    now: Timestamp,
-    random: &dyn Random,
-) -> Result<(), Refusal> {
-    let full = admit(records, windows, now, random).await?;
+pub async fn count(ports: &Ports, windows: &[Window<'_>], now: Timestamp) -> Result<(), Refusal> {
+    let full = admit(ports, windows, now).await?;
     match full.and_then(|at| windows.get(at)) {
         None => Ok(()),
         Some(window) => Err(window.refusal(now)),
@@ -134,24 +124,16 @@ pub async fn count(
 /// Takes back what a request counted at `now`, because it turned out not to be one that the windows
 /// are for. A count that stays because the store is busy only makes the limit lower for the rest of
 /// its window.
-pub async fn give_back(
-    records: &dyn Records,
-    windows: &[Window<'_>],
-    now: Timestamp,
-    random: &dyn Random,
-) {
+pub async fn give_back(ports: &Ports, windows: &[Window<'_>], now: Timestamp) {
     let writes: Vec<_> = limited(windows)
         .map(|(_, window)| window.write(now, -1))
         .collect();
     if writes.is_empty() {
         return;
     }
-    let given = retry(random, async || {
-        match records.commit(writes.clone()).await {
-            Ok(_) => Ok(Some(())),
-            Err(StoreError::Conflict) => Ok(None),
-            Err(error) => Err(error),
-        }
+    let given = ports.change(async |tx| {
+        tx.write_all(writes.clone());
+        tx.commit_within(writes.len()).await
     });
     if let Err(error) = given.await {
         tracing::warn!(error = error_chain(&error), "a count was not given back");
@@ -198,17 +180,14 @@ mod tests {
     use std::sync::Arc;
 
     use vault_store::clock::Clock as _;
-    use vault_testing::SeededRandom;
     use vault_testing::TestClock;
-    use vault_testing::memory::Memory;
 
     use super::*;
 
     #[tokio::test]
     async fn a_full_window_refuses_until_the_next_begins() {
         let clock = Arc::new(TestClock::default());
-        let records = Memory::new(clock.clone());
-        let random = SeededRandom::new(1);
+        let ports = Ports::in_memory(clock.clone());
         clock.advance(10);
         let window = |limit| Window {
             name: "test",
@@ -217,57 +196,45 @@ mod tests {
             seconds: 60,
         };
         for _ in 0..3 {
-            assert!(
-                count(&records, &[window(3)], clock.now(), &random)
-                    .await
-                    .is_ok()
-            );
+            assert!(count(&ports, &[window(3)], clock.now()).await.is_ok());
         }
-        assert!(window(3).is_full(&records, clock.now()).await.unwrap());
-        assert!(!window(4).is_full(&records, clock.now()).await.unwrap());
-        assert!(!window(0).is_full(&records, clock.now()).await.unwrap());
-        let refused = count(&records, &[window(3)], clock.now(), &random)
-            .await
-            .unwrap_err();
+        assert!(window(3).is_full(&ports, clock.now()).await.unwrap());
+        assert!(!window(4).is_full(&ports, clock.now()).await.unwrap());
+        assert!(!window(0).is_full(&ports, clock.now()).await.unwrap());
+        let refused = count(&ports, &[window(3)], clock.now()).await.unwrap_err();
         assert_eq!(refused.code(), ErrorCode::RateLimited);
         assert_eq!(window(3).left(clock.now()), 50);
         assert!(
-            count(&records, &[window(0)], clock.now(), &random)
-                .await
-                .is_ok(),
+            count(&ports, &[window(0)], clock.now()).await.is_ok(),
             "0 switches a limit off"
         );
         clock.advance(50);
-        assert!(!window(3).is_full(&records, clock.now()).await.unwrap());
-        assert!(
-            count(&records, &[window(3)], clock.now(), &random)
-                .await
-                .is_ok()
-        );
+        assert!(!window(3).is_full(&ports, clock.now()).await.unwrap());
+        assert!(count(&ports, &[window(3)], clock.now()).await.is_ok());
     }
 
     #[tokio::test]
     async fn a_count_that_is_given_back_leaves_room() {
         let clock = Arc::new(TestClock::default());
-        let records = Memory::new(clock.clone());
-        let (random, now) = (SeededRandom::new(1), clock.now());
+        let ports = Ports::in_memory(clock.clone());
+        let now = clock.now();
         let windows = [("a", 0), ("b", 2), ("c", 1)].map(|(name, limit)| Window {
             name,
             who: "x".into(),
             limit,
             seconds: 60,
         });
-        let admit = || admit(&records, &windows, now, &random);
+        let admit = || admit(&ports, &windows, now);
         assert_eq!(admit().await.unwrap(), None);
         assert_eq!(admit().await.unwrap(), Some(2), "the position among all");
-        give_back(&records, &windows, now, &random).await;
+        give_back(&ports, &windows, now).await;
         assert_eq!(admit().await.unwrap(), None);
         // What was never counted cannot be given back.
         clock.advance(60);
-        give_back(&records, &windows, clock.now(), &random).await;
+        give_back(&ports, &windows, clock.now()).await;
         let now = clock.now();
         for full in [None, Some(2)] {
-            let admitted = super::admit(&records, &windows, now, &random).await;
+            let admitted = super::admit(&ports, &windows, now).await;
             assert_eq!(admitted.unwrap(), full);
         }
     }

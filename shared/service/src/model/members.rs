@@ -4,25 +4,28 @@
 use serde::de::DeserializeOwned;
 use vault_format::name::NamespaceId;
 use vault_store::StoreError;
-use vault_store::records::{MAX_KEYS, MAX_PAGE, Record, Records, When, Write};
+use vault_store::records::{MAX_KEYS, MAX_PAGE, Record, When, Write};
 
 use super::Versioned;
 use super::account::{Account, account_key};
 use super::user::{User, users_partition};
+
+use crate::ports::Ports;
 
 /// Most pages of users that are read in search of another owner, when an owner steps back.
 const MAX_SEARCH_PAGES: usize = 10;
 
 /// An owner besides `id` who can sign in and write, if there is one among the first 10,000 users.
 pub async fn another_owner(
-    records: &dyn Records,
+    ports: &Ports,
     namespace: &NamespaceId,
     id: &str,
 ) -> Result<Option<Versioned<User>>, StoreError> {
     let partition = users_partition(namespace);
     let mut after: Option<String> = None;
     for _ in 0..MAX_SEARCH_PAGES {
-        let found = records
+        let found = ports
+            .records
             .list(&partition, "", after.as_deref(), MAX_PAGE)
             .await?;
         after = found.last().map(|record| record.key.key.clone());
@@ -40,7 +43,7 @@ pub async fn another_owner(
                 .filter_map(|owner| owner.value.account())
                 .map(|account| account_key(&account))
                 .collect();
-            for (owner, account) in some.iter().zip(records.get_many(&keys).await?) {
+            for (owner, account) in some.iter().zip(ports.records.get_many(&keys).await?) {
                 let account = Versioned::<Account>::read(account)?;
                 if account.is_some_and(|account| account.value.can_sign_in()) {
                     return Ok(Some(owner.clone()));

@@ -83,48 +83,11 @@ pub mod token;
 pub mod user;
 pub mod webhook;
 
-use serde::de::DeserializeOwned;
 use ulid::Ulid;
 use vault_format::time::Timestamp;
-use vault_store::StoreError;
 use vault_store::random::Random;
-use vault_store::records::{Record, RecordKey, Records};
 
-/// A record's content with what a conditional write needs to know.
-#[derive(Clone, Debug)]
-pub struct Versioned<T> {
-    /// The revision that was read.
-    pub revision: u64,
-    /// When the record ends.
-    pub expires_at: Option<Timestamp>,
-    /// Its content.
-    pub value: T,
-}
-
-impl<T: DeserializeOwned> Versioned<T> {
-    /// Reads a record that may be absent; fails with `Corrupt` when it holds something else.
-    pub fn read(record: Option<Record>) -> Result<Option<Self>, StoreError> {
-        let Some(record) = record else {
-            return Ok(None);
-        };
-        Ok(Some(Self {
-            revision: record.revision,
-            expires_at: record.expires_at,
-            value: record.read()?,
-        }))
-    }
-}
-
-/// Reads `N` records at one moment, in the order asked.
-pub async fn read_all<const N: usize>(
-    records: &dyn Records,
-    keys: [RecordKey; N],
-) -> Result<[Option<Record>; N], StoreError> {
-    let found = records.get_many(&keys).await?;
-    found.try_into().map_err(|_| {
-        StoreError::Corrupt("a store answered fewer records than it was asked for".into())
-    })
-}
+pub use crate::ports::Versioned;
 
 /// A new id: the prefix and a lower-case ULID, so that ids sort by time.
 pub fn fresh_id(prefix: &str, now: Timestamp, random: &dyn Random) -> String {

@@ -20,12 +20,13 @@ use vault_format::name::{NamespaceId, Slug};
 use vault_format::root::{RevokedKey, RootState, VaultFingerprint, VaultId};
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::clock::Clock;
 use vault_store::objects::{Class, ObjectKey};
-use vault_store::random::{Random, ulid_parts};
-use vault_store::records::{Document, RecordKey, Records, When, Write};
+use vault_store::random::ulid_parts;
+use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::enrolment::Enrolment;
+
+use crate::ports::Ports;
 
 pub use vault_api::{Kind, PinReset, Status};
 
@@ -301,14 +302,8 @@ pub struct Queue {
 
 impl Namespace {
     /// A new namespace with a fresh id, nothing pinned and nothing published.
-    pub fn new(
-        slug: Slug,
-        kind: Kind,
-        owner: String,
-        clock: &dyn Clock,
-        random: &dyn Random,
-    ) -> Self {
-        let (millis, bits) = ulid_parts(clock, random);
+    pub fn new(slug: Slug, kind: Kind, owner: String, ports: &Ports) -> Self {
+        let (millis, bits) = ulid_parts(&ports.clock, &ports.random);
         Self {
             id: NamespaceId::from_parts(millis, bits),
             slug,
@@ -322,7 +317,7 @@ impl Namespace {
             quota_bytes: None,
             epoch: 0,
             enrolment: Enrolment::Open,
-            created_at: clock.now(),
+            created_at: ports.now(),
         }
     }
 
@@ -386,11 +381,8 @@ pub fn count_pending(slug: &Slug, by: i64) -> Write {
 }
 
 /// Reads a namespace with its revision; a deleted one is `None`, as one that never was.
-pub async fn find(
-    records: &dyn Records,
-    slug: &Slug,
-) -> Result<Option<(Namespace, u64)>, StoreError> {
-    let Some(record) = records.get(&key(slug)).await? else {
+pub async fn find(ports: &Ports, slug: &Slug) -> Result<Option<(Namespace, u64)>, StoreError> {
+    let Some(record) = ports.records.get(&key(slug)).await? else {
         return Ok(None);
     };
     let namespace: Namespace = record.read()?;

@@ -16,10 +16,12 @@ use vault_format::hash::Digest;
 use vault_format::name::{NamespaceId, Slug};
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::records::{Document, RecordKey, Records, When, Write};
+use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::namespace::Namespace;
 use super::webhook::{SigningSecret, WebhookAddress};
+
+use crate::ports::Ports;
 
 pub use vault_api::NoticeTopic as Topic;
 
@@ -191,14 +193,13 @@ impl Destinations {
     }
 
     /// Reads them with the condition under which they may be replaced. None were ever set: none.
-    pub async fn find(
-        records: &dyn Records,
-        namespace: &NamespaceId,
-    ) -> Result<(Self, When), StoreError> {
-        Ok(match records.get(&destinations_key(namespace)).await? {
-            None => (Self::default(), When::Absent),
-            Some(record) => (record.read()?, When::At(record.revision)),
-        })
+    pub async fn find(ports: &Ports, namespace: &NamespaceId) -> Result<(Self, When), StoreError> {
+        Ok(
+            match ports.records.get(&destinations_key(namespace)).await? {
+                None => (Self::default(), When::Absent),
+                Some(record) => (record.read()?, When::At(record.revision)),
+            },
+        )
     }
 
     /// The write that replaces them.

@@ -79,11 +79,13 @@ fn outcome(
 mod tests {
     use std::collections::BTreeSet;
 
+    use crate::ports::Ports;
+    use std::sync::Arc;
     use vault_format::draft::Submitter;
     use vault_format::hash::Digest;
     use vault_format::name::DraftId;
     use vault_format::root::VaultId;
-    use vault_testing::{SeededRandom, TestClock};
+    use vault_testing::TestClock;
 
     use super::*;
     use crate::model::draft::Subject;
@@ -102,8 +104,8 @@ mod tests {
     fn namespace(payload: Option<&str>, root: Option<&str>) -> Namespace {
         let slug = "acme".parse().unwrap();
         let owner = "ada@example.org".to_owned();
-        let (clock, random) = (TestClock::new(at(0)), SeededRandom::new(1));
-        let mut namespace = Namespace::new(slug, Kind::Hosted, owner, &clock, &random);
+        let ports = Ports::in_memory(Arc::new(TestClock::new(at(0))));
+        let mut namespace = Namespace::new(slug, Kind::Hosted, owner, &ports);
         namespace.current = payload.map(|payload| Current {
             release: 1,
             sha256: digest(payload),

@@ -24,9 +24,11 @@ use vault_format::keys::PublicKey;
 use vault_format::name::{NamespaceId, Slug};
 use vault_store::StoreError;
 use vault_store::objects::Class;
-use vault_store::records::{Document, MAX_KEYS, RecordKey, Records, When, Write};
+use vault_store::records::{Document, MAX_KEYS, RecordKey, When, Write};
 
 use super::kept::ObjectName;
+
+use crate::ports::Ports;
 
 pub use vault_api::Release;
 
@@ -47,7 +49,7 @@ pub fn key(namespace: &NamespaceId, root_version: u64, release: u64) -> RecordKe
 /// The newest release of this number: the one under the highest root version up to `newest_root`,
 /// else the one of an earlier version of vault.
 pub async fn find(
-    records: &dyn Records,
+    ports: &Ports,
     namespace: &NamespaceId,
     newest_root: u64,
     release: u64,
@@ -58,7 +60,14 @@ pub async fn find(
             .iter()
             .map(|root| key(namespace, *root, release))
             .collect();
-        if let Some(record) = records.get_many(&keys).await?.into_iter().flatten().next() {
+        if let Some(record) = ports
+            .records
+            .get_many(&keys)
+            .await?
+            .into_iter()
+            .flatten()
+            .next()
+        {
             return Ok(Some(record.read()?));
         }
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vault_store::StoreError;
-use vault_store::records::{MAX_KEYS, Record, RecordKey, Records};
+use vault_store::records::{MAX_KEYS, Record, RecordKey};
 
 use super::Versioned;
 use super::account::{Account, Epochs, ServiceEpoch, account_key, service_epoch_key};
@@ -15,6 +15,8 @@ use super::family::{Family, Reach};
 use super::grant::{Grant, grant_key};
 use super::namespace::{self, Namespace, Status};
 use super::user::{Scopes, State, User, user_key};
+
+use crate::ports::Ports;
 
 /// What the tokens of a family depend on.
 #[derive(Default)]
@@ -33,23 +35,20 @@ pub struct Standing {
 }
 
 /// Reads what a family depends on, in one reading.
-pub async fn load(records: &dyn Records, family: &Family) -> Result<Standing, StoreError> {
-    let found = records.get_many(&keys(family)).await?;
+pub async fn load(ports: &Ports, family: &Family) -> Result<Standing, StoreError> {
+    let found = ports.records.get_many(&keys(family)).await?;
     Standing::read(family, &mut found.into_iter())
 }
 
 /// Reads what each of some families depends on.
-pub async fn load_many(
-    records: &dyn Records,
-    families: &[Family],
-) -> Result<Vec<Standing>, StoreError> {
+pub async fn load_many(ports: &Ports, families: &[Family]) -> Result<Vec<Standing>, StoreError> {
     let keys_of: Vec<_> = families.iter().map(keys).collect();
     // Apps of one person share account and namespaces, and a reading names no key twice.
     let all: BTreeSet<_> = keys_of.iter().flatten().cloned().collect();
     let all: Vec<_> = all.into_iter().collect();
     let mut held = BTreeMap::new();
     for some in all.chunks(MAX_KEYS) {
-        held.extend(some.iter().zip(records.get_many(some).await?));
+        held.extend(some.iter().zip(ports.records.get_many(some).await?));
     }
     let of = |(family, keys): (&Family, Vec<RecordKey>)| {
         let record = |key| held.get(key).cloned().flatten();

@@ -10,7 +10,6 @@ use crate::app::App;
 use crate::model::audit::{Actor, Change};
 use crate::model::namespace::Namespace;
 use crate::model::notice::{Destinations, Event, Recipient, Webhook};
-use crate::retry::retry;
 use crate::senders::{SendError, Senders, WebhookMessage};
 
 /// A notice with what identifies it.
@@ -55,7 +54,7 @@ pub(super) async fn attempt(
     match to {
         Recipient::Webhook(id) => {
             // Read for each attempt: an owner may just have removed it.
-            let (destinations, _) = Destinations::find(&*app.records, &namespace.id).await?;
+            let (destinations, _) = Destinations::find(app, &namespace.id).await?;
             let webhook = destinations.webhook(id);
             let Some(webhook) = webhook.filter(|webhook| webhook.off_since.is_none()) else {
                 return Ok(Outcome::Gone);
@@ -110,7 +109,7 @@ pub(crate) async fn try_webhook(
     namespace: &Namespace,
     id: &str,
 ) -> Result<Option<Result<(), SendError>>, StoreError> {
-    let (destinations, _) = Destinations::find(&*app.records, &namespace.id).await?;
+    let (destinations, _) = Destinations::find(app, &namespace.id).await?;
     let Some(webhook) = destinations.webhook(id) else {
         return Ok(None);
     };
@@ -133,32 +132,31 @@ async fn note(
     sent: &Result<(), SendError>,
 ) -> Result<(), StoreError> {
     let now = app.clock.now();
-    retry(&*app.random, async || {
-        let (mut destinations, when) = Destinations::find(&*app.records, &namespace.id).await?;
+    app.change(async |tx| {
+        let (mut destinations, when) = Destinations::find(&tx, &namespace.id).await?;
         let found = destinations
             .webhooks
             .iter_mut()
             .find(|webhook| webhook.id == id);
         let Some(webhook) = found else {
-            return Ok(Some(()));
+            return Ok(());
         };
         let before = webhook.failing_since;
         let switched = match sent {
             Ok(()) if webhook.arrived() => false,
-            Ok(()) => return Ok(Some(())),
+            Ok(()) => return Ok(()),
             Err(error) => webhook.failed(error.to_string(), now),
         };
-        let mut writes = vec![destinations.write(&namespace.id, when)?];
+        tx.write(destinations.write(&namespace.id, when)?);
         if switched {
             let change = Change {
                 target: Some(id.to_owned()),
                 before: Some(json!({ "failing_since": before })),
                 after: Some(json!({ "off_since": now })),
             };
-            let server = Actor::server();
-            writes.push(app.audit(Some(&namespace.id), &server, "notice.off", change, "done")?);
+            tx.audit(Some(&namespace.id), &Actor::server(), "notice.off", change)?;
         }
-        Ok::<_, StoreError>(app.try_commit(writes).await?.then_some(()))
+        Ok::<_, StoreError>(())
     })
     .await?;
     if let Err(error) = sent {

@@ -115,7 +115,7 @@ async fn visit(
     revision: u64,
     until: Instant,
 ) -> Result<Delivered, StoreError> {
-    let found = namespace::find(&*app.records, &due.slug).await?;
+    let found = namespace::find(app, &due.slug).await?;
     let found = found.filter(|(namespace, _)| namespace.id == due.namespace_id);
     let key = RecordKey::new(DUE, due.namespace_id.to_string());
     let Some((namespace, _)) = found else {
@@ -184,7 +184,7 @@ impl Visit<'_> {
     /// Goes through the outbox. Answers when it is due next; `None` when it is empty.
     async fn outbox(&mut self) -> Result<Option<Timestamp>, StoreError> {
         let (app, namespace) = (self.app, self.namespace);
-        let (destinations, _) = Destinations::find(&*app.records, &namespace.id).await?;
+        let (destinations, _) = Destinations::find(app, &namespace.id).await?;
         let mut next = announce_machines(app, namespace, &destinations).await?;
         let partition = outbox(&namespace.id);
         let waiting = app.records.list(&partition, "", None, MAX_PAGE).await?;

@@ -21,13 +21,13 @@ pub use deliver::{Delivered, deliver};
 
 use self::smtp::{MailSettings, Smtp};
 use self::webhook::Endpoints;
-use crate::app::App;
 use crate::config::PublicUrl;
 use crate::model::namespace::Namespace;
 use crate::model::notice::{
     Destinations, Due, Event, MACHINES, MAX_UNSENT, MAX_UNSENT_DRAFTS, Outgoing, Topic,
     machines_key, outbox,
 };
+use crate::ports::Ports;
 use crate::senders::{Mailer, Senders};
 
 /// What sends notices in a running service. Fails where the certificates of the system cannot be
@@ -51,16 +51,16 @@ pub fn senders(
 ///
 /// They carry no condition, so an event conflicts with others no more often than without them.
 pub async fn queue(
-    app: &App,
+    ports: &Ports,
     namespace: &Namespace,
     event: Event,
 ) -> Result<Vec<Write>, StoreError> {
-    let (destinations, _) = Destinations::find(&*app.records, &namespace.id).await?;
+    let (destinations, _) = Destinations::find(ports, &namespace.id).await?;
     if !destinations.want(event.topic()) {
         return Ok(Vec::new());
     }
     let partition = outbox(&namespace.id);
-    let unsent = app.records.list(&partition, "", None, MAX_UNSENT).await?;
+    let unsent = ports.records.list(&partition, "", None, MAX_UNSENT).await?;
     if is_full(&unsent, event.topic())? {
         tracing::warn!(
             namespace = %namespace.id,
@@ -69,24 +69,24 @@ pub async fn queue(
         );
         return Ok(Vec::new());
     }
-    let now = app.clock.now();
+    let now = ports.now();
     Ok(vec![
-        Outgoing::new(event, now).write(&namespace.id, &app.fresh_id(), When::Any)?,
+        Outgoing::new(event, now).write(&namespace.id, &ports.fresh_id(), When::Any)?,
         Due::write(namespace, now, When::Any)?,
     ])
 }
 
 /// The writes that note that a machine waits, for the commit that enrols it. Whatever their number,
 /// the machines of one namespace make one notice each quarter of an hour, which says how many wait.
-pub async fn queue_machine(app: &App, namespace: &Namespace) -> Result<Vec<Write>, StoreError> {
-    let (destinations, _) = Destinations::find(&*app.records, &namespace.id).await?;
+pub async fn queue_machine(ports: &Ports, namespace: &Namespace) -> Result<Vec<Write>, StoreError> {
+    let (destinations, _) = Destinations::find(ports, &namespace.id).await?;
     if !destinations.want(Topic::MachineWaiting) {
         return Ok(Vec::new());
     }
     let mark = Document::of(&serde_json::json!({}))?;
     Ok(vec![
         Write::put(machines_key(&namespace.id), mark, When::Any),
-        Due::write(namespace, app.clock.now(), When::Any)?,
+        Due::write(namespace, ports.now(), When::Any)?,
     ])
 }
 

@@ -14,7 +14,7 @@ use crate::model::notice::{
     machines_key, machines_paused_key,
 };
 use crate::model::user::{Role, State, User, user_key, users_partition};
-use crate::model::{Versioned, account, read_all};
+use crate::model::{Versioned, account};
 use vault_api::Email;
 
 /// Most owners of one namespace who get a mail.
@@ -107,7 +107,7 @@ pub(super) async fn announce_machines(
         machines_key(&namespace.id),
         machines_paused_key(&namespace.id),
     ];
-    let [mark, paused] = read_all(&*app.records, keys).await?;
+    let [mark, paused] = app.get_all(keys).await?;
     let Some(mark) = mark else {
         return Ok(None);
     };

@@ -18,9 +18,9 @@ use super::session::redirect;
 use super::signed_in::{self, Shown, ShownGrant, ShownSession};
 use super::stop::ErrorPage;
 use crate::app::App;
+use crate::model;
 use crate::model::user::{Membership, Role, User, membership_key, user_key};
-use crate::model::{self, Versioned};
-use crate::retry::retry;
+use crate::transaction::Transaction;
 
 /// A vault that the account has a part in.
 struct Vault {
@@ -103,7 +103,8 @@ pub async fn leave(app: &App, request: SignedInForm) -> Result<Response, ErrorPa
     let slug = request.form.value("namespace");
     let slug = slug.and_then(|slug| slug.parse().ok());
     let slug: Slug = slug.ok_or(ErrorPage::FormMalformed)?;
-    let left = retry(&*app.random, || try_leave(app, &request, &slug)).await?;
+    let leave = async |tx| leave_in(&tx, &request, &slug).await;
+    let left = app.change(leave).await?;
     if !left {
         return Err(ErrorPage::LastOwner);
     }
@@ -111,35 +112,28 @@ pub async fn leave(app: &App, request: SignedInForm) -> Result<Response, ErrorPa
     Ok(redirect(StatusCode::SEE_OTHER, &way))
 }
 
-/// One try; `None` when something changed meanwhile, false when the person is the last owner.
-async fn try_leave(
-    app: &App,
+/// Leaves the vault; false when the person is the last owner.
+async fn leave_in(
+    tx: &Transaction<'_>,
     request: &SignedInForm,
     slug: &Slug,
-) -> Result<Option<bool>, StoreError> {
-    let (account, records) = (&request.signed_in.account, &*app.records);
-    let entry = records.get(&membership_key(&account.id, slug)).await?;
-    let Some(entry) = Versioned::<Membership>::read(entry)? else {
-        return Ok(Some(true));
+) -> Result<bool, StoreError> {
+    let key = membership_key(&request.signed_in.account.id, slug);
+    let Some(entry) = tx.get::<Membership>(&key).await? else {
+        return Ok(true);
     };
     let namespace = entry.value.namespace.id;
     let key = user_key(&namespace, &entry.value.user_id);
-    let Some(user) = Versioned::<User>::read(records.get(&key).await?)? else {
-        return Ok(Some(true));
+    let Some(user) = tx.get::<User>(&key).await? else {
+        return Ok(true);
     };
-    let mut writes = user.value.removal(user.revision).to_vec();
+    tx.write_all(user.value.removal(user.revision));
     if user.value.role == Role::Owner && user.value.administers() {
-        match model::members::another_owner(records, &namespace, &user.value.id).await? {
-            None => return Ok(Some(false)),
-            Some(other) => writes.push(other.check()),
+        match model::members::another_owner(tx, &namespace, &user.value.id).await? {
+            None => return Ok(false),
+            Some(other) => tx.write(other.check()),
         }
     }
-    writes.push(invitations::noted(
-        app,
-        request,
-        &user.value,
-        None,
-        LEAVE.action,
-    )?);
-    Ok(app.try_commit(writes).await?.then_some(true))
+    invitations::log(tx, request, &user.value, None, LEAVE.action)?;
+    Ok(true)
 }

@@ -25,7 +25,6 @@ use super::sign_in::{self, Checked, TOO_MANY_ATTEMPTS};
 use super::stop::ErrorPage;
 use crate::app::App;
 use crate::config::SecondFactorPolicy;
-use crate::model::Versioned;
 use crate::model::account::{Account, account_key};
 use crate::model::second_factor::{RECOVERY_CODES, SecondFactor, TotpSecret};
 
@@ -68,7 +67,7 @@ struct RecoveryPage {
 
 /// `GET /account/second-factor`
 pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
-    let secret = TotpSecret::fresh(&*app.random);
+    let secret = TotpSecret::fresh(&app.random);
     let account = &request.signed_in.account;
     page(app, &request.browser, account, &secret, None).await
 }
@@ -161,10 +160,10 @@ pub async fn change(app: &App, request: SignedInForm) -> Result<Response, ErrorP
     let wanted = Wanted::of(&request).ok_or(ErrorPage::FormMalformed)?;
     let secret = match request.form.value("secret") {
         Some(text) => text.parse().map_err(|_| ErrorPage::FormMalformed)?,
-        None => TotpSecret::fresh(&*app.random),
+        None => TotpSecret::fresh(&app.random),
     };
     let key = account_key(&request.signed_in.account.id);
-    let found = Versioned::<Account>::read(app.records.get(&key).await?)?;
+    let found = app.get::<Account>(&key).await?;
     let found = found.ok_or(ErrorPage::FormForged)?;
     let (account, codes) = match changed(app, &request, wanted, &secret, &found.value).await? {
         Ok(changed) => changed,
@@ -233,7 +232,7 @@ async fn changed(
     if let Some(mut factor) = account.second_factor.take() {
         let email = account.email.as_str();
         let known = async || {
-            let before = request.returning.passed_second_factor(&*app.records, email);
+            let before = request.returning.passed_second_factor(app, email);
             Ok(request.signed_in.session.second_factor || before.await?)
         };
         if !second_factor::admit(app, &account, known).await? {
@@ -246,7 +245,7 @@ async fn changed(
     }
     let mut codes = Vec::new();
     if wanted != Wanted::Off {
-        let begun = SecondFactor::begin(secret.clone(), typed("new_code"), now, &*app.random);
+        let begun = SecondFactor::begin(secret.clone(), typed("new_code"), now, &app.random);
         let Some((factor, recovery)) = begun else {
             let problem = "This is not the code that the app shows for this key now.";
             return Ok(Err((unprocessable, problem)));

@@ -4,22 +4,20 @@
 use secrecy::{ExposeSecret as _, SecretString};
 use vault_format::name::Slug;
 use vault_store::StoreError;
-use vault_store::clock::Clock;
-use vault_store::random::Random;
-use vault_store::records::{Document, Records, When, Write};
+use vault_store::records::{Document, When, Write};
 use zeroize::Zeroizing;
 
 use super::password::{self, BadPassword, HashingFailed, LEAST_FOR_THE_OWNER};
 use crate::app::App;
-use crate::model::Versioned;
 use crate::model::account::{
     self, Account, AccountId, BadEmail, Email, FirstOwner, first_owner_key,
 };
-use crate::model::audit::{self, Actor, Change};
+use crate::model::audit::{Actor, Change};
 use crate::model::earlier::{self, ACCOUNTS};
 use crate::model::namespace::{self, Kind, Namespace};
 use crate::model::user::{NamespaceRef, Role, Scopes, User};
-use crate::retry::retry;
+use crate::ports::Ports;
+use crate::transaction::Transaction;
 
 /// The name of the namespace that the first owner owns.
 pub const FIRST_NAMESPACE: &str = "default";
@@ -72,92 +70,89 @@ pub async fn first_owner(
     password::check_length(password.expose_secret(), LEAST_FOR_THE_OWNER)?;
     let hash = password::hash(
         Zeroizing::new(password.expose_secret().to_owned()),
-        &*app.random,
+        &app.random,
     )
     .await?;
-    let attempt = async || {
-        let writes = creation(app, kind, &email, &hash).await?;
-        if app.try_commit(writes).await? {
-            return Ok(Some(FirstStart::Created(email.clone())));
+    let create = async |tx: Transaction<'_>| {
+        if let Some(owner) = find_owner(&tx).await? {
+            return Ok(FirstStart::AlreadyThere(owner));
         }
-        Ok::<_, BootstrapError>(owner(app).await?.map(FirstStart::AlreadyThere))
+        create(&tx, kind, &email, &hash).await?;
+        Ok(FirstStart::Created(email.clone()))
     };
-    retry(&*app.random, attempt).await
+    app.change(create).await
 }
 
 /// The first owner, once there is one. Accounts of an earlier version of vault are carried over
 /// before anybody uses them.
-pub async fn owner(app: &App) -> Result<Option<Email>, StoreError> {
-    earlier::carry_over(&*app.records, app.clock.now(), &*app.random).await?;
-    let mark = Versioned::<FirstOwner>::read(app.records.get(&first_owner_key()).await?)?;
+pub async fn owner(ports: &Ports) -> Result<Option<Email>, StoreError> {
+    earlier::carry_over(ports, ports.now()).await?;
+    find_owner(ports).await
+}
+
+async fn find_owner(ports: &Ports) -> Result<Option<Email>, StoreError> {
+    let mark = ports.get::<FirstOwner>(&first_owner_key()).await?;
     Ok(mark.map(|mark| mark.value.email))
 }
 
 /// Resets an account past all routes: for who runs the server and can sign in as no operator. The
 /// link that sets a new password, to be shown once; `None` when there is no such account.
 pub async fn reset_account(
-    records: &dyn Records,
+    ports: &Ports,
     email: &Email,
     issuer: &str,
-    clock: &dyn Clock,
-    random: &dyn Random,
 ) -> Result<Option<String>, StoreError> {
-    earlier::carry_over(records, clock.now(), random).await?;
-    let attempt = async || {
-        let Some(reset) = account::reset(records, email, issuer, clock.now(), random).await? else {
-            return Ok(Some(None));
+    earlier::carry_over(ports, ports.now()).await?;
+    let reset = async |tx: Transaction<'_>| {
+        let Some(reset) = account::reset(&tx, email, issuer, tx.now()).await? else {
+            return Ok(None);
         };
         let change = Change {
             target: Some(reset.account.id.to_string()),
             ..Change::default()
         };
-        let actor = Actor::server();
-        let action = "account.reset";
-        let mut writes = reset.writes;
-        writes.push(audit::entry(
-            None, &actor, action, change, "done", clock, random,
-        )?);
-        let done = records.commit(writes).await?.is_done();
-        Ok::<_, StoreError>(done.then_some(reset.url))
+        tx.write_all(reset.writes);
+        tx.audit(None, &Actor::server(), "account.reset", change)?;
+        Ok(reset.url)
     };
-    retry(random, attempt).await
+    ports.change(reset).await
 }
 
-async fn creation(
-    app: &App,
+async fn create(
+    tx: &Transaction<'_>,
     kind: Kind,
     email: &Email,
     hash: &str,
-) -> Result<Vec<Write>, StoreError> {
-    let now = app.clock.now();
+) -> Result<(), StoreError> {
+    let now = tx.now();
     let mark = FirstOwner {
         email: email.clone(),
         created_at: now,
         accounts: ACCOUNTS,
     };
-    let mut account = Account::new(AccountId::fresh(now, &*app.random), email.clone(), now);
+    let mut account = Account::new(AccountId::fresh(now, &tx.random), email.clone(), now);
     account.operator = true;
     account.set_password(hash.to_owned(), now);
     let document = Document::of(&mark)?;
-    let mut writes = vec![Write::put(first_owner_key(), document, When::Absent)];
-    writes.extend(account.creation()?);
+    tx.write(Write::put(first_owner_key(), document, When::Absent));
+    tx.write_all(account.creation()?);
     let slug: Slug = FIRST_NAMESPACE
         .parse()
         .map_err(|_| StoreError::Invalid("the first namespace's name".into()))?;
-    let found = Versioned::<Namespace>::read(app.records.get(&namespace::key(&slug)).await?)?;
+    let found = tx.get::<Namespace>(&namespace::key(&slug)).await?;
     let home = if let Some(home) = found {
-        writes.push(Write::check(namespace::key(&slug), When::At(home.revision)));
+        tx.write(Write::check(namespace::key(&slug), When::At(home.revision)));
         home.value
     } else {
-        let home = Namespace::new(slug, kind, email.to_string(), &*app.clock, &*app.random);
-        writes.extend(home.allocation()?);
+        let home = Namespace::new(slug, kind, email.to_string(), tx);
+        tx.write_all(home.allocation()?);
         home
     };
     let home = NamespaceRef {
         slug: home.slug,
         id: home.id,
     };
-    let user = User::active(&account, home, Role::Owner, Scopes::ALL, now, &*app.random);
-    writes.extend(user.creation()?);
-    Ok(writes)
+    let user = User::active(&account, home, Role::Owner, Scopes::ALL, now, &tx.random);
+    tx.write_all(user.creation()?);
+    Ok(())
 }

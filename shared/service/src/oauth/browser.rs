@@ -13,10 +13,10 @@ use super::returning::Returning;
 use super::stop::ErrorPage;
 use crate::app::App;
 use crate::http::{client_address, read_body, require_media_type};
+use crate::model::Versioned;
 use crate::model::account::{Account, ServiceEpoch, account_key, service_epoch_key};
 use crate::model::session::{SESSION_SECONDS, Session, session_key};
 use crate::model::token::{Secret, SecretKind};
-use crate::model::{Versioned, read_all};
 
 /// Longest authorize query, in bytes: it has to fit into a `Location`.
 pub const MAX_QUERY_BYTES: usize = 6 * 1024;
@@ -45,7 +45,7 @@ impl Browser {
             .and_then(|value| Secret::parse(SecretKind::Session, value));
         Self {
             brought: brought.is_some(),
-            secret: brought.unwrap_or_else(|| Secret::fresh(SecretKind::Session, &*app.random)),
+            secret: brought.unwrap_or_else(|| Secret::fresh(SecretKind::Session, &app.random)),
         }
     }
 
@@ -53,7 +53,7 @@ impl Browser {
     /// nothing.
     pub fn fresh(app: &App) -> Self {
         Self {
-            secret: Secret::fresh(SecretKind::Session, &*app.random),
+            secret: Secret::fresh(SecretKind::Session, &app.random),
             brought: false,
         }
     }
@@ -70,13 +70,7 @@ impl Browser {
 
     /// A form token for it.
     pub fn form_token(&self, app: &App, purpose: Purpose, subject: &str) -> String {
-        csrf::token(
-            &self.secret,
-            purpose,
-            subject,
-            app.clock.now(),
-            &*app.random,
-        )
+        csrf::token(&self.secret, purpose, subject, app.clock.now(), &app.random)
     }
 
     /// The nonce of the form's token. Fails when the browser brought no cookie, or the token is not
@@ -112,13 +106,11 @@ impl Browser {
         if !self.brought {
             return Ok(None);
         }
-        let Some(session) =
-            Versioned::<Session>::read(app.records.get(&session_key(&self.hash())).await?)?
-        else {
+        let Some(session) = app.get::<Session>(&session_key(&self.hash())).await? else {
             return Ok(None);
         };
         let keys = [account_key(&session.value.account), service_epoch_key()];
-        let [account, service] = read_all(&*app.records, keys).await?;
+        let [account, service] = app.get_all(keys).await?;
         let account = Versioned::<Account>::read(account)?;
         let service = Versioned::<ServiceEpoch>::read(service)?.map(|service| service.value);
         let now = app.clock.now();

@@ -17,7 +17,6 @@ use super::session::{SignedInWith, new_session};
 use super::sign_in::{self, Checked, TOO_MANY_ATTEMPTS};
 use super::stop::ErrorPage;
 use crate::app::App;
-use crate::model::Versioned;
 use crate::model::account::{Account, account_key};
 
 /// The form of the page.
@@ -96,9 +95,9 @@ pub async fn change(app: &App, request: SignedInForm) -> Result<Response, ErrorP
             return Ok(response);
         }
     };
-    let hash = password::hash(new, &*app.random).await?;
+    let hash = password::hash(new, &app.random).await?;
     let key = account_key(&signed_in.account.id);
-    let held = Versioned::<Account>::read(app.records.get(&key).await?)?;
+    let held = app.get::<Account>(&key).await?;
     // Another request may have set a password while this one was hashed; then the present one was
     // not given.
     let Some(mut held) = held.filter(|held| held.value.password() == checked.password()) else {

@@ -31,7 +31,7 @@ pub async fn find(
     name: &ClientName,
     source: Option<IpAddr>,
 ) -> Result<Option<Client>, Refusal> {
-    let found = Versioned::<Client>::read(app.records.get(&client_key(&name.id())).await?)?;
+    let found = app.get::<Client>(&client_key(&name.id())).await?;
     let found = found.filter(|client| name.names(&client.value));
     let ClientName::Document(url) = name else {
         return Ok(found.map(|client| client.value));
@@ -78,11 +78,11 @@ async fn first(
         window("document", source.to_string(), limit),
         window("document-host", host, limit.min(FAILURES_PER_HOST)),
     ];
-    count(&*app.records, &windows, now, &*app.random).await?;
+    count(app, &windows, now).await?;
     let fetched = fetch(app, url).await;
     match fetched {
         Ok(client) => {
-            give_back(&*app.records, &windows, now, &*app.random).await;
+            give_back(app, &windows, now).await;
             let until = now
                 .plus_seconds(DOCUMENT_SECONDS)
                 .max(client.document.as_ref().map_or(now, stale_until));

@@ -7,9 +7,8 @@ use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::Value;
-use vault_store::StoreError;
 use vault_store::random::bytes;
-use vault_store::records::{Commit, MAX_PAGE};
+use vault_store::records::MAX_PAGE;
 
 use super::failure::{Failure, unstored};
 use super::guard::{Revocation, read_form};
@@ -23,7 +22,7 @@ use crate::error::{ErrorCode, Refusal};
 use crate::http::{client_address, json_answer, read_json};
 use crate::model::client::{Client, UNUSED_SECONDS, UnusedPlace, unused_partition};
 use crate::model::limits::{Source, Window, count};
-use crate::retry::retry;
+use crate::transaction::Transaction;
 
 /// The largest limit of unused registrations: one page of a list.
 const MOST_PLACES: u32 = 1000;
@@ -57,7 +56,7 @@ pub async fn register(app: &App, request: Request) -> Result<Response, Failure> 
         seconds: 3600,
     };
     let now = app.clock.now();
-    count(&*app.records, &[window], now, &*app.random).await?;
+    count(app, &[window], now).await?;
     let metadata: Metadata = read_json(&parts.headers, body, MAX_REGISTER_BYTES)
         .await
         .map_err(|refusal| {
@@ -69,26 +68,32 @@ pub async fn register(app: &App, request: Request) -> Result<Response, Failure> 
                 refusal.into()
             }
         })?;
-    let (answer, client) = register::decide(&metadata, now, &*app.random)?;
-    retry(&*app.random, || try_register(app, &client, &source)).await?;
+    let (answer, client) = register::decide(&metadata, now, &app.random)?;
+    let store = async |tx| register_in(&tx, app, &client, &source).await;
+    app.change(store).await?;
     Ok(unstored(json_answer(StatusCode::CREATED, &answer)))
 }
 
-/// One attempt; `None` if another registration took the same place. 429 when the source has as many
-/// unused registrations as it may.
-async fn try_register(app: &App, client: &Client, source: &Source) -> Result<Option<()>, Failure> {
-    let now = app.clock.now();
+/// Stores a registration in a free place of its source; 429 when the source has as many unused
+/// registrations as it may.
+async fn register_in(
+    tx: &Transaction<'_>,
+    app: &App,
+    client: &Client,
+    source: &Source,
+) -> Result<(), Failure> {
+    let now = tx.now();
     let limit = app.config.limits.unused_per_source.min(MOST_PLACES);
     let mut client = client.clone();
     if limit > 0 {
         let partition = unused_partition(source);
-        let taken = app.records.list(&partition, "", None, MAX_PAGE).await?;
+        let taken = tx.records.list(&partition, "", None, MAX_PAGE).await?;
         let place = |place: &u32| UnusedPlace {
             source: source.clone(),
             place: *place,
         };
         // From a place by chance, so that registrations at the same time seldom take the same one.
-        let start = u32::from_be_bytes(bytes::<4>(&*app.random)) % limit;
+        let start = u32::from_be_bytes(bytes::<4>(&tx.random)) % limit;
         let places = (0..limit).map(|n| (start + n) % limit);
         let mut free = places.filter(|at| {
             let key = place(at).key();
@@ -102,8 +107,8 @@ async fn try_register(app: &App, client: &Client, source: &Source) -> Result<Opt
         };
         client.unused = Some(place);
     }
-    let writes = register::registration(&client, now)?;
-    Ok(app.try_commit(writes).await?.then_some(()))
+    tx.write_all(register::registration(&client, now)?);
+    Ok(())
 }
 
 /// `POST /oauth/token`
@@ -119,10 +124,8 @@ pub async fn token(app: &App, request: Request) -> Result<Response, Failure> {
         base: app.config.public_url.base(),
         access_seconds: app.config.token_ttl_seconds,
     };
-    let known = token::load(&*app.records, &request).await?;
-    let mut loaded = Some(known);
-    let exchange = || exchange(app, &request, loaded.take(), terms, source);
-    let answer = retry(&*app.random, exchange).await?;
+    let exchange = async |tx| exchange(&tx, app, &request, terms, source).await;
+    let answer = app.change(exchange).await?;
     Ok(unstored(json_answer(StatusCode::OK, &answer)))
 }
 
@@ -147,27 +150,23 @@ async fn count_failure(
         limit: app.config.limits.token_failures,
         seconds: 60,
     };
-    count(&*app.records, &[window], app.clock.now(), &*app.random).await
+    count(app, &[window], app.clock.now()).await
 }
 
-/// One attempt; `None` if another request changed this token or its family first.
 async fn exchange(
+    tx: &Transaction<'_>,
     app: &App,
     request: &TokenRequest,
-    loaded: Option<token::Known>,
     terms: TokenLifetimes<'_>,
     source: Option<IpAddr>,
-) -> Result<Option<TokenAnswer>, Failure> {
-    let known = match loaded {
-        Some(known) => known,
-        None => token::load(&*app.records, request).await?,
-    };
-    let mut decision = token::decide(request, &known, terms, source, &*app.clock, &*app.random)?;
+) -> Result<TokenAnswer, Failure> {
+    let known = token::load(tx, request).await?;
+    let mut decision = token::decide(tx, request, &known, terms, source)?;
     if decision.answer.is_err() && !decision.ended_family {
         // Before the entry in the log: what is over the limit must not fill it.
         count_failure(app, request, known.client_is_known(request), source).await?;
     }
-    let now = app.clock.now();
+    let now = tx.now();
     let window = decision.grant.take().map(|grant| Window {
         name: "token-grant",
         who: grant,
@@ -177,20 +176,20 @@ async fn exchange(
     let counted = window.as_ref().and_then(|window| window.counted(now));
     decision.writes.splice(..0, counted.clone());
     if !decision.writes.is_empty() {
-        match app.records.commit(decision.writes).await {
-            Ok(Commit::Done(_)) => {}
-            Ok(Commit::Failed { index: 0, .. }) if counted.is_some() => {
-                let full = window.map(|window| window.refusal(now));
-                return Err(full.unwrap_or_else(|| ErrorCode::RateLimited.into()).into());
-            }
-            Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => return Ok(None),
-            Err(error) => return Err(error.into()),
+        tx.write_all(decision.writes);
+        if tx
+            .commit_within(usize::from(counted.is_some()))
+            .await?
+            .is_some()
+        {
+            let full = window.map(|window| window.refusal(now));
+            return Err(full.unwrap_or_else(|| ErrorCode::RateLimited.into()).into());
         }
     }
     if decision.ended_family {
         tracing::warn!(client = %request.client.id(), "a used code or refresh token was presented again: its token family was revoked");
     }
-    Ok(Some(decision.answer?))
+    Ok(decision.answer?)
 }
 
 /// `POST /oauth/revoke`
@@ -207,12 +206,11 @@ pub async fn revoke(app: &App, request: Revocation) -> Result<Response, Failure>
     let Some(hash) = revoke::hash(token) else {
         return Ok(unstored(StatusCode::OK.into_response()));
     };
-    retry(&*app.random, async || {
-        let known = revoke::load(&*app.records, &hash).await?;
-        let writes = revoke::decide(&hash, &known, &asker, source, &*app.clock, &*app.random)?;
-        let done = writes.is_empty() || app.try_commit(writes).await?;
-        Ok::<_, Failure>(done.then_some(()))
-    })
-    .await?;
+    let revoke = async |tx: Transaction<'_>| {
+        let known = revoke::load(&tx, &hash).await?;
+        tx.write_all(revoke::decide(&tx, &hash, &known, &asker, source)?);
+        Ok::<_, Failure>(())
+    };
+    app.change(revoke).await?;
     Ok(unstored(StatusCode::OK.into_response()))
 }

@@ -22,7 +22,6 @@ use crate::bearer;
 use crate::documents::ClientName;
 use crate::error::Fault;
 use crate::http::{client_address, read_body, require_media_type};
-use crate::model::Versioned;
 use crate::model::client::{Client, ClientId, client_key};
 use crate::route::Audience;
 
@@ -79,7 +78,7 @@ async fn asker(app: &App, headers: &HeaderMap, form: &Form) -> Result<Asker, Fai
 
 async fn registered_client(app: &App, name: &str) -> Result<ClientId, Failure> {
     let name: ClientName = name.parse().map_err(|_| TokenError::InvalidClient)?;
-    let found = Versioned::<Client>::read(app.records.get(&client_key(&name.id())).await?)?;
+    let found = app.get::<Client>(&client_key(&name.id())).await?;
     found
         .filter(|client| name.names(&client.value))
         .map(|client| client.value.id)

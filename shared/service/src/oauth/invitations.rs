@@ -5,7 +5,7 @@ use axum::response::Response;
 use serde_json::json;
 use vault_format::name::Slug;
 use vault_store::StoreError;
-use vault_store::records::{MAX_KEYS, Record, Write};
+use vault_store::records::{MAX_KEYS, Record};
 
 use super::browser::Onward;
 use super::csrf::Purpose;
@@ -14,13 +14,13 @@ use super::pages::{Invitation, day, role_name};
 use super::session::redirect;
 use super::stop::ErrorPage;
 use crate::app::App;
+use crate::model::Versioned;
 use crate::model::account::Account;
 use crate::model::audit::{Actor, Change};
 use crate::model::membership::{invitation_key, invitations_partition};
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::user::{Membership, User, user_key};
-use crate::model::{Versioned, read_all};
-use crate::retry::retry;
+use crate::transaction::Transaction;
 
 /// Most invitations that a page shows; answering one makes room for the next.
 const MOST_SHOWN: usize = 20;
@@ -123,68 +123,56 @@ pub async fn answer(app: &App, request: SignedInForm) -> Result<Response, ErrorP
         _ => return Err(ErrorPage::FormMalformed),
     };
     // An invitation that is gone meanwhile is not on the page that follows either.
-    retry(&*app.random, || try_answer(app, &request, &slug, accepts)).await?;
+    let answer = async |tx| answer_in(&tx, &request, &slug, accepts).await;
+    app.change(answer).await?;
     let way = Onward::of(app, form)?.address(app);
     Ok(redirect(StatusCode::SEE_OTHER, &way))
 }
 
-/// One try; `None` when something changed meanwhile.
-async fn try_answer(
-    app: &App,
+async fn answer_in(
+    tx: &Transaction<'_>,
     request: &SignedInForm,
     slug: &Slug,
     accepts: bool,
-) -> Result<Option<()>, StoreError> {
+) -> Result<(), StoreError> {
     let account = &request.signed_in.account;
     let keys = [invitation_key(&account.email, slug), namespace::key(slug)];
-    let [entry, home] = read_all(&*app.records, keys).await?;
+    let [entry, home] = tx.get_all(keys).await?;
     let (Some(entry), Some(home)) = (
         Versioned::<Membership>::read(entry)?,
         Versioned::<Namespace>::read(home)?,
     ) else {
-        return Ok(Some(()));
+        return Ok(());
     };
     let place = &entry.value.namespace;
     if place.id != home.value.id {
-        return Ok(Some(()));
+        return Ok(());
     }
     let key = user_key(&place.id, &entry.value.user_id);
-    let Some(user) = Versioned::<User>::read(app.records.get(&key).await?)? else {
-        return Ok(Some(()));
+    let Some(user) = tx.get::<User>(&key).await? else {
+        return Ok(());
     };
-    let now = app.clock.now();
-    let Ok(joined) = user.value.accepted(account, now) else {
-        return Ok(Some(()));
+    let Ok(joined) = user.value.accepted(account, tx.now()) else {
+        return Ok(());
     };
-    let mut writes = if accepts {
-        user.value.acceptance(user.revision, &joined)?
+    if accepts {
+        tx.write_all(user.value.acceptance(user.revision, &joined)?);
+        log(tx, request, &user.value, Some(&joined), "membership.accept")
     } else {
-        user.value.removal(user.revision).to_vec()
-    };
-    let noted = if accepts {
-        noted(
-            app,
-            request,
-            &user.value,
-            Some(&joined),
-            "membership.accept",
-        )?
-    } else {
-        noted(app, request, &user.value, None, "membership.decline")?
-    };
-    writes.push(noted);
-    Ok(app.try_commit(writes).await?.then_some(()))
+        tx.write_all(user.value.removal(user.revision));
+        log(tx, request, &user.value, None, "membership.decline")
+    }
 }
 
-/// The audit entry of what a person did about a membership of their own; `after` is none if it
-/// ended.
-pub fn noted(
-    app: &App,
+/// Adds the audit record of what a person did about a membership of their own; `after` is none if
+/// it ended.
+pub fn log(
+    tx: &Transaction<'_>,
     request: &SignedInForm,
     user: &User,
     after: Option<&User>,
     action: &str,
-) -> Result<Write, StoreError> {
+) -> Result<(), StoreError> {
     let told = |user: &User| json!({ "email": user.email, "state": user.state(), "role": user.role, "scopes": user.scopes });
     let actor = Actor {
         user: user.id.clone(),
@@ -196,5 +184,5 @@ pub fn noted(
         before: Some(told(user)),
         after: after.map(told),
     };
-    app.audit(Some(&user.namespace.id), &actor, action, change, "done")
+    tx.audit(Some(&user.namespace.id), &actor, action, change)
 }

@@ -38,10 +38,9 @@ impl Pending {
             return Err(ErrorPage::PasswordsOff);
         }
         let secret = Secret::parse(SecretKind::Invite, token).ok_or(ErrorPage::InviteGone)?;
-        let invite =
-            Versioned::<Invite>::read(app.records.get(&invite_key(&secret.hash())).await?)?;
+        let invite = app.get::<Invite>(&invite_key(&secret.hash())).await?;
         let invite = invite.ok_or(ErrorPage::InviteGone)?;
-        let account = account::find(&*app.records, &invite.value.email).await?;
+        let account = account::find(app, &invite.value.email).await?;
         let account = account
             .filter(|account| {
                 account.value.invite == Some(secret.hash()) && account.value.proofs.is_empty()
@@ -95,7 +94,7 @@ pub async fn accept(app: &App, token: &str, request: Request) -> Result<Response
     if let Err(bad) = password::check_length(&password, LEAST_FOR_USERS) {
         return Ok(pending.page(app, &browser, Some(format!("Nothing was changed: {bad}."))));
     }
-    let hash = password::hash(password, &*app.random).await?;
+    let hash = password::hash(password, &app.random).await?;
     let mut account = pending.account.value;
     account.set_password(hash, app.clock.now());
     let mut writes = vec![

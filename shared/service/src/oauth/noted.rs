@@ -36,7 +36,7 @@ pub async fn refused_sign_in(app: &App, typed: &str, source: Option<IpAddr>, out
         let nothing = Document::of(&serde_json::Map::new())?;
         let mut writes = vec![Write::put_until(mark, nothing, When::Absent, until)];
         let account = match typed.parse() {
-            Ok(email) => account::find(&*app.records, &email).await?,
+            Ok(email) => account::find(app, &email).await?,
             Err(_) => None,
         };
         let nobody = AccountId::from(who.to_string());

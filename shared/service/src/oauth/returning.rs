@@ -11,12 +11,13 @@ use axum::http::header::{HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
 use vault_store::StoreError;
-use vault_store::records::{Document, RecordKey, Records, When, Write};
+use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::cookie;
 use crate::app::App;
 use crate::model::Versioned;
 use crate::model::token::{Secret, SecretKind};
+use crate::ports::Ports;
 
 /// How long a browser is remembered after it signed in, in seconds: 180 days.
 const REMEMBERED_SECONDS: i64 = 180 * 24 * 3600;
@@ -57,34 +58,33 @@ impl Returning {
     /// Whether the browser signed in to the account before.
     pub async fn signed_in_before(
         &self,
-        records: &dyn Records,
+        ports: &Ports,
         account: &Digest,
     ) -> Result<bool, StoreError> {
         if self.brought.is_none() {
             return Ok(self.signed_in);
         }
-        Ok(self.mark(records, account).await?.is_some())
+        Ok(self.mark(ports, account).await?.is_some())
     }
 
     /// Whether the browser signed in to the account before with the code of a second factor.
     pub async fn passed_second_factor(
         &self,
-        records: &dyn Records,
+        ports: &Ports,
         typed: &str,
     ) -> Result<bool, StoreError> {
-        let mark = self.mark(records, &account_name(typed)).await?;
+        let mark = self.mark(ports, &account_name(typed)).await?;
         Ok(mark.is_some_and(|mark| mark.second_factor))
     }
 
-    async fn mark(
-        &self,
-        records: &dyn Records,
-        account: &Digest,
-    ) -> Result<Option<Mark>, StoreError> {
+    async fn mark(&self, ports: &Ports, account: &Digest) -> Result<Option<Mark>, StoreError> {
         let Some(secret) = &self.brought else {
             return Ok(None);
         };
-        let found = records.get(&mark_key(&secret.hash(), account)).await?;
+        let found = ports
+            .records
+            .get(&mark_key(&secret.hash(), account))
+            .await?;
         Ok(Versioned::<Mark>::read(found)?.map(|mark| mark.value))
     }
 
@@ -100,7 +100,7 @@ impl Returning {
         let secret = if let Some(brought) = &self.brought {
             brought
         } else {
-            fresh = Secret::fresh(SecretKind::Browser, &*app.random);
+            fresh = Secret::fresh(SecretKind::Browser, &app.random);
             &fresh
         };
         let write = Write::put_until(

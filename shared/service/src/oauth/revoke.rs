@@ -9,9 +9,7 @@ use std::net::IpAddr;
 use serde_json::json;
 use vault_format::hash::Digest;
 use vault_store::StoreError;
-use vault_store::clock::Clock;
-use vault_store::random::Random;
-use vault_store::records::{Records, When, Write};
+use vault_store::records::{When, Write};
 
 use crate::model::Versioned;
 use crate::model::account::AccountId;
@@ -19,6 +17,7 @@ use crate::model::audit::{self, Actor, Change};
 use crate::model::client::ClientId;
 use crate::model::grant::{Grant, Why, grant_key};
 use crate::model::token::{Family, Secret, SecretKind, Token, TokenKind, token_key};
+use crate::ports::Ports;
 
 /// Who asks.
 #[derive(Clone, Debug, Default)]
@@ -56,14 +55,14 @@ pub struct Known {
 }
 
 /// Reads the token and its grant.
-pub async fn load(records: &dyn Records, hash: &Digest) -> Result<Known, StoreError> {
-    let Some(token) = Versioned::<Token>::read(records.get(&token_key(hash)).await?)? else {
+pub async fn load(ports: &Ports, hash: &Digest) -> Result<Known, StoreError> {
+    let Some(token) = ports.get::<Token>(&token_key(hash)).await? else {
         return Ok(Known::default());
     };
     let family = &token.value.family;
     let key = grant_key(family.namespace_id(), &family.client, &family.grant);
     Ok(Known {
-        grant: Versioned::read(records.get(&key).await?)?,
+        grant: ports.get(&key).await?,
         token: Some(token),
     })
 }
@@ -72,12 +71,11 @@ pub async fn load(records: &dyn Records, hash: &Digest) -> Result<Known, StoreEr
 /// caller may not end stays. Each is noted in the log of the token's namespace; what was never
 /// there, or has ended, is not.
 pub fn decide(
+    ports: &Ports,
     hash: &Digest,
     known: &Known,
     asker: &Asker,
     source: Option<IpAddr>,
-    clock: &dyn Clock,
-    random: &dyn Random,
 ) -> Result<Vec<Write>, StoreError> {
     let Some(token) = known.token.as_ref() else {
         return Ok(Vec::new());
@@ -89,7 +87,7 @@ pub fn decide(
             (vec![end], "access")
         }
         (TokenKind::Refresh, Some(grant)) if grant.value.revoked.is_none() => {
-            let end = (grant.value).revocation(grant.revision, Why::Asked, clock.now())?;
+            let end = (grant.value).revocation(grant.revision, Why::Asked, ports.now())?;
             (end.to_vec(), "refresh")
         }
         (TokenKind::Refresh, _) => return Ok(Vec::new()),
@@ -108,15 +106,7 @@ pub fn decide(
     };
     let outcome = if may { "done" } else { "not_yours" };
     let namespace = family.namespace_id();
-    let entry = audit::entry(
-        namespace,
-        &actor,
-        "token.revoke",
-        change,
-        outcome,
-        clock,
-        random,
-    )?;
+    let entry = audit::entry(ports, namespace, &actor, "token.revoke", change, outcome)?;
     writes.retain(|_| may);
     writes.push(entry);
     Ok(writes)

@@ -19,11 +19,11 @@ use super::stop::ErrorPage;
 use crate::app::App;
 use crate::config::SecondFactorPolicy;
 use crate::error::Refusal;
-use crate::model::Versioned;
 use crate::model::account::{Account, account_key};
 use crate::model::limits::{self, Window};
 use crate::model::second_factor::Used;
 use crate::model::user::Role;
+use crate::transaction::Transaction;
 
 /// Most codes that are tried for one account in a quarter of an hour, the good ones included.
 const MOST_TRIES: u32 = 10;
@@ -137,8 +137,8 @@ pub async fn admit(
         limit: MOST_TRIES,
         seconds: TRY_SECONDS,
     };
-    let (records, random, now) = (&*app.records, &*app.random, app.clock.now());
-    let full = limits::admit(records, &[window("second-factor")], now, random).await?;
+    let (records, _random, now) = (app, &app.random, app.clock.now());
+    let full = limits::admit(records, &[window("second-factor")], now).await?;
     if full.is_none() {
         return Ok(true);
     }
@@ -146,9 +146,7 @@ pub async fn admit(
         return Ok(false);
     }
     let window = window("second-factor-known");
-    Ok(limits::admit(records, &[window], now, random)
-        .await?
-        .is_none())
+    Ok(limits::admit(records, &[window], now).await?.is_none())
 }
 
 /// `POST /oauth/second-factor`: the code that ends a sign-in.
@@ -166,11 +164,11 @@ pub async fn sign_in(app: &App, request: Request) -> Result<Response, ErrorPage>
     };
     let again = |status, problem| Ok(code_page(app, &browser, onward, Some((status, problem))));
     let email = account.email.as_str();
-    let known = async || returning.passed_second_factor(&*app.records, email).await;
+    let known = async || returning.passed_second_factor(app, email).await;
     if !admit(app, &account, known).await? {
         return again(StatusCode::TOO_MANY_REQUESTS, TOO_MANY);
     }
-    let found = Versioned::<Account>::read(app.records.get(&account_key(&account.id)).await?)?;
+    let found = app.get::<Account>(&account_key(&account.id)).await?;
     let mut found = found.ok_or(ErrorPage::FormForged)?;
     let typed = form.value("code").unwrap_or_default();
     let now = app.clock.now();
@@ -194,8 +192,11 @@ pub async fn sign_in(app: &App, request: Request) -> Result<Response, ErrorPage>
         without_credentials: session.without_credentials,
         notice: None,
     };
-    let writes = vec![found.value.update(found.revision)?];
-    match completed.begin(app, &found.value, writes).await? {
+    let begin = async |tx: Transaction<'_>| {
+        tx.write(found.value.update(found.revision)?);
+        completed.begin(&tx, app, &found.value).await
+    };
+    match app.attempt(begin).await? {
         Some(response) => Ok(response),
         // Another browser used a code at the same moment, perhaps this one.
         None => again(StatusCode::UNPROCESSABLE_ENTITY, WRONG),

@@ -21,6 +21,7 @@ use crate::model::Versioned;
 use crate::model::account::{Account, ServiceEpoch, service_epoch_key};
 use crate::model::limits::Source;
 use crate::model::session::{Begun, Session, listed_session_key, session_key};
+use crate::transaction::Transaction;
 
 /// What a session begins with.
 #[derive(Default)]
@@ -57,14 +58,13 @@ pub struct CompletedSignIn<'a> {
 }
 
 impl CompletedSignIn<'_> {
-    /// Begins the session of `account` with `writes` in the same commit, and sends the browser on.
-    /// `None` when another writer was faster, and then nothing was written.
+    /// Begins the session of `account` in the commit of `tx`, and sends the browser on.
     pub async fn begin(
         &self,
+        tx: &Transaction<'_>,
         app: &App,
         account: &Account,
-        mut writes: Vec<Write>,
-    ) -> Result<Option<Response>, StoreError> {
+    ) -> Result<Response, StoreError> {
         let (mut notices, seen) = since::begin(app, account, self.source).await?;
         notices.extend(self.notice.clone());
         let with = SignedInWith {
@@ -76,17 +76,14 @@ impl CompletedSignIn<'_> {
         let (fresh, session) = new_session(app, self.browser, account, self.source, with).await?;
         let email = account.email.as_str();
         let (remembered, known) = self.returning.remember(app, email, self.second_factor)?;
-        writes.extend(session);
-        writes.extend([remembered, seen]);
-        writes.extend(noted::about_account(app, account, self.source, self.action, "done").await?);
-        if !app.try_commit(writes).await? {
-            return Ok(None);
-        }
+        tx.write_all(session);
+        tx.write_all([remembered, seen]);
+        tx.write_all(noted::about_account(app, account, self.source, self.action, "done").await?);
         let mut response = redirect(StatusCode::SEE_OTHER, &self.onward.address(app));
         for cookie in [fresh.set_cookie(app, true), known].into_iter().flatten() {
             response.headers_mut().append(header::SET_COOKIE, cookie);
         }
-        Ok(Some(response))
+        Ok(response)
     }
 }
 

@@ -66,13 +66,12 @@ pub async fn check(
     source: Option<IpAddr>,
     browser: &Returning,
 ) -> Result<Checked, CheckFailed> {
-    let (records, random) = (&*app.records, &*app.random);
     let mut attempt = Attempt::new(typed, source, &app.config.limits, app.clock.now());
-    if let Some(retry_after) = attempt.admit(records, random, browser).await? {
+    if let Some(retry_after) = attempt.admit(app, browser).await? {
         return Ok(Checked::TooMany { retry_after });
     }
     let account = match typed.parse::<Email>() {
-        Ok(email) => account::find(&*app.records, &email).await?,
+        Ok(email) => account::find(app, &email).await?,
         Err(_) => None,
     };
     let hash = account
@@ -81,7 +80,7 @@ pub async fn check(
     let good = match password::verify(password, hash).await {
         Ok(good) => good,
         Err(error) => {
-            attempt.give_back(records, random).await;
+            attempt.give_back(app).await;
             return Err(error.into());
         }
     };

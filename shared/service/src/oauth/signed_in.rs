@@ -28,7 +28,7 @@ use crate::model::grant::{
 };
 use crate::model::session::{Begun, SESSIONS, Session, listed_session_key, session_key};
 use crate::model::standing::{self, Standing};
-use crate::retry::retry;
+use crate::transaction::Transaction;
 
 /// Most apps and most browsers that the page shows, the newest ones.
 const MOST_SHOWN: usize = 50;
@@ -75,10 +75,12 @@ pub struct ShownSession {
 /// The apps that have access in the name of the account, the newest first: those with a token that
 /// a request could use now, or a refresh token that could get one.
 pub async fn apps(app: &App, account: &Account) -> Result<Shown<ShownGrant>, StoreError> {
-    let (records, partition) = (&*app.records, partition(&account.id));
+    let partition = partition(&account.id);
     let (mut items, mut after) = (Vec::new(), None::<String>);
     for _ in 0..MOST_READ / MAX_KEYS {
-        let page = records.list(&partition, ALLOWED, after.as_deref(), MAX_KEYS);
+        let page = app
+            .records
+            .list(&partition, ALLOWED, after.as_deref(), MAX_KEYS);
         let page = page.await?;
         items.extend(alive(app, &page).await?);
         let whole = page.len() < MAX_KEYS;
@@ -116,7 +118,7 @@ async fn alive(app: &App, page: &[Record]) -> Result<Vec<ShownGrant>, StoreError
         grants.push((name, title, held.value));
     }
     let families: Vec<_> = grants.iter().map(|held| held.2.family.clone()).collect();
-    let standings = standing::load_many(&*app.records, &families).await?;
+    let standings = standing::load_many(app, &families).await?;
     let now = app.clock.now();
     let shown = grants.into_iter().zip(standings);
     let shown = shown.filter(|((_, _, held), standing)| {
@@ -185,11 +187,11 @@ struct Living {
 }
 
 async fn living_sessions(app: &App, account: &Account) -> Result<Living, StoreError> {
-    let (records, now) = (&*app.records, app.clock.now());
+    let (records, now) = (&app.records, app.now());
     let partition = partition(&account.id);
     let found = records.list(&partition, SESSIONS, None, MAX_PAGE).await?;
-    let service = records.get(&service_epoch_key()).await?;
-    let service = Versioned::<ServiceEpoch>::read(service)?.map(|service| service.value);
+    let service = app.get::<ServiceEpoch>(&service_epoch_key()).await?;
+    let service = service.map(|service| service.value);
     let mut live = Vec::new();
     for some in found.chunks(MAX_KEYS) {
         let mut listed = Vec::new();
@@ -226,31 +228,31 @@ pub async fn end_app(app: &App, request: SignedInForm) -> Result<Response, Error
         .value("grant")
         .ok_or(ErrorPage::FormMalformed)?;
     let id = id_in_list(name).ok_or(ErrorPage::FormMalformed)?;
-    retry(&*app.random, || try_end_app(app, &request, name, id)).await?;
+    app.change(async |tx| end_app_in(&tx, &request, name, id).await)
+        .await?;
     Ok(back(app))
 }
 
-/// One try; `None` when the grant changed meanwhile. What is not the account's own, or has ended,
-/// is left alone.
-async fn try_end_app(
-    app: &App,
+/// Ends the grant. What is not the account's own, or has ended, is left alone.
+async fn end_app_in(
+    tx: &Transaction<'_>,
     request: &SignedInForm,
     name: &str,
     id: &str,
-) -> Result<Option<()>, StoreError> {
-    let (account, records) = (&request.signed_in.account, &*app.records);
+) -> Result<(), StoreError> {
+    let account = &request.signed_in.account;
     let listed = allowed_key(&account.id, name);
-    let Some(allowed) = Versioned::<Allowed>::read(records.get(&listed).await?)? else {
-        return Ok(Some(()));
+    let Some(allowed) = tx.get::<Allowed>(&listed).await? else {
+        return Ok(());
     };
     let allowed = allowed.value;
     let home = allowed.namespace.as_ref().map(|home| &home.id);
     let key = grant_key(home, &allowed.client, id);
-    let held = Versioned::<Grant>::read(records.get(&key).await?)?;
+    let held = tx.get::<Grant>(&key).await?;
     let held =
         held.filter(|held| held.value.family.account == account.id && held.value.revoked.is_none());
     let Some(held) = held else {
-        return Ok(Some(()));
+        return Ok(());
     };
     let actor = Actor {
         user: held.value.family.actor().to_owned(),
@@ -262,10 +264,8 @@ async fn try_end_app(
         before: Some(json!({ "name": allowed.name, "grant": id })),
         after: None,
     };
-    let now = app.clock.now();
-    let mut writes = vec![app.audit(home, &actor, END_APP.action, change, "done")?];
-    writes.extend(held.value.revocation(held.revision, Why::Asked, now)?);
-    Ok(app.try_commit(writes).await?.then_some(()))
+    tx.write_all(held.value.revocation(held.revision, Why::Asked, tx.now())?);
+    tx.audit(home, &actor, END_APP.action, change)
 }
 
 /// The form that signs another browser out.
@@ -298,7 +298,8 @@ pub const END_ALL: Task = on_account_page("session.end-all");
 /// `POST /account/sign-out`: ends every app and every browser but this one, in one write on the
 /// account.
 pub async fn end_all(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
-    let fresh = retry(&*app.random, || try_end_all(app, &request)).await?;
+    let end_all = async |tx| end_all_in(&tx, app, &request).await;
+    let fresh = app.change(end_all).await?;
     let mut response = back(app);
     if let Some(cookie) = fresh.set_cookie(app, true) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
@@ -306,13 +307,14 @@ pub async fn end_all(app: &App, request: SignedInForm) -> Result<Response, Error
     Ok(response)
 }
 
-/// One try; `None` when the account changed meanwhile.
-async fn try_end_all(app: &App, request: &SignedInForm) -> Result<Option<Browser>, StoreError> {
+async fn end_all_in(
+    tx: &Transaction<'_>,
+    app: &App,
+    request: &SignedInForm,
+) -> Result<Browser, StoreError> {
     let key = account_key(&request.signed_in.account.id);
-    let found = Versioned::<Account>::read(app.records.get(&key).await?)?;
-    let Some(mut found) = found else {
-        return Ok(None);
-    };
+    let found = tx.get::<Account>(&key).await?;
+    let mut found = found.ok_or_else(|| tx.conflict())?;
     found.value.raise_epoch();
     let (account, source) = (&found.value, request.source);
     let with = SignedInWith {
@@ -320,10 +322,11 @@ async fn try_end_all(app: &App, request: &SignedInForm) -> Result<Option<Browser
         without_credentials: true,
         ..SignedInWith::default()
     };
-    let (fresh, mut writes) = new_session(app, &request.browser, account, source, with).await?;
-    writes.push(account.update(found.revision)?);
-    writes.extend(noted::about_account(app, account, source, END_ALL.action, "done").await?);
-    Ok(app.try_commit(writes).await?.then_some(fresh))
+    let (fresh, session) = new_session(app, &request.browser, account, source, with).await?;
+    tx.write_all(session);
+    tx.write(account.update(found.revision)?);
+    tx.write_all(noted::about_account(app, account, source, END_ALL.action, "done").await?);
+    Ok(fresh)
 }
 
 fn back(app: &App) -> Response {

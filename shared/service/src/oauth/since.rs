@@ -15,7 +15,6 @@ use vault_store::records::{Document, MAX_PAGE, When, Write};
 use super::members::members;
 use super::pages::minute;
 use crate::app::App;
-use crate::model::Versioned;
 use crate::model::account::Account;
 use crate::model::audit::{self, Entry};
 use crate::model::limits::Source;
@@ -38,7 +37,7 @@ pub async fn begin(
     source: Option<IpAddr>,
 ) -> Result<(Vec<String>, Write), StoreError> {
     let (key, now) = (sign_in_key(&account.id), app.clock.now());
-    let before = Versioned::<Begun>::read(app.records.get(&key).await?)?;
+    let before = app.get::<Begun>(&key).await?;
     let present = Begun {
         at: now,
         from: Source::of(source).to_string(),

@@ -18,12 +18,12 @@ use std::net::IpAddr;
 use vault_format::hash::Digest;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::random::Random;
-use vault_store::records::{Records, Write};
+use vault_store::records::Write;
 
 use super::returning::{Returning, account_name};
 use crate::config::Limits;
 use crate::model::limits::{Source, Window, admit, give_back};
+use crate::ports::Ports;
 
 /// How long failures of a source count, in seconds: 15 minutes.
 pub const SOURCE_SECONDS: i64 = 15 * 60;
@@ -64,15 +64,14 @@ impl Attempt {
     /// Counts the attempt. Answers after how many seconds to try again when there were too many.
     pub async fn admit(
         &mut self,
-        records: &dyn Records,
-        random: &dyn Random,
+        ports: &Ports,
         browser: &Returning,
     ) -> Result<Option<u64>, StoreError> {
-        let full = admit(records, &self.windows, self.at, random).await?;
-        if full == Some(1) && browser.signed_in_before(records, &self.account).await? {
+        let full = admit(ports, &self.windows, self.at).await?;
+        if full == Some(1) && browser.signed_in_before(ports, &self.account).await? {
             // Its own source still counts, so a stolen cookie gives few guesses.
             self.windows[1].limit = 0;
-            let full = admit(records, &self.windows, self.at, random).await?;
+            let full = admit(ports, &self.windows, self.at).await?;
             return Ok(full.map(|at| self.windows[at].left(self.at)));
         }
         Ok(full.map(|at| self.windows[at].left(self.at)))
@@ -87,8 +86,8 @@ impl Attempt {
     }
 
     /// Takes the count back, where the password was not checked after all.
-    pub async fn give_back(&self, records: &dyn Records, random: &dyn Random) {
-        give_back(records, &self.windows, self.at, random).await;
+    pub async fn give_back(&self, ports: &Ports) {
+        give_back(ports, &self.windows, self.at).await;
     }
 }
 
@@ -97,9 +96,7 @@ mod tests {
     use std::sync::Arc;
 
     use vault_store::clock::Clock as _;
-    use vault_testing::SeededRandom;
     use vault_testing::TestClock;
-    use vault_testing::memory::Memory;
 
     use super::*;
 
@@ -111,24 +108,22 @@ mod tests {
 
     struct Place {
         clock: Arc<TestClock>,
-        records: Memory,
-        random: SeededRandom,
+        ports: Ports,
     }
 
     impl Place {
         fn new() -> Self {
             let clock = Arc::new(TestClock::default());
             Self {
-                records: Memory::new(clock.clone()),
+                ports: Ports::in_memory(clock.clone()),
                 clock,
-                random: SeededRandom::new(1),
             }
         }
 
         async fn attempt(&self, typed: &str, source: &str, browser: &Returning) -> Option<u64> {
             let now = self.clock.now();
             let mut attempt = Attempt::new(typed, source.parse().ok(), &LIMITS, now);
-            let admitted = attempt.admit(&self.records, &self.random, browser).await;
+            let admitted = attempt.admit(&self.ports, browser).await;
             admitted.unwrap()
         }
     }
@@ -185,15 +180,14 @@ mod tests {
     #[tokio::test]
     async fn a_hundred_guesses_at_once_get_five_tries() {
         let clock = Arc::new(TestClock::default());
-        let records = Arc::new(Memory::new(clock.clone()));
+        let ports = Ports::in_memory(clock.clone());
         let mut tries = tokio::task::JoinSet::new();
-        for seed in 0..100 {
-            let (records, now) = (Arc::clone(&records), clock.now());
+        for _ in 0..100 {
+            let (ports, now) = (ports.clone(), clock.now());
             tries.spawn(async move {
                 let mut attempt = Attempt::new("ada@example.org", None, &LIMITS, now);
-                let random = SeededRandom::new(seed);
                 let stranger = Returning::default();
-                attempt.admit(&*records, &random, &stranger).await.unwrap()
+                attempt.admit(&ports, &stranger).await.unwrap()
             });
         }
         let admitted = tries.join_all().await.into_iter();
@@ -211,9 +205,9 @@ mod tests {
         for n in 0..3 {
             let now = place.clock.now();
             let mut good = Attempt::new("bob@example.org", "192.0.2.1".parse().ok(), &LIMITS, now);
-            let admitted = good.admit(&place.records, &place.random, &stranger).await;
+            let admitted = good.admit(&place.ports, &stranger).await;
             assert_eq!(admitted.unwrap(), None, "{n}");
-            let done = place.records.commit(good.taken_back()).await.unwrap();
+            let done = place.ports.records.commit(good.taken_back()).await.unwrap();
             assert!(done.is_done());
         }
         for wait in [None, Some(900)] {

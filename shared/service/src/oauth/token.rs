@@ -12,16 +12,15 @@ use std::net::IpAddr;
 
 use vault_format::hash::Digest;
 use vault_store::StoreError;
-use vault_store::clock::Clock;
-use vault_store::random::Random;
-use vault_store::records::{Record, RecordKey, Records, Write};
+use vault_store::records::{Record, RecordKey, Write};
 
 use super::form::Form;
 use crate::documents::ClientName;
+use crate::model::Versioned;
 use crate::model::client::{Client, client_key};
 use crate::model::standing::{self, Standing};
 use crate::model::token::{AuthorizationCode, Secret, SecretKind, Token, code_key, token_key};
-use crate::model::{Versioned, read_all};
+use crate::ports::Ports;
 
 use asked::Asked;
 
@@ -173,37 +172,37 @@ impl TokenRequest {
 
 /// Reads what the records say about a request: client and code or token first, then what those
 /// name.
-pub async fn load(records: &dyn Records, request: &TokenRequest) -> Result<Known, StoreError> {
+pub async fn load(ports: &Ports, request: &TokenRequest) -> Result<Known, StoreError> {
     let mut known = Known::default();
     let client = client_key(&request.client.id());
     let family = match &request.presented {
         Presented::Code { hash, .. } => {
-            let (client, code) = two(records, client, code_key(hash)).await?;
+            let (client, code) = two(ports, client, code_key(hash)).await?;
             (known.client, known.code) = (Versioned::read(client)?, Versioned::read(code)?);
             known.code.as_ref().map(|code| code.value.family.clone())
         }
         Presented::Refresh { secret, .. } => {
-            let (client, token) = two(records, client, token_key(&secret.hash())).await?;
+            let (client, token) = two(ports, client, token_key(&secret.hash())).await?;
             (known.client, known.token) = (Versioned::read(client)?, Versioned::read(token)?);
             known.token.as_ref().map(|token| token.value.family.clone())
         }
         Presented::Nothing => {
-            known.client = Versioned::read(records.get(&client).await?)?;
+            known.client = ports.get(&client).await?;
             None
         }
     };
     if let Some(family) = family {
-        known.standing = standing::load(records, &family).await?;
+        known.standing = standing::load(ports, &family).await?;
     }
     Ok(known)
 }
 
 async fn two(
-    records: &dyn Records,
+    ports: &Ports,
     one: RecordKey,
     other: RecordKey,
 ) -> Result<(Option<Record>, Option<Record>), StoreError> {
-    let [one, other] = read_all(records, [one, other]).await?;
+    let [one, other] = ports.get_all([one, other]).await?;
     Ok((one, other))
 }
 
@@ -212,12 +211,11 @@ async fn two(
 /// A refusal of a known code or token comes with the entry in the log of its namespace; that of an
 /// unknown one, without.
 pub fn decide(
+    ports: &Ports,
     request: &TokenRequest,
     known: &Known,
     terms: TokenLifetimes<'_>,
     source: Option<IpAddr>,
-    clock: &dyn Clock,
-    random: &dyn Random,
 ) -> Result<Decision, StoreError> {
     let Some(client) = known.client(request) else {
         return Ok(Decision::refused(TokenError::InvalidClient));
@@ -228,9 +226,8 @@ pub fn decide(
         client,
         terms,
         source,
-        now: clock.now(),
-        clock,
-        random,
+        now: ports.now(),
+        ports,
     };
     match &request.presented {
         Presented::Code {

@@ -41,10 +41,10 @@ use super::stop::ErrorPage;
 use crate::app::App;
 use crate::documents::ClientName;
 use crate::http::client_address;
-use crate::model::Versioned;
 use crate::model::audit::{Actor, Change};
 use crate::model::session::{APPROVAL_SECONDS, Approval, approval_key, session_key, spent_key};
 use crate::model::user::Scopes;
+use crate::transaction::Transaction;
 
 /// What an authorize query comes to before anybody is signed in.
 pub(super) async fn read(
@@ -179,7 +179,7 @@ impl Waiting<'_> {
             return Ok(self.consent_page(None));
         }
         let key = approval_key(&self.browser.hash(), self.query);
-        let Some(decision) = Versioned::<Approval>::read(app.records.get(&key).await?)? else {
+        let Some(decision) = app.get::<Approval>(&key).await? else {
             return Ok(self.consent_page(None));
         };
         // The decision goes with its use: who comes a second time is asked again.
@@ -197,7 +197,7 @@ impl Waiting<'_> {
                     namespace: namespace.as_ref(),
                     approved: *scopes,
                 };
-                let random = &*app.random;
+                let random = &app.random;
                 let code = self.asked.code(consent, self.members, self.now, random)?;
                 if let Some((location, code)) = code {
                     writes.extend([code, self.noted(namespace.as_ref(), *scopes)?]);
@@ -328,7 +328,11 @@ pub async fn login(app: &App, request: Request) -> Result<Response, ErrorPage> {
         without_credentials: false,
         notice: None,
     };
-    let response = completed.begin(app, &account, taken_back).await?;
+    let begin = async |tx: Transaction<'_>| {
+        tx.write_all(taken_back);
+        completed.begin(&tx, app, &account).await
+    };
+    let response = app.attempt(begin).await?;
     response.ok_or_else(|| StoreError::Conflict.into())
 }
 

@@ -9,26 +9,27 @@ pub(crate) mod signature;
 
 use serde_json::json;
 use vault_store::StoreError;
-use vault_store::records::{When, Write};
+use vault_store::records::When;
 
 use self::event::{Checkout, Content, Event};
 use crate::app::App;
-use crate::model::audit::{Actor, Change};
+use crate::model::audit::{self, Actor, Change};
 use crate::model::namespace::{self, Subscription};
 use crate::model::payment::{
     PaidSubscription, Reported, SubscriptionId, event_key, event_mark, subscription_key,
 };
 use crate::model::provisioning::{Happened, Provisioning, Reference};
-use crate::model::{Versioned, notice, read_all};
+use crate::model::{Versioned, notice};
 use crate::notices;
 use crate::provisioning;
-use crate::retry::retry;
+use crate::transaction::Transaction;
 
 pub(crate) use vault_api::PaymentOutcomeWord as Outcome;
 
 /// Takes a verified event. Fails only when the store does; then the provider sends it again.
 pub(crate) async fn receive(app: &App, event: &Event) -> Result<Outcome, StoreError> {
-    let (outcome, reference) = retry(&*app.random, || attempt(app, event)).await?;
+    let take = async |tx| take(&tx, app, event).await;
+    let (outcome, reference) = app.change(take).await?;
     let (id, outcome_word) = (event.id.as_str(), outcome.as_str());
     match &event.content {
         Content::Other { kind } => tracing::info!(event = id, kind, "payment: not acted on"),
@@ -49,20 +50,14 @@ pub(crate) async fn receive(app: &App, event: &Event) -> Result<Outcome, StoreEr
     Ok(outcome)
 }
 
-type Attempt = Option<(Outcome, Option<Reference>)>;
-
-/// What an event changes.
-struct Effect {
-    /// The subscription, as it stands then; `None` leaves it as it is.
-    paid: Option<PaidSubscription>,
-    /// What else is written in the same commit.
-    writes: Vec<Write>,
-}
-
-/// One try; `None` when something changed meanwhile.
-async fn attempt(app: &App, event: &Event) -> Result<Attempt, StoreError> {
+/// Takes an event in the commit of `tx`. Answers the sign-up that it is about too.
+async fn take(
+    tx: &Transaction<'_>,
+    app: &App,
+    event: &Event,
+) -> Result<(Outcome, Option<Reference>), StoreError> {
     let (id, reported) = match &event.content {
-        Content::Other { .. } => return Ok(Some((Outcome::Ignored, None))),
+        Content::Other { .. } => return Ok((Outcome::Ignored, None)),
         Content::Checkout(checkout) => (&checkout.subscription, checkout.reported),
         Content::Subscription {
             subscription,
@@ -70,11 +65,11 @@ async fn attempt(app: &App, event: &Event) -> Result<Attempt, StoreError> {
         } => (subscription, *reported),
     };
     let keys = [event_key(&event.id), subscription_key(id)];
-    let [mark, held] = read_all(&*app.records, keys).await?;
+    let [mark, held] = tx.get_all(keys).await?;
     let held = Versioned::<PaidSubscription>::read(held)?;
     if mark.is_some() {
         let reference = held.and_then(|held| held.value.reference);
-        return Ok(Some((Outcome::Repeated, reference)));
+        return Ok((Outcome::Repeated, reference));
     }
     let (paid, when) = match held {
         Some(held) => (
@@ -86,54 +81,46 @@ async fn attempt(app: &App, event: &Event) -> Result<Attempt, StoreError> {
             When::Absent,
         ),
     };
-    let effect = match &event.content {
-        Content::Checkout(checkout) => bind(app, paid, checkout).await?,
-        _ => follow(app, paid).await?,
+    tx.write(event_mark(&event.id, tx.now())?);
+    let paid = match &event.content {
+        Content::Checkout(checkout) => bind(tx, app, paid, checkout).await?,
+        _ => Some(follow(tx, app, paid).await?),
     };
-    let now = app.clock.now();
-    let mut writes = vec![event_mark(&event.id, now)?];
-    writes.extend(effect.writes);
-    let (outcome, reference) = match effect.paid {
-        None => (Outcome::Ignored, None),
-        Some(paid) => {
-            writes.push(paid.write(when, now)?);
-            (Outcome::Taken, paid.reference)
-        }
+    let Some(paid) = paid else {
+        return Ok((Outcome::Ignored, None));
     };
-    let done = app.try_commit(writes).await?;
-    Ok(done.then_some((outcome, reference)))
+    tx.write(paid.write(when, tx.now())?);
+    Ok((Outcome::Taken, paid.reference))
 }
 
-/// What a new state of a subscription changes for the sign-up that is bound to it.
-async fn follow(app: &App, paid: PaidSubscription) -> Result<Effect, StoreError> {
-    let mut writes = Vec::new();
+/// Has the sign-up that is bound to a subscription follow its new state.
+async fn follow(
+    tx: &Transaction<'_>,
+    app: &App,
+    paid: PaidSubscription,
+) -> Result<PaidSubscription, StoreError> {
     if let Some(reference) = &paid.reference
-        && let Some(sign_up) = provisioning::find(app, reference).await?
+        && let Some(sign_up) = provisioning::find(tx, reference).await?
         // A subscription that another one has replaced decides nothing any more.
         && sign_up.value.subscription.as_ref() == Some(&paid.id)
     {
         let after = sign_up.value.clone();
-        writes = effects(app, &sign_up, after, &paid).await?;
+        settle(tx, app, &sign_up, after, &paid).await?;
     }
-    Ok(Effect {
-        paid: Some(paid),
-        writes,
-    })
+    Ok(paid)
 }
 
-/// Binds a subscription to the sign-up that its checkout names.
+/// Binds a subscription to the sign-up that its checkout names. Answers the subscription as it
+/// stands then; `None` leaves it as it is.
 async fn bind(
+    tx: &Transaction<'_>,
     app: &App,
     paid: PaidSubscription,
     checkout: &Checkout,
-) -> Result<Effect, StoreError> {
+) -> Result<Option<PaidSubscription>, StoreError> {
     let subscription = paid.id.as_str().to_owned();
-    let nothing = Effect {
-        paid: None,
-        writes: Vec::new(),
-    };
     let sign_up = match &checkout.reference {
-        Some(reference) => provisioning::find(app, reference).await?,
+        Some(reference) => provisioning::find(tx, reference).await?,
         None => None,
     };
     let Some(sign_up) = sign_up else {
@@ -141,7 +128,7 @@ async fn bind(
             subscription,
             "payment: a checkout names no sign-up of this service, or one that has expired"
         );
-        return Ok(nothing);
+        return Ok(None);
     };
     let reference = sign_up.value.reference.clone();
     if paid
@@ -153,14 +140,14 @@ async fn bind(
             subscription,
             "payment: a subscription is bound to another sign-up"
         );
-        return Ok(nothing);
+        return Ok(None);
     }
-    if let Some(writes) = second(app, &sign_up.value, &paid.id).await? {
+    if is_second(tx, &sign_up.value, &paid.id).await? {
         tracing::error!(
             subscription,
             "payment: a vault that is paid for was paid for again; refund one of the two"
         );
-        return Ok(Effect { paid: None, writes });
+        return Ok(None);
     }
     let paid = PaidSubscription {
         reference: Some(reference),
@@ -172,44 +159,41 @@ async fn bind(
         .ok()
         .flatten()
         .unwrap_or_else(|| sign_up.value.clone());
-    let writes = effects(app, &sign_up, bound, &paid).await?;
-    Ok(Effect {
-        paid: Some(paid),
-        writes,
-    })
+    settle(tx, app, &sign_up, bound, &paid).await?;
+    Ok(Some(paid))
 }
 
-/// The audit entries about a second subscription for a sign-up whose first one is not over; `None`
-/// where there is no such subscription.
-async fn second(
-    app: &App,
+/// Whether a sign-up has a first subscription that is not over; then the audit log says so.
+async fn is_second(
+    tx: &Transaction<'_>,
     sign_up: &Provisioning,
     id: &SubscriptionId,
-) -> Result<Option<Vec<Write>>, StoreError> {
+) -> Result<bool, StoreError> {
     let Some(first) = sign_up.subscription.as_ref().filter(|first| *first != id) else {
-        return Ok(None);
+        return Ok(false);
     };
-    let held = app.records.get(&subscription_key(first)).await?;
-    let held = Versioned::<PaidSubscription>::read(held)?;
+    let held = tx.get::<PaidSubscription>(&subscription_key(first)).await?;
     if held.is_none_or(|held| held.value.is_over()) {
-        return Ok(None);
+        return Ok(false);
     }
     let change = Change {
         target: Some(sign_up.slug.to_string()),
         before: Some(json!({ "subscription_id": first })),
         after: Some(json!({ "subscription_id": id })),
     };
-    noted(app, sign_up, "payment.second", &change, "ignored").map(Some)
+    log(tx, sign_up, "payment.second", &change, "ignored")?;
+    Ok(true)
 }
 
-/// The writes by which a sign-up, read as `seen` and changed to `after`, and its vault follow the
-/// subscription that pays for them.
-async fn effects(
+/// Has a sign-up, read as `seen` and changed to `after`, and its vault follow the subscription that
+/// pays for them.
+async fn settle(
+    tx: &Transaction<'_>,
     app: &App,
     seen: &Versioned<Provisioning>,
     after: Provisioning,
     paid: &PaidSubscription,
-) -> Result<Vec<Write>, StoreError> {
+) -> Result<(), StoreError> {
     let access = paid.access(app.config.hosting.grace_days);
     let confirmed = match access {
         Subscription::Active => after.after(Happened::Paid).ok().flatten(),
@@ -217,9 +201,8 @@ async fn effects(
     };
     let is_confirmed = confirmed.is_some();
     let after = confirmed.unwrap_or(after);
-    let mut writes = Vec::new();
     if after != seen.value {
-        writes.push(after.write(When::At(seen.revision))?);
+        tx.write(after.write(When::At(seen.revision))?);
         let change = Change {
             target: Some(after.slug.to_string()),
             before: Some(json!({ "paid_access": seen.value.paid_access })),
@@ -227,22 +210,22 @@ async fn effects(
                 "paid_access": after.paid_access, "subscription_id": paid.id,
             })),
         };
-        writes.extend(noted(app, &after, "payment.bind", &change, "done")?);
+        log(tx, &after, "payment.bind", &change, "done")?;
     }
     if is_confirmed {
-        writes.extend(provisioning::confirmed(app, &after).await?);
+        tx.write_all(provisioning::confirmed(tx, &after).await?);
     }
     let Some(reference) = &after.namespace else {
-        return Ok(writes);
+        return Ok(());
     };
-    let found = namespace::find(&*app.records, &reference.slug).await?;
+    let found = namespace::find(tx, &reference.slug).await?;
     let Some((mut namespace, revision)) = found.filter(|(found, _)| found.id == reference.id)
     else {
         tracing::warn!(
             subscription = paid.id.as_str(),
             "payment: the vault that a subscription pays for was deleted"
         );
-        return Ok(writes);
+        return Ok(());
     };
     if namespace.subscription != access {
         let change = Change {
@@ -258,27 +241,29 @@ async fn effects(
         };
         if let Some(served_until) = served_until {
             let event = notice::Event::PaymentFailed { served_until };
-            writes.extend(notices::queue(app, &namespace, event).await?);
+            tx.write_all(notices::queue(tx, &namespace, event).await?);
         }
-        writes.push(namespace.update(revision)?);
-        writes.extend(noted(app, &after, "payment.change", &change, "done")?);
+        tx.write(namespace.update(revision)?);
+        log(tx, &after, "payment.change", &change, "done")?;
     }
-    Ok(writes)
+    Ok(())
 }
 
-/// The audit entries of what a payment did, in the log of the service and in that of the vault.
-fn noted(
-    app: &App,
+/// Adds the audit records of what a payment did, in the log of the service and in that of the vault.
+fn log(
+    tx: &Transaction<'_>,
     sign_up: &Provisioning,
     action: &str,
     change: &Change,
     outcome: &str,
-) -> Result<Vec<Write>, StoreError> {
+) -> Result<(), StoreError> {
     let vault = sign_up
         .namespace
         .as_ref()
         .map(|namespace| Some(&namespace.id));
-    let logs = std::iter::once(None).chain(vault);
-    logs.map(|log| app.audit(log, &Actor::server(), action, change.clone(), outcome))
-        .collect()
+    for log in std::iter::once(None).chain(vault) {
+        let entry = audit::entry(tx, log, &Actor::server(), action, change.clone(), outcome)?;
+        tx.write(entry);
+    }
+    Ok(())
 }

@@ -25,7 +25,8 @@ use crate::model::provisioning::{
 };
 use crate::model::user::{Membership, membership_key};
 use crate::model::{Versioned, account};
-use crate::retry::retry;
+use crate::ports::Ports;
+use crate::transaction::Transaction;
 use crate::{shelf, starter};
 
 pub(crate) use sign_up::{Choice, NotReserved, rename, sign_up};
@@ -104,7 +105,7 @@ pub(crate) async fn removal(
     slug: &Slug,
     namespace: &NamespaceId,
 ) -> Result<Vec<Write>, StoreError> {
-    let Some(link) = Versioned::<Link>::read(app.records.get(&link_key(slug)).await?)? else {
+    let Some(link) = app.get::<Link>(&link_key(slug)).await? else {
         return Ok(Vec::new());
     };
     let reference = link.value.reference;
@@ -134,10 +135,10 @@ pub(crate) async fn removal(
 
 /// A sign-up with its revision.
 pub(crate) async fn find(
-    app: &App,
+    ports: &Ports,
     reference: &Reference,
 ) -> Result<Option<Versioned<Provisioning>>, StoreError> {
-    Versioned::read(app.records.get(&provisioning_key(reference)).await?)
+    ports.get(&provisioning_key(reference)).await
 }
 
 /// The sign-ups of an account, the oldest first among those that are shown.
@@ -173,38 +174,42 @@ pub(crate) async fn advance(
     app: &App,
     reference: &Reference,
 ) -> Result<Option<Progress>, StoreError> {
-    retry(&*app.random, || attempt(app, reference)).await
+    // Where another run is faster with one of the steps, the rest is done anew.
+    app.change(async |tx| advance_in(&tx, app, reference).await)
+        .await
 }
 
-/// Does every step that can be done; `None` when another run was faster with one of them.
-async fn attempt(app: &App, reference: &Reference) -> Result<Option<Option<Progress>>, StoreError> {
+/// Does every step that can be done, each in a commit of its own.
+async fn advance_in(
+    tx: &Transaction<'_>,
+    app: &App,
+    reference: &Reference,
+) -> Result<Option<Progress>, StoreError> {
     loop {
-        let Some(seen) = find(app, reference).await? else {
-            return Ok(Some(None));
+        let Some(seen) = find(tx, reference).await? else {
+            return Ok(None);
         };
         let progress = match seen.value.next() {
             Next::Wait => Progress::AwaitsPayment,
             Next::Nothing => Progress::SetUp,
-            Next::Allocate => match allocate::allocate(app, &seen).await? {
-                allocate::Allocation::Done => continue,
-                allocate::Allocation::NameTaken => Progress::NameTaken,
-                allocate::Allocation::Lost => return Ok(None),
-            },
+            Next::Allocate if allocate::allocate(tx, app, &seen).await? => continue,
+            Next::Allocate => Progress::NameTaken,
             Next::Import => {
-                if import(app, &seen).await? {
-                    continue;
-                }
-                return Ok(None);
+                import(tx, app, &seen).await?;
+                continue;
             }
         };
-        return Ok(Some(Some(progress)));
+        return Ok(Some(progress));
     }
 }
 
-/// Saves the chosen starter skills as drafts of the new namespace, then notes that it is done;
-/// false when another run was faster. The id of a draft follows from the sign-up and the skill, so
-/// that none is saved twice.
-async fn import(app: &App, seen: &Versioned<Provisioning>) -> Result<bool, StoreError> {
+/// Saves the chosen starter skills as drafts of the new namespace, then notes that it is done. The
+/// id of a draft follows from the sign-up and the skill, so that none is saved twice.
+async fn import(
+    tx: &Transaction<'_>,
+    app: &App,
+    seen: &Versioned<Provisioning>,
+) -> Result<(), StoreError> {
     let sign_up = &seen.value;
     if let Some(reference) = &sign_up.namespace
         && let Some((namespace, owner)) = home(app, sign_up, reference).await?
@@ -227,13 +232,12 @@ async fn import(app: &App, seen: &Versioned<Provisioning>) -> Result<bool, Store
         }
     }
     let Ok(Some(after)) = sign_up.after(Happened::Imported) else {
-        return Ok(true);
+        return Ok(());
     };
-    let writes = vec![
-        after.write(When::At(seen.revision))?,
-        Write::delete(open_key(&after.reference), When::Any),
-    ];
-    app.try_commit(writes).await
+    tx.write(after.write(When::At(seen.revision))?);
+    tx.write(Write::delete(open_key(&after.reference), When::Any));
+    tx.commit_within(0).await?;
+    Ok(())
 }
 
 /// The namespace of a sign-up, and its owner there; `None` when either is gone: then there is
@@ -243,12 +247,12 @@ async fn home(
     sign_up: &Provisioning,
     reference: &NamespaceRef,
 ) -> Result<Option<(Namespace, Submitter)>, StoreError> {
-    let found = namespace::find(&*app.records, &reference.slug).await?;
+    let found = namespace::find(app, &reference.slug).await?;
     let Some((namespace, _)) = found.filter(|(found, _)| found.id == reference.id) else {
         return Ok(None);
     };
     let key = membership_key(&sign_up.account, &reference.slug);
-    let membership = Versioned::<Membership>::read(app.records.get(&key).await?)?;
+    let membership = app.get::<Membership>(&key).await?;
     Ok(membership.map(|membership| {
         let owner = Submitter {
             user_id: membership.value.user_id,
@@ -268,7 +272,10 @@ fn draft_id(sign_up: &Provisioning, skill: &str) -> DraftId {
 
 /// The writes beside the record of a sign-up whose payment is confirmed: it is kept for good, is
 /// open for background work, and gives back its place among the unpaid ones of its account.
-pub(crate) async fn confirmed(app: &App, sign_up: &Provisioning) -> Result<Vec<Write>, StoreError> {
+pub(crate) async fn confirmed(
+    ports: &Ports,
+    sign_up: &Provisioning,
+) -> Result<Vec<Write>, StoreError> {
     let mut writes = vec![
         Write::put(open_key(&sign_up.reference), sign_up.link()?, When::Any),
         Write::put(
@@ -277,7 +284,7 @@ pub(crate) async fn confirmed(app: &App, sign_up: &Provisioning) -> Result<Vec<W
             When::Any,
         ),
     ];
-    for (key, seen) in slots(app, &sign_up.account).await? {
+    for (key, seen) in slots(ports, &sign_up.account).await? {
         if let Some(seen) = seen
             && seen.value.reference == sign_up.reference
         {
@@ -289,11 +296,11 @@ pub(crate) async fn confirmed(app: &App, sign_up: &Provisioning) -> Result<Vec<W
 
 /// The places of an account's unpaid sign-ups, and who has them.
 async fn slots(
-    app: &App,
+    ports: &Ports,
     account: &account::AccountId,
 ) -> Result<Vec<(RecordKey, Option<Versioned<Link>>)>, StoreError> {
     let keys = slot_keys(account);
-    let found = app.records.get_many(&keys).await?;
+    let found = ports.records.get_many(&keys).await?;
     let read = |(key, record)| Ok((key, Versioned::<Link>::read(record)?));
     keys.into_iter().zip(found).map(read).collect()
 }

@@ -2,11 +2,13 @@
 
 use serde_json::json;
 use vault_format::name::{SkillName, Slug};
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::{find, slots};
 use crate::app::App;
+use crate::model::Versioned;
 use crate::model::account::Account;
 use crate::model::audit::{Actor, Change};
 use crate::model::namespace;
@@ -14,8 +16,8 @@ use crate::model::provisioning::{
     Happened, Link, MAX_UNPAID, PaidAccess, Provisioning, RESERVATION_SECONDS, Reference,
     UNPAID_DAYS, open_key, reservation_key, sign_up_key,
 };
-use crate::model::{Versioned, read_all};
-use crate::retry::retry;
+use crate::ports::Ports;
+use crate::transaction::Transaction;
 
 /// What a person chose.
 #[derive(Clone, Debug)]
@@ -44,8 +46,6 @@ pub(crate) enum NotReserved {
     Gone,
 }
 
-type Attempt = Option<Result<Reference, NotReserved>>;
-
 /// Reserves a name for an account. The same name again is the same sign-up.
 pub(crate) async fn sign_up(
     app: &App,
@@ -53,36 +53,36 @@ pub(crate) async fn sign_up(
     choice: &Choice,
     actor: &Actor,
 ) -> Result<Result<Reference, NotReserved>, StoreError> {
-    retry(&*app.random, || attempt(app, account, choice, actor)).await
+    app.change(async |tx| reserve(&tx, account, choice, actor).await)
+        .await
 }
 
-/// One try; `None` when something changed meanwhile.
-async fn attempt(
-    app: &App,
+async fn reserve(
+    tx: &Transaction<'_>,
     account: &Account,
     choice: &Choice,
     actor: &Actor,
-) -> Result<Attempt, StoreError> {
-    match holder(app, &choice.slug).await? {
+) -> Result<Result<Reference, NotReserved>, StoreError> {
+    match holder(tx, &choice.slug).await? {
         Holder::Nobody => {}
-        Holder::Vault => return Ok(Some(Err(NotReserved::Taken))),
+        Holder::Vault => return Ok(Err(NotReserved::Taken)),
         Holder::SignUp(reference) => {
-            let same = find(app, &reference).await?;
+            let same = find(tx, &reference).await?;
             let same = same.filter(|held| held.value.account == account.id);
-            return Ok(Some(match same {
+            return Ok(match same {
                 Some(held) => Ok(held.value.reference),
                 None => Err(NotReserved::Taken),
-            }));
+            });
         }
     }
-    let slots = slots(app, &account.id).await?;
+    let slots = slots(tx, &account.id).await?;
     let Some((slot, _)) = slots.into_iter().find(|(_, held)| held.is_none()) else {
-        return Ok(Some(Err(NotReserved::TooMany)));
+        return Ok(Err(NotReserved::TooMany));
     };
     let is_free = choice.plan.is_none();
-    let now = app.clock.now();
+    let now = tx.now();
     let sign_up = Provisioning {
-        reference: Reference::fresh(&*app.random),
+        reference: Reference::fresh(&tx.random),
         account: account.id.clone(),
         slug: choice.slug.clone(),
         plan: choice.plan.clone(),
@@ -99,31 +99,28 @@ async fn attempt(
     };
     let link = sign_up.link()?;
     let listed = sign_up_key(&account.id, &sign_up.reference);
-    let mut writes = vec![
-        sign_up.write(When::Absent)?,
-        Write::check(namespace::key(&sign_up.slug), When::Absent),
-        reserve(app, &sign_up, link.clone()),
-    ];
+    tx.write(sign_up.write(When::Absent)?);
+    tx.write(Write::check(namespace::key(&sign_up.slug), When::Absent));
+    tx.write(reservation(now, &sign_up, link.clone()));
     if is_free {
         // Nothing is paid here that would end the reservation of a place: free vaults keep it.
-        writes.push(Write::put(slot, link.clone(), When::Absent));
-        writes.push(Write::put(listed, link.clone(), When::Absent));
-        writes.push(Write::put(open_key(&sign_up.reference), link, When::Absent));
+        tx.write(Write::put(slot, link.clone(), When::Absent));
+        tx.write(Write::put(listed, link.clone(), When::Absent));
+        tx.write(Write::put(open_key(&sign_up.reference), link, When::Absent));
     } else {
         let reserved_until = now.plus_seconds(RESERVATION_SECONDS);
         let kept_until = now.plus_days(UNPAID_DAYS);
         let slot = Write::put_until(slot, link.clone(), When::Absent, reserved_until);
-        writes.push(slot);
-        writes.push(Write::put_until(listed, link, When::Absent, kept_until));
+        tx.write(slot);
+        tx.write(Write::put_until(listed, link, When::Absent, kept_until));
     }
     let change = Change {
         target: Some(sign_up.slug.to_string()),
         before: None,
         after: Some(json!({ "plan": sign_up.plan, "reference": sign_up.reference })),
     };
-    writes.push(app.audit(None, actor, "vault.sign-up", change, "done")?);
-    let done = app.try_commit(writes).await?;
-    Ok(done.then_some(Ok(sign_up.reference)))
+    tx.audit(None, actor, "vault.sign-up", change)?;
+    Ok(Ok(sign_up.reference))
 }
 
 /// Gives a sign-up another name, while it has no vault yet.
@@ -134,54 +131,48 @@ pub(crate) async fn rename(
     slug: &Slug,
     actor: &Actor,
 ) -> Result<Result<(), NotReserved>, StoreError> {
-    retry(&*app.random, || {
-        try_rename(app, account, reference, slug, actor)
-    })
-    .await
+    app.change(async |tx| rename_in(&tx, account, reference, slug, actor).await)
+        .await
 }
 
-/// One try; `None` when something changed meanwhile.
-async fn try_rename(
-    app: &App,
+async fn rename_in(
+    tx: &Transaction<'_>,
     account: &Account,
     reference: &Reference,
     slug: &Slug,
     actor: &Actor,
-) -> Result<Option<Result<(), NotReserved>>, StoreError> {
-    let found = find(app, reference).await?;
+) -> Result<Result<(), NotReserved>, StoreError> {
+    let found = find(tx, reference).await?;
     let Some(seen) = found.filter(|found| found.value.account == account.id) else {
-        return Ok(Some(Err(NotReserved::Gone)));
+        return Ok(Err(NotReserved::Gone));
     };
     let after = match seen.value.after(Happened::Renamed(slug.clone())) {
-        Err(_) => return Ok(Some(Err(NotReserved::Gone))),
+        Err(_) => return Ok(Err(NotReserved::Gone)),
         Ok(None) => seen.value.clone(),
         Ok(Some(after)) => after,
     };
-    match holder(app, slug).await? {
+    match holder(tx, slug).await? {
         Holder::Nobody => {}
-        Holder::SignUp(holder) if holder == *reference => return Ok(Some(Ok(()))),
-        _ => return Ok(Some(Err(NotReserved::Taken))),
+        Holder::SignUp(holder) if holder == *reference => return Ok(Ok(())),
+        _ => return Ok(Err(NotReserved::Taken)),
     }
-    let mut writes = vec![
-        after.write(When::At(seen.revision))?,
-        Write::check(namespace::key(slug), When::Absent),
-        reserve(app, &after, after.link()?),
-    ];
+    tx.write(after.write(When::At(seen.revision))?);
+    tx.write(Write::check(namespace::key(slug), When::Absent));
+    tx.write(reservation(tx.now(), &after, after.link()?));
     let before = reservation_key(&seen.value.slug);
     if seen.value.slug != *slug
-        && let Some(held) = Versioned::<Link>::read(app.records.get(&before).await?)?
+        && let Some(held) = tx.get::<Link>(&before).await?
         && held.value.reference == *reference
     {
-        writes.push(Write::delete(before, When::At(held.revision)));
+        tx.write(Write::delete(before, When::At(held.revision)));
     }
     let change = Change {
         target: Some(slug.to_string()),
         before: Some(json!({ "slug": seen.value.slug })),
         after: Some(json!({ "slug": slug })),
     };
-    writes.push(app.audit(None, actor, "vault.sign-up", change, "done")?);
-    let done = app.try_commit(writes).await?;
-    Ok(done.then_some(Ok(())))
+    tx.audit(None, actor, "vault.sign-up", change)?;
+    Ok(Ok(()))
 }
 
 /// Who has a name.
@@ -193,9 +184,9 @@ enum Holder {
     SignUp(Reference),
 }
 
-async fn holder(app: &App, slug: &Slug) -> Result<Holder, StoreError> {
+async fn holder(ports: &Ports, slug: &Slug) -> Result<Holder, StoreError> {
     let keys = [namespace::key(slug), reservation_key(slug)];
-    let [vault, reservation] = read_all(&*app.records, keys).await?;
+    let [vault, reservation] = ports.get_all(keys).await?;
     Ok(match (vault, Versioned::<Link>::read(reservation)?) {
         (Some(_), _) => Holder::Vault,
         (None, Some(held)) => Holder::SignUp(held.value.reference),
@@ -204,8 +195,8 @@ async fn holder(app: &App, slug: &Slug) -> Result<Holder, StoreError> {
 }
 
 /// The write that reserves the name of a sign-up; it fails where another sign-up has reserved it.
-fn reserve(app: &App, sign_up: &Provisioning, link: Document) -> Write {
+fn reservation(now: Timestamp, sign_up: &Provisioning, link: Document) -> Write {
     let key: RecordKey = reservation_key(&sign_up.slug);
-    let until = app.clock.now().plus_seconds(RESERVATION_SECONDS);
+    let until = now.plus_seconds(RESERVATION_SECONDS);
     Write::put_until(key, link, When::Absent, until)
 }

@@ -18,6 +18,7 @@ use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::name::Slug;
 use vault_format::root::{KeyFingerprint, Role, RootState};
+use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::objects::{Class, ObjectKey};
 use vault_store::records::{Document, When, Write};
@@ -33,7 +34,8 @@ use crate::model::namespace::{self, Current, Namespace, Pin, Pinned};
 use crate::model::notice::Event;
 use crate::model::release::{self, Release, WithdrawnMark, withdrawn_key};
 use crate::notices;
-use crate::retry::retry;
+use crate::ports::Ports;
+use crate::transaction::Transaction;
 use crate::uploads;
 
 use current::Base;
@@ -75,33 +77,22 @@ pub async fn publish(
     if bytes.len() > MAX_OBJECT_BYTES {
         return Err(ErrorCode::BodyTooLarge.into());
     }
-    retry(&*app.random, || {
-        try_publish(app, slug, &bytes, precondition, actor)
+    app.change(async |tx| {
+        let (namespace, revision) = namespace::find(&tx, slug)
+            .await?
+            .ok_or(ErrorCode::NotFound)?;
+        if !namespace.subscription.is_live(tx.now()) {
+            return Err(ErrorCode::SubscriptionLapsed.into());
+        }
+        holds(precondition, namespace.current.as_ref())?;
+        let checked = check(app, &namespace, &bytes).await?;
+        let release = make_current(&tx, &namespace, revision, &checked, actor).await?;
+        Ok(Published {
+            release,
+            first: namespace.current.is_none(),
+        })
     })
     .await
-}
-
-/// One try; `None` when the namespace record changed meanwhile.
-async fn try_publish(
-    app: &App,
-    slug: &Slug,
-    bytes: &Bytes,
-    precondition: Precondition,
-    actor: &Actor,
-) -> Result<Option<Published>, Refusal> {
-    let (namespace, revision) = namespace::find(&*app.records, slug)
-        .await?
-        .ok_or(ErrorCode::NotFound)?;
-    if !namespace.subscription.is_live(app.clock.now()) {
-        return Err(ErrorCode::SubscriptionLapsed.into());
-    }
-    holds(precondition, namespace.current.as_ref())?;
-    let checked = check(app, &namespace, bytes).await?;
-    let release = commit(app, &namespace, revision, &checked, actor).await?;
-    Ok(release.map(|release| Published {
-        release,
-        first: namespace.current.is_none(),
-    }))
 }
 
 /// 412 with the current release unless it is the one that the publisher began from.
@@ -248,34 +239,33 @@ impl NewRelease {
     }
 }
 
-/// Makes the file current; `None` when the namespace record changed meanwhile.
-async fn commit(
-    app: &App,
+/// Makes the file current.
+async fn make_current(
+    tx: &Transaction<'_>,
     namespace: &Namespace,
     revision: u64,
     ready: &Checked,
     actor: &Actor,
-) -> Result<Option<Release>, StoreError> {
+) -> Result<Release, StoreError> {
     let (release, current) = match &ready.change {
         ContentChange::Release(new) => {
-            mark_withdrawn(app, namespace, new).await?;
-            new_current(app, ready, new, actor)
+            mark_withdrawn(tx, namespace, new).await?;
+            new_current(tx.now(), ready, new, actor)
         }
         ContentChange::None {
             root_version,
             release,
         } => {
             let key = release::key(&namespace.id, *root_version, *release);
-            let record = app.records.get(&key).await?;
-            let (Some(record), Some(current)) = (record, &namespace.current) else {
+            let held = tx.get::<Release>(&key).await?;
+            let (Some(held), Some(current)) = (held, &namespace.current) else {
                 let text = "the record of the current release is missing";
                 return Err(StoreError::Corrupt(text.to_owned()));
             };
-            let held: Release = record.read()?;
             if current.sha256 == ready.sha256 {
-                return Ok(Some(held));
+                return Ok(held.value);
             }
-            other_file(ready, held, current)
+            other_file(ready, held.value, current)
         }
     };
     let mut after = namespace.clone();
@@ -291,25 +281,16 @@ async fn commit(
         before: short(namespace),
         after: short_after,
     };
-    let entry = app.audit(
-        Some(&namespace.id),
-        actor,
-        "catalog.publish",
-        change,
-        "done",
-    )?;
-    let mut writes = vec![
-        after.update(revision)?,
-        release::write(&release, &namespace.id)?,
-        entry,
-    ];
-    writes.extend(kept::keep(
+    tx.write(after.update(revision)?);
+    tx.write(release::write(&release, &namespace.id)?);
+    tx.audit(Some(&namespace.id), actor, "catalog.publish", change)?;
+    let former = &ready.former;
+    tx.write_all(kept::keep(
+        tx,
         &namespace.id,
         Why::FormerRelease,
-        &ready.former,
+        former,
         FORMER_SECONDS,
-        &*app.clock,
-        &*app.random,
     )?);
     if ready.replaces_key || keys.as_ref().is_some_and(RootChanges::is_warning) {
         let chain = ready.state.chain();
@@ -318,14 +299,18 @@ async fn commit(
             fingerprint: chain.fingerprint().to_string(),
             changes: keys.as_ref().map(key_lines).unwrap_or_default(),
         };
-        writes.extend(notices::queue(app, namespace, event).await?);
+        tx.write_all(notices::queue(tx, namespace, event).await?);
     }
-    Ok(app.try_commit(writes).await?.then_some(release))
+    Ok(release)
 }
 
 /// The records of a release that becomes current now.
-fn new_current(app: &App, ready: &Checked, new: &NewRelease, actor: &Actor) -> (Release, Current) {
-    let now = app.clock.now();
+fn new_current(
+    now: Timestamp,
+    ready: &Checked,
+    new: &NewRelease,
+    actor: &Actor,
+) -> (Release, Current) {
     let release = Release {
         release: new.catalog.release,
         root_version: new.catalog.root_version,
@@ -397,7 +382,7 @@ fn short(namespace: &Namespace) -> Option<serde_json::Value> {
 /// Writes the marks by which a bundle read finds out that it must ask the catalog; they come before
 /// the release that they belong to.
 async fn mark_withdrawn(
-    app: &App,
+    ports: &Ports,
     namespace: &Namespace,
     release: &NewRelease,
 ) -> Result<(), StoreError> {
@@ -417,7 +402,7 @@ async fn mark_withdrawn(
             })
             .collect();
         // Without conditions nothing can fail but the store.
-        let _ = app.records.commit(writes).await?;
+        let _ = ports.records.commit(writes).await?;
     }
     Ok(())
 }

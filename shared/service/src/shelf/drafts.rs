@@ -282,7 +282,7 @@ async fn make(
     base: Option<Digest>,
     flags: Vec<vault_format::manifest::Flag>,
 ) -> Result<(Draft, Vec<u8>), ShelfError> {
-    let (millis, bits) = ulid_parts(&*drafts.app.clock, &*drafts.app.random);
+    let (millis, bits) = ulid_parts(&drafts.app.clock, &drafts.app.random);
     let wanted = Wanted {
         name: name.clone(),
         base,

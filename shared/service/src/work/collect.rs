@@ -20,7 +20,6 @@ use super::Report;
 use super::ending::announce_end;
 use crate::app::App;
 use crate::drafts;
-use crate::model::Versioned;
 use crate::model::kept::{self, Kept, Mark, Marked, ObjectName};
 use crate::model::namespace::{self, DIRECTORY, Namespace};
 use crate::model::release::Closure;
@@ -55,7 +54,7 @@ struct Cursor {
 /// Goes on with the round until it ends or `until` is reached.
 pub(super) async fn step(app: &App, report: &mut Report, until: Instant) -> Result<(), StoreError> {
     let now = app.clock.now();
-    let seen = Versioned::<Cursor>::read(app.records.get(&cursor_key()).await?)?;
+    let seen = app.get::<Cursor>(&cursor_key()).await?;
     let (mut cursor, when) = match seen {
         Some(seen) => (seen.value, When::At(seen.revision)),
         None => (Cursor::default(), When::Absent),
@@ -110,7 +109,7 @@ async fn visit(
             return Ok(());
         };
         let slug = record.read::<namespace::Listed>()?.slug;
-        let found = namespace::find(&*app.records, &slug).await?;
+        let found = namespace::find(app, &slug).await?;
         let mut within = Some(cursor.within.take().unwrap_or_default());
         // A deleted namespace is removed as a whole, by its own steps. What a release of an earlier
         // version of vault names is not known: all of it stays until the next release.
@@ -186,7 +185,7 @@ async fn page(
         .then(|| listed.last().map(|(digest, _)| *digest))
         .flatten();
     let listed: Vec<_> = listed.iter().map(|(digest, _)| *digest).collect();
-    let marks: BTreeMap<_, _> = kept::marks(&*app.records, &namespace.id)
+    let marks: BTreeMap<_, _> = kept::marks(app, &namespace.id)
         .await?
         .into_iter()
         .map(|marked| (marked.name, marked))
@@ -207,7 +206,7 @@ async fn page(
 /// Everything in a namespace that a root reaches now.
 async fn named(app: &App, namespace: &Namespace) -> Result<HashSet<ObjectName>, StoreError> {
     let mut named = HashSet::new();
-    let found = namespace::find(&*app.records, &namespace.slug).await?;
+    let found = namespace::find(app, &namespace.slug).await?;
     let found = found.filter(|(found, _)| found.id == namespace.id);
     let namespace = found.as_ref().map_or(namespace, |(found, _)| found);
     if let Some(current) = &namespace.current {
@@ -221,7 +220,7 @@ async fn named(app: &App, namespace: &Namespace) -> Result<HashSet<ObjectName>, 
     named.extend(drafts::pending_objects(app, namespace).await?);
     // After the current release: one that is replaced in between leaves behind, in the same commit,
     // what its successor dropped.
-    for record in kept::all(&*app.records, &kept::kept_partition(&namespace.id)).await? {
+    for record in kept::all(app, &kept::kept_partition(&namespace.id)).await? {
         named.extend(record.read::<Kept>()?.objects);
     }
     Ok(named)

@@ -11,31 +11,32 @@ use crate::{notices, publish};
 
 /// Queues the notice that the current release ends in at most 14 days, once for each release.
 pub(super) async fn announce_end(app: &App, namespace: &Namespace) -> Result<(), StoreError> {
-    let Some(current) = namespace.readable_current() else {
-        return Ok(());
-    };
-    let mark = ends_key(&namespace.id, &current.payload_sha256);
-    let (destinations, _) = Destinations::find(&*app.records, &namespace.id).await?;
-    if !destinations.want(Topic::ReleaseEnds) || app.records.get(&mark).await?.is_some() {
-        return Ok(());
-    }
-    let catalog = publish::current_catalog(app, namespace.id, current).await?;
-    let now = app.clock.now();
-    let ends_at = catalog.expires_at;
-    if now < ends_at.plus_days(-ENDS_NOTICE_DAYS) || now >= ends_at {
-        return Ok(());
-    }
-    let event = Event::ReleaseEnds {
-        release: current.release,
-        ends_at,
-    };
-    let mut writes = notices::queue(app, namespace, event).await?;
-    if writes.is_empty() {
-        return Ok(());
-    }
-    let document = Document::of(&json!({ "announced_at": now }))?;
-    writes.push(Write::put_until(mark, document, When::Absent, ends_at));
-    // Another process that announced it first leaves nothing to do.
-    app.try_commit(writes).await?;
-    Ok(())
+    app.change(async |tx| {
+        let Some(current) = namespace.readable_current() else {
+            return Ok(());
+        };
+        let mark = ends_key(&namespace.id, &current.payload_sha256);
+        let (destinations, _) = Destinations::find(&tx, &namespace.id).await?;
+        if !destinations.want(Topic::ReleaseEnds) || tx.records.get(&mark).await?.is_some() {
+            return Ok(());
+        }
+        let catalog = publish::current_catalog(app, namespace.id, current).await?;
+        let now = tx.now();
+        let ends_at = catalog.expires_at;
+        if now < ends_at.plus_days(-ENDS_NOTICE_DAYS) || now >= ends_at {
+            return Ok(());
+        }
+        let event = Event::ReleaseEnds {
+            release: current.release,
+            ends_at,
+        };
+        let notice = notices::queue(&tx, namespace, event).await?;
+        if !notice.is_empty() {
+            tx.write_all(notice);
+            let document = Document::of(&json!({ "announced_at": now }))?;
+            tx.write(Write::put_until(mark, document, When::Absent, ends_at));
+        }
+        Ok(())
+    })
+    .await
 }

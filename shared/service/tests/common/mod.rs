@@ -67,19 +67,13 @@ async fn set_hash(app: &App, email: &str, hash: &str) -> Account {
 
 /// An account with the revision of its record.
 async fn found(app: &App, email: &str) -> Option<(Account, u64)> {
-    let found = account::find(&*app.records, &email.parse().unwrap()).await;
+    let found = account::find(app, &email.parse().unwrap()).await;
     found.unwrap().map(|found| (found.value, found.revision))
 }
 
 /// Makes a namespace that nobody has a part in.
 pub async fn namespace(app: &App, slug: &str) -> NamespaceRef {
-    let made = Namespace::new(
-        slug.parse().unwrap(),
-        Kind::Hosted,
-        OWNER.into(),
-        &*app.clock,
-        &*app.random,
-    );
+    let made = Namespace::new(slug.parse().unwrap(), Kind::Hosted, OWNER.into(), app);
     commit(app, made.allocation().unwrap()).await;
     NamespaceRef {
         slug: made.slug,
@@ -96,7 +90,7 @@ pub async fn member(
     scopes: Scopes,
 ) -> User {
     let (account, now) = (proven(app, email).await, app.clock.now());
-    let user = User::active(&account, namespace.clone(), role, scopes, now, &*app.random);
+    let user = User::active(&account, namespace.clone(), role, scopes, now, &app.random);
     commit(app, user.creation().unwrap()).await;
     user
 }
@@ -105,7 +99,7 @@ pub async fn member(
 pub async fn invite(app: &App, email: &str) -> Option<String> {
     let (email, issuer) = (email.parse().unwrap(), app.config.public_url.base());
     let now = app.clock.now();
-    let invited = account::invite(&*app.records, &email, issuer, now, &*app.random).await;
+    let invited = account::invite(app, &email, issuer, now).await;
     let invited = invited.unwrap();
     commit(app, invited.writes).await;
     let url = invited.url?;
@@ -131,7 +125,7 @@ pub async fn put(app: &App, key: RecordKey, value: &impl Serialize) {
 
 /// A namespace that is there.
 pub async fn home(app: &App, slug: &str) -> Namespace {
-    let found = namespace::find(&*app.records, &slug.parse().unwrap()).await;
+    let found = namespace::find(app, &slug.parse().unwrap()).await;
     found.unwrap().unwrap().0
 }
 
@@ -140,7 +134,7 @@ pub fn listed_user(app: &App, email: &str, namespace: &NamespaceRef, scopes: Sco
     let (email, now): (Email, _) = (email.parse().unwrap(), app.clock.now());
     let account = Account::new(AccountId::earlier(&email), email, now);
     let namespace = namespace.clone();
-    User::active(&account, namespace, Role::Member, scopes, now, &*app.random)
+    User::active(&account, namespace, Role::Member, scopes, now, &app.random)
 }
 
 /// Sets the members' password by a link.

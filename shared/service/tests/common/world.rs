@@ -26,7 +26,7 @@ use vault_service::model::device::{self, Device, DeviceStatus};
 use vault_service::model::namespace::{self, Current, Kind, Namespace, Pin, Pinned};
 use vault_service::model::release::{self, Closure, Node, Release};
 use vault_service::publish::{Precondition, Published, publish};
-use vault_service::{App, error::Refusal, router};
+use vault_service::{App, Ports, error::Refusal, router};
 use vault_store::clock::Clock;
 use vault_store::objects::{Class, ObjectKey};
 use vault_store::records::When;
@@ -57,13 +57,13 @@ pub fn world_with(change: impl FnOnce(&mut Config)) -> World {
     let mut config = Config::new("https://vault.example".parse().unwrap());
     config.limits = Limits::off();
     change(&mut config);
-    let app = App::new(
-        memory.clone(),
-        memory.clone(),
-        clock.clone(),
-        Arc::new(SeededRandom::new(1)),
-        config,
-    );
+    let ports = Ports {
+        records: memory.clone(),
+        objects: memory.clone(),
+        clock: clock.clone(),
+        random: Arc::new(SeededRandom::new(1)),
+    };
+    let app = App::new(ports, config);
     World {
         router: router(app.clone()),
         app,
@@ -158,13 +158,7 @@ impl World {
     /// Allocates a namespace.
     pub async fn namespace(&self, slug: &str, kind: Kind) -> Namespace {
         let slug: Slug = slug.parse().unwrap();
-        let namespace = Namespace::new(
-            slug,
-            kind,
-            "owner@example.org".into(),
-            &*self.app.clock,
-            &*self.app.random,
-        );
+        let namespace = Namespace::new(slug, kind, "owner@example.org".into(), &self.app);
         commit(&self.app, namespace.allocation().unwrap()).await;
         namespace
     }
@@ -187,18 +181,21 @@ impl World {
     /// the ids, or commits would fail.
     pub fn restarted(&self) -> Self {
         let app = &self.app;
-        let app = App::new(
-            app.records.clone(),
-            app.objects.clone(),
-            app.clock.clone(),
-            app.random.clone(),
-            (*app.config).clone(),
-        );
+        let app = App::new(app.ports.clone(), (*app.config).clone());
         Self {
             router: router(app.clone()),
             app,
             clock: self.clock.clone(),
             memory: self.memory.clone(),
+        }
+    }
+
+    /// The ports of the service without what a test put in front of its stores.
+    pub fn uncounted(&self) -> Ports {
+        Ports {
+            records: self.memory.clone(),
+            objects: self.memory.clone(),
+            ..self.app.ports.clone()
         }
     }
 

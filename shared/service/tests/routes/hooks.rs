@@ -142,7 +142,7 @@ async fn steps(world: &World, slug: &str) -> String {
 
 async fn drafts(world: &World, slug: &str) -> usize {
     let namespace = world.read_namespace(slug).await;
-    let open = vault_service::model::draft::open(&*world.app.records, &namespace.id);
+    let open = vault_service::model::draft::open(&world.app, &namespace.id);
     open.await.unwrap().len()
 }
 
@@ -490,12 +490,12 @@ async fn a_store_that_fails_leaves_nothing_half_done_and_the_next_event_goes_on(
         let failing = Failing {
             commits_left: AtomicUsize::new(commits),
         };
-        world.app.records = Hooked::new(&world.memory, Arc::new(failing));
+        world.app.ports.records = Hooked::new(&world.memory, Arc::new(failing));
         world.router = router(world.app.clone());
         let kind = "checkout.session.completed";
         let done = event(&world, "evt_1", 1, kind, checkout(&paid, "sub_1")).await;
         assert_eq!(done, "503 unavailable", "after {commits} commits");
-        world.app.records = good;
+        world.app.ports.records = good;
         world.router = router(world.app.clone());
         // By turns the provider's repetition and background work.
         if commits % 2 == 0 {

@@ -649,7 +649,7 @@ async fn an_outbox_that_cannot_be_read_keeps_no_notice_of_another() {
     desk.queue_notice(&acme, payment()).await;
     let key = desk.unsent(&acme).await[0].key.clone();
     common::put(&desk.world.app, key, &json!({ "event": "?" })).await;
-    let destinations = Destinations::find(&*desk.world.app.records, &acme.id).await;
+    let destinations = Destinations::find(&desk.world.app, &acme.id).await;
     let (destinations, when) = destinations.unwrap();
     let writes: Vec<Write> = vec![
         destinations

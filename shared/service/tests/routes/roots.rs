@@ -194,7 +194,7 @@ impl Case {
         assert_eq!(*served.newest().payload_sha256(), pin.root_sha256, "{what}");
         // And the release is found by its number, with the bytes that are current.
         let found = release::find(
-            &*self.world.app.records,
+            &self.world.app,
             &namespace.id,
             pin.root_version,
             current.release,
@@ -310,7 +310,7 @@ async fn voided_releases_stay_under_their_root_version() {
         let record = records.get(&key).await.unwrap().unwrap();
         assert_eq!(record.read::<Release>().unwrap().sha256, sha256);
     }
-    let found = release::find(&**records, &namespace.id, 4, 44)
+    let found = release::find(&service.world.app, &namespace.id, 4, 44)
         .await
         .unwrap();
     assert_eq!(found.unwrap().sha256, owner.sha256);

@@ -26,7 +26,7 @@ pub fn world_with(change: impl FnOnce(&mut Config)) -> World {
 /// A service whose database does not answer.
 pub fn world_without_store() -> World {
     let mut world = world();
-    world.app.records = Hooked::new(&world.memory, Arc::new(Down));
+    world.app.ports.records = Hooked::new(&world.memory, Arc::new(Down));
     world.router = router(world.app.clone());
     world
 }

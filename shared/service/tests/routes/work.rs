@@ -14,7 +14,7 @@ use vault_service::model::kept::{self, Mark, ObjectName};
 use vault_service::model::namespace::{Kind, Namespace, Pinned};
 use vault_service::model::release::Closure;
 use vault_service::work::Report;
-use vault_service::{App, uploads, work};
+use vault_service::{App, Ports, uploads, work};
 use vault_store::StoreError;
 use vault_store::objects::{Class, ObjectKey, Objects, Stored};
 use vault_store::random::{Random, bytes};
@@ -73,7 +73,7 @@ impl World {
     }
 
     async fn marks(&self, namespace: &Namespace) -> BTreeSet<ObjectName> {
-        let marks = kept::marks(&*self.memory, &namespace.id).await.unwrap();
+        let marks = kept::marks(&self.uncounted(), &namespace.id).await.unwrap();
         marks.iter().map(|marked| marked.name).collect()
     }
 
@@ -276,7 +276,7 @@ async fn a_push_and_a_collection_at_once_lose_nothing() {
         world.clock.advance(DAY);
         let stepwise = Arc::new(Stepwise(SeededRandom::new(seed)));
         let hooked = Hooked::new(&world.memory, stepwise);
-        (world.app.records, world.app.objects) = (hooked.clone(), hooked);
+        (world.app.ports.records, world.app.ports.objects) = (hooked.clone(), hooked);
         let catalog = world.next(|_| {}).await;
         let pushing = async {
             for _ in 0..20 {
@@ -390,10 +390,10 @@ async fn nothing_is_collected_where_the_current_release_cannot_be_read() {
     Objects::delete(&*world.memory, &list).await.unwrap();
     let fresh = World {
         app: App::new(
-            world.memory.clone(),
-            world.memory.clone(),
-            world.clock.clone(),
-            Arc::new(SeededRandom::new(2)),
+            Ports {
+                random: Arc::new(SeededRandom::new(2)),
+                ..world.uncounted()
+            },
             (*world.app.config).clone(),
         ),
         ..world

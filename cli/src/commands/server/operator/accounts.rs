@@ -7,6 +7,7 @@ use clap::Subcommand;
 use reqwest::Method;
 use serde_json::json;
 use vault_api::{Account, DeletedAccount, Given, NewAccount};
+use vault_service::Ports;
 use vault_service::oauth::bootstrap::reset_account;
 use vault_sql::Sql;
 use vault_store::{clock::SystemClock, random::SystemRandom};
@@ -155,8 +156,13 @@ pub async fn reset_in(
     let clock = Arc::new(SystemClock);
     let sql = Sql::open(database, clock.clone()).await;
     let sql = sql.map_err(|error| database_failure(&error))?;
-    let (records, issuer) = (sql.records(), base.as_str());
-    let link = reset_account(&*records, &address, issuer, &*clock, &SystemRandom).await;
+    let ports = Ports {
+        records: sql.records(),
+        objects: sql.objects(),
+        clock,
+        random: Arc::new(SystemRandom),
+    };
+    let link = reset_account(&ports, &address, base.as_str()).await;
     let link = link
         .map_err(|error| fail!(Database, "the account could not be changed: {error}"))?
         .ok_or_else(|| fail!(AccountNotFound, "no account has the address `{address}`"))?;

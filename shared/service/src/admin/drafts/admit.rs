@@ -13,14 +13,14 @@ use vault_shelf::{Change, Entry, Shelf, ShelfError, Submitted};
 use vault_store::StoreError;
 
 use super::find;
-use super::step::{commit, ending, is_being_admitted, state_refusal};
+use super::step::{end, ending, is_being_admitted, state_refusal};
 use crate::admin::principal::Principal;
 use crate::app::{Accepted, Shelves};
 use crate::drafts::Found;
 use crate::error::{ErrorCode, Refusal};
 use crate::model::draft::{DraftRecord, State};
-use crate::retry::retry;
 use crate::shelf::{holds, of_shelf};
+use crate::transaction::Transaction;
 
 /// How long a draft is claimed, in seconds. A call ends before, and what it began on another thread
 /// too.
@@ -69,15 +69,15 @@ pub(super) async fn admit(
         }
     };
     let ending = ending(by, State::Accepted, release, None);
-    retry(&*by.app.random, async || {
+    let accept = async |tx: Transaction<'_>| {
         let found = find(by, &id).await?;
         match found.record.state {
-            State::Pending => Ok(commit(by, &found, &ending, "draft.accept").await?),
-            State::Accepted => Ok(Some(found.record)),
+            State::Pending => Ok(end(&tx, by, &found, &ending, "draft.accept")?),
+            State::Accepted => Ok(found.record),
             _ => Err(state_refusal(&found.record, None)),
         }
-    })
-    .await
+    };
+    by.app.change(accept).await
 }
 
 /// The draft in its bytes.
@@ -99,23 +99,23 @@ pub(crate) async fn read(by: &Principal<'_>, record: &DraftRecord) -> Result<Dra
 
 /// Claims the draft for this call; answers it where it was accepted meanwhile.
 async fn claim(by: &Principal<'_>, id: &str) -> Result<Option<DraftRecord>, Refusal> {
-    retry(&*by.app.random, async || {
+    let claim = async |tx: Transaction<'_>| {
         let found = find(by, id).await?;
         match found.record.state {
             State::Pending if is_being_admitted(by, &found.record) => {
                 Err(state_refusal(&found.record, Some(BUSY)))
             }
             State::Pending => {
-                let until = by.app.clock.now().plus_seconds(CLAIM_SECONDS);
+                let until = tx.now().plus_seconds(CLAIM_SECONDS);
                 let set = |draft: &mut DraftRecord| draft.admitting_until = Some(until);
-                let writes = Vec::from_iter(found.update(by.namespace, set)?);
-                Ok(by.app.try_commit(writes).await?.then_some(None))
+                tx.write_all(found.update(by.namespace, set)?);
+                Ok(None)
             }
-            State::Accepted => Ok(Some(Some(found.record))),
+            State::Accepted => Ok(Some(found.record)),
             _ => Err(state_refusal(&found.record, None)),
         }
-    })
-    .await
+    };
+    by.app.change(claim).await
 }
 
 /// Gives the claim back after a failure, so that the draft can be declined at once.

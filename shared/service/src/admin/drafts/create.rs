@@ -99,7 +99,7 @@ async fn keep_bytes(
     mut objects: Vec<(ObjectKey, Bytes)>,
 ) -> Answer {
     let app = &call.app;
-    let (millis, bits) = ulid_parts(&*app.clock, &*app.random);
+    let (millis, bits) = ulid_parts(&app.clock, &app.random);
     let by = Submitter {
         user_id: call.caller.user_id.clone(),
         client_id: Some(call.caller.client_id.to_string()),

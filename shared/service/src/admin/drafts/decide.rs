@@ -8,7 +8,7 @@ use vault_format::name::is_deceptive;
 use vault_format::root::MAX_VERSION;
 
 use super::admit::{Seen, admit};
-use super::step::{commit, ending, is_being_admitted, state_refusal};
+use super::step::{self, ending, is_being_admitted, state_refusal};
 use super::{find, item};
 use crate::admin::call::{Answer, Call};
 use crate::admin::principal::Principal;
@@ -18,7 +18,7 @@ use crate::http::json_answer;
 use crate::model::draft::{DraftRecord, Ending, Kind, MAX_REASON_CHARS, State};
 use crate::model::namespace::Kind as NamespaceKind;
 use crate::model::release;
-use crate::retry::retry;
+use crate::transaction::Transaction;
 
 const PUBLISH_IT: &str = "A proposal is accepted by publishing it: PUT …/catalog with its payload.";
 const UNREVIEWED: &str =
@@ -89,7 +89,7 @@ async fn published(by: &Principal<'_>, found: &Found, number: u64) -> Result<Opt
     }
     let pin = by.namespace.pin.vault();
     let newest = pin.map_or(MAX_VERSION, |pin| pin.root_version);
-    let release = release::find(&*by.app.records, &by.namespace.id, newest, number).await?;
+    let release = release::find(by.app, &by.namespace.id, newest, number).await?;
     match release {
         Some(release) => Ok(Some(release.release)),
         None => Err(Refusal::new(ErrorCode::ParameterInvalid)
@@ -152,14 +152,14 @@ async fn end(
     ending: &Ending,
     action: &str,
 ) -> Result<DraftRecord, Refusal> {
-    let attempt = async || {
+    let end = async |tx: Transaction<'_>| {
         let found = find(by, id).await?;
         let draft = &found.record;
         if draft.state != State::Pending {
             let is_repeated = draft.state == ending.state
                 && (ending.state != State::Accepted || draft.release == ending.release);
             return if is_repeated {
-                Ok(Some(found.record))
+                Ok(found.record)
             } else {
                 Err(state_refusal(draft, None))
             };
@@ -167,7 +167,7 @@ async fn end(
         if is_being_admitted(by, draft) {
             return Err(state_refusal(draft, Some(BEING_ADMITTED)));
         }
-        Ok(commit(by, &found, ending, action).await?)
+        Ok(step::end(&tx, by, &found, ending, action)?)
     };
-    retry(&*by.app.random, attempt).await
+    by.app.change(end).await
 }

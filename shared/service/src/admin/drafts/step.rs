@@ -4,9 +4,10 @@ use serde_json::json;
 use vault_store::StoreError;
 
 use crate::admin::principal::Principal;
-use crate::drafts::{Found, ended_by};
+use crate::drafts::{self, Found};
 use crate::error::{ErrorCode, Refusal};
 use crate::model::draft::{DraftRecord, Ending, State};
+use crate::transaction::Transaction;
 
 /// A step of this caller.
 pub(super) fn ending(
@@ -23,18 +24,15 @@ pub(super) fn ending(
     }
 }
 
-/// One try to end a pending draft; `None` when it changed meanwhile.
-pub(super) async fn commit(
+/// Ends a pending draft in the commit of `tx`.
+pub(super) fn end(
+    tx: &Transaction<'_>,
     by: &Principal<'_>,
     found: &Found,
     ending: &Ending,
     action: &str,
-) -> Result<Option<DraftRecord>, StoreError> {
-    let step = ended_by(by.app, by.namespace, found, ending, by.actor, action)?;
-    let Some((ended, writes)) = step else {
-        return Ok(None);
-    };
-    Ok(by.app.try_commit(writes).await?.then_some(ended))
+) -> Result<DraftRecord, StoreError> {
+    drafts::end(tx, by.namespace, found, ending, by.actor, action)
 }
 
 /// Whether a server is admitting the draft at this moment.

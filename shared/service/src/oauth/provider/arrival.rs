@@ -30,6 +30,7 @@ use crate::model::membership::invitations_partition;
 use crate::model::provider_request::{PendingConnection, ProviderRequest};
 use crate::model::subject;
 use crate::oidc::{Address, Person};
+use crate::transaction::Transaction;
 
 /// The action of a first sign-in that makes an account.
 const SIGN_UP: &str = "account.sign-up";
@@ -50,86 +51,82 @@ pub struct Arrival<'a> {
 }
 
 impl Arrival<'_> {
-    /// One try; `None` when the account changed meanwhile.
-    pub async fn sign_in(&self) -> Result<Option<Response>, ErrorPage> {
-        let records = &*self.app.records;
+    /// Signs the person in, in the commit of `tx`.
+    pub async fn sign_in(&self, tx: &Transaction<'_>) -> Result<Response, ErrorPage> {
         let subject = subject::name(self.issuer, &self.person.subject);
-        let (known, when) = account_of(self.app, &subject).await?;
+        let (known, when) = account_of(tx, &subject).await?;
         if let Some(known) = known {
             let key = account_key(&known.value.id);
-            let writes = vec![Write::check(key, When::At(known.revision))];
-            return self.complete(known.value, noted::SIGN_IN, writes).await;
+            tx.write(Write::check(key, When::At(known.revision)));
+            return self.complete(tx, known.value, noted::SIGN_IN).await;
         }
         let Address::Verified(address) = &self.person.address else {
             return Err(ErrorPage::Provider(Refused::AddressUnverified));
         };
         let address: Result<Email, _> = address.parse();
         let address = address.map_err(|_| ErrorPage::Provider(Refused::AddressUnverified))?;
-        match account::find(records, &address).await? {
+        match account::find(tx, &address).await? {
             Some(found) if found.value.proofs.is_empty() => {
-                self.first_proof(found, subject, when).await
+                self.first_proof(tx, found, subject, when).await
             }
-            Some(found) => self.ask_for_proof(found.value, subject).await,
-            None => self.new_account(address, subject, when).await,
+            Some(found) => self.ask_for_proof(tx, found.value, subject).await,
+            None => self.new_account(tx, address, subject, when).await,
         }
     }
 
     /// Connects the person to an account without a proven owner. The verified address is the proof.
     async fn first_proof(
         &self,
+        tx: &Transaction<'_>,
         found: Versioned<Account>,
         subject: Digest,
         when: When,
-    ) -> Result<Option<Response>, ErrorPage> {
-        let (mut account, now) = (found.value, self.app.clock.now());
-        let mut writes = account.connect(self.issuer, subject, now);
-        writes.push(account.update(found.revision)?);
-        writes.push(subject::connection(&subject, &account.id, when)?);
-        self.complete(account, CONNECT, writes).await
+    ) -> Result<Response, ErrorPage> {
+        let mut account = found.value;
+        tx.write_all(account.connect(self.issuer, subject, tx.now()));
+        tx.write(account.update(found.revision)?);
+        tx.write(subject::connection(&subject, &account.id, when)?);
+        self.complete(tx, account, CONNECT).await
     }
 
     async fn new_account(
         &self,
+        tx: &Transaction<'_>,
         address: Email,
         subject: Digest,
         when: When,
-    ) -> Result<Option<Response>, ErrorPage> {
-        let (app, now) = (self.app, self.app.clock.now());
+    ) -> Result<Response, ErrorPage> {
+        let now = tx.now();
         if self.sign_up == SignUp::Invited {
             let invitations = invitations_partition(&address);
-            if app
-                .records
-                .list(&invitations, "", None, 1)
-                .await?
-                .is_empty()
-            {
+            let invited = tx.records.list(&invitations, "", None, 1).await?;
+            if invited.is_empty() {
                 return Err(ErrorPage::Provider(Refused::NotInvited));
             }
         }
-        let id = AccountId::fresh(now, &*app.random);
+        let id = AccountId::fresh(now, &tx.random);
         let mut account = Account::new(id, address, now);
-        let mut writes = account.connect(self.issuer, subject, now);
-        writes.extend(account.creation()?);
-        writes.push(subject::connection(&subject, &account.id, when)?);
-        self.complete(account, SIGN_UP, writes).await
+        tx.write_all(account.connect(self.issuer, subject, now));
+        tx.write_all(account.creation()?);
+        tx.write(subject::connection(&subject, &account.id, when)?);
+        self.complete(tx, account, SIGN_UP).await
     }
 
     /// Signs the person in as `account`, or asks for the code of its second factor.
     async fn complete(
         &self,
+        tx: &Transaction<'_>,
         account: Account,
         action: &'static str,
-        mut writes: Vec<Write>,
-    ) -> Result<Option<Response>, ErrorPage> {
+    ) -> Result<Response, ErrorPage> {
         let app = self.app;
         self.refuse_disabled(&account).await?;
-        writes.extend(self.counted_back());
+        tx.write_all(self.counted_back());
         let silent = !self.request.fresh;
         if account.second_factor.is_some() {
             let (half, session) = half_session(app, self.browser, &account, silent).await?;
-            writes.extend(session);
-            let page = second_factor::code_page(app, &half, self.onward, None);
-            return Ok(app.try_commit(writes).await?.then_some(page));
+            tx.write_all(session);
+            return Ok(second_factor::code_page(app, &half, self.onward, None));
         }
         let completed = CompletedSignIn {
             browser: self.browser,
@@ -141,15 +138,16 @@ impl Arrival<'_> {
             without_credentials: silent,
             notice: self.changed_address(&account),
         };
-        Ok(completed.begin(app, &account, writes).await?)
+        Ok(completed.begin(tx, app, &account).await?)
     }
 
     /// The page on which the person proves an account that has other proofs.
     async fn ask_for_proof(
         &self,
+        tx: &Transaction<'_>,
         account: Account,
         subject: Digest,
-    ) -> Result<Option<Response>, ErrorPage> {
+    ) -> Result<Response, ErrorPage> {
         let app = self.app;
         self.refuse_disabled(&account).await?;
         if account.password().is_none() {
@@ -160,10 +158,15 @@ impl Arrival<'_> {
             issuer: self.issuer.to_owned(),
             subject,
         };
-        let mut writes = vec![pending.creation(&self.browser.hash(), app.clock.now())?];
-        writes.extend(self.counted_back());
-        let page = connect::page(app, self.browser, self.onward, &account, None);
-        Ok(app.try_commit(writes).await?.then_some(page))
+        tx.write(pending.creation(&self.browser.hash(), tx.now())?);
+        tx.write_all(self.counted_back());
+        Ok(connect::page(
+            app,
+            self.browser,
+            self.onward,
+            &account,
+            None,
+        ))
     }
 
     async fn refuse_disabled(&self, account: &Account) -> Result<(), ErrorPage> {

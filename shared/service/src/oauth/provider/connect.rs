@@ -26,6 +26,7 @@ use crate::model::Versioned;
 use crate::model::account::{Account, account_key};
 use crate::model::provider_request::{PendingConnection, pending_key};
 use crate::model::subject;
+use crate::transaction::Transaction;
 
 /// The action in the audit log.
 const CONNECT: &str = "account.connect";
@@ -87,7 +88,7 @@ pub async fn connect(app: &App, request: Request) -> Result<Response, ErrorPage>
     let pending = app.records.get(&pending_key).await?;
     let pending = Versioned::<PendingConnection>::read(pending)?.ok_or_else(expired)?;
     let key = account_key(&pending.value.account);
-    let found = Versioned::<Account>::read(app.records.get(&key).await?)?;
+    let found = app.get::<Account>(&key).await?;
     let found = found.ok_or_else(expired)?;
     let (mut account, writes) = match prove(app, &posted, found.value.clone()).await? {
         Ok(proven) => proven,
@@ -114,7 +115,11 @@ pub async fn connect(app: &App, request: Request) -> Result<Response, ErrorPage>
         without_credentials: false,
         notice: None,
     };
-    let response = completed.begin(app, &account, writes).await?;
+    let begin = async |tx: Transaction<'_>| {
+        tx.write_all(writes);
+        completed.begin(&tx, app, &account).await
+    };
+    let response = app.attempt(begin).await?;
     response.ok_or_else(|| StoreError::Conflict.into())
 }
 
@@ -148,8 +153,7 @@ async fn prove(
     };
     let mut account = account;
     if let Some(mut factor) = account.second_factor.take() {
-        let records = &*app.records;
-        let known = async || posted.returning.passed_second_factor(records, &email).await;
+        let known = async || posted.returning.passed_second_factor(app, &email).await;
         if !second_factor::admit(app, &account, known).await? {
             return Ok(Err((StatusCode::TOO_MANY_REQUESTS, TOO_MANY, None)));
         }

@@ -14,7 +14,6 @@ use super::super::pages::day;
 use super::super::session::{SignedInWith, new_session, redirect, sign_in_page};
 use super::super::stop::ErrorPage;
 use crate::app::App;
-use crate::model::Versioned;
 use crate::model::account::{Account, Proof, account_key};
 use crate::model::subject;
 
@@ -61,7 +60,7 @@ pub async fn disconnect(app: &App, request: SignedInForm) -> Result<Response, Er
         return Ok(sign_in_page(app, browser, Onward::Account, None, "", None));
     }
     let key = account_key(&request.signed_in.account.id);
-    let found = Versioned::<Account>::read(app.records.get(&key).await?)?;
+    let found = app.get::<Account>(&key).await?;
     let mut found = found.ok_or(ErrorPage::FormForged)?;
     if !found.value.disconnect(&name) {
         return Err(ErrorPage::LastSignIn);

@@ -46,7 +46,7 @@ use crate::model::subject::{Connected, subject_key};
 use crate::oidc::{
     BadIdToken, CodeExchange, Person, Provider, ProviderError, SignInRequest, error_code,
 };
-use crate::retry::retry;
+use crate::ports::Ports;
 
 /// Where the provider sends browsers back to, below the public URL.
 pub const CALLBACK_PATH: &str = "/oauth/oidc/callback";
@@ -110,14 +110,14 @@ pub async fn start(app: &App, request: Request) -> Result<Response, ErrorPage> {
         at: now,
         source: Source::of(source),
     };
-    let state = Secret::fresh(SecretKind::ProviderState, &*app.random);
+    let state = Secret::fresh(SecretKind::ProviderState, &app.random);
     let secrets = RequestSecrets::of(app, &browser, &state);
     let challenge = Challenge::of(secrets.verifier.text());
     let asked = secrets.request(&state, made.fresh);
     let address = provider.sign_in_address(asked, challenge.as_str(), now);
     let address = address.await.map_err(|error| stopped(app, error))?;
     let window = made.window(app.config.limits.sign_in_failures);
-    count(&*app.records, &[window], now, &*app.random).await?;
+    count(app, &[window], now).await?;
     let creation = made.creation(&browser.hash(), &state.hash())?;
     if !app.try_commit(vec![creation]).await? {
         return Err(StoreError::Conflict.into());
@@ -180,7 +180,7 @@ pub async fn callback(app: &App, request: Request) -> Result<Response, ErrorPage
         request: &made,
         person: &person,
     };
-    retry(&*app.random, || arrival.sign_in()).await
+    app.change(async |tx| arrival.sign_in(&tx).await).await
 }
 
 /// The request of this browser that an answer is for. It is answered once.
@@ -193,7 +193,7 @@ async fn take(
     let state = answer.value("state").unwrap_or_default();
     let state = Secret::parse(SecretKind::ProviderState, state).ok_or_else(expired)?;
     let key = request_key(&browser.hash(), &state.hash());
-    let found = Versioned::<ProviderRequest>::read(app.records.get(&key).await?)?;
+    let found = app.get::<ProviderRequest>(&key).await?;
     let found = found.ok_or_else(expired)?;
     let taken = vec![Write::delete(key, When::At(found.revision))];
     if app.try_commit(taken).await? {
@@ -245,16 +245,15 @@ async fn person(
 /// The account that a person of the provider signs in as, and what holds for the record that finds
 /// it.
 async fn account_of(
-    app: &App,
+    ports: &Ports,
     subject: &Digest,
 ) -> Result<(Option<Versioned<Account>>, When), StoreError> {
-    let records = &*app.records;
-    let connected = Versioned::<Connected>::read(records.get(&subject_key(subject)).await?)?;
+    let connected = ports.get::<Connected>(&subject_key(subject)).await?;
     let Some(connected) = connected else {
         return Ok((None, When::Absent));
     };
     let key = account_key(&connected.value.account);
-    let account = Versioned::<Account>::read(records.get(&key).await?)?;
+    let account = ports.get::<Account>(&key).await?;
     // An account that was reset has lost its proofs, whatever still points to it.
     let account = account.filter(|account| account.value.subjects().any(|held| held == subject));
     Ok((account, When::At(connected.revision)))

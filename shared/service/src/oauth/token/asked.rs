@@ -9,8 +9,7 @@ use subtle::ConstantTimeEq as _;
 use vault_format::hash::Digest;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::clock::Clock;
-use vault_store::random::{Random, bytes};
+use vault_store::random::bytes;
 use vault_store::records::{Document, When, Write};
 
 use super::pair::{Secrets, pair};
@@ -24,6 +23,7 @@ use crate::model::token::{
 use crate::model::user::Scopes;
 use crate::model::{Versioned, fresh_id};
 use crate::oauth::resource;
+use crate::ports::Ports;
 
 /// The name of the endpoint in the audit log.
 const ACTION: &str = "token.grant";
@@ -36,8 +36,7 @@ pub(super) struct Asked<'a> {
     pub(super) terms: TokenLifetimes<'a>,
     pub(super) source: Option<IpAddr>,
     pub(super) now: Timestamp,
-    pub(super) clock: &'a dyn Clock,
-    pub(super) random: &'a dyn Random,
+    pub(super) ports: &'a Ports,
 }
 
 impl Asked<'_> {
@@ -78,7 +77,7 @@ impl Asked<'_> {
             GRANT_SECONDS
         };
         let ends_at = self.now.plus_seconds(lifetime);
-        let secrets = Secrets::fresh(self.random);
+        let secrets = Secrets::fresh(&self.ports.random);
         let pair = pair(
             &secrets,
             family,
@@ -178,7 +177,7 @@ impl Asked<'_> {
         if let Some(previous) = repeated {
             return Ok(self.repeat(secret, previous, grant, connected));
         }
-        let salt = URL_SAFE_NO_PAD.encode(bytes::<16>(self.random));
+        let salt = URL_SAFE_NO_PAD.encode(bytes::<16>(&self.ports.random));
         let secrets = Secrets::following(secret, &salt);
         let pair = pair(
             &secrets,
@@ -307,8 +306,7 @@ impl Asked<'_> {
             after: Some(json!({ "reason": reason })),
         };
         let (namespace, code) = (family.namespace_id(), error.code());
-        let (clock, random) = (self.clock, self.random);
-        let entry = audit::entry(namespace, &actor, ACTION, change, code, clock, random)?;
+        let entry = audit::entry(self.ports, namespace, &actor, ACTION, change, code)?;
         let mut decision = Decision::refused(error);
         decision.writes.push(entry);
         Ok(decision)
@@ -365,7 +363,7 @@ impl Asked<'_> {
             return Ok(Some((family, Some(Write::check(key, when)))));
         }
         let fresh = Connection {
-            id: fresh_id("con_", self.now, self.random),
+            id: fresh_id("con_", self.now, &self.ports.random),
             client: client.id.clone(),
             name: client.name.clone(),
             document: client.document.as_ref().map(|held| held.url.clone()),

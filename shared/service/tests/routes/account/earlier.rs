@@ -69,7 +69,7 @@ impl Held {
     /// Writes the records of that version: without epochs, and with the address for the account.
     async fn of(desk: &Desk, email: &str, home: &Namespace) -> Self {
         let app = &desk.world.app;
-        let secret = |kind| Secret::fresh(kind, &*app.random);
+        let secret = |kind| Secret::fresh(kind, &app.random);
         let (access, refresh) = (secret(SecretKind::Access), secret(SecretKind::Refresh));
         let session = secret(SecretKind::Session);
         let client = common::register(app, common::CALLBACK).await;

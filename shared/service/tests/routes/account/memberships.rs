@@ -107,7 +107,7 @@ async fn an_invitation_is_found_behind_any_number_of_others() {
     for slug in &slugs {
         let home = reference(&desk.world.namespace(slug, Kind::Hosted).await);
         let (role, scopes) = (Role::Member, Scopes::READ);
-        let user = User::invited(Email::clone(&email), home, role, scopes, now, &*app.random);
+        let user = User::invited(Email::clone(&email), home, role, scopes, now, &app.random);
         let user = user.by(&ADA.parse().unwrap());
         common::commit(app, user.creation().unwrap()).await;
         if slug != "zeta" && slug != "more-119" {

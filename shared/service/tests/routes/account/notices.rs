@@ -200,9 +200,8 @@ async fn operators_read_the_log_of_the_service() {
     assert_eq!(desk.ask(&operator, "POST", path, None).await.status, 200);
     let path = "/admin/operator/namespaces/nothing/suspend";
     assert_eq!(desk.ask(&operator, "POST", path, None).await.status, 404);
-    let (clock, random) = (&*app.clock, &*app.random);
     let issuer = "https://vault.example";
-    let reset = reset_account(&*app.records, &bob.email, issuer, clock, random).await;
+    let reset = reset_account(app, &bob.email, issuer).await;
     assert!(reset.unwrap().is_some());
     let (bobs, operators) = (bob.id.as_str(), owner.id.as_str());
     for (query, wanted) in [

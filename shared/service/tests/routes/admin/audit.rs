@@ -24,15 +24,7 @@ impl Desk {
             for _ in 0..some {
                 self.world.clock.advance(1);
                 let namespace = Some(&self.acme.id);
-                let entry = audit::entry(
-                    namespace,
-                    &actor,
-                    action,
-                    Change::default(),
-                    "done",
-                    &*app.clock,
-                    &*app.random,
-                );
+                let entry = audit::entry(app, namespace, &actor, action, Change::default(), "done");
                 writes.push(entry.unwrap());
             }
             assert!(app.records.commit(writes).await.unwrap().is_done());

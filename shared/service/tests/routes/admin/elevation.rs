@@ -110,7 +110,7 @@ async fn an_elevated_token_ends_with_the_operator() {
     let token = desk.operator().await;
     let app = &desk.world.app;
     let email = OWNER.parse().unwrap();
-    let found = vault_service::model::account::find(&*app.records, &email).await;
+    let found = vault_service::model::account::find(app, &email).await;
     let mut found = found.unwrap().unwrap();
     found.value.operator = false;
     let write = found.value.update(found.revision).unwrap();

@@ -89,7 +89,7 @@ pub async fn desk_of(kind: Kind, change: impl FnOnce(&mut vault_service::config:
         sooner: Mutex::default(),
         reads: AtomicUsize::new(0),
     });
-    world.app.records = Hooked::new(&world.memory, commits.clone());
+    world.app.ports.records = Hooked::new(&world.memory, commits.clone());
     world.router = vault_service::router(world.app.clone());
     common::bootstrap(&world.app).await;
     let acme = world.namespace("acme", kind).await;

@@ -59,7 +59,7 @@ async fn another_owner_is_found_behind_many_members() {
     for _ in 0..21 {
         let mut writes = Vec::new();
         for _ in 0..50 {
-            let number = vault_store::random::ulid(&*app.clock, &*app.random).to_lowercase();
+            let number = vault_store::random::ulid(&app.clock, &app.random).to_lowercase();
             let email = format!("m{number}@example.org");
             let user = common::listed_user(app, &email, &reference(&desk.acme), Scopes::READ);
             writes.extend(user.creation().unwrap());

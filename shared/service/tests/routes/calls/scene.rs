@@ -98,7 +98,7 @@ impl Scene {
         });
         let counting = Arc::new(Counting::default());
         let hooked = Hooked::new(&world.memory, counting.clone());
-        (world.app.records, world.app.objects) = (hooked.clone(), hooked);
+        (world.app.ports.records, world.app.ports.objects) = (hooked.clone(), hooked);
         world.router = vault_service::router(world.app.clone());
         (world, counting)
     }
@@ -204,7 +204,9 @@ impl Scene {
     /// Where the entry of a user stands: with the account, or with an address that was invited.
     pub(super) async fn entry_key(&self, email: &str) -> RecordKey {
         let (email, acme): (Email, Slug) = (email.parse().unwrap(), "acme".parse().unwrap());
-        let found = account::find(&*self.world.memory, &email).await.unwrap();
+        let found = account::find(&self.world.uncounted(), &email)
+            .await
+            .unwrap();
         let key = found.map(|account| membership_key(&account.value.id, &acme));
         match key {
             Some(key)

@@ -226,7 +226,7 @@ async fn a_form_counts_only_from_its_own_page_in_the_own_browser() {
     let cookie = ada.cookie.clone().unwrap();
     let secret = Secret::parse(SecretKind::Session, cookie.split_once('=').unwrap().1).unwrap();
     let token = |purpose, subject: &str| {
-        csrf::token(&secret, purpose, subject, world.now(), &*world.app.random)
+        csrf::token(&secret, purpose, subject, world.now(), &world.app.random)
     };
     for (why, token) in [
         ("no token", String::new()),
@@ -282,7 +282,7 @@ async fn a_good_token_does_not_make_up_for_the_role_or_the_scope() {
         let cookie = visitor.cookie.clone().unwrap();
         let secret = cookie.split_once('=').unwrap().1;
         let secret = Secret::parse(SecretKind::Session, secret).unwrap();
-        let (now, random) = (world.now(), &*app.random);
+        let (now, random) = (world.now(), &app.random);
         let token = csrf::token(&secret, Purpose::Console, &path, now, random);
         let fields = [("csrf", token.as_str()), ("change", "admit")];
         let reply = visitor.post(&path, &fields).await;

@@ -124,7 +124,7 @@ async fn a_hidden_skill_costs_what_an_absent_one_costs() {
         .member("ana@example.org", Scopes::ALL, Scopes::ALL)
         .await;
     let calls = Arc::new(Calls::default());
-    world.app.records = Hooked::new(&world.memory, calls.clone());
+    world.app.ports.records = Hooked::new(&world.memory, calls.clone());
     let (world, calls, member) = (&world, &calls, member.as_str());
     let asked = async |method: &str, params: Value| {
         let before = (calls.0.load(Ordering::Relaxed), world.shelf.loads());

@@ -11,7 +11,6 @@ use std::task::{Context, Poll, Waker};
 
 use async_trait::async_trait;
 use proptest::prelude::*;
-use vault_service::App;
 use vault_service::model::account::{Account, AccountId, Epochs};
 use vault_service::model::client::{Client, ClientId, Connection, client_key, connection_key};
 use vault_service::model::grant::Grant;
@@ -25,6 +24,7 @@ use vault_service::model::user::{NamespaceRef, Role, Scopes, User};
 use vault_service::oauth::form::Form;
 use vault_service::oauth::revoke::{self, Asker};
 use vault_service::oauth::token::{self, TokenError, TokenLifetimes, TokenRequest};
+use vault_service::{App, Ports};
 use vault_store::StoreError;
 use vault_store::clock::Clock as _;
 use vault_store::records::{Document, Records as _, When, Write};
@@ -91,19 +91,19 @@ impl Scene {
         let email = "ada@example.org".parse().unwrap();
         let slug = "acme".parse().unwrap();
         let owner = "ada@example.org".to_owned();
-        let home = Namespace::new(slug, Kind::Hosted, owner, &*app.clock, &*app.random);
+        let home = Namespace::new(slug, Kind::Hosted, owner, &app);
         let mut writes = home.allocation().unwrap();
         let home = NamespaceRef {
             slug: home.slug,
             id: home.id,
         };
-        let account = Account::new(AccountId::fresh(at, &*app.random), email, at);
+        let account = Account::new(AccountId::fresh(at, &app.random), email, at);
         writes.extend(account.creation().unwrap());
         let (role, scopes) = (Role::Owner, Scopes::ALL);
-        let user = User::active(&account, home.clone(), role, scopes, at, &*app.random);
+        let user = User::active(&account, home.clone(), role, scopes, at, &app.random);
         writes.extend(user.creation().unwrap());
         let client = Client {
-            id: ClientId::fresh(at, &*app.random),
+            id: ClientId::fresh(at, &app.random),
             name: None,
             redirect_uris: vec![RedirectUri::parse(CALLBACK).unwrap()],
             scopes: Scopes::ALL,
@@ -127,7 +127,7 @@ impl Scene {
     /// A code as a consent gives it.
     fn code(&self, scopes: Scopes) -> String {
         let at = self.clock.now();
-        let secret = Secret::fresh(SecretKind::Code, &*self.app.random);
+        let secret = Secret::fresh(SecretKind::Code, &self.app.random);
         let code = AuthorizationCode {
             family: Family {
                 grant: format!("gra_{}", &secret.hash().to_string()[..26]),
@@ -172,16 +172,24 @@ impl Scene {
         self.ask(&[("grant_type", "refresh_token"), ("refresh_token", token)])
     }
 
+    /// The ports of the service, over the stepped store.
+    fn ports(&self) -> Ports {
+        Ports {
+            records: self.stepped.clone(),
+            ..self.app.ports.clone()
+        }
+    }
+
     /// The endpoint's loop, over the stepped store and without its waits.
     async fn tokens(&self, request: TokenRequest) -> Result<Pair, TokenError> {
         let terms = TokenLifetimes {
             base: BASE,
             access_seconds: 900,
         };
+        let ports = self.ports();
         loop {
-            let known = token::load(&*self.stepped, &request).await.unwrap();
-            let (clock, random) = (&*self.app.clock, &*self.app.random);
-            let decision = token::decide(&request, &known, terms, None, clock, random).unwrap();
+            let known = token::load(&ports, &request).await.unwrap();
+            let decision = token::decide(&ports, &request, &known, terms, None).unwrap();
             let done = decision.writes.is_empty()
                 || self
                     .stepped
@@ -205,10 +213,10 @@ impl Scene {
             client: Some(self.client.clone()),
             bearer: None,
         };
+        let ports = self.ports();
         loop {
-            let known = revoke::load(&*self.stepped, &hash).await.unwrap();
-            let (clock, random) = (&*self.app.clock, &*self.app.random);
-            let writes = revoke::decide(&hash, &known, &asker, None, clock, random).unwrap();
+            let known = revoke::load(&ports, &hash).await.unwrap();
+            let writes = revoke::decide(&ports, &hash, &known, &asker, None).unwrap();
             if writes.is_empty() || self.stepped.commit(writes).await.unwrap().is_done() {
                 return;
             }

@@ -30,7 +30,7 @@ impl Hook for Recording {
 async fn requirements_26_35_no_secret_is_ever_stored() {
     let mut place = world();
     let recording = Arc::new(Recording::default());
-    place.app.records = Hooked::new(&place.memory, recording.clone());
+    place.app.ports.records = Hooked::new(&place.memory, recording.clone());
     let app = &place.app;
     bootstrap(app).await;
     let client = register(app, CALLBACK).await;

@@ -209,9 +209,7 @@ async fn a_draft_is_in_the_audit_log_with_its_author() {
         .await
         .unwrap();
     let id = publisher.namespace().await.id;
-    let entries = kept::all(&*app.records, &audit::partition(Some(&id)))
-        .await
-        .unwrap();
+    let entries = kept::all(app, &audit::partition(Some(&id))).await.unwrap();
     let entry: audit::Entry = entries.last().unwrap().read().unwrap();
     assert_eq!(
         (entry.actor.as_str(), entry.client.as_deref(), entry.source),
@@ -223,10 +221,5 @@ async fn a_draft_is_in_the_audit_log_with_its_author() {
     );
     assert_eq!(entry.after.unwrap()["kind"], "remove");
     let slug: Slug = "acme".parse().unwrap();
-    assert!(
-        namespace::find(&*app.records, &slug)
-            .await
-            .unwrap()
-            .is_some()
-    );
+    assert!(namespace::find(app, &slug).await.unwrap().is_some());
 }

@@ -20,12 +20,12 @@ use vault_format::manifest::Mode;
 use vault_format::name::{NamespaceId, SkillName};
 use vault_gate::RawFile;
 use vault_policy::Policy;
-use vault_service::App;
 use vault_service::error::Refusal;
 use vault_service::model::draft::{self, DraftRecord};
 use vault_service::model::kept;
 use vault_service::model::namespace::{Kind, Namespace};
 use vault_service::shelf::Releases;
+use vault_service::{App, Ports};
 use vault_shelf::{Change, Drift, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes};
 use vault_store::StoreError;
 use vault_store::objects::{Class, ObjectKey, Objects, Stored};
@@ -111,7 +111,7 @@ impl Publisher {
             inner: Arc::clone(&world.memory),
             ..Host::default()
         });
-        world.app.objects = host.clone();
+        world.app.ports.objects = host.clone();
         world.app = world.app.with_shelves(Arc::new(Releases::default()));
         world.namespace("acme", kind).await;
         Arc::new(Self {
@@ -242,18 +242,16 @@ impl Publisher {
 
     /// The app as a process that was just started.
     fn fresh(&self) -> App {
-        App::new(
-            self.world.app.records.clone(),
-            self.host.clone(),
-            self.world.app.clock.clone(),
-            self.world.app.random.clone(),
-            (*self.world.app.config).clone(),
-        )
-        .with_shelves(Arc::new(Releases::default()))
+        let ports = Ports {
+            objects: self.host.clone(),
+            ..self.world.app.ports.clone()
+        };
+        App::new(ports, (*self.world.app.config).clone())
+            .with_shelves(Arc::new(Releases::default()))
     }
 
     async fn records(&self, partition: &str) -> usize {
-        kept::all(&*self.world.memory, partition)
+        kept::all(&self.world.uncounted(), partition)
             .await
             .unwrap()
             .len()
@@ -302,7 +300,7 @@ impl Hand for Publisher {
 
     async fn drafts(&self) -> Vec<Draft> {
         let namespace = self.namespace().await;
-        let records = kept::all(&*self.world.memory, &draft::partition(&namespace.id)).await;
+        let records = kept::all(&self.world.uncounted(), &draft::partition(&namespace.id)).await;
         let mut drafts = Vec::new();
         for record in records.unwrap() {
             let record: DraftRecord = record.read().unwrap();

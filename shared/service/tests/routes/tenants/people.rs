@@ -163,7 +163,7 @@ async fn no_page_of_the_console_opens_for_another_tenant() {
                 let cookie = ada.cookie.as_deref().unwrap();
                 let (_, secret) = cookie.split_once('=').unwrap();
                 let secret = Secret::parse(SecretKind::Session, secret).unwrap();
-                let (now, random) = (world.now(), &*app.random);
+                let (now, random) = (world.now(), &app.random);
                 let token = csrf::token(&secret, Purpose::Console, &path, now, random);
                 ada.post(&path, &[("csrf", &token), ("change", "revoke")])
                     .await

@@ -198,7 +198,7 @@ async fn a_removal_that_is_cut_off_after_any_change_is_finished_by_the_next_run(
         desk.world.clock.advance(WAIT_SECONDS);
         let hooked = Hooked::new(&desk.world.memory, Arc::new(Cut(AtomicUsize::new(cut))));
         let mut app = desk.world.app.clone();
-        (app.records, app.objects) = (hooked.clone(), hooked);
+        (app.ports.records, app.ports.objects) = (hooked.clone(), hooked);
         // It fails wherever a change failed; what counts is what the next run makes of it.
         let _ = work::run(&app).await;
         let marks = desk.world.app.records.list(REMOVALS, "", None, 10).await;

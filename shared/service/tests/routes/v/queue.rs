@@ -165,7 +165,7 @@ async fn a_newcomer_decides_by_the_queue_as_it_is_when_it_enters() {
     };
     let fourth = enrolment(world, &key(22), "192.0.2.1");
     let mut app = world.app.clone();
-    app.records = Hooked::new(&world.memory, Arc::new(meanwhile));
+    app.ports.records = Hooked::new(&world.memory, Arc::new(meanwhile));
     desk.world.router = vault_service::router(app);
     let refused = desk.world.send(fourth).await;
     assert_eq!(refused.short(), "409 pending_queue_full");

@@ -41,7 +41,7 @@ impl Hook for Odd {
 
 /// A service whose database behaves like that.
 pub(super) async fn served_by(mut world: World, odd: Odd) -> Served {
-    world.app.records = Hooked::new(&world.memory, Arc::new(odd));
+    world.app.ports.records = Hooked::new(&world.memory, Arc::new(odd));
     served(world).await
 }
 

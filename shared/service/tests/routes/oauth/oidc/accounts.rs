@@ -77,11 +77,10 @@ async fn the_way_on_is_kept_through_the_provider() {
     let acme = namespace(place.app(), "acme").await;
     let email = ADA.parse().unwrap();
     let invited = account::invite(
-        &*place.app().records,
+        place.app(),
         &email,
         "https://vault.example",
         place.world.now(),
-        &*place.app().random,
     );
     let invited = invited.await.unwrap();
     let now = place.world.now();
@@ -257,7 +256,7 @@ async fn a_disabled_account_stays_out() {
     proven(place.app(), ADA).await;
     let disable = async |disabled| {
         let email = ADA.parse().unwrap();
-        let found = account::find(&*place.app().records, &email).await;
+        let found = account::find(place.app(), &email).await;
         let mut found = found.unwrap().unwrap();
         found.value.disabled = disabled;
         commit(
@@ -281,9 +280,8 @@ async fn an_account_that_was_reset_has_lost_its_connections() {
     let place = Place::new().await;
     proven(place.app(), ADA).await;
     let mut visitor = place.connect_ada().await;
-    let (records, random) = (&*place.app().records, &*place.app().random);
     let (email, now) = (ADA.parse().unwrap(), place.world.now());
-    let reset = account::reset(records, &email, "https://vault.example", now, random).await;
+    let reset = account::reset(place.app(), &email, "https://vault.example", now).await;
     commit(place.app(), reset.unwrap().unwrap().writes).await;
     assert_eq!(place.connected().await, None);
     assert_eq!(visitor.get("/account").await.page(), SIGN_IN);

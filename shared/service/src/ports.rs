@@ -1,0 +1,104 @@
+//! The ports of one process as one value: what functions of the model read, write and ask for the
+//! time.
+
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::clock::Clock;
+use vault_store::objects::Objects;
+use vault_store::random::{Random, ulid};
+use vault_store::records::{Record, RecordKey, Records, Write};
+
+/// The ports of one process. Clones share them.
+#[derive(Clone)]
+pub struct Ports {
+    /// Small documents.
+    pub records: Arc<dyn Records>,
+    /// Immutable bytes.
+    pub objects: Arc<dyn Objects>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub random: Arc<dyn Random>,
+}
+
+/// A record's content with what a conditional write needs to know.
+#[derive(Clone, Debug)]
+pub struct Versioned<T> {
+    /// The revision that was read.
+    pub revision: u64,
+    /// When the record ends.
+    pub expires_at: Option<Timestamp>,
+    /// Its content.
+    pub value: T,
+}
+
+impl<T: DeserializeOwned> Versioned<T> {
+    /// Reads a record that may be absent; fails with `Corrupt` when it holds something else.
+    pub fn read(record: Option<Record>) -> Result<Option<Self>, StoreError> {
+        let Some(record) = record else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            revision: record.revision,
+            expires_at: record.expires_at,
+            value: record.read()?,
+        }))
+    }
+}
+
+impl Ports {
+    /// The record under this key; fails with `Corrupt` when it holds something else.
+    pub async fn get<T: DeserializeOwned>(
+        &self,
+        key: &RecordKey,
+    ) -> Result<Option<Versioned<T>>, StoreError> {
+        Versioned::read(self.records.get(key).await?)
+    }
+
+    /// Reads `N` records at one moment, in the order asked.
+    pub async fn get_all<const N: usize>(
+        &self,
+        keys: [RecordKey; N],
+    ) -> Result<[Option<Record>; N], StoreError> {
+        let found = self.records.get_many(&keys).await?;
+        found.try_into().map_err(|_| {
+            StoreError::Corrupt("a store answered fewer records than it was asked for".into())
+        })
+    }
+
+    /// The time in whole seconds.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// A fresh id of 26 characters that sorts by time.
+    pub fn fresh_id(&self) -> Arc<str> {
+        ulid(&self.clock, &self.random).into()
+    }
+
+    /// Makes these writes at once; false when another writer was faster and none was made.
+    pub async fn try_commit(&self, writes: Vec<Write>) -> Result<bool, StoreError> {
+        match self.records.commit(writes).await {
+            Ok(commit) => Ok(commit.is_done()),
+            Err(StoreError::Conflict) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Ports {
+    /// Ports over memory, whose time is that of `clock`.
+    pub(crate) fn in_memory(clock: Arc<vault_testing::TestClock>) -> Self {
+        let memory = Arc::new(vault_testing::memory::Memory::new(clock.clone()));
+        Self {
+            records: memory.clone(),
+            objects: memory,
+            clock,
+            random: Arc::new(vault_testing::SeededRandom::new(1)),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! A unit of work: the writes of one change, which are made in one commit or not at all.
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use vault_store::StoreError;
+use vault_store::records::{Commit, Write};
+
+use crate::ports::Ports;
+use crate::retry::retry;
+
+/// One attempt at a change ([`Ports::change`]): it reads through the ports that it is over, and
+/// collects what is to be written. Clones share the attempt.
+#[derive(Clone)]
+pub struct Transaction<'a> {
+    ports: &'a Ports,
+    // Shared, since a future that borrows its transaction cannot be proven to be `Send` for every
+    // lifetime of the borrow.
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    writes: Vec<Write>,
+    /// Whether another writer was faster.
+    is_lost: bool,
+}
+
+/// Reads through a transaction are those of its ports.
+impl Deref for Transaction<'_> {
+    type Target = Ports;
+
+    fn deref(&self) -> &Ports {
+        self.ports
+    }
+}
+
+impl<'a> Transaction<'a> {
+    fn new(ports: &'a Ports) -> Self {
+        Self {
+            ports,
+            state: Arc::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a write to the commit.
+    pub fn write(&self, write: Write) {
+        self.state().writes.push(write);
+    }
+
+    /// Adds writes to the commit, in their order.
+    pub fn write_all(&self, writes: impl IntoIterator<Item = Write>) {
+        self.state().writes.extend(writes);
+    }
+
+    /// The error of an attempt whose readings show another writer at work: with it the attempt
+    /// ends, and the change is tried again.
+    pub fn conflict(&self) -> StoreError {
+        self.state().is_lost = true;
+        StoreError::Conflict
+    }
+
+    /// Commits now. Answers which of the first `bounds` writes has a condition that did not hold:
+    /// those are limits and names that may be taken, whose outcome is not a conflict. Nothing is
+    /// written then, and the transaction is empty again. Any other condition that did not hold is a
+    /// [`Transaction::conflict`].
+    pub async fn commit_within(&self, bounds: usize) -> Result<Option<usize>, StoreError> {
+        let writes = std::mem::take(&mut self.state().writes);
+        match self.ports.records.commit(writes).await {
+            Ok(Commit::Done(_)) => Ok(None),
+            Ok(Commit::Failed { index, .. }) if index < bounds => Ok(Some(index)),
+            Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Err(self.conflict()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Commits what is not committed yet; `None` where the change has to be tried again.
+    async fn finish<T, E: From<StoreError>>(self, done: Result<T, E>) -> Result<Option<T>, E> {
+        let has_writes = !self.state().writes.is_empty();
+        let done = match done {
+            Ok(result) if has_writes => {
+                let committed = self.commit_within(0).await;
+                committed.map(|_| result).map_err(E::from)
+            }
+            done => done,
+        };
+        match done {
+            Err(_) if self.state().is_lost => Ok(None),
+            done => done.map(Some),
+        }
+    }
+}
+
+impl Ports {
+    /// Changes records in one commit: `work` reads, decides, and leaves its writes in the
+    /// transaction. Where another writer was faster, all of it is done anew, a bounded number of
+    /// times; then the change fails with `Conflict`. An error of `work` ends the change and writes
+    /// nothing, and a transaction without writes makes no commit.
+    pub async fn change<'a, T, E, F>(
+        &'a self,
+        mut work: impl FnMut(Transaction<'a>) -> F,
+    ) -> Result<T, E>
+    where
+        E: From<StoreError>,
+        F: Future<Output = Result<T, E>>,
+    {
+        retry(&self.random, || {
+            let tx = Transaction::new(self);
+            let done = work(tx.clone());
+            async move { tx.finish(done.await).await }
+        })
+        .await
+    }
+
+    /// One attempt at a change, which is not made again: `None` where another writer was faster,
+    /// and then nothing was written.
+    pub async fn attempt<'a, T, E, F>(
+        &'a self,
+        work: impl FnOnce(Transaction<'a>) -> F,
+    ) -> Result<Option<T>, E>
+    where
+        E: From<StoreError>,
+        F: Future<Output = Result<T, E>>,
+    {
+        let tx = Transaction::new(self);
+        let done = work(tx.clone()).await;
+        tx.finish(done).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vault_store::records::{Document, RecordKey, When};
+    use vault_testing::TestClock;
+
+    use super::*;
+
+    fn key(name: &str) -> RecordKey {
+        RecordKey::new("test", name)
+    }
+
+    fn put(name: &str, value: u32, when: When) -> Write {
+        let document = Document::of(&serde_json::json!({ "value": value })).unwrap();
+        Write::put(key(name), document, when)
+    }
+
+    /// What a record holds.
+    async fn held(ports: &Ports, name: &str) -> Option<u64> {
+        let found = ports.get::<serde_json::Value>(&key(name)).await.unwrap();
+        found.and_then(|found| found.value["value"].as_u64())
+    }
+
+    #[tokio::test]
+    async fn an_attempt_that_was_overtaken_leaves_nothing_and_reads_anew() {
+        let ports = Ports::in_memory(Arc::new(TestClock::default()));
+        let mut attempts = 0;
+        let done = ports.change(|tx| {
+            attempts += 1;
+            let attempt = attempts;
+            async move {
+                let found = tx.get::<serde_json::Value>(&key("a")).await?;
+                if attempt == 1 {
+                    // Another writer, between the reading and the commit.
+                    assert!(tx.try_commit(vec![put("a", 7, When::Absent)]).await?);
+                    tx.write(put("lost", 1, When::Any));
+                }
+                let when = found
+                    .as_ref()
+                    .map_or(When::Absent, |it| When::At(it.revision));
+                let before = found.and_then(|found| found.value["value"].as_u64());
+                tx.write(put("a", 8, when));
+                Ok::<_, StoreError>(before)
+            }
+        });
+        assert_eq!(done.await.unwrap(), Some(7));
+        assert_eq!(attempts, 2);
+        assert_eq!(held(&ports, "a").await, Some(8));
+        assert_eq!(held(&ports, "lost").await, None);
+    }
+
+    #[tokio::test]
+    async fn an_error_ends_the_change_and_writes_nothing() {
+        let ports = Ports::in_memory(Arc::new(TestClock::default()));
+        let mut attempts = 0;
+        let refused: Result<(), _> = ports
+            .change(|tx| {
+                attempts += 1;
+                tx.write(put("a", 1, When::Any));
+                async { Err(StoreError::invalid("no")) }
+            })
+            .await;
+        assert!(matches!(refused, Err(StoreError::Invalid(_))));
+        assert_eq!((attempts, held(&ports, "a").await), (1, None));
+    }
+
+    #[tokio::test]
+    async fn a_reading_that_shows_another_writer_is_made_again() {
+        let ports = Ports::in_memory(Arc::new(TestClock::default()));
+        let mut attempts = 0;
+        let done = ports.change(|tx| {
+            attempts += 1;
+            let settled = attempts == 3;
+            async move {
+                if settled {
+                    return Ok(());
+                }
+                Err::<_, StoreError>(tx.conflict())
+            }
+        });
+        assert!(done.await.is_ok());
+        assert_eq!(attempts, 3);
+    }
+
+    #[tokio::test]
+    async fn a_bound_that_is_reached_is_an_outcome_and_no_conflict() {
+        let ports = Ports::in_memory(Arc::new(TestClock::default()));
+        for expected in [None, Some(0)] {
+            let done = ports.change(async |tx| {
+                tx.write(Write::count(key("n"), "n", 1, 1));
+                tx.write(put("a", 1, When::Any));
+                Ok::<_, StoreError>(tx.commit_within(1).await?)
+            });
+            assert_eq!(done.await.unwrap(), expected);
+        }
+    }
+}
