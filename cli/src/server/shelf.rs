@@ -209,11 +209,7 @@ impl OwnShelf {
             Submitted::Removed { name, .. } => ("skill.remove", name, None),
             _ => return Ok(()),
         };
-        let change = audit::Change {
-            target: Some(name.to_string()),
-            before: None,
-            after,
-        };
+        let change = audit::Change::about(&name).after(after);
         let namespace = Some(&self.namespace);
         let entry = self.app.audit(namespace, actor, action, change, "done")?;
         let commit = self.app.records.commit(vec![entry]).await?;

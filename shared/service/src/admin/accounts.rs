@@ -242,11 +242,8 @@ pub(super) async fn delete(call: OperatorCall) -> Answer {
         if operates(&account) {
             tx.write(another_operator(&call, &account.id).await?);
         }
-        let change = Change {
-            target: Some(account.id.to_string()),
-            before: Some(json!({ "email": email, "operator": account.operator })),
-            after: None,
-        };
+        let change = Change::about(&account.id)
+            .before(json!({ "email": email, "operator": account.operator }));
         call.audit(&tx, "account.delete", &change, &[])
     };
     call.app.change(delete).await?;
@@ -282,11 +279,8 @@ async fn remove_memberships(
             };
             let other = members::another_owner(&tx, &home.id, &user.value.id).await?;
             tx.write_all(user.value.removal(user.revision));
-            let change = Change {
-                target: Some(user.value.id.clone()),
-                before: Some(json!({ "email": user.value.email, "role": user.value.role })),
-                after: None,
-            };
+            let change = Change::about(&user.value.id)
+                .before(json!({ "email": user.value.email, "role": user.value.role }));
             tx.audit(Some(&home.id), &call.actor, "account.delete", change)?;
             Ok::<_, StoreError>(user.value.administers() && other.is_none())
         };
@@ -354,11 +348,7 @@ async fn log(
         .iter()
         .map(home)
         .collect::<Result<Vec<_>, StoreError>>()?;
-    let change = Change {
-        target: Some(account.id.to_string()),
-        before,
-        after: Some(after),
-    };
+    let change = Change::about(&account.id).before(before).after(after);
     call.audit(tx, name, &change, &homes)
 }
 
@@ -376,11 +366,9 @@ pub(super) async fn sign_out_everybody(call: OperatorCall) -> Answer {
         let next = account::ServiceEpoch {
             epoch: epoch.wrapping_add(1),
         };
-        let change = Change {
-            target: None,
-            before: Some(json!({ "epoch": epoch })),
-            after: Some(json!({ "epoch": next.epoch })),
-        };
+        let change = Change::default()
+            .before(json!({ "epoch": epoch }))
+            .after(json!({ "epoch": next.epoch }));
         let document = vault_store::records::Document::of(&next)?;
         tx.write(Write::put(key, document, when));
         call.audit(&tx, "service.sign-out", &change, &[])?;

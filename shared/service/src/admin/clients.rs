@@ -189,11 +189,9 @@ pub(crate) async fn end_app(by: &Principal<'_>, id: &str) -> Result<RevokedClien
                 .filter(|found| found.value.revoked_at.is_none())
                 .ok_or(ErrorCode::ClientNotFound)?;
             let revoked_tokens = living_tokens(by, &id).await?;
-            let change = Change {
-                target: Some(id.to_string()),
-                before: Some(json!({ "name": connection.value.name })),
-                after: Some(json!({ "revoked_tokens": revoked_tokens })),
-            };
+            let change = Change::about(&id)
+                .before(json!({ "name": connection.value.name }))
+                .after(json!({ "revoked_tokens": revoked_tokens }));
             let (namespace, revision) = (&by.namespace.id, connection.revision);
             tx.write(connection.value.ending(namespace, revision, tx.now())?);
             by.audit(&tx, "client.revoke", change)?;

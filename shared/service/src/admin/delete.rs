@@ -40,11 +40,9 @@ pub(crate) async fn delete_vault(by: &Principal<'_>) -> Result<(), Refusal> {
             let found = namespace::find(&tx, &by.namespace.slug).await?;
             let found = found.filter(|(found, _)| found.id == by.namespace.id);
             let (namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
-            let change = Change {
-                target: Some(namespace.slug.to_string()),
-                before: Some(json!({ "status": namespace.status, "namespace_id": namespace.id })),
-                after: Some(json!({ "status": Status::Deleted })),
-            };
+            let change = Change::about(&namespace.slug)
+                .before(json!({ "status": namespace.status, "namespace_id": namespace.id }))
+                .after(json!({ "status": Status::Deleted }));
             tx.write_all(namespace.deletion(revision, tx.now())?);
             // The log of the vault goes with it, so the service keeps who deleted it.
             for log in [None, Some(&namespace.id)] {

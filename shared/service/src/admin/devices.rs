@@ -235,11 +235,9 @@ async fn decide_in(
         decided_by: Some(actor.user.clone()),
         ..device
     };
-    let change = Change {
-        target: Some(decided.device_id.clone()),
-        before: Some(json!({ "status": before })),
-        after: (decision != Decision::Forget).then(|| json!({ "status": to })),
-    };
+    let change = Change::about(&decided.device_id)
+        .before(json!({ "status": before }))
+        .after((decision != Decision::Forget).then(|| json!({ "status": to })));
     acting.audit(tx, decision.name(), change)?;
     if decision == Decision::Forget {
         tx.write_all(forgetting(slug, &decided, revision, now)?);
@@ -387,11 +385,7 @@ async fn deny_all_in(
         .iter()
         .map(|device| device.device_id.clone())
         .collect();
-    let change = Change {
-        target: None,
-        before: None,
-        after: Some(json!({ "denied": ids })),
-    };
+    let change = Change::default().after(json!({ "denied": ids }));
     acting.audit(tx, "device.deny-pending", change)?;
     Ok(denied)
 }

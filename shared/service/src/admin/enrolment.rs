@@ -87,11 +87,7 @@ pub(crate) async fn create_code(
     let after = json!({
         "uses": code.uses, "name": code.name, "expires_at": code.expires_at,
     });
-    let change = Change {
-        target: Some(id_of(&hash)),
-        before: None,
-        after: Some(after),
-    };
+    let change = Change::about(&id_of(&hash)).after(after);
     let invite = async |tx: Transaction<'_>| {
         let bounds = usize::from(mark.is_some());
         tx.write_all(mark.clone());
@@ -179,11 +175,7 @@ pub(crate) async fn end_code(
         let hash = hash_of(record)?;
         let used = used_key(&namespace.id, &hash);
         let count = tx.get::<Used>(&used).await?.map_or(0, |it| it.value.used);
-        let change = Change {
-            target: Some(id_of(&hash)),
-            before: Some(json!({ "used": count })),
-            after: None,
-        };
+        let change = Change::about(&id_of(&hash)).before(json!({ "used": count }));
         tx.write(Write::delete(record.key.clone(), When::At(record.revision)));
         tx.write(Write::delete(used, When::Any));
         acting.audit(&tx, "enrolment.end", change)?;
@@ -212,11 +204,9 @@ pub(crate) async fn set_enrolment(acting: Acting<'_>, enrolment: Enrolment) -> R
             return Ok(());
         }
         held.enrolment = enrolment;
-        let change = Change {
-            target: Some(slug.to_string()),
-            before: Some(json!({ "enrolment": before })),
-            after: Some(json!({ "enrolment": enrolment })),
-        };
+        let change = Change::about(&slug)
+            .before(json!({ "enrolment": before }))
+            .after(json!({ "enrolment": enrolment }));
         tx.write(held.update(revision)?);
         Ok(acting.audit(&tx, "enrolment.set", change)?)
     })

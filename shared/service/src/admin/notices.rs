@@ -84,11 +84,8 @@ pub(super) async fn add(call: Call) -> Answer {
             return Err(Refusal::new(ErrorCode::WebhookLimit));
         }
         destinations.webhooks.push(webhook.clone());
-        let change = Change {
-            target: Some(webhook.id.clone()),
-            before: None,
-            after: Some(json!({ "address": webhook.address, "events": webhook.events })),
-        };
+        let change = Change::about(&webhook.id)
+            .after(json!({ "address": webhook.address, "events": webhook.events }));
         tx.write(destinations.write(&namespace.id, when)?);
         call.audit(&tx, "notice.add", change)
     };
@@ -131,11 +128,8 @@ pub(super) async fn remove(call: Call) -> Answer {
         let (mut destinations, when) = Destinations::find(&tx, &namespace.id).await?;
         let at = destinations.webhooks.iter().position(|held| held.id == id);
         let removed = destinations.webhooks.remove(at.ok_or(ErrorCode::NotFound)?);
-        let change = Change {
-            target: Some(removed.id.clone()),
-            before: Some(json!({ "address": removed.address, "events": removed.events })),
-            after: None,
-        };
+        let change = Change::about(&removed.id)
+            .before(json!({ "address": removed.address, "events": removed.events }));
         tx.write(destinations.write(&namespace.id, when)?);
         call.audit(&tx, "notice.remove", change)?;
         Ok::<_, Refusal>(removed)
@@ -185,11 +179,9 @@ pub(super) async fn set_mail(call: Call) -> Answer {
             return Ok(());
         }
         destinations.mail = asked.mail;
-        let change = Change {
-            target: Some(namespace.slug.to_string()),
-            before: Some(json!({ "mail": before })),
-            after: Some(json!({ "mail": asked.mail })),
-        };
+        let change = Change::about(&namespace.slug)
+            .before(json!({ "mail": before }))
+            .after(json!({ "mail": asked.mail }));
         tx.write(destinations.write(&namespace.id, when)?);
         call.audit(&tx, "notice.mail", change)
     };

@@ -96,11 +96,8 @@ async fn allocate(
     tx.write(Write::check(reservation, When::Absent));
     tx.write_all(user.creation()?);
     tx.write_all(invited.writes);
-    let change = Change {
-        target: Some(slug.to_string()),
-        before: None,
-        after: Some(json!({ "namespace_id": namespace.id, "owner": owner })),
-    };
+    let change =
+        Change::about(&slug).after(json!({ "namespace_id": namespace.id, "owner": owner }));
     call.audit(tx, "namespace.create", &change, &[namespace.id])?;
     if tx.commit_within(bounds).await?.is_some() {
         return Err(ErrorCode::SlugTaken.into());
@@ -181,11 +178,7 @@ async fn change_namespace(
         let (mut namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
         let (before, after) = change(&mut namespace);
         if before != after {
-            let change = Change {
-                target: Some(slug.to_string()),
-                before: Some(before),
-                after: Some(after),
-            };
+            let change = Change::about(&slug).before(before).after(after);
             tx.write(namespace.update(revision)?);
             call.audit(&tx, name, &change, &[namespace.id])?;
         }

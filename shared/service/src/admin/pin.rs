@@ -35,19 +35,15 @@ pub(crate) async fn reset_pin(by: &Principal<'_>) -> Result<(), Refusal> {
             let found = namespace::find(&tx, &by.namespace.slug).await?;
             let (mut namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
             let before = std::mem::take(&mut namespace.pin);
-            let change = Change {
-                target: Some(by.namespace.slug.to_string()),
-                before: match &before {
-                    Pinned::Nothing => None,
-                    Pinned::Vault(pin) => {
-                        Some(json!({ "vault_id": pin.vault_id, "root_version": pin.root_version }))
-                    }
-                    Pinned::Earlier(pin) => {
-                        Some(json!({ "vault_id": pin.vault_id(), "earlier": true }))
-                    }
-                },
-                after: None,
-            };
+            let change = Change::about(&by.namespace.slug).before(match &before {
+                Pinned::Nothing => None,
+                Pinned::Vault(pin) => {
+                    Some(json!({ "vault_id": pin.vault_id, "root_version": pin.root_version }))
+                }
+                Pinned::Earlier(pin) => {
+                    Some(json!({ "vault_id": pin.vault_id(), "earlier": true }))
+                }
+            });
             namespace.pin_reset = Some(PinReset {
                 at: tx.now(),
                 by: by.actor.user.clone(),

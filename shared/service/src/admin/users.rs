@@ -133,11 +133,9 @@ async fn invite_in(
         tx.write_all(user.creation()?);
         user
     };
-    let change = Change {
-        target: Some(user.id.clone()),
-        before,
-        after: Some(standing(&user)),
-    };
+    let change = Change::about(&user.id)
+        .before(before)
+        .after(standing(&user));
     tx.write(caller.check());
     by.audit(tx, "user.create", change)?;
     Ok(user)
@@ -293,11 +291,7 @@ pub(crate) async fn remove_user(
             }
             tx.write_all(remaining(by, caller, &target, None).await?);
             tx.write_all(target.value.removal(target.revision));
-            let change = Change {
-                target: Some(target.value.id.clone()),
-                before: Some(standing(&target.value)),
-                after: None,
-            };
+            let change = Change::about(&target.value.id).before(standing(&target.value));
             by.audit(&tx, "user.remove", change)?;
             Ok(target.value)
         })
@@ -318,11 +312,9 @@ async fn change(
             let after = set(target.value.clone());
             tx.write_all(remaining(by, caller, &target, Some(&after)).await?);
             tx.write(after.update(target.revision)?);
-            let change = Change {
-                target: Some(after.id.clone()),
-                before: Some(short(&target.value)),
-                after: Some(short(&after)),
-            };
+            let change = Change::about(&after.id)
+                .before(short(&target.value))
+                .after(short(&after));
             by.audit(&tx, action, change)?;
             Ok(after)
         })

@@ -196,11 +196,9 @@ pub(super) async fn raise_epoch(
         let (mut namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
         let before = namespace.epoch;
         namespace.epoch = before.wrapping_add(1);
-        let change = Change {
-            target: Some(slug.to_string()),
-            before: Some(json!(before)),
-            after: Some(json!(namespace.epoch)),
-        };
+        let change = Change::about(&slug)
+            .before(json!(before))
+            .after(json!(namespace.epoch));
         tx.write(namespace.update(revision)?);
         log(&tx, change)?;
         Ok::<_, Refusal>(namespace.epoch)

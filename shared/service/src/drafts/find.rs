@@ -99,11 +99,9 @@ pub(crate) fn end(
 ) -> Result<DraftRecord, StoreError> {
     let (stored, revision) = found.open.as_ref().ok_or_else(|| tx.conflict())?;
     let after = stored.clone().ended(ending);
-    let change = Change {
-        target: Some(after.id.to_string()),
-        before: Some(json!({ "state": State::Pending, "kind": after.kind() })),
-        after: Some(json!({ "state": after.state, "release": after.release })),
-    };
+    let change = Change::about(&after.id)
+        .before(json!({ "state": State::Pending, "kind": after.kind() }))
+        .after(json!({ "state": after.state, "release": after.release }));
     tx.write_all(after.end(&namespace.id, *revision, false)?);
     tx.audit(Some(&namespace.id), actor, action, change)?;
     Ok(after)

@@ -237,11 +237,9 @@ async fn earlier(app: &App, keep: &Keep<'_>) -> Result<Earlier, StoreError> {
     }
     let mut writes = Vec::new();
     let ended = if waits {
-        let change = Change {
-            target: Some(found.id.to_string()),
-            before: Some(json!({ "state": State::Pending, "kind": found.kind() })),
-            after: Some(json!({ "state": State::Withdrawn, "replaced_by": new.id })),
-        };
+        let change = Change::about(&found.id)
+            .before(json!({ "state": State::Pending, "kind": found.kind() }))
+            .after(json!({ "state": State::Withdrawn, "replaced_by": new.id }));
         let actor = keep.actor;
         writes.push(app.audit(Some(&namespace.id), actor, "draft.withdraw", change, "done")?);
         found.ended(&Ending {
@@ -276,10 +274,8 @@ fn audit(tx: &Transaction<'_>, keep: &Keep<'_>, record: &DraftRecord) -> Result<
             after["payload_sha256"] = json!(proposed.payload_sha256);
         }
     }
-    let change = Change {
-        target: Some(record.id.to_string()),
-        before: base.map(|base| json!({ "bundle_hash": base })),
-        after: Some(after),
-    };
+    let change = Change::about(&record.id)
+        .before(base.map(|base| json!({ "bundle_hash": base })))
+        .after(after);
     tx.audit(Some(&keep.namespace.id), keep.actor, "draft.create", change)
 }

@@ -197,13 +197,13 @@ impl Newcomer<'_> {
             client: None,
             source: self.source,
         };
-        let change = Change {
-            target: Some(device.device_id.clone()),
-            before: was_waiting.then(|| json!({ "status": DeviceStatus::Pending })),
-            after: Some(json!({
-                "status": device.status, "code": enrolment::id_of(&hash), "hostname": device.hostname,
-            })),
-        };
+        let code_id = enrolment::id_of(&hash);
+        let after = json!({
+            "status": device.status, "code": code_id, "hostname": device.hostname,
+        });
+        let change = Change::about(&device.device_id)
+            .before(was_waiting.then(|| json!({ "status": DeviceStatus::Pending })))
+            .after(after);
         tx.write_all([
             code.value.counted(&namespace.id, &hash),
             Write::check(key, When::At(code.revision)),

@@ -57,6 +57,34 @@ pub struct Change {
     pub after: Option<Value>,
 }
 
+impl Change {
+    /// A change of this target: a device's id, a release, a slug.
+    pub fn about(target: &(impl ToString + ?Sized)) -> Self {
+        Self {
+            target: Some(target.to_string()),
+            ..Self::default()
+        }
+    }
+
+    /// With the state before.
+    #[must_use]
+    pub fn before(self, state: impl Into<Option<Value>>) -> Self {
+        Self {
+            before: state.into(),
+            ..self
+        }
+    }
+
+    /// With the state after.
+    #[must_use]
+    pub fn after(self, state: impl Into<Option<Value>>) -> Self {
+        Self {
+            after: state.into(),
+            ..self
+        }
+    }
+}
+
 /// The write that belongs into the commit of what `actor` does; `outcome` is `done`, or the code of
 /// a refusal.
 pub fn entry(

@@ -149,11 +149,9 @@ async fn note(
         };
         tx.write(destinations.write(&namespace.id, when)?);
         if switched {
-            let change = Change {
-                target: Some(id.to_owned()),
-                before: Some(json!({ "failing_since": before })),
-                after: Some(json!({ "off_since": now })),
-            };
+            let change = Change::about(&id)
+                .before(json!({ "failing_since": before }))
+                .after(json!({ "off_since": now }));
             tx.audit(Some(&namespace.id), &Actor::server(), "notice.off", change)?;
         }
         Ok::<_, StoreError>(())

@@ -107,10 +107,7 @@ pub async fn reset_account(
         let Some(reset) = account::reset(&tx, email, issuer, tx.now()).await? else {
             return Ok(None);
         };
-        let change = Change {
-            target: Some(reset.account.id.to_string()),
-            ..Change::default()
-        };
+        let change = Change::about(&reset.account.id);
         tx.write_all(reset.writes);
         tx.audit(None, &Actor::server(), "account.reset", change)?;
         Ok(reset.url)

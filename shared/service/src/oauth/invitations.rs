@@ -179,10 +179,8 @@ pub fn log(
         client: None,
         source: request.source,
     };
-    let change = Change {
-        target: Some(user.id.clone()),
-        before: Some(told(user)),
-        after: after.map(told),
-    };
+    let change = Change::about(&user.id)
+        .before(told(user))
+        .after(after.map(told));
     tx.audit(Some(&user.namespace.id), &actor, action, change)
 }

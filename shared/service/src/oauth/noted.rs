@@ -135,10 +135,7 @@ impl About<'_> {
             client: None,
             source: self.source,
         };
-        let change = Change {
-            target: Some(self.email.to_owned()),
-            ..Change::default()
-        };
+        let change = Change::about(&self.email);
         app.audit(namespace, &actor, action, change, outcome)
     }
 }

@@ -99,11 +99,7 @@ pub fn decide(
         client: asker.client.as_ref().or(client).map(ToString::to_string),
         source,
     };
-    let change = Change {
-        target: Some(family.grant.clone()),
-        before: Some(json!({ "token": what })),
-        after: None,
-    };
+    let change = Change::about(&family.grant).before(json!({ "token": what }));
     let outcome = if may { "done" } else { "not_yours" };
     let namespace = family.namespace_id();
     let entry = audit::entry(ports, namespace, &actor, "token.revoke", change, outcome)?;

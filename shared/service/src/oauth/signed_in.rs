@@ -259,11 +259,8 @@ async fn end_app_in(
         client: None,
         source: request.source,
     };
-    let change = Change {
-        target: Some(allowed.client.to_string()),
-        before: Some(json!({ "name": allowed.name, "grant": id })),
-        after: None,
-    };
+    let change =
+        Change::about(&allowed.client).before(json!({ "name": allowed.name, "grant": id }));
     tx.write_all(held.value.revocation(held.revision, Why::Asked, tx.now())?);
     tx.audit(home, &actor, END_APP.action, change)
 }

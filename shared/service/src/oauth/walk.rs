@@ -243,11 +243,7 @@ impl Waiting<'_> {
             "scopes": asked.scopes.and(rights).and(scopes),
             "operator": asked.operator.then_some(true),
         });
-        let change = Change {
-            target: Some(client),
-            before: None,
-            after: Some(after),
-        };
+        let change = Change::about(&client).after(after);
         let namespace = user.map(|user| &user.namespace.id);
         self.app
             .audit(namespace, &actor, CONSENT.action, change, "done")

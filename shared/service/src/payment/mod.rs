@@ -176,11 +176,9 @@ async fn is_second(
     if held.is_none_or(|held| held.value.is_over()) {
         return Ok(false);
     }
-    let change = Change {
-        target: Some(sign_up.slug.to_string()),
-        before: Some(json!({ "subscription_id": first })),
-        after: Some(json!({ "subscription_id": id })),
-    };
+    let change = Change::about(&sign_up.slug)
+        .before(json!({ "subscription_id": first }))
+        .after(json!({ "subscription_id": id }));
     log(tx, sign_up, "payment.second", &change, "ignored")?;
     Ok(true)
 }
@@ -203,13 +201,11 @@ async fn settle(
     let after = confirmed.unwrap_or(after);
     if after != seen.value {
         tx.write(after.write(When::At(seen.revision))?);
-        let change = Change {
-            target: Some(after.slug.to_string()),
-            before: Some(json!({ "paid_access": seen.value.paid_access })),
-            after: Some(json!({
+        let change = Change::about(&after.slug)
+            .before(json!({ "paid_access": seen.value.paid_access }))
+            .after(json!({
                 "paid_access": after.paid_access, "subscription_id": paid.id,
-            })),
-        };
+            }));
         log(tx, &after, "payment.bind", &change, "done")?;
     }
     if is_confirmed {
@@ -228,11 +224,9 @@ async fn settle(
         return Ok(());
     };
     if namespace.subscription != access {
-        let change = Change {
-            target: Some(namespace.slug.to_string()),
-            before: Some(json!({ "subscription": namespace.subscription })),
-            after: Some(json!({ "subscription": access })),
-        };
+        let change = Change::about(&namespace.slug)
+            .before(json!({ "subscription": namespace.subscription }))
+            .after(json!({ "subscription": access }));
         namespace.subscription = access;
         let served_until = match access {
             Subscription::None | Subscription::Active => None,

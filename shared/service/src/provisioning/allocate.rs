@@ -100,13 +100,9 @@ fn log(
     owner: &User,
     sign_up: &Provisioning,
 ) -> Result<(), StoreError> {
-    let change = Change {
-        target: Some(namespace.slug.to_string()),
-        before: None,
-        after: Some(json!({
-            "namespace_id": namespace.id, "owner": owner.email, "plan": sign_up.plan,
-        })),
-    };
+    let change = Change::about(&namespace.slug).after(json!({
+        "namespace_id": namespace.id, "owner": owner.email, "plan": sign_up.plan,
+    }));
     let by = |user: String| Actor {
         user,
         ..Actor::default()

@@ -114,11 +114,8 @@ async fn reserve(
         tx.write(slot);
         tx.write(Write::put_until(listed, link, When::Absent, kept_until));
     }
-    let change = Change {
-        target: Some(sign_up.slug.to_string()),
-        before: None,
-        after: Some(json!({ "plan": sign_up.plan, "reference": sign_up.reference })),
-    };
+    let change = Change::about(&sign_up.slug)
+        .after(json!({ "plan": sign_up.plan, "reference": sign_up.reference }));
     tx.audit(None, actor, "vault.sign-up", change)?;
     Ok(Ok(sign_up.reference))
 }
@@ -166,11 +163,9 @@ async fn rename_in(
     {
         tx.write(Write::delete(before, When::At(held.revision)));
     }
-    let change = Change {
-        target: Some(slug.to_string()),
-        before: Some(json!({ "slug": seen.value.slug })),
-        after: Some(json!({ "slug": slug })),
-    };
+    let change = Change::about(&slug)
+        .before(json!({ "slug": seen.value.slug }))
+        .after(json!({ "slug": slug }));
     tx.audit(None, actor, "vault.sign-up", change)?;
     Ok(Ok(()))
 }

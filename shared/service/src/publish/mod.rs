@@ -276,11 +276,9 @@ async fn make_current(
     if let (Some(changes), Some(after)) = (&keys, &mut short_after) {
         after["keys"] = json!(key_lines(changes));
     }
-    let change = Change {
-        target: Some(format!("release {}", release.release)),
-        before: short(namespace),
-        after: short_after,
-    };
+    let change = Change::about(&format!("release {}", release.release))
+        .before(short(namespace))
+        .after(short_after);
     tx.write(after.update(revision)?);
     tx.write(release::write(&release, &namespace.id)?);
     tx.audit(Some(&namespace.id), actor, "catalog.publish", change)?;

@@ -300,11 +300,7 @@ impl Asked<'_> {
             client: Some(self.client.value.id.to_string()),
             source: self.source,
         };
-        let change = Change {
-            target: Some(family.grant.clone()),
-            before: None,
-            after: Some(json!({ "reason": reason })),
-        };
+        let change = Change::about(&family.grant).after(json!({ "reason": reason }));
         let (namespace, code) = (family.namespace_id(), error.code());
         let entry = audit::entry(self.ports, namespace, &actor, ACTION, change, code)?;
         let mut decision = Decision::refused(error);
