@@ -297,6 +297,7 @@ mod tests {
     use secrecy::SecretString;
     use vault_library::{VaultPaths, keys::NoPassphrases};
     use vault_service::{
+        Ports,
         config::{Config, Limits},
         model::namespace,
         oauth::bootstrap::{FIRST_NAMESPACE, first_owner},

@@ -67,14 +67,7 @@ async fn ping(app: &App, at: Timestamp) -> Ping {
 }
 
 /// Whether the service is there: answered by every process.
-const ROUTE: Route = Route {
-    name: "health.show",
-    method: "GET",
-    path: "/healthz",
-    auth: Auth::Public,
-    group: Group::Admin,
-    at_root: false,
-};
+const ROUTE: Route = Route::new(Group::Admin, Auth::Public, "health.show", "GET", "/healthz");
 
 /// The route of this group.
 pub(crate) fn routes() -> Vec<&'static Route> {

@@ -104,12 +104,47 @@ pub struct Route {
     pub auth: Auth,
     /// The function that serves it.
     pub group: Group,
-    /// Whether it also answers at the origin's root when the public URL has a path prefix, with
-    /// that prefix behind it: RFC 8414 puts a well-known document there.
-    pub at_root: bool,
+    /// The version of vault that had it first.
+    pub since: &'static str,
+    /// Whether later versions may change it.
+    pub stability: Stability,
+}
+
+/// Whether later versions may change a route.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Stability {
+    /// It stays as it is until the next major version.
+    Stable,
+    /// A minor version may change it.
+    Beta,
 }
 
 impl Route {
+    /// A route of the first version that is served over HTTP.
+    pub(crate) const fn new(
+        group: Group,
+        auth: Auth,
+        name: &'static str,
+        method: &'static str,
+        path: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            method,
+            path,
+            auth,
+            group,
+            since: "0.5.0",
+            stability: Stability::Beta,
+        }
+    }
+
+    /// Whether it also answers at the origin's root when the public URL has a path prefix, with
+    /// that prefix behind it: RFC 8414 puts a well-known document there.
+    fn is_at_root(&self) -> bool {
+        self.path.starts_with("/.well-known/")
+    }
+
     /// What a token that opens the route must be good for.
     pub const fn audience(&self) -> Audience {
         match (self.group, self.auth) {
@@ -138,9 +173,44 @@ pub(crate) struct Row<H> {
     pub(crate) handler: H,
 }
 
-/// The rows of one group as routes.
-pub(crate) fn routes<H>(rows: &'static [Row<H>]) -> Vec<&'static Route> {
-    rows.iter().map(|row| &row.route).collect()
+/// Declares `ROWS`, the rows of one group: `name METHOD path Class(what) function;`. The module's
+/// macro `handler!` makes its `Handler` of the class, of what stands in the parentheses and of the
+/// function; the handler says whom its row is for.
+macro_rules! rows {
+    ($group:ident: $(
+        $name:literal $method:ident $path:literal $class:ident $(($($with:tt)*))? $function:path;
+    )*) => {
+        const ROWS: &[$crate::route::Row<Handler>] = &[$({
+            const HANDLER: Handler = handler!($class $(($($with)*))? $function);
+            $crate::route::Row {
+                route: $crate::route::Route::new(
+                    $crate::route::Group::$group,
+                    HANDLER.auth(),
+                    $name,
+                    stringify!($method),
+                    $path,
+                ),
+                handler: HANDLER,
+            }
+        }),*];
+
+        /// The routes of this group.
+        pub(crate) fn routes() -> Vec<&'static $crate::route::Route> {
+            ROWS.iter().map(|row| &row.route).collect()
+        }
+    };
+}
+pub(crate) use rows;
+
+/// What answers the rows of a group, below `prefix`.
+pub(crate) fn router<H: 'static, S: Clone + Send + Sync + 'static>(
+    prefix: &str,
+    rows: &'static [Row<H>],
+    methods: impl Fn(&'static Row<H>) -> MethodRouter<S>,
+) -> Router<S> {
+    rows.iter().fold(Router::new(), |router, row| {
+        mount(router, prefix, &row.route, &methods(row))
+    })
 }
 
 /// Adds what answers a row to a router, below `prefix`.
@@ -165,7 +235,7 @@ fn paths(prefix: &str, route: &Route) -> Vec<String> {
         // The public URL is written without a slash at its end, and people open it so.
         paths.push(prefix.to_owned());
     }
-    if route.at_root {
+    if route.is_at_root() {
         paths.push(root_path(route.path, prefix));
     }
     paths

@@ -33,7 +33,7 @@ use crate::app::App;
 use crate::bearer::Bearer;
 use crate::error::Refusal;
 use crate::guard::guarded;
-use crate::route::{Auth, Group, Route, Row, mount};
+use crate::route::{self, Auth, Row, rows};
 
 use call::{Answer, Call, OperatorCall};
 
@@ -44,21 +44,32 @@ type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 #[derive(Clone, Copy)]
 enum Handler {
     /// A row of a vault.
-    Vault(fn(Call) -> Answering),
+    Vault(Auth, fn(Call) -> Answering),
     /// A row of the service.
-    Service(fn(OperatorCall) -> Answering),
+    Service(Auth, fn(OperatorCall) -> Answering),
     /// A row of the account's own.
     Account(fn(Call<Bearer>) -> Answering),
     /// A row for another service, whose signature its function verifies.
     Hook(fn(App, Request) -> Answering),
 }
 
+impl Handler {
+    /// Whom the row is for that it answers.
+    const fn auth(self) -> Auth {
+        match self {
+            Self::Vault(auth, _) | Self::Service(auth, _) => auth,
+            Self::Account(_) => Auth::Account,
+            Self::Hook(_) => Auth::Public,
+        }
+    }
+}
+
 macro_rules! handler {
     (Operator $handler:path) => {
-        Handler::Service(|call| Box::pin($handler(call)))
+        Handler::Service(Auth::Operator, |call| Box::pin($handler(call)))
     };
     (OperatorWrite $handler:path) => {
-        Handler::Service(|call| Box::pin($handler(call)))
+        Handler::Service(Auth::OperatorWrite, |call| Box::pin($handler(call)))
     };
     (Account $handler:path) => {
         Handler::Account(|call| Box::pin($handler(call)))
@@ -67,29 +78,11 @@ macro_rules! handler {
         Handler::Hook(|app, request| Box::pin($handler(app, request)))
     };
     ($vault:ident $handler:path) => {
-        Handler::Vault(|call| Box::pin($handler(call)))
+        Handler::Vault(Auth::$vault, |call| Box::pin($handler(call)))
     };
 }
 
-macro_rules! rows {
-    ($($name:literal $method:ident $path:literal $auth:ident $handler:path;)*) => {
-        const ROWS: &[Row<Handler>] = &[$(
-            Row {
-                route: Route {
-                    name: $name,
-                    method: stringify!($method),
-                    path: $path,
-                    auth: Auth::$auth,
-                    group: Group::Admin,
-                    at_root: false,
-                },
-                handler: handler!($auth $handler),
-            },
-        )*];
-    };
-}
-
-rows! {
+rows! { Admin:
     "vault.list" GET "/admin/vaults" Account vaults::list;
     "vault.show" GET "/admin/vaults/{slug}" Publisher vaults::show;
     "object.missing" POST "/admin/vaults/{slug}/objects/missing" Publisher objects::missing;
@@ -160,27 +153,17 @@ async fn answer(app: App, row: &'static Row<Handler>, request: Request) -> Respo
     let refuse = |refusal: Refusal| refusal.into_response();
     let route = &row.route;
     match row.handler {
-        Handler::Vault(handler) => guarded(app, route, request, refuse, handler).await,
-        Handler::Service(handler) => guarded(app, route, request, refuse, handler).await,
+        Handler::Vault(_, handler) => guarded(app, route, request, refuse, handler).await,
+        Handler::Service(_, handler) => guarded(app, route, request, refuse, handler).await,
         Handler::Account(handler) => guarded(app, route, request, refuse, handler).await,
         Handler::Hook(handler) => handler(app, request).await.unwrap_or_else(refuse),
     }
 }
 
-/// The routes of this group.
-pub(crate) fn routes() -> Vec<&'static Route> {
-    crate::route::routes(ROWS)
-}
-
 /// What answers them, below `prefix`.
 pub(crate) fn router(prefix: &str) -> Router<App> {
-    ROWS.iter().fold(Router::new(), |router, row| {
-        let serve = |State(app): State<App>, request: Request| answer(app, row, request);
-        mount(
-            router,
-            prefix,
-            &row.route,
-            &on(row.route.method_filter(), serve),
-        )
+    route::router(prefix, ROWS, |row| {
+        let serve = move |State(app): State<App>, request: Request| answer(app, row, request);
+        on(row.route.method_filter(), serve)
     })
 }

@@ -57,7 +57,7 @@ use crate::model::user::Role;
 use crate::oauth::form::Form;
 use crate::oauth::pages::console_answer;
 use crate::oauth::stop::ErrorPage;
-use crate::route::{Auth, Group, Route, Row, mount};
+use crate::route::{self, Auth, rows};
 use crate::shelf::Releases;
 
 use catalogs::Catalogs;
@@ -153,72 +153,45 @@ fn role_needed(page: &ConsolePage, access: Access) -> Response {
 }
 
 macro_rules! handler {
-    (choose $handler:path) => {
+    (Choose $handler:path) => {
         Handler::Choose(|visitor, query| Box::pin($handler(visitor, query)))
     };
-    ($access:ident page $handler:path) => {
+    (Page ($access:ident) $handler:path) => {
         Handler::Page(Access::$access, |page| Box::pin($handler(page)))
     };
-    ($access:ident form $handler:path) => {
+    (Form ($access:ident) $handler:path) => {
         Handler::Form(Access::$access, |form| Box::pin($handler(form)))
     };
 }
 
-const fn row(
-    name: &'static str,
-    method: &'static str,
-    path: &'static str,
-    handler: Handler,
-) -> Row<Handler> {
-    Row {
-        route: Route {
-            name,
-            method,
-            path,
-            auth: handler.auth(),
-            group: Group::Admin,
-            at_root: false,
-        },
-        handler,
-    }
-}
-
-macro_rules! rows {
-    ($($name:literal $method:ident $path:literal ($($handler:tt)*);)*) => {
-        const ROWS: &[Row<Handler>] = &[$(
-            row($name, stringify!($method), $path, handler!($($handler)*)),
-        )*];
-    };
-}
-
-rows! {
-    "console.choose" GET "/console" (choose choose::show);
-    "console.overview" GET "/console/{slug}" (Member page overview::show);
-    "console-machines.list" GET "/console/{slug}/machines" (Owner page machines::show);
-    "console-machines.deny-pending" POST "/console/{slug}/machines" (Owner form machines::deny_pending);
-    "console-codes.list" GET "/console/{slug}/machines/codes" (Owner page codes::show);
-    "console-codes.change" POST "/console/{slug}/machines/codes" (Owner form codes::change);
-    "console-machines.show" GET "/console/{slug}/machines/{id}" (Owner page machine::show);
-    "console-machines.change" POST "/console/{slug}/machines/{id}" (Owner form machine::change);
-    "console-releases.list" GET "/console/{slug}/releases" (Publisher page releases::list);
-    "console-releases.show" GET "/console/{slug}/releases/{release}" (Publisher page releases::show);
-    "console-drafts.list" GET "/console/{slug}/drafts" (Publisher page drafts::list);
-    "console-drafts.show" GET "/console/{slug}/drafts/{id}" (Publisher page drafts::show);
-    "console-drafts.change" POST "/console/{slug}/drafts/{id}" (Publisher form drafts::change);
-    "console-people.list" GET "/console/{slug}/people" (Owner page people::list);
-    "console-people.invite" POST "/console/{slug}/people" (Owner form people::invite_person);
-    "console-people.show" GET "/console/{slug}/people/{id}" (Owner page people::show);
-    "console-people.change" POST "/console/{slug}/people/{id}" (Owner form people::change);
-    "console-apps.list" GET "/console/{slug}/apps" (Owner page apps::list);
-    "console-apps.end" POST "/console/{slug}/apps" (Owner form apps::end);
-    "console-audit.list" GET "/console/{slug}/audit" (Owner page audit::show);
-    "console-audit.lines" GET "/console/{slug}/audit.jsonl" (Owner page audit::json_lines);
-    "console-audit.table" GET "/console/{slug}/audit.csv" (Owner page audit::comma_separated);
-    "console-export.part" GET "/console/{slug}/export.jsonl" (Owner page export::part);
-    "console-namespace.show" GET "/console/{slug}/namespace" (Owner page namespace::show);
-    "console-namespace.change" POST "/console/{slug}/namespace" (Owner form namespace::change);
-    "console-skills.list" GET "/console/{slug}/skills" (Owner page skills::show);
-    "console-skills.show" GET "/console/{slug}/skills/{name}" (Owner page skill::show);
+rows! { Admin:
+    "console.choose" GET "/console" Choose choose::show;
+    "console.overview" GET "/console/{slug}" Page(Member) overview::show;
+    "console-machines.list" GET "/console/{slug}/machines" Page(Owner) machines::show;
+    "console-machines.deny-pending" POST "/console/{slug}/machines" Form(Owner) machines::deny_pending;
+    "console-codes.list" GET "/console/{slug}/machines/codes" Page(Owner) codes::show;
+    "console-codes.change" POST "/console/{slug}/machines/codes" Form(Owner) codes::change;
+    "console-machines.show" GET "/console/{slug}/machines/{id}" Page(Owner) machine::show;
+    "console-machines.change" POST "/console/{slug}/machines/{id}" Form(Owner) machine::change;
+    "console-releases.list" GET "/console/{slug}/releases" Page(Publisher) releases::list;
+    "console-releases.show" GET "/console/{slug}/releases/{release}" Page(Publisher) releases::show;
+    "console-drafts.list" GET "/console/{slug}/drafts" Page(Publisher) drafts::list;
+    "console-drafts.show" GET "/console/{slug}/drafts/{id}" Page(Publisher) drafts::show;
+    "console-drafts.change" POST "/console/{slug}/drafts/{id}" Form(Publisher) drafts::change;
+    "console-people.list" GET "/console/{slug}/people" Page(Owner) people::list;
+    "console-people.invite" POST "/console/{slug}/people" Form(Owner) people::invite_person;
+    "console-people.show" GET "/console/{slug}/people/{id}" Page(Owner) people::show;
+    "console-people.change" POST "/console/{slug}/people/{id}" Form(Owner) people::change;
+    "console-apps.list" GET "/console/{slug}/apps" Page(Owner) apps::list;
+    "console-apps.end" POST "/console/{slug}/apps" Form(Owner) apps::end;
+    "console-audit.list" GET "/console/{slug}/audit" Page(Owner) audit::show;
+    "console-audit.lines" GET "/console/{slug}/audit.jsonl" Page(Owner) audit::json_lines;
+    "console-audit.table" GET "/console/{slug}/audit.csv" Page(Owner) audit::comma_separated;
+    "console-export.part" GET "/console/{slug}/export.jsonl" Page(Owner) export::part;
+    "console-namespace.show" GET "/console/{slug}/namespace" Page(Owner) namespace::show;
+    "console-namespace.change" POST "/console/{slug}/namespace" Form(Owner) namespace::change;
+    "console-skills.list" GET "/console/{slug}/skills" Page(Owner) skills::show;
+    "console-skills.show" GET "/console/{slug}/skills/{name}" Page(Owner) skill::show;
 }
 
 /// The pages of a vault that the navigation lists: title, path below the vault's, and whom it is
@@ -235,24 +208,14 @@ const PAGES: &[(&str, &str, Access)] = &[
     ("Vault", "/namespace", Access::Owner),
 ];
 
-/// The routes of this group.
-pub(crate) fn routes() -> Vec<&'static Route> {
-    crate::route::routes(ROWS)
-}
-
 /// What answers them, below `prefix`.
 pub(crate) fn router(prefix: &str) -> Router<App> {
     let cache = Arc::<Cache>::default();
-    ROWS.iter().fold(Router::new(), |router, row| {
+    route::router(prefix, ROWS, |row| {
         let cache = Arc::clone(&cache);
         let serve = move |State(app): State<App>, request: Request| {
             guard::answer(app, Arc::clone(&cache), row, request)
         };
-        mount(
-            router,
-            prefix,
-            &row.route,
-            &on(row.route.method_filter(), serve),
-        )
+        on(row.route.method_filter(), serve)
     })
 }

@@ -27,7 +27,7 @@ use crate::route::{Auth, Group, Route};
 
 use content::BundleSets;
 use limits::ReadLimits;
-use signed::KnownKeys;
+use signed::{KnownKeys, Signer};
 
 const ENROL: Route = row("device.enrol", "POST", "/v/{slug}/devices", Group::Devices);
 const CURRENT: Route = row(
@@ -50,29 +50,12 @@ const BUNDLE: Route = row(
 );
 
 const fn row(name: &'static str, method: &'static str, path: &'static str, group: Group) -> Route {
-    Route {
-        name,
-        method,
-        path,
-        auth: Auth::Device,
-        group,
-        at_root: false,
-    }
+    Route::new(group, Auth::Device, name, method, path)
 }
 
 /// The routes of these groups.
 pub(crate) fn routes() -> Vec<&'static Route> {
     vec![&ENROL, &CURRENT, &CATALOG, &BUNDLE]
-}
-
-/// The row of a path.
-const fn row_of(path: &Path) -> &'static Route {
-    match path {
-        Path::Devices { .. } => &ENROL,
-        Path::DeviceCurrent { .. } => &CURRENT,
-        Path::Catalog { .. } => &CATALOG,
-        Path::Bundle { .. } => &BUNDLE,
-    }
 }
 
 /// The entrance, with what it keeps in memory to be faster.
@@ -117,36 +100,65 @@ impl Hosted {
         fields.caller = Some(signer.short_id());
 
         let below = path.strip_prefix(app.config.public_url.prefix());
-        let served = |path: &Path| self.only.is_none_or(|only| only == row_of(path).group);
-        let path = below.and_then(route::parse).filter(served);
-        let path = path.ok_or(ErrorCode::NotFound)?;
-        fields.slug = Some(path.slug().to_string());
-        let method = &parts.method;
-        if let Path::Devices { slug } = &path {
-            if method != Method::POST {
-                return Err(method_not_allowed("POST"));
-            }
-            let source = client_address(&app.config, &parts.headers, &parts.extensions);
-            let counted = limits::enrolment(app, slug, &signer, source).await?;
-            let enrolled = devices::enrol(app, slug, &signer, source, &parts.headers, body).await?;
-            if enrolled.by_code {
-                // The owner asked for these machines; two hundred of them may stand behind one
-                // address.
-                give_back(app, &counted, now).await;
-            }
-            return Ok(enrolled.answer);
-        }
-        limits::read(app, &self.reads, &path, &signer)?;
-        if method != Method::GET && method != Method::HEAD {
-            return Err(method_not_allowed("GET, HEAD"));
-        }
+        let path = below.and_then(route::parse).ok_or(ErrorCode::NotFound)?;
+        let asked = Asked {
+            path: &path,
+            method: &parts.method,
+            signer: &signer,
+        };
         match &path {
-            Path::Devices { .. } => Err(method_not_allowed("POST")),
-            Path::DeviceCurrent { slug } => devices::current(app, slug, &signer).await,
-            Path::Catalog { slug } => content::catalog(app, slug, &signer).await,
+            Path::Devices { slug } => {
+                self.admit(&ENROL, &asked, fields)?;
+                let source = client_address(&app.config, &parts.headers, &parts.extensions);
+                let counted = limits::enrolment(app, slug, &signer, source).await?;
+                let enrolled =
+                    devices::enrol(app, slug, &signer, source, &parts.headers, body).await?;
+                if enrolled.by_code {
+                    // The owner asked for these machines; two hundred of them may stand behind one
+                    // address.
+                    give_back(app, &counted, now).await;
+                }
+                Ok(enrolled.answer)
+            }
+            Path::DeviceCurrent { slug } => {
+                self.admit(&CURRENT, &asked, fields)?;
+                devices::current(app, slug, &signer).await
+            }
+            Path::Catalog { slug } => {
+                self.admit(&CATALOG, &asked, fields)?;
+                content::catalog(app, slug, &signer).await
+            }
             Path::Bundle { slug, hash } => {
+                self.admit(&BUNDLE, &asked, fields)?;
                 content::bundle(app, &self.sets, slug, hash, &signer).await
             }
         }
     }
+
+    /// Passes a request that this process answers: 404 for a row of another one, 429 over the rate
+    /// of its device, 405 for another method than the row's.
+    fn admit(&self, row: &Route, asked: &Asked<'_>, fields: &mut LogFields) -> Result<(), Refusal> {
+        if self.only.is_some_and(|only| only != row.group) {
+            return Err(ErrorCode::NotFound.into());
+        }
+        fields.slug = Some(asked.path.slug().to_string());
+        if row.method == "POST" {
+            return match *asked.method {
+                Method::POST => Ok(()),
+                _ => Err(method_not_allowed("POST")),
+            };
+        }
+        limits::read(&self.app, &self.reads, asked.path, asked.signer)?;
+        match *asked.method {
+            Method::GET | Method::HEAD => Ok(()),
+            _ => Err(method_not_allowed("GET, HEAD")),
+        }
+    }
+}
+
+/// A request that its device has signed.
+struct Asked<'a> {
+    path: &'a Path,
+    method: &'a Method,
+    signer: &'a Signer<'a>,
 }

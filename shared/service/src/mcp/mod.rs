@@ -39,14 +39,7 @@ pub const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// The one route. Only `POST` does anything; the function behind it also answers what browsers ask
 /// before, and 405.
-const ROUTE: Route = Route {
-    name: "mcp.call",
-    method: "POST",
-    path: "/mcp",
-    auth: Auth::Bearer,
-    group: Group::Mcp,
-    at_root: false,
-};
+const ROUTE: Route = Route::new(Group::Mcp, Auth::Bearer, "mcp.call", "POST", "/mcp");
 
 /// The route of this group.
 pub(crate) fn routes() -> Vec<&'static Route> {

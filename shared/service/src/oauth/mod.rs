@@ -60,7 +60,7 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::http::json_answer;
-use crate::route::{Auth, Group, Route, Row, mount};
+use crate::route::{self, Auth, rows};
 use browser::Onward;
 use failure::Failure;
 use guard::{Revocation, SignedInBrowser, SignedInForm, Task};
@@ -180,96 +180,64 @@ async fn page(app: App, answer: impl Future<Output = Result<Response, ErrorPage>
     answer.await.unwrap_or_else(|stop| stop.answer(&app))
 }
 
-const fn row(
-    name: &'static str,
-    method: &'static str,
-    path: &'static str,
-    handler: Handler,
-) -> Row<Handler> {
-    Row {
-        route: Route {
-            name,
-            method,
-            path,
-            auth: handler.auth(),
-            group: Group::OAuth,
-            at_root: matches!(handler, Handler::Document(_)),
-        },
-        handler,
-    }
-}
-
-/// A handler of a row, from a function over the app and what the guard proved.
-macro_rules! answer {
-    ($handler:path) => {
-        |app, proven| Box::pin(async move { $handler(&app, proven).await })
+macro_rules! handler {
+    (Document $document:path) => {
+        Handler::Document($document)
+    };
+    (Front $show:path) => {
+        Handler::Front
+    };
+    (PageOf $handler:path) => {
+        Handler::PageOf(|app, token, request| {
+            Box::pin(async move { $handler(&app, &token, request).await })
+        })
+    };
+    ($class:ident $(($with:expr))? $handler:path) => {
+        Handler::$class($($with,)? |app, proven| {
+            Box::pin(async move { $handler(&app, proven).await })
+        })
     };
 }
 
-/// A handler of a row with a token in its path.
-macro_rules! answer_of {
-    ($handler:path) => {
-        |app, token, request| Box::pin(async move { $handler(&app, &token, request).await })
-    };
-}
-
-macro_rules! rows {
-    ($($name:literal $method:ident $path:literal $handler:expr;)*) => {
-        const ROWS: &[Row<Handler>] = &[$(
-            row($name, stringify!($method), $path, $handler),
-        )*];
-    };
-}
-
-rows! {
-    "oauth.metadata" GET "/.well-known/oauth-authorization-server" Handler::Document(endpoints::authorization_server);
-    "oauth.openid" GET "/.well-known/openid-configuration" Handler::Document(endpoints::authorization_server);
-    "oauth.resource" GET "/.well-known/oauth-protected-resource" Handler::Document(endpoints::protected_resource);
-    "oauth.resource_mcp" GET "/.well-known/oauth-protected-resource/mcp" Handler::Document(endpoints::protected_mcp);
-    "client.register" POST "/oauth/register" Handler::Endpoint(answer!(endpoints::register));
-    "oauth.authorize" GET "/oauth/authorize" Handler::Page(answer!(walk::authorize));
-    "oauth.login" POST "/oauth/login" Handler::Page(answer!(walk::login));
-    "oidc.start" POST "/oauth/oidc/start" Handler::Page(answer!(provider::start));
-    "oidc.callback" GET "/oauth/oidc/callback" Handler::Page(answer!(provider::callback));
-    "oidc.connect" POST "/oauth/oidc/connect" Handler::Page(answer!(provider::connect::connect));
-    "oauth.consent" POST "/oauth/consent" Handler::SignedInForm(walk::CONSENT, answer!(walk::consent));
+rows! { OAuth:
+    "oauth.metadata" GET "/.well-known/oauth-authorization-server" Document endpoints::authorization_server;
+    "oauth.openid" GET "/.well-known/openid-configuration" Document endpoints::authorization_server;
+    "oauth.resource" GET "/.well-known/oauth-protected-resource" Document endpoints::protected_resource;
+    "oauth.resource_mcp" GET "/.well-known/oauth-protected-resource/mcp" Document endpoints::protected_mcp;
+    "client.register" POST "/oauth/register" Endpoint endpoints::register;
+    "oauth.authorize" GET "/oauth/authorize" Page walk::authorize;
+    "oauth.login" POST "/oauth/login" Page walk::login;
+    "oidc.start" POST "/oauth/oidc/start" Page provider::start;
+    "oidc.callback" GET "/oauth/oidc/callback" Page provider::callback;
+    "oidc.connect" POST "/oauth/oidc/connect" Page provider::connect::connect;
+    "oauth.consent" POST "/oauth/consent" SignedInForm(walk::CONSENT) walk::consent;
     // Ends the session of the browser that sends it, whatever that session still is.
-    "oauth.logout" POST "/oauth/logout" Handler::Page(answer!(walk::logout));
-    "password.show" GET "/oauth/password" Handler::SignedIn(Onward::Password, answer!(change::show));
-    "password.change" POST "/oauth/password" Handler::SignedInForm(change::CHANGE, answer!(change::change));
-    "account.show" GET "/account" Handler::SignedIn(Onward::Account, answer!(account::show));
-    "membership.answer" POST "/account/invitations" Handler::SignedInForm(invitations::ANSWER, answer!(invitations::answer));
-    "membership.leave" POST "/account/vaults" Handler::SignedInForm(account::LEAVE, answer!(account::leave));
-    "app.end" POST "/account/apps" Handler::SignedInForm(signed_in::END_APP, answer!(signed_in::end_app));
-    "session.end" POST "/account/sessions" Handler::SignedInForm(signed_in::END_SESSION, answer!(signed_in::end_session));
-    "session.end-all" POST "/account/sign-out" Handler::SignedInForm(signed_in::END_ALL, answer!(signed_in::end_all));
-    "sign-in.end" POST "/account/sign-ins" Handler::SignedInForm(provider::connected::DISCONNECT, answer!(provider::connected::disconnect));
-    "oauth.second-factor" POST "/oauth/second-factor" Handler::Page(answer!(second_factor::sign_in));
-    "second-factor.show" GET "/account/second-factor" Handler::SignedIn(Onward::SecondFactor, answer!(authenticator::show));
-    "second-factor.change" POST "/account/second-factor" Handler::SignedInForm(authenticator::CHANGE, answer!(authenticator::change));
-    "vault.new" GET "/account/new-vault" Handler::SignedIn(Onward::NewVault, answer!(new_vault::show));
-    "vault.sign-up" POST "/account/new-vault" Handler::SignedInForm(new_vault::SIGN_UP, answer!(new_vault::sign_up));
-    "vault.rename" POST "/account/new-vault/name" Handler::SignedInForm(new_vault::RENAME, answer!(new_vault::rename));
-    "front.show" GET "/" Handler::Front;
-    "token.grant" POST "/oauth/token" Handler::Endpoint(answer!(endpoints::token));
-    "token.revoke" POST "/oauth/revoke" Handler::Revocation(answer!(endpoints::revoke));
-    "invite.show" GET "/oauth/invite/{token}" Handler::PageOf(answer_of!(invite::show));
-    "invite.accept" POST "/oauth/invite/{token}" Handler::PageOf(answer_of!(invite::accept));
-}
-
-/// The routes of this group.
-pub(crate) fn routes() -> Vec<&'static Route> {
-    crate::route::routes(ROWS)
+    "oauth.logout" POST "/oauth/logout" Page walk::logout;
+    "password.show" GET "/oauth/password" SignedIn(Onward::Password) change::show;
+    "password.change" POST "/oauth/password" SignedInForm(change::CHANGE) change::change;
+    "account.show" GET "/account" SignedIn(Onward::Account) account::show;
+    "membership.answer" POST "/account/invitations" SignedInForm(invitations::ANSWER) invitations::answer;
+    "membership.leave" POST "/account/vaults" SignedInForm(account::LEAVE) account::leave;
+    "app.end" POST "/account/apps" SignedInForm(signed_in::END_APP) signed_in::end_app;
+    "session.end" POST "/account/sessions" SignedInForm(signed_in::END_SESSION) signed_in::end_session;
+    "session.end-all" POST "/account/sign-out" SignedInForm(signed_in::END_ALL) signed_in::end_all;
+    "sign-in.end" POST "/account/sign-ins" SignedInForm(provider::connected::DISCONNECT) provider::connected::disconnect;
+    "oauth.second-factor" POST "/oauth/second-factor" Page second_factor::sign_in;
+    "second-factor.show" GET "/account/second-factor" SignedIn(Onward::SecondFactor) authenticator::show;
+    "second-factor.change" POST "/account/second-factor" SignedInForm(authenticator::CHANGE) authenticator::change;
+    "vault.new" GET "/account/new-vault" SignedIn(Onward::NewVault) new_vault::show;
+    "vault.sign-up" POST "/account/new-vault" SignedInForm(new_vault::SIGN_UP) new_vault::sign_up;
+    "vault.rename" POST "/account/new-vault/name" SignedInForm(new_vault::RENAME) new_vault::rename;
+    "front.show" GET "/" Front front::show;
+    "token.grant" POST "/oauth/token" Endpoint endpoints::token;
+    "token.revoke" POST "/oauth/revoke" Revocation endpoints::revoke;
+    "invite.show" GET "/oauth/invite/{token}" PageOf invite::show;
+    "invite.accept" POST "/oauth/invite/{token}" PageOf invite::accept;
 }
 
 /// What answers them, below `prefix`.
 pub(crate) fn router(prefix: &str) -> Router<App> {
-    ROWS.iter().fold(Router::new(), |router, row| {
-        mount(
-            router,
-            prefix,
-            &row.route,
-            &row.handler.methods(row.route.method_filter()),
-        )
+    route::router(prefix, ROWS, |row| {
+        row.handler.methods(row.route.method_filter())
     })
 }
