@@ -110,7 +110,8 @@ impl Ports {
     {
         retry(&self.random, || {
             let tx = Transaction::new(self);
-            let done = work(tx.clone());
+            // On the heap: every layer around a future on the stack would hold its size again.
+            let done = Box::pin(work(tx.clone()));
             async move { tx.finish(done.await).await }
         })
         .await
@@ -127,7 +128,7 @@ impl Ports {
         F: Future<Output = Result<T, E>>,
     {
         let tx = Transaction::new(self);
-        let done = work(tx.clone()).await;
+        let done = Box::pin(work(tx.clone())).await;
         tx.finish(done).await
     }
 }
@@ -222,7 +223,7 @@ mod tests {
             let done = ports.change(async |tx| {
                 tx.write(Write::count(key("n"), "n", 1, 1));
                 tx.write(put("a", 1, When::Any));
-                Ok::<_, StoreError>(tx.commit_within(1).await?)
+                tx.commit_within(1).await
             });
             assert_eq!(done.await.unwrap(), expected);
         }
