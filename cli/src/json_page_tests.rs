@@ -270,7 +270,7 @@ fn each_command_is_described() {
     for command in cli::command().get_subcommands() {
         let name = command.get_name();
         let is_named = |words: &&str| words.split(' ').next() == Some(name);
-        let is_typed = VIEWS.iter().any(|(words, _)| is_named(&words));
+        let is_typed = VIEWS.iter().any(|(words, _)| is_named(words));
         if UNTYPED.contains(&name) {
             assert!(!is_typed, "vault {name} has a type now");
             continue;

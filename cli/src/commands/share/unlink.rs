@@ -51,7 +51,8 @@ pub struct Unlinked {
     /// The skills that were removed.
     removed: Vec<SkillName>,
     /// The agents' folders that showed them.
-    unlinked: Vec<UnlinkedFolder>,
+    #[serde(rename = "unlinked")]
+    folders: Vec<UnlinkedFolder>,
     /// The fingerprint of this machine's key for the vault; null if the key was missing.
     device_fingerprint: Option<KeyFingerprint>,
     /// Whether running agents must be restarted.
@@ -114,7 +115,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         link: link.id().clone(),
         name,
         removed: removed.skills,
-        unlinked: UnlinkedFolder::all(removed.unlinked),
+        folders: UnlinkedFolder::all(removed.unlinked),
         device_fingerprint: machine,
         restart_required: restart,
     };

@@ -232,6 +232,10 @@ pub struct ChangedKeys {
     pub(super) made_anew: Option<bool>,
     /// After a recovery: the releases that the service shows; null if none is known.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[expect(
+        clippy::option_option,
+        reason = "absent without a recovery, null without a release"
+    )]
     pub(super) shown: Option<Option<ShownReleases>>,
     /// After a recovery: the sign-ins that were ended, for each service.
     #[serde(skip_serializing_if = "Option::is_none")]
