@@ -127,13 +127,14 @@ async fn leave_in(
     let Some(user) = tx.get::<User>(&key).await? else {
         return Ok(true);
     };
-    tx.write_all(user.value.removal(user.revision));
     if user.value.role == Role::Owner && user.value.administers() {
         match model::members::another_owner(tx, &namespace, &user.value.id).await? {
             None => return Ok(false),
             Some(other) => tx.write(other.check()),
         }
     }
+    // Only now: an answer of `Ok` commits what the transaction holds.
+    tx.write_all(user.value.removal(user.revision));
     invitations::log(tx, request, &user.value, None, LEAVE.action)?;
     Ok(true)
 }

@@ -201,4 +201,8 @@ async fn a_person_leaves_a_vault_and_its_last_owner_cannot() {
     let after = desk.ask(&eves, "GET", "/admin/vaults", None).await;
     assert_eq!(after.short(), "401 token_invalid");
     assert_eq!(desk.count("membership.leave done").await, 1);
+    let (_, page) = account_page(&desk, ADA, PASSWORD).await;
+    assert!(page.body.contains("acme"), "{}", page.body);
+    let people = desk.ask(&desk.owner, "GET", "/admin/users", None).await;
+    assert_eq!(people.status, 200);
 }
