@@ -124,6 +124,8 @@ pub struct Vault {
     /// When it was allocated.
     pub created_at: Timestamp,
     /// The vault whose releases count; null before the first release.
+    // Never absent: a service that says nothing about its pin has not forgotten it.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub pin: Option<Pinned>,
     /// The last reset of the pin, for 30 days.
     pub pin_reset: Option<PinReset>,
