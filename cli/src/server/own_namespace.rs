@@ -117,9 +117,10 @@ impl releases::Namespace for OwnNamespace {
         Ok(self.namespace.pin == Pinned::Nothing)
     }
 
-    async fn upload(&self, plan: &ReleasePlan, all: bool) -> Result<Uploaded, PublishError> {
-        let objects = plan.objects.iter();
-        let objects: Vec<_> = objects.filter(|object| all || !object.known).collect();
+    async fn upload(&self, plan: &ReleasePlan, _all: bool) -> Result<Uploaded, PublishError> {
+        // The store is this server's own: what the current release names is asked for as well, and
+        // stored again where it was lost.
+        let objects = &plan.objects;
         let keys = objects.iter().map(|object| (self.key(object), object.size));
         let mut missing = HashSet::new();
         for some in keys.collect::<Vec<_>>().chunks(MAX_ASKED) {
