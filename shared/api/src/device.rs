@@ -22,7 +22,7 @@ words! {
 }
 
 /// A machine that asks to be let in.
-#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[derive(Clone, Deserialize, JsonSchema, Serialize)]
 pub struct Enrolment {
     /// The key that signs the request.
     pub public_key: String,
@@ -107,7 +107,8 @@ impl Device {
     /// What people are shown: the name, or the fingerprint of a machine without one.
     pub fn name(&self) -> String {
         if self.hostname.is_empty() {
-            self.fingerprint.to_string()
+            // Computed: the service could state another one.
+            KeyFingerprint::device(&self.public_key).to_string()
         } else {
             self.hostname.clone()
         }
