@@ -7,7 +7,7 @@ use vault_format::time::Timestamp;
 use crate::{Email, Given};
 
 /// An account.
-#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[derive(Clone, Deserialize, JsonSchema, Serialize)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a member of the answer"

@@ -45,7 +45,7 @@ pub struct NewEnrolmentCode {
 }
 
 /// An enrolment code, as owners see it.
-#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[derive(Clone, Deserialize, JsonSchema, Serialize)]
 pub struct EnrolmentCode {
     /// Its id, `enc_…`.
     pub id: String,

@@ -36,7 +36,7 @@ pub struct NewNamespace {
 }
 
 /// A namespace that was allocated.
-#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[derive(Clone, Deserialize, JsonSchema, Serialize)]
 pub struct CreatedNamespace {
     /// Its name.
     pub slug: Slug,

@@ -39,7 +39,7 @@ words! {
 }
 
 /// Where the notices of a vault go.
-#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[derive(Clone, Deserialize, JsonSchema, Serialize)]
 pub struct NoticeDestinations {
     /// Endpoints, at most three.
     pub webhooks: Vec<Webhook>,
@@ -51,7 +51,7 @@ pub struct NoticeDestinations {
 }
 
 /// A webhook.
-#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+#[derive(Clone, Deserialize, JsonSchema, Serialize)]
 pub struct Webhook {
     /// Its id, `whk_…`.
     pub id: String,
