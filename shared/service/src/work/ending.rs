@@ -11,7 +11,8 @@ use crate::{notices, publish};
 
 /// Queues the notice that the current release ends in at most 14 days, once for each release.
 pub(super) async fn announce_end(app: &App, namespace: &Namespace) -> Result<(), StoreError> {
-    app.change(async |tx| {
+    // Another process that was faster has announced it.
+    let attempted = app.attempt(async |tx| {
         let Some(current) = namespace.readable_current() else {
             return Ok(());
         };
@@ -37,6 +38,6 @@ pub(super) async fn announce_end(app: &App, namespace: &Namespace) -> Result<(),
             tx.write(Write::put_until(mark, document, When::Absent, ends_at));
         }
         Ok(())
-    })
-    .await
+    });
+    attempted.await.map(drop)
 }
