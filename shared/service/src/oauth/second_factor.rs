@@ -137,8 +137,8 @@ pub async fn admit(
         limit: MOST_TRIES,
         seconds: TRY_SECONDS,
     };
-    let (records, _random, now) = (app, &app.random, app.clock.now());
-    let full = limits::admit(records, &[window("second-factor")], now).await?;
+    let now = app.clock.now();
+    let full = limits::admit(app, &[window("second-factor")], now).await?;
     if full.is_none() {
         return Ok(true);
     }
@@ -146,7 +146,7 @@ pub async fn admit(
         return Ok(false);
     }
     let window = window("second-factor-known");
-    Ok(limits::admit(records, &[window], now).await?.is_none())
+    Ok(limits::admit(app, &[window], now).await?.is_none())
 }
 
 /// `POST /oauth/second-factor`: the code that ends a sign-in.
