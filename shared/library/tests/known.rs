@@ -231,6 +231,22 @@ fn what_comes_in_before_there_is_a_vault_is_compared_too() {
 }
 
 #[test]
+fn a_vault_that_was_made_meanwhile_counts_for_the_next_skill() {
+    let home = Home::new(1);
+    let mut neighbours = Neighbours::new(None, Timestamp::from_unix(0));
+    let read = |neighbours: &mut Neighbours<'_>, body: &str, options: &Options| {
+        let folder = home.source("setup", body, &[("setup.sh", PIPED.as_bytes())]);
+        examine(Source::folder(&folder), options, neighbours)
+    };
+    let first = read(&mut neighbours, "Run it.", &allowing_pipes()).unwrap();
+    admit_one(&home.vault, &first).unwrap();
+    // The exception of the version that is in the vault by now.
+    blocked(read(&mut neighbours, "Run it now.", &strict()));
+    neighbours.join(&home.vault);
+    read(&mut neighbours, "Run it now.", &strict()).unwrap();
+}
+
+#[test]
 fn skills_and_names_of_linked_vaults_count() {
     let base = words(0..800);
     let mut pair = Pair::new(&[], "");

@@ -294,6 +294,8 @@ impl Adding<'_> {
         if self.vault.is_none() && !candidates.is_empty() {
             let vault = self.context.vault_or_new()?;
             greet(self.context, &vault)?;
+            // The next batch may hold other content under a name of this one.
+            self.neighbours.join(&vault);
             self.vault = Some(vault);
         }
         let reports = match &self.vault {

@@ -6,6 +6,8 @@
 //! A skill that the index names is verified before it is used. If the index can't be used, no
 //! near-duplicates are found; all other checks still run.
 
+use std::borrow::Cow;
+
 use vault_format::bundle::File;
 use vault_format::hash::Digest;
 use vault_format::name::SkillName;
@@ -27,7 +29,7 @@ use crate::vault::{Vault, VaultError};
 /// so that each is also compared with the skills that passed the gate before it.
 #[derive(Debug)]
 pub struct Neighbours<'v> {
-    vault: Option<&'v Vault>,
+    vault: Option<Cow<'v, Vault>>,
     now: Timestamp,
     compared: Option<ComparedSkills>,
 }
@@ -42,15 +44,21 @@ impl<'v> Neighbours<'v> {
     /// `now`.
     pub fn new(vault: Option<&'v Vault>, now: Timestamp) -> Self {
         Self {
-            vault,
+            vault: vault.map(Cow::Borrowed),
             now,
             compared: None,
         }
     }
 
+    /// Compares with the skills of a vault that was made meanwhile, and further with those that
+    /// passed before.
+    pub fn join(&mut self, vault: &Vault) {
+        self.vault = Some(Cow::Owned(vault.clone()));
+    }
+
     /// The vault, if there is one.
-    pub(crate) fn vault(&self) -> Option<&'v Vault> {
-        self.vault
+    pub(crate) fn vault(&self) -> Option<&Vault> {
+        self.vault.as_deref()
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -69,7 +77,7 @@ impl<'v> Neighbours<'v> {
             return Ok(gate::check(raw, &options));
         };
         let (mut is_new, mut before) = (true, Vec::new());
-        if let Some(vault) = self.vault {
+        if let Some(vault) = self.vault.as_deref() {
             before = match version(vault, &name)? {
                 Some(own) => {
                     is_new = false;
@@ -90,14 +98,18 @@ impl<'v> Neighbours<'v> {
             let compared = match &mut self.compared {
                 Some(compared) => compared,
                 none => {
-                    let installed = self.vault.map(ComparedSkills::read).transpose()?;
+                    let installed = self
+                        .vault
+                        .as_deref()
+                        .map(ComparedSkills::read)
+                        .transpose()?;
                     none.insert(installed.unwrap_or_default())
                 }
             };
             nearest = compared.nearest(&name, &sketch);
             confusable = compared.confusable_with(&name).map(str::to_owned);
         }
-        if let (Some(nearest), Some(vault)) = (&nearest, self.vault)
+        if let (Some(nearest), Some(vault)) = (&nearest, self.vault.as_deref())
             && before.is_empty()
         {
             before = nearest.files(vault);
