@@ -194,7 +194,11 @@ impl Smtp {
             let login = Credentials::new(user.clone(), password.expose_secret().to_owned());
             connection.auth(&[Mechanism::Plain], &login).await?;
         }
-        connection.send(&envelope, &message).await?;
+        let taken = connection.send(&envelope, &message).await?;
+        if !taken.has_code(250) {
+            // Replies have shifted: this one is not about the mail.
+            return Err(SendError::MailServer(taken.code().into()));
+        }
         // The server has the mail; how it says goodbye changes nothing.
         let _ = connection.quit().await;
         Ok(())
@@ -265,6 +269,8 @@ impl From<SmtpError> for SendError {
     fn from(error: SmtpError) -> Self {
         match error.status() {
             Some(code) => Self::MailServer(code.into()),
+            // The error quotes what the server said, as much as that was.
+            None if error.is_response() => lost("the reply is not one of SMTP"),
             None => lost(error),
         }
     }
