@@ -6,9 +6,10 @@ use clap::{
     Arg, CommandFactory, FromArgMatches, Parser,
     builder::styling::{AnsiColor, Style, Styles},
 };
+use vault_format::since::{Since, Stability};
 
 use crate::{
-    commands::{Command, SUBCOMMANDS, UNDATED},
+    commands::{Command, SUBCOMMANDS},
     flags::Global,
     output::{BOLD, paint},
 };
@@ -83,7 +84,7 @@ pub fn command() -> clap::Command {
     command
         .mut_subcommands(|sub| {
             let name = sub.get_name().to_owned();
-            with_footer(sub, &global, &name, since.next().unwrap_or(&UNDATED))
+            with_footer(sub, &global, &name, *since.next().unwrap_or(&Since::NEW))
         })
         .after_help(groups)
 }
@@ -103,14 +104,11 @@ fn row(command: &clap::Command) -> String {
 /// Ends the help of a command and its subcommands with one line: how stable the command is, since
 /// when there is one, and where the global options are described. Clap adds a global option only
 /// where a command does not have it yet, so hidden copies stay hidden.
-fn with_footer(
-    command: clap::Command,
-    global: &[Arg],
-    words: &str,
-    since: &'static str,
-) -> clap::Command {
-    // What the interface dates before this version may no longer change.
-    let label = if since == UNDATED { "Beta" } else { "Stable" };
+fn with_footer(command: clap::Command, global: &[Arg], words: &str, since: Since) -> clap::Command {
+    let label = match since.stability() {
+        Stability::Stable => "Stable",
+        Stability::Beta => "Beta",
+    };
     let mut help = command.get_after_help().cloned().unwrap_or_default();
     let break_before = if help.ansi().to_string().is_empty() {
         ""
@@ -126,7 +124,7 @@ fn with_footer(
         .mut_subcommands(|sub| {
             let words = format!("{words} {}", sub.get_name());
             let own = SUBCOMMANDS.iter().find(|(name, _)| *name == words);
-            with_footer(sub, global, &words, own.map_or(since, |(_, since)| since))
+            with_footer(sub, global, &words, own.map_or(since, |(_, since)| *since))
         })
 }
 

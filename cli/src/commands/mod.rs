@@ -80,16 +80,14 @@ pub mod maintenance {
 }
 
 use clap::Subcommand;
+use vault_format::since::Since;
 
 use crate::{context::Context, errors::Failure, output::Report};
-
-/// The version of what the interface does not date.
-pub const UNDATED: &str = "0.5.0";
 
 /// What the program knows of a command beside its arguments.
 struct Operation<A> {
     /// The version that brought it.
-    since: &'static str,
+    since: Since,
     /// Whether the folder that `--vault` names may be missing, because the command creates a vault
     /// there or uses none.
     may_lack_vault: fn(&A) -> bool,
@@ -99,13 +97,13 @@ struct Operation<A> {
 
 impl<A> Operation<A> {
     const NEW: Self = Self {
-        since: UNDATED,
+        since: Since::NEW,
         may_lack_vault: |_| false,
         wants_json: |_| false,
     };
 
     const fn since(mut self, version: &'static str) -> Self {
-        self.since = version;
+        self.since = Since::version(version);
         self
     }
 
@@ -140,7 +138,10 @@ trait Described: Sized {
 }
 
 /// The subcommands that another version brought than their command.
-pub const SUBCOMMANDS: [(&str, &str); 2] = [("skill list", UNDATED), ("skill search", "0.2.1")];
+pub const SUBCOMMANDS: [(&str, Since); 2] = [
+    ("skill list", Since::NEW),
+    ("skill search", Since::version("0.2.1")),
+];
 
 /// Generates the enum [`Command`] from a list. The list has the headings of the help and below each
 /// its commands. The line of a command gives the variant, the module that holds its `Arguments` and
@@ -171,7 +172,7 @@ macro_rules! commands {
             /// The heading of each command in the help, in the order of the variants.
             pub const HEADINGS: &[&str] = &[$($({ let _ = stringify!($variant); $heading },)*)*];
             /// The version that brought each command, in the order of the variants.
-            pub const SINCE: &[&str] =
+            pub const SINCE: &[Since] =
                 &[$($(<$group::$module::Arguments as Described>::OPERATION.since,)*)*];
 
             /// Runs the command.

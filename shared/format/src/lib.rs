@@ -22,5 +22,6 @@ pub mod path;
 pub mod provenance;
 pub mod request;
 pub mod root;
+pub mod since;
 pub mod text;
 pub mod time;

@@ -3,6 +3,7 @@
 
 use axum::Router;
 use axum::routing::{MethodFilter, MethodRouter};
+use vault_format::since::Since;
 
 use crate::model::user::Role;
 
@@ -105,18 +106,7 @@ pub struct Route {
     /// The function that serves it.
     pub group: Group,
     /// The version of vault that had it first.
-    pub since: &'static str,
-    /// Whether later versions may change it.
-    pub stability: Stability,
-}
-
-/// Whether later versions may change a route.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Stability {
-    /// It stays as it is until the next major version.
-    Stable,
-    /// A minor version may change it.
-    Beta,
+    pub since: Since,
 }
 
 impl Route {
@@ -134,8 +124,7 @@ impl Route {
             path,
             auth,
             group,
-            since: "0.5.0",
-            stability: Stability::Beta,
+            since: Since::NEW,
         }
     }
 

@@ -4,6 +4,7 @@ use rmcp::model::ContentBlock;
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vault_format::name::AgentId;
+use vault_format::since::Since;
 
 use super::shapes::{FileInfo, Summary, file_infos};
 use super::{Answer, Call, Effect, Spec};
@@ -82,7 +83,7 @@ impl Spec for GetSkill {
         for a task, and files beside it. Search first with `query` (what you are about to do); then call again with `name` to \
         read the SKILL.md, and with `include_resources` if it refers to its files. Files that are not inline are resource \
         links; read them with resources/read. (beta, since 0.1.0)";
-    const SINCE: &'static str = "0.1.0";
+    const SINCE: Since = Since::version("0.1.0");
     const EFFECT: Effect = Effect::Reads;
     type Input = Input;
     type Output = Output;

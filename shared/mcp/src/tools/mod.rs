@@ -30,6 +30,7 @@ use rmcp::schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use vault_format::since::Since;
 use vault_policy::Reach;
 use vault_shelf::{Entry, Loaded};
 
@@ -49,7 +50,7 @@ pub(crate) trait Spec: 'static {
     /// What it does, for the model that chooses.
     const DESCRIPTION: &'static str;
     /// The version that had it first.
-    const SINCE: &'static str = "0.5.0";
+    const SINCE: Since = Since::NEW;
     /// What it does to the vault.
     const EFFECT: Effect;
     /// Its arguments.
@@ -174,23 +175,14 @@ fn row<T: Spec>() -> Row {
         .with_raw_output_schema(portable(&schema_for_output::<T::Output>()))
         .with_annotations(annotations)
         .with_meta(meta([
-            ("since", T::SINCE.into()),
-            ("stability", stability(T::SINCE).into()),
+            ("since", T::SINCE.as_str().into()),
+            ("stability", T::SINCE.stability().as_str().into()),
         ]));
     Row {
         name: T::NAME,
         dotted: T::DOTTED,
         tool,
         call: |call, arguments| Box::pin(run::<T>(call, arguments)),
-    }
-}
-
-/// The label of an operation that version `since` had first: `stable` if the interface dates it
-/// before 0.5.0.
-const fn stability(since: &str) -> &'static str {
-    match since.as_bytes() {
-        b"0.5.0" => "beta",
-        _ => "stable",
     }
 }
 

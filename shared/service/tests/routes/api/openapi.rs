@@ -61,6 +61,8 @@ fn described(operation: &Operation) -> Value {
     let mut described = json!({
         "operationId": operation.route.name,
         "summary": operation.summary,
+        "x-since": operation.route.since.as_str(),
+        "x-stability": operation.route.since.stability(),
         "tags": [if operation.route.path == "/healthz" { "health" } else { group }],
         "parameters": operation.parameters.iter().map(parameter).collect::<Vec<_>>(),
         "security": security(operation.route.auth),

@@ -1,0 +1,59 @@
+//! The version that had an operation first, and what that promises. A command, a route or a tool
+//! says it once, beside itself; help, `OpenAPI` and the tools' `_meta` are written from there.
+
+use std::fmt;
+
+crate::words! {
+    /// Whether later versions may change an operation.
+    pub enum Stability {
+        /// It stays as it is until the next major version.
+        Stable = "stable",
+        /// A minor version may change it.
+        Beta = "beta",
+    }
+}
+
+/// The version of vault that had an operation first.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Since(&'static str);
+
+impl Since {
+    /// Of everything that is not known to be older.
+    pub const NEW: Self = Self("0.5.0");
+
+    /// An operation of an earlier version.
+    pub const fn version(version: &'static str) -> Self {
+        Self(version)
+    }
+
+    /// The version, such as `0.2.1`.
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+
+    /// What earlier versions had may no longer change.
+    pub fn stability(self) -> Stability {
+        if self == Self::NEW {
+            Stability::Beta
+        } else {
+            Stability::Stable
+        }
+    }
+}
+
+impl fmt::Display for Since {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_earlier_version_had_is_stable() {
+        assert_eq!(Since::NEW.stability(), Stability::Beta);
+        assert_eq!(Since::version("0.2.1").stability(), Stability::Stable);
+    }
+}
