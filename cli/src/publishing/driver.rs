@@ -42,17 +42,19 @@ impl Namespace for Publisher<'_> {
     }
 
     async fn pin_is_reset(&self) -> Result<bool, Failure> {
-        Ok(self.shown().await?.pin.is_none())
+        Ok(self.shown().await?.is_unpinned())
     }
 
     async fn upload(&self, plan: &ReleasePlan, all: bool) -> Result<Uploaded, Failure> {
+        if plan.needed > 1 && !all {
+            // Another publisher can judge a proposal only under keys that the service shows.
+            self.push_roots().await?;
+        }
         self.upload_missing(plan, all).await
     }
 
     async fn put(&self, plan: &ReleasePlan) -> Result<Option<Draft>, Refused<Failure>> {
         if plan.needed > 1 {
-            // Another publisher can judge it only under keys that the service shows.
-            self.push_roots().await?;
             return self.post_proposal(&plan.catalog).await.map(Some);
         }
         let answer = self.put_catalog(&plan.catalog, plan.follows.as_ref());

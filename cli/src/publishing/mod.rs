@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use serde_json::Value;
-use vault_api::{Draft, Kind, Release};
+use vault_api::{Draft, Kind, Release, VaultHead};
 use vault_format::{
     catalog::{SkillEntry, Stored},
     hash::Digest,
@@ -251,9 +251,9 @@ impl<'a> Publisher<'a> {
     /// Fetches how the namespace stands, where its catalog is not ours. Fails if the server itself
     /// signs this vault: its catalog then belongs to the server's own library, and a client cannot
     /// publish to it.
-    async fn shown(&self) -> Result<vault_api::Vault, Failure> {
-        let shown: vault_api::Vault = self.client.get(&self.root).await?;
-        if shown.kind != Kind::SelfSigned {
+    async fn shown(&self) -> Result<VaultHead, Failure> {
+        let shown: VaultHead = self.client.get(&self.root).await?;
+        if shown.kind != Some(Kind::SelfSigned) {
             return Ok(shown);
         }
         let message =
@@ -271,12 +271,10 @@ impl<'a> Publisher<'a> {
             && state.pending.is_none()
             && let Some(bytes) = state.catalog_bytes(self.vault)?
         {
-            let shown: vault_api::Vault = self.client.get(&self.root).await?;
+            let shown: VaultHead = self.client.get(&self.root).await?;
             // Downloading the catalog is unnecessary if the service still has the one published
             // here.
-            let same = shown
-                .release
-                .is_some_and(|it| it.sha256 == known.file_sha256);
+            let same = shown.catalog_sha256() == Some(known.file_sha256);
             if same && Digest::of(&bytes) == known.file_sha256 {
                 return Ok(Some(bytes));
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use vault_api::Kind;
+use vault_api::{Kind, VaultHead};
 use vault_format::{
     bundle::{Bundle, OpenedBundle},
     catalog::SignedCatalog,
@@ -25,11 +25,11 @@ impl<'a> Publisher<'a> {
     /// The vault of the namespace, if the server itself signs it, so that this machine's key has no
     /// part in it.
     pub async fn into_served(self) -> Result<Option<ServedVault<'a>>, Failure> {
-        let shown: vault_api::Vault = self.client.get(&self.root).await?;
-        if shown.kind != Kind::SelfSigned {
+        let shown: VaultHead = self.client.get(&self.root).await?;
+        if shown.kind != Some(Kind::SelfSigned) {
             return Ok(None);
         }
-        let id = shown.pinned().map(|pin| pin.vault_id);
+        let id = shown.vault_id();
         Ok(Some(ServedVault {
             publisher: self,
             id,

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use reqwest::Method;
-use vault_api::{CurrentDevice, EnrolledDevice, Enrolment};
+use vault_api::{CurrentDevice, Enrolment};
 use vault_format::{hash::Digest, keys::SecretKey, name::Slug, request};
 use vault_store::clock::{Clock, SystemClock};
 
@@ -45,7 +45,7 @@ impl DeviceClient {
         &self,
         hostname: &str,
         code: Option<&str>,
-    ) -> Result<EnrolledDevice, Failure> {
+    ) -> Result<CurrentDevice, Failure> {
         let path = format!("/v/{}/devices", self.slug);
         let body = Enrolment {
             public_key: self.key.public().to_string(),

@@ -1,7 +1,9 @@
 //! Vaults, as their people see them: `/admin/vaults` and `/admin/vaults/{slug}`.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use vault_format::hash::Digest;
 use vault_format::name::{NamespaceId, Slug};
 use vault_format::root::{VaultFingerprint, VaultId};
@@ -157,6 +159,53 @@ impl Vault {
     }
 }
 
+/// What a publisher reads of a [`Vault`]. A word or a form that a later service adds stops nobody
+/// from publishing: it counts as nothing that is known here.
+#[derive(Clone, Debug, Deserialize)]
+pub struct VaultHead {
+    /// Who signs its releases.
+    #[serde(default, deserialize_with = "known")]
+    pub kind: Option<Kind>,
+    #[serde(default, deserialize_with = "known")]
+    release: Option<CatalogHash>,
+    // A service that says nothing about its pin has not forgotten it.
+    #[serde(default = "not_said")]
+    pin: Value,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct CatalogHash {
+    sha256: Digest,
+}
+
+impl VaultHead {
+    /// SHA-256 of the bytes of the current catalog.
+    pub fn catalog_sha256(&self) -> Option<Digest> {
+        self.release.as_ref().map(|release| release.sha256)
+    }
+
+    /// Whether nothing is pinned: before the first release, and after an owner reset the pin.
+    pub fn is_unpinned(&self) -> bool {
+        self.pin.is_null()
+    }
+
+    /// The vault that is pinned.
+    pub fn vault_id(&self) -> Option<VaultId> {
+        Pin::deserialize(&self.pin).ok().map(|pin| pin.vault_id)
+    }
+}
+
+fn known<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(T::deserialize(value).ok())
+}
+
+const fn not_said() -> Value {
+    Value::Bool(false)
+}
+
 /// What a name is pinned to.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(untagged)]
@@ -293,4 +342,33 @@ pub struct DeletedVault {
 pub struct SignedOut {
     /// The number under which tokens are given from now on.
     pub epoch: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(json: &str) -> VaultHead {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn only_a_pin_of_null_is_forgotten() {
+        assert!(head(r#"{"pin":null}"#).is_unpinned());
+        for held in [r#"{"pin":{"later":1}}"#, r#"{"kind":"hosted"}"#] {
+            assert!(!head(held).is_unpinned(), "{held}");
+            assert_eq!(head(held).vault_id(), None, "{held}");
+        }
+    }
+
+    #[test]
+    fn a_word_of_a_later_service_stops_no_publisher() {
+        let later = head(r#"{"kind":"federated","status":"frozen","release":{"release":7}}"#);
+        assert_eq!((later.kind, later.catalog_sha256()), (None, None));
+        let now = head(r#"{"kind":"self_signed","release":null,"pin":null}"#);
+        assert_eq!(now.kind, Some(Kind::SelfSigned));
+        let digest = Digest::of(b"catalog");
+        let published = head(&format!(r#"{{"release":{{"sha256":"{digest}"}}}}"#));
+        assert_eq!(published.catalog_sha256(), Some(digest));
+    }
 }

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
-use vault_api::EnrolledDevice;
+use vault_api::CurrentDevice;
 use vault_format::{
     name::{SkillName, SkillRef, Slug},
     root::{KeyFingerprint, VaultFingerprint},
@@ -242,7 +242,7 @@ async fn enrol(
     link: &Link,
     hostname: &str,
     code: Option<&str>,
-) -> Result<(EnrolledDevice, Option<Vec<u8>>), Failure> {
+) -> Result<(CurrentDevice, Option<Vec<u8>>), Failure> {
     let client = device_client(context, vault, link)?;
     let state = client.enrol(hostname, code).await?;
     let catalog = match state.status {
@@ -268,7 +268,7 @@ fn never_arrived(failure: &Failure) -> bool {
 
 /// Adds a hint and the state of the machine where another vault was expected. Only an enrolled
 /// machine may read a catalog, so the machine is enrolled at this point.
-fn not_expected(failure: Failure, state: &EnrolledDevice, machine: &str, address: &str) -> Failure {
+fn not_expected(failure: Failure, state: &CurrentDevice, machine: &str, address: &str) -> Failure {
     if failure.code != ErrorCode::VaultChanged {
         return failure;
     }
@@ -330,7 +330,7 @@ pub struct Linked {
 fn report(
     connection: &Connection,
     link: &Link,
-    state: &EnrolledDevice,
+    state: &CurrentDevice,
     machine: &str,
     catalog: Option<&AcceptedCatalog>,
 ) -> Report {
