@@ -87,14 +87,15 @@ const VIEWS: &[(&str, Describe)] = &[
     ("unlink", view::<share::unlink::Unlinked>),
 ];
 
-/// Commands that print text or a protocol of their own, whose data is that text.
-const TEXT: &[&str] = &["completions", "man", "mcp", "serve"];
+/// Commands that print text of their own, whatever was asked for.
+const TEXT: &[&str] = &["completions", "man"];
 
-/// Commands whose data has no type yet.
+/// Commands and subcommands whose data has no type yet.
 const UNTYPED: &[&str] = &[
     "add",
     "approve",
     "backup",
+    "cloud rollback",
     "demo",
     "disable",
     "doctor",
@@ -104,13 +105,16 @@ const UNTYPED: &[&str] = &[
     "history",
     "import",
     "install",
+    "mcp",
     "new",
     "outdated",
     "policy",
+    "publishers list",
     "release",
     "remove",
     "restore",
     "rollback",
+    "serve",
     "setup",
     "show",
     "sync",
@@ -231,9 +235,11 @@ fn page() -> String {
     };
     let _ = writeln!(
         page,
-        "{} print answers of the service, which [api.md](api.md) describes. {} print text.",
+        "{} print answers of the service, which [api.md](api.md) describes. {} print text. Not yet \
+         described here: {}.",
         commands(ANSWERS),
-        commands(TEXT)
+        commands(TEXT),
+        commands(UNTYPED)
     );
     for (words, schema) in views {
         let doc = schema["description"].as_str().unwrap_or_default();
