@@ -257,7 +257,7 @@ fn no_transcript_is_forgotten() {
         assert!(
             path.extension().is_none_or(|end| end != "md")
                 || LISTED.contains(&&*name.replace('-', "_")),
-            "list {name} above"
+            "list {name} in `transcripts!` of cli/tests/transcripts.rs"
         );
     }
 }

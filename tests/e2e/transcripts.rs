@@ -67,7 +67,10 @@ fn each_command_that_needs_a_service_has_a_transcript_of_a_success() {
     let mut listed = COMMANDS.map(|name| format!("{name}.md"));
     found.sort();
     listed.sort();
-    assert_eq!(found, listed, "list each transcript in COMMANDS");
+    assert_eq!(
+        found, listed,
+        "list each transcript in COMMANDS of tests/e2e/transcripts.rs"
+    );
 
     let team = Team::new(Server::start(&Database::Sqlite), Home::new());
     let laptop = Home::new();
