@@ -11,6 +11,7 @@ use vault_library::{
     export::{SiteReport, ZipReport},
     run::ResolvedAction,
 };
+use vault_testing::schema::{kind, line, type_words};
 
 use crate::{
     cli,
@@ -135,52 +136,6 @@ const ANSWERS: &[&str] = &[
     "users",
 ];
 
-/// A type in words: `text`, `number or null`, `list of Slug`.
-fn type_words(schema: &Value) -> String {
-    if let Some(name) = schema["$ref"].as_str() {
-        let name = name.rsplit('/').next().unwrap_or(name);
-        return format!("[{name}](#{})", name.to_lowercase());
-    }
-    if let Some(word) = schema["const"].as_str() {
-        return format!("`{word}`");
-    }
-    if let Some(words) = schema["enum"].as_array() {
-        let words = words
-            .iter()
-            .map(|word| format!("`{}`", word.as_str().unwrap_or("null")));
-        return words.collect::<Vec<_>>().join(" or ");
-    }
-    for any in ["anyOf", "oneOf"] {
-        if let Some(options) = schema[any].as_array() {
-            return options
-                .iter()
-                .map(type_words)
-                .collect::<Vec<_>>()
-                .join(" or ");
-        }
-    }
-    let word = |word: &str| match word {
-        "string" => "text".to_owned(),
-        "integer" => "number".to_owned(),
-        "array" => format!("list of {}", type_words(&schema["items"])),
-        "object" if schema["additionalProperties"].is_object() => {
-            format!(
-                "object with {} for each name",
-                type_words(&schema["additionalProperties"])
-            )
-        }
-        other => other.to_owned(),
-    };
-    match &schema["type"] {
-        Value::String(only) => word(only),
-        Value::Array(words) => {
-            let words = words.iter().filter_map(Value::as_str).map(word);
-            words.collect::<Vec<_>>().join(" or ")
-        }
-        _ => "any".to_owned(),
-    }
-}
-
 /// Adds the members of a schema, those of its alternatives included.
 fn add_members(schema: &Value, defs: &Map<String, Value>, members: &mut BTreeMap<String, String>) {
     if let Some(name) = schema["$ref"].as_str() {
@@ -193,8 +148,7 @@ fn add_members(schema: &Value, defs: &Map<String, Value>, members: &mut BTreeMap
             !doc.is_empty(),
             "the member {name} is not described: {schema}"
         );
-        let doc = doc.replace('\n', " ").replace('|', "\\|");
-        let row = format!("| `{name}` | {} | {doc} |\n", type_words(member));
+        let row = format!("| `{name}` | {} | {} |\n", type_words(member), line(doc));
         members.entry(name.clone()).or_insert(row);
     }
     for part in ["anyOf", "oneOf", "allOf"] {
@@ -208,7 +162,7 @@ fn table(schema: &Value, defs: &Map<String, Value>) -> String {
     let mut members = BTreeMap::new();
     add_members(schema, defs, &mut members);
     if members.is_empty() {
-        return format!("Type: {}.\n", type_words(schema));
+        return kind(schema);
     }
     let rows: String = members.into_values().collect();
     format!("| member | type | meaning |\n|---|---|---|\n{rows}")

@@ -14,7 +14,7 @@ pub fn line(description: &str) -> String {
 /// anything else.
 pub fn table(schema: &Value) -> String {
     let Some(members) = schema["properties"].as_object() else {
-        return format!("Type: {}.\n", type_words(schema));
+        return kind(schema);
     };
     let required = schema["required"].as_array();
     let mut table = "| member | type | meaning |\n|---|---|---|\n".to_owned();
@@ -28,6 +28,11 @@ pub fn table(schema: &Value) -> String {
     table
 }
 
+/// The type of what has no members, outside of a table.
+pub fn kind(schema: &Value) -> String {
+    format!("Type: {}.\n", type_words(schema).replace("\\|", "|"))
+}
+
 /// A type in words, with links to the types that it names: `text`, `number or null`, `list of
 /// [Slug](#slug)`.
 pub fn type_words(schema: &Value) -> String {
@@ -39,8 +44,8 @@ pub fn type_words(schema: &Value) -> String {
         return format!("`{word}`");
     }
     if let Some(words) = schema["enum"].as_array() {
-        let words = words.iter().filter_map(Value::as_str);
-        return joined(words.map(|word| format!("`{word}`")));
+        let word = |word: &Value| format!("`{}`", word.as_str().unwrap_or("null"));
+        return joined(words.iter().map(word));
     }
     for union in ["anyOf", "oneOf"] {
         if let Some(kinds) = schema[union].as_array() {
@@ -75,9 +80,18 @@ fn named(schema: &Value, kind: &str) -> String {
             None => format!("text{}", bounds("minLength", "maxLength")),
         },
         "integer" => format!("number{}", bounds("minimum", "maximum")),
+        "array" if schema["prefixItems"].is_array() => {
+            let items = schema["prefixItems"].as_array().into_iter().flatten();
+            let items: Vec<_> = items.map(type_words).collect();
+            format!("({})", items.join(", "))
+        }
         "array" => {
             let items = type_words(&schema["items"]);
             format!("list of {items}{}", bounds("minItems", "maxItems"))
+        }
+        "object" if schema["additionalProperties"].is_object() => {
+            let members = type_words(&schema["additionalProperties"]);
+            format!("object with {members} for each name")
         }
         kind => kind.to_owned(),
     }
