@@ -103,15 +103,19 @@ pub struct Device {
     pub forgotten: bool,
 }
 
+/// What people are shown of a machine: its name, or the fingerprint of its key if it has none.
+pub fn device_name(hostname: &str, key: &PublicKey) -> String {
+    if hostname.is_empty() {
+        KeyFingerprint::device(key).to_string()
+    } else {
+        hostname.to_owned()
+    }
+}
+
 impl Device {
-    /// What people are shown: the name, or the fingerprint of a machine without one.
+    /// What people are shown. Its fingerprint is computed: the service could state another one.
     pub fn name(&self) -> String {
-        if self.hostname.is_empty() {
-            // Computed: the service could state another one.
-            KeyFingerprint::device(&self.public_key).to_string()
-        } else {
-            self.hostname.clone()
-        }
+        device_name(&self.hostname, &self.public_key)
     }
 }
 

@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use vault_format::keys::PublicKey;
 use vault_format::name::{NamespaceId, Slug};
 use vault_format::request::device_id;
-use vault_format::root::KeyFingerprint;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
@@ -149,11 +148,7 @@ pub struct Named {
 impl Device {
     /// What people are shown: the name, or the fingerprint of a machine without one.
     pub fn name(&self) -> String {
-        if self.hostname.is_empty() {
-            KeyFingerprint::device(&self.public_key).to_string()
-        } else {
-            self.hostname.clone()
-        }
+        vault_api::device_name(&self.hostname, &self.public_key)
     }
 
     /// A device that waits for the owner.
