@@ -276,6 +276,17 @@ async fn replies_are_read_with_bounds() {
     assert!(!heard.contains("DATA"), "{heard}");
 }
 
+#[tokio::test]
+async fn a_reply_to_something_else_does_not_take_the_mail() {
+    // One reply too many: that to DATA comes where the mail's is expected.
+    let shifted = Script {
+        recipient: "250 ok\r\n250 ok\r\n",
+        ..GOOD
+    };
+    let (sent, _) = send(shifted, Encryption::StartTls, "Hello").await;
+    assert!(matches!(sent, Err(SendError::MailServer(354))), "{sent:?}");
+}
+
 /// A server that says one thing and hangs up.
 async fn server_that_says(text: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
