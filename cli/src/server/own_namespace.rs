@@ -164,7 +164,8 @@ impl releases::Namespace for OwnNamespace {
     }
 }
 
-/// The owner of a library that nobody watches: every question is answered with no.
+/// Stands for the owner while a server publishes by itself: nobody is there to ask, so each question
+/// fails.
 struct Unattended;
 
 impl Owner<PublishError> for Unattended {

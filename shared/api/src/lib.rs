@@ -2,8 +2,8 @@
 //! the command line and the tests share, and from which `docs/api.md` and `docs/openapi.json` are
 //! written. Comments on types and members become their descriptions there.
 //!
-//! Requests reject members that they do not name, as far as the service always did. Answers may get
-//! members in later versions: whoever reads one ignores those that it does not know.
+//! Types of requests with `deny_unknown_fields` reject members that they do not name. Later versions
+//! may add members to answers: clients ignore those that they do not know.
 
 mod account;
 mod audit;

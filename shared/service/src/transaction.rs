@@ -99,7 +99,8 @@ impl Ports {
     /// Changes records in one commit: `work` reads, decides, and leaves its writes in the
     /// transaction. Where another writer was faster, all of it is done anew, a bounded number of
     /// times; then the change fails with `Conflict`. An error of `work` ends the change and writes
-    /// nothing, and a transaction without writes makes no commit.
+    /// nothing. An `Ok` commits whatever is in the transaction, also where its value says no: decide
+    /// before the first write. A transaction without writes makes no commit.
     pub async fn change<'a, T, E, F>(
         &'a self,
         mut work: impl FnMut(Transaction<'a>) -> F,
