@@ -7,14 +7,14 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tower::ServiceExt as _;
 use vault_service::App;
+use vault_service::accounts::bootstrap::{self, FirstStart};
 use vault_service::error::ErrorCode;
+use vault_service::maintenance::Report;
 use vault_service::model::account::Email;
 use vault_service::model::namespace::Kind;
-use vault_service::oauth::bootstrap::{self, FirstStart};
 use vault_service::oidc::SecretSource;
 use vault_service::route::Group;
 use vault_service::router::Part;
-use vault_service::work::Report;
 
 use crate::answer::Answer;
 use crate::event::Event;

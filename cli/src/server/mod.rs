@@ -23,10 +23,10 @@ use vault_library::{VaultPaths, keys::Passphrases};
 use vault_service::Ports;
 use vault_service::{
     App,
+    accounts::bootstrap::{self, BootstrapError, FirstStart},
     config::{BadPublicUrl, CLIENT_SECRET, Config, SignIn, hosting::Hosting},
     model::{account::Email, namespace::Kind},
     notices::smtp::MailSettings,
-    oauth::bootstrap::{self, BootstrapError, FirstStart},
     oidc::{ProviderClient, given_secret},
     outbound::Outbound,
 };
@@ -472,9 +472,12 @@ impl Server {
     pub async fn serve(self, mut stop: watch::Receiver<bool>) {
         let publishing = tokio::spawn(self.publisher.watch(stop.clone()));
         let mut stop_work = stop.clone();
-        let working = tokio::spawn(vault_service::work::every(self.app.clone(), async move {
-            let _ = stop_work.wait_for(|stop| *stop).await;
-        }));
+        let working = tokio::spawn(vault_service::maintenance::every(
+            self.app.clone(),
+            async move {
+                let _ = stop_work.wait_for(|stop| *stop).await;
+            },
+        ));
         vault_service::serve::serve(self.listener, self.app, async move {
             // A dropped sender also means stop.
             let _ = stop.wait_for(|stop| *stop).await;

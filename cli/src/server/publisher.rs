@@ -15,7 +15,7 @@ use vault_format::{hash::Digest, name::Slug, time::Timestamp};
 use vault_library::{
     Vault, VaultPaths, keys::Passphrases, pending_files, publish::ReleasePlan, shelf::LibraryShelf,
 };
-use vault_service::{App, model::namespace, oauth::bootstrap::FIRST_NAMESPACE};
+use vault_service::{App, accounts::bootstrap::FIRST_NAMESPACE, model::namespace};
 use vault_shelf::fetch::Fetch;
 use vault_store::{
     StoreError,

@@ -298,9 +298,9 @@ mod tests {
     use vault_library::{VaultPaths, keys::NoPassphrases};
     use vault_service::{
         Ports,
+        accounts::bootstrap::{FIRST_NAMESPACE, first_owner},
         config::{Config, Limits},
         model::namespace,
-        oauth::bootstrap::{FIRST_NAMESPACE, first_owner},
     };
     use vault_testing::{SeededRandom, TestClock, contract::shelf::skill, memory::Memory};
 

@@ -18,7 +18,7 @@ use tokio::{
 };
 use url::Url;
 use vault_api::{OAuthError, Registered};
-use vault_service::oauth::PAGE_STYLE;
+use vault_service::web::PAGE_STYLE;
 use vault_store::{
     clock::{Clock as _, SystemClock},
     random::{Random, SystemRandom},

@@ -18,11 +18,11 @@ use tower::ServiceExt;
 use vault_format::text::error_chain;
 
 use crate::app::App;
+use crate::devices::Hosted;
 use crate::error::{ErrorCode, Fault, Refusal};
-use crate::hosted::Hosted;
 use crate::http::{LogFields, Logged, raw_path};
-use crate::oauth::welcome;
 use crate::route::LogGroups;
+use crate::web::welcome;
 
 /// Most bytes of header fields, names and values together; above it 431.
 pub const MAX_HEADER_BYTES: usize = 16 * 1024;

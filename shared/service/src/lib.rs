@@ -4,30 +4,32 @@
 //! run behind [`serve`] and as functions; nothing that is right or wrong depends on what a process
 //! remembers.
 
+pub mod accounts;
 mod admin;
 mod app;
 pub mod bearer;
 mod cache;
 pub mod config;
 mod console;
+mod devices;
 pub mod documents;
 mod drafts;
 mod edge;
 pub mod error;
 mod guard;
 mod health;
-mod hosted;
+pub mod hosting;
 pub mod http;
+pub mod maintenance;
 pub mod mcp;
 pub mod model;
 pub mod notices;
 pub mod oauth;
+mod oauth_routes;
 pub mod oidc;
 pub mod outbound;
 mod path_params;
-mod payment;
 pub mod ports;
-pub mod provisioning;
 pub mod publish;
 mod retry;
 pub mod route;
@@ -38,7 +40,7 @@ pub mod shelf;
 pub mod starter;
 mod transaction;
 pub mod uploads;
-pub mod work;
+pub mod web;
 
 pub use app::{Accepted, App};
 pub use ports::Ports;

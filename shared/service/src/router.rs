@@ -10,14 +10,14 @@ use axum::response::{IntoResponse as _, Response};
 use vault_store::StoreError;
 
 use crate::app::App;
+use crate::devices::{self, Hosted};
 use crate::edge::Edge;
 use crate::error::{ErrorCode, Refusal};
-use crate::hosted::{self, Hosted};
+use crate::maintenance::{self, Report};
 use crate::mcp::Protocol;
-use crate::oauth::welcome;
 use crate::route::{Group, LogGroups, Route};
-use crate::work::{self, Report};
-use crate::{admin, console, health, mcp, oauth};
+use crate::web::welcome;
+use crate::{admin, console, health, mcp, oauth_routes};
 
 /// What one process does: it answers everything, or one group and health.
 ///
@@ -52,13 +52,13 @@ const HEALTH: Table = Table {
 /// Served by [`Hosted`], over the path as it was sent.
 const HOSTED: Table = Table {
     log_name: None,
-    routes: hosted::routes,
+    routes: devices::routes,
     router: |_| Router::new(),
 };
 const OAUTH: Table = Table {
     log_name: Some("oauth"),
-    routes: oauth::routes,
-    router: oauth::router,
+    routes: oauth_routes::routes,
+    router: oauth_routes::router,
 };
 const ADMIN: Table = Table {
     log_name: Some("admin"),
@@ -76,7 +76,7 @@ const MCP: Table = Table {
     router: |prefix| mcp::router(prefix, None),
 };
 
-const WORK: Work = |app| Box::pin(work::run(app));
+const WORK: Work = |app| Box::pin(maintenance::run(app));
 
 impl Part {
     /// Everything.
@@ -169,7 +169,7 @@ pub fn part_router(app: App, part: Part) -> Router {
 pub fn protocol_router(app: App, protocol: Protocol) -> Router {
     let prefix = app.config.public_url.prefix();
     let routes = health::router(prefix)
-        .merge(oauth::router(prefix))
+        .merge(oauth_routes::router(prefix))
         .merge(admin::router(prefix))
         .merge(console::router(prefix))
         .merge(mcp::router(prefix, Some(protocol)));

@@ -26,6 +26,7 @@ use vault_format::hash::Digest;
 use vault_library::{VaultPaths, keys::NoPassphrases};
 use vault_service::{
     App,
+    accounts::memberships_of,
     config::Config,
     model::{
         account,
@@ -33,11 +34,8 @@ use vault_service::{
         session::Session,
         user::Scopes,
     },
-    oauth::{
-        authorize::{AuthorizeRequest, Consent, client_name},
-        form::Form,
-        memberships_of,
-    },
+    oauth::authorize::{AuthorizeRequest, Consent, client_name},
+    web::form::Form,
 };
 use vault_store::{
     clock::{Clock, SystemClock},

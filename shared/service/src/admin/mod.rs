@@ -12,7 +12,6 @@ pub(crate) mod delete;
 pub(crate) mod devices;
 pub(crate) mod drafts;
 pub(crate) mod enrolment;
-mod hooks;
 mod notices;
 mod objects;
 mod operator;
@@ -33,6 +32,7 @@ use crate::app::App;
 use crate::bearer::Bearer;
 use crate::error::Refusal;
 use crate::guard::guarded;
+use crate::hosting::payment::hook;
 use crate::route::{self, Auth, Row, rows};
 
 use call::{Answer, Call, OperatorCall};
@@ -137,7 +137,7 @@ rows! { Admin:
     "namespace.sign-out" POST "/admin/operator/namespaces/{slug}/sign-out" OperatorWrite operator::sign_out;
     "service.sign-out" POST "/admin/operator/sign-out" OperatorWrite accounts::sign_out_everybody;
     "service.audit" GET "/admin/operator/audit" Operator audit::list_service;
-    "payment.receive" POST "/hooks/payment" Public hooks::payment;
+    "payment.receive" POST "/hooks/payment" Public hook::payment;
     "account.list" GET "/admin/operator/accounts" Operator accounts::list;
     "account.invite" POST "/admin/operator/accounts" OperatorWrite accounts::invite;
     "account.reset" POST "/admin/operator/accounts/{email}/reset" OperatorWrite accounts::reset;

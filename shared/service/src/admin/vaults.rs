@@ -14,6 +14,7 @@ use crate::app::App;
 use crate::bearer::Bearer;
 use crate::drafts;
 use crate::error::{ErrorCode, Refusal};
+use crate::hosting::provisioning;
 use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::draft::{self, Kind as DraftKind, State};
@@ -21,7 +22,6 @@ use crate::model::namespace::{self, Namespace, Pinned as NamespacePin, Queue, St
 use crate::model::provisioning::next_step;
 use crate::model::user::{self, MEMBERSHIPS, Membership, User};
 use crate::model::{account, release};
-use crate::provisioning;
 use crate::transaction::Transaction;
 
 /// All namespaces of the account, whichever the token carries.

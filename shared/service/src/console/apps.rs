@@ -11,10 +11,10 @@ use crate::admin::call::{Items, Page};
 use crate::admin::clients::{apps, end_app, find_app};
 use crate::admin::principal::Principal;
 use crate::error::ErrorCode;
-use crate::oauth::browser::ACCOUNT_PATH;
-use crate::oauth::form::with_query;
-use crate::oauth::pages::{day, minute};
-use crate::oauth::stop::ErrorPage;
+use crate::web::browser::ACCOUNT_PATH;
+use crate::web::error_page::ErrorPage;
+use crate::web::form::with_query;
+use crate::web::layout::{day, minute};
 use vault_api::Client;
 
 struct Row {

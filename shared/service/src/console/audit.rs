@@ -19,9 +19,9 @@ use crate::admin::call::{Items, Page};
 use crate::admin::users::find_id_by_email;
 use crate::model::account::Email;
 use crate::model::audit::{Entry, SERVER};
-use crate::oauth::form::with_query;
-use crate::oauth::pages::minute;
-use crate::oauth::stop::ErrorPage;
+use crate::web::error_page::ErrorPage;
+use crate::web::form::with_query;
+use crate::web::layout::minute;
 
 /// Most entries of one file.
 const MAX_EXPORTED: usize = 5_000;

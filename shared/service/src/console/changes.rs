@@ -11,9 +11,9 @@ use vault_store::StoreError;
 use super::content::{policy_text, readable_chain, shelf, skill_of_bundle, unavailable};
 use super::difference::{self, DIFFERENCE_BYTES, Difference, Line, Room, shortened};
 use super::guard::ConsolePage;
-use crate::oauth::form::with_query;
-use crate::oauth::pages::minute;
-use crate::oauth::stop::ErrorPage;
+use crate::web::error_page::ErrorPage;
+use crate::web::form::with_query;
+use crate::web::layout::minute;
 
 /// Most skills of each kind on a page.
 const SKILLS_SHOWN: usize = 150;

@@ -7,13 +7,13 @@ use axum::response::Response;
 use super::guard::Visitor;
 use super::outcome::Notice;
 use super::page::{Shell, show as show_page};
-use crate::oauth::browser::CONSOLE_PATH;
-use crate::oauth::form::Form;
-use crate::oauth::invitations;
-use crate::oauth::members::members;
-use crate::oauth::pages::role;
-use crate::oauth::session::redirect;
-use crate::oauth::stop::ErrorPage;
+use crate::accounts::invitations;
+use crate::accounts::memberships::members;
+use crate::accounts::session::redirect;
+use crate::web::browser::CONSOLE_PATH;
+use crate::web::error_page::ErrorPage;
+use crate::web::form::Form;
+use crate::web::layout::role;
 
 /// A vault that can be chosen.
 struct Choice {

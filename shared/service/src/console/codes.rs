@@ -11,9 +11,9 @@ use super::page::{ROWS_SHOWN, Shell, show as show_page};
 use crate::admin::enrolment::{self, MOST_USES, create_code, end_code, set_enrolment};
 use crate::error::ErrorCode;
 use crate::model::enrolment::Enrolment;
-use crate::oauth::form::with_query;
-use crate::oauth::pages::minute;
-use crate::oauth::stop::ErrorPage;
+use crate::web::error_page::ErrorPage;
+use crate::web::form::with_query;
+use crate::web::layout::minute;
 use vault_api::{EnrolmentCode, NewEnrolmentCode};
 
 /// For how long a code can be made to count: seconds, and what the page calls them.

@@ -20,7 +20,7 @@ use crate::app::{Acting, Shelves};
 use crate::error::Refusal;
 use crate::model::namespace::Namespace;
 use crate::model::release::Release;
-use crate::oauth::stop::ErrorPage;
+use crate::web::error_page::ErrorPage;
 
 /// The refusal of a form or page: what is not there has the page of an address that is not there.
 pub(super) fn or_not_found(refusal: Refusal) -> ErrorPage {

@@ -36,9 +36,9 @@ use crate::model::draft::{Content, DraftRecord, Kind, MAX_REASON_CHARS, State, S
 use crate::model::namespace::Kind as NamespaceKind;
 use crate::model::proposal::Proposed;
 use crate::model::user::Role;
-use crate::oauth::form::with_query;
-use crate::oauth::pages::minute;
-use crate::oauth::stop::ErrorPage;
+use crate::web::error_page::ErrorPage;
+use crate::web::form::with_query;
+use crate::web::layout::minute;
 
 /// Most findings on a page.
 const FINDINGS_SHOWN: usize = 40;

@@ -14,8 +14,8 @@ use super::audit::file;
 use super::guard::ConsolePage;
 use crate::model::namespace::Namespace;
 use crate::model::{audit, client, device, draft, release, user};
-use crate::oauth::form::with_query;
-use crate::oauth::stop::ErrorPage;
+use crate::web::error_page::ErrorPage;
+use crate::web::form::with_query;
 
 /// Most lines of one part.
 const MAX_LINES: usize = 5_000;

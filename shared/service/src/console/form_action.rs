@@ -1,8 +1,8 @@
 //! What a form asks for, as the log names it: a refusal then stands under the same action and
 //! target as what is done, whether a person used the console or a program `/admin`.
 
-use crate::oauth::form::Form;
 use crate::path_params::PathParams;
+use crate::web::form::Form;
 
 /// The action that a form asks for, and what it is about.
 pub(super) struct FormAction {

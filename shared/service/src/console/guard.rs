@@ -16,6 +16,11 @@ use vault_store::records::{Document, When, Write};
 use super::form_action::FormAction;
 use super::outcome::{DONE, REFUSED, Unchanged};
 use super::{Access, Cache, Handler, Outcome, PAGES, role_needed};
+use crate::accounts::guard::{SignedInBrowser, prove_form, signed_in};
+use crate::accounts::memberships::members;
+use crate::accounts::second_factor::{self, Requirement};
+use crate::accounts::session::redirect;
+use crate::accounts::sign_in_page::{SignInPrompt, sign_in_page};
 use crate::app::{Acting, App};
 use crate::error::{ErrorCode, Fault, Refusal};
 use crate::guard::audit_refusal;
@@ -24,22 +29,28 @@ use crate::model::audit::Actor;
 use crate::model::namespace::{Namespace, Status};
 use crate::model::session::spent_key;
 use crate::model::user::{Role, Scope, User};
-use crate::oauth::browser::{Browser, CONSOLE_PATH, Onward, Posted, SignedIn, posted};
-use crate::oauth::csrf::{FORM_SECONDS, Purpose};
-use crate::oauth::form::{Form, with_query};
-use crate::oauth::members::members;
-use crate::oauth::noted;
-use crate::oauth::second_factor::{self, Requirement};
-use crate::oauth::session::{redirect, sign_in_page};
-use crate::oauth::stop::ErrorPage;
 use crate::path_params::PathParams;
 use crate::route::Row;
+use crate::web::browser::{Browser, CONSOLE_PATH, Onward, Posted, SignedIn, posted};
+use crate::web::csrf::{FORM_SECONDS, Purpose};
+use crate::web::error_page::ErrorPage;
+use crate::web::form::{Form, with_query};
 
 /// A person who is signed in, in a browser.
 pub(super) struct Visitor {
     pub(super) app: App,
     pub(super) browser: Browser,
     pub(super) signed_in: SignedIn,
+}
+
+impl Visitor {
+    fn new(app: &App, proven: SignedInBrowser) -> Self {
+        Self {
+            app: app.clone(),
+            browser: proven.browser,
+            signed_in: proven.signed_in,
+        }
+    }
 }
 
 /// A page of a vault, for a person who may open it. Only the guard makes one.
@@ -182,7 +193,12 @@ impl ConsoleForm {
         let onward = Onward::console(&self.page.path).unwrap_or(Onward::Console(CONSOLE_PATH));
         let email = signed_in.account.email.as_str();
         let problem = Some("Sign in again, then submit the form again. Nothing has been changed.");
-        Some(sign_in_page(app, browser, onward, None, email, problem))
+        let prompt = SignInPrompt {
+            email,
+            problem,
+            ..SignInPrompt::default()
+        };
+        Some(sign_in_page(app, browser, onward, prompt))
     }
 }
 
@@ -242,18 +258,12 @@ async fn choose<F>(
 where
     F: Future<Output = Result<Response, ErrorPage>>,
 {
-    let browser = Browser::of(app, request.headers());
     let query = Form::parse(request.uri().query().unwrap_or_default());
-    let Some(signed_in) = browser.signed_in(app).await? else {
-        let onward = wanted(app, request.uri());
-        return Ok(sign_in_page(app, &browser, onward, None, "", None));
-    };
-    let visitor = Visitor {
-        app: app.clone(),
-        browser,
-        signed_in,
-    };
-    handler(visitor, query).await
+    let onward = wanted(app, request.uri());
+    match signed_in(app, request.headers(), onward).await? {
+        Ok(proven) => handler(Visitor::new(app, proven), query).await,
+        Err(sign_in) => Ok(sign_in),
+    }
 }
 
 async fn page<F>(
@@ -268,10 +278,10 @@ where
 {
     let (mut parts, _) = request.into_parts();
     let params = PathParams::read(&mut parts).await;
-    let browser = Browser::of(app, &parts.headers);
     let onward = wanted(app, &parts.uri);
-    let Some(signed_in) = browser.signed_in(app).await? else {
-        return Ok(sign_in_page(app, &browser, onward, None, "", None));
+    let proven = match signed_in(app, &parts.headers, onward).await? {
+        Ok(proven) => proven,
+        Err(sign_in) => return Ok(sign_in),
     };
     let params = params.ok_or(ErrorPage::NotFound)?;
     let query = Form::parse(parts.uri.query().unwrap_or_default());
@@ -280,11 +290,7 @@ where
         .map_err(|_| ErrorCode::ParameterInvalid.into())
         .map_err(ErrorPage::Refused)?;
     let arrival = Arrival {
-        visitor: Visitor {
-            app: app.clone(),
-            browser,
-            signed_in,
-        },
+        visitor: Visitor::new(app, proven),
         cache,
         source: client_address(&app.config, &parts.headers, &parts.extensions),
         path: wanted_path(app, &parts.uri).to_owned(),
@@ -314,24 +320,19 @@ where
     let (mut parts, body) = request.into_parts();
     let params = PathParams::read(&mut parts).await;
     let path = wanted_path(app, &parts.uri).to_owned();
+    let onward = Onward::console(&path).ok_or(ErrorPage::NotFound)?;
+    let posted = posted(app, Request::from_parts(parts, body)).await?;
+    let proof = prove_form(app, &posted, Purpose::Console, onward, row).await?;
+    let (signed_in, nonce) = match proof {
+        Ok(proof) => proof,
+        Err(to_page) => return Ok(to_page),
+    };
     let Posted {
         form,
         browser,
         source,
         ..
-    } = posted(app, Request::from_parts(parts, body)).await?;
-    let nonce = match browser.check_form(app, &form, Purpose::Console, &path) {
-        Ok(nonce) => nonce,
-        Err(stop) => {
-            noted::refused(app, &browser, source, row, "form_forged").await;
-            return Err(stop);
-        }
-    };
-    // The token is good, so the path is one that a page of ours has written.
-    let onward = Onward::console(&path).ok_or(ErrorPage::NotFound)?;
-    let Some(signed_in) = browser.signed_in(app).await? else {
-        return Ok(redirect(StatusCode::SEE_OTHER, &onward.address(app)));
-    };
+    } = posted;
     let arrival = Arrival {
         visitor: Visitor {
             app: app.clone(),
@@ -407,7 +408,11 @@ impl Arrival {
             // The sign-in is from before the second factor was set up.
             Requirement::NotEntered => {
                 let email = account.email.as_str();
-                return Ok(Err(sign_in_page(app, browser, onward, None, email, None)));
+                let prompt = SignInPrompt {
+                    email,
+                    ..SignInPrompt::default()
+                };
+                return Ok(Err(sign_in_page(app, browser, onward, prompt)));
             }
         }
         let actor = Actor {

@@ -11,9 +11,9 @@ use super::outcome::Outcome;
 use super::page::{Shell, show as show_page};
 use crate::admin::devices::{Decision, decide, find};
 use crate::model::device::{DeviceStatus, LastSeen, seen_key};
-use crate::oauth::form::with_query;
-use crate::oauth::pages::minute;
-use crate::oauth::stop::ErrorPage;
+use crate::web::error_page::ErrorPage;
+use crate::web::form::with_query;
+use crate::web::layout::minute;
 
 #[derive(Template)]
 #[template(path = "console/machine.html")]

@@ -11,9 +11,9 @@ use super::page::{Pager, Shell, show as show_page};
 use crate::admin::devices::deny_all;
 use crate::error::ErrorCode;
 use crate::model::device::DeviceStatus;
-use crate::oauth::form::with_query;
-use crate::oauth::pages::day;
-use crate::oauth::stop::ErrorPage;
+use crate::web::error_page::ErrorPage;
+use crate::web::form::with_query;
+use crate::web::layout::day;
 
 /// Which machines a person wants to see.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -54,11 +54,11 @@ use vault_store::recent::Recent;
 
 use crate::app::App;
 use crate::model::user::Role;
-use crate::oauth::form::Form;
-use crate::oauth::pages::console_answer;
-use crate::oauth::stop::ErrorPage;
 use crate::route::{self, Auth, rows};
 use crate::shelf::Releases;
+use crate::web::error_page::ErrorPage;
+use crate::web::form::Form;
+use crate::web::layout::console_answer;
 
 use catalogs::Catalogs;
 use guard::{ConsoleForm, ConsolePage, Visitor};

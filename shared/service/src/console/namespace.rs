@@ -12,13 +12,14 @@ use crate::admin::delete::delete_vault;
 use crate::admin::pin::reset_pin;
 use crate::admin::principal::Principal;
 use crate::error::ErrorCode;
+use crate::hosting::home_page::step_text;
+use crate::hosting::provisioning;
 use crate::model::enrolment::Enrolment;
 use crate::model::namespace::{Kind, Pinned, Subscription};
 use crate::model::provisioning::StepState;
-use crate::oauth::pages::{day, minute, step_text};
-use crate::oauth::stop::ErrorPage;
-use crate::provisioning;
 use crate::publish::current_closure;
+use crate::web::error_page::ErrorPage;
+use crate::web::layout::{day, minute};
 
 /// What the current release takes of the quota.
 struct Usage {

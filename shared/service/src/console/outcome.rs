@@ -1,7 +1,7 @@
 //! What a form has done, as the page that it leads back to says it once.
 
 use crate::error::ErrorCode;
-use crate::oauth::form::Form;
+use crate::web::form::Form;
 
 macro_rules! sentences {
     ($(#[$doc:meta])* $list:ident { $($name:ident $word:literal $text:literal;)* }) => {

@@ -18,8 +18,8 @@ use crate::admin::vaults::count_drafts;
 use crate::app::App;
 use crate::model::device::DeviceStatus;
 use crate::model::namespace::{Kind, Namespace};
-use crate::oauth::pages::{day, minute};
-use crate::oauth::stop::ErrorPage;
+use crate::web::error_page::ErrorPage;
+use crate::web::layout::{day, minute};
 
 /// A release that ends in fewer days than this is worth a new one.
 const ENDS_SOON_DAYS: i64 = 14;

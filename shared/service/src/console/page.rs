@@ -8,9 +8,9 @@ use super::guard::{ConsolePage, Visitor};
 use super::outcome::Notice;
 use super::{Access, PAGES};
 use crate::app::App;
-use crate::oauth::browser::{CONSOLE_PATH, Onward};
-use crate::oauth::csrf::Purpose;
-use crate::oauth::pages::{CONSOLE_STYLE, Frame, SignOut, console_answer, role_name};
+use crate::web::browser::{CONSOLE_PATH, Onward};
+use crate::web::csrf::Purpose;
+use crate::web::layout::{CONSOLE_STYLE, Frame, SignOut, console_answer, role_name};
 
 /// Most rows of a list on one page.
 pub(super) const ROWS_SHOWN: usize = 50;

@@ -11,6 +11,7 @@ use super::content::{current_chain, or_not_found};
 use super::guard::{ConsoleForm, ConsolePage};
 use super::outcome::Outcome;
 use super::page::{ROWS_SHOWN, Shell, show as show_page};
+use crate::accounts::apps_and_sessions::signed_in_browsers;
 use crate::admin::call::{Items, Page};
 use crate::admin::principal::Principal;
 use crate::admin::users::{
@@ -20,11 +21,10 @@ use crate::error::{ErrorCode, Refusal};
 use crate::model::account::Email;
 use crate::model::namespace::Kind;
 use crate::model::user::{Role, Scope, Scopes, State, User};
-use crate::oauth::browser::ACCOUNT_PATH;
-use crate::oauth::form::with_query;
-use crate::oauth::pages::{day, minute, role_name};
-use crate::oauth::signed_in::signed_in_browsers;
-use crate::oauth::stop::ErrorPage;
+use crate::web::browser::ACCOUNT_PATH;
+use crate::web::error_page::ErrorPage;
+use crate::web::form::with_query;
+use crate::web::layout::{day, minute, role_name};
 
 struct Row {
     href: String,

@@ -23,9 +23,9 @@ use crate::admin::releases::{all_releases, find_release};
 use crate::model::draft::{Kind, State};
 use crate::model::namespace::{Kind as NamespaceKind, Namespace};
 use crate::model::release::Release;
-use crate::oauth::form::with_query;
-use crate::oauth::pages::minute;
-use crate::oauth::stop::ErrorPage;
+use crate::web::error_page::ErrorPage;
+use crate::web::form::with_query;
+use crate::web::layout::minute;
 
 /// Most releases that a page offers to compare with.
 const CHOICES_SHOWN: usize = 200;

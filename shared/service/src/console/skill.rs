@@ -22,10 +22,10 @@ use super::history::History;
 use super::page::{Pager, Shell, show as show_page};
 use super::skills::excerpt;
 use super::units::size;
-use crate::oauth::form::with_query;
-use crate::oauth::pages::{day, minute};
-use crate::oauth::session::redirect;
-use crate::oauth::stop::ErrorPage;
+use crate::accounts::session::redirect;
+use crate::web::error_page::ErrorPage;
+use crate::web::form::with_query;
+use crate::web::layout::{day, minute};
 
 /// Most bytes of a file's text that the page shows, as they are written in HTML.
 const MAX_TEXT_BYTES: usize = 40 << 10;

@@ -24,9 +24,9 @@ use crate::app::App;
 use crate::model::client::{ClientId, Connection, connection_key, connections_partition};
 use crate::model::namespace::{Kind, Namespace};
 use crate::model::user::{State, User, is_user_id, user_key, users_partition};
-use crate::oauth::form::with_query;
-use crate::oauth::stop::ErrorPage;
 use crate::shelf::of_shelf;
+use crate::web::error_page::ErrorPage;
+use crate::web::form::with_query;
 
 /// Most people, and most apps, that the page offers to choose.
 const MOST_OFFERED: usize = 100;

@@ -5,7 +5,7 @@ use vault_format::time::Timestamp;
 
 use super::units::count;
 use crate::model::release::Release;
-use crate::oauth::pages::{day, minute};
+use crate::web::layout::{day, minute};
 
 /// Most releases that the picture has; older ones are left out.
 pub(super) const MAX_SHOWN: usize = 60;

@@ -4,15 +4,16 @@
 //! never redirected to (OAuth 2.1 section 4.1.2.1); every later error goes back to the client, with
 //! `state` and `iss`.
 
+use axum::http::StatusCode;
 use vault_format::name::Slug;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::random::Random;
 use vault_store::records::{Document, When, Write};
 
-use super::form::{Form, with_query};
-use super::members::Member;
 use super::resource;
+use crate::accounts::memberships::Member;
+use crate::accounts::sign_in_page::{SignInPrompt, WaitingApp};
 use crate::bearer::SECOND_FACTOR_ACR;
 use crate::documents::ClientName;
 use crate::model::account::{Account, Epochs};
@@ -25,6 +26,8 @@ use crate::model::token::{
     AuthorizationCode, CODE_SECONDS, Family, Reach, Secret, SecretKind, code_key,
 };
 use crate::model::user::{OPERATOR, Role, Scopes};
+use crate::web::error_page::{ErrorPage, Explanation};
+use crate::web::form::{Form, with_query};
 
 /// Longest `state`, in bytes: written with escapes it is three times as long, and a gateway lets 10
 /// KB of header through.
@@ -101,6 +104,44 @@ pub enum UnredirectableError {
     Redirect,
 }
 
+impl From<UnredirectableError> for ErrorPage {
+    fn from(why: UnredirectableError) -> Self {
+        let (status, title, lines): (_, _, &[_]) = match why {
+            UnredirectableError::Client => (
+                StatusCode::BAD_REQUEST,
+                "This app is not registered here",
+                &[
+                    "Its registration is missing or has expired. Start again from the app; it will register again.",
+                    "The app received nothing.",
+                ],
+            ),
+            UnredirectableError::Document => (
+                StatusCode::BAD_REQUEST,
+                "This app cannot be recognised",
+                &[
+                    "The app identifies itself by the address of a page that describes it, and that page could not be read.",
+                    "The app received nothing. Try again later, or tell the maker of the app.",
+                ],
+            ),
+            UnredirectableError::Redirect => (
+                StatusCode::BAD_REQUEST,
+                "This request is not safe",
+                &[
+                    "The app asked to redirect to an address that it did not register, so it received nothing.",
+                    "If you did not start this yourself, close this page.",
+                ],
+            ),
+        };
+        Explanation {
+            status,
+            title,
+            lines,
+            detail: None,
+        }
+        .into()
+    }
+}
+
 /// Why a request is not answered by a code.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Refused {
@@ -124,6 +165,22 @@ pub fn client_name(form: &Form) -> Result<ClientName, UnredirectableError> {
 }
 
 impl AuthorizeRequest {
+    /// The client, for pages before its answer.
+    pub fn waiting_app(&self) -> WaitingApp<'_> {
+        WaitingApp {
+            client: &self.client,
+            redirect: &self.back.redirect,
+        }
+    }
+
+    /// The first prompt of its sign-in page.
+    pub fn prompt(&self) -> SignInPrompt<'_> {
+        SignInPrompt {
+            app: Some(self.waiting_app()),
+            ..SignInPrompt::default()
+        }
+    }
+
     /// Reads a query for a registered client. `base` is the public URL without a slash at its end,
     /// `issuer` the public URL as it is.
     pub fn read(form: &Form, client: Client, base: &str, issuer: &str) -> Result<Self, Refused> {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use vault_store::random::bytes;
 use vault_store::records::MAX_PAGE;
 
-use super::failure::{Failure, unstored};
+use super::error_response::{Failure, unstored};
 use super::guard::{Revocation, read_form};
 use super::metadata;
 use super::register::{self, Metadata, RegisterError};

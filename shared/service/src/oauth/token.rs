@@ -14,13 +14,13 @@ use vault_format::hash::Digest;
 use vault_store::StoreError;
 use vault_store::records::{Record, RecordKey, Write};
 
-use super::form::Form;
 use crate::documents::ClientName;
 use crate::model::Versioned;
 use crate::model::client::{Client, client_key};
 use crate::model::standing::{self, Standing};
 use crate::model::token::{AuthorizationCode, Secret, SecretKind, Token, code_key, token_key};
 use crate::ports::Ports;
+use crate::web::form::Form;
 
 use asked::Asked;
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use vault_service::App;
 use vault_service::http::Peer;
 use vault_service::model::user::Scopes;
-use vault_service::oauth::form::with_query;
+use vault_service::web::form::with_query;
 
 use super::exchange;
 

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use vault_format::name::NamespaceId;
 use vault_service::App;
+use vault_service::accounts::bootstrap::first_owner;
 use vault_service::bearer::{Bearer, Caller, identify};
 use vault_service::error::Refusal;
 use vault_service::model::account::{self, Account, AccountId, Email};
@@ -23,9 +24,8 @@ use vault_service::model::namespace::{self, Kind, Namespace};
 use vault_service::model::pkce::Challenge;
 use vault_service::model::subject;
 use vault_service::model::user::{NamespaceRef, Role, Scopes, User};
-use vault_service::oauth::bootstrap::first_owner;
-use vault_service::oauth::form::with_query;
 use vault_service::route::Audience;
+use vault_service::web::form::with_query;
 use vault_store::records::{Document, RecordKey, When, Write};
 
 pub use browser::*;

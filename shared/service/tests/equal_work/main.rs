@@ -13,9 +13,9 @@
 mod common;
 
 use secrecy::SecretString;
+use vault_service::accounts::bootstrap::first_owner;
+use vault_service::accounts::password::work;
 use vault_service::model::namespace::Kind;
-use vault_service::oauth::bootstrap::first_owner;
-use vault_service::oauth::password::work;
 
 use common::{CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Visitor, authorize, register};
 

@@ -538,7 +538,7 @@ async fn the_end_of_a_release_is_announced_once_14_days_before() {
     let mut desk = desk().await;
     let endpoints = desk.sending(false);
     desk.webhook("a.example", &[]).await;
-    let vault_service::work::Report { sent, .. } = desk.world.work().await;
+    let vault_service::maintenance::Report { sent, .. } = desk.world.work().await;
     assert_eq!(sent, 0);
     let bytes = crate::support::vector("catalog-42.json");
     let ends_at = crate::support::read_file(&bytes).0.expires_at;

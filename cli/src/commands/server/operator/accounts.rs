@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::json;
 use vault_api::{Account, DeletedAccount, Given, NewAccount};
 use vault_service::Ports;
-use vault_service::oauth::bootstrap::reset_account;
+use vault_service::accounts::bootstrap::reset_account;
 use vault_sql::Sql;
 use vault_store::{clock::SystemClock, random::SystemRandom};
 

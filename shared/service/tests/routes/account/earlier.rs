@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 use vault_service::App;
+use vault_service::accounts::bootstrap::owner;
 use vault_service::model::client::connection_key;
 use vault_service::model::grant::grant_key;
 use vault_service::model::namespace::Namespace;
 use vault_service::model::session::session_key;
 use vault_service::model::token::{Secret, SecretKind, token_key};
 use vault_service::model::user::{State, User, users_partition};
-use vault_service::oauth::bootstrap::owner;
 use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::{about, account_page};

@@ -1,11 +1,11 @@
 //! What a person is told after signing in, and what the logs keep of sign-ins.
 
 use serde_json::{Value, json};
+use vault_service::accounts::bootstrap::reset_account;
 use vault_service::model::audit::Entry;
 use vault_service::model::namespace::Kind;
 use vault_service::model::session::sign_in_key;
 use vault_service::model::user::{Role, Scopes};
-use vault_service::oauth::bootstrap::reset_account;
 
 use super::{about, account_page, invited};
 use crate::admin::{ADA, BOB, Desk, EVE, empty_desk, reference, token};

@@ -6,9 +6,9 @@ use vault_service::model::device::{self, Device, DeviceStatus};
 use vault_service::model::namespace::Status;
 use vault_service::model::token::{Secret, SecretKind};
 use vault_service::model::user::{Role, Scopes};
-use vault_service::oauth::csrf::{self, Purpose};
 use vault_service::route::{Auth, Route};
 use vault_service::router;
+use vault_service::web::csrf::{self, Purpose};
 
 use crate::admin::{ADA, BOB, CY, Desk, EVE, desk, reference};
 use crate::common::{self, PASSWORD, Visitor};

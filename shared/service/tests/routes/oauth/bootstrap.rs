@@ -1,7 +1,7 @@
 use secrecy::SecretString;
+use vault_service::accounts::bootstrap::{BootstrapError, FirstStart, first_owner};
 use vault_service::model::namespace::Kind;
 use vault_service::model::user::Scopes;
-use vault_service::oauth::bootstrap::{BootstrapError, FirstStart, first_owner};
 
 use super::owned;
 use crate::common::{OWNER, OWNER_PASSWORD, sign_in};

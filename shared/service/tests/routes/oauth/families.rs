@@ -21,9 +21,9 @@ use vault_service::model::token::{
     AuthorizationCode, CODE_SECONDS, Family, Reach, Secret, SecretKind, code_key,
 };
 use vault_service::model::user::{NamespaceRef, Role, Scopes, User};
-use vault_service::oauth::form::Form;
 use vault_service::oauth::revoke::{self, Asker};
 use vault_service::oauth::token::{self, TokenError, TokenLifetimes, TokenRequest};
+use vault_service::web::form::Form;
 use vault_service::{App, Ports};
 use vault_store::StoreError;
 use vault_store::clock::Clock as _;

@@ -1,5 +1,5 @@
+use vault_service::accounts::throttle::ACCOUNT_SECONDS;
 use vault_service::model::user::{Role, Scopes};
-use vault_service::oauth::throttle::ACCOUNT_SECONDS;
 
 use super::{ADA, owned, world_at};
 use crate::common::{

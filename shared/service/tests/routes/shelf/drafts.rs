@@ -6,12 +6,12 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use vault_format::draft::Submitter;
 use vault_format::name::Slug;
+use vault_service::maintenance;
 use vault_service::model::draft::{
     self, DraftRecord, Ending, MAX_OWN, MAX_SHARED, MAX_SHARED_OF_AUTHOR, Queue, State,
 };
 use vault_service::model::namespace::{self, Kind};
 use vault_service::model::{audit, kept};
-use vault_service::work;
 use vault_shelf::{Change, ShelfError, Submitted};
 use vault_store::objects::{Class, Objects as _};
 use vault_testing::contract::shelf::Hand as _;

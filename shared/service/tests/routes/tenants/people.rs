@@ -4,8 +4,8 @@
 use serde_json::json;
 use vault_service::model::token::{Secret, SecretKind};
 use vault_service::model::user::Scopes;
-use vault_service::oauth::csrf::{self, Purpose};
 use vault_service::route::{Auth, Group, Route};
+use vault_service::web::csrf::{self, Purpose};
 
 use super::there::{FAY, GUS, Named, Other, THERE, other, records_of};
 use crate::admin::{ADA, Desk, desk, desk_with};

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use serde_json::json;
+use vault_service::maintenance;
 use vault_service::model::namespace::{self, Namespace, Status};
 use vault_service::model::removal::{REMOVALS, WAIT_SECONDS};
 use vault_service::model::user::Scopes;
-use vault_service::work;
 use vault_store::StoreError;
 use vault_store::objects::Class;
 use vault_testing::memory::hooked::{Call, Hook, Hooked};

@@ -1,7 +1,7 @@
 //! Garbage collection: what a proposal names stays while it waits, and goes afterwards like
 //! everything else.
 
-use vault_service::work;
+use vault_service::maintenance;
 use vault_store::objects::{Class, Objects as _};
 
 use super::Place;

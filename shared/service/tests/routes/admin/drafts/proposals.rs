@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 use vault_format::catalog::Stored;
 use vault_format::hash::Digest;
+use vault_service::maintenance;
 use vault_service::model::draft;
 use vault_service::model::namespace::{Pinned, Subscription};
 use vault_service::model::user::Role;
-use vault_service::work;
 use vault_store::records::RecordKey;
 
 use super::{FAY, Place};

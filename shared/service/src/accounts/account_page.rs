@@ -1,0 +1,141 @@
+//! `/account`: a signed-in person sees and changes what belongs to the account: invitations,
+//! vaults, the password.
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::response::Response;
+use vault_format::name::Slug;
+use vault_store::StoreError;
+
+use super::apps_and_sessions::{self, Shown, ShownGrant, ShownSession};
+use super::guard::{SignedInBrowser, SignedInForm, Task, on_account_page};
+use super::invitations;
+use super::invitations::Invitation;
+use super::memberships;
+use super::provider::connected::{ShownConnection, connections};
+use super::session::redirect;
+use crate::app::App;
+use crate::model;
+use crate::model::user::{Membership, Role, User, membership_key, user_key};
+use crate::transaction::Transaction;
+use crate::web::browser::{ACCOUNT_PATH, Onward};
+use crate::web::csrf::Purpose;
+use crate::web::error_page::ErrorPage;
+use crate::web::layout::{self, Frame, SignOut, day, role};
+
+/// A vault that the account has a part in.
+struct Vault {
+    slug: String,
+    role: &'static str,
+    last_used: String,
+}
+
+/// The account page.
+#[derive(Template)]
+#[template(path = "account.html")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each decides whether one part is shown"
+)]
+struct AccountPage {
+    frame: Frame,
+    email: String,
+    operator: bool,
+    csrf: String,
+    return_to: String,
+    invitations: Vec<Invitation>,
+    vaults: Vec<Vault>,
+    apps: Shown<ShownGrant>,
+    sessions: Shown<ShownSession>,
+    second_factor: bool,
+    /// The sign-ins through an identity provider.
+    connections: Vec<ShownConnection>,
+    /// Whether another way to sign in is left when one of them ends.
+    may_disconnect: bool,
+    has_password: bool,
+    /// Whether signed-in people may create vaults.
+    sign_up: bool,
+    notices: Vec<String>,
+    sign_out: SignOut,
+}
+
+/// `GET /account`: the page.
+pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
+    let (browser, account) = (&request.browser, &request.signed_in.account);
+    let return_to = Onward::Account.address(app);
+    let members = memberships::members(app, account, None).await?;
+    let vaults = members.into_iter().map(|member| Vault {
+        slug: member.user.namespace.slug.to_string(),
+        role: role(member.user.role),
+        last_used: member
+            .user
+            .last_seen_at
+            .map_or_else(|| "never used".to_owned(), |at| format!("used {}", day(at))),
+    });
+    let page = AccountPage {
+        frame: Frame::of(&app.config.public_url),
+        email: account.email.to_string(),
+        operator: account.operator,
+        csrf: browser.form_token(app, Purpose::Account, ACCOUNT_PATH),
+        invitations: invitations::waiting(app, account, None).await?,
+        vaults: vaults.collect(),
+        apps: apps_and_sessions::apps(app, account).await?,
+        sessions: apps_and_sessions::sessions(app, account, browser).await?,
+        second_factor: account.second_factor.is_some(),
+        connections: connections(account),
+        may_disconnect: account.proofs.len() > 1,
+        has_password: account.password().is_some() && app.config.sign_in.takes_passwords(),
+        sign_up: app.config.hosting.sign_up,
+        notices: request.signed_in.session.notices.clone(),
+        sign_out: SignOut {
+            csrf: browser.form_token(app, Purpose::Logout, &return_to),
+            return_to: return_to.clone(),
+        },
+        return_to,
+    };
+    Ok(layout::answer(StatusCode::OK, &page, None))
+}
+
+/// The form that leaves a vault.
+pub const LEAVE: Task = on_account_page("membership.leave");
+
+/// `POST /account/vaults`: leaves a vault. The last owner stays, because a vault needs one.
+pub async fn leave(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
+    let slug = request.form.value("namespace");
+    let slug = slug.and_then(|slug| slug.parse().ok());
+    let slug: Slug = slug.ok_or(ErrorPage::FormMalformed)?;
+    let leave = async |tx| leave_in(&tx, &request, &slug).await;
+    let left = app.change(leave).await?;
+    if !left {
+        return Err(ErrorPage::LastOwner);
+    }
+    let way = Onward::Account.address(app);
+    Ok(redirect(StatusCode::SEE_OTHER, &way))
+}
+
+/// Leaves the vault; false when the person is the last owner.
+async fn leave_in(
+    tx: &Transaction<'_>,
+    request: &SignedInForm,
+    slug: &Slug,
+) -> Result<bool, StoreError> {
+    let key = membership_key(&request.signed_in.account.id, slug);
+    let Some(entry) = tx.get::<Membership>(&key).await? else {
+        return Ok(true);
+    };
+    let namespace = entry.value.namespace.id;
+    let key = user_key(&namespace, &entry.value.user_id);
+    let Some(user) = tx.get::<User>(&key).await? else {
+        return Ok(true);
+    };
+    if user.value.role == Role::Owner && user.value.administers() {
+        match model::members::another_owner(tx, &namespace, &user.value.id).await? {
+            None => return Ok(false),
+            Some(other) => tx.write(other.check()),
+        }
+    }
+    // Only now: an answer of `Ok` commits what the transaction holds.
+    tx.write_all(user.value.removal(user.revision));
+    invitations::log(tx, request, &user.value, None, LEAVE.action)?;
+    Ok(true)
+}

@@ -1,0 +1,129 @@
+//! The guards of pages and forms of a signed-in browser: what they prove is what the handler
+//! receives.
+
+use std::net::IpAddr;
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+
+use super::audit;
+use super::session::redirect;
+use super::sign_in_page::{SignInPrompt, sign_in_page};
+use crate::app::App;
+use crate::web::browser::{Browser, Onward, Posted, SignedIn, posted};
+use crate::web::csrf::Purpose;
+use crate::web::error_page::ErrorPage;
+use crate::web::form::Form;
+use crate::web::remembered_browser::Returning;
+
+/// A browser with a signed-in account.
+pub struct SignedInBrowser {
+    /// The browser.
+    pub browser: Browser,
+    /// Who.
+    pub signed_in: SignedIn,
+    _proof: (),
+}
+
+/// Lets a signed-in browser through; shows any other one the sign-in page on the way to `onward`.
+pub async fn signed_in(
+    app: &App,
+    headers: &HeaderMap,
+    onward: Onward<'_>,
+) -> Result<Result<SignedInBrowser, Response>, ErrorPage> {
+    let browser = Browser::of(app, headers);
+    Ok(match browser.signed_in(app).await? {
+        None => Err(sign_in_page(app, &browser, onward, SignInPrompt::default())),
+        Some(signed_in) => Ok(SignedInBrowser {
+            browser,
+            signed_in,
+            _proof: (),
+        }),
+    })
+}
+
+/// A form of a page of ours that a signed-in browser sent.
+pub struct SignedInForm {
+    /// Its fields.
+    pub form: Form,
+    /// The browser.
+    pub browser: Browser,
+    /// Who is signed in.
+    pub signed_in: SignedIn,
+    /// What is known of the browser's former sign-ins.
+    pub returning: Returning,
+    /// The address that it came from.
+    pub source: Option<IpAddr>,
+    /// The nonce of the form.
+    pub nonce: String,
+    _proof: (),
+}
+
+/// What a form of a signed-in browser is for.
+#[derive(Clone, Copy)]
+pub struct Task {
+    /// What its token must be for.
+    pub purpose: Purpose,
+    /// The page that the form is part of; its token is bound to it.
+    pub onward: for<'f> fn(&App, &'f Form) -> Result<Onward<'f>, ErrorPage>,
+    /// The action of the audit entry of a forged form.
+    pub action: &'static str,
+}
+
+/// The form of a button on the account page.
+pub const fn on_account_page(action: &'static str) -> Task {
+    Task {
+        purpose: Purpose::Account,
+        onward: |_, _| Ok(Onward::Account),
+        action,
+    }
+}
+
+/// Lets a form of a signed-in browser through; sends any other browser to the form's page, which
+/// asks for the password.
+pub async fn signed_in_form(
+    app: &App,
+    task: Task,
+    request: Request,
+) -> Result<Result<SignedInForm, Response>, ErrorPage> {
+    let posted = posted(app, request).await?;
+    let onward = (task.onward)(app, &posted.form)?;
+    let proof = prove_form(app, &posted, task.purpose, onward, task.action).await?;
+    Ok(proof.map(|(signed_in, nonce)| SignedInForm {
+        form: posted.form,
+        browser: posted.browser,
+        signed_in,
+        returning: posted.returning,
+        source: posted.source,
+        nonce,
+        _proof: (),
+    }))
+}
+
+/// Proves that a form came from the page `onward` of ours and that its browser is signed in: the
+/// account, and the nonce of the form. Any other browser is sent to that page. A forged form is
+/// logged as `action`.
+pub async fn prove_form(
+    app: &App,
+    posted: &Posted,
+    purpose: Purpose,
+    onward: Onward<'_>,
+    action: &str,
+) -> Result<Result<(SignedIn, String), Response>, ErrorPage> {
+    let Posted { form, browser, .. } = posted;
+    // The token comes first: without it, any site could learn from the answer whether the browser
+    // is signed in.
+    let nonce = match browser.check_form(app, form, purpose, onward.subject()) {
+        Ok(nonce) => nonce,
+        Err(forged) => {
+            audit::refused(app, browser, posted.source, action, "form_forged").await;
+            return Err(forged);
+        }
+    };
+    let to_page = || redirect(StatusCode::SEE_OTHER, &onward.address(app));
+    let signed_in = browser.signed_in(app).await?;
+    Ok(signed_in
+        .map(|signed_in| (signed_in, nonce))
+        .ok_or_else(to_page))
+}

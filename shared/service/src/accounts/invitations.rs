@@ -1,0 +1,199 @@
+//! Invitations into namespaces, as the invited person sees and answers them.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::json;
+use vault_format::name::Slug;
+use vault_store::StoreError;
+use vault_store::records::{MAX_KEYS, Record};
+
+use super::guard::{SignedInForm, Task};
+use super::session::redirect;
+use crate::app::App;
+use crate::model::Versioned;
+use crate::model::account::Account;
+use crate::model::audit::{Actor, Change};
+use crate::model::membership::{invitation_key, invitations_partition};
+use crate::model::namespace::{self, Namespace, Status};
+use crate::model::user::{Membership, User, user_key};
+use crate::transaction::Transaction;
+use crate::web::browser::Onward;
+use crate::web::csrf::Purpose;
+use crate::web::error_page::ErrorPage;
+use crate::web::layout::{day, role_name};
+
+/// An invitation that waits for an answer, as a page shows it.
+pub struct Invitation {
+    /// The namespace.
+    pub slug: String,
+    /// The address of the owner who invited; `None` where an earlier version of vault did not keep
+    /// it.
+    pub inviter: Option<String>,
+    /// What the person would be there.
+    pub role: &'static str,
+    /// The day on which it ends.
+    pub ends: String,
+}
+
+/// Most invitations that a page shows; answering one makes room for the next.
+const MOST_SHOWN: usize = 20;
+/// How many entries are read at once, each with its user and its namespace.
+const PAGE: usize = MAX_KEYS / 2;
+/// Most entries that are read in search of them: those of suspended vaults wait, and are passed
+/// over.
+const MOST_READ: usize = 1000;
+
+/// The invitations of an account's address; all of them, or the one into `fixed`.
+pub async fn waiting(
+    app: &App,
+    account: &Account,
+    fixed: Option<&str>,
+) -> Result<Vec<Invitation>, StoreError> {
+    if let Some(fixed) = fixed {
+        let Ok(slug) = fixed.parse::<Slug>() else {
+            return Ok(Vec::new());
+        };
+        let entry = app
+            .records
+            .get(&invitation_key(&account.email, &slug))
+            .await?;
+        let entries: Vec<Record> = entry.into_iter().collect();
+        return answerable(app, account, &entries).await;
+    }
+    let partition = invitations_partition(&account.email);
+    let (mut shown, mut after) = (Vec::new(), None::<String>);
+    for _ in 0..MOST_READ / PAGE {
+        let page = app.records.list(&partition, "", after.as_deref(), PAGE);
+        let page = page.await?;
+        shown.extend(answerable(app, account, &page).await?);
+        if shown.len() >= MOST_SHOWN || page.len() < PAGE {
+            break;
+        }
+        after = page.last().map(|record| record.key.key.clone());
+    }
+    shown.truncate(MOST_SHOWN);
+    Ok(shown)
+}
+
+/// Those of some entries that the account may answer now.
+async fn answerable(
+    app: &App,
+    account: &Account,
+    entries: &[Record],
+) -> Result<Vec<Invitation>, StoreError> {
+    let entries: Vec<Membership> = entries.iter().map(Record::read).collect::<Result<_, _>>()?;
+    let keys: Vec<_> = entries
+        .iter()
+        .flat_map(|entry| {
+            let home = &entry.namespace;
+            [
+                user_key(&home.id, &entry.user_id),
+                namespace::key(&home.slug),
+            ]
+        })
+        .collect();
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let found = app.records.get_many(&keys).await?;
+    let (mut shown, now) = (Vec::new(), app.clock.now());
+    for pair in found.chunks_exact(2) {
+        let [Some(user), Some(home)] = pair else {
+            continue;
+        };
+        let (user, home): (User, Namespace) = (user.read()?, home.read()?);
+        let serves = home.id == user.namespace.id && home.status == Status::Active;
+        let Some(ends_at) = user.invitation_ends_at().filter(|_| serves) else {
+            continue;
+        };
+        if user.answerable_by(account, now).is_ok() {
+            shown.push(Invitation {
+                slug: home.slug.to_string(),
+                inviter: user.invited_by.as_ref().map(ToString::to_string),
+                role: role_name(user.role),
+                ends: day(ends_at),
+            });
+        }
+    }
+    Ok(shown)
+}
+
+/// The form of an invitation; it stands on the account page and on the way to an app.
+pub const ANSWER: Task = Task {
+    purpose: Purpose::Account,
+    onward: |app, form| Onward::of(app, form),
+    action: "membership.answer",
+};
+
+/// `POST /account/invitations`: accepts or declines.
+pub async fn answer(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
+    let form = &request.form;
+    let slug = form.value("namespace").and_then(|slug| slug.parse().ok());
+    let slug: Slug = slug.ok_or(ErrorPage::FormMalformed)?;
+    let accepts = match form.value("decision") {
+        Some("accept") => true,
+        Some("decline") => false,
+        _ => return Err(ErrorPage::FormMalformed),
+    };
+    // An invitation that is gone meanwhile is not on the page that follows either.
+    let answer = async |tx| answer_in(&tx, &request, &slug, accepts).await;
+    app.change(answer).await?;
+    let way = Onward::of(app, form)?.address(app);
+    Ok(redirect(StatusCode::SEE_OTHER, &way))
+}
+
+async fn answer_in(
+    tx: &Transaction<'_>,
+    request: &SignedInForm,
+    slug: &Slug,
+    accepts: bool,
+) -> Result<(), StoreError> {
+    let account = &request.signed_in.account;
+    let keys = [invitation_key(&account.email, slug), namespace::key(slug)];
+    let [entry, home] = tx.get_all(keys).await?;
+    let (Some(entry), Some(home)) = (
+        Versioned::<Membership>::read(entry)?,
+        Versioned::<Namespace>::read(home)?,
+    ) else {
+        return Ok(());
+    };
+    let place = &entry.value.namespace;
+    if place.id != home.value.id {
+        return Ok(());
+    }
+    let key = user_key(&place.id, &entry.value.user_id);
+    let Some(user) = tx.get::<User>(&key).await? else {
+        return Ok(());
+    };
+    let Ok(joined) = user.value.accepted(account, tx.now()) else {
+        return Ok(());
+    };
+    if accepts {
+        tx.write_all(user.value.acceptance(user.revision, &joined)?);
+        log(tx, request, &user.value, Some(&joined), "membership.accept")
+    } else {
+        tx.write_all(user.value.removal(user.revision));
+        log(tx, request, &user.value, None, "membership.decline")
+    }
+}
+
+/// Adds the audit record of what a person did about a membership of their own; `after` is none if
+/// it ended.
+pub fn log(
+    tx: &Transaction<'_>,
+    request: &SignedInForm,
+    user: &User,
+    after: Option<&User>,
+    action: &str,
+) -> Result<(), StoreError> {
+    let told = |user: &User| json!({ "email": user.email, "state": user.state(), "role": user.role, "scopes": user.scopes });
+    let actor = Actor {
+        user: user.id.clone(),
+        client: None,
+        source: request.source,
+    };
+    let change = Change::about(&user.id)
+        .before(told(user))
+        .after(after.map(told));
+    tx.audit(Some(&user.namespace.id), &actor, action, change)
+}

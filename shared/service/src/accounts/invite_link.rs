@@ -1,0 +1,148 @@
+//! `GET|POST /oauth/invite/{token}`: an invited person sets a password, once.
+
+use askama::Template;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::http::header;
+use axum::response::Response;
+use vault_store::records::{When, Write};
+use zeroize::Zeroizing;
+
+use super::audit;
+use super::password::{self, LEAST_FOR_USERS};
+use crate::app::App;
+use crate::model::Versioned;
+use crate::model::account::{self, Account, Invite, invite_key};
+use crate::model::token::{Secret, SecretKind};
+use crate::web::browser::{Browser, Posted, posted};
+use crate::web::csrf::Purpose;
+use crate::web::error_page::ErrorPage;
+use crate::web::layout::{self, Frame};
+
+/// The page where an invited person sets a password.
+#[derive(Template)]
+#[template(path = "invite.html")]
+pub struct InvitePage {
+    /// What is around it.
+    pub frame: Frame,
+    /// Where the form goes, below the prefix.
+    pub action: String,
+    /// The account.
+    pub email: String,
+    /// Least characters.
+    pub least: usize,
+    /// The form token.
+    pub csrf: String,
+    /// What went wrong the last time.
+    pub problem: Option<String>,
+}
+
+/// The end of an invitation: how to connect.
+#[derive(Template)]
+#[template(path = "invited.html")]
+pub struct InvitedPage {
+    /// What is around it.
+    pub frame: Frame,
+    /// The address that the password belongs to.
+    pub email: String,
+    /// The public URL.
+    pub base: String,
+}
+
+/// `GET /oauth/invite/{token}`: the page.
+pub async fn show(app: &App, token: &str, request: Request) -> Result<Response, ErrorPage> {
+    let browser = Browser::of(app, request.headers());
+    let pending = Pending::find(app, token).await?;
+    Ok(pending.page(app, &browser, None))
+}
+
+/// An invitation that can be used.
+struct Pending {
+    secret: Secret,
+    invite: Versioned<Invite>,
+    account: Versioned<Account>,
+}
+
+impl Pending {
+    async fn find(app: &App, token: &str) -> Result<Self, ErrorPage> {
+        if !app.config.sign_in.takes_passwords() {
+            return Err(ErrorPage::PasswordsOff);
+        }
+        let secret = Secret::parse(SecretKind::Invite, token).ok_or(ErrorPage::InviteGone)?;
+        let invite = app.get::<Invite>(&invite_key(&secret.hash())).await?;
+        let invite = invite.ok_or(ErrorPage::InviteGone)?;
+        let account = account::find(app, &invite.value.email).await?;
+        let account = account
+            .filter(|account| {
+                account.value.invite == Some(secret.hash()) && account.value.proofs.is_empty()
+            })
+            .ok_or(ErrorPage::InviteGone)?;
+        Ok(Self {
+            secret,
+            invite,
+            account,
+        })
+    }
+
+    /// What its form token is about: never the token itself, which would then stand in two places.
+    fn subject(&self) -> String {
+        self.secret.hash().to_string()
+    }
+
+    fn page(&self, app: &App, browser: &Browser, problem: Option<String>) -> Response {
+        let status = if problem.is_some() {
+            StatusCode::UNPROCESSABLE_ENTITY
+        } else {
+            StatusCode::OK
+        };
+        let page = InvitePage {
+            frame: Frame::of(&app.config.public_url),
+            action: format!("/oauth/invite/{}", self.secret.text()),
+            email: self.invite.value.email.to_string(),
+            least: LEAST_FOR_USERS,
+            csrf: browser.form_token(app, Purpose::Invite, &self.subject()),
+            problem,
+        };
+        let mut response = layout::answer(status, &page, None);
+        if let Some(cookie) = browser.set_cookie(app, false) {
+            response.headers_mut().insert(header::SET_COOKIE, cookie);
+        }
+        response
+    }
+}
+
+/// `POST /oauth/invite/{token}`: sets the password.
+pub async fn accept(app: &App, token: &str, request: Request) -> Result<Response, ErrorPage> {
+    let Posted {
+        form,
+        browser,
+        source,
+        ..
+    } = posted(app, request).await?;
+    let pending = Pending::find(app, token).await?;
+    browser.check_form(app, &form, Purpose::Invite, &pending.subject())?;
+    let password = Zeroizing::new(form.value("password").unwrap_or_default().to_owned());
+    if let Err(bad) = password::check_length(&password, LEAST_FOR_USERS) {
+        return Ok(pending.page(app, &browser, Some(format!("Nothing was changed: {bad}."))));
+    }
+    let hash = password::hash(password, &app.random).await?;
+    let mut account = pending.account.value;
+    account.set_password(hash, app.clock.now());
+    let mut writes = vec![
+        Write::delete(
+            invite_key(&pending.secret.hash()),
+            When::At(pending.invite.revision),
+        ),
+        account.update(pending.account.revision)?,
+    ];
+    writes.extend(audit::about_account(app, &account, source, "invite.accept", "done").await?);
+    if !app.records.commit(writes).await?.is_done() {
+        return Err(ErrorPage::InviteGone);
+    }
+    let page = InvitedPage {
+        frame: Frame::of(&app.config.public_url),
+        email: account.email.to_string(),
+        base: app.config.public_url.base().to_owned(),
+    };
+    Ok(layout::answer(StatusCode::OK, &page, None))
+}

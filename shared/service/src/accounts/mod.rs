@@ -1,0 +1,23 @@
+//! Accounts of people: passwords, second factors, external sign-in, sessions, invitations, and the
+//! pages on which a person manages them.
+
+pub(crate) mod account_page;
+pub(crate) mod apps_and_sessions;
+pub(crate) mod audit;
+pub mod bootstrap;
+pub(crate) mod guard;
+pub(crate) mod invitations;
+pub(crate) mod invite_link;
+pub(crate) mod memberships;
+pub mod password;
+pub(crate) mod password_page;
+pub(crate) mod provider;
+pub(crate) mod second_factor;
+pub(crate) mod second_factor_page;
+pub(crate) mod session;
+pub mod sign_in;
+pub(crate) mod sign_in_page;
+mod since_last_sign_in;
+pub mod throttle;
+
+pub use memberships::members as memberships_of;

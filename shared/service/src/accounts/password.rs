@@ -1,0 +1,314 @@
+//! Passwords: argon2id on a blocking thread, and the same work whether or not there is an account.
+
+use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use tokio::sync::Semaphore;
+use vault_store::random::{Random, bytes};
+use zeroize::Zeroizing;
+
+use crate::error::{ErrorCode, Refusal};
+use crate::web::error_page::ErrorPage;
+
+/// Least characters of a user's password.
+pub const LEAST_FOR_USERS: usize = 12;
+/// Least characters of the first owner's password.
+pub const LEAST_FOR_THE_OWNER: usize = 24;
+/// Most bytes of a password.
+pub const MOST_BYTES: usize = 1024;
+
+/// Memory in KiB, passes, lanes: OWASP's first choice for argon2id.
+const COST: (u32, u32, u32) = (19 * 1024, 2, 1);
+
+/// As many hashes at once as fit beside the rest: each takes 19 MiB.
+static HASHING: Semaphore = Semaphore::const_new(4);
+
+/// Most passwords that wait to be hashed: one that waits behind more would come too late for its
+/// request.
+const MOST_WAITING: usize = 64;
+/// How many wait.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+/// When to try again after 503, in seconds: by then those that waited are hashed.
+const BUSY_SECONDS: u64 = 5;
+
+/// The work of [`work`].
+static WORK: AtomicU64 = AtomicU64::new(0);
+
+/// How much argon2 this process has computed, in blocks of 1 KiB times passes: what an answer
+/// costs, without a clock.
+pub fn work() -> u64 {
+    WORK.load(Ordering::Relaxed)
+}
+
+/// Why a password cannot be set.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum BadPassword {
+    /// Fewer characters than it must have.
+    #[error("the password must have at least {0} characters")]
+    Short(usize),
+    /// More than 1,024 bytes.
+    #[error("the password must have at most 1024 bytes")]
+    Long,
+}
+
+/// Hashing did not come to an end; never the password's fault.
+#[derive(Debug, thiserror::Error)]
+pub enum HashingFailed {
+    /// As many passwords as may wait do so already.
+    #[error("too many passwords wait to be hashed")]
+    Busy,
+    /// The computation failed.
+    #[error("a password could not be hashed: {0}")]
+    Failed(String),
+}
+
+impl From<HashingFailed> for Refusal {
+    fn from(failed: HashingFailed) -> Self {
+        match failed {
+            HashingFailed::Busy => Self::new(ErrorCode::Unavailable).retry_after(BUSY_SECONDS),
+            HashingFailed::Failed(_) => Self::new(ErrorCode::Internal),
+        }
+        .cause(failed)
+    }
+}
+
+impl From<HashingFailed> for ErrorPage {
+    fn from(failed: HashingFailed) -> Self {
+        Self::Refused(failed.into())
+    }
+}
+
+/// Passes when a password has at least `least` characters and no more than 1,024 bytes.
+pub fn check_length(password: &str, least: usize) -> Result<(), BadPassword> {
+    if password.len() > MOST_BYTES {
+        return Err(BadPassword::Long);
+    }
+    if password.chars().count() < least {
+        Err(BadPassword::Short(least))
+    } else {
+        Ok(())
+    }
+}
+
+/// The argon2id hash of a password under a fresh salt, as a PHC string.
+pub async fn hash(
+    password: Zeroizing<String>,
+    random: &dyn Random,
+) -> Result<String, HashingFailed> {
+    let salt = bytes::<16>(random);
+    blocking(move || Ok(hashed(&params()?, password.as_bytes(), &salt)?.to_string())).await
+}
+
+/// Whether the password is the one that was hashed. Without a hash the same work is done, and the
+/// answer is no.
+pub async fn verify(
+    password: Zeroizing<String>,
+    hash: Option<String>,
+) -> Result<bool, HashingFailed> {
+    // One that is longer than any can be takes the same way: a shortcut would tell who has an
+    // account.
+    let hash = hash.filter(|_| password.len() <= MOST_BYTES);
+    blocking(move || {
+        let Some(hash) = hash else {
+            // No account, or none that can sign in: hashing costs what verifying costs.
+            std::hint::black_box(hashed(&params()?, password.as_bytes(), &[0; 16])?);
+            return Ok(false);
+        };
+        Ok(is_hash_of(&hash, password.as_bytes()))
+    })
+    .await
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, HashingFailed> + Send + 'static,
+) -> Result<T, HashingFailed> {
+    let waiting = Waiting::begin()?;
+    let permit = HASHING.acquire().await.map_err(failed)?;
+    drop(waiting);
+    tokio::task::spawn_blocking(move || {
+        let done = work();
+        drop(permit);
+        done
+    })
+    .await
+    .map_err(failed)?
+}
+
+/// A password that waits; it waits no more when this is dropped, be it because its request was
+/// given up.
+struct Waiting(());
+
+impl Waiting {
+    fn begin() -> Result<Self, HashingFailed> {
+        let waiting = Self(());
+        if WAITING.fetch_add(1, Ordering::Relaxed) >= MOST_WAITING {
+            return Err(HashingFailed::Busy);
+        }
+        Ok(waiting)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        WAITING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn params() -> Result<Params, HashingFailed> {
+    let (memory, passes, lanes) = COST;
+    Params::new(memory, passes, lanes, None).map_err(failed)
+}
+
+/// Whether `hash` is a PHC string of argon2id in its present version, and of this password. The
+/// comparison takes constant time.
+fn is_hash_of(hash: &str, password: &[u8]) -> bool {
+    let Ok(parsed) = PasswordHash::new(hash) else {
+        return false;
+    };
+    let ours = parsed.algorithm == Algorithm::Argon2id.ident()
+        && parsed.version == Some(Version::V0x13.into());
+    let (true, Ok(params), Some(salt), Some(output)) =
+        (ours, Params::try_from(&parsed), &parsed.salt, &parsed.hash)
+    else {
+        return false;
+    };
+    hashed(&params, password, salt).is_ok_and(|computed| computed.hash.as_ref() == Some(output))
+}
+
+/// Room for this many blocks of 1 KiB is asked for, whatever is used of it: 33 MiB. An allocation
+/// of more than 32 MiB always goes back to the system at once; one of 19 MiB teaches the allocator
+/// of glibc to keep that much of every freed heap for ever.
+const ROOM: usize = 33 * 1024;
+
+fn hashed(params: &Params, password: &[u8], salt: &[u8]) -> Result<PasswordHash, HashingFailed> {
+    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params.clone());
+    let count = params.block_count();
+    let mut blocks = Vec::with_capacity(count.max(ROOM));
+    blocks.resize(count, Block::default());
+    let mut output = [0; Params::DEFAULT_OUTPUT_LEN];
+    let output = output
+        .get_mut(..params.output_len().unwrap_or(Params::DEFAULT_OUTPUT_LEN))
+        .ok_or_else(|| failed("the hash is too long"))?;
+    WORK.fetch_add(count as u64 * u64::from(params.t_cost()), Ordering::Relaxed);
+    argon2
+        .hash_password_into_with_memory(password, salt, output, &mut blocks[..])
+        .map_err(failed)?;
+    Ok(PasswordHash {
+        algorithm: Algorithm::Argon2id.ident(),
+        version: Some(Version::V0x13.into()),
+        params: ParamsString::try_from(params).map_err(failed)?,
+        salt: Some(Salt::new(salt).map_err(failed)?),
+        hash: Some(Output::new(output).map_err(failed)?),
+    })
+}
+
+fn failed(error: impl std::fmt::Display) -> HashingFailed {
+    HashingFailed::Failed(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vault_testing::SeededRandom;
+
+    fn secret(text: &str) -> Zeroizing<String> {
+        Zeroizing::new(text.to_owned())
+    }
+
+    #[tokio::test]
+    async fn a_password_verifies_against_its_hash_alone() {
+        let random = SeededRandom::new(1);
+        let hash = hash(secret("correct horse battery staple"), &random)
+            .await
+            .unwrap();
+        assert!(
+            hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"),
+            "{hash}"
+        );
+        assert!(
+            verify(secret("correct horse battery staple"), Some(hash.clone()))
+                .await
+                .unwrap()
+        );
+        assert!(
+            !verify(secret("correct horse battery stapl"), Some(hash))
+                .await
+                .unwrap()
+        );
+        assert!(
+            !verify(secret("correct horse battery staple"), None)
+                .await
+                .unwrap()
+        );
+        assert!(
+            !verify(secret("x"), Some("not a hash".into()))
+                .await
+                .unwrap()
+        );
+    }
+
+    #[tokio::test]
+    async fn the_sixty_fifth_that_waits_is_told_so_at_once() {
+        let all = HASHING.acquire_many(4).await.unwrap();
+        let mut waiting = tokio::task::JoinSet::new();
+        for _ in 0..MOST_WAITING {
+            waiting.spawn(verify(secret("x"), Some("not a hash".into())));
+        }
+        while WAITING.load(Ordering::Relaxed) < MOST_WAITING {
+            tokio::task::yield_now().await;
+        }
+        let busy = verify(secret("x"), None).await.unwrap_err();
+        assert!(matches!(busy, HashingFailed::Busy), "{busy}");
+        let refusal = Refusal::from(busy);
+        assert_eq!(refusal.code(), ErrorCode::Unavailable);
+        drop(all);
+        for done in waiting.join_all().await {
+            assert!(!done.unwrap());
+        }
+        assert!(
+            !verify(secret("x"), Some("not a hash".into()))
+                .await
+                .unwrap()
+        );
+        assert_eq!(WAITING.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn a_hash_is_that_of_the_crate_s_own_way() {
+        use argon2::{PasswordHasher as _, PasswordVerifier as _};
+        let random = SeededRandom::new(2);
+        let ours = hash(secret("correct horse battery staple"), &random)
+            .await
+            .unwrap();
+        let crates = Argon2::new(Algorithm::Argon2id, Version::V0x13, params().unwrap());
+        crates
+            .verify_password(b"correct horse battery staple", ours.as_str())
+            .unwrap();
+        let theirs = crates
+            .hash_password_with_salt(b"correct horse battery staple", &[7; 16])
+            .unwrap()
+            .to_string();
+        for (password, good) in [("correct horse battery staple", true), ("another", false)] {
+            let verified = verify(secret(password), Some(theirs.clone())).await;
+            assert_eq!(verified.unwrap(), good, "{password}");
+        }
+        // Another kind, another version, parts that are missing: no hash of ours.
+        for other in [
+            theirs.replace("argon2id", "argon2i"),
+            theirs.replace("v=19", "v=16"),
+            theirs.replace("v=19$", ""),
+            theirs[..theirs.rfind('$').unwrap()].to_owned(),
+            String::new(),
+        ] {
+            let verified = verify(secret("correct horse battery staple"), Some(other.clone()));
+            assert!(!verified.await.unwrap(), "{other}");
+        }
+    }
+
+    #[test]
+    fn lengths_are_counted_in_characters() {
+        assert_eq!(check_length("\u{e4}\u{e4}\u{e4}", 3), Ok(()));
+        assert_eq!(check_length("\u{e4}\u{e4}", 3), Err(BadPassword::Short(3)));
+        assert_eq!(check_length(&"x".repeat(1025), 3), Err(BadPassword::Long));
+    }
+}

@@ -1,0 +1,167 @@
+//! `GET|POST /oauth/password`: a signed-in person changes the password, which ends the account's
+//! other sessions.
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::http::header::{self, HeaderValue};
+use axum::response::Response;
+use zeroize::Zeroizing;
+
+use super::audit;
+use super::guard::{SignedInBrowser, SignedInForm, Task};
+use super::password::{self, LEAST_FOR_USERS};
+use super::session::{SignedInWith, new_session};
+use super::sign_in::{self, Checked, TOO_MANY_ATTEMPTS};
+use crate::app::App;
+use crate::model::account::{Account, account_key};
+use crate::web::browser::{Browser, Onward, PASSWORD_PATH, SignedIn};
+use crate::web::csrf::Purpose;
+use crate::web::error_page::ErrorPage;
+use crate::web::layout::{self, Frame, MessagePage};
+use crate::web::remembered_browser::Returning;
+
+/// The page where a signed-in person changes the password.
+#[derive(Template)]
+#[template(path = "password.html")]
+pub struct PasswordPage {
+    /// What is around it.
+    pub frame: Frame,
+    /// The account.
+    pub email: String,
+    /// Least characters of the new one.
+    pub least: usize,
+    /// The form token.
+    pub csrf: String,
+    /// The form token of the button that signs out.
+    pub logout_csrf: String,
+    /// This page, for that button.
+    pub return_to: String,
+    /// What went wrong the last time.
+    pub problem: Option<String>,
+}
+
+/// The form of the page.
+pub const CHANGE: Task = Task {
+    purpose: Purpose::Password,
+    onward: |_, _| Ok(Onward::Password),
+    action: ACTION,
+};
+/// The name of the change in the audit log.
+const ACTION: &str = "password.change";
+
+/// `GET /oauth/password`: the page.
+pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
+    let (browser, signed_in) = (&request.browser, &request.signed_in);
+    Ok(page(app, browser, signed_in, StatusCode::OK, None))
+}
+
+fn page(
+    app: &App,
+    browser: &Browser,
+    signed_in: &SignedIn,
+    status: StatusCode,
+    problem: Option<String>,
+) -> Response {
+    let return_to = Onward::Password.address(app);
+    let page = PasswordPage {
+        frame: Frame::of(&app.config.public_url),
+        email: signed_in.account.email.to_string(),
+        least: LEAST_FOR_USERS,
+        csrf: browser.form_token(app, Purpose::Password, PASSWORD_PATH),
+        logout_csrf: browser.form_token(app, Purpose::Logout, &return_to),
+        return_to,
+        problem,
+    };
+    layout::answer(status, &page, None)
+}
+
+/// `POST /oauth/password`: sets the new one.
+pub async fn change(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
+    let (form, browser, signed_in) = (&request.form, &request.browser, &request.signed_in);
+    let source = request.source;
+    let refused = |status, problem: String| page(app, browser, signed_in, status, Some(problem));
+    let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
+    let field = |name| Zeroizing::new(form.value(name).unwrap_or_default().to_owned());
+    let (current, new) = (field("current"), field("password"));
+    // Looked at first: a new password that cannot be must not cost an attempt.
+    if let Err(bad) = password::check_length(&new, LEAST_FOR_USERS) {
+        return Ok(refused(
+            unprocessable,
+            format!("Nothing was changed: {bad}."),
+        ));
+    }
+    if *current == *new {
+        let same = "The new password is the same as the current one.".to_owned();
+        return Ok(refused(unprocessable, same));
+    }
+    let email = &signed_in.account.email;
+    let returning = Returning::signed_in();
+    let checked = sign_in::check(app, email.as_str(), current, source, &returning).await?;
+    let (checked, taken_back) = match checked {
+        Checked::Good {
+            account,
+            taken_back,
+        } => (*account, taken_back),
+        Checked::Wrong => {
+            audit::refused(app, browser, source, ACTION, "wrong_password").await;
+            let wrong = "Wrong current password.".to_owned();
+            return Ok(refused(unprocessable, wrong));
+        }
+        Checked::TooMany { retry_after } => {
+            audit::refused(app, browser, source, ACTION, "rate_limited").await;
+            let mut response = refused(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS.to_owned());
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from(retry_after));
+            return Ok(response);
+        }
+    };
+    let hash = password::hash(new, &app.random).await?;
+    let key = account_key(&signed_in.account.id);
+    let held = app.get::<Account>(&key).await?;
+    // Another request may have set a password while this one was hashed; then the present one was
+    // not given.
+    let Some(mut held) = held.filter(|held| held.value.password() == checked.password()) else {
+        let moved = "Your password was just changed elsewhere.".to_owned();
+        return Ok(refused(StatusCode::CONFLICT, moved));
+    };
+    held.value.set_password(hash, app.clock.now());
+    // An attacker may have had the old password, and allowed an app with it.
+    let ends_apps = form.value("end_apps").is_some();
+    if ends_apps {
+        held.value.raise_epoch();
+    }
+    let with = SignedInWith {
+        second_factor: signed_in.session.second_factor,
+        ..SignedInWith::default()
+    };
+    let (fresh, mut writes) = new_session(app, browser, &held.value, source, with).await?;
+    writes.push(held.value.update(held.revision)?);
+    writes.extend(taken_back);
+    writes.extend(audit::about_account(app, &held.value, source, ACTION, "done").await?);
+    if !app.records.commit(writes).await?.is_done() {
+        let moved = "Your account was just changed elsewhere. Try again.".to_owned();
+        return Ok(refused(StatusCode::CONFLICT, moved));
+    }
+    let page = MessagePage {
+        frame: Frame::of(&app.config.public_url),
+        title: "Your password is changed",
+        lines: vec![
+            format!(
+                "{email} now signs in with the new password. All other browsers were signed out."
+            ),
+            if ends_apps {
+                "All apps that you allowed lost their access. Connect those again that you use."
+            } else {
+                "Apps that you allowed keep their access until it ends or is revoked."
+            }
+            .to_owned(),
+        ],
+        sign_out: None,
+    };
+    let mut response = layout::answer(StatusCode::OK, &page, None);
+    if let Some(cookie) = fresh.set_cookie(app, true) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    Ok(response)
+}

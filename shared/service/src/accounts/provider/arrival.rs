@@ -1,0 +1,201 @@
+//! Which account a person is who came back from the identity provider.
+//!
+//! | The person is | Result |
+//! |---|---|
+//! | connected to an account | signs in there, whatever address the provider names now |
+//! | unknown, with the verified address of an account without a proven owner | is connected and signs in: the address was invited |
+//! | unknown, with the verified address of any other account | proves the account once (`connect`) |
+//! | unknown, with a verified address without an account | gets one, if the address is invited or sign-up is open |
+//! | unknown, without a verified address | is refused |
+
+use std::net::IpAddr;
+
+use axum::response::Response;
+use vault_format::hash::Digest;
+use vault_store::records::{When, Write};
+
+use super::refused::Refused;
+use super::{account_of, connect};
+use crate::accounts::audit;
+use crate::accounts::second_factor;
+use crate::accounts::session::{CompletedSignIn, half_session};
+use crate::app::App;
+use crate::config::SignUp;
+use crate::model::Versioned;
+use crate::model::account::{self, Account, AccountId, Email, account_key};
+use crate::model::membership::invitations_partition;
+use crate::model::provider_request::{PendingConnection, ProviderRequest};
+use crate::model::subject;
+use crate::oidc::{Address, Person};
+use crate::transaction::Transaction;
+use crate::web::browser::{Browser, Onward};
+use crate::web::error_page::ErrorPage;
+use crate::web::remembered_browser::Returning;
+
+/// The action of a first sign-in that makes an account.
+const SIGN_UP: &str = "account.sign-up";
+/// The action of a sign-in that connects a person to an account without a proven owner.
+const CONNECT: &str = "account.connect";
+
+/// A person who came back from the provider to one browser.
+pub struct Arrival<'a> {
+    pub app: &'a App,
+    pub issuer: &'a str,
+    pub sign_up: SignUp,
+    pub browser: &'a Browser,
+    pub returning: &'a Returning,
+    pub source: Option<IpAddr>,
+    pub onward: Onward<'a>,
+    pub request: &'a ProviderRequest,
+    pub person: &'a Person,
+}
+
+impl Arrival<'_> {
+    /// Signs the person in, in the commit of `tx`.
+    pub async fn sign_in(&self, tx: &Transaction<'_>) -> Result<Response, ErrorPage> {
+        let subject = subject::name(self.issuer, &self.person.subject);
+        let (known, when) = account_of(tx, &subject).await?;
+        if let Some(known) = known {
+            let key = account_key(&known.value.id);
+            tx.write(Write::check(key, When::At(known.revision)));
+            return self.complete(tx, known.value, audit::SIGN_IN).await;
+        }
+        let Address::Verified(address) = &self.person.address else {
+            return Err(Refused::AddressUnverified.into());
+        };
+        let address: Result<Email, _> = address.parse();
+        let address = address.map_err(|_| Refused::AddressUnverified)?;
+        match account::find(tx, &address).await? {
+            Some(found) if found.value.proofs.is_empty() => {
+                self.first_proof(tx, found, subject, when).await
+            }
+            Some(found) => self.ask_for_proof(tx, found.value, subject).await,
+            None => self.new_account(tx, address, subject, when).await,
+        }
+    }
+
+    /// Connects the person to an account without a proven owner. The verified address is the proof.
+    async fn first_proof(
+        &self,
+        tx: &Transaction<'_>,
+        found: Versioned<Account>,
+        subject: Digest,
+        when: When,
+    ) -> Result<Response, ErrorPage> {
+        let mut account = found.value;
+        tx.write_all(account.connect(self.issuer, subject, tx.now()));
+        tx.write(account.update(found.revision)?);
+        tx.write(subject::connection(&subject, &account.id, when)?);
+        self.complete(tx, account, CONNECT).await
+    }
+
+    async fn new_account(
+        &self,
+        tx: &Transaction<'_>,
+        address: Email,
+        subject: Digest,
+        when: When,
+    ) -> Result<Response, ErrorPage> {
+        let now = tx.now();
+        if self.sign_up == SignUp::Invited {
+            let invitations = invitations_partition(&address);
+            let invited = tx.records.list(&invitations, "", None, 1).await?;
+            if invited.is_empty() {
+                return Err(Refused::NotInvited.into());
+            }
+        }
+        let id = AccountId::fresh(now, &tx.random);
+        let mut account = Account::new(id, address, now);
+        tx.write_all(account.connect(self.issuer, subject, now));
+        tx.write_all(account.creation()?);
+        tx.write(subject::connection(&subject, &account.id, when)?);
+        self.complete(tx, account, SIGN_UP).await
+    }
+
+    /// Signs the person in as `account`, or asks for the code of its second factor.
+    async fn complete(
+        &self,
+        tx: &Transaction<'_>,
+        account: Account,
+        action: &'static str,
+    ) -> Result<Response, ErrorPage> {
+        let app = self.app;
+        self.refuse_disabled(&account).await?;
+        tx.write_all(self.counted_back());
+        let silent = !self.request.fresh;
+        if account.second_factor.is_some() {
+            let (half, session) = half_session(app, self.browser, &account, silent).await?;
+            tx.write_all(session);
+            return Ok(second_factor::code_page(app, &half, self.onward, None));
+        }
+        let completed = CompletedSignIn {
+            browser: self.browser,
+            returning: self.returning,
+            source: self.source,
+            onward: self.onward,
+            action,
+            second_factor: false,
+            without_credentials: silent,
+            notice: self.changed_address(&account),
+        };
+        Ok(completed.begin(tx, app, &account).await?)
+    }
+
+    /// The page on which the person proves an account that has other proofs.
+    async fn ask_for_proof(
+        &self,
+        tx: &Transaction<'_>,
+        account: Account,
+        subject: Digest,
+    ) -> Result<Response, ErrorPage> {
+        let app = self.app;
+        self.refuse_disabled(&account).await?;
+        if account.password().is_none() {
+            return Err(Refused::Unprovable.into());
+        }
+        let pending = PendingConnection {
+            account: account.id.clone(),
+            issuer: self.issuer.to_owned(),
+            subject,
+        };
+        tx.write(pending.creation(&self.browser.hash(), tx.now())?);
+        tx.write_all(self.counted_back());
+        Ok(connect::page(
+            app,
+            self.browser,
+            self.onward,
+            &account,
+            None,
+        ))
+    }
+
+    async fn refuse_disabled(&self, account: &Account) -> Result<(), ErrorPage> {
+        if !account.disabled {
+            return Ok(());
+        }
+        let email = account.email.as_str();
+        audit::refused_sign_in(self.app, email, self.source, "account_disabled").await;
+        Err(Refused::Disabled.into())
+    }
+
+    /// What takes the count of the request back: it was no failure.
+    fn counted_back(&self) -> Option<Write> {
+        let limit = self.app.config.limits.sign_in_failures;
+        self.request.window(limit).given_back(self.request.at)
+    }
+
+    /// What to tell a person whose address at the provider is no longer that of the account.
+    fn changed_address(&self, account: &Account) -> Option<String> {
+        let (Address::Verified(now) | Address::Unverified(now)) = &self.person.address else {
+            return None;
+        };
+        let same = now.parse().is_ok_and(|now: Email| now == account.email);
+        let shown: String = now.chars().filter(|c| !c.is_control()).take(254).collect();
+        (!same).then(|| {
+            format!(
+                "Your address at the identity provider is {shown}. This account keeps {}.",
+                account.email
+            )
+        })
+    }
+}

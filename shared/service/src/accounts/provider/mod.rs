@@ -1,0 +1,270 @@
+//! Signing in through the identity provider: `POST /oauth/oidc/start` sends the browser there, and
+//! `GET /oauth/oidc/callback` takes it back with a code.
+//!
+//! A request is bound to the browser that made it and answered once. The nonce and the code
+//! verifier follow from the cookie and the state, so the store contains no secret of a sign-in.
+//! `arrival` decides which account the person is, `connect` lets the person prove one, and
+//! `connected` ends a connection.
+
+mod arrival;
+pub mod connect;
+pub mod connected;
+pub mod refused;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::Request;
+use axum::http::header::{HeaderName, HeaderValue};
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use vault_format::hash::Digest;
+use vault_format::text::error_chain;
+use vault_store::StoreError;
+use vault_store::records::{When, Write};
+
+use super::provider::arrival::Arrival;
+use super::provider::refused::Refused;
+use crate::app::App;
+use crate::error::{ErrorCode, Refusal};
+use crate::http::client_address;
+use crate::model::Versioned;
+use crate::model::account::{Account, account_key};
+use crate::model::limits::{Source, count};
+use crate::model::pkce::Challenge;
+use crate::model::provider_request::{ProviderRequest, request_key};
+use crate::model::secret::{Secret, SecretKind};
+use crate::model::subject::{Connected, subject_key};
+use crate::oidc::{
+    BadIdToken, CodeExchange, Person, Provider, ProviderError, SignInRequest, error_code,
+};
+use crate::ports::Ports;
+use crate::web::browser::{Browser, Onward, Posted, posted};
+use crate::web::csrf::Purpose;
+use crate::web::error_page::ErrorPage;
+use crate::web::form::Form;
+use crate::web::layout::{self, Frame};
+use crate::web::remembered_browser::Returning;
+
+/// Where the provider sends browsers back to, below the public URL.
+pub const CALLBACK_PATH: &str = "/oauth/oidc/callback";
+
+/// The page between this service and the provider.
+#[derive(Template)]
+#[template(path = "leaving.html")]
+struct LeavingPage {
+    frame: Frame,
+    /// What the provider is called.
+    name: String,
+    address: String,
+}
+
+fn offered(app: &App) -> Result<&Arc<Provider>, ErrorPage> {
+    let provider = app.provider.as_ref();
+    provider.ok_or_else(|| Refused::NotOffered.into())
+}
+
+/// The secrets of one request, which follow from the browser and the state.
+struct RequestSecrets {
+    nonce: Secret,
+    verifier: Secret,
+    redirect_uri: String,
+}
+
+impl RequestSecrets {
+    fn of(app: &App, browser: &Browser, state: &Secret) -> Self {
+        Self {
+            nonce: browser.derived(SecretKind::ProviderNonce, state.text()),
+            verifier: browser.derived(SecretKind::ProviderVerifier, state.text()),
+            redirect_uri: app.config.public_url.join(CALLBACK_PATH),
+        }
+    }
+
+    fn request<'r>(&'r self, state: &'r Secret, fresh: bool) -> SignInRequest<'r> {
+        SignInRequest {
+            redirect_uri: &self.redirect_uri,
+            state: state.text(),
+            nonce: self.nonce.text(),
+            fresh,
+        }
+    }
+}
+
+/// `POST /oauth/oidc/start`: sends the browser to the provider. `app_wants_credentials` says whether
+/// the authorize request of this query asks for them.
+pub async fn start(
+    app: &App,
+    request: Request,
+    app_wants_credentials: impl AsyncFnOnce(&str, Option<IpAddr>) -> Result<bool, ErrorPage>,
+) -> Result<Response, ErrorPage> {
+    let provider = offered(app)?;
+    let Posted {
+        form,
+        browser,
+        source,
+        ..
+    } = posted(app, request).await?;
+    let onward = Onward::of(app, &form)?;
+    browser.check_form(app, &form, Purpose::Login, onward.subject())?;
+    // In a browser that is signed in and was sent to the sign-in page all the same, the session does
+    // not do.
+    let fresh = match onward {
+        _ if browser.signed_in(app).await?.is_some() => true,
+        Onward::Authorize(query) => app_wants_credentials(query, source).await?,
+        _ => false,
+    };
+    let now = app.clock.now();
+    let made = ProviderRequest {
+        return_to: onward.address(app),
+        fresh,
+        at: now,
+        source: Source::of(source),
+    };
+    let state = Secret::fresh(SecretKind::ProviderState, &app.random);
+    let secrets = RequestSecrets::of(app, &browser, &state);
+    let challenge = Challenge::of(secrets.verifier.text());
+    let asked = secrets.request(&state, made.fresh);
+    let address = provider.sign_in_address(asked, challenge.as_str(), now);
+    let address = address.await.map_err(|error| stopped(app, error))?;
+    let window = made.window(app.config.limits.sign_in_failures);
+    count(app, &[window], now).await?;
+    let creation = made.creation(&browser.hash(), &state.hash())?;
+    if !app.try_commit(vec![creation]).await? {
+        return Err(StoreError::Conflict.into());
+    }
+    // A page of its own, and no redirect: browsers hold `form-action` against every redirect that a
+    // form starts, and where the provider redirects to is unknown.
+    let refresh = HeaderValue::from_str(&format!("0;url={address}"));
+    let page = LeavingPage {
+        frame: Frame::of(&app.config.public_url),
+        name: provider.settings().name.clone(),
+        address,
+    };
+    let mut response = layout::answer(StatusCode::OK, &page, None);
+    if let Ok(refresh) = refresh {
+        let name = HeaderName::from_static("refresh");
+        response.headers_mut().insert(name, refresh);
+    }
+    Ok(response)
+}
+
+/// `GET /oauth/oidc/callback`: the browser comes back from the provider.
+pub async fn callback(app: &App, request: Request) -> Result<Response, ErrorPage> {
+    let provider = offered(app)?;
+    let answer = Form::parse(request.uri().query().unwrap_or_default());
+    let browser = Browser::of(app, request.headers());
+    // HEAD is safe (RFC 9110 section 9.2.1), and an answer with a repeated parameter is not an
+    // answer.
+    if request.method() == Method::HEAD || answer.check().is_err() {
+        return Err(Refused::Expired.into());
+    }
+    let (state, made) = take(app, &browser, &answer).await?;
+    let person = person(app, provider, &browser, &answer, (&state, &made)).await?;
+    let arrival = Arrival {
+        app,
+        issuer: provider.settings().issuer.as_str(),
+        sign_up: provider.settings().sign_up,
+        browser: &browser,
+        returning: &Returning::of(app, request.headers()),
+        source: client_address(&app.config, request.headers(), request.extensions()),
+        onward: Onward::at(app, &made.return_to)?,
+        request: &made,
+        person: &person,
+    };
+    app.change(async |tx| arrival.sign_in(&tx).await).await
+}
+
+/// The request of this browser that an answer is for. It is answered once.
+async fn take(
+    app: &App,
+    browser: &Browser,
+    answer: &Form,
+) -> Result<(Secret, ProviderRequest), ErrorPage> {
+    let expired = || ErrorPage::from(Refused::Expired);
+    let state = answer.value("state").unwrap_or_default();
+    let state = Secret::parse(SecretKind::ProviderState, state).ok_or_else(expired)?;
+    let key = request_key(&browser.hash(), &state.hash());
+    let found = app.get::<ProviderRequest>(&key).await?;
+    let found = found.ok_or_else(expired)?;
+    let taken = vec![Write::delete(key, When::At(found.revision))];
+    if app.try_commit(taken).await? {
+        Ok((state, found.value))
+    } else {
+        Err(expired())
+    }
+}
+
+/// Who the provider says has come back.
+async fn person(
+    app: &App,
+    provider: &Provider,
+    browser: &Browser,
+    answer: &Form,
+    (state, made): (&Secret, &ProviderRequest),
+) -> Result<Person, ErrorPage> {
+    let now = app.clock.now();
+    let discovery = provider.discovery(now).await;
+    let discovery = discovery.map_err(|error| stopped(app, error))?;
+    // The answer of another provider, to which the browser was sent meanwhile (RFC 9207).
+    let issuer = provider.settings().issuer.as_str();
+    let from_provider = match answer.value("iss") {
+        Some(from) => from == issuer,
+        None => !discovery.authorization_response_iss_parameter_supported,
+    };
+    if !from_provider {
+        tracing::warn!("the answer to a sign-in does not name the identity provider");
+        return Err(Refused::NotValid.into());
+    }
+    if let Some(error) = answer.value("error") {
+        let code = error_code(error);
+        tracing::info!(code, "the identity provider refused a sign-in");
+        return Err(Refused::Answered(code).into());
+    }
+    let code = answer.value("code");
+    let code = code.ok_or(Refused::NotValid)?;
+    let secrets = RequestSecrets::of(app, browser, state);
+    let exchange = CodeExchange {
+        code,
+        verifier: secrets.verifier.text(),
+        request: secrets.request(state, made.fresh),
+        asked_at: made.at,
+    };
+    let person = provider.person(exchange, now).await;
+    person.map_err(|error| stopped(app, error))
+}
+
+/// The account that a person of the provider signs in as, and what holds for the record that finds
+/// it.
+async fn account_of(
+    ports: &Ports,
+    subject: &Digest,
+) -> Result<(Option<Versioned<Account>>, When), StoreError> {
+    let connected = ports.get::<Connected>(&subject_key(subject)).await?;
+    let Some(connected) = connected else {
+        return Ok((None, When::Absent));
+    };
+    let key = account_key(&connected.value.account);
+    let account = ports.get::<Account>(&key).await?;
+    // An account that was reset has lost its proofs, whatever still points to it.
+    let account = account.filter(|account| account.value.subjects().any(|held| held == subject));
+    Ok((account, When::At(connected.revision)))
+}
+
+/// The page for a failure of the provider. The log says what went wrong.
+fn stopped(app: &App, error: ProviderError) -> ErrorPage {
+    let chain = error_chain(&error);
+    if error.is_outage() {
+        let passwords = app.config.sign_in.takes_passwords();
+        let refusal = Refusal::new(ErrorCode::Unavailable).cause(error);
+        return ErrorPage::ProviderDown { refusal, passwords };
+    }
+    tracing::warn!(
+        error = chain,
+        "a sign-in through the identity provider failed"
+    );
+    ErrorPage::from(match error {
+        ProviderError::IdToken(BadIdToken::NotFresh) => Refused::NotFresh,
+        _ => Refused::NotValid,
+    })
+}

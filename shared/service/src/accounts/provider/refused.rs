@@ -1,0 +1,128 @@
+//! Why a sign-in through the identity provider ends early, and what its page says.
+
+use axum::http::StatusCode;
+
+use crate::web::error_page::{ErrorPage, Explanation};
+
+/// A sign-in through the provider that is refused.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Refused {
+    /// The service has no identity provider.
+    NotOffered,
+    /// No request of this browser has this state: it was answered, is too old, or is another
+    /// browser's.
+    Expired,
+    /// The provider answered with this error code.
+    Answered(String),
+    /// The answer is not one that the provider gave to this request.
+    NotValid,
+    /// The provider did not ask for credentials, although the request did.
+    NotFresh,
+    /// The provider has not verified the address, or names none.
+    AddressUnverified,
+    /// An operator disabled the account.
+    Disabled,
+    /// The address has neither an account nor an invitation.
+    NotInvited,
+    /// Nothing that the person could prove the account with is left but another sign-in through a
+    /// provider.
+    Unprovable,
+}
+
+impl Refused {
+    /// Status, title and paragraphs of the page.
+    const fn words(&self) -> (StatusCode, &'static str, &'static [&'static str]) {
+        match self {
+            Self::NotOffered => (
+                StatusCode::NOT_FOUND,
+                "This service has no identity provider",
+                &["Go back and sign in with your password."],
+            ),
+            Self::Expired => (
+                StatusCode::BAD_REQUEST,
+                "This sign-in has expired",
+                &[
+                    "It was completed already, took longer than ten minutes, or began in another browser.",
+                    "Start again from the app or the page that you came from. Cookies must be allowed for this address.",
+                ],
+            ),
+            Self::Answered(_) => (
+                StatusCode::FORBIDDEN,
+                "The identity provider did not sign you in",
+                &["Go back and try again, or choose another account there."],
+            ),
+            Self::NotValid => (
+                StatusCode::FORBIDDEN,
+                "The identity provider’s answer is not valid",
+                &[
+                    "The answer does not belong to this sign-in, so you are not signed in. Go back and try again.",
+                    "If it happens again, tell the operator of this service. The log says what is wrong.",
+                ],
+            ),
+            Self::NotFresh => (
+                StatusCode::FORBIDDEN,
+                "Enter your credentials again",
+                &[
+                    "This step requires that you enter your credentials, and the identity provider signed you in without them.",
+                    "Sign out at the identity provider, then go back and try again.",
+                ],
+            ),
+            Self::AddressUnverified => (
+                StatusCode::FORBIDDEN,
+                "Your e-mail address is not verified",
+                &[
+                    "The identity provider has not verified an e-mail address of your account there, so it cannot prove who you are here.",
+                    "Verify your address at the identity provider, then sign in again.",
+                ],
+            ),
+            Self::Disabled => (
+                StatusCode::FORBIDDEN,
+                "This account is disabled",
+                &[
+                    "An operator of this service disabled the account. Ask the operator to enable it.",
+                ],
+            ),
+            Self::NotInvited => (
+                StatusCode::FORBIDDEN,
+                "Your address has no account here",
+                &[
+                    "This service makes accounts for invited people only, and your address has no invitation.",
+                    "Ask the owner of a vault to invite the address that you use at the identity provider.",
+                ],
+            ),
+            Self::Unprovable => (
+                StatusCode::FORBIDDEN,
+                "Another sign-in is connected to this account",
+                &[
+                    "The account with your address has no password, and signs in through another account of an identity provider.",
+                    "Sign in through that one, or ask the operator of this service to reset the account.",
+                ],
+            ),
+        }
+    }
+
+    /// A paragraph about this case alone.
+    fn detail(&self) -> Option<String> {
+        match self {
+            Self::Answered(code) if code == "access_denied" => {
+                Some("The sign-in was declined there.".to_owned())
+            }
+            Self::Answered(code) if !code.is_empty() => Some(format!("Its reason is “{code}”.")),
+            _ => None,
+        }
+    }
+}
+
+impl From<Refused> for ErrorPage {
+    fn from(refused: Refused) -> Self {
+        let (status, title, lines) = refused.words();
+        let detail = refused.detail();
+        Explanation {
+            status,
+            title,
+            lines,
+            detail,
+        }
+        .into()
+    }
+}

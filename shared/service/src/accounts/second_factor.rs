@@ -1,0 +1,204 @@
+//! The second factor at sign-in: the page that asks for a code, and whether a request needs one.
+//! `authenticator` is where it is set up.
+
+use askama::Template;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::http::header;
+use axum::response::Response;
+use vault_store::StoreError;
+
+use super::audit;
+use super::memberships::Member;
+use super::session::CompletedSignIn;
+use super::sign_in_page::{SignInPrompt, sign_in_page};
+use crate::app::App;
+use crate::config::SecondFactorPolicy;
+use crate::error::Refusal;
+use crate::model::account::{Account, account_key};
+use crate::model::limits::{self, Window};
+use crate::model::second_factor::Used;
+use crate::model::user::Role;
+use crate::transaction::Transaction;
+use crate::web::browser::{Browser, Onward, Posted, SignedIn, posted};
+use crate::web::csrf::Purpose;
+use crate::web::error_page::ErrorPage;
+use crate::web::layout::{self, Frame};
+
+/// Most codes that are tried for one account in a quarter of an hour, the good ones included.
+const MOST_TRIES: u32 = 10;
+/// The window of those, in seconds.
+const TRY_SECONDS: i64 = 15 * 60;
+/// The answer to a code that does not count.
+pub const WRONG: &str = "This code is not valid, or was used already. Wait for the next one.";
+/// The answer to a code after too many.
+pub const TOO_MANY: &str = "Too many attempts. Try again in 15 minutes.";
+
+/// The page that asks for a code at sign-in.
+#[derive(Template)]
+#[template(path = "code.html")]
+struct CodePage {
+    frame: Frame,
+    csrf: String,
+    return_to: String,
+    problem: Option<&'static str>,
+}
+
+/// The page that asks for a code, in a browser whose password was right.
+pub fn code_page(
+    app: &App,
+    browser: &Browser,
+    onward: Onward<'_>,
+    problem: Option<(StatusCode, &'static str)>,
+) -> Response {
+    let page = CodePage {
+        frame: Frame::of(&app.config.public_url),
+        csrf: browser.form_token(app, Purpose::SecondFactor, onward.subject()),
+        return_to: onward.address(app),
+        problem: problem.map(|(_, problem)| problem),
+    };
+    let status = problem.map_or(StatusCode::OK, |(status, _)| status);
+    let mut response = layout::answer(status, &page, None);
+    if let Some(cookie) = browser.set_cookie(app, true) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+/// The page that asks an owner or operator to set a second factor up.
+#[derive(Template)]
+#[template(path = "second_factor_due.html")]
+struct DuePage {
+    frame: Frame,
+    /// Whether an app waits for an answer.
+    for_app: bool,
+}
+
+/// How a sign-in stands to the second factor that a request needs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Requirement {
+    /// It was entered, or none is needed.
+    Met,
+    /// The account has none.
+    NotSetUp,
+    /// The account has one, and the browser signed in without it.
+    NotEntered,
+}
+
+/// How `signed_in` stands to an authorize request for one of `members`: the service may require a
+/// second factor of operators and owners, and the request itself may ask for one.
+pub fn requirement(
+    app: &App,
+    signed_in: &SignedIn,
+    asked_for: bool,
+    members: &[Member],
+) -> Requirement {
+    let owns = || members.iter().any(|member| member.user.role == Role::Owner);
+    let by_policy = app.config.second_factor == SecondFactorPolicy::Owners
+        && (signed_in.account.operator || owns());
+    met(signed_in, by_policy || asked_for)
+}
+
+/// How `signed_in` stands to a page of the console for a user of this role: the service may require
+/// a second factor of owners.
+pub fn requirement_of_role(app: &App, signed_in: &SignedIn, role: Role) -> Requirement {
+    let by_policy = app.config.second_factor == SecondFactorPolicy::Owners;
+    met(signed_in, by_policy && role == Role::Owner)
+}
+
+/// How `signed_in` stands to a second factor that is needed or not.
+const fn met(signed_in: &SignedIn, needed: bool) -> Requirement {
+    if signed_in.session.second_factor || !needed {
+        Requirement::Met
+    } else if signed_in.account.second_factor.is_none() {
+        Requirement::NotSetUp
+    } else {
+        Requirement::NotEntered
+    }
+}
+
+/// The page for an account that has none, where one is needed: by an app, or by a page of ours.
+pub fn due_page(app: &App, for_app: bool) -> Response {
+    let frame = Frame::of(&app.config.public_url);
+    layout::answer(StatusCode::OK, &DuePage { frame, for_app }, None)
+}
+
+/// Counts one try of a code; false when there were too many. Guesses of whoever has the password
+/// use up the tries of unknown browsers; one that is `known`, since it passed the second factor
+/// before, then has as many of its own, so that guesses of others do not lock its user out.
+pub async fn admit(
+    app: &App,
+    account: &Account,
+    known: impl AsyncFnOnce() -> Result<bool, StoreError>,
+) -> Result<bool, Refusal> {
+    let window = |name| Window {
+        name,
+        who: account.id.to_string(),
+        limit: MOST_TRIES,
+        seconds: TRY_SECONDS,
+    };
+    let now = app.clock.now();
+    let full = limits::admit(app, &[window("second-factor")], now).await?;
+    if full.is_none() {
+        return Ok(true);
+    }
+    if !known().await? {
+        return Ok(false);
+    }
+    let window = window("second-factor-known");
+    Ok(limits::admit(app, &[window], now).await?.is_none())
+}
+
+/// `POST /oauth/second-factor`: the code that ends a sign-in.
+pub async fn sign_in(app: &App, request: Request) -> Result<Response, ErrorPage> {
+    let Posted {
+        form,
+        browser,
+        returning,
+        source,
+    } = posted(app, request).await?;
+    let onward = Onward::of(app, &form)?;
+    browser.check_form(app, &form, Purpose::SecondFactor, onward.subject())?;
+    let Some(SignedIn { account, session }) = browser.half_signed_in(app).await? else {
+        return Ok(sign_in_page(app, &browser, onward, SignInPrompt::default()));
+    };
+    let again = |status, problem| Ok(code_page(app, &browser, onward, Some((status, problem))));
+    let email = account.email.as_str();
+    let known = async || returning.passed_second_factor(app, email).await;
+    if !admit(app, &account, known).await? {
+        return again(StatusCode::TOO_MANY_REQUESTS, TOO_MANY);
+    }
+    let found = app.get::<Account>(&account_key(&account.id)).await?;
+    let mut found = found.ok_or(ErrorPage::FormForged)?;
+    let typed = form.value("code").unwrap_or_default();
+    let now = app.clock.now();
+    let Some(factor) = found.value.second_factor.as_mut() else {
+        return Err(ErrorPage::FormForged);
+    };
+    let Some(used) = factor.take(typed, now) else {
+        audit::refused_sign_in(app, email, source, "wrong_code").await;
+        return again(StatusCode::UNPROCESSABLE_ENTITY, WRONG);
+    };
+    let completed = CompletedSignIn {
+        browser: &browser,
+        returning: &returning,
+        source,
+        onward,
+        action: match used {
+            Used::App => audit::SIGN_IN,
+            Used::Recovery => "account.sign-in-by-recovery-code",
+        },
+        second_factor: true,
+        without_credentials: session.without_credentials,
+        notice: None,
+    };
+    let begin = async |tx: Transaction<'_>| {
+        tx.write(found.value.update(found.revision)?);
+        completed.begin(&tx, app, &found.value).await
+    };
+    match app.attempt(begin).await? {
+        Some(response) => Ok(response),
+        // Another browser used a code at the same moment, perhaps this one.
+        None => again(StatusCode::UNPROCESSABLE_ENTITY, WRONG),
+    }
+}

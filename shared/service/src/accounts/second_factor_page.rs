@@ -1,0 +1,313 @@
+//! `/account/second-factor`: a person sets an authenticator app up as second factor, moves to
+//! another app, or turns it off.
+//!
+//! Each change asks for the password again, or for a sign-in of the last five minutes where the
+//! account has none: whoever finds a browser open must not lock its person out. With a second
+//! factor it also asks for a code of it.
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::http::header::{self, HeaderValue};
+use axum::response::Response;
+use vault_store::StoreError;
+use zeroize::Zeroizing;
+
+use super::audit;
+use super::guard::{SignedInBrowser, SignedInForm, Task};
+use super::memberships::owns_any;
+use super::second_factor::{self, TOO_MANY, WRONG};
+use super::session::{SignedInWith, new_session, redirect};
+use super::sign_in::{self, Checked, TOO_MANY_ATTEMPTS};
+use crate::app::App;
+use crate::config::SecondFactorPolicy;
+use crate::model::account::{Account, account_key};
+use crate::model::second_factor::{RECOVERY_CODES, SecondFactor, TotpSecret};
+use crate::web::browser::{Browser, Onward, SECOND_FACTOR_PATH};
+use crate::web::csrf::Purpose;
+use crate::web::error_page::ErrorPage;
+use crate::web::layout::{self, Frame, SignOut};
+use crate::web::remembered_browser::Returning;
+
+/// The page on which the second factor is set up, moved or turned off.
+#[derive(Template)]
+#[template(path = "second_factor.html")]
+struct FactorPage {
+    frame: Frame,
+    email: String,
+    csrf: String,
+    /// Whether there is one.
+    on: bool,
+    /// How many recovery codes are left.
+    left: usize,
+    /// Whether the service lets this account do without one.
+    may_turn_off: bool,
+    /// Whether a change takes the password; without one it takes a sign-in of the last five
+    /// minutes.
+    has_password: bool,
+    fresh: Fresh,
+    problem: Option<&'static str>,
+    sign_out: SignOut,
+}
+
+/// A secret to take into an authenticator app.
+struct Fresh {
+    secret: String,
+    /// The secret in groups of four, to be typed.
+    shown: String,
+    address: String,
+}
+
+/// The page that shows the recovery codes, once.
+#[derive(Template)]
+#[template(path = "recovery_codes.html")]
+struct RecoveryPage {
+    frame: Frame,
+    codes: Vec<String>,
+}
+
+/// `GET /account/second-factor`
+pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
+    let secret = TotpSecret::fresh(&app.random);
+    let account = &request.signed_in.account;
+    page(app, &request.browser, account, &secret, None).await
+}
+
+/// Why nothing was changed: the status, and a sentence.
+type Problem = (StatusCode, &'static str);
+
+async fn page(
+    app: &App,
+    browser: &Browser,
+    account: &Account,
+    secret: &TotpSecret,
+    problem: Option<Problem>,
+) -> Result<Response, ErrorPage> {
+    let public = &app.config.public_url;
+    let text = secret.text();
+    let groups: Vec<_> = (0..8).map(|n| &text[4 * n..4 * n + 4]).collect();
+    let fresh = Fresh {
+        shown: groups.join(" "),
+        address: secret.address(public.authority(), account.email.as_str()),
+        secret: text.clone(),
+    };
+    let factor = account.second_factor.as_ref();
+    let return_to = Onward::Account.address(app);
+    let page = FactorPage {
+        frame: Frame::of(public),
+        email: account.email.to_string(),
+        csrf: browser.form_token(app, Purpose::Account, SECOND_FACTOR_PATH),
+        on: factor.is_some(),
+        left: factor.map_or(0, SecondFactor::recovery_left),
+        may_turn_off: !is_required(app, account).await?,
+        has_password: account.password().is_some(),
+        fresh,
+        problem: problem.map(|(_, problem)| problem),
+        sign_out: SignOut {
+            csrf: browser.form_token(app, Purpose::Logout, &return_to),
+            return_to,
+        },
+    };
+    let status = problem.map_or(StatusCode::OK, |(status, _)| status);
+    Ok(layout::answer(status, &page, None))
+}
+
+/// Whether the service requires a second factor of this account.
+async fn is_required(app: &App, account: &Account) -> Result<bool, StoreError> {
+    if app.config.second_factor == SecondFactorPolicy::Optional {
+        return Ok(false);
+    }
+    Ok(account.operator || owns_any(app, account).await?)
+}
+
+/// The form of the page.
+pub const CHANGE: Task = Task {
+    purpose: Purpose::Account,
+    onward: |_, _| Ok(Onward::SecondFactor),
+    action: "account.second-factor",
+};
+
+/// What a form of the page asks for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Wanted {
+    On,
+    /// Another app, and other recovery codes.
+    Move,
+    Off,
+}
+
+impl Wanted {
+    fn of(request: &SignedInForm) -> Option<Self> {
+        match request.form.value("change")? {
+            "on" => Some(Self::On),
+            "move" => Some(Self::Move),
+            "off" => Some(Self::Off),
+            _ => None,
+        }
+    }
+
+    /// The name in the audit log.
+    const fn action(self) -> &'static str {
+        match self {
+            Self::On => "account.second-factor-on",
+            Self::Move => "account.second-factor-moved",
+            Self::Off => "account.second-factor-off",
+        }
+    }
+}
+
+/// `POST /account/second-factor`: changes the second factor, and the session with it.
+pub async fn change(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
+    let wanted = Wanted::of(&request).ok_or(ErrorPage::FormMalformed)?;
+    let secret = match request.form.value("secret") {
+        Some(text) => text.parse().map_err(|_| ErrorPage::FormMalformed)?,
+        None => TotpSecret::fresh(&app.random),
+    };
+    let key = account_key(&request.signed_in.account.id);
+    let found = app.get::<Account>(&key).await?;
+    let found = found.ok_or(ErrorPage::FormForged)?;
+    let (account, codes) = match changed(app, &request, wanted, &secret, &found.value).await? {
+        Ok(changed) => changed,
+        Err(problem) => {
+            let account = &found.value;
+            return page(app, &request.browser, account, &secret, Some(problem)).await;
+        }
+    };
+    let (account, source) = (&account, request.source);
+    let with = SignedInWith {
+        second_factor: wanted != Wanted::Off,
+        ..SignedInWith::default()
+    };
+    let (fresh, mut writes) = new_session(app, &request.browser, account, source, with).await?;
+    let email = account.email.as_str();
+    let (remembered, known) = request
+        .returning
+        .remember(app, email, wanted != Wanted::Off)?;
+    writes.push(remembered);
+    writes.push(account.update(found.revision)?);
+    writes.extend(audit::about_account(app, account, source, wanted.action(), "done").await?);
+    if !app.records.commit(writes).await?.is_done() {
+        return Err(StoreError::Conflict.into());
+    }
+    let cookies = [fresh.set_cookie(app, true), known];
+    Ok(answered(app, codes, cookies))
+}
+
+/// The recovery codes, or the way back to the account page.
+fn answered(app: &App, codes: Vec<String>, cookies: [Option<HeaderValue>; 2]) -> Response {
+    let mut response = if codes.is_empty() {
+        redirect(StatusCode::SEE_OTHER, &Onward::Account.address(app))
+    } else {
+        debug_assert_eq!(codes.len(), RECOVERY_CODES);
+        let frame = Frame::of(&app.config.public_url);
+        layout::answer(StatusCode::OK, &RecoveryPage { frame, codes }, None)
+    };
+    for cookie in cookies.into_iter().flatten() {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+/// What a form makes of an account, with the recovery codes to be shown once.
+async fn changed(
+    app: &App,
+    request: &SignedInForm,
+    wanted: Wanted,
+    secret: &TotpSecret,
+    account: &Account,
+) -> Result<Result<(Account, Vec<String>), Problem>, ErrorPage> {
+    let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
+    if account.second_factor.is_some() == (wanted == Wanted::On) {
+        let problem = "The second factor was changed elsewhere. Look at its present state first.";
+        return Ok(Err((StatusCode::CONFLICT, problem)));
+    }
+    if wanted == Wanted::Off && is_required(app, account).await? {
+        let problem = "This service requires a second factor of owners and operators.";
+        return Ok(Err((StatusCode::FORBIDDEN, problem)));
+    }
+    if let Some(problem) = credentials(app, request, account).await? {
+        return Ok(Err(problem));
+    }
+    let (mut account, now) = (account.clone(), app.clock.now());
+    let typed = |name: &str| request.form.value(name).unwrap_or_default();
+    if let Some(mut factor) = account.second_factor.take() {
+        let email = account.email.as_str();
+        let known = async || {
+            let before = request.returning.passed_second_factor(app, email);
+            Ok(request.signed_in.session.second_factor || before.await?)
+        };
+        if !second_factor::admit(app, &account, known).await? {
+            return Ok(Err((StatusCode::TOO_MANY_REQUESTS, TOO_MANY)));
+        }
+        if factor.take(typed("code"), now).is_none() {
+            refused(app, request, "wrong_code").await;
+            return Ok(Err((unprocessable, WRONG)));
+        }
+    }
+    let mut codes = Vec::new();
+    if wanted != Wanted::Off {
+        let begun = SecondFactor::begin(secret.clone(), typed("new_code"), now, &app.random);
+        let Some((factor, recovery)) = begun else {
+            let problem = "This is not the code that the app shows for this key now.";
+            return Ok(Err((unprocessable, problem)));
+        };
+        (account.second_factor, codes) = (Some(factor), recovery);
+    }
+    Ok(Ok((account, codes)))
+}
+
+/// What is wrong with the credentials of a change: the password, or for an account without one a
+/// sign-in of the last five minutes.
+async fn credentials(
+    app: &App,
+    request: &SignedInForm,
+    account: &Account,
+) -> Result<Option<Problem>, ErrorPage> {
+    if account.password().is_some() {
+        return password(app, request).await;
+    }
+    let session = &request.signed_in.session;
+    Ok(
+        (!session.has_fresh_credentials(app.clock.now())).then_some((
+            StatusCode::FORBIDDEN,
+            "Sign out, sign in again, and make the change within five minutes.",
+        )),
+    )
+}
+
+/// What is wrong with the password of the form.
+async fn password(app: &App, request: &SignedInForm) -> Result<Option<Problem>, ErrorPage> {
+    let typed = request.form.value("password").unwrap_or_default();
+    let typed = Zeroizing::new(typed.to_owned());
+    let email = request.signed_in.account.email.as_str();
+    let known = Returning::signed_in();
+    let checked = sign_in::check(app, email, typed, request.source, &known).await?;
+    let (outcome, problem) = match checked {
+        Checked::Good { taken_back, .. } => {
+            // It was right, whatever the codes are. A count that stays only makes its limit lower
+            // for a while.
+            app.try_commit(taken_back).await?;
+            return Ok(None);
+        }
+        Checked::Wrong => {
+            let problem = (StatusCode::UNPROCESSABLE_ENTITY, "Wrong password.");
+            ("wrong_password", problem)
+        }
+        Checked::TooMany { .. } => {
+            let problem = (StatusCode::TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS);
+            ("rate_limited", problem)
+        }
+    };
+    refused(app, request, outcome).await;
+    Ok(Some(problem))
+}
+
+async fn refused(app: &App, request: &SignedInForm, outcome: &str) {
+    audit::refused(
+        app,
+        &request.browser,
+        request.source,
+        CHANGE.action,
+        outcome,
+    )
+    .await;
+}

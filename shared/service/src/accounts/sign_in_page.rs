@@ -1,0 +1,116 @@
+//! The page that asks for the credentials of a person.
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::http::header;
+use axum::response::Response;
+
+use crate::app::App;
+use crate::model::client::Client;
+use crate::model::redirect::RedirectUri;
+use crate::web::browser::{Browser, Onward};
+use crate::web::csrf::Purpose;
+use crate::web::layout::{self, Frame, day};
+
+/// A client as a page shows it: what it says about itself, and what we know.
+pub struct ShownApp {
+    /// Its own name for itself, if it gave one.
+    pub name: Option<String>,
+    /// The host, or the scheme, that the answer goes to.
+    pub shown: String,
+    /// The answer goes to a program on this computer.
+    pub loopback: bool,
+    /// The answer goes to whichever program opens the scheme.
+    pub private_scheme: bool,
+    /// The day on which it registered.
+    pub registered: String,
+    /// The host where its document stands, if it is known by one.
+    pub document: Option<String>,
+}
+
+impl ShownApp {
+    /// A client that wants its answer at `redirect`.
+    pub fn of(client: &Client, redirect: &RedirectUri) -> Self {
+        Self {
+            name: client.name.clone(),
+            shown: redirect.shown().to_owned(),
+            loopback: redirect.is_loopback(),
+            private_scheme: redirect.is_private_scheme(),
+            registered: day(client.created_at),
+            document: client
+                .document
+                .as_ref()
+                .map(|document| document.host.clone()),
+        }
+    }
+}
+
+/// A client whose request goes on after the sign-in, and the address of its answer.
+#[derive(Clone, Copy)]
+pub struct WaitingApp<'a> {
+    /// The client.
+    pub client: &'a Client,
+    /// The address that its answer goes to.
+    pub redirect: &'a RedirectUri,
+}
+
+/// The variable parts of the page.
+#[derive(Clone, Copy, Default)]
+pub struct SignInPrompt<'a> {
+    /// The app that waits, if there is one.
+    pub app: Option<WaitingApp<'a>>,
+    /// The address in the form.
+    pub email: &'a str,
+    /// The failure of the last attempt.
+    pub problem: Option<&'static str>,
+}
+
+/// The sign-in page.
+#[derive(Template)]
+#[template(path = "sign_in.html")]
+struct SignInPage {
+    /// What is around it.
+    frame: Frame,
+    /// Who wants something after it.
+    app: Option<ShownApp>,
+    /// What went wrong the last time.
+    problem: Option<&'static str>,
+    /// The form token.
+    csrf: String,
+    /// The authorize request to go back to.
+    return_to: String,
+    /// What was typed as address.
+    email: String,
+    /// Whether a password signs in.
+    passwords: bool,
+    /// The name of the identity provider, where there is one.
+    provider: Option<String>,
+}
+
+/// The page that asks for credentials and then leads to `onward`.
+pub fn sign_in_page(
+    app: &App,
+    browser: &Browser,
+    onward: Onward<'_>,
+    prompt: SignInPrompt<'_>,
+) -> Response {
+    let provider = app.provider.as_ref();
+    let page = SignInPage {
+        frame: Frame::of(&app.config.public_url),
+        app: prompt
+            .app
+            .map(|waiting| ShownApp::of(waiting.client, waiting.redirect)),
+        problem: prompt.problem,
+        csrf: browser.form_token(app, Purpose::Login, onward.subject()),
+        return_to: onward.address(app),
+        email: prompt.email.to_owned(),
+        passwords: app.config.sign_in.takes_passwords(),
+        provider: provider.map(|provider| provider.settings().name.clone()),
+    };
+    let answer_to = prompt.app.map(|waiting| waiting.redirect);
+    let mut response = layout::answer(StatusCode::OK, &page, answer_to);
+    if let Some(cookie) = browser.set_cookie(app, false) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    response
+}

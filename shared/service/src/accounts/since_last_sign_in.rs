@@ -1,0 +1,167 @@
+//! What owners and operators are shown after signing in: the sign-in before, and what happened in
+//! their vaults and in the service since then that an attacker with their password would have done.
+//!
+//! What is looked at is bounded, and a bound that was reached is told: whoever fills a log must not
+//! hide in it.
+
+use std::net::IpAddr;
+
+use serde_json::json;
+use vault_format::name::NamespaceId;
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{Document, MAX_PAGE, When, Write};
+
+use super::memberships::members;
+use crate::app::App;
+use crate::model::account::Account;
+use crate::model::audit::{self, Entry};
+use crate::model::limits::Source;
+use crate::model::session::{Begun, sign_in_key};
+use crate::model::user::Role;
+use crate::web::layout::minute;
+
+/// In at most this many vaults' logs a sign-in looks: those that were used last.
+const MOST_VAULTS: usize = 5;
+/// Most pages of one log, of 1,000 entries each.
+const MOST_PAGES: usize = 10;
+/// Most lines that are shown about what happened.
+const MOST_LINES: usize = 12;
+/// How long the newest sign-in is remembered, in seconds: 400 days.
+const REMEMBERED_SECONDS: i64 = 400 * 24 * 3600;
+
+/// What to show after a sign-in that begins now, and the write that remembers it.
+pub async fn begin(
+    app: &App,
+    account: &Account,
+    source: Option<IpAddr>,
+) -> Result<(Vec<String>, Write), StoreError> {
+    let (key, now) = (sign_in_key(&account.id), app.clock.now());
+    let before = app.get::<Begun>(&key).await?;
+    let present = Begun {
+        at: now,
+        from: Source::of(source).to_string(),
+    };
+    let until = now.plus_seconds(REMEMBERED_SECONDS);
+    let write = Write::put_until(key, Document::of(&present)?, When::Any, until);
+    let Some(before) = before else {
+        return Ok((Vec::new(), write));
+    };
+    let lines = lines(app, account, &before.value).await?;
+    Ok((lines, write))
+}
+
+/// What to show of the time since the sign-in before; nothing to who neither owns a vault nor
+/// operates the service.
+async fn lines(app: &App, account: &Account, before: &Begun) -> Result<Vec<String>, StoreError> {
+    let members = members(app, account, None).await?;
+    let owned = members
+        .iter()
+        .filter(|member| member.user.role == Role::Owner)
+        .map(|member| &member.user.namespace);
+    let owned: Vec<_> = owned.collect();
+    if owned.is_empty() && !account.operator {
+        return Ok(Vec::new());
+    }
+    let (at, from) = (before.at, &before.from);
+    let mut lines = vec![format!(
+        "Your last sign-in was on {} from {from}.",
+        minute(at)
+    )];
+    let (mut notices, mut unread) = (Vec::new(), Vec::new());
+    let looked_at = owned.iter().take(MOST_VAULTS);
+    let mut logs: Vec<_> = looked_at
+        .map(|home| (Some(&home.id), home.slug.to_string()))
+        .collect();
+    if account.operator {
+        logs.push((None, "the service".to_owned()));
+    }
+    for (log, name) in logs {
+        let (found, whole) = notable(app, log, at).await?;
+        notices.extend(
+            found
+                .into_iter()
+                .map(|(rank, what)| (rank, format!("{name}: {what}"))),
+        );
+        if !whole {
+            unread.push(format!(
+                "More happened in {name} than is looked at here: read its audit log."
+            ));
+        }
+    }
+    if owned.len() > MOST_VAULTS {
+        unread.push(format!(
+            "Only {MOST_VAULTS} of your {} vaults are looked at here: read the audit logs of the others.",
+            owned.len()
+        ));
+    }
+    // What takes a vault over stands before what any sign-in brings.
+    notices.sort_by_key(|(rank, _)| *rank);
+    let more = notices.len() > MOST_LINES;
+    lines.extend(notices.into_iter().take(MOST_LINES).map(|(_, what)| what));
+    if more {
+        lines.push("There is more in the audit log.".to_owned());
+    }
+    lines.extend(unread);
+    Ok(lines)
+}
+
+/// What a log holds since `at` that its owner should not be surprised by, and whether all of it was
+/// looked at.
+async fn notable(
+    app: &App,
+    log: Option<&NamespaceId>,
+    at: Timestamp,
+) -> Result<(Vec<(Rank, String)>, bool), StoreError> {
+    let (partition, mut after) = (audit::partition(log), audit::before(at));
+    let mut found = Vec::new();
+    for _ in 0..MOST_PAGES {
+        let page = app
+            .records
+            .list(&partition, "", Some(&after), MAX_PAGE)
+            .await?;
+        for record in &page {
+            found.extend(told(&record.read()?));
+        }
+        match page.last() {
+            Some(last) if page.len() == MAX_PAGE => after.clone_from(&last.key.key),
+            _ => return Ok((found, true)),
+        }
+    }
+    Ok((found, false))
+}
+
+/// How much of a surprise something is; the least stands first.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Rank {
+    Pin,
+    People,
+    App,
+}
+
+/// What an entry says that an owner or operator should not be surprised by.
+fn told(entry: &Entry) -> Option<(Rank, String)> {
+    if entry.outcome != "done" {
+        return None;
+    }
+    let owner = json!(Role::Owner);
+    let after = entry.after.as_ref();
+    let is_owner = after.is_some_and(|value| value["role"] == owner);
+    let day = minute(entry.at);
+    match entry.action.as_str() {
+        "pin.reset" => Some((Rank::Pin, format!("the pin was reset on {day}"))),
+        "membership.accept" | "user.role" if is_owner => {
+            Some((Rank::People, format!("a new owner on {day}")))
+        }
+        "account.grant" => Some((Rank::People, format!("a new operator on {day}"))),
+        "oauth.consent" => {
+            let name = after.and_then(|after| after["name"].as_str());
+            let name = name.map_or_else(
+                || "an app without a name".to_owned(),
+                |name| format!("“{name}”"),
+            );
+            Some((Rank::App, format!("a new app, {name}, on {day}")))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,218 @@
+//! How often a password may be guessed: by source, and by account.
+//!
+//! | partition | key | document |
+//! |---|---|---|
+//! | `limit/sign-in/<source>` | first second of the window | `{n}`, failures of 15 minutes from one source, whatever the account |
+//! | `limit/sign-in-account/<sha256 of the account>` | first second of the window | `{n}`, failures of an hour at one account, from anywhere |
+//!
+//! Over the first limit every attempt from the source is refused. Over the second one, only
+//! browsers that signed in to the account before may, so that guesses from many sources come to an
+//! end and still lock no user out. An account counts by what was typed, whether or not it exists.
+//!
+//! An attempt is counted before the password is looked at, and a success takes its own count back:
+//! a hundred guesses at once get no more tries than a hundred in a row, and a success hides no
+//! failures.
+
+use std::net::IpAddr;
+
+use vault_format::hash::Digest;
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::Write;
+
+use crate::config::Limits;
+use crate::model::limits::{Source, Window, admit, give_back};
+use crate::ports::Ports;
+use crate::web::remembered_browser::{Returning, account_name};
+
+/// How long failures of a source count, in seconds: 15 minutes.
+pub const SOURCE_SECONDS: i64 = 15 * 60;
+/// How long failures at an account count, in seconds: an hour.
+pub const ACCOUNT_SECONDS: i64 = 3600;
+
+/// One attempt, with what it counts against.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    account: Digest,
+    windows: [Window<'static>; 2],
+    at: Timestamp,
+}
+
+impl Attempt {
+    /// An attempt at `now`. `typed` is what was typed as e-mail address.
+    pub fn new(typed: &str, source: Option<IpAddr>, limits: &Limits, now: Timestamp) -> Self {
+        let account = account_name(typed);
+        let by_source = Window {
+            name: "sign-in",
+            who: Source::of(source).to_string(),
+            limit: limits.sign_in_failures,
+            seconds: SOURCE_SECONDS,
+        };
+        let by_account = Window {
+            name: "sign-in-account",
+            who: account.to_string(),
+            limit: limits.sign_in_per_account,
+            seconds: ACCOUNT_SECONDS,
+        };
+        Self {
+            account,
+            windows: [by_source, by_account],
+            at: now,
+        }
+    }
+
+    /// Counts the attempt. Answers after how many seconds to try again when there were too many.
+    pub async fn admit(
+        &mut self,
+        ports: &Ports,
+        browser: &Returning,
+    ) -> Result<Option<u64>, StoreError> {
+        let full = admit(ports, &self.windows, self.at).await?;
+        if full == Some(1) && browser.signed_in_before(ports, &self.account).await? {
+            // Its own source still counts, so a stolen cookie gives few guesses.
+            self.windows[1].limit = 0;
+            let full = admit(ports, &self.windows, self.at).await?;
+            return Ok(full.map(|at| self.windows[at].left(self.at)));
+        }
+        Ok(full.map(|at| self.windows[at].left(self.at)))
+    }
+
+    /// The writes that take the count back, for the commit of a success.
+    pub fn taken_back(&self) -> Vec<Write> {
+        let windows = self.windows.iter();
+        windows
+            .filter_map(|window| window.given_back(self.at))
+            .collect()
+    }
+
+    /// Takes the count back, where the password was not checked after all.
+    pub async fn give_back(&self, ports: &Ports) {
+        give_back(ports, &self.windows, self.at).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use vault_store::clock::Clock as _;
+    use vault_testing::TestClock;
+
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        sign_in_failures: 5,
+        sign_in_per_account: 8,
+        ..Limits::off()
+    };
+
+    struct Place {
+        clock: Arc<TestClock>,
+        ports: Ports,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let clock = Arc::new(TestClock::default());
+            Self {
+                ports: Ports::in_memory(clock.clone()),
+                clock,
+            }
+        }
+
+        async fn attempt(&self, typed: &str, source: &str, browser: &Returning) -> Option<u64> {
+            let now = self.clock.now();
+            let mut attempt = Attempt::new(typed, source.parse().ok(), &LIMITS, now);
+            let admitted = attempt.admit(&self.ports, browser).await;
+            admitted.unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn requirement_28_failures_count_by_source_whatever_the_account() {
+        let place = Place::new();
+        let stranger = Returning::default();
+        for n in 0..5 {
+            let typed = format!("user-{n}@example.org");
+            assert_eq!(place.attempt(&typed, "192.0.2.1", &stranger).await, None);
+        }
+        place.clock.advance(60);
+        for (source, wait) in [
+            ("192.0.2.1", Some(840)),
+            ("192.0.2.2", None),
+            ("2001:db8::1", None),
+        ] {
+            let found = place.attempt("ada@example.org", source, &stranger).await;
+            assert_eq!(found, wait, "{source}");
+        }
+        place.clock.advance(840);
+        let next = place.attempt("ada@example.org", "192.0.2.1", &stranger);
+        assert_eq!(next.await, None, "the window is over");
+    }
+
+    #[tokio::test]
+    async fn requirement_28_failures_count_by_account_wherever_they_come_from() {
+        let place = Place::new();
+        let stranger = Returning::default();
+        for n in 0..8 {
+            let source = format!("192.0.2.{n}");
+            assert_eq!(
+                place.attempt("ada@example.org", &source, &stranger).await,
+                None
+            );
+        }
+        for (typed, wait) in [
+            ("ada@example.org", Some(3600)),
+            (" ADA@example.org", Some(3600)),
+            ("bob@example.org", None),
+        ] {
+            assert_eq!(place.attempt(typed, "192.0.2.99", &stranger).await, wait);
+        }
+        let known = Returning::signed_in();
+        for n in 0..5 {
+            let found = place.attempt("ada@example.org", "198.51.100.1", &known);
+            assert_eq!(found.await, None, "{n}");
+        }
+        let found = place.attempt("ada@example.org", "198.51.100.1", &known);
+        assert_eq!(found.await, Some(900), "its source counts all the same");
+    }
+
+    #[tokio::test]
+    async fn a_hundred_guesses_at_once_get_five_tries() {
+        let clock = Arc::new(TestClock::default());
+        let ports = Ports::in_memory(clock.clone());
+        let mut tries = tokio::task::JoinSet::new();
+        for _ in 0..100 {
+            let (ports, now) = (ports.clone(), clock.now());
+            tries.spawn(async move {
+                let mut attempt = Attempt::new("ada@example.org", None, &LIMITS, now);
+                let stranger = Returning::default();
+                attempt.admit(&ports, &stranger).await.unwrap()
+            });
+        }
+        let admitted = tries.join_all().await.into_iter();
+        assert_eq!(admitted.filter(Option::is_none).count(), 5);
+    }
+
+    #[tokio::test]
+    async fn a_success_takes_back_its_own_count_alone() {
+        let place = Place::new();
+        let stranger = Returning::default();
+        for _ in 0..4 {
+            let found = place.attempt("ada@example.org", "192.0.2.1", &stranger);
+            assert_eq!(found.await, None);
+        }
+        for n in 0..3 {
+            let now = place.clock.now();
+            let mut good = Attempt::new("bob@example.org", "192.0.2.1".parse().ok(), &LIMITS, now);
+            let admitted = good.admit(&place.ports, &stranger).await;
+            assert_eq!(admitted.unwrap(), None, "{n}");
+            let done = place.ports.records.commit(good.taken_back()).await.unwrap();
+            assert!(done.is_done());
+        }
+        for wait in [None, Some(900)] {
+            let found = place.attempt("ada@example.org", "192.0.2.1", &stranger);
+            assert_eq!(found.await, wait);
+        }
+    }
+}

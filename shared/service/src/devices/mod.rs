@@ -1,0 +1,164 @@
+//! The hosted routes under `/v/<slug>/`: every request signed by a device, one write, no redirect,
+//! no cache.
+//!
+//! One entrance takes the path exactly as it was sent; axum's extractors, which decode escapes, are
+//! not used. The order of checks is part of the contract: three headers, their form, time,
+//! signature, rate, route and method, body, device, namespace, status, subscription, object. An
+//! unsigned request learns nothing at all, a signed one from an unknown device not even whether a
+//! vault exists.
+
+mod content;
+mod enrolled;
+mod enrolment;
+mod limits;
+mod queue;
+mod signed;
+
+use axum::extract::Request;
+use axum::http::Method;
+use axum::response::{IntoResponse, Response};
+use vault_format::request::route::{self, Route as Path};
+
+use crate::app::App;
+use crate::error::{ErrorCode, Refusal, method_not_allowed};
+use crate::http::{LogFields, client_address, raw_path};
+use crate::model::limits::give_back;
+use crate::route::{Auth, Group, Route};
+
+use content::BundleSets;
+use limits::ReadLimits;
+use signed::{KnownKeys, Signer};
+
+const ENROL: Route = row("device.enrol", "POST", "/v/{slug}/devices", Group::Devices);
+const CURRENT: Route = row(
+    "device.current",
+    "GET",
+    "/v/{slug}/devices/current",
+    Group::Devices,
+);
+const CATALOG: Route = row(
+    "catalog.read",
+    "GET",
+    "/v/{slug}/catalog.json",
+    Group::Catalog,
+);
+const BUNDLE: Route = row(
+    "bundle.read",
+    "GET",
+    "/v/{slug}/bundles/{bundle_hash}.json",
+    Group::Catalog,
+);
+
+const fn row(name: &'static str, method: &'static str, path: &'static str, group: Group) -> Route {
+    Route::new(group, Auth::Device, name, method, path)
+}
+
+/// The routes of these groups.
+pub(crate) fn routes() -> Vec<&'static Route> {
+    vec![&ENROL, &CURRENT, &CATALOG, &BUNDLE]
+}
+
+/// The entrance, with what it keeps in memory to be faster.
+pub(crate) struct Hosted {
+    app: App,
+    /// The routes of other groups do not exist.
+    only: Option<Group>,
+    keys: KnownKeys,
+    reads: ReadLimits,
+    sets: BundleSets,
+}
+
+impl Hosted {
+    /// An entrance to one group, or to both.
+    pub(crate) fn new(app: App, only: Option<Group>) -> Self {
+        Self {
+            app,
+            only,
+            keys: KnownKeys::new(),
+            reads: ReadLimits::default(),
+            sets: BundleSets::new(),
+        }
+    }
+
+    /// Answers any request whose path begins with `/v/` below the public URL's prefix.
+    pub(crate) async fn answer(&self, request: Request) -> Response {
+        let mut fields = LogFields::default();
+        let mut response = self
+            .serve(request, &mut fields)
+            .await
+            .unwrap_or_else(IntoResponse::into_response);
+        response.extensions_mut().insert(fields);
+        response
+    }
+
+    async fn serve(&self, request: Request, fields: &mut LogFields) -> Result<Response, Refusal> {
+        let app = &self.app;
+        let (parts, body) = request.into_parts();
+        let path = raw_path(&parts.uri, &parts.extensions);
+        let now = app.clock.now();
+        let signer = signed::verify(&self.keys, now, &parts.method, path, &parts.headers)?;
+        fields.caller = Some(signer.short_id());
+
+        let below = path.strip_prefix(app.config.public_url.prefix());
+        let path = below.and_then(route::parse).ok_or(ErrorCode::NotFound)?;
+        let asked = Asked {
+            path: &path,
+            method: &parts.method,
+            signer: &signer,
+        };
+        match &path {
+            Path::Devices { slug } => {
+                self.admit(&ENROL, &asked, fields)?;
+                let source = client_address(&app.config, &parts.headers, &parts.extensions);
+                let counted = limits::enrolment(app, slug, &signer, source).await?;
+                let enrolled =
+                    enrolment::enrol(app, slug, &signer, source, &parts.headers, body).await?;
+                if enrolled.by_code {
+                    // The owner asked for these machines; two hundred of them may stand behind one
+                    // address.
+                    give_back(app, &counted, now).await;
+                }
+                Ok(enrolled.answer)
+            }
+            Path::DeviceCurrent { slug } => {
+                self.admit(&CURRENT, &asked, fields)?;
+                enrolment::current(app, slug, &signer).await
+            }
+            Path::Catalog { slug } => {
+                self.admit(&CATALOG, &asked, fields)?;
+                content::catalog(app, slug, &signer).await
+            }
+            Path::Bundle { slug, hash } => {
+                self.admit(&BUNDLE, &asked, fields)?;
+                content::bundle(app, &self.sets, slug, hash, &signer).await
+            }
+        }
+    }
+
+    /// Passes a request that this process answers: 404 for a row of another one, 429 over the rate
+    /// of its device, 405 for another method than the row's.
+    fn admit(&self, row: &Route, asked: &Asked<'_>, fields: &mut LogFields) -> Result<(), Refusal> {
+        if self.only.is_some_and(|only| only != row.group) {
+            return Err(ErrorCode::NotFound.into());
+        }
+        fields.slug = Some(asked.path.slug().to_string());
+        if row.method == "POST" {
+            return match *asked.method {
+                Method::POST => Ok(()),
+                _ => Err(method_not_allowed("POST")),
+            };
+        }
+        limits::read(&self.app, &self.reads, asked.path, asked.signer)?;
+        match *asked.method {
+            Method::GET | Method::HEAD => Ok(()),
+            _ => Err(method_not_allowed("GET, HEAD")),
+        }
+    }
+}
+
+/// A request that its device has signed.
+struct Asked<'a> {
+    path: &'a Path,
+    method: &'a Method,
+    signer: &'a Signer<'a>,
+}

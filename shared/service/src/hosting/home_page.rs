@@ -1,0 +1,268 @@
+//! `GET /`: where each of a signed-in person's vaults stands, and the next step. Any other browser
+//! gets the page that says what the service is.
+
+use askama::Template;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use vault_format::text::error_chain;
+use vault_store::StoreError;
+
+use super::provisioning::{self, Progress};
+use crate::accounts::memberships;
+use crate::app::App;
+use crate::model::Versioned;
+use crate::model::account::Account;
+use crate::model::namespace::{self, Namespace};
+use crate::model::payment::{PaidSubscription, subscription_key};
+use crate::model::provisioning::{
+    Next, Provisioning, RESERVATION_SECONDS, Step, StepName, StepState, next_step,
+};
+use crate::model::user::Role;
+use crate::web::browser::{Browser, NEW_VAULT_PATH, Onward, SignedIn};
+use crate::web::csrf::Purpose;
+use crate::web::error_page::ErrorPage;
+use crate::web::layout::{self, Frame, SignOut, day, minute, role};
+use crate::web::welcome;
+
+/// What a step of setting up a hosted vault is called on a page.
+pub(crate) const fn step_text(step: StepName) -> &'static str {
+    match step {
+        StepName::StarterSkills => "Choose starter skills",
+        StepName::PaidAccess => "Confirm the payment",
+        StepName::Namespace => "Create the vault",
+        StepName::CloudImport => "Save the starter skills as drafts",
+        StepName::FirstSync => "Publish the first release",
+    }
+}
+
+/// A step as the page shows it.
+struct ShownStep {
+    text: &'static str,
+    done: bool,
+}
+
+/// A sign-up whose vault is not there yet.
+struct SignUp {
+    slug: String,
+    reference: String,
+    plan: Option<String>,
+    steps: Vec<ShownStep>,
+    /// The address of the checkout page, while it waits for a payment.
+    checkout: Option<String>,
+    /// Until when the name is reserved, while it waits for a payment.
+    reserved_until: String,
+    /// Another vault has the name now.
+    name_taken: bool,
+}
+
+/// A vault that the person has a part in.
+struct Vault {
+    slug: String,
+    address: String,
+    role: &'static str,
+    publishes: bool,
+    /// The current release, in words.
+    release: Option<String>,
+    /// The steps of setting it up, until all are done.
+    steps: Vec<ShownStep>,
+    /// The owner publishes next.
+    sync_next: bool,
+    /// How many starter skills were saved as drafts.
+    drafts: usize,
+    /// The end of the grace period, while it runs.
+    grace_ends: Option<String>,
+    lapsed: bool,
+    /// The address of the checkout page, where the subscription is over.
+    checkout: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "front.html")]
+struct FrontPage {
+    frame: Frame,
+    email: String,
+    problem: Option<String>,
+    csrf: String,
+    sign_up: bool,
+    sign_ups: Vec<SignUp>,
+    vaults: Vec<Vault>,
+    sign_out: SignOut,
+}
+
+/// Where the page stands, for a redirect.
+pub fn address(app: &App) -> String {
+    format!("{}/", app.config.public_url.prefix())
+}
+
+/// `GET /` of a browser.
+pub async fn show(app: &App, headers: &HeaderMap) -> Result<Response, ErrorPage> {
+    let browser = Browser::of(app, headers);
+    match browser.signed_in(app).await? {
+        None => Ok(welcome::page(&app.config.public_url, StatusCode::OK)),
+        Some(signed_in) => page(app, (&browser, &signed_in), StatusCode::OK, None).await,
+    }
+}
+
+/// The page of a signed-in person. It goes on with every sign-up that something interrupted.
+pub async fn page(
+    app: &App,
+    (browser, signed_in): (&Browser, &SignedIn),
+    status: StatusCode,
+    problem: Option<String>,
+) -> Result<Response, ErrorPage> {
+    let account = &signed_in.account;
+    let mut shown = Vec::new();
+    for sign_up in provisioning::sign_ups(app, &account.id).await? {
+        if sign_up.namespace.is_none() {
+            let email = account.email.as_str();
+            shown.extend(unfinished(app, &sign_up, email).await?);
+        }
+    }
+    let vaults = vaults(app, account).await?;
+    let return_to = Onward::Account.address(app);
+    let page = FrontPage {
+        frame: Frame::of(&app.config.public_url),
+        email: account.email.to_string(),
+        problem,
+        csrf: browser.form_token(app, Purpose::NewVault, NEW_VAULT_PATH),
+        sign_up: app.config.hosting.sign_up,
+        sign_ups: shown,
+        vaults,
+        sign_out: SignOut {
+            csrf: browser.form_token(app, Purpose::Logout, &return_to),
+            return_to,
+        },
+    };
+    Ok(layout::answer(status, &page, None))
+}
+
+/// A sign-up as it stands after every step that the service can do now; `None` when that made it a
+/// vault.
+async fn unfinished(
+    app: &App,
+    sign_up: &Provisioning,
+    email: &str,
+) -> Result<Option<SignUp>, ErrorPage> {
+    let advanced = match sign_up.next() {
+        Next::Wait => Ok(Some(Progress::AwaitsPayment)),
+        _ => provisioning::advance(app, &sign_up.reference).await,
+    };
+    let progress = match advanced {
+        Ok(Some(progress)) => progress,
+        Ok(None) => return Ok(None),
+        Err(error) => {
+            // The page shows the step as pending, and background work tries again.
+            tracing::warn!(
+                error = error_chain(&error),
+                "a vault that was signed up for is not set up yet"
+            );
+            Progress::Interrupted
+        }
+    };
+    if progress == Progress::SetUp {
+        return Ok(None);
+    }
+    let awaits = progress == Progress::AwaitsPayment;
+    let reserved_until = sign_up.created_at.plus_seconds(RESERVATION_SECONDS);
+    Ok(Some(SignUp {
+        slug: sign_up.slug.to_string(),
+        reference: sign_up.reference.to_string(),
+        plan: sign_up.plan.clone(),
+        steps: shown_steps(&sign_up.steps(false)),
+        checkout: checkout(app, sign_up, email).filter(|_| awaits),
+        reserved_until: minute(reserved_until),
+        name_taken: progress == Progress::NameTaken,
+    }))
+}
+
+/// The vaults that an account has a part in; the last used first.
+async fn vaults(app: &App, account: &Account) -> Result<Vec<Vault>, StoreError> {
+    let members = memberships::members(app, account, None).await?;
+    let keys = members.iter().map(|member| &member.user.namespace.slug);
+    let keys: Vec<_> = keys.map(namespace::key).collect();
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut roles = Vec::new();
+    let mut namespaces = Vec::new();
+    let found = app.records.get_many(&keys).await?;
+    for (member, record) in members.iter().zip(found) {
+        if let Some(namespace) = Versioned::<Namespace>::read(record)? {
+            roles.push(member.user.role);
+            namespaces.push(namespace.value);
+        }
+    }
+    let sign_ups = provisioning::of_namespaces(app, &namespaces).await?;
+    let mut vaults = Vec::new();
+    for ((namespace, sign_up), role) in namespaces.iter().zip(sign_ups).zip(roles) {
+        vaults.push(vault(app, account, (namespace, sign_up), role).await?);
+    }
+    Ok(vaults)
+}
+
+async fn vault(
+    app: &App,
+    account: &Account,
+    (namespace, sign_up): (&Namespace, Option<Provisioning>),
+    member: Role,
+) -> Result<Vault, StoreError> {
+    let email = account.email.as_str();
+    let steps = provisioning::steps(namespace, sign_up.as_ref());
+    let owns = member == Role::Owner;
+    let next = next_step(&steps).filter(|_| owns);
+    let sign_up = sign_up.filter(|_| owns);
+    let now = app.clock.now();
+    let lapsed = !namespace.subscription.is_live(now);
+    let checkout = match &sign_up {
+        Some(sign_up) if lapsed && is_over(app, sign_up).await? => checkout(app, sign_up, email),
+        _ => None,
+    };
+    let release = namespace.current.as_ref().map(|current| {
+        let skills = match current.skills {
+            1 => "1 skill".to_owned(),
+            skills => format!("{skills} skills"),
+        };
+        let on = day(current.published_at);
+        format!("Release {} with {skills}, published {on}", current.release)
+    });
+    Ok(Vault {
+        slug: namespace.slug.to_string(),
+        address: app
+            .config
+            .public_url
+            .join(&format!("/v/{}", namespace.slug)),
+        role: role(member),
+        publishes: member.publishes(),
+        release,
+        steps: next.map_or_else(Vec::new, |_| shown_steps(&steps)),
+        sync_next: next == Some(StepName::FirstSync),
+        drafts: sign_up.map_or(0, |sign_up| sign_up.starter_skills.len()),
+        grace_ends: namespace.subscription.grace_ends_at(now).map(minute),
+        lapsed,
+        checkout,
+    })
+}
+
+/// Whether the subscription that pays for a sign-up is over, so that only a new one helps.
+async fn is_over(app: &App, sign_up: &Provisioning) -> Result<bool, StoreError> {
+    let Some(id) = &sign_up.subscription else {
+        return Ok(false);
+    };
+    let paid = app.records.get(&subscription_key(id)).await?;
+    let paid = Versioned::<PaidSubscription>::read(paid)?;
+    Ok(paid.is_some_and(|paid| paid.value.is_over()))
+}
+
+/// The address of the checkout page; `None` when the plan is no longer for sale.
+fn checkout(app: &App, sign_up: &Provisioning, email: &str) -> Option<String> {
+    let plan = app.config.hosting.plan(sign_up.plan.as_deref()?)?;
+    Some(plan.checkout(sign_up.reference.as_str(), email))
+}
+
+fn shown_steps(steps: &[Step]) -> Vec<ShownStep> {
+    let shown = steps.iter().map(|step| ShownStep {
+        text: step_text(step.step),
+        done: step.state == StepState::Done,
+    });
+    shown.collect()
+}

@@ -1,0 +1,224 @@
+//! `/account/new-vault`: a signed-in person chooses the name of a hosted vault, a plan and starter
+//! skills. What becomes of it is on the front page.
+
+use askama::Template;
+use axum::http::StatusCode;
+use axum::response::Response;
+use vault_format::name::Slug;
+
+use super::home_page;
+use super::provisioning::{self, Choice, NotReserved};
+use crate::accounts::guard::{SignedInBrowser, SignedInForm, Task};
+use crate::accounts::session::redirect;
+use crate::app::App;
+use crate::error::ErrorCode;
+use crate::model::audit::Actor;
+use crate::model::provisioning::Reference;
+use crate::starter;
+use crate::web::browser::{Browser, NEW_VAULT_PATH, Onward, SignedIn};
+use crate::web::csrf::Purpose;
+use crate::web::error_page::ErrorPage;
+use crate::web::layout::{self, Frame, SignOut};
+
+/// A plan that can be chosen.
+struct Plan {
+    name: String,
+    chosen: bool,
+}
+
+/// A starter skill that can be chosen.
+struct Starter {
+    name: &'static str,
+    text: &'static str,
+    chosen: bool,
+}
+
+/// The page where a person signs up for a vault.
+#[derive(Template)]
+#[template(path = "new_vault.html")]
+struct NewVaultPage {
+    frame: Frame,
+    email: String,
+    problem: Option<String>,
+    csrf: String,
+    /// The address of a vault, before its name.
+    address: String,
+    slug: String,
+    plans: Vec<Plan>,
+    starters: Vec<Starter>,
+    sign_out: SignOut,
+}
+
+/// What was filled in before.
+#[derive(Default)]
+struct Filled {
+    slug: String,
+    plan: Option<String>,
+    /// The chosen starter skills; `None` before the form was sent: all of them.
+    starters: Option<Vec<String>>,
+}
+
+/// `GET /account/new-vault`: the page.
+pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
+    if !app.config.hosting.sign_up {
+        return Err(ErrorPage::NoSignUp);
+    }
+    let (browser, signed_in) = (&request.browser, &request.signed_in);
+    let filled = Filled::default();
+    Ok(page(
+        app,
+        (browser, signed_in),
+        StatusCode::OK,
+        filled,
+        None,
+    ))
+}
+
+fn page(
+    app: &App,
+    (browser, signed_in): (&Browser, &SignedIn),
+    status: StatusCode,
+    filled: Filled,
+    problem: Option<String>,
+) -> Response {
+    let plans = app.config.hosting.plans.iter().enumerate();
+    let plans = plans.map(|(at, plan)| Plan {
+        chosen: filled
+            .plan
+            .as_ref()
+            .map_or(at == 0, |chosen| *chosen == plan.name),
+        name: plan.name.clone(),
+    });
+    let is_chosen = |name: &str| {
+        let chosen = filled.starters.as_ref();
+        chosen.is_none_or(|chosen| chosen.iter().any(|chosen| chosen == name))
+    };
+    let starters = starter::names().into_iter().map(|name| Starter {
+        name,
+        text: starter::purpose(name).unwrap_or_default(),
+        chosen: is_chosen(name),
+    });
+    let return_to = Onward::NewVault.address(app);
+    let page = NewVaultPage {
+        frame: Frame::of(&app.config.public_url),
+        email: signed_in.account.email.to_string(),
+        problem,
+        csrf: browser.form_token(app, Purpose::NewVault, NEW_VAULT_PATH),
+        address: app.config.public_url.join("/v/"),
+        plans: plans.collect(),
+        starters: starters.collect(),
+        slug: filled.slug,
+        sign_out: SignOut {
+            csrf: browser.form_token(app, Purpose::Logout, &return_to),
+            return_to,
+        },
+    };
+    layout::answer(status, &page, None)
+}
+
+/// The form of the page.
+pub const SIGN_UP: Task = task("vault.sign-up");
+/// The form that gives a sign-up another name.
+pub const RENAME: Task = task("vault.rename");
+
+const fn task(action: &'static str) -> Task {
+    Task {
+        purpose: Purpose::NewVault,
+        onward: |_, _| Ok(Onward::NewVault),
+        action,
+    }
+}
+
+/// `POST /account/new-vault`: reserves the name, and sets the vault up where vaults are free.
+pub async fn sign_up(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
+    let hosting = &app.config.hosting;
+    if !hosting.sign_up {
+        return Err(ErrorPage::NoSignUp);
+    }
+    let form = &request.form;
+    let names = starter::names();
+    let chosen = names.into_iter();
+    let chosen: Vec<_> = chosen
+        .filter(|name| form.value(&format!("skill-{name}")).is_some())
+        .map(str::to_owned)
+        .collect();
+    let plan = form.value("plan").map(str::to_owned);
+    // A plan that is not for sale is not a choice of our page.
+    let is_plan = match &plan {
+        None => hosting.plans.is_empty(),
+        Some(plan) => hosting.plan(plan).is_some(),
+    };
+    if !is_plan {
+        return Err(ErrorPage::FormMalformed);
+    }
+    let slug = form.value("slug").unwrap_or_default().trim().to_owned();
+    let refused = |status, problem| {
+        let filled = Filled {
+            slug: slug.chars().take(63).collect(),
+            plan: plan.clone(),
+            starters: Some(chosen.clone()),
+        };
+        let who = (&request.browser, &request.signed_in);
+        Ok(page(app, who, status, filled, Some(problem)))
+    };
+    let name = match name(&slug) {
+        Ok(name) => name,
+        Err(problem) => return refused(StatusCode::UNPROCESSABLE_ENTITY, problem),
+    };
+    let choice = Choice {
+        slug: name,
+        plan: plan.clone(),
+        starter_skills: chosen.iter().filter_map(|name| name.parse().ok()).collect(),
+    };
+    let (account, actor) = (&request.signed_in.account, actor(&request));
+    match provisioning::sign_up(app, account, &choice, &actor).await? {
+        Err(why) => refused(StatusCode::CONFLICT, why.to_string()),
+        Ok(reference) => {
+            provisioning::advance(app, &reference).await?;
+            Ok(redirect(StatusCode::SEE_OTHER, &home_page::address(app)))
+        }
+    }
+}
+
+/// `POST /account/new-vault/name`: another name for a sign-up whose vault is not there yet.
+pub async fn rename(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
+    let form = &request.form;
+    let reference = form.value("reference").and_then(Reference::parse);
+    let reference = reference.ok_or(ErrorPage::FormMalformed)?;
+    let who = (&request.browser, &request.signed_in);
+    let slug = match name(form.value("slug").unwrap_or_default().trim()) {
+        Ok(slug) => slug,
+        Err(problem) => {
+            let status = StatusCode::UNPROCESSABLE_ENTITY;
+            return home_page::page(app, who, status, Some(problem)).await;
+        }
+    };
+    let (account, actor) = (&request.signed_in.account, actor(&request));
+    match provisioning::rename(app, account, &reference, &slug, &actor).await? {
+        Err(why @ (NotReserved::Taken | NotReserved::TooMany | NotReserved::Gone)) => {
+            home_page::page(app, who, StatusCode::CONFLICT, Some(why.to_string())).await
+        }
+        Ok(()) => {
+            provisioning::advance(app, &reference).await?;
+            Ok(redirect(StatusCode::SEE_OTHER, &home_page::address(app)))
+        }
+    }
+}
+
+/// A name that a vault may have.
+fn name(text: &str) -> Result<Slug, String> {
+    let sentence = |code: ErrorCode| code.row().detail.to_owned();
+    let slug: Slug = text.parse().map_err(|_| sentence(ErrorCode::SlugInvalid))?;
+    if slug.is_reserved() {
+        return Err("The service keeps this name for itself. Choose another one.".to_owned());
+    }
+    Ok(slug)
+}
+
+fn actor(request: &SignedInForm) -> Actor {
+    Actor {
+        user: request.signed_in.account.id.to_string(),
+        client: None,
+        source: request.source,
+    }
+}

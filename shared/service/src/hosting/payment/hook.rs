@@ -1,0 +1,49 @@
+//! `POST /hooks/payment`: events of the payment provider. The signature is what authenticates them.
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::Response;
+use vault_api::PaymentOutcome;
+
+use super::event::Event;
+use super::receive;
+use super::signature::{BadSignature, verify};
+use crate::app::App;
+use crate::error::{ErrorCode, Refusal};
+use crate::http::{json_answer, read_body};
+
+/// Most bytes of an event.
+const MAX_EVENT_BYTES: usize = 256 * 1024;
+/// The header with the signature.
+const SIGNATURE: &str = "stripe-signature";
+
+/// Takes an event. Where no secret is set, there is no such route. The body is verified as the
+/// bytes that arrived, before anything reads it.
+pub(crate) async fn payment(app: App, request: Request) -> Result<Response, Refusal> {
+    let secrets = &app.config.hosting.payment_secrets;
+    if secrets.is_empty() {
+        return Err(ErrorCode::NotFound.into());
+    }
+    let (parts, body) = request.into_parts();
+    let body = read_body(body, MAX_EVENT_BYTES).await?;
+    let mut headers = parts.headers.get_all(SIGNATURE).iter();
+    let header = match (headers.next(), headers.next()) {
+        (Some(header), None) => header.to_str().unwrap_or_default(),
+        _ => "",
+    };
+    verify(header, &body, secrets, app.clock.now())?;
+    let event = Event::parse(&body).ok_or(ErrorCode::JsonInvalid)?;
+    let outcome = receive(&app, &event).await?;
+    Ok(json_answer(StatusCode::OK, &PaymentOutcome { outcome }))
+}
+
+impl From<BadSignature> for Refusal {
+    fn from(bad: BadSignature) -> Self {
+        tracing::warn!(error = %bad, "payment: an event was rejected");
+        match bad {
+            BadSignature::Forged => ErrorCode::PaymentSignatureInvalid,
+            BadSignature::Old => ErrorCode::PaymentEventOld,
+        }
+        .into()
+    }
+}

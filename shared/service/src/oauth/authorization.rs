@@ -1,0 +1,478 @@
+//! The walk of a person: authorize, sign in, decide, and back to the client.
+//!
+//! `GET /oauth/authorize` shows the sign-in or the consent page; `POST /oauth/login` and
+//! `POST /oauth/consent` do their part and send the browser to the same GET by 303; that GET,
+//! finding the decision, answers 302 to the client. So no form's data can follow a redirect to a
+//! client (RFC 9700 section 4.12), and the redirect with the code is the 302 that the interface
+//! states.
+
+use std::net::IpAddr;
+
+use axum::extract::Request;
+use axum::http::header::{self, HeaderValue};
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use serde_json::json;
+use vault_format::name::Slug;
+use vault_format::time::Timestamp;
+use vault_store::StoreError;
+use vault_store::records::{Commit, Document, When, Write};
+use zeroize::Zeroizing;
+
+use super::authorize::{AuthorizeRequest, Consent, Refused, UnredirectableError, client_name};
+use super::clients;
+use super::consent_page::{Asking, ConsentPage, InvitedIntoPage};
+use crate::accounts::audit::{self, SIGN_IN};
+use crate::accounts::guard::{SignedInForm, Task};
+use crate::accounts::invitations;
+use crate::accounts::invitations::Invitation;
+use crate::accounts::memberships::{Member, members};
+use crate::accounts::provider;
+use crate::accounts::second_factor::{self, Requirement};
+use crate::accounts::session::{CompletedSignIn, half_session, redirect};
+use crate::accounts::sign_in::{self, Checked, TOO_MANY_ATTEMPTS};
+use crate::accounts::sign_in_page::ShownApp;
+use crate::accounts::sign_in_page::{SignInPrompt, sign_in_page};
+use crate::app::App;
+use crate::documents::ClientName;
+use crate::http::client_address;
+use crate::model::audit::{Actor, Change};
+use crate::model::session::{APPROVAL_SECONDS, Approval, approval_key, session_key, spent_key};
+use crate::model::user::Scopes;
+use crate::transaction::Transaction;
+use crate::web::browser::{
+    Browser, MAX_QUERY_BYTES, Onward, Posted, SignedIn, authorize_address, authorize_query, posted,
+    removed_cookie,
+};
+use crate::web::csrf::{FORM_SECONDS, Purpose};
+use crate::web::error_page::ErrorPage;
+use crate::web::form::Form;
+use crate::web::layout::{self, Frame, MessagePage, SignOut};
+
+/// What an authorize query comes to before anybody is signed in.
+async fn read(
+    app: &App,
+    query: &str,
+    source: Option<IpAddr>,
+) -> Result<Result<AuthorizeRequest, String>, ErrorPage> {
+    let form = Form::parse(query);
+    let name = client_name(&form)?;
+    let client = clients::find(app, &name, source).await?.ok_or(match name {
+        ClientName::Document(_) if app.documents.is_some() => UnredirectableError::Document,
+        _ => UnredirectableError::Client,
+    })?;
+    let public = &app.config.public_url;
+    match AuthorizeRequest::read(&form, client, public.base(), public.as_str()) {
+        Ok(request) => Ok(Ok(request)),
+        Err(Refused::Redirect(location)) => Ok(Err(location)),
+        Err(Refused::Page(why)) => Err(why.into()),
+    }
+}
+
+/// `GET /oauth/authorize`: a page, or the way back to the client.
+pub async fn authorize(app: &App, request: Request) -> Result<Response, ErrorPage> {
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    if query.is_empty() || query.len() > MAX_QUERY_BYTES {
+        return Err(ErrorPage::RequestMalformed);
+    }
+    let source = client_address(&app.config, request.headers(), request.extensions());
+    let is_head = request.method() == Method::HEAD;
+    let asked = match read(app, &query, source).await? {
+        Ok(asked) => asked,
+        Err(location) => return Ok(redirect(StatusCode::FOUND, &location)),
+    };
+    let browser = Browser::of(app, request.headers());
+    let now = app.clock.now();
+    let signed_in = browser.signed_in(app).await?.filter(|signed_in| {
+        // An older sign-in of the browser does not do where the request wants one of its own.
+        !asked.wants_credentials || signed_in.session.entered_at(&query, now).is_some()
+    });
+    let Some(signed_in) = signed_in else {
+        let onward = Onward::Authorize(&query);
+        return Ok(sign_in_page(app, &browser, onward, asked.prompt()));
+    };
+    let asked = match asked.for_account(&signed_in.account) {
+        Ok(asked) => asked,
+        Err(location) => return Ok(redirect(StatusCode::FOUND, &location)),
+    };
+    // An operator's request is for the service, whatever vaults the account has.
+    let members = if asked.operator {
+        Vec::new()
+    } else {
+        asked.fitting(members(app, &signed_in.account, asked.namespace.as_deref()).await?)
+    };
+    match second_factor::requirement(app, &signed_in, asked.wants_second_factor, &members) {
+        Requirement::Met => {}
+        Requirement::NotSetUp => return Ok(second_factor::due_page(app, true)),
+        // The sign-in is from before the second factor was set up.
+        Requirement::NotEntered => {
+            let onward = Onward::Authorize(&query);
+            return Ok(sign_in_page(app, &browser, onward, asked.prompt()));
+        }
+    }
+    if members.is_empty() && !asked.operator {
+        let invited = invitations::waiting(app, &signed_in.account, asked.namespace.as_deref());
+        let invited = invited.await?;
+        if !invited.is_empty() {
+            return Ok(invited_into(app, &browser, &signed_in, &query, invited));
+        }
+        let return_to = authorize_address(app, &query);
+        let csrf = browser.form_token(app, Purpose::Logout, &return_to);
+        return Err(ErrorPage::NoNamespace {
+            sign_out: (csrf, return_to),
+            fixed: asked.namespace.is_some(),
+        });
+    }
+    let waiting = Waiting {
+        app,
+        is_head,
+        browser: &browser,
+        signed_in: &signed_in,
+        asked: &asked,
+        members: &members,
+        query: &query,
+        source,
+        now,
+    };
+    waiting.go_on().await
+}
+
+/// The page that an invited person without a vault answers first.
+fn invited_into(
+    app: &App,
+    browser: &Browser,
+    signed_in: &SignedIn,
+    query: &str,
+    invitations: Vec<Invitation>,
+) -> Response {
+    let return_to = authorize_address(app, query);
+    let page = InvitedIntoPage {
+        frame: Frame::of(&app.config.public_url),
+        email: signed_in.account.email.to_string(),
+        csrf: browser.form_token(app, Purpose::Account, query),
+        sign_out: SignOut {
+            csrf: browser.form_token(app, Purpose::Logout, &return_to),
+            return_to: return_to.clone(),
+        },
+        return_to,
+        invitations,
+    };
+    layout::answer(StatusCode::OK, &page, None)
+}
+
+/// A request of a signed-in person that waits for, or has, a decision.
+struct Waiting<'a> {
+    app: &'a App,
+    is_head: bool,
+    browser: &'a Browser,
+    signed_in: &'a SignedIn,
+    asked: &'a AuthorizeRequest,
+    members: &'a [Member],
+    query: &'a str,
+    source: Option<IpAddr>,
+    now: Timestamp,
+}
+
+impl Waiting<'_> {
+    async fn go_on(&self) -> Result<Response, ErrorPage> {
+        let app = self.app;
+        // HEAD is safe (RFC 9110 section 9.2.1): a program that looks whether a link works must not
+        // use up the decision.
+        if self.is_head {
+            return Ok(self.consent_page(None));
+        }
+        let key = approval_key(&self.browser.hash(), self.query);
+        let Some(decision) = app.get::<Approval>(&key).await? else {
+            return Ok(self.consent_page(None));
+        };
+        // The decision goes with its use: who comes a second time is asked again.
+        let mut writes = vec![Write::delete(key, When::At(decision.revision))];
+        let location = match &decision.value {
+            Approval::Denied {} => Some(
+                self.asked
+                    .back
+                    .error("access_denied", "the person did not allow it"),
+            ),
+            Approval::Approved { namespace, scopes } => {
+                let consent = Consent {
+                    session: &self.signed_in.session,
+                    query: self.query,
+                    namespace: namespace.as_ref(),
+                    approved: *scopes,
+                };
+                let random = &app.random;
+                let code = self.asked.code(consent, self.members, self.now, random)?;
+                if let Some((location, code)) = code {
+                    writes.extend([code, self.noted(namespace.as_ref(), *scopes)?]);
+                    Some(location)
+                } else {
+                    None
+                }
+            }
+        };
+        let done = app.records.commit(writes).await?.is_done();
+        match location {
+            Some(location) if done => Ok(redirect(StatusCode::FOUND, &location)),
+            Some(_) => Ok(self.consent_page(None)),
+            None => Ok(self.consent_page(Some(match decision.value {
+                Approval::Approved {
+                    namespace: None, ..
+                } => "Choose a vault, or choose “Don’t allow”.",
+                _ => "Tick at least one thing that the app may do, or choose “Don’t allow”.",
+            }))),
+        }
+    }
+
+    /// The audit entry of a consent, in the log of the namespace that it opens, or in that of the
+    /// service.
+    fn noted(&self, namespace: Option<&Slug>, scopes: Scopes) -> Result<Write, StoreError> {
+        let asked = self.asked;
+        let chosen = namespace.filter(|_| !asked.operator);
+        let mut users = self.members.iter().map(|member| &member.user);
+        let user = chosen.and_then(|slug| users.find(|user| user.namespace.slug == *slug));
+        let account = || self.signed_in.account.id.to_string();
+        let client = asked.client.id.to_string();
+        let actor = Actor {
+            user: user.map_or_else(account, |user| user.id.clone()),
+            client: Some(client.clone()),
+            source: self.source,
+        };
+        let rights = user.map_or(Scopes::ALL, |user| user.scopes);
+        let document = asked.client.document.as_ref();
+        let after = json!({
+            "name": asked.client.name,
+            "document": document.map(|document| &document.url),
+            "answer_to": asked.back.redirect.shown(),
+            "scopes": asked.scopes.and(rights).and(scopes),
+            "operator": asked.operator.then_some(true),
+        });
+        let change = Change::about(&client).after(after);
+        let namespace = user.map(|user| &user.namespace.id);
+        self.app
+            .audit(namespace, &actor, CONSENT.action, change, "done")
+    }
+
+    fn consent_page(&self, problem: Option<&'static str>) -> Response {
+        let return_to = authorize_address(self.app, self.query);
+        let asking = Asking {
+            app: ShownApp::of(&self.asked.client, &self.asked.back.redirect),
+            account: self.signed_in.account.email.to_string(),
+            notices: self.signed_in.session.notices.clone(),
+            csrf: self
+                .browser
+                .form_token(self.app, Purpose::Consent, self.query),
+            logout_csrf: self
+                .browser
+                .form_token(self.app, Purpose::Logout, &return_to),
+            return_to,
+        };
+        let frame = Frame::of(&self.app.config.public_url);
+        let page = ConsentPage::new(
+            frame,
+            asking,
+            self.members,
+            self.asked.scopes,
+            self.asked.administration(self.members),
+            problem,
+        );
+        layout::answer(StatusCode::OK, &page, Some(&self.asked.back.redirect))
+    }
+}
+
+/// `POST /oauth/oidc/start`: sends the browser to the identity provider.
+pub async fn start_at_provider(app: &App, request: Request) -> Result<Response, ErrorPage> {
+    let wants_credentials = async |query: &str, source| {
+        let asked = read(app, query, source).await?;
+        Ok(asked.is_ok_and(|asked| asked.wants_credentials))
+    };
+    provider::start(app, request, wants_credentials).await
+}
+
+/// `POST /oauth/login`: checks a password and begins a session.
+pub async fn login(app: &App, request: Request) -> Result<Response, ErrorPage> {
+    if !app.config.sign_in.takes_passwords() {
+        return Err(ErrorPage::PasswordsOff);
+    }
+    let Posted {
+        form,
+        browser,
+        returning,
+        source,
+    } = posted(app, request).await?;
+    let onward = Onward::of(app, &form)?;
+    browser.check_form(app, &form, Purpose::Login, onward.subject())?;
+    let typed = form.value("email").unwrap_or_default();
+    let password = Zeroizing::new(form.value("password").unwrap_or_default().to_owned());
+    let checked = sign_in::check(app, typed, password, source, &returning).await?;
+    let (account, taken_back) = match checked {
+        Checked::Good {
+            account,
+            taken_back,
+        } => (*account, taken_back),
+        refused => {
+            let outcome = match refused {
+                Checked::TooMany { .. } => "rate_limited",
+                _ => "wrong_password",
+            };
+            audit::refused_sign_in(app, typed, source, outcome).await;
+            return Ok(refused_sign_in(app, &browser, onward, typed, &refused, source).await);
+        }
+    };
+    if account.second_factor.is_some() {
+        let (half, mut writes) = half_session(app, &browser, &account, false).await?;
+        writes.extend(taken_back);
+        if let Commit::Failed { .. } = app.records.commit(writes).await? {
+            return Err(StoreError::Conflict.into());
+        }
+        return Ok(second_factor::code_page(app, &half, onward, None));
+    }
+    let completed = CompletedSignIn {
+        browser: &browser,
+        returning: &returning,
+        source,
+        onward,
+        action: SIGN_IN,
+        second_factor: false,
+        without_credentials: false,
+        notice: None,
+    };
+    let begin = async |tx: Transaction<'_>| {
+        tx.write_all(taken_back);
+        completed.begin(&tx, app, &account).await
+    };
+    let response = app.attempt(begin).await?;
+    response.ok_or_else(|| StoreError::Conflict.into())
+}
+
+async fn refused_sign_in(
+    app: &App,
+    browser: &Browser,
+    onward: Onward<'_>,
+    typed: &str,
+    why: &Checked,
+    source: Option<IpAddr>,
+) -> Response {
+    let (status, problem, wait) = match why {
+        Checked::TooMany { retry_after } => (
+            StatusCode::TOO_MANY_REQUESTS,
+            TOO_MANY_ATTEMPTS,
+            Some(*retry_after),
+        ),
+        _ => (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Wrong email or password.",
+            None,
+        ),
+    };
+    // Who asks is a courtesy here; when it cannot be read, the authorize page will say why.
+    let asked = match onward {
+        Onward::Authorize(query) => read(app, query, source).await.ok().and_then(Result::ok),
+        _ => None,
+    };
+    let prompt = SignInPrompt {
+        app: asked.as_ref().map(AuthorizeRequest::waiting_app),
+        email: typed,
+        problem: Some(problem),
+    };
+    let mut response = sign_in_page(app, browser, onward, prompt);
+    *response.status_mut() = status;
+    if let Some(wait) = wait {
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from(wait));
+    }
+    response
+}
+
+/// The form of the consent page.
+pub const CONSENT: Task = Task {
+    purpose: Purpose::Consent,
+    onward: |app, form| authorize_query(app, form).map(Onward::Authorize),
+    action: "oauth.consent",
+};
+
+/// `POST /oauth/consent`: records what the person decided about one request.
+pub async fn consent(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
+    let (form, browser) = (&request.form, &request.browser);
+    let query = authorize_query(app, form)?;
+    let approval = match form.value("decision") {
+        Some("deny") => Approval::Denied {},
+        Some("approve") => Approval::Approved {
+            namespace: match form.value("namespace") {
+                Some(slug) => Some(slug.parse().map_err(|_| ErrorPage::FormMalformed)?),
+                None => None,
+            },
+            scopes: form
+                .all("scope")
+                .fold(Scopes::NONE, |all, boxes| all.or(Scopes::known(boxes))),
+        },
+        _ => return Err(ErrorPage::FormMalformed),
+    };
+    let back = redirect(StatusCode::SEE_OTHER, &authorize_address(app, query));
+    let now = app.clock.now();
+    let writes = approving(browser, query, &request.nonce, &approval, now)?;
+    // A form that was used before decides nothing: a second click follows the first, a replay is
+    // asked again.
+    let _ = app.records.commit(writes).await?;
+    Ok(back)
+}
+
+fn approving(
+    browser: &Browser,
+    query: &str,
+    nonce: &str,
+    approval: &Approval,
+    now: Timestamp,
+) -> Result<Vec<Write>, StoreError> {
+    let session = browser.hash();
+    let (spent_until, until) = (
+        now.plus_seconds(FORM_SECONDS),
+        now.plus_seconds(APPROVAL_SECONDS),
+    );
+    let empty = Document::of(&serde_json::Map::new())?;
+    Ok(vec![
+        Write::put_until(spent_key(&session, nonce), empty, When::Absent, spent_until),
+        Write::put_until(
+            approval_key(&session, query),
+            Document::of(approval)?,
+            When::Any,
+            until,
+        ),
+    ])
+}
+
+/// `POST /oauth/logout`: ends the session of the browser.
+pub async fn logout(app: &App, request: Request) -> Result<Response, ErrorPage> {
+    let Posted { form, browser, .. } = posted(app, request).await?;
+    browser.check_form(
+        app,
+        &form,
+        Purpose::Logout,
+        form.value("return_to").unwrap_or_default(),
+    )?;
+    let written = app
+        .records
+        .commit(vec![Write::delete(session_key(&browser.hash()), When::Any)])
+        .await?;
+    debug_assert!(written.is_done(), "a write without a condition");
+    let mut response = if form.value("return_to").is_some() {
+        redirect(StatusCode::SEE_OTHER, &Onward::of(app, &form)?.address(app))
+    } else {
+        let lines = vec!["You can close this page.".to_owned()];
+        let frame = Frame::of(&app.config.public_url);
+        layout::answer(
+            StatusCode::OK,
+            &MessagePage {
+                frame,
+                title: "You are signed out",
+                lines,
+                sign_out: None,
+            },
+            None,
+        )
+    };
+    if let Some(cookie) = removed_cookie(app) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    Ok(response)
+}

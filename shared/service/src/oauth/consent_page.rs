@@ -1,0 +1,187 @@
+//! The consent page, and the page on which an invited person answers invitations before it.
+
+use askama::Template;
+
+use super::authorize::Administration;
+use crate::accounts::invitations::Invitation;
+use crate::accounts::memberships::Member;
+use crate::accounts::sign_in_page::ShownApp;
+use crate::model::user::{Role, Scope, Scopes};
+use crate::web::layout::{Frame, SignOut, role_name};
+
+/// A scope that can be given.
+pub struct Offer {
+    /// The word of the interface.
+    pub scope: &'static str,
+    /// What people call it.
+    pub title: &'static str,
+    /// What the app can do with it.
+    pub text: &'static str,
+    /// Whether the box is ticked from the start.
+    pub ticked: bool,
+}
+
+impl Offer {
+    fn of(scope: Scope, members: &[Member], administration: Administration) -> Self {
+        let owner = |member: &Member| member.user.role == Role::Owner;
+        let publishes = |member: &Member| member.user.role.publishes();
+        let (title, text) = match scope {
+            Scope::Write if administration == Administration::Service => (
+                "Write",
+                "Create and suspend vaults, sign people out, and change accounts and operators.",
+            ),
+            Scope::Read => ("Read", "Search and fetch the skills that you may see."),
+            Scope::Write if members.iter().any(publishes) => (
+                "Write",
+                "Propose, edit and publish skills, within your role.",
+            ),
+            Scope::Write => ("Write", "Propose and edit skills, within your role."),
+        };
+        // A member has to tick writing: least privilege is the default for all who do not run the
+        // vault.
+        let ticked = scope == Scope::Read || members.iter().all(owner);
+        Self {
+            scope: scope.as_str(),
+            title,
+            text,
+            ticked,
+        }
+    }
+}
+
+/// A namespace that can be chosen.
+pub struct Choice {
+    /// Its slug.
+    pub slug: String,
+    /// What the person is there.
+    pub role: &'static str,
+    /// Whether the person may write there.
+    pub may_write: bool,
+}
+
+/// The consent page.
+#[derive(Template)]
+#[template(path = "consent.html")]
+pub struct ConsentPage {
+    /// What is around it.
+    pub frame: Frame,
+    /// Who asks.
+    pub app: ShownApp,
+    /// Who is signed in.
+    pub account: String,
+    /// What went wrong the last time.
+    pub problem: Option<&'static str>,
+    /// The form token.
+    pub csrf: String,
+    /// The form token of the button that signs out.
+    pub logout_csrf: String,
+    /// The authorize request that is decided about.
+    pub return_to: String,
+    /// What happened since the sign-in before.
+    pub notices: Vec<String>,
+    choices: Vec<Choice>,
+    offers: Vec<Offer>,
+    /// What is given without a box.
+    implied: Vec<&'static str>,
+    administers_vault: bool,
+    publishes: bool,
+    administers_service: bool,
+}
+
+/// Who asks whom, and the form tokens, for a consent page.
+pub struct Asking {
+    /// Who asks.
+    pub app: ShownApp,
+    /// Who is signed in.
+    pub account: String,
+    /// What happened since the sign-in before.
+    pub notices: Vec<String>,
+    /// The form token.
+    pub csrf: String,
+    /// The form token of the button that signs out.
+    pub logout_csrf: String,
+    /// The authorize request that is decided about.
+    pub return_to: String,
+}
+
+impl ConsentPage {
+    /// The page for one of `members` to be chosen and the scopes that at least one of them can
+    /// give.
+    pub fn new(
+        frame: Frame,
+        asking: Asking,
+        members: &[Member],
+        asked: Scopes,
+        administration: Administration,
+        problem: Option<&'static str>,
+    ) -> Self {
+        let users = || members.iter().map(|member| &member.user);
+        let administers_service = administration == Administration::Service;
+        let possible = if administers_service {
+            asked
+        } else {
+            let all = users().fold(Scopes::NONE, |all, user| all.or(user.scopes));
+            all.and(asked)
+        };
+        // Whoever operates a service sees it, with or without a box.
+        let has_box = |scope: &Scope| !(administers_service && *scope == Scope::Read);
+        let choices = users().map(|user| Choice {
+            slug: user.namespace.slug.to_string(),
+            role: role_name(user.role),
+            may_write: user.scopes.has(Scope::Write),
+        });
+        let Asking {
+            app,
+            account,
+            notices,
+            csrf,
+            logout_csrf,
+            return_to,
+        } = asking;
+        Self {
+            frame,
+            app,
+            account,
+            notices,
+            problem,
+            csrf,
+            logout_csrf,
+            return_to,
+            choices: choices.collect(),
+            administers_vault: administration == Administration::Vault,
+            publishes: matches!(
+                administration,
+                Administration::Vault | Administration::Releases
+            ) && users().any(|user| user.role == Role::Publisher),
+            administers_service,
+            implied: possible
+                .iter()
+                .filter(|scope| !has_box(scope))
+                .map(Scope::as_str)
+                .collect(),
+            offers: possible
+                .iter()
+                .filter(has_box)
+                .map(|scope| Offer::of(scope, members, administration))
+                .collect(),
+        }
+    }
+}
+
+/// The page on which an invited person without a vault answers the invitations.
+#[derive(Template)]
+#[template(path = "invited_into.html")]
+pub struct InvitedIntoPage {
+    /// What is around it.
+    pub frame: Frame,
+    /// Who is signed in.
+    pub email: String,
+    /// The form token.
+    pub csrf: String,
+    /// The authorize request that goes on afterwards.
+    pub return_to: String,
+    /// The invitations.
+    pub invitations: Vec<Invitation>,
+    /// The button that signs out.
+    pub sign_out: SignOut,
+}

@@ -1,0 +1,371 @@
+//! What a browser brings: its session cookie, and proof that a form was sent from our own page.
+
+use axum::extract::Request;
+use axum::http::header::{self, HeaderMap, HeaderValue};
+use std::net::IpAddr;
+use vault_format::hash::Digest;
+use vault_store::StoreError;
+
+use super::cookie;
+use super::csrf::{self, Purpose};
+use super::error_page::ErrorPage;
+use super::form::Form;
+use super::remembered_browser::Returning;
+use crate::app::App;
+use crate::http::{client_address, read_body, require_media_type};
+use crate::model::Versioned;
+use crate::model::account::{Account, ServiceEpoch, account_key, service_epoch_key};
+use crate::model::session::{SESSION_SECONDS, Session, session_key};
+use crate::model::token::{Secret, SecretKind};
+
+/// Longest authorize query, in bytes: it has to fit into a `Location`.
+pub const MAX_QUERY_BYTES: usize = 6 * 1024;
+/// Most bytes of a form: each byte of the query in it may be written as three, and the rest is
+/// small.
+pub const MAX_FORM_BYTES: usize = 3 * MAX_QUERY_BYTES + 8 * 1024;
+
+/// A browser, by the random value of its cookie. Before sign-in nothing is stored about it.
+pub struct Browser {
+    secret: Secret,
+    brought: bool,
+}
+
+/// A browser with a signed-in user.
+pub struct SignedIn {
+    /// Since when, until when.
+    pub session: Session,
+    /// Who.
+    pub account: Account,
+}
+
+impl Browser {
+    /// The browser that sent a request, or a new one.
+    pub fn of(app: &App, headers: &HeaderMap) -> Self {
+        let brought = cookie::value(headers, cookie_name(app))
+            .and_then(|value| Secret::parse(SecretKind::Session, value));
+        Self {
+            brought: brought.is_some(),
+            secret: brought.unwrap_or_else(|| Secret::fresh(SecretKind::Session, &app.random)),
+        }
+    }
+
+    /// A browser that has just signed in: its value is new, so whoever knew the old one knows
+    /// nothing.
+    pub fn fresh(app: &App) -> Self {
+        Self {
+            secret: Secret::fresh(SecretKind::Session, &app.random),
+            brought: false,
+        }
+    }
+
+    /// The hash by which its session is stored.
+    pub fn hash(&self) -> Digest {
+        self.secret.hash()
+    }
+
+    /// A secret that only this browser and `salt` together give. It is stored nowhere.
+    pub fn derived(&self, kind: SecretKind, salt: &str) -> Secret {
+        Secret::derived(kind, &self.secret, salt)
+    }
+
+    /// A form token for it.
+    pub fn form_token(&self, app: &App, purpose: Purpose, subject: &str) -> String {
+        csrf::token(&self.secret, purpose, subject, app.clock.now(), &app.random)
+    }
+
+    /// The nonce of the form's token. Fails when the browser brought no cookie, or the token is not
+    /// for it, this purpose and `subject`.
+    pub fn check_form(
+        &self,
+        app: &App,
+        form: &Form,
+        purpose: Purpose,
+        subject: &str,
+    ) -> Result<String, ErrorPage> {
+        let token = form
+            .value("csrf")
+            .filter(|_| self.brought)
+            .ok_or(ErrorPage::FormForged)?;
+        csrf::check(&self.secret, purpose, subject, token, app.clock.now())
+            .ok_or(ErrorPage::FormForged)
+    }
+
+    /// Who is signed in. Fails when the store does.
+    pub async fn signed_in(&self, app: &App) -> Result<Option<SignedIn>, StoreError> {
+        let found = self.session(app).await?;
+        Ok(found.filter(|found| !found.session.code_due))
+    }
+
+    /// Whose password was right, and whose code is still due. Fails when the store does.
+    pub async fn half_signed_in(&self, app: &App) -> Result<Option<SignedIn>, StoreError> {
+        let found = self.session(app).await?;
+        Ok(found.filter(|found| found.session.code_due))
+    }
+
+    async fn session(&self, app: &App) -> Result<Option<SignedIn>, StoreError> {
+        if !self.brought {
+            return Ok(None);
+        }
+        let Some(session) = app.get::<Session>(&session_key(&self.hash())).await? else {
+            return Ok(None);
+        };
+        let keys = [account_key(&session.value.account), service_epoch_key()];
+        let [account, service] = app.get_all(keys).await?;
+        let account = Versioned::<Account>::read(account)?;
+        let service = Versioned::<ServiceEpoch>::read(service)?.map(|service| service.value);
+        let now = app.clock.now();
+        Ok(account
+            .filter(|account| session.value.counts(&account.value, service, now))
+            .map(|account| SignedIn {
+                session: session.value,
+                account: account.value,
+            }))
+    }
+
+    /// The `Set-Cookie` for a browser that did not bring its value; `signed_in` lets it live as
+    /// long as the session.
+    pub fn set_cookie(&self, app: &App, signed_in: bool) -> Option<HeaderValue> {
+        let age = if signed_in {
+            format!("; Max-Age={SESSION_SECONDS}")
+        } else {
+            String::new()
+        };
+        (!self.brought)
+            .then(|| set_cookie(app, self.secret.text(), &age))
+            .flatten()
+    }
+}
+
+/// The `Set-Cookie` that removes the cookie.
+pub fn removed_cookie(app: &App) -> Option<HeaderValue> {
+    set_cookie(app, "", "; Max-Age=0")
+}
+
+fn set_cookie(app: &App, value: &str, age: &str) -> Option<HeaderValue> {
+    // Lax, not Strict: the first request comes from the client's site and must bring the cookie.
+    let secure = if app.config.public_url.is_loopback_http() {
+        ""
+    } else {
+        "; Secure"
+    };
+    let text = format!(
+        "{}={value}; Path=/; HttpOnly; SameSite=Lax{secure}{age}",
+        cookie_name(app)
+    );
+    HeaderValue::from_str(&text).ok()
+}
+
+/// `__Host-` keeps other hosts of the same site from setting it; plain http cannot have that.
+fn cookie_name(app: &App) -> &'static str {
+    if app.config.public_url.is_loopback_http() {
+        "vault_session"
+    } else {
+        "__Host-vault_session"
+    }
+}
+
+/// A form that a page of ours sent.
+pub struct Posted {
+    /// Its fields.
+    pub form: Form,
+    /// The browser it came from.
+    pub browser: Browser,
+    /// What is known of the browser's former sign-ins.
+    pub returning: Returning,
+    /// The address it came from.
+    pub source: Option<IpAddr>,
+}
+
+/// Reads a form. Fails when another site sent it, when it is too large or no form, or when a field
+/// other than `scope` comes twice.
+pub async fn posted(app: &App, request: Request) -> Result<Posted, ErrorPage> {
+    let (parts, body) = request.into_parts();
+    if !from_our_page(app, &parts.headers) {
+        return Err(ErrorPage::FormForged);
+    }
+    let body = read_body(body, MAX_FORM_BYTES).await?;
+    require_media_type(&parts.headers, "application/x-www-form-urlencoded")?;
+    let form = Form::parse(std::str::from_utf8(&body).map_err(|_| ErrorPage::FormMalformed)?);
+    form.check_but("scope")
+        .map_err(|_| ErrorPage::FormMalformed)?;
+    Ok(Posted {
+        form,
+        browser: Browser::of(app, &parts.headers),
+        returning: Returning::of(app, &parts.headers),
+        source: client_address(&app.config, &parts.headers, &parts.extensions),
+    })
+}
+
+/// Whether the headers by which browsers name the sending site speak for us. A sender that sets
+/// none is not a browser.
+fn from_our_page(app: &App, headers: &HeaderMap) -> bool {
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    let same_site = matches!(site, None | Some(b"same-origin" | b"none"));
+    // Our pages send no referrer, and then browsers write the origin of a form as `null`; the site
+    // header has to vouch for it.
+    let same_origin = match headers.get(header::ORIGIN).map(HeaderValue::as_bytes) {
+        None => true,
+        Some(b"null") => site == Some(b"same-origin"),
+        Some(origin) => origin == app.config.public_url.origin().as_bytes(),
+    };
+    same_site && same_origin
+}
+
+/// Where a form leads in the end: nowhere but to pages of ours.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Onward<'f> {
+    /// The authorize request with this query.
+    Authorize(&'f str),
+    /// The page where a password is changed.
+    Password,
+    /// The account page.
+    Account,
+    /// The page where the second factor is set up.
+    SecondFactor,
+    /// The page where a person signs up for a vault.
+    NewVault,
+    /// The page of the console at this path, with its query, below the prefix.
+    Console(&'f str),
+}
+
+/// The path of the page where a password is changed, below the prefix.
+pub const PASSWORD_PATH: &str = "/oauth/password";
+/// The path of the account page, below the prefix.
+pub const ACCOUNT_PATH: &str = "/account";
+/// The path of the page where the second factor is set up, below the prefix.
+pub const SECOND_FACTOR_PATH: &str = "/account/second-factor";
+/// The path of the page where a person signs up for a vault, below the prefix.
+pub const NEW_VAULT_PATH: &str = "/account/new-vault";
+/// The path of the console, below the prefix.
+pub const CONSOLE_PATH: &str = "/console";
+/// Longest address of a page of the console, in bytes.
+const MAX_CONSOLE_BYTES: usize = 1024;
+
+impl<'f> Onward<'f> {
+    /// Reads the field `return_to`; fails unless it is exactly our authorize address with a query,
+    /// or another page of ours.
+    pub fn of(app: &App, form: &'f Form) -> Result<Self, ErrorPage> {
+        Self::at(app, form.value("return_to").unwrap_or_default())
+    }
+
+    /// Reads an address of [`Onward::address`].
+    pub fn at(app: &App, address: &'f str) -> Result<Self, ErrorPage> {
+        let path = address
+            .strip_prefix(app.config.public_url.prefix())
+            .ok_or(ErrorPage::FormMalformed)?;
+        match path {
+            PASSWORD_PATH => return Ok(Self::Password),
+            ACCOUNT_PATH => return Ok(Self::Account),
+            SECOND_FACTOR_PATH => return Ok(Self::SecondFactor),
+            NEW_VAULT_PATH => return Ok(Self::NewVault),
+            _ => {}
+        }
+        if let Some(page) = Self::console(path) {
+            return Ok(page);
+        }
+        path.strip_prefix("/oauth/authorize?")
+            .filter(|query| {
+                query.len() <= MAX_QUERY_BYTES && query.bytes().all(|byte| byte.is_ascii_graphic())
+            })
+            .map(Self::Authorize)
+            .ok_or(ErrorPage::FormMalformed)
+    }
+
+    /// A page of the console, by its path below the prefix and its query. `None` for an address
+    /// that the console has no page at.
+    pub fn console(address: &'f str) -> Option<Self> {
+        let (path, query) = address.split_once('?').unwrap_or((address, ""));
+        let below = path.strip_prefix(CONSOLE_PATH)?;
+        let segment = |text: &str| {
+            let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+            !text.is_empty() && text.bytes().all(plain) && !text.bytes().all(|b| b == b'.')
+        };
+        let is_page = match below.strip_prefix('/') {
+            Some(segments) => segments.split('/').all(segment),
+            None => below.is_empty(),
+        };
+        // The characters of a query that need no escape, and those of escapes.
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~!$'()*+,;:@/?=&%".contains(&b);
+        let is_good = is_page && query.bytes().all(plain) && address.len() <= MAX_CONSOLE_BYTES;
+        is_good.then_some(Self::Console(address))
+    }
+
+    /// What a form token for it is about.
+    pub const fn subject(self) -> &'f str {
+        match self {
+            Self::Authorize(query) => query,
+            Self::Password => PASSWORD_PATH,
+            Self::Account => ACCOUNT_PATH,
+            Self::SecondFactor => SECOND_FACTOR_PATH,
+            Self::NewVault => NEW_VAULT_PATH,
+            Self::Console(address) => address,
+        }
+    }
+
+    /// Its address, for a form or a redirect.
+    pub fn address(self, app: &App) -> String {
+        match self {
+            Self::Authorize(query) => authorize_address(app, query),
+            Self::Password
+            | Self::Account
+            | Self::SecondFactor
+            | Self::NewVault
+            | Self::Console(_) => {
+                format!("{}{}", app.config.public_url.prefix(), self.subject())
+            }
+        }
+    }
+}
+
+/// The authorize query in a `return_to` field; fails unless it is exactly our authorize address
+/// with a query.
+pub fn authorize_query<'f>(app: &App, form: &'f Form) -> Result<&'f str, ErrorPage> {
+    match Onward::of(app, form)? {
+        Onward::Authorize(query) => Ok(query),
+        _ => Err(ErrorPage::FormMalformed),
+    }
+}
+
+/// The address of an authorize request, for a form or a redirect.
+pub fn authorize_address(app: &App, query: &str) -> String {
+    format!("{}/oauth/authorize?{query}", app.config.public_url.prefix())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_of_the_console_lead_onward_to_it() {
+        for (address, good) in [
+            ("/console", true),
+            ("/console?done=x", true),
+            ("/console/acme", true),
+            ("/console/acme/machines?status=pending&search=a%20b", true),
+            ("/console/acme/skills/code-review", true),
+            ("", false),
+            ("/", false),
+            ("/account", false),
+            ("/console/", false),
+            ("/console//evil.example", false),
+            ("/consolex", false),
+            ("/console/../oauth/logout", false),
+            ("/console/acme/.", false),
+            ("/console/acme/%2e%2e", false),
+            ("/console/acme#x", false),
+            ("/console/acme?a#x", false),
+            ("/console/acme?a\"x", false),
+            ("/console/acme?a\\x", false),
+            ("/console/acme?a x", false),
+            ("//console/acme", false),
+            ("https://evil.example/console", false),
+            ("/console/a\u{e9}", false),
+        ] {
+            let page = Onward::console(address);
+            assert_eq!(page, good.then_some(Onward::Console(address)), "{address}");
+        }
+        let long = format!("/console?{}", "a".repeat(MAX_CONSOLE_BYTES - 9));
+        assert!(Onward::console(&long).is_some());
+        assert_eq!(Onward::console(&format!("{long}a")), None);
+    }
+}
