@@ -86,6 +86,7 @@ pub fn resolve_capabilities(input: &ResolveInput<'_>) -> Result<Capabilities, Re
         }
     };
     let mut skills = list::list(input.vault)?.skills;
+    // A shadowed name means another skill: a grant by name would hand out that one instead.
     skills.retain(|skill| !skill.shadowed);
     let texts: Vec<Text<'_>> = skills.iter().map(InstalledSkill::text).collect();
     Ok(policy::resolve_capabilities(&Input {
@@ -109,6 +110,7 @@ fn digest(skills: &[InstalledSkill]) -> Digest {
         .iter()
         .map(|skill| (&skill.name, skill.bundle))
         .collect();
+    // The order of the listing must not change the cache key.
     sorted.sort_unstable();
     let mut lines = String::new();
     for (name, bundle) in sorted {

@@ -40,7 +40,7 @@ impl AddSkill {
     }
 }
 
-/// Why a skill could not be fetched and admitted. The vault is unchanged.
+/// Error of adding a skill, from fetching to admission. The vault is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum AddError {
     /// The policy can't be read. Nothing is fetched until it can.
@@ -108,6 +108,7 @@ fn no_source(name: &SkillName, identifier: Option<&ProvenanceId>) -> String {
 /// ```
 pub async fn add_skill(vault: &Vault, input: &AddSkill) -> Result<AdmitReport, AddError> {
     let source = match &input.fetch {
+        // A folder that exists is always local, even if its text could also name a repository.
         Some(fetch) if !is_folder(&input.source) => {
             let policy = read_policy(vault)?;
             let skill = input.skill.as_ref();
@@ -116,6 +117,7 @@ pub async fn add_skill(vault: &Vault, input: &AddSkill) -> Result<AdmitReport, A
         }
         _ => Source::Folder(input.source.clone()),
     };
+    // The gate computes and reads files for longer than a task of the async runtime may block.
     let (vault, options) = (vault.clone(), input.options.clone());
     let admitted = tokio::task::spawn_blocking(move || add(&vault, source, &options));
     Ok(joined(admitted.await)?)
@@ -130,7 +132,7 @@ pub fn add_folder(
     add(vault, Source::folder(folder), options)
 }
 
-/// Examines one source and admits it.
+/// Examines one source and admits it, without a review in between.
 pub(crate) fn add(
     vault: &Vault,
     source: Source,
@@ -150,17 +152,19 @@ fn is_folder(source: &str) -> bool {
 
 /// Reads the policy that decides what may be fetched. If it can't be read, nothing may be fetched.
 pub(crate) fn read_policy(vault: &Vault) -> Result<Option<Policy>, AddError> {
+    // An unreadable policy must not count as an absent one: it may forbid the source.
     policy::read_source_policy(vault).map_err(|error| {
         tracing::error!(%error, "the policy cannot be read: nothing is fetched");
         AddError::Policy(error)
     })
 }
 
-/// The result of blocking work. Resumes its panic, if it panicked.
+/// Returns the result of blocking work. If the work panicked, the panic is resumed.
 pub(super) fn joined<T>(finished: Result<T, tokio::task::JoinError>) -> T {
     match finished {
         Ok(value) => value,
         Err(broken) => match broken.try_into_panic() {
+            // A panic is a bug. As an error of the skill it would be shown to its author.
             Ok(panic) => std::panic::resume_unwind(panic),
             Err(cancelled) => panic!("blocking work was cancelled: {cancelled}"),
         },

@@ -11,7 +11,7 @@ use crate::vault::authored::{AuthoredFile, PendingFile};
 use crate::vault::policy::{ResolveError, parse_policy};
 use crate::vault::{Vault, VaultError};
 
-/// Why a file was not approved. The approved version stays in force.
+/// Error of an approval. The approved version stays in force.
 #[derive(Debug, thiserror::Error)]
 pub enum ApproveError {
     /// The policy has an error.
@@ -47,12 +47,15 @@ impl From<ResolveError> for ApproveError {
     }
 }
 
-/// Puts a pending file into force: exactly the bytes that `pending` holds, whatever lies in the
-/// vault's folder by now. Fails if they are invalid.
+/// Approves a pending file: exactly the bytes in `pending`, even if the file changed meanwhile.
+/// Fails if they are invalid.
 pub fn approve(vault: &Vault, pending: &PendingFile) -> Result<(), ApproveError> {
     let mut change = vault.change()?;
+    // These are the bytes that the owner was shown. Reading the file again could approve something
+    // else.
     let unreadable = |error: &FileError| ApproveError::Unreadable(error.to_string());
     let found = pending.found.as_ref().map_err(unreadable)?.as_deref();
+    // No content means that the owner deleted the file, which needs no check.
     if let Some(bytes) = found {
         check(vault, &pending.file, bytes)?;
     }
@@ -68,6 +71,7 @@ fn check(vault: &Vault, file: &AuthoredFile, bytes: &[u8]) -> Result<(), Approve
         AuthoredFile::Profiles => {
             let text = std::str::from_utf8(bytes).map_err(|_| ApproveError::NotText)?;
             let rules = ProfileRule::from_toml(text).map_err(ApproveError::Profiles)?;
+            // A relative target would depend on the folder in which a later sync runs.
             for target in rules.into_iter().filter_map(|rule| rule.target) {
                 if !(target.starts_with("~/") || Path::new(&target).is_absolute()) {
                     return Err(ApproveError::Target(target));
@@ -85,14 +89,15 @@ fn check(vault: &Vault, file: &AuthoredFile, bytes: &[u8]) -> Result<(), Approve
     Ok(())
 }
 
-/// Writes a file of the owner, approved at once: a command made its content. Fails if it is
-/// invalid.
+/// Writes a file of the owner and approves it at once, because a command made its content. Fails if
+/// it is invalid.
 pub fn write_approved(
     vault: &Vault,
     file: &AuthoredFile,
     bytes: &[u8],
 ) -> Result<(), ApproveError> {
     let mut change = vault.change()?;
+    // Under the lock, since a transform is tried on the skill that is installed now.
     check(vault, file, bytes)?;
     Ok(change.write_authored(file, bytes)?)
 }

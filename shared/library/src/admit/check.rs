@@ -73,6 +73,7 @@ impl<'v> Neighbours<'v> {
         raw: Vec<RawFile>,
         mut options: GateOptions<'_>,
     ) -> Result<Verdict, AdmitError> {
+        // Without a name there is nothing to compare with. The gate reports the missing name.
         let Some((name, author)) = gate::name_in_vault(&raw, &options) else {
             return Ok(gate::check(raw, &options));
         };
@@ -109,6 +110,7 @@ impl<'v> Neighbours<'v> {
             nearest = compared.nearest(&name, &sketch);
             confusable = compared.confusable_with(&name).map(str::to_owned);
         }
+        // Compare a copy with its original, so that the gate sees what the copy adds to it.
         if let (Some(nearest), Some(vault)) = (&nearest, self.vault.as_deref())
             && before.is_empty()
         {
@@ -139,6 +141,7 @@ impl<'v> Neighbours<'v> {
 impl Nearest {
     /// The verified files of a near-duplicate; empty if the skills are less similar.
     fn files(&self, vault: &Vault) -> Vec<File> {
+        // A candidate of this command is not stored yet, so it has no files to compare with.
         let duplicate = self.place.as_ref().filter(|_| self.likeness >= DUPLICATE);
         let files = duplicate.and_then(|place| {
             let groups = places(vault).ok()?.groups;
@@ -176,6 +179,7 @@ fn same_name(
     name: &SkillName,
     author: Option<&str>,
 ) -> Result<Vec<File>, AdmitError> {
+    // A skill may be installed under another name than its author gave it.
     let author = author.and_then(|author| author.parse::<SkillName>().ok());
     if let Some(author) = &author
         && let Some(own) = version(vault, author)?
@@ -204,6 +208,7 @@ pub(super) fn is_linked(vault: &Vault, name: &SkillName) -> Result<bool, VaultEr
 /// The first matching skill of a linked vault. A linked vault that can't be read is skipped; other
 /// checks report it.
 fn linked(vault: &Vault, wanted: impl Fn(&Place) -> bool) -> Option<(Place, Trusted)> {
+    // The comparison only helps the gate; an unreadable link must not block every admission.
     let links = linked::all(vault).unwrap_or_default();
     let groups = links.iter().filter_map(|link| link.group(vault).ok());
     groups.filter_map(|(group, _)| group).find_map(|group| {

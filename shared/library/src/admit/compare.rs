@@ -23,7 +23,7 @@ pub(super) struct ComparedSkills {
 struct SketchedSkill {
     name: SkillName,
     sketch: Sketch,
-    /// Where it is installed; `None` if it passed the gate in this command.
+    /// Place of installation; `None` if it passed the gate in this command.
     place: Option<Place>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Nearest {
     pub(super) name: SkillName,
     /// Similarity from 0 to 1.
     pub(super) likeness: f64,
-    /// Where it is installed; `None` if it passed the gate in this command.
+    /// Place of installation; `None` if it passed the gate in this command.
     pub(super) place: Option<Place>,
 }
 
@@ -48,6 +48,7 @@ impl ComparedSkills {
         let sketched = installed().filter_map(|place| {
             Some(SketchedSkill {
                 name: place.name.clone(),
+                // A damaged skill has no row in the index, so it is compared by its name only.
                 sketch: Sketch::from_bytes(&rows.get(&place.bundle)?.row.sketch),
                 place: Some(place.clone()),
             })
@@ -77,9 +78,11 @@ impl ComparedSkills {
 
     /// The most similar skill that has another name.
     pub(super) fn nearest(&self, name: &SkillName, sketch: &Sketch) -> Option<Nearest> {
+        // A similar skill of the same name is the previous version, not a duplicate.
         let others = self.sketched.iter().filter(|other| other.name != *name);
         let likeness = others.map(|other| (sketch.likeness(&other.sketch), other));
         let alike = likeness.filter(|(likeness, _)| *likeness >= ALIKE);
+        // Ties are broken by name, so that the same vault always reports the same skill.
         let nearest = alike.min_by(|(a, first), (b, second)| {
             b.total_cmp(a).then_with(|| first.name.cmp(&second.name))
         });

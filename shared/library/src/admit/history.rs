@@ -31,7 +31,7 @@ pub struct PastVersion {
     pub upstream: Option<Upstream>,
 }
 
-/// Why a skill was not rolled back. The vault is unchanged.
+/// Error of a rollback. The vault is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum RollbackError {
     /// The vault has no own skill of this name.
@@ -55,7 +55,7 @@ pub enum RollbackError {
         name: SkillName,
         /// The version.
         version: u64,
-        /// What is wrong with it.
+        /// Difference from the signed content.
         #[source]
         damage: Damage,
     },
@@ -67,9 +67,11 @@ pub enum RollbackError {
     Vault(#[from] VaultError),
 }
 
-/// The stored versions of an own skill, newest first; empty if there is none. Verifies signatures,
-/// but does not read files.
+/// Lists the stored versions of an own skill, newest first; empty if there are none. Verifies
+/// signatures, but does not read files.
 pub fn history(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, VaultError> {
+    // Earlier versions are below the installed one, and a retired key may have signed them. Both
+    // are fine here: a version passes the gate and is signed again before it is used.
     let trusted = vault.ever_trusted()?;
     let current = installed(vault, name, &vault.trusted()?)?.map(|installed| installed.bundle);
     let store = vault.store();
@@ -78,6 +80,7 @@ pub fn history(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, Vaul
         .into_par_iter()
         .filter_map(|bundle| {
             let manifest = store::manifest(&store, &bundle, &trusted)?;
+            // A variant has the name and version of its skill, but is no version of it.
             let wanted = manifest.name == *name && manifest.rendered_from.is_none();
             wanted.then(|| PastVersion {
                 // Ignore a source record that can't be read: the version itself is intact.
@@ -124,16 +127,16 @@ fn read(
 pub struct RolledBack {
     /// The version whose files are installed again.
     pub to: u64,
-    /// What was installed.
+    /// Report on the newly signed version.
     pub report: AdmitReport,
 }
 
-/// Whether an own skill stays at the version that its owner went back to.
+/// Whether updates leave an own skill out because its owner rolled it back.
 pub fn is_held(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
     Ok(vault.own_skills()?.held().any(|held| held == name))
 }
 
-/// The own skills that stay at the version that their owner went back to.
+/// Returns the own skills that updates leave out because their owner rolled them back.
 pub fn held(vault: &Vault) -> Result<BTreeSet<SkillName>, VaultError> {
     Ok(vault.own_skills()?.held().cloned().collect())
 }
@@ -167,6 +170,8 @@ pub fn roll_back(
                 name: name.clone(),
                 version,
             })?,
+        // Versions with the same files are skipped: rolling back to one of them would change
+        // nothing.
         None => stored
             .map(|past| (past, &past.manifest))
             .find(|(_, past)| past.version < current.version && past.files != current.files)
@@ -176,6 +181,8 @@ pub fn roll_back(
     let version = wanted.manifest.version;
     let examined = read(vault, name, version, &wanted.bundle, &vault.ever_trusted()?)?;
     let upstream = wanted.upstream.clone();
+    // Bundles of other publishers and accepted drafts of members both stay other people's work.
+    // Otherwise a rollback would hand their actions the owner's whole environment.
     let by_others = vault.own_skills()?.is_others_bundle(name, &wanted.bundle)
         || vault.is_by_another_publisher(&examined.signer)?;
     let purpose = Purpose::NextVersion { by_others };

@@ -57,6 +57,8 @@ pub(crate) fn admit_all_under(
 ) -> Result<Vec<AdmitReport>, AdmitError> {
     let admitter = Admitter::new(vault)?;
     let steps = admitter.prepare_each(candidates);
+    // Decide about all candidates before anything is stored: one rejection must leave the vault as
+    // it is.
     let steps: Vec<Step<'_>> = steps.collect::<Result<_, _>>()?;
     admitter.install(change, &steps.iter().collect::<Vec<_>>())?;
     Ok(steps.into_iter().map(|step| step.report).collect())
@@ -171,6 +173,7 @@ impl<'v> Admitter<'v> {
             .iter()
             .filter_map(|step| Some((&step.candidate.package, step.signed.as_deref()?)))
             .collect();
+        // No link changes, so the generation number stays and watchers need not read again.
         if signed.is_empty() {
             return self.note(steps);
         }
@@ -203,6 +206,8 @@ impl<'v> Admitter<'v> {
                 aside.path(),
             )?;
         }
+        // Flush before the record is written: it must not name a version whose link a power failure
+        // can undo.
         disk::sync_dir(&skills)?;
         self.note(steps)
     }
@@ -273,7 +278,7 @@ impl<'v> Admitter<'v> {
     }
 }
 
-/// What to do with a candidate.
+/// Outcome for a candidate.
 enum Decision {
     /// Keep the installed skill as it is.
     Keep(Box<AdmitReport>),
@@ -294,6 +299,8 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
         None => {}
         Some(before) => {
             if let Some(manifest) = &before.manifest {
+                // Before the check for equal files: a source without its pinned signature must not
+                // pass as unchanged.
                 check_pin(vault, candidate, &before.bundle)?;
                 if before.intact && is_unchanged(vault.id(), candidate, manifest) {
                     let report = report(candidate, manifest, before.bundle, Admission::Unchanged);
@@ -304,6 +311,7 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
             check_place(candidate, before.manifest.as_ref(), trusted)?;
         }
     }
+    // Only the record in a release can tell the version of a skill without a readable manifest.
     let mut released = None;
     if before
         .as_ref()
@@ -337,6 +345,7 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
 
 /// Whether signing the candidate would change the installed skill only in times and version.
 pub(super) fn is_unchanged(vault_id: &VaultId, candidate: &Candidate, before: &Manifest) -> bool {
+    // Adopting changes the signature and signing again the version, even if all files are the same.
     if let Some((_, Purpose::Adopt(_) | Purpose::SignAgain)) = &candidate.earlier {
         return false;
     }
@@ -362,6 +371,7 @@ pub(super) fn is_unchanged(vault_id: &VaultId, candidate: &Candidate, before: &M
 /// Whether a signed skill has exactly these files. Text submissions have no file modes, so their
 /// modes are not compared.
 fn has_files(manifest: &Manifest, package: &Package, modes_count: bool) -> bool {
+    // Both lists are sorted by path, so they can be compared pairwise.
     manifest.files.len() == package.files.len()
         && manifest
             .files
@@ -466,6 +476,7 @@ fn occupied(name: &SkillName, reason: &str) -> AdmitError {
 /// Fails if the installed version was signed at its source, and the candidate does not carry a
 /// signature by the same key.
 fn check_pin(vault: &Vault, candidate: &Candidate, before: &Digest) -> Result<(), AdmitError> {
+    // An owner who replaces the skill accepts the other signer.
     let Some(now) = candidate
         .upstream
         .as_ref()
@@ -481,6 +492,7 @@ fn check_pin(vault: &Vault, candidate: &Candidate, before: &Digest) -> Result<()
                 cause,
             })
         }
+        // Another source has pinned nothing. `check_replace` decides about it.
         _ => Ok(()),
     }
 }

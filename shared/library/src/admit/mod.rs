@@ -106,7 +106,7 @@ impl AdmitReport {
     }
 }
 
-/// Why a skill was not admitted. The vault is unchanged.
+/// Error of an admission. The vault is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum AdmitError {
     /// The source is not a local path, and the caller provided no fetcher.
@@ -126,15 +126,15 @@ pub enum AdmitError {
         /// All findings, blocking ones first.
         findings: Vec<Finding>,
     },
-    /// The signed manifest of somebody else is not what follows from the bytes of the skill.
+    /// An adopted manifest declares other actions or agents than its files give.
     #[error(transparent)]
     Derived(#[from] DerivedMismatch),
-    /// The files are not those that somebody reviewed.
+    /// The files differ from the reviewed ones.
     #[error("the files are {found}, and those that were reviewed are {reviewed}")]
     NotReviewed {
         /// SHA-256 over the reviewed files.
         reviewed: Digest,
-        /// SHA-256 over the files that are there now.
+        /// SHA-256 over the present files.
         found: Digest,
     },
     /// A skill of this name came from another source.
@@ -175,7 +175,7 @@ pub enum AdmitError {
     Occupied {
         /// The name.
         name: SkillName,
-        /// Why that skill stays.
+        /// Reason for keeping that skill.
         reason: String,
     },
     /// The skill to update is not installed.
@@ -188,7 +188,7 @@ pub enum AdmitError {
         name: SkillName,
         /// The source.
         place: ProvenanceId,
-        /// What is wrong with the signature.
+        /// Fault of the signature.
         cause: PinError,
     },
     /// The folder's name can't be part of a source identifier.
@@ -206,7 +206,8 @@ pub enum AdmitError {
 }
 
 impl AdmitError {
-    /// Whether only the owner's wish to replace the installed skill is missing.
+    /// Whether the skill is rejected only because the installed one came from another source. The
+    /// option `replace` admits it.
     pub const fn is_other_source(&self) -> bool {
         matches!(
             self,
@@ -231,6 +232,8 @@ impl From<ManifestError> for AdmitError {
     fn from(failed: ManifestError) -> Self {
         match failed {
             ManifestError::Unsigned(error) => match agent_refusal(error) {
+                // An SSH agent that does not sign is a fault of the key: the skill itself can be
+                // signed later.
                 Ok(refusal) => refusal.into(),
                 Err(error) => Self::Unsignable(error.to_string()),
             },

@@ -20,6 +20,8 @@ pub fn install_for_project(
     let change = vault.change()?;
     let mut project = Project::find_or_new(vault, folder)?;
     let name = &candidate.package.name;
+    // Only the project's own record counts. A skill of the user with the same name is another
+    // skill.
     let before = installed(&project, vault, candidate);
     if let Some(before) = &before
         && is_unchanged(&project.vault_id(), candidate, before)
@@ -33,6 +35,8 @@ pub fn install_for_project(
     let signed = sign::sign(&id, candidate, version, vault.clock().now(), &key)?;
     let hash = signed.encoded.hash;
     let trusted = project.trusting([hash]);
+    // Store the bytes before the record names them, so that a killed process never leaves a record
+    // of absent bytes.
     store_bundle(vault, candidate, &signed, &trusted)?;
     project.put(name.clone(), hash);
     project.write()?;

@@ -20,7 +20,8 @@ pub struct ProposeSkill {
     pub replace: bool,
     /// Only check, and report what would happen.
     pub check: bool,
-    /// SHA-256 over the files that an owner reviewed, where somebody else submitted them.
+    /// SHA-256 over the files that an owner reviewed; `None` if no review took place. A review
+    /// means that another person wrote the files.
     pub reviewed: Option<Digest>,
 }
 
@@ -103,14 +104,19 @@ pub fn propose_skill(vault: &Vault, input: &ProposeSkill) -> Result<ProposeRepor
     };
     let options = Options {
         replace: input.replace,
+        // An own skill takes the bare name from a linked one. Submitted text must not do that.
         reject_linked_name: true,
         reviewed: input.reviewed,
+        // An owner reviews only drafts of other people. Actions of such a skill must not get the
+        // owner's whole environment.
         by_others: input.reviewed.is_some(),
         ..Options::default()
     };
     let candidate = match examine(source, &options, &mut Neighbours::of(vault)) {
         Ok(candidate) => candidate,
         Err(AdmitError::Blocked { findings }) => {
+            // Only a violation of the format is an error; all other blocking findings are about
+            // security.
             let broken = findings.iter().any(|finding| finding.level == Level::Error);
             return Ok(ProposeReport {
                 outcome: if broken {
@@ -125,6 +131,7 @@ pub fn propose_skill(vault: &Vault, input: &ProposeSkill) -> Result<ProposeRepor
         }
         Err(error) => return Err(error),
     };
+    // A check takes neither the writer lock nor the signing key.
     let admitted = if input.check {
         preview(vault, &candidate)?
     } else {

@@ -28,7 +28,7 @@ use crate::vault::{Change, Vault, VaultError};
 /// Name of the record [`WithdrawnList`].
 const WITHDRAWN: &str = "withdrawn.json";
 
-/// What to remove.
+/// Skills to remove, and the extent of the removal.
 #[derive(Clone, Debug, Default)]
 pub struct RemoveSkills {
     /// Names, as the user typed them.
@@ -73,7 +73,7 @@ pub struct WithdrawnBundle {
     pub bundle_hash: Digest,
     /// The reason, shown to the owners of devices.
     pub reason: String,
-    /// When it was withdrawn.
+    /// Time of the withdrawal.
     pub withdrawn_at: Timestamp,
 }
 
@@ -118,9 +118,12 @@ pub(crate) fn remove_under(
         unlinked: withdraw_from_agents(vault, change, &names, &request.roots)?,
         ..RemoveReport::default()
     };
+    // Before the first link is removed, so that a killed removal does not look like a link that an
+    // attacker deleted.
     begin(vault, request, &own)?;
     let mut done = BTreeSet::new();
     for typed in &request.names {
+        // The user may give a name twice. Remove and report it once.
         if !done.insert(typed.as_str()) {
             continue;
         }
@@ -137,8 +140,11 @@ pub(crate) fn remove_under(
     for name in &names {
         transforms::drop_of(vault, change, name)?;
     }
+    // After the links are gone: a kill before this line leaves the skills marked as leaving, and a
+    // repeated removal completes it.
     vault.change_own_skills(|skills| names.iter().for_each(|name| skills.remove(name)))?;
     transforms::forget(vault, change, &names)?;
+    // Earlier versions of these skills go too, unless something else refers to their bundles.
     collect_names(vault, change, |name| done.contains(name.as_str()))?;
     Ok(report)
 }
@@ -172,6 +178,8 @@ fn remove_one(
 ) -> Result<Removed, VaultError> {
     let version = store::manifest(&vault.store(), &place.bundle, &vault.trusted()?)
         .map(|manifest| manifest.version);
+    // Before the link is removed: a kill in between leaves the skill installed, and the command can
+    // be repeated. In the other order the withdrawal would be lost.
     if let Some(reason) = withdraw {
         withdraw_bundle(vault, &place.name, place.bundle, reason)?;
     }
@@ -189,6 +197,8 @@ fn remove_one(
 /// Whether this vault has ever signed a skill of this name, as far as this machine knows: it is
 /// stored, was removed, or stands in a release.
 pub(crate) fn was_signed(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
+    // Three records, because whoever can write to the vault's folder can delete the stored versions
+    // there, and an unsigned folder must not take the place of a signed skill.
     Ok(vault.own_skills()?.reached(name) > 0
         || !history(vault, name)?.is_empty()
         || counted_catalogs(vault)?
@@ -209,6 +219,7 @@ fn withdraw_bundle(
     reason: &str,
 ) -> Result<(), VaultError> {
     let mut list = withdrawn(vault)?;
+    // The first withdrawal stays, with its time: releases list it for 400 days from then.
     if list.iter().any(|entry| entry.bundle_hash == bundle_hash) {
         return Ok(());
     }
@@ -264,6 +275,8 @@ pub(crate) fn collect_names(
 ) -> Result<Vec<Digest>, VaultError> {
     let places = place::places(vault)?;
     let groups = places.groups.iter().flat_map(|group| &group.places);
+    // Also keep the bundles of skills whose links somebody else deleted. Deleting a link must not
+    // make this function delete the bytes.
     let mut referenced: HashSet<_> = groups
         .chain(&places.gone)
         .map(|place| place.bundle)

@@ -35,8 +35,8 @@ pub struct Resigned {
     pub refused: Vec<(SkillName, AdmitError)>,
 }
 
-/// Signs own skills as their next version with the same content. `trusted` says whose signatures on
-/// the present content count, `wanted` selects the skills.
+/// Signs own skills as their next version with the same content. `trusted` decides which signatures
+/// count on the present content, `wanted` selects the skills.
 pub(crate) fn sign_again(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -48,6 +48,7 @@ pub(crate) fn sign_again(
     places.retain(wanted);
     let mut resigned = Resigned::default();
     for places in places.chunks(BATCH) {
+        // Each batch needs new neighbours, because the batches before it are installed by now.
         let mut neighbours = Neighbours::of(vault);
         let mut candidates = Vec::new();
         let mut reached = Vec::new();
@@ -63,6 +64,8 @@ pub(crate) fn sign_again(
             let source = earlier(place.name.clone(), examined, upstream, Purpose::SignAgain);
             match examine(source, &Options::as_recorded(), &mut neighbours) {
                 Ok(candidate) => candidates.push(candidate),
+                // A fault of the vault concerns all skills. A rejected skill only stays behind
+                // alone.
                 Err(AdmitError::Vault(failed)) => return Err(failed),
                 Err(refused) => {
                     tracing::warn!(skill = %place.name, reason = %refused, "not signed again");
@@ -80,6 +83,7 @@ pub(crate) fn sign_again(
         if candidates.is_empty() {
             continue;
         }
+        // Read this now: installing a skill clears its list of bundles with the same files.
         let known = vault.own_skills()?;
         let reports = admit_under(vault, change, &candidates)?;
         let mut signed = Vec::new();
@@ -114,7 +118,7 @@ fn note_signed_again(
     })
 }
 
-/// The own skills that count for nothing until they are signed again.
+/// Lists the own skills that count for nothing until they are signed again.
 pub(crate) fn waiting(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     let Some(trust) = vault.trust()? else {
         return Ok(Vec::new());
@@ -127,8 +131,8 @@ pub(crate) fn waiting(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     Ok(places.into_iter().map(|place| place.name).collect())
 }
 
-/// Signs again what a key signed before it was revoked, as far as the trust folder lists it. Ends
-/// the list: what could not be signed must be added again.
+/// Signs again the content of revoked keys, as far as the trust folder lists it. Ends the list:
+/// skills that could not be signed must be added again.
 pub(crate) fn sign_waiting(vault: &Vault, change: &mut Change<'_>) -> Result<Resigned, VaultError> {
     let mut resigned = Resigned::default();
     let Some(trust) = vault.trust()? else {
@@ -158,9 +162,10 @@ pub(crate) fn sign_waiting(vault: &Vault, change: &mut Change<'_>) -> Result<Res
     Ok(resigned)
 }
 
-/// Whose signatures counted on the listed bundles before their keys were revoked: for each root
-/// version that revoked some, the one before it.
+/// Returns the trust from before the revocations: for each root version that revoked a signer, the
+/// version before it, with the bundles of that signer.
 fn trusted_before(vault: &Vault, trust: &VaultTrust) -> Result<Vec<Trusted>, VaultError> {
+    // A vault that was made anew has root versions of its own, so the old vault's ones judge.
     if let Some(old) = trust.made_from {
         let old = vault.trust_of(&old)?;
         let trusted =
@@ -177,6 +182,7 @@ fn trusted_before(vault: &Vault, trust: &VaultTrust) -> Result<Vec<Trusted>, Vau
             let revoked = version.document().revoked();
             revoked.iter().any(|key| key.is(&signer))
         });
+        // A signer that no version revoked is judged by the newest one.
         let last_good =
             revoking.map_or(chain.version(), |version| version.document().version() - 1);
         by_version.entry(last_good).or_default().insert(*bundle);

@@ -52,6 +52,7 @@ pub(super) fn manifest(vault_id: &VaultId, candidate: &Candidate, now: Timestamp
     let package = &candidate.package;
     let mut agents = package.frontmatter.agents.clone();
     agents.extend(candidate.options.agents.iter().cloned());
+    // The order in which the owner names agents must not make a new version.
     agents.sort();
     agents.dedup();
     let entry = |file: &bundle::File| FileEntry {
@@ -64,6 +65,7 @@ pub(super) fn manifest(vault_id: &VaultId, candidate: &Candidate, now: Timestamp
         vault_id: *vault_id,
         name: package.name.clone(),
         frontmatter_name: package.frontmatter_name.clone(),
+        // The caller sets the version after it compared the content with the installed one.
         version: 1,
         signed_at: now,
         files: package.files.iter().map(entry).collect(),

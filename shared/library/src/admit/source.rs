@@ -1,4 +1,4 @@
-//! What can be admitted: a local folder, a fetched skill, submitted text, or an earlier version.
+//! Sources of an admission: a local folder, a fetched skill, submitted text, or an earlier version.
 
 use std::path::{Path, PathBuf};
 
@@ -29,16 +29,16 @@ const ALLOWED: &str = "allowed by the owner";
 pub enum Source {
     /// The path of a local folder, or of its SKILL.md.
     Folder(String),
-    /// A folder of a project, by its path below the project. No symbolic link on the way to it is
-    /// followed, since somebody else may have written it.
+    /// A folder of a project, by its path below the project. Symbolic links on the way to it are
+    /// rejected, because a repository may bring them along.
     InProject {
         /// The project.
         project: ProjectFolder,
         /// The path of the skill, with `/`.
         path: String,
     },
-    /// A folder that somebody put into the vault's folder, by its path below it. No symbolic link on
-    /// the way to it is followed either.
+    /// A folder that was put into the vault's folder by hand, by its path below it. Symbolic links
+    /// on the way to it are rejected, too.
     InVault {
         /// The vault's folder.
         vault: PathBuf,
@@ -74,17 +74,18 @@ pub struct Earlier {
     pub(crate) files: Vec<File>,
     /// The record of its source, if there is one.
     pub(crate) upstream: Option<Upstream>,
-    /// Whether the exceptions and the strictness that its manifest records are this machine's own.
+    /// Whether the exceptions and the strictness in its manifest were set on this machine.
     pub(crate) keeps_exceptions: bool,
     pub(crate) purpose: Purpose,
 }
 
-/// Why an earlier skill is admitted.
+/// Purpose of admitting an earlier skill again.
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
     /// To become the next version, unless the installed one has the same content.
     NextVersion {
-        /// Whether somebody else wrote it. The record of an installed skill stays where it says so.
+        /// Whether another person wrote it. If the installed version has the same files, its
+        /// recorded author stays.
         by_others: bool,
     },
     /// To be signed again as the next version, with the same content.
@@ -116,23 +117,24 @@ pub struct Options {
     pub replace: bool,
     /// Whether security findings block the skill.
     pub strict: bool,
-    /// Whether weak hints are notes; else only what they come to together is said.
+    /// Whether each weak hint is reported as a note. Otherwise hints are reported only where
+    /// several of them add up to a warning.
     pub hints: bool,
-    /// Work that the scan of the gate may take, in bytes that are read; `None` is without a bound.
-    /// See [`gate::SERVICE_WORK`].
+    /// Limit on the work of the gate's scan, in bytes read; `None` means no limit. See
+    /// [`gate::SERVICE_WORK`].
     pub most_work: Option<u64>,
     /// Rules, by name or id, whose findings the owner accepts for exactly these bytes.
     pub allow: Vec<String>,
     /// The owner's reason, recorded with each exception.
     pub reason: Option<String>,
-    /// Files that look like secrets and are taken all the same, by their paths in the skill. All
-    /// others are left out. What was signed before keeps its files.
+    /// Paths in the skill of files that look like secrets and are included anyway. Other such files
+    /// are left out. Skills that were signed before keep all their files.
     pub include: Vec<String>,
-    /// Whether somebody else wrote the files, such as a member whose draft is accepted: its actions
-    /// do not get the whole environment.
+    /// Whether another person wrote the files, such as a member whose draft is accepted. Actions of
+    /// such a skill do not get the whole environment.
     pub by_others: bool,
-    /// SHA-256 over the only files that may be taken ([`bundle::files_sha256`]): those that somebody
-    /// reviewed.
+    /// SHA-256 ([`bundle::files_sha256`]) over the files that were reviewed. Any other files are
+    /// rejected.
     pub reviewed: Option<Digest>,
     /// Keep an installed skill that has the same files, whatever its recorded source.
     pub skip_if_same_files: bool,
@@ -197,21 +199,21 @@ pub struct Candidate {
     /// Whether it was submitted as text. Text has no file modes, and it may replace only text and
     /// skills from local folders.
     pub(super) is_text: bool,
-    /// The earlier manifest, and why it is admitted.
+    /// The earlier manifest, and the purpose of admitting it again.
     pub(super) earlier: Option<(Manifest, Purpose)>,
 }
 
 /// The files of a source that look like secrets, by their paths in the skill.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Secrets {
-    /// Those that the skill has, because the owner named them.
+    /// Those that are part of the skill, because the owner named them.
     pub included: Vec<String>,
     /// Those that were left out.
     pub left_out: Vec<String>,
 }
 
-/// The names of `include` that mean no file of these sources that looks like a secret. A source
-/// that cannot be read has no files here; admission reports why.
+/// Returns the entries of `include` that match no file of these sources that looks like a secret. A
+/// source that can't be read counts as empty; admission reports the error.
 pub fn unknown_includes<'n>(sources: &[&Source], include: &'n [String]) -> Vec<&'n str> {
     let mut found = Vec::new();
     for source in sources {
@@ -223,6 +225,7 @@ pub fn unknown_includes<'n>(sources: &[&Source], include: &'n [String]) -> Vec<&
                 Ok(Vec::new())
             }
         };
+        // Separate without any include, which lists every file that looks like a secret.
         found.extend(secrets::separate(files.unwrap_or_default(), &[]).left_out);
     }
     let is_unknown = |name: &&String| {
@@ -234,8 +237,8 @@ pub fn unknown_includes<'n>(sources: &[&Source], include: &'n [String]) -> Vec<&
 }
 
 impl Candidate {
-    /// What to record of the folder or archive that it comes from. `None` for a path that is not
-    /// UTF-8, which cannot be recorded.
+    /// Returns the record of the folder or archive that the candidate comes from. `None` for a path
+    /// that is not UTF-8, which can't be recorded.
     pub(super) fn local_source(&self) -> Option<LocalSource> {
         Some(LocalSource {
             identifier: self.provenance.identifier.clone(),
@@ -287,6 +290,8 @@ pub fn examine(
     } else {
         secrets::separate(files, &options.include)
     };
+    // The gate does not see the files that are left out, so their warnings are added to its
+    // verdict.
     let findings = separated.findings();
     let SeparatedFiles {
         files,
@@ -303,11 +308,14 @@ pub fn examine(
         });
     };
     if let Some(reviewed) = options.reviewed {
+        // Hash the files as the gate parsed them, because exactly these are signed.
         let found = bundle::files_sha256(&package.files);
         if found != reviewed {
             return Err(AdmitError::NotReviewed { reviewed, found });
         }
     }
+    // An adopted skill keeps a signature that this machine did not make, so its manifest must not
+    // declare actions that SKILL.md does not.
     if let Some((manifest, Purpose::Adopt(_))) = &earlier {
         derived::check(manifest, &package.files)?;
     }
@@ -322,7 +330,11 @@ pub fn examine(
         },
     };
     provenance.check()?;
+    // Earlier content belongs to this vault already. That its recorded source differs from the
+    // installed one is no conflict.
     options.replace |= earlier.is_some();
+    // The recorded source of text is its submitter. The same files from another submitter are no
+    // new version.
     options.skip_if_same_files |= is_text;
     Ok(Candidate {
         package,
@@ -389,6 +401,8 @@ impl Input {
             Source::Fetched(skill) => {
                 input.files = skill.files;
                 input.folder = skill.folder;
+                // A source that the owner named replaces the real one in all records, so updates
+                // never fetch from the real one.
                 if input.provenance.is_none() {
                     let upstream = skill.upstream;
                     let revision = upstream.revision.clone();
@@ -423,6 +437,8 @@ impl Input {
     /// Applies the recorded strictness and signed exceptions of this machine's own skills; options
     /// can only add to them. What somebody else recorded opens nothing here.
     fn read_earlier(&mut self, earlier: Earlier) {
+        // The manifest of another publisher may record any exception it likes. Only this machine's
+        // own exceptions are applied.
         let manifest = earlier.manifest;
         let options = &mut self.options;
         options.name = Some(earlier.name);
@@ -448,6 +464,8 @@ impl Input {
 
 fn read_folder(path: &str) -> Result<source::SourceFolder, AdmitError> {
     match source::read(Path::new(path), LIMITS, &gate::is_ignored) {
+        // A missing path that looks like `owner/repository` was probably meant as a remote source,
+        // so the error says that it can't be fetched here.
         Err(SourceError::Missing(_)) if looks_remote(path) => Err(AdmitError::SourceUnsupported {
             source_text: path.to_owned(),
         }),

@@ -79,6 +79,7 @@ pub async fn update_skill(vault: &Vault, input: &UpdateSkill) -> Result<UpdateRe
                 report(Updated::UpToDate, installed, Vec::new())
             })
         }
+        // An error is a violation of the format; all other blocking findings are about security.
         Err(AdmitError::Blocked { findings }) => {
             let broken = findings.iter().any(|finding| finding.level == Level::Error);
             let outcome = if broken {
@@ -97,6 +98,7 @@ pub(crate) fn upstream_of(vault: &Vault, name: &SkillName) -> Result<Upstream, A
     let Some(found) = installed(vault, name, &vault.trusted()?)? else {
         return Err(not_installed(vault, name)?.into());
     };
+    // Without this record the source is known by name only, and a name alone can't be fetched.
     if let Some(upstream) = upstream::of_skill(vault, name)? {
         return Ok(upstream);
     }
@@ -124,6 +126,8 @@ pub(crate) fn admit_update(
         name: Some(name.clone()),
         include: secrets_of(vault, name),
         agents: manifest.agents,
+        // Checked again under the lock: the owner may remove the skill before that, and it must not
+        // come back.
         require_installed: true,
         ..Options::default()
     };
@@ -137,7 +141,7 @@ fn secrets_of(vault: &Vault, name: &SkillName) -> Vec<String> {
     installed.map_or_else(Vec::new, |found| secrets::paths_of(&found.files))
 }
 
-/// The reason why a name that is not an own skill can't be changed.
+/// Returns the error for a name that is not an own skill and can't be changed.
 pub(crate) fn not_installed(vault: &Vault, name: &SkillName) -> Result<AdmitError, AdmitError> {
     Ok(if is_linked(vault, name)? {
         linked_elsewhere(name)

@@ -29,7 +29,7 @@ use crate::vault::{Change, Vault, VaultError};
 /// Limit on the transforms of one skill.
 pub const MAX_TRANSFORMS: usize = 32;
 
-/// Why a transform was not added. The vault is unchanged.
+/// Error of adding a transform. The vault is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum AddTransformError {
     /// The skill is not installed.
@@ -61,7 +61,7 @@ pub struct Listed {
     pub skill: SkillName,
     /// The path of the file.
     pub path: PathBuf,
-    /// The transform, or why the file is invalid.
+    /// The transform, or the error in the file.
     pub transform: Result<Transform, TransformError>,
     /// Whether the owner approved it as it is. Other transforms are not applied.
     pub is_approved: bool,
@@ -76,7 +76,7 @@ pub struct RenderedVariant {
     pub agent: AgentId,
 }
 
-/// What an agent gets for a skill.
+/// Result of looking up a skill for one agent.
 #[derive(Debug)]
 pub(crate) enum Lookup<'a> {
     /// The plain skill: no transform applies to it.
@@ -100,6 +100,7 @@ pub(crate) struct Transforms {
 
 /// All transforms, approved or not, sorted by skill and name.
 pub fn list(vault: &Vault) -> Result<Vec<Listed>, VaultError> {
+    // An approved file may have been deleted, and a new one is not approved yet. List both.
     let mut files: BTreeSet<_> = authored::approved_transforms(vault)?.into_iter().collect();
     files.extend(authored::written_transforms(vault)?);
     let mut listed = Vec::new();
@@ -176,6 +177,7 @@ pub(super) fn check(
     });
     let Some((group, place)) = found else {
         return Err(AddTransformError::NotInstalled(skill.clone()));
+        // The new transform replaces the one of its name, so the old one must not be applied too.
     };
     let mut all: Vec<_> = approved(vault)?
         .into_iter()
@@ -187,6 +189,7 @@ pub(super) fn check(
         return Err(AddTransformError::TooMany);
     }
     all.push(transform.clone());
+    // A transform without agents applies to all of them. Try it for a placeholder.
     let mut agents = transform.agents.clone();
     if agents.is_empty() {
         agents.extend("any".parse());
@@ -209,6 +212,7 @@ pub fn remove(vault: &Vault, skill: &SkillName, name: &SkillName) -> Result<bool
         name: name.clone(),
     };
     let path = file.held(vault);
+    // The owner may have deleted the file by hand. Its approval still has to end.
     if disk::kind(&path)?.is_none() && file.read_approved(vault)?.is_none() {
         return Ok(false);
     }
@@ -244,7 +248,7 @@ impl Transforms {
         Ok(all)
     }
 
-    /// What this agent gets for this skill.
+    /// Returns the content that this agent gets for this skill.
     pub(crate) fn lookup(&self, name: &SkillName, bundle: &Digest, agent: &AgentId) -> Lookup<'_> {
         // An invalid file may be meant for this agent, so the result of the others alone could be
         // wrong.
@@ -401,6 +405,7 @@ fn is_as_signed(vault: &Vault, variant: &Variant, trusted: &Trusted) -> bool {
     let Some(manifest) = store::manifest(&vault.store(), bundle, trusted) else {
         return false;
     };
+    // The record chooses the bundle that agents get, but only the manifest is signed.
     let recorded = RenderedFrom {
         bundle_hash: variant.base,
         agent: variant.agent.clone(),
@@ -428,6 +433,7 @@ pub(crate) fn drop_of(
     for file in &files {
         change.remove_authored(file)?;
     }
+    // Unapproved files must go too, or a later skill of this name would inherit them.
     disk::remove_tree(&vault.folder().join("transforms").join(name.as_str()))?;
     Ok(!files.is_empty())
 }
@@ -460,6 +466,7 @@ fn make(
     let examined = store::examine(&store, &base.bundle, name, trusted);
     let mut plain = match examined {
         Ok(examined) => examined,
+        // Verification reports the damage. Here it only stops this variant.
         Err(damage) => return Ok(Err(format!("{}: {damage}", base.name))),
     };
     let document = |file: &&mut bundle::File| file.path.as_str() == SKILL_MD;

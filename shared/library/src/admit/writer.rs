@@ -14,9 +14,11 @@ impl Vault {
     /// line with the root versions. Signs nothing.
     pub(crate) fn change(&self) -> Result<Change<'_>, VaultError> {
         let change = self.lock_writer()?;
+        // Before the sweep, which deletes the lists of these bundles.
         drop_orphans(self)?;
         scratch::sweep(&self.tmp())?;
         self.trust_folder().sweep()?;
+        // A killed command may have written a root version without the key files that belong to it.
         if let Some(trust) = self.trust()? {
             self.keys().settle(trust.roots())?;
         }
@@ -58,7 +60,9 @@ fn drop_orphans(vault: &Vault) -> Result<(), VaultError> {
         .iter()
         .flat_map(|group| group.places.iter().map(|place| place.bundle))
         .collect();
+    // Variants are not linked in `skills/`, so only their record shows that they are in use.
     linked.extend(variants::bundles(vault)?);
+    // A bundle that this vault's keys did not sign belongs to a linked vault or to a project.
     orphans
         .retain(|hash| !linked.contains(hash) && store::manifest(&store, hash, &trusted).is_some());
     let aside = vault.scratch()?;
