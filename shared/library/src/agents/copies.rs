@@ -47,9 +47,11 @@ pub(super) fn ready(vault: &Vault, shown: &ShownSkill) -> Option<VerifiedCopy> {
 pub(super) fn put(root: &Path, name: &str, ready: &VerifiedCopy) -> Result<(), FileError> {
     let root = HeldPath::new(root);
     let staged = aside(&root, name, "new");
+    // A killed sync may have left a staged copy under this name.
     disk::remove_tree(&staged)?;
     let mut batch = Batch::default();
     store::copy_plain(&mut batch, &staged, &ready.files)?;
+    // Flush before the rename, so that a power failure leaves no copy with empty files.
     batch.flush(&root)?;
     let place = root.join(name);
     // A kill between the two renames leaves the copies under temporary names. The next sync removes

@@ -99,7 +99,7 @@ pub struct AgentRoot {
     pub main: bool,
 }
 
-/// All known agents, ordered by id.
+/// Returns all known agents, ordered by id.
 pub fn all() -> &'static [Agent] {
     static AGENTS: OnceLock<Vec<Agent>> = OnceLock::new();
     AGENTS.get_or_init(|| {
@@ -114,6 +114,7 @@ pub fn all() -> &'static [Agent] {
 /// Finds an agent by its id, or by an id that another tool uses for it.
 pub fn by_name(name: &str) -> Option<&'static Agent> {
     let mut agents = all().iter();
+    // Ids come first: the alias of one agent may be the id of another.
     let by_id = agents.clone().find(|agent| agent.id.as_str() == name);
     by_id.or_else(|| agents.find(|agent| agent.aliases.iter().any(|alias| alias == name)))
 }
@@ -128,7 +129,7 @@ pub fn found(machine: &Machine) -> Vec<&'static Agent> {
 }
 
 impl Agent {
-    /// The path by which the agent was detected, if any.
+    /// Returns the path by which the agent was detected, if any.
     pub fn mark_found(&self, machine: &Machine) -> Option<PathBuf> {
         let at_home = self.detect.iter().filter_map(|mark| machine.mark(mark));
         let in_project = |project: &PathBuf| {
@@ -146,7 +147,7 @@ impl Agent {
             .or_else(|| machine.project.as_ref().and_then(in_project))
     }
 
-    /// The listed folders of the user in which the agent reads skills.
+    /// Returns the listed folders of the user in which the agent reads skills.
     fn listed_roots(&self, machine: &Machine) -> impl Iterator<Item = PathBuf> {
         let listed = [
             &self.interface_global_dir,
@@ -157,8 +158,8 @@ impl Agent {
         listed.map(|path| self.expand(path, machine))
     }
 
-    /// The user's skill folders to link for this agent: every listed folder that exists, and the
-    /// main one, which may be created. Empty for an agent that reads project folders only.
+    /// Returns the user's skill folders to link for this agent: every listed folder that exists,
+    /// and the main one, which may be created. Empty for an agent that reads project folders only.
     pub fn global_roots(&self, machine: &Machine) -> Vec<AgentRoot> {
         let paths = unique(self.listed_roots(machine));
         // Codex's own folder is the main one if it exists, otherwise the folder that most tools
@@ -171,7 +172,7 @@ impl Agent {
         self.chosen(paths, main.as_deref())
     }
 
-    /// The agent's skill folders in a project, chosen by the same rule.
+    /// Returns the agent's skill folders in a project, chosen by the same rule as the user's.
     pub fn project_roots(&self, project: &Path) -> Vec<AgentRoot> {
         let main = project.join(&self.project_dir);
         let mut paths = vec![main.clone()];
@@ -192,8 +193,8 @@ impl Agent {
             .collect()
     }
 
-    /// Every folder from which the agent may read skills, according to any tool. Used to find the
-    /// user's existing skills; nothing is created there.
+    /// Returns every folder from which the agent may read skills, according to any tool. Used to
+    /// find the user's existing skills; nothing is created there.
     pub fn folders_to_scan(&self, machine: &Machine) -> Vec<PathBuf> {
         let others = self.other_global_dirs.iter().chain(&self.global_fallbacks);
         let global = others.map(|path| self.expand(path, machine));
@@ -209,6 +210,7 @@ impl Agent {
     /// Resolves a listed path on this machine: `~` is the home folder, and an agent's variable
     /// relocates the paths below its folder.
     fn expand(&self, path: &str, machine: &Machine) -> PathBuf {
+        // A variable of the agent itself comes before `XDG_CONFIG_HOME`, which many agents share.
         for mark in &self.detect {
             if let Some(moved) = machine.moved(path, mark) {
                 return moved;
@@ -226,7 +228,7 @@ fn unique(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
 }
 
 impl Machine {
-    /// A machine with a home folder only.
+    /// Makes a machine with a home folder only.
     pub fn at(home: impl Into<PathBuf>) -> Self {
         Self {
             home: home.into(),
@@ -260,6 +262,7 @@ impl Machine {
                 let (name, rest) = mark.path.strip_prefix('$')?.split_once('/')?;
                 Some(self.variable(name)?.join(rest))
             }
+            // The caller looks for these marks in the project.
             MarkKind::Project => None,
         }
     }
@@ -278,6 +281,7 @@ impl Machine {
     fn below(&self, path: &str, folder: &str, variable: &str) -> Option<PathBuf> {
         let rest = path.strip_prefix(folder)?;
         let value = self.variable(variable)?;
+        // `~/.config-old` begins with `~/.config` too, so the rest must begin with a slash.
         match rest.strip_prefix('/') {
             Some(rest) => Some(value.join(rest)),
             None => rest.is_empty().then(|| value.to_owned()),

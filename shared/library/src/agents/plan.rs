@@ -61,6 +61,7 @@ impl Plan {
     pub(super) fn make(vault: &Vault, input: &SyncProfilesInput) -> Result<Self, ProfileSyncError> {
         let before = Record::read(vault)?;
         let mut machine = input.machine.clone();
+        // Without `project` the user's own folders count, also inside a project.
         machine.project = machine.project.filter(|_| input.project);
         let found = found::found(&machine);
         let mut record = before.clone();
@@ -78,6 +79,7 @@ impl Plan {
             .iter()
             .filter(|root| !before.roots.contains(root));
         let linked_now: Vec<_> = linked_now.flat_map(|root| root.agents.clone()).collect();
+        // Linking an agent's folder revokes that the user declined it.
         record.declined.retain(|agent| !linked_now.contains(agent));
         forget_agents(&mut record, &input.forget);
         let found: BTreeSet<AgentId> = found.iter().map(|agent| agent.id.clone()).collect();
@@ -168,6 +170,8 @@ impl Plan {
                 rejected.insert(root.path.clone());
                 continue;
             }
+            // A symbolic link could hide that the folder lies in the vault, so real paths are
+            // compared.
             let real = disk::resolve(&root.path).unwrap_or_else(|_| root.path.clone());
             if real.starts_with(&vault_root) {
                 self.warnings
@@ -199,6 +203,7 @@ impl Plan {
             RootScope::Profile(_) => is_target(root),
             _ => !root.agents.is_empty(),
         });
+        // Keep what this sync reports, so that the next one does not report it as news.
         for root in &mut record.roots {
             let change = roots.iter().find(|change| change.record.path == root.path);
             if let Some(RootChange { record: after, .. }) = change {
@@ -318,7 +323,7 @@ impl Plan {
     }
 }
 
-/// The current bundle of each installed skill.
+/// Returns the current bundle of each installed skill.
 fn bundles(skills: &[AvailableSkill]) -> BTreeMap<&SkillName, Digest> {
     let places = skills.iter().map(|skill| &skill.place);
     places.map(|place| (&place.name, place.bundle)).collect()
@@ -342,6 +347,8 @@ fn collect_roots(
         for agent in found.iter().filter(|agent| wanted(&agent.id)) {
             let (roots, scope) = match &machine.project {
                 Some(project) => {
+                    // Record the real path of the project: a symbolic link on the rest of the way
+                    // may come with the repository.
                     let project = disk::resolve(project).unwrap_or_else(|_| project.clone());
                     (agent.project_roots(&project), RootScope::Project)
                 }
@@ -362,9 +369,10 @@ fn collect_roots(
     may_make
 }
 
-/// Takes agents out of the record. A folder that nobody reads any more stays until it is emptied.
+/// Takes agents out of the record. A folder that no agent reads any more stays until it is emptied.
 fn forget_agents(record: &mut Record, agents: &[AgentId]) {
     for root in &mut record.roots {
+        // `profiles.toml` alone decides about the folders of profiles.
         if !matches!(root.scope, RootScope::Profile(_)) {
             root.agents.retain(|agent| !agents.contains(agent));
         }
@@ -372,7 +380,7 @@ fn forget_agents(record: &mut Record, agents: &[AgentId]) {
     record.declined.extend(agents.iter().cloned());
 }
 
-/// The record of a folder, with all agents that read it under any of its paths.
+/// Returns the record of a folder, with all agents that read it under any of its paths.
 fn merged(record: &Record, root: &RootRecord, real: &Path) -> RootRecord {
     let mut merged = root.clone();
     if matches!(root.scope, RootScope::Profile(_)) {

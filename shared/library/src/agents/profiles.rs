@@ -51,8 +51,8 @@ pub(super) struct ShownSkill {
     pub(super) trusted: Rc<Trusted>,
 }
 
-/// The profile rules and whether they come from the approved `profiles.toml`. Without that file
-/// there is one rule for each of these agents.
+/// Returns the profile rules and whether they come from the approved `profiles.toml`. Without that
+/// file there is one rule for each of these agents.
 pub(super) fn rules(
     vault: &Vault,
     agents: &BTreeSet<AgentId>,
@@ -68,8 +68,8 @@ pub(super) fn rules(
     Ok((ProfileRule::from_toml(&text)?, true))
 }
 
-/// The installed skills that have their bare names, and warnings about those whose manifest fails
-/// verification. No agent is shown the others.
+/// Returns the installed skills that have their bare names, and warnings about those whose manifest
+/// fails verification. No agent is shown the others.
 pub(super) fn available_skills(
     vault: &Vault,
 ) -> Result<(Vec<AvailableSkill>, Vec<ProfileWarning>), VaultError> {
@@ -79,6 +79,8 @@ pub(super) fn available_skills(
     let mut warnings = Vec::new();
     for group in places.groups {
         let trusted = Rc::new(group.trusted);
+        // Two skills of one name would collide in an agent's folder, so only the bare name is
+        // shown.
         for place in group.places.into_iter().filter(|place| place.bare) {
             // What an agent's folder shows is verified, or named in a warning: the row of another
             // skill says nothing about this one.
@@ -101,13 +103,16 @@ pub(super) fn available_skills(
     Ok((available, warnings))
 }
 
-/// The agents of a skill that the index lacks, by its manifest; `None` if that is not good.
+/// Returns the agents of a skill that the index lacks, from its manifest; `None` if that is
+/// invalid.
 fn signed(vault: &Vault, place: &Place, trusted: &Trusted) -> Option<(Vec<AgentId>, Vec<String>)> {
     let manifest = store::manifest(&vault.store(), &place.bundle, trusted)?;
+    // The same conditions as for a row of the index.
     let lowest = trusted.lowest(&place.signed_name).unwrap_or(0);
     let is_meant = manifest.name == place.signed_name
         && manifest.version >= lowest
         && (manifest.rendered_from.is_none() || trusted.allows_variants());
+    // Tags stand in SKILL.md, which is not read here.
     is_meant.then(|| (manifest.agents, Vec::new()))
 }
 
@@ -183,6 +188,8 @@ impl Variants<'_> {
 impl AvailableSkill {
     fn shown(&self) -> ShownSkill {
         let place = &self.place;
+        // Relative to `profiles/<profile>/`, so that the links still work if the vault's folder
+        // moves.
         let skills = match &place.origin {
             Origin::Local => PathBuf::from("../../skills"),
             Origin::Linked(id) => Path::new("../../links").join(id.as_str()).join("skills"),
@@ -210,9 +217,10 @@ pub(super) fn target(text: &str, home: &Path) -> Result<PathBuf, ProfileSyncErro
     }
 }
 
-/// The folder name for a profile: its own name if that is a plain file name, otherwise a hash of
-/// it.
+/// Returns the folder name for a profile: its own name if that is a plain file name, otherwise a
+/// hash of it.
 fn folder_name(name: &str) -> String {
+    // A name may be `..` or contain slashes, so it must not become a path by itself.
     let plain = !name.starts_with('.')
         && name
             .bytes()

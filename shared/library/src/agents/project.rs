@@ -54,6 +54,7 @@ pub fn link_project(
         return Ok(links);
     }
     let _change = vault.change()?;
+    // Read again under the lock: another process may have changed the project.
     let Some(mut project) = project::find(vault, folder)? else {
         return Ok(links);
     };
@@ -63,6 +64,7 @@ pub fn link_project(
     links.removed.retain(|name| !keep.contains(name));
     let wanted = wanted_folders(folder.path(), machine);
     let known = project.folders().clone();
+    // Keep the earlier folders in the record until their links are removed below.
     project.set_folders(&known | &wanted.keys().cloned().collect());
     // Write the record first: it names every folder that has links, and drops what leaves.
     project.write()?;
@@ -81,6 +83,8 @@ pub fn link_project(
         match open(folder, path, !shown.is_empty()) {
             Ok(held) => show(&held, path, &shown, &mut links)?,
             Err(BeneathError::Missing(_)) => {}
+            // A repository may bring along a symbolic link or a file here. It is left alone and
+            // reported.
             Err(BeneathError::NotAFolder(_) | BeneathError::Outside(_)) => {
                 links.refused.push(path.clone());
             }
@@ -88,6 +92,7 @@ pub fn link_project(
         }
     }
     project.set_folders(wanted.into_keys().collect());
+    // Bundles go last, when no link leads to them any more.
     let replaced = project.take_replaced();
     let aside = vault.scratch()?;
     store::drop_bundles(&vault.store(), aside.path(), replaced)?;
@@ -95,8 +100,8 @@ pub fn link_project(
     Ok(links)
 }
 
-/// What is out of order among the links of a project's skills, for the doctor: paths below the
-/// project that are missing or lead elsewhere.
+/// Returns the entries in a project's `.vault/skills` that are missing, foreign or lead elsewhere,
+/// for the doctor.
 pub(crate) fn wrong_links(vault: &Vault, project: &Project) -> Result<Vec<PathBuf>, ProjectError> {
     let mut wrong = Vec::new();
     let folder = HeldFolder::open(project.path())?.descend(Path::new(SKILLS), false);
@@ -129,13 +134,13 @@ fn open(folder: &ProjectFolder, below: &Path, make: bool) -> Result<HeldFolder, 
     HeldFolder::open(folder.path())?.descend(below, make)
 }
 
-/// Where the link of a skill in `.vault/skills` leads.
+/// Returns the target of a skill's link in `.vault/skills`.
 fn target(vault: &Vault, bundle: &Digest) -> PathBuf {
     store::folder(&vault.store(), bundle).join("files").path()
 }
 
-/// The folders in which the machine's agents read a project's skills, relative to the project, with
-/// these agents.
+/// Returns the folders in which the machine's agents read a project's skills, relative to the
+/// project, each with its agents.
 fn wanted_folders(
     project: &Path,
     machine: Option<&Machine>,
@@ -159,7 +164,7 @@ fn wanted_folders(
     folders
 }
 
-/// The agents that each intact skill is for; none means all.
+/// Returns the agents that each intact skill is for; an empty list means all.
 fn agents_of<'p>(vault: &Vault, project: &'p Project) -> BTreeMap<&'p SkillName, Vec<AgentId>> {
     let names = project.names();
     let read = names.filter_map(|name| {
@@ -176,6 +181,7 @@ fn link_skills(vault: &Vault, project: &Project, folder: &HeldFolder) -> Result<
         let expected = target(vault, bundle);
         match folder.entry(name)? {
             Some(HeldEntry::Link(found)) if found == expected => {}
+            // Vault makes only links here, so this entry is somebody else's and is never replaced.
             Some(HeldEntry::Other) => {
                 return Err(ProjectError::InTheWay(folder.path().join(name)));
             }
@@ -198,6 +204,7 @@ fn show(
     shown: &BTreeSet<&SkillName>,
     links: &mut ProjectLinks,
 ) -> Result<(), FileError> {
+    // Relative, so that the links still work if the project is moved.
     let up: PathBuf = below.components().map(|_| "..").collect();
     let expected = |name: &OsStr| up.join(SKILLS).join(name);
     for name in held.names()? {
@@ -205,6 +212,8 @@ fn show(
         let is_shown = name
             .to_str()
             .is_some_and(|name| shown.iter().any(|shown| shown.as_str() == name));
+        // Only links with exactly this target are removed. All other entries belong to the
+        // repository.
         if !is_shown && held.entry(&name)?.as_ref() == Some(&ours) {
             held.remove_link(&name)?;
         }

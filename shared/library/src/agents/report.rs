@@ -51,7 +51,7 @@ pub struct RootState {
     pub path: PathBuf,
     /// The agents that read it.
     pub agents: Vec<AgentId>,
-    /// Why the folder is linked.
+    /// Reason for linking the folder.
     pub scope: RootScope,
     /// Whether the folder holds symlinks or copies.
     pub mode: RootMode,
@@ -72,7 +72,7 @@ pub struct RootState {
     pub created: bool,
     /// Whether the folder is missing and was not created.
     pub missing: bool,
-    /// Why the folder could not be changed, if so.
+    /// Error that kept the folder from being changed, if any.
     pub failed: Option<String>,
 }
 
@@ -87,7 +87,7 @@ pub enum ProfileWarning {
         skill: SkillName,
         /// The agent.
         agent: AgentId,
-        /// Why the transforms can't be applied.
+        /// Reason of the failure.
         reason: String,
     },
     /// The vault did not create this entry of the link trees and leaves it alone.
@@ -101,7 +101,7 @@ pub enum ProfileWarning {
 }
 
 impl ProfileWarning {
-    /// A stable code for machine-readable output.
+    /// Returns a stable code for machine-readable output.
     pub fn code(&self) -> &'static str {
         match self {
             Self::SkillDamaged(_) => "skill_damaged",
@@ -113,7 +113,7 @@ impl ProfileWarning {
         }
     }
 
-    /// The path that the warning is about, if any.
+    /// Returns the path that the warning is about, if any.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::ForeignInProfiles(path)
@@ -125,7 +125,7 @@ impl ProfileWarning {
     }
 }
 
-/// Why profiles were not synced. Folders that were linked before stay linked.
+/// Error of a profile sync. Folders that were linked before stay linked.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileSyncError {
     /// `profiles.toml` is invalid.

@@ -47,7 +47,7 @@ pub(super) struct RootChange {
     pub(super) kept: Vec<SkillName>,
     /// Symlinks that do not belong to the vault.
     elsewhere: Vec<OsString>,
-    /// Why the folder could not be changed, if so.
+    /// Error that kept the folder from being changed, if any.
     pub(super) failed: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl RootChange {
             && self.leftovers.is_empty()
     }
 
-    /// The report on this folder.
+    /// Converts the change to the report on this folder.
     pub(super) fn into_state(self) -> RootState {
         let text = |name: &SkillName| name.to_string();
         let is_new = |name: &&SkillName| !self.record.copies.contains_key(*name);
@@ -139,6 +139,7 @@ pub(super) fn compare(
             change.add(name, target, shown);
         }
     } else {
+        // A chosen folder without skills waits for the first one. It is not missing.
         let chosen = create && change.record.scope == RootScope::User;
         change.missing = !chosen && !change.record.awaits_skill;
     }
@@ -174,6 +175,7 @@ impl RootChange {
             let copy = copy.map(|(name, record)| (name.clone(), record.clone()));
             match (entry, skill, copy) {
                 (Entry::Link(found), skill, _) if is_ours(&found, homes) => match skill {
+                    // The folder was switched to copies, so the vault's own links are replaced.
                     Some((name, (_, shown))) if self.record.mode == RootMode::Copy => {
                         self.drop.push(OsString::from(name.as_str()));
                         self.copy.push((name, shown.clone()));
@@ -184,6 +186,8 @@ impl RootChange {
                     Some((name, (target, _))) => self.switch.push((name, target)),
                     None => self.drop.push(name),
                 },
+                // Only a recorded folder can be a copy of the vault. Any other one belongs to the
+                // user.
                 (Entry::Folder, skill, Some((name, record))) => {
                     self.compare_copy(name, &record, skill.map(|(_, (_, shown))| shown));
                 }
@@ -210,6 +214,7 @@ impl RootChange {
         let untouched = found.is_some_and(|found| record.contents.contains(&found));
         let newest = found.is_some() && found.as_ref() == record.contents.last();
         match skill {
+            // The user edited the copy, so it belongs to the user from now on.
             _ if !untouched => {
                 self.record.copies.remove(&name);
                 self.foreign.push(name);
@@ -254,6 +259,8 @@ impl RootChange {
         for name in &self.remove_copies {
             remove(&self.real, name.as_str())?;
         }
+        // Flush before the trees change, so that a power failure brings back no link to a removed
+        // skill.
         if !self.drop.is_empty() {
             disk::sync_dir(&self.real)?;
         }
@@ -273,6 +280,8 @@ impl RootChange {
                 continue;
             };
             let before = self.record.copies.remove(name);
+            // Until the rename the old copy is in place, and a killed sync must recognise it as the
+            // vault's.
             let last = before.and_then(|before| before.contents.last().copied());
             let last = last.filter(|last| *last != read.content);
             let record = CopyRecord {
@@ -315,6 +324,7 @@ impl RootChange {
 
     /// Last step: adds new and changed entries. Must run after the trees have their targets.
     pub(super) fn show(&self) -> Result<(), FileError> {
+        // This fails if an entry took the name since the comparison: it belongs to the user.
         for (name, target) in &self.make {
             disk::new_link(&self.real.join(name.as_str()), target)?;
         }
@@ -332,7 +342,7 @@ impl RootChange {
         Ok(())
     }
 
-    /// The symlinks in the vault's trees that this folder's entries to remove point to.
+    /// Returns the symlinks in the vault's trees that the entries to be removed point to.
     pub(super) fn targets(&self) -> impl Iterator<Item = PathBuf> + '_ {
         self.drop
             .iter()

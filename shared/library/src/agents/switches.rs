@@ -1,5 +1,5 @@
-//! Skills that are disabled for one agent or for all. The record lies in the trust folder: whoever
-//! can write to the vault's folder neither shows agents a disabled skill nor hides one from them.
+//! Skills that are disabled for one agent or for all. The record lies in the trust folder: write
+//! access to the vault's folder is not enough to show a disabled skill to an agent or to hide one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ const RECORD: &str = "disabled.json";
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Switches {
     disabled: BTreeSet<Disabled>,
-    /// Skills that only these agents are shown, agents that are found later included.
+    /// Skills that are shown to these agents only, also if more agents are detected later.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     kept_to: BTreeMap<SkillName, BTreeSet<AgentId>>,
 }
@@ -48,7 +48,7 @@ impl Switches {
             })
     }
 
-    /// The disabled skills, in order.
+    /// Returns the disabled skills, in order.
     pub fn disabled(&self) -> impl Iterator<Item = &Disabled> {
         self.disabled.iter()
     }
@@ -66,6 +66,7 @@ pub fn keep_to(vault: &Vault, name: &SkillName, agents: &[AgentId]) -> Result<()
     let mut switches = Switches::read(vault)?;
     let agents = agents.iter().cloned().collect();
     switches.kept_to.insert(name.clone(), agents);
+    // Watchers of the generation number read the switches again.
     change.switching()?;
     vault.trust_folder().write_record(RECORD, &switches)?;
     Ok(())
@@ -87,6 +88,8 @@ pub fn set_enabled(
         switches
             .disabled
             .retain(|off| off.name != *name || (agent.is_some() && off.agent.as_ref() != agent));
+        // A skill that is kept to some agents gets one more; only enabling it for all lifts that
+        // limit.
         match (agent, switches.kept_to.get_mut(name)) {
             (Some(agent), Some(agents)) => {
                 agents.insert(agent.clone());
@@ -101,6 +104,7 @@ pub fn set_enabled(
             agent: agent.cloned(),
         });
     }
+    // Without a change no watcher has to read again.
     if switches == before {
         return Ok(false);
     }

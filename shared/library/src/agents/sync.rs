@@ -67,6 +67,7 @@ pub fn sync_profiles(
     let mut rendered = Vec::new();
     if !plan.unrendered.is_empty() {
         rendered = plan.render(vault, &mut change)?;
+        // The links lead to the new variants, whose bundles are known only now.
         plan = Plan::make(vault, input)?;
     }
     let report = plan.apply(vault, &mut change)?;
@@ -89,13 +90,14 @@ pub fn refresh(
     sync_profiles(vault, &input).map(Some)
 }
 
-/// The detected agents whose folders are neither linked nor declined, while the vault has a skill
-/// for agents.
+/// Returns the detected agents whose folders are neither linked nor declined, while the vault has a
+/// skill for agents.
 pub fn unlinked(vault: &Vault, machine: &Machine) -> Result<Vec<&'static Agent>, ProfileSyncError> {
     let record = Record::read(vault)?;
     let linked: BTreeSet<_> = record.roots.iter().flat_map(|root| &root.agents).collect();
     let mut agents = found::found(machine);
     agents.retain(|agent| !linked.contains(&agent.id) && !record.declined.contains(&agent.id));
+    // What agents see takes the whole index to compute, so it is skipped if no agent is left.
     if agents.is_empty() {
         return Ok(agents);
     }
@@ -121,7 +123,7 @@ pub fn forget_restored(config: &Path) -> Result<(), VaultError> {
     Record::remove_from_copy(config)
 }
 
-/// The linked folders, with the agents that read them.
+/// Returns the linked folders, with the agents that read them.
 pub fn linked_roots(vault: &Vault) -> Result<Vec<(PathBuf, Vec<AgentId>)>, VaultError> {
     Ok(Record::read(vault)?
         .roots

@@ -64,6 +64,7 @@ pub(super) fn compare(
             strange.push(root.join(name).path());
             continue;
         }
+        // No profile has this tree any more: all its links go, then the folder.
         let mut change = compare_one(&root.join(name), &nothing, strange)?;
         change.gone = true;
         changes.push(change);
@@ -92,6 +93,7 @@ fn compare_one(
                 }
             }
             (Entry::Link(_), None) => change.drop.push(name),
+            // Vault makes only links here, so this entry is neither replaced nor removed.
             (Entry::Folder | Entry::Other, skill) => {
                 seen.extend(skill.map(|(name, _)| name));
                 strange.push(folder.join(name).path());
@@ -129,7 +131,9 @@ pub(super) fn apply(
                 disk::remove_file(&path)?;
             }
         }
+        // One flush covers all links of the folder.
         disk::sync_dir(folder)?;
+        // A link that stays still needs its folder.
         if change.gone && !left {
             disk::remove_empty(folder)?;
         }

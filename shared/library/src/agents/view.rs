@@ -14,7 +14,7 @@ use crate::disk;
 use crate::installed::agent_links::record::RootScope;
 use crate::vault::Vault;
 
-/// What the agents of a machine see of a vault.
+/// View of a vault's skills by the agents of a machine.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     /// The agents that were detected, and those that were linked explicitly.
@@ -29,7 +29,7 @@ pub struct View {
     pub warnings: Vec<ProfileWarning>,
 }
 
-/// What one agent sees.
+/// Skills that one agent sees, and those that are hidden from it.
 #[derive(Clone, Debug)]
 pub struct AgentView {
     /// The agent.
@@ -49,11 +49,11 @@ pub struct AgentView {
 pub struct Hidden {
     /// The skill.
     pub skill: SkillName,
-    /// Why.
+    /// Reason for hiding it.
     pub reason: HiddenReason,
 }
 
-/// Why an agent does not see a skill.
+/// Reason for hiding a skill from an agent.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum HiddenReason {
     /// It was disabled.
@@ -69,7 +69,7 @@ pub enum HiddenReason {
 }
 
 impl HiddenReason {
-    /// A stable code for machine-readable output.
+    /// Returns a stable code for machine-readable output.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Disabled => "disabled",
@@ -96,6 +96,7 @@ pub(crate) fn view(vault: &Vault, machine: &Machine) -> Result<View, ProfileSync
         agents: agents
             .map(|agent| agent_view(&plan, &switches, agent))
             .collect(),
+        // Without a linked folder there are no links to bring up to date.
         stale: !plan.roots.is_empty() && plan.changes_links(),
         dangling: links.filter(|(path, _)| !disk::is_there(path)).collect(),
         missing: missing.map(|root| root.record.path.clone()).collect(),
@@ -133,6 +134,8 @@ fn agent_view(plan: &Plan, switches: &Switches, agent: &AgentId) -> AgentView {
         });
         let is_there = is_current && roots.iter().any(|root| root.holds(name));
         let reason = match foreign {
+            // The profile comes first: removing the user's entry would not show a skill without a
+            // profile.
             _ if !in_profile => hidden_reason(skill, switches, agent),
             Some(root) => HiddenReason::Foreign(root.record.path.join(name.as_str())),
             None if !roots.is_empty() && !is_there => HiddenReason::NotSynced,

@@ -28,7 +28,7 @@ use crate::vault::{Vault, VaultError};
 /// The maximum number of folders that a scan inspects.
 pub const MAX_FOLDERS: usize = 2_000;
 
-/// What happens to a skill in an agent's folder.
+/// Handling of a skill in an agent's folder.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AdoptionMode {
@@ -43,7 +43,7 @@ pub enum AdoptionMode {
     InPlace,
 }
 
-/// How a skill in an agent's folder compares with the vault.
+/// Result of comparing a skill in an agent's folder with the vault.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum NativeState {
@@ -60,7 +60,7 @@ pub enum NativeState {
     },
     /// The skill can't be read.
     Unreadable {
-        /// Why.
+        /// Reason, for messages.
         reason: String,
     },
 }
@@ -80,14 +80,15 @@ pub struct NativeSkill {
     pub provenance: Option<ProvenanceId>,
     /// The tool that recorded the source: `gh skill`, `skills lock` or `clawhub`.
     pub recorded_by: Option<&'static str>,
-    /// How it compares with the vault.
+    /// Result of the comparison with the vault.
     #[serde(flatten)]
     pub state: NativeState,
     /// The number of its files, without ignored ones.
     pub files: usize,
     /// Total size of those files in bytes.
     pub bytes: u64,
-    /// What the gate found and does not block; the findings of a blocked skill are in its state.
+    /// Findings of the gate that do not block the skill. The findings of a blocked skill are in its
+    /// state.
     pub warnings: Vec<Finding>,
     /// Files that look like secrets and are taken, because the owner named them.
     pub included: Vec<String>,
@@ -123,8 +124,8 @@ pub struct Scan {
     pub skipped: Vec<(PathBuf, String)>,
 }
 
-/// Why a skill was not adopted. Its folder is unchanged unless the file system failed while it was
-/// moved or removed.
+/// Error of an adoption. The folder is unchanged unless the file system failed while it was moved
+/// or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptNativeError {
     /// The vault rejected it.
@@ -149,11 +150,11 @@ impl From<FileError> for AdoptNativeError {
 pub struct Adopted {
     /// The skill's state in the vault.
     pub report: AdmitReport,
-    /// Where its folder was moved to, or with [`AdoptionMode::InPlace`] what the vault does not
-    /// hold of it; `None` if nothing was moved.
+    /// Folder that the original was moved to; `None` if nothing was moved. With
+    /// [`AdoptionMode::InPlace`] it has only the files that the vault does not store.
     pub backup: Option<PathBuf>,
-    /// With [`AdoptionMode::InPlace`], the paths in `backup`: what the vault does not hold. A
-    /// folder that was moved as a whole is one path that ends with `/`.
+    /// With [`AdoptionMode::InPlace`], the paths in `backup`. A folder that was moved as a whole is
+    /// one path that ends with `/`.
     pub not_stored: Vec<String>,
 }
 
@@ -209,9 +210,11 @@ pub fn scan_with(
             vault.map_or_else(|| Ok(Vec::new()), |vault| record::copies_in(vault, &root))?;
         for (entry, kind) in disk::list(&real)? {
             let path = real.join(&entry);
+            // An earlier adoption may have left its original in a hidden folder, `.bak-<name>`.
             let Some(name) = entry.to_str().filter(|name| !name.starts_with('.')) else {
                 continue;
             };
+            // A recorded copy is a skill of the vault itself.
             if kind != Kind::Dir || copies.iter().any(|copy| copy.as_str() == name) {
                 continue;
             }
@@ -311,15 +314,15 @@ fn state(vault: &Vault, name: &SkillName, files: &[vault_format::bundle::File]) 
     match crate::run::inspect(vault, name) {
         Ok(found) if found.examined.files == files => NativeState::Same,
         Err(crate::run::RunError::UnknownSkill(_)) => NativeState::New,
+        // A damaged skill of the vault counts as different, because its bytes can't be compared.
         _ => NativeState::Differs,
     }
 }
 
 /// Adopts one skill: signs and stores it, then moves or removes its folder as `mode` requires.
 /// Removes only files whose bytes the vault has stored. Not for [`AdoptionMode::Augment`], which
-/// adopts no skills. `replace` allows it to replace a skill of
-/// the vault with the same name. Fails without changing the folder if the gate rejects it or its
-/// bytes changed since the scan.
+/// adopts no skills. `replace` allows it to replace a skill of the vault with the same name. Fails
+/// without changing the folder if the gate rejects it or its bytes changed since the scan.
 pub fn adopt(
     vault: &Vault,
     skill: &NativeSkill,
@@ -340,6 +343,7 @@ pub fn adopt(
         skip_if_same_files: matches!(skill.state, NativeState::Same),
         ..Options::default()
     };
+    // `skill.root` may be a symbolic link. The backup belongs beside the real folder.
     let root = skill.path.parent().unwrap_or(&skill.root);
     if mode != AdoptionMode::Augment {
         // Before anything is signed, so that a failure changes nothing.
@@ -362,10 +366,12 @@ pub fn adopt(
         }
         AdoptionMode::InPlace => {
             let stored = originals::stored(vault, &report)?;
+            // Before the move, which may create that folder.
             let had_backups = disk::is_there(&originals::backups_of(root));
             let kept = originals::move_aside_anywhere(root, &skill.path)?;
             not_stored = originals::remove_stored(&HeldPath::new(&kept), &stored)?;
             if not_stored.is_empty() {
+                // Leave no empty backup folder behind, but keep one that was there before.
                 if !had_backups {
                     disk::remove_empty(&originals::backups_of(root))?;
                 }

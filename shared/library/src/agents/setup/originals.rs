@@ -29,7 +29,7 @@ pub(crate) fn check_backups(root: &Path) -> Result<(), FileError> {
     }
 }
 
-/// The folder `<root>.bak`.
+/// Returns the folder `<root>.bak`.
 pub(crate) fn backups_of(root: &Path) -> PathBuf {
     let mut backups = root.as_os_str().to_owned();
     backups.push(".bak");
@@ -65,9 +65,11 @@ pub(crate) fn move_aside_anywhere(root: &Path, folder: &Path) -> Result<PathBuf,
     }
 }
 
-/// The files that the vault stores of a skill that was just added, verified from their bytes.
+/// Returns the stored files of a skill that was just added, verified from their bytes.
 pub(crate) fn stored(vault: &Vault, report: &AdmitReport) -> Result<Vec<File>, VaultError> {
     let (store, trusted) = (vault.store(), vault.trusted()?);
+    // Read the files back from the store: only bytes that are really there may be removed
+    // elsewhere.
     let found = store::examine(&store, &report.bundle, Some(&report.name), &trusted);
     let damaged = |damage: Damage| VaultError::Damaged {
         path: vault.skills().join(report.name.as_str()).path(),
@@ -112,7 +114,7 @@ pub(crate) fn remove_stored(folder: &HeldPath, stored: &[File]) -> Result<Vec<St
     Ok(left)
 }
 
-/// A path below a folder; joining an empty one would add a slash.
+/// Joins a path to a folder. An empty path would add a slash.
 fn below(folder: &HeldPath, path: &Path) -> HeldPath {
     if path.as_os_str().is_empty() {
         folder.clone()
@@ -121,8 +123,8 @@ fn below(folder: &HeldPath, path: &Path) -> HeldPath {
     }
 }
 
-/// The path of a stored file in the original: the gate stores a document in other letters as
-/// SKILL.md.
+/// Returns the path of a stored file in the original folder, where SKILL.md may be written in
+/// another letter case.
 fn actual_path(folder: &HeldPath, stored: &str) -> Result<HeldPath, FileError> {
     let path = folder.join(stored);
     if stored != SKILL_MD || disk::kind(&path)?.is_some() {
@@ -134,11 +136,13 @@ fn actual_path(folder: &HeldPath, stored: &str) -> Result<HeldPath, FileError> {
 }
 
 fn has_bytes(path: &HeldPath, stored: &[u8]) -> bool {
+    // A longer file is an error of `read`, so it counts as different and is never read whole.
     let found = disk::read(path, stored.len() as u64);
     matches!(found, Ok(Some(found)) if found == stored)
 }
 
-/// Lets the owner remove entries of a folder. Failure shows when the removal fails.
+/// Lets the owner remove entries of a folder. A failure is not reported here, because the removal
+/// that follows fails then.
 fn make_writable(folder: &HeldPath) {
     if let Ok(Some((mode, _))) = disk::folder_mode_and_owner(&folder.path())
         && mode & 0o200 == 0
@@ -158,6 +162,8 @@ fn list_left(
         let shown = entry.to_string_lossy().into_owned();
         match kind {
             Kind::Dir if parents.contains(&entry) => list_left(folder, &entry, parents, left)?,
+            // A folder without any stored file is one line: it may be a `.git` with thousands of
+            // files.
             Kind::Dir => left.push(format!("{shown}/")),
             Kind::File | Kind::Link | Kind::Other => left.push(shown),
         }

@@ -11,6 +11,7 @@ use vault_gate::document::frontmatter_json;
 use crate::agents::found::Machine;
 use crate::disk;
 
+/// The largest lock file that is read, in bytes.
 const MAX_LOCK: u64 = 4 << 20;
 
 /// The sources in the lock files of a machine and its project, by folder name.
@@ -83,9 +84,10 @@ pub(crate) fn read(machine: &Machine) -> Records {
 }
 
 impl Locked {
-    /// The source as it is written, unless it is a folder of this machine.
+    /// Returns the source as it is written, unless it is a folder of this machine.
     fn remote(&self) -> Option<String> {
         let is_local = self.source_type.as_deref() == Some("local");
+        // An entry without a source still has the kind of its source.
         let source = self.source.clone().or_else(|| self.source_type.clone());
         source.filter(|_| !is_local)
     }
@@ -116,6 +118,7 @@ impl Locked {
 fn repository(host: &str, address: &str, inside: Option<&str>) -> Option<ProvenanceId> {
     let rest = address
         .strip_prefix("https://")?
+        // An address on another host must not become an identifier of this one.
         .strip_prefix(&format!("{host}.com/"))?
         .trim_end_matches('/')
         .trim_end_matches(".git");
@@ -128,13 +131,15 @@ fn repository(host: &str, address: &str, inside: Option<&str>) -> Option<Provena
 }
 
 impl Records {
-    /// The recorded source of the skill in this folder, and the name of the tool that recorded it.
+    /// Returns the recorded source of the skill in this folder, and the name of the tool that
+    /// recorded it.
     pub(crate) fn find(
         &self,
         folder: &str,
         path: &Path,
         document: &[u8],
     ) -> Option<(&'static str, ProvenanceId)> {
+        // Lock files name a skill by its folder only, so records in the skill itself come first.
         if let Some(source) = gh_skill(document) {
             return Some(("gh skill", source));
         }
@@ -145,7 +150,7 @@ impl Records {
         Some(("skills lock", source.clone()))
     }
 
-    /// The remote source that an installer recorded for the skill in this folder. Unlike
+    /// Returns the remote source that an installer recorded for the skill in this folder. Unlike
     /// [`Self::find`], it also finds a source that has no identifier here, such as a repository on
     /// another host. `homepage`, `repository` and links in the text are no such record.
     pub(crate) fn remote(
@@ -158,6 +163,7 @@ impl Records {
         if let Some(repository) = gh_repository(document) {
             return Some(recorded("gh skill", repository));
         }
+        // Even a damaged record shows that the skill came from ClawHub.
         if disk::is_there(&path.join(ORIGIN)) {
             let source = clawhub(path).map_or_else(|| ORIGIN.to_owned(), |id| id.to_string());
             return Some(recorded("clawhub", source));
@@ -170,16 +176,17 @@ impl Records {
 /// The file that ClawHub writes next to a skill.
 const ORIGIN: &str = ".clawhub/origin.json";
 
-/// The repository in the frontmatter keys that `gh skill` writes, as it is written.
+/// Returns the repository in the frontmatter keys that `gh skill` writes, as it is written.
 fn gh_repository(document: &[u8]) -> Option<String> {
     let fields = frontmatter_json(document)?;
     let repository = fields.get("metadata")?.get("github-repo")?;
     let text = repository.as_str().map(str::to_owned);
+    // A value of another type still shows that the skill came from elsewhere.
     let text = text.unwrap_or_else(|| repository.to_string());
     Some(text).filter(|text| !text.trim().is_empty() && text != "null")
 }
 
-/// The source in the frontmatter keys that `gh skill` writes.
+/// Returns the source in the frontmatter keys that `gh skill` writes.
 fn gh_skill(document: &[u8]) -> Option<ProvenanceId> {
     let fields = frontmatter_json(document)?;
     let metadata = fields.get("metadata")?.as_object()?;
@@ -187,7 +194,7 @@ fn gh_skill(document: &[u8]) -> Option<ProvenanceId> {
     repository("github", text("github-repo")?, text("github-path"))
 }
 
-/// The source in ClawHub's file next to a skill.
+/// Returns the source in ClawHub's file next to a skill.
 fn clawhub(path: &Path) -> Option<ProvenanceId> {
     let bytes = disk::read(&path.join(ORIGIN), 64 << 10).ok()??;
     let origin: Origin = serde_json::from_slice(&bytes).ok()?;
