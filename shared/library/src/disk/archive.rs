@@ -31,6 +31,7 @@ pub(crate) fn append_folder<W: Write>(
         };
         appended.map_err(file_error("archive", &from))?;
         if kind == Kind::Dir {
+            // The left-out names concern the top folder only.
             append_folder(archive, &from, &name, &[])?;
         }
     }
@@ -38,6 +39,7 @@ pub(crate) fn append_folder<W: Write>(
 }
 
 fn append_file<W: Write>(archive: &mut Builder<W>, from: &HeldPath, name: &Path) -> io::Result<()> {
+    // Read through this handle: the archive's own functions would follow a link.
     archive.append_file(name, &mut open_regular(from)?)
 }
 
@@ -64,6 +66,7 @@ fn append_link<W: Write>(
     header.set_size(0);
     header.set_mode(0o777);
     header.set_mtime(0);
+    // The link may have been removed since the folder was listed.
     target.map_or(Ok(()), |target| {
         archive.append_link(&mut header, name, target)
     })

@@ -23,6 +23,7 @@ impl Batch {
 
     /// Creates a folder. [`Self::flush`] sets `mode`; until then only the owner has access.
     pub(crate) fn folder(&mut self, path: &HeldPath, mode: u32) -> Result<(), FileError> {
+        // The final mode may not allow adding entries, so it is set after the last one.
         make_dir(path, 0o700)?;
         self.folders.push((path.clone(), mode));
         Ok(())

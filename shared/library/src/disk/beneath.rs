@@ -1,5 +1,5 @@
-//! Folders below one folder, opened name by name through handles, so that no symbolic link leads
-//! out of it. For folders whose content somebody else may have written, like a cloned repository.
+//! Opens folders below one folder name by name through handles, so that no symbolic link leads out
+//! of it. For folders with untrusted content, like a cloned repository.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -17,7 +17,7 @@ const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// Why a folder below another one can't be opened.
+/// Error of opening a folder below another one.
 #[derive(Debug, thiserror::Error)]
 pub enum BeneathError {
     /// It is absent.
@@ -60,12 +60,12 @@ impl HeldFolder {
         })
     }
 
-    /// Its path.
+    /// Returns the path of the folder.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The handle.
+    /// Returns the open handle of the folder.
     pub(crate) fn into_fd(self) -> OwnedFd {
         self.fd
     }
@@ -89,6 +89,7 @@ impl HeldFolder {
         let fd = match open() {
             Err(Errno::NOENT) if make => {
                 match rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(0o755)) {
+                    // Another process may have made the folder just now.
                     Ok(()) | Err(Errno::EXIST) => open(),
                     Err(cause) => Err(cause),
                 }
@@ -101,7 +102,7 @@ impl HeldFolder {
         })
     }
 
-    /// The entry of this name; `None` if there is none.
+    /// Returns the entry of this name; `None` if there is none.
     pub(crate) fn entry(&self, name: &OsStr) -> Result<Option<HeldEntry>, FileError> {
         let stat = match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
@@ -116,13 +117,14 @@ impl HeldFolder {
                 let target = OsStr::from_bytes(target.as_bytes());
                 Ok(Some(HeldEntry::Link(PathBuf::from(target))))
             }
+            // The entry may be removed or exchanged between the two calls.
             Err(Errno::NOENT) => Ok(None),
             Err(Errno::INVAL) => Ok(Some(HeldEntry::Other)),
             Err(cause) => Err(self.failed("read link", name, cause)),
         }
     }
 
-    /// The names of its entries, sorted.
+    /// Returns the names of its entries, sorted.
     pub(crate) fn names(&self) -> Result<Vec<OsString>, FileError> {
         let failed = |cause| FileError::new("list", &self.path, io::Error::from(cause));
         let mut names = Vec::new();
@@ -137,7 +139,7 @@ impl HeldFolder {
         Ok(names)
     }
 
-    /// Makes a symbolic link, in one step in place of another one.
+    /// Creates a symbolic link, or replaces the entry of that name in one step.
     pub(crate) fn put_link(&self, name: &OsStr, target: &Path) -> Result<(), FileError> {
         let aside = format!(".vault-aside-{}", unique_name());
         let aside = OsStr::new(&aside);
@@ -146,7 +148,7 @@ impl HeldFolder {
         self.rename(aside, name)
     }
 
-    /// Removes a symbolic link; what is none, or absent, stays as it is.
+    /// Removes a symbolic link; returns whether there was one. Any other entry stays.
     pub(crate) fn remove_link(&self, name: &OsStr) -> Result<bool, FileError> {
         if !matches!(self.entry(name)?, Some(HeldEntry::Link(_))) {
             return Ok(false);
@@ -158,7 +160,7 @@ impl HeldFolder {
         }
     }
 
-    /// Writes a file, in one step in place of an earlier entry of the name.
+    /// Writes a file, or replaces the entry of that name in one step.
     pub(crate) fn put_file(&self, name: &OsStr, bytes: &[u8]) -> Result<(), FileError> {
         use std::io::Write as _;
         let aside = format!(".vault-aside-{}", unique_name());

@@ -1,4 +1,4 @@
-//! Symbolic links where none belong, and paths that lead to one place.
+//! Checks for unexpected symbolic links, and for paths that lead to the same place.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{FileError, Kind, Location, kind};
 
-/// Fails if a symbolic link lies at a path: what is written or removed below it would lie
+/// Fails if a symbolic link lies at a path: anything written or removed below it would be
 /// elsewhere.
 pub(crate) fn reject_link(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
     if kind(path)? != Some(Kind::Link) {
@@ -32,5 +32,6 @@ pub(crate) fn is_behind_link(path: &Path) -> Result<bool, FileError> {
 /// Whether two paths lead to the same place, symbolic links resolved.
 pub(crate) fn is_same_place(one: &Path, other: &Path) -> bool {
     let same = |one, other| fs::canonicalize(one).ok().zip(fs::canonicalize(other).ok());
+    // A missing path can't be resolved, so it is the same place only if the paths are equal.
     one == other || same(one, other).is_some_and(|(one, other)| one == other)
 }

@@ -1,8 +1,8 @@
-//! Where the functions of [`super`] act: a plain path, or a path held below a folder.
+//! Locations that the functions of [`super`] act on: a plain path, or a path held below a folder.
 //!
 //! A plain path is one that the caller named, and the system follows the links on its way. A
 //! [`HeldPath`] is opened name by name from its folder, through handles and without following
-//! links: whoever may write below the folder, at whatever moment, can't lead out of it.
+//! links. Another process that may write below the folder can't lead it elsewhere, at any moment.
 
 use std::ffi::OsStr;
 use std::io;
@@ -14,13 +14,13 @@ use rustix::io::Errno;
 
 /// A path that a function of this module acts on.
 pub(crate) trait Location {
-    /// The folder that the rest is held below. A plain path holds nothing: it is its own top.
+    /// Returns the folder that the rest of the path is held below. A plain path is its own top.
     fn top(&self) -> &Path;
 
-    /// The path below the top; empty for the top itself.
+    /// Returns the path below the top; empty for the top itself.
     fn below(&self) -> &Path;
 
-    /// The whole path, for messages and for targets of links.
+    /// Returns the whole path, for messages and for targets of links.
     fn path(&self) -> PathBuf {
         // Joining an empty path would add a slash.
         if self.below().as_os_str().is_empty() {
@@ -30,7 +30,7 @@ pub(crate) trait Location {
         }
     }
 
-    /// An entry of this folder, held below it.
+    /// Returns an entry of this folder, held below it.
     fn entry(&self, name: impl AsRef<Path>) -> HeldPath {
         HeldPath {
             top: self.top().to_owned(),
@@ -48,6 +48,8 @@ pub(crate) trait Location {
             });
         };
         let name = plain_name(last)?;
+        // Each folder is opened from the handle of its parent. A path that was checked before may
+        // lead elsewhere by now.
         let mut folder = rustix::fs::open(self.top(), FOLDER, Mode::empty())?;
         for part in parts {
             folder = open_child(&folder, plain_name(part)?)?;
@@ -58,7 +60,7 @@ pub(crate) trait Location {
         })
     }
 
-    /// Opens the folder that lies here.
+    /// Opens this folder.
     fn open_folder(&self) -> io::Result<OwnedFd> {
         let at = self.at()?;
         match at.folder {
@@ -88,8 +90,8 @@ impl Location for PathBuf {
     }
 }
 
-/// A path below a folder, which no symbolic link below the folder leads astray. It deliberately
-/// is no [`Path`]: what takes one would follow links.
+/// A path below a folder, safe against symbolic links below that folder. It deliberately is no
+/// [`Path`]: a function that takes one would follow links.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct HeldPath {
     top: PathBuf,
@@ -97,7 +99,7 @@ pub(crate) struct HeldPath {
 }
 
 impl HeldPath {
-    /// The folder itself. It may lie behind symbolic links.
+    /// Makes a path for the folder itself, which may lie behind symbolic links.
     pub(crate) fn new(top: impl Into<PathBuf>) -> Self {
         Self {
             top: top.into(),
@@ -105,12 +107,12 @@ impl HeldPath {
         }
     }
 
-    /// A path below this one. What points out of the folder can't be opened.
+    /// Returns a path below this one. A path that points out of the folder can't be opened.
     pub(crate) fn join(&self, below: impl AsRef<Path>) -> Self {
         self.entry(below)
     }
 
-    /// The folder that holds this path; `None` for the top.
+    /// Returns the folder that holds this path; `None` for the top.
     pub(crate) fn parent(&self) -> Option<Self> {
         Some(Self {
             top: self.top.clone(),
@@ -138,13 +140,14 @@ pub(crate) struct At<'a> {
 }
 
 impl At<'_> {
-    /// The open folder.
+    /// Returns the open folder.
     pub(super) fn folder(&self) -> BorrowedFd<'_> {
+        // Without a held folder the name is a whole path, which the system resolves as usual.
         self.folder.as_ref().map_or(CWD, OwnedFd::as_fd)
     }
 }
 
-/// How folders are opened.
+/// Flags for opening a folder.
 pub(super) const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
@@ -170,6 +173,7 @@ fn is_link(folder: &OwnedFd, name: &OsStr) -> bool {
 fn plain_name(part: Component<'_>) -> io::Result<&OsStr> {
     match part {
         Component::Normal(name) => Ok(name),
+        // `..` or an absolute path would leave the top folder.
         _ => Err(io::Error::other("it points out of its folder")),
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{FileError, Location, file_error, open_private, stat};
 
-/// Why the writer lock could not be taken.
+/// Error of taking the writer lock.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another process held it for the whole wait.
@@ -23,7 +23,7 @@ pub enum LockError {
         vault: PathBuf,
         /// The holder's process id from the lock file; for messages only.
         holder: Option<String>,
-        /// How long this process waited.
+        /// Time that this process waited.
         waited: Duration,
     },
     /// The lock file can't be opened or locked.
@@ -46,6 +46,7 @@ pub(crate) fn take(
     let mut waited = Duration::ZERO;
     let mut step = Duration::from_millis(2);
     loop {
+        // Opened anew in each round, because the file may have been removed since the last one.
         let mut file = open_private(path).map_err(file_error("open", path))?;
         match file.try_lock() {
             Ok(()) if is_still(&file, path) => {
@@ -84,16 +85,18 @@ pub(super) fn is_still(file: &impl AsFd, path: &(impl Location + ?Sized)) -> boo
 /// Writes this process id into the lock file, for the messages of waiting processes. Errors are
 /// ignored: the lock does not depend on it.
 fn write_process_id(file: &mut File) {
+    // Truncate first: the id of an earlier holder may be longer.
     let _best_effort = file
         .set_len(0)
         .and_then(|()| file.write_all(std::process::id().to_string().as_bytes()));
 }
 
-/// The process id in the lock file; `None` unless it is a plain number.
+/// Returns the process id in the lock file; `None` unless it is a plain number.
 fn holder(file: &mut File) -> Option<String> {
     let mut text = String::new();
     file.seek(SeekFrom::Start(0)).ok()?;
     file.take(20).read_to_string(&mut text).ok()?;
+    // Any program of the user can write to the file. Only digits may get into a message.
     (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
 }
 

@@ -61,8 +61,8 @@ impl FileError {
     }
 }
 
-/// A path for a message. Whoever puts a file somewhere chooses its name, which must not look like
-/// further lines of the message.
+/// Returns a path for a message. File names may come from anybody, and one with line breaks must
+/// not look like further lines of the message.
 pub(crate) fn shown(path: impl AsRef<Path>) -> String {
     let text = path.as_ref().to_string_lossy();
     text.replace(char::is_control, "\u{fffd}")
@@ -85,7 +85,7 @@ pub(crate) fn file_error<E: Into<io::Error>>(
     move |cause| FileError::new(doing, path, cause)
 }
 
-/// A name for a temporary file, unique among live processes.
+/// Returns a name for a temporary file, unique among live processes.
 pub(crate) fn unique_name() -> String {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     format!(
@@ -104,6 +104,8 @@ pub(crate) fn make_dirs(path: &(impl Location + ?Sized), mode: u32) -> Result<()
             .mode(mode)
             .create(path.top())?;
         let mut folder = HeldPath::new(path.top());
+        // Below the top each folder is made through the handle of its parent, because a symbolic
+        // link may take the place of any of them.
         for part in path.below() {
             folder = folder.join(part);
             match mkdir(&folder, mode) {
@@ -144,6 +146,7 @@ pub(crate) fn read(
         Err(cause) => return Err(FileError::new("read", path, cause)),
     };
     let mut bytes = Vec::new();
+    // One byte more than allowed shows that the file is too long, without reading all of it.
     (&mut file)
         .take(max + 1)
         .read_to_end(&mut bytes)
@@ -185,6 +188,7 @@ fn open(path: &(impl Location + ?Sized), flags: OFlags, mode: u32) -> io::Result
 
 fn open_regular(path: &(impl Location + ?Sized)) -> io::Result<File> {
     let file = open(path, OFlags::RDONLY, 0)?;
+    // Checked on the open handle, because the entry may be exchanged after a check by its path.
     if file.metadata()?.is_file() {
         Ok(file)
     } else {
@@ -195,8 +199,8 @@ fn open_regular(path: &(impl Location + ?Sized)) -> io::Result<File> {
     }
 }
 
-/// The permission bits (lower twelve) and the owner's user id of a path, links not followed; `None`
-/// if it is absent.
+/// Returns the permission bits (lower twelve) and the owner's user id of a path, links not
+/// followed; `None` if it is absent.
 #[cfg_attr(
     target_os = "linux",
     expect(
@@ -220,6 +224,7 @@ pub(crate) fn folder_mode_and_owner(path: &Path) -> Result<Option<(u32, u32)>, F
     let Some(target) = link_target(path)? else {
         return mode_and_owner(path);
     };
+    // A relative target starts at the folder of the link. An absolute one replaces the whole path.
     let target = path.parent().unwrap_or(path).join(target);
     if kind(&target)? == Some(Kind::Link) {
         let cause = io::Error::new(io::ErrorKind::InvalidInput, "it points to another link");
@@ -228,22 +233,23 @@ pub(crate) fn folder_mode_and_owner(path: &Path) -> Result<Option<(u32, u32)>, F
     mode_and_owner(&target)
 }
 
-/// The effective user id of this process.
+/// Returns the effective user id of this process.
 pub(crate) fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The metadata of an entry, links not followed.
+/// Returns the metadata of an entry, links not followed.
 fn stat(path: &(impl Location + ?Sized)) -> io::Result<Stat> {
     let at = path.at()?;
     let flags = AtFlags::SYMLINK_NOFOLLOW;
     Ok(rustix::fs::statat(at.folder(), at.name, flags)?)
 }
 
-/// The kind of entry at a path, links not followed; `None` if it is absent.
+/// Returns the kind of entry at a path, links not followed; `None` if it is absent.
 pub(crate) fn kind(path: &(impl Location + ?Sized)) -> Result<Option<Kind>, FileError> {
     match stat(path) {
         Ok(found) => Ok(Some(kind_of(FileType::from_raw_mode(found.st_mode)))),
+        // A file in place of a folder on the way also means that nothing is there.
         Err(cause)
             if matches!(
                 cause.kind(),
@@ -275,12 +281,12 @@ fn kind_of(found: FileType) -> Kind {
     }
 }
 
-/// The absolute path of a directory, with every symbolic link resolved.
+/// Returns the absolute path of a directory, with every symbolic link resolved.
 pub(crate) fn resolve(path: &Path) -> Result<PathBuf, FileError> {
     fs::canonicalize(path).map_err(file_error("find", path))
 }
 
-/// The entries of a directory with their kinds, in byte order of their names. Empty if the
+/// Returns the entries of a directory with their kinds, in byte order of their names. Empty if the
 /// directory is absent.
 pub(crate) fn list(path: &(impl Location + ?Sized)) -> Result<Vec<(OsString, Kind)>, FileError> {
     let folder = match path.open_folder() {
@@ -362,7 +368,7 @@ pub(crate) fn list_kept(
     Ok(Listed { kept, cut })
 }
 
-/// The target of a symbolic link; `None` if the path is absent or not a link.
+/// Returns the target of a symbolic link; `None` if the path is absent or not a link.
 pub(crate) fn link_target(path: &(impl Location + ?Sized)) -> Result<Option<PathBuf>, FileError> {
     let read = || -> io::Result<PathBuf> {
         let at = path.at()?;
@@ -371,6 +377,7 @@ pub(crate) fn link_target(path: &(impl Location + ?Sized)) -> Result<Option<Path
     };
     match read() {
         Ok(target) => Ok(Some(target)),
+        // `readlink` fails with EINVAL on an entry that is not a link.
         Err(cause)
             if matches!(
                 cause.kind(),
@@ -390,8 +397,8 @@ pub(crate) fn sync_dir(path: &(impl Location + ?Sized)) -> Result<(), FileError>
         .map_err(file_error("flush", path))
 }
 
-/// A time by the file system's own clock, slightly in the past, as seconds and nanoseconds. If a
-/// file was last changed before it, any further change gives the file a different timestamp.
+/// Returns a time by the file system's own clock, slightly in the past, as seconds and nanoseconds.
+/// If a file was last changed before it, any further change gives the file a different timestamp.
 pub(crate) fn settled_time(folder: &HeldPath) -> Result<(i64, u64), FileError> {
     // A new file shows the file system's current time, which may differ from the system clock.
     let path = folder.join(unique_name());
@@ -445,6 +452,7 @@ pub(crate) fn create(
         Ok(())
     };
     let linked = link();
+    // If the link was made, the file lives on under `path`.
     remove_file(&temporary)?;
     match linked {
         Ok(()) => sync_parent(path).map(|()| true),
@@ -473,6 +481,7 @@ fn write_aside(
 
 /// Creates a file with exactly this mode, whatever the umask. Does not flush it.
 fn write_new(path: &(impl Location + ?Sized), bytes: &[u8], mode: u32) -> io::Result<File> {
+    // EXCL, so that nothing is ever written into a file that another process put there.
     let mut file = open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, 0o600)?;
     file.write_all(bytes)?;
     // Until the content is complete, only the owner has access.
@@ -505,9 +514,9 @@ fn sync_parent(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
     }
 }
 
-/// Makes an empty file that only its owner may read and write, unless there is a file; one that
-/// others may read is closed to them. Flushes nothing. Fails if anything but a regular file lies
-/// there.
+/// Makes sure that there is a file which only its owner may read and write: creates an empty one,
+/// or takes the permissions of others from an existing one. Flushes nothing. Fails if anything but
+/// a regular file lies there.
 pub(crate) fn make_private(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
     let make = || -> io::Result<()> {
         let file = open_private(path)?;
@@ -551,6 +560,7 @@ pub(crate) fn write_unflushed(
     path: &(impl Location + ?Sized),
     text: &str,
 ) -> Result<(), FileError> {
+    // `write_new` fails if the name is taken.
     let _absent = unlink(path, AtFlags::empty());
     write_new(path, text.as_bytes(), 0o600)
         .map(|_| ())
@@ -564,6 +574,7 @@ pub(crate) fn switch_link(
     target: &Path,
     aside: &(impl Location + ?Sized),
 ) -> Result<(), FileError> {
+    // A sync recognises a leftover in an agent's folder by the start of this name.
     let temporary = aside.entry(format!(".vault-aside-link-{}", unique_name()));
     let _absent = unlink(&temporary, AtFlags::empty());
     new_link(&temporary, target)?;
@@ -583,7 +594,8 @@ fn symlink(link: &(impl Location + ?Sized), target: &Path) -> io::Result<()> {
     Ok(rustix::fs::symlinkat(target, at.folder(), at.name)?)
 }
 
-/// A path in a folder that does not exist yet: `<name>`, or the first free `<name>-<number>`.
+/// Returns a path in a folder that does not exist yet: `<name>`, or the first free
+/// `<name>-<number>`.
 pub(crate) fn free_path(
     folder: &(impl Location + ?Sized),
     name: &str,
@@ -635,6 +647,7 @@ pub(crate) fn sweep_asides(folder: &Path) -> Result<(), FileError> {
 /// Whether a process with this id exists, whichever user it belongs to.
 fn is_alive(process: i32) -> bool {
     rustix::process::Pid::from_raw(process).is_some_and(|process| {
+        // A live process of another user gives EPERM. Only ESRCH means that there is none.
         rustix::process::test_kill_process(process) != Err(rustix::io::Errno::SRCH)
     })
 }
@@ -662,6 +675,7 @@ pub(crate) fn may_write(folder: &Path) -> bool {
 
 /// Removes a folder if it exists and is empty.
 pub(crate) fn remove_empty(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
+    // `rmdir` itself fails on a folder with content, so no file that appears now can be lost.
     match unlink(path, AtFlags::REMOVEDIR) {
         Err(cause)
             if !matches!(

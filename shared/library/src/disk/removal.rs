@@ -1,5 +1,5 @@
-//! Removes folders with their content through handles: a link that somebody puts in place of a
-//! folder meanwhile leads nowhere.
+//! Removes folders with their content through handles: a symbolic link that takes the place of a
+//! folder meanwhile is not followed.
 
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -47,6 +47,7 @@ pub(super) fn remove_unlocked(path: &HeldPath) -> Result<(), FileError> {
             && child.lock()?
             && folder.is_child(&name, &child)
         {
+            // The lock and the name belong to the same folder, so no live process uses it.
             child.empty()?;
             folder.remove(&name, AtFlags::REMOVEDIR)?;
         }
@@ -99,9 +100,11 @@ fn let_in(parent: impl AsFd, name: impl Arg) -> rustix::io::Result<()> {
 
 impl Folder {
     fn empty(&self) -> Result<(), FileError> {
+        // Entries of a read-only folder, as in the store, can't be removed.
         let opened = rustix::fs::fchmod(&self.fd, Mode::RWXU);
         opened.map_err(|cause| FileError::new("open up", &self.path, cause))?;
         for name in self.names()? {
+            // Try each entry as a file: this saves a `stat`, and a folder gives an error.
             match rustix::fs::unlinkat(&self.fd, &name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 // A folder: the error differs between systems.

@@ -35,7 +35,7 @@ impl Scratch {
         }
     }
 
-    /// The path of the folder.
+    /// Returns the path of the folder.
     pub(crate) fn path(&self) -> &HeldPath {
         &self.path
     }
@@ -48,7 +48,7 @@ impl Drop for Scratch {
     }
 }
 
-/// The folders that no live process holds. Call it under the writer lock only.
+/// Returns the folders that no live process holds. Call it under the writer lock only.
 pub(crate) fn abandoned(tmp: &HeldPath) -> Result<Vec<HeldPath>, FileError> {
     let mut abandoned = Vec::new();
     for (name, kind) in list(tmp)? {

@@ -32,7 +32,7 @@ pub struct SourceLimits {
     pub depth: usize,
 }
 
-/// Why a skill folder was rejected. Paths are relative to the folder, except the path of the folder
+/// Error of reading a skill folder. Paths are relative to the folder, except the path of the folder
 /// itself.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
@@ -135,8 +135,9 @@ pub(crate) fn read_leniently(
 /// A skipped entry: its path in the folder, and the reason.
 pub(crate) type Fault = (String, SourceError);
 
-/// Number of skipped entries that are reported, symbolic links apart: who reads may follow those,
-/// and no number of them may hide another entry. One failed read is reported even beyond it.
+/// Limit on the reported skipped entries. Symbolic links do not count, because the caller may
+/// follow them and no number of links may hide another entry. One entry that could not be read is
+/// reported beyond the limit.
 const MOST_TOLD: usize = 20;
 
 fn read_folder(
@@ -161,6 +162,7 @@ fn read_folder(
     };
     let fd = match rustix::fs::open(&folder, ENTRY | OFlags::DIRECTORY, Bits::empty()) {
         Ok(fd) => fd,
+        // Something else has taken the place of the folder since the check above.
         Err(Errno::LOOP | Errno::NOTDIR) => return Err(SourceError::Link(folder)),
         Err(cause) => return Err(FileError::new("open", &folder, cause).into()),
     };
@@ -195,6 +197,7 @@ fn read_open(
     passed.sort_by(|a, b| a.0.cmp(&b.0));
     files.sort_by(|a, b| a.path.as_bytes().cmp(b.path.as_bytes()));
     let folder = SourceFolder {
+        // From the resolved path: `.` and `..` have no name of their own.
         name: absolute
             .file_name()
             .and_then(|name| name.to_str())
@@ -268,6 +271,7 @@ impl Reader<'_> {
             |error: &SourceError| matches!(error, SourceError::File(_) | SourceError::Changed(_));
         let is_link = |error: &SourceError| matches!(error, SourceError::Link(_));
         let links = passed.iter().filter(|(_, other)| is_link(other)).count();
+        // Links do not count for the limit on entries, so a folder of links needs one of its own.
         if is_link(&error) && links >= self.limits.files {
             let too_many = self.too_many(&path);
             return self.pass(path, too_many);
@@ -313,6 +317,7 @@ impl Reader<'_> {
         path: String,
         depth: usize,
     ) -> Result<(), SourceError> {
+        // Check the kind before the open, because opening a device can have effects.
         let seen = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(seen) => seen,
             Err(Errno::NOENT) => return Err(SourceError::Changed(path.into())),
@@ -329,6 +334,8 @@ impl Reader<'_> {
                 });
             }
         }
+        // A hard link could bring a private file of another user into the skill, if this process
+        // may read it.
         if kind == FileType::RegularFile && seen.st_nlink > 1 && seen.st_uid != self.user {
             return Err(SourceError::HardLink(path.into()));
         }
@@ -346,6 +353,7 @@ impl Reader<'_> {
             Err(cause) => return Err(self.failed("open", &path, cause)),
         };
         let opened = self.stat(&fd, &path)?;
+        // The check and the open are two calls. This shows whether both met the same entry.
         if (opened.st_dev, opened.st_ino, opened.st_mode)
             != (seen.st_dev, seen.st_ino, seen.st_mode)
         {
@@ -381,6 +389,7 @@ impl Reader<'_> {
         let read =
             read_exactly(fd.as_fd(), size).map_err(|cause| self.failed("read", &path, cause))?;
         let after = self.stat(fd, &path)?;
+        // Bytes that were written during the read may be half old and half new.
         let Some(bytes) = read.filter(|_| same_content(opened, &after)) else {
             return Err(SourceError::Changed(path.into()));
         };

@@ -97,6 +97,7 @@ pub(crate) fn walk(
     walker.folder(folder, 0)
 }
 
+/// Flags for opening an entry: no link is followed, and a FIFO does not block.
 pub(super) const ENTRY: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
@@ -155,6 +156,7 @@ impl Walker<'_> {
             self.enter(&name);
             let inner = openat(fd, &name, FOLDER | OFlags::NOFOLLOW, Mode::empty())
                 .map_err(|cause| self.failed("open", cause))?;
+            // From the handle, so that it belongs to the folder that is listed next.
             let stat = FileStat::of(&fstat(&inner).map_err(|cause| self.failed("look at", cause))?);
             (self.visit)(&self.path, stat, Entry::Dir);
             self.folder(inner, depth + 1)?;
@@ -233,7 +235,7 @@ pub(super) fn read_exactly(fd: BorrowedFd<'_>, size: u64) -> rustix::io::Result<
     Ok((filled == size).then_some(bytes))
 }
 
-/// The metadata of one entry, links not followed; `None` if it can't be read.
+/// Returns the metadata of one entry, links not followed; `None` if it can't be read.
 pub(crate) fn stat(path: &(impl Location + ?Sized)) -> Option<FileStat> {
     super::stat(path).ok().map(|stat| FileStat::of(&stat))
 }
