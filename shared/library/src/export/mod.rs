@@ -29,14 +29,14 @@ use release::Release;
 pub use site::{INDEX, SCHEMA, SiteInput, SiteReport, well_known};
 pub use verify::{Fault, Form, Verified, VerifyError, verify};
 
-/// Suffix of the name of the release that an archive carries; the prefix is that of its manifest.
+/// Suffix of the name of the release that an archive carries. The prefix is that of its manifest.
 const CATALOG_SUFFIX: &str = ".catalog.json";
 
 /// Suffix of the signed manifest's file name; the prefix is the name of the archive or folder it
 /// belongs to.
 pub const MANIFEST_SUFFIX: &str = ".manifest.json";
 
-/// Why an export failed. Some files may already be written.
+/// Error of an export. Some files may already be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// A skill is not installed, is damaged, or can't be read.
@@ -129,12 +129,14 @@ pub struct ZipReport {
 pub fn zip(vault: &Vault, input: &ZipInput) -> Result<ZipReport, ExportError> {
     let skill = run::inspect(vault, &input.skill)?;
     let release = Release::of(vault, &skill)?;
+    // The export carries the root versions, so other machines may know them from now on.
     vault.note_shown()?;
     let bytes = pack(&skill, pack::zip)?;
     let manifest = manifest_path(&input.file);
     let catalog = release
         .bytes()
         .map(|bytes| (beside(&input.file, CATALOG_SUFFIX), bytes));
+    // Check all paths before the first write, so that a rejected export changes nothing.
     if !input.replace {
         let catalog = catalog.as_ref().map(|(path, _)| path);
         for path in [&input.file, &manifest].into_iter().chain(catalog) {
@@ -149,6 +151,7 @@ pub fn zip(vault: &Vault, input: &ZipInput) -> Result<ZipReport, ExportError> {
         put(path, bytes)?;
         catalog_name = path.file_name().and_then(|name| name.to_str());
     }
+    // The manifest comes last: without it the other files do not verify.
     put(&manifest, &manifest_bytes(&skill, catalog_name))?;
     Ok(ZipReport {
         skill: Exported::new(&skill, input.file.clone(), &bytes, &release),
@@ -157,9 +160,9 @@ pub fn zip(vault: &Vault, input: &ZipInput) -> Result<ZipReport, ExportError> {
     })
 }
 
-/// The signed manifest of a skill together with the root versions of its vault, by which a reader
-/// who has pinned the vault or knows its fingerprint judges the signature, and the name of the file
-/// beside it that holds the release.
+/// Builds the file of a signed manifest: its envelope, the root versions of its vault, and the name
+/// of the file beside it that holds the release. A reader who has pinned the vault or knows its
+/// fingerprint judges the signature by these root versions.
 fn manifest_bytes(skill: &VerifiedSkill, catalog: Option<&str>) -> Vec<u8> {
     let envelope = skill.examined.signed.to_bytes();
     let Some(roots) = &skill.roots else {

@@ -18,7 +18,7 @@ use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
 /// archive's own headers.
 pub const MAX_ARCHIVE_BYTES: u64 = MAX_SKILL_BYTES + (2 << 20);
 
-/// A gzipped tar archive with the files at its root, in the given order, with owner 0 and
+/// Packs files into a gzipped tar archive, at its root and in the given order, with owner 0 and
 /// modification time 0 (1970).
 pub fn tar_gz(files: &[File]) -> io::Result<Vec<u8>> {
     // 255 means an unknown operating system.
@@ -40,7 +40,8 @@ pub fn tar_gz(files: &[File]) -> io::Result<Vec<u8>> {
     archive.into_inner()?.finish()
 }
 
-/// A zip archive with the files at its root, in the given order, with the modification time 1980.
+/// Packs files into a zip archive, at its root and in the given order, with the modification time
+/// 1980.
 pub fn zip(files: &[File]) -> io::Result<Vec<u8>> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for file in files {
@@ -70,7 +71,7 @@ pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<RawFile>> {
 #[derive(Default)]
 struct ArchiveReader {
     files: Vec<RawFile>,
-    /// The path of each file, as it is where letter case does not count.
+    /// The case-folded path of each file.
     paths: HashSet<String>,
     bytes: u64,
 }
@@ -80,6 +81,8 @@ impl ArchiveReader {
         if self.files.len() >= MAX_FILES {
             return Err(refused("the archive has more files than a skill may have"));
         }
+        // Where letter case or Unicode forms do not count, one of two such files would replace the
+        // other.
         if !self.paths.insert(fold(&path).into_owned()) {
             return Err(refused("the archive holds two files with one path"));
         }

@@ -15,7 +15,7 @@ use crate::installed::place::Origin;
 use crate::run::VerifiedSkill;
 use crate::vault::{Vault, VaultError, releases};
 
-/// What an export carries beside a skill and its manifest.
+/// Release that an export carries beside a skill and its manifest.
 pub(super) enum Release {
     /// One publisher is enough, so nothing.
     NotNeeded,
@@ -26,11 +26,12 @@ pub(super) enum Release {
 }
 
 impl Release {
-    /// The release that lists a skill, from the last one of its vault that counted here.
+    /// Returns the release that lists a skill, from the last one of its vault that counted here.
     pub(super) fn of(vault: &Vault, skill: &VerifiedSkill) -> Result<Self, VaultError> {
         let Some(state) = &skill.roots else {
             return Ok(Self::NotNeeded);
         };
+        // One publisher may release alone, so the signature on the manifest is enough.
         if state.document().release().threshold() == 1 {
             return Ok(Self::NotNeeded);
         }
@@ -58,14 +59,15 @@ impl Release {
     }
 }
 
-/// The bundles of the release in the file of this name beside a manifest; none where it is missing
-/// or does not count for a reader of these root versions.
+/// Returns the bundles of the release in the file of this name beside a manifest. Empty if the file
+/// is missing or does not count under these root versions.
 pub(super) fn carried(
     manifest: &Path,
     name: &str,
     state: &RootState,
 ) -> Result<BTreeSet<Digest>, FileError> {
     let path = name.parse::<FilePath>();
+    // The name stands outside of the signed envelope, so it must not lead to another folder.
     let is_beside = path.is_ok_and(|path| path.directory().is_none());
     if !is_beside {
         return Ok(BTreeSet::new());

@@ -115,6 +115,7 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
         .collect::<Result<Vec<_>, _>>()?;
     vault.note_shown()?;
     disk::make_dirs(&folder, 0o755)?;
+    // Before the index is replaced: only it names the files of the earlier export.
     let before = earlier(&index)?;
     let mut entries = Vec::new();
     let mut exported = Vec::new();
@@ -133,6 +134,7 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
         put(&file, &bytes)?;
         let manifest = format!("{}{MANIFEST_SUFFIX}", skill.name);
         let release = Release::of(vault, skill)?;
+        // The skills of one vault share a release, so its file is named after its content.
         let catalog = release.bytes().map(|bytes| {
             let name = format!("{}{CATALOG_SUFFIX}", Digest::of(bytes));
             (name, bytes)
@@ -202,7 +204,8 @@ fn own(vault: &Vault) -> Result<Vec<SkillName>, ExportError> {
         .collect())
 }
 
-/// The artifact of a skill: its path below the index's folder, its type and its bytes.
+/// Builds the artifact of a skill. Returns its path below the index's folder, its type and its
+/// bytes.
 fn artifact(skill: &VerifiedSkill) -> Result<(String, &'static str, Vec<u8>), ExportError> {
     if let [only] = &skill.examined.files[..]
         && only.path.as_str() == SKILL_MD
@@ -214,7 +217,7 @@ fn artifact(skill: &VerifiedSkill) -> Result<(String, &'static str, Vec<u8>), Ex
     Ok((format!("{}.tar.gz", skill.name), "archive", bytes))
 }
 
-/// The skill's description, or its name if there is none.
+/// Returns the skill's description, or its name if there is none.
 fn description(skill: &VerifiedSkill) -> String {
     match &skill.frontmatter {
         Some(read) if !read.description.is_empty() => read.description.clone(),
@@ -227,6 +230,7 @@ fn limit(text: &str) -> String {
     if text.encode_utf16().count() <= MAX_DESCRIPTION {
         return text.to_owned();
     }
+    // One unit is for the ellipsis.
     let mut length = 1;
     let mut cut: String = text
         .chars()
@@ -239,9 +243,9 @@ fn limit(text: &str) -> String {
     cut
 }
 
-/// The files that an earlier export wrote, relative to the index's folder. Entries that do not
-/// follow the naming of this module are ignored, so that a foreign index can't cause other files to
-/// be deleted.
+/// Returns the files that an earlier export wrote, relative to the index's folder. Entries that do
+/// not follow the naming of this module are ignored, so that a foreign index can't cause other
+/// files to be deleted.
 fn earlier(index: &Path) -> Result<BTreeSet<String>, ExportError> {
     let bytes = disk::read(index, MAX_INDEX)?.unwrap_or_default();
     let Ok(index) = serde_json::from_slice::<Index>(&bytes) else {

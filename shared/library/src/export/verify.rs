@@ -1,10 +1,10 @@
 //! Verifies exported skills (a folder, an archive, a bundle or a whole site) against their signed
 //! manifests.
 //!
-//! An export carries the root versions of its vault beside each manifest. They count for a reader
-//! who has pinned the vault or names its fingerprint, and for nobody else. Where releases need
-//! several publishers, an export also carries the release that lists the skill. The digests in an index
-//! and the paths in an archive are compared with the manifest but not trusted.
+//! An export carries the root versions of its vault beside each manifest. They count only for a
+//! reader who has pinned the vault or names its fingerprint. Where releases need several
+//! publishers, an export also carries the release that lists the skill. The digests in an index and
+//! the paths in an archive are compared with the manifest but not trusted.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -40,7 +40,7 @@ const MAX_MANIFEST: u64 = 4 << 20;
 /// The largest bundle that is read, in bytes.
 const MAX_BUNDLE: u64 = vault_format::bundle::MAX_OBJECT_BYTES as u64;
 
-/// Where a folder may hold a copy of its own manifest.
+/// Path of the copy of the manifest that a folder may hold.
 const OWN_MANIFEST: &str = ".vault/manifest.json";
 
 /// The kind of artifact that was verified.
@@ -69,7 +69,7 @@ pub struct Verified {
     pub signer: PublicKey,
     /// The fingerprint of the vault that it belongs to.
     pub fingerprint: VaultFingerprint,
-    /// What the user should know about the vault's root versions.
+    /// Warnings for the user about the vault's root versions.
     pub warnings: Vec<RootWarning>,
     /// Files that are not executable although they were signed so.
     pub lost_modes: Vec<FilePath>,
@@ -91,7 +91,7 @@ impl Verified {
     }
 }
 
-/// Why something failed verification or could not be verified.
+/// Error of a verification: the content is wrong, or it could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     /// The path does not exist.
@@ -113,7 +113,7 @@ pub enum VerifyError {
     Wrong {
         /// The file or folder with the fault.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         fault: Fault,
     },
     /// The folder can't be read as a skill.
@@ -124,7 +124,7 @@ pub enum VerifyError {
     File(#[from] FileError),
 }
 
-/// What is wrong with an exported skill.
+/// Fault of an exported skill.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// The manifest is invalid or not signed by an accepted key.
@@ -141,7 +141,7 @@ pub enum Fault {
     Content {
         /// Path of the file in the skill or site.
         file: String,
-        /// How it differs.
+        /// Difference, for messages.
         what: &'static str,
     },
     /// The archive can't be read.
@@ -165,7 +165,7 @@ impl VerifyError {
         )
     }
 
-    /// The machine-readable code of what is wrong, where the formats name one.
+    /// Returns the machine-readable code of the fault, if the formats define one.
     pub fn word(&self) -> Option<&'static str> {
         match self {
             Self::Wrong {
@@ -181,7 +181,7 @@ impl VerifyError {
     }
 }
 
-/// Converts what is wrong at a path to an error.
+/// Makes a closure for `map_err` that turns a fault at a path into an error.
 fn wrong<F: Into<Fault>>(path: &Path) -> impl Fn(F) -> VerifyError {
     |fault| VerifyError::Wrong {
         path: path.to_owned(),
@@ -221,7 +221,8 @@ struct Judged {
 }
 
 impl Judged {
-    /// Reads a manifest by a publisher, also by one that was retired: [`Verifier::signer`] decides.
+    /// Returns the trust for reading a manifest, also one by a retired publisher:
+    /// [`Verifier::signer`] decides whether it counts.
     const fn trust(&self) -> ManifestTrust<'_> {
         ManifestTrust {
             state: &self.state,
@@ -249,6 +250,7 @@ impl Verifier<'_> {
                 &inside,
             )?]);
         }
+        // `.` has no name beside which a manifest could lie.
         let absolute = disk::resolve(path)?;
         let beside = manifest.map_or_else(|| manifest_path(&absolute), Path::to_owned);
         let copy = path.join(OWN_MANIFEST);
@@ -267,6 +269,7 @@ impl Verifier<'_> {
         folder: &Path,
         manifest: &Path,
     ) -> Result<Verified, VerifyError> {
+        // Files of editors and version control count here: an agent would read them, too.
         let mut files = source::read(folder, LIMITS, &|_| false)?.files;
         files.retain(|file| !gate::is_system_metadata(&file.path));
         let verified = self.compare(path, manifest, Form::Folder, files)?;
@@ -317,6 +320,7 @@ impl Verifier<'_> {
 
     fn entry(&self, folder: &Path, index: &Path, entry: &Entry) -> Result<Verified, VerifyError> {
         let bad = |reason| wrong(index)(Fault::Index(reason));
+        // The index is not signed, so its paths must not lead out of its folder.
         let own_path = |text: &str| text.parse::<vault_format::path::FilePath>().is_ok();
         if !own_path(&entry.url) || !own_path(&entry.name) {
             return Err(bad(format!("{:?} is not a file of this folder", entry.url)));
@@ -368,6 +372,7 @@ impl Verifier<'_> {
             version: None,
             stored_version: None,
         };
+        // The parts of a large bundle lie beside it, each named after its hash.
         let folder = path.parent().unwrap_or(Path::new("."));
         let part = |hash: &Digest| {
             disk::read(&folder.join(format!("{hash}.json")), MAX_BUNDLE)
@@ -445,6 +450,8 @@ impl Verifier<'_> {
     /// with it if they count for this reader.
     fn judge(&self, signed: &SignedManifest, carried: Option<&RootList>) -> Result<Judged, Fault> {
         let Some(roots) = carried else {
+            // Without root versions beside it, only a vault that this machine knows can judge a
+            // manifest.
             let known = self.known.iter().map(|known| known.trust.roots());
             let mut fitting = known.filter(|state| signed.signer(state).is_some());
             let state = fitting.next().cloned();
@@ -454,6 +461,7 @@ impl Verifier<'_> {
                 None => Err(ManifestError::Signer(SignerRefusal::Signature).into()),
             };
         };
+        // A valid chain only shows which vault it claims to be. Whether it counts is decided next.
         let shown = RootChain::verify(roots)?;
         let own = self.known_vault(&shown).map(|known| known.trust.roots());
         let judged = judge_archive(own, roots, self.expected)?;
@@ -469,9 +477,9 @@ impl Verifier<'_> {
         known.find(|known| known.trust.roots().vault_id() == id)
     }
 
-    /// The key that signed, if it counts on this bundle: that of a publisher, or that of a retired
-    /// one if a counted catalog lists the bundle, also the one that was `released` with it. Where
-    /// releases need several publishers, every bundle must be listed.
+    /// Returns the key that signed, if it counts on this bundle. A publisher's key counts, and that
+    /// of a retired publisher if a counted catalog or `released` lists the bundle. Where releases
+    /// need several publishers, every bundle must be listed.
     fn signer(
         &self,
         signed: &SignedManifest,
