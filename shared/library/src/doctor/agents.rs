@@ -9,7 +9,7 @@ use crate::agents::{self, Machine, ProfileSyncError, ProfileWarning, View};
 use crate::installed::{list, place};
 use crate::vault::VaultError;
 
-/// The maximum length of the skill list that an agent reads, in characters, if it is known.
+/// Returns the maximum length of the skill list that an agent reads, in characters, if it is known.
 fn list_bound(agent: &AgentId) -> Option<usize> {
     (agent.as_str() == "codex").then_some(8_000)
 }

@@ -25,7 +25,7 @@ pub enum Severity {
     Note,
 }
 
-/// How a damaged skill can be restored.
+/// Way to restore a damaged skill.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Remedy {
     /// Pull the linked vault it came from.
@@ -36,11 +36,11 @@ pub enum Remedy {
     AddAgain(Option<ProvenanceId>),
     /// Add it again from the folder or archive of this machine that it was added from.
     AddLocal(PathBuf),
-    /// Let the doctor remove with `clean` what lies beside its signed files.
+    /// Remove the foreign files beside the signed ones, with the doctor's `clean`.
     Clean,
 }
 
-/// One finding.
+/// A problem that the doctor found.
 #[derive(Debug)]
 pub enum DoctorFinding {
     /// The vault's folder, or one of its own folders, belongs to another user.
@@ -59,29 +59,29 @@ pub enum DoctorFinding {
     /// The release key can't be used: it is missing, unreadable, damaged, or accessible to other
     /// users.
     Key(KeyError),
-    /// Every key that can change the vault's keys lies on this machine: who loses or steals it has
-    /// them all.
+    /// Every key that can change the vault's keys lies on this machine, so one theft or loss
+    /// concerns all of them.
     NoRecoveryKey,
     /// The recovery key was last checked at this time, a year ago or more.
     RecoveryCheckDue(Timestamp),
-    /// The release at this address was made before the vault's keys changed, so its readers have
-    /// not heard of the change.
+    /// The release at this address was made before the vault's keys changed, so linked machines do
+    /// not know of the change.
     ReleaseBehind(String),
     /// A release ends within 30 days.
     ReleaseEnds {
         /// The address of the namespace.
         address: String,
-        /// When it ends.
+        /// Time at which it ends.
         at: Timestamp,
         /// Whether this vault published it, so that its owner renews it.
         own: bool,
     },
-    /// The last catalog of a linked vault has expired: what its owner has published since, a
-    /// withdrawal for example, has not arrived.
+    /// The last catalog of a linked vault has expired. Later releases of its owner, for example
+    /// with a withdrawal, have not arrived.
     LinkExpired {
         /// The address of the linked vault.
         address: String,
-        /// When the catalog expired.
+        /// Time at which the catalog expired.
         since: Timestamp,
     },
     /// An own skill counts for nothing until it is signed again, because its signer was revoked.
@@ -97,7 +97,7 @@ pub enum DoctorFinding {
     ClockBehind {
         /// The current time of this machine's clock.
         now: Timestamp,
-        /// When the skill was signed.
+        /// Time of the signature.
         signed_at: Timestamp,
     },
     /// This machine remembers a later time than its clock shows, so it refuses catalogs that end
@@ -134,15 +134,15 @@ pub enum DoctorFinding {
     SkillDamaged {
         /// The skill.
         skill: SkillName,
-        /// What is wrong with it.
+        /// Difference from the signed content.
         damage: Damage,
-        /// How it can be restored.
+        /// Way to restore it.
         remedy: Remedy,
     },
     /// Skills wait for the next release of their vault, because the key that signed them is
     /// revoked.
     SkillsWithheld {
-        /// What the linked vault is called on this machine; `None` for own skills.
+        /// Name of the linked vault on this machine; `None` for own skills.
         vault: Option<String>,
         /// The skills, at least one.
         skills: Vec<SkillName>,
@@ -156,7 +156,7 @@ pub enum DoctorFinding {
         skill: SkillName,
         /// Its folder.
         path: PathBuf,
-        /// What the installer recorded.
+        /// Source that the installer recorded.
         source: RecordedSource,
     },
     /// Files of a skill that was signed just now are not part of it. They were not deleted.
@@ -182,14 +182,14 @@ pub enum DoctorFinding {
     RepairFailed {
         /// The skill.
         skill: SkillName,
-        /// Why.
+        /// Reason, for messages.
         reason: String,
     },
     /// A rendered variant fails verification.
     VariantDamaged {
         /// The skill it was rendered from.
         skill: SkillName,
-        /// What is wrong with it.
+        /// Difference from the signed content.
         damage: Damage,
     },
     /// `profiles.toml` is invalid.
@@ -207,7 +207,8 @@ pub enum DoctorFinding {
     Profile(ProfileWarning),
     /// The symlinks in the agents' folders are out of date.
     LinksStale,
-    /// The links to a project's skills are missing, lead elsewhere, or have strangers among them.
+    /// The links to a project's skills are missing, lead elsewhere, or have foreign entries among
+    /// them.
     ProjectLinks {
         /// The project.
         project: PathBuf,
@@ -230,7 +231,7 @@ pub enum DoctorFinding {
 }
 
 impl DoctorFinding {
-    /// A stable code for machine-readable output.
+    /// Returns a stable code for machine-readable output.
     pub fn code(&self) -> &'static str {
         match self {
             Self::ForeignOwner(_) => "foreign_owner",
@@ -265,6 +266,7 @@ impl DoctorFinding {
             Self::EnvironmentUnset { .. } => "environment_unset",
             Self::IgnoredMetadata { .. } => "ignored_metadata",
             Self::SkillDamaged { damage, remedy, .. } => {
+                // A pull restores a linked skill in any case, so the code does not claim tampering.
                 if damage.is_tampering() && *remedy != Remedy::Pull {
                     "skill_tampered"
                 } else {
@@ -291,7 +293,7 @@ impl DoctorFinding {
         }
     }
 
-    /// The severity.
+    /// Returns the severity.
     pub fn severity(&self) -> Severity {
         match self {
             Self::ForeignOwner(_)
@@ -306,6 +308,7 @@ impl DoctorFinding {
             | Self::RepairFailed { .. }
             | Self::VariantDamaged { .. }
             | Self::ProfilesInvalid(_)
+            // Only the vault's own links are its to fix. Other dangling links are a warning.
             | Self::DanglingLink { ours: true, .. } => Severity::Error,
             Self::Unfinished
             | Self::EarlierVersions(_)
@@ -317,7 +320,7 @@ impl DoctorFinding {
         }
     }
 
-    /// The skill that the finding is about, if any.
+    /// Returns the skill that the finding is about, if any.
     pub fn skill(&self) -> Option<&SkillName> {
         match self {
             Self::EnvironmentUnset { skill, .. }
@@ -335,7 +338,7 @@ impl DoctorFinding {
         }
     }
 
-    /// The file or folder that the finding is about, if any.
+    /// Returns the file or folder that the finding is about, if any.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Key(KeyError::File(failed)) => Some(&failed.path),

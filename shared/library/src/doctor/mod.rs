@@ -26,7 +26,7 @@ use crate::index::{Index, StoredRow, Texts};
 use crate::installed::verify;
 use crate::vault::{Vault, VaultError};
 
-/// What to check and what to repair.
+/// Scope of a check, and the requested repairs.
 pub struct DoctorInput<'a> {
     /// The machine on which agents are detected; `None` skips the checks of agents and profiles.
     pub machine: Option<Machine>,
@@ -83,18 +83,18 @@ struct Doctor<'a> {
     report: DoctorReport,
     /// The rows of the index; read on first use.
     rows: OnceCell<HashMap<Digest, StoredRow>>,
-    /// What installers recorded on this machine; read on first use.
+    /// Records of installers on this machine; read on first use.
     records: OnceCell<Records>,
 }
 
 impl Doctor<'_> {
-    /// What the bundle held when it was last verified, by the index.
+    /// Returns the texts that the index has of a bundle, from its last verification.
     fn texts(&self, bundle: &Digest) -> Option<&Texts> {
         let rows = self.rows.get_or_init(|| Index::open(self.vault).rows());
         rows.get(bundle).map(|stored| &stored.row.texts)
     }
 
-    /// What installers recorded in lock files. Without a machine, none are read.
+    /// Returns the records of installers in lock files. Without a machine, none are read.
     fn records(&self) -> &Records {
         let read = || self.input.machine.as_ref().map(records::read);
         self.records.get_or_init(|| read().unwrap_or_default())

@@ -68,7 +68,7 @@ pub struct DoctorReport {
     pub skills: Vec<SkillHealth>,
     /// The findings, worst first.
     pub findings: Vec<DoctorFinding>,
-    /// Which agent sees which skills.
+    /// Skills that each agent sees.
     pub agents: View,
     /// The context cost for each linked agent.
     pub context: Vec<ContextCost>,
@@ -77,8 +77,8 @@ pub struct DoctorReport {
 }
 
 impl DoctorReport {
-    /// Takes over what other reports, each of one skill, say about its repair: that it was signed,
-    /// or why not.
+    /// Takes over the results of repairs from other reports, each about one skill: that it was
+    /// signed, or the reason of the failure.
     pub fn take_repairs(&mut self, others: Vec<Self>) {
         for other in others {
             for repaired in other.skills {
@@ -90,6 +90,7 @@ impl DoctorReport {
                     *skill = repaired;
                 }
             }
+            // Findings about the whole vault are in this report already.
             let is_about_repair = |finding: &DoctorFinding| {
                 matches!(
                     finding,
@@ -108,7 +109,7 @@ impl DoctorReport {
             .all(|finding| finding.severity() != Severity::Error)
     }
 
-    /// The number of skills that failed verification, including those just repaired.
+    /// Returns the number of skills that failed verification, including those just repaired.
     pub fn damaged(&self) -> usize {
         self.skills
             .iter()

@@ -82,6 +82,7 @@ impl Doctor<'_> {
             });
         }
         let unset_environment = self.check_environment(&checked.name, &checked.declared);
+        // Before the damage is judged, because a clean-up may remove its cause.
         let ignored = self.check_ignored(&checked.name, &checked.bundle, checked.ignored)?;
         if ignored.is_empty() && checked.damage.as_ref().is_some_and(is_clutter) {
             checked.damage = None; // it was removed just now
@@ -106,6 +107,7 @@ impl Doctor<'_> {
                 texts.and_then(|texts| texts.provenance.parse().ok());
             let local = self.local_source(&health.name, source.as_ref());
             let (status, remedy) = verdict(&damage, &checked.origin, source);
+            // The source of a local skill lacks its path, which the trust folder knows.
             let remedy = match (remedy, local) {
                 (Remedy::AddAgain(_), Some(path)) => Remedy::AddLocal(path),
                 (remedy, _) => remedy,
@@ -124,11 +126,12 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    /// The folder or archive that an own skill was added from, if it is still there. `source` is
-    /// the recorded source, if that is known.
+    /// Returns the folder or archive that an own skill was added from, if it is still there.
+    /// `source` is the recorded source, if that is known.
     fn local_source(&self, name: &SkillName, source: Option<&ProvenanceId>) -> Option<PathBuf> {
         let known = self.vault.own_skills().ok()?;
         let local = known.local(name)?;
+        // The record may be of an earlier source than that of the installed version.
         let is_source = source.is_none_or(|source| *source == local.identifier);
         let path = PathBuf::from(&local.path);
         (is_source && disk::is_there(&path)).then_some(path)
@@ -176,7 +179,7 @@ impl Doctor<'_> {
         Ok(files)
     }
 
-    /// The options to sign a skill with.
+    /// Returns the options to sign a skill with.
     fn options(&self, name: &SkillName, provenance: Option<ProvenanceId>) -> Options {
         Options {
             name: Some(name.clone()),
@@ -234,6 +237,7 @@ impl Doctor<'_> {
             unset_environment: Vec::new(),
             ignored: Vec::new(),
         };
+        // A folder in place of a signed skill is never signed: an attacker may have put it there.
         if was_signed(self.vault, &name)? {
             let problem = "a folder is in the place of the signed skill".to_owned();
             health.problem = Some(problem);
@@ -258,8 +262,8 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    /// The remote source that an installer recorded for an unsigned skill. A skill that cannot be
-    /// read has none; the gate refuses it.
+    /// Returns the remote source that an installer recorded for an unsigned skill. A skill that
+    /// cannot be read has none; the gate refuses it.
     fn recorded_source(&self, name: &SkillName, folder: &HeldPath) -> Option<RecordedSource> {
         let document = disk::read(&folder.join(SKILL_MD), MAX_SKILL_MD_BYTES);
         let document = document.ok().flatten().unwrap_or_default();
@@ -278,7 +282,7 @@ impl Doctor<'_> {
         // Run the gate before moving the folder, so that a rejected one stays where it is.
         let mut neighbours = Neighbours::of(self.vault);
         examine(self.source(folder), &options, &mut neighbours)?;
-        // Hold the writer lock only for the move: `add` takes it again.
+        // Hold the writer lock only for the move: the admission below takes it again.
         let parked = self.vault.folder().join("set-aside");
         let place = {
             let _change = self.vault.change()?;
@@ -301,6 +305,7 @@ impl Doctor<'_> {
                     });
                 }
             }
+            // Rejected after all, so the folder goes back to its place.
             Err(_) => disk::rename(&place, folder)?,
         }
         disk::remove_empty(&parked)?;
@@ -320,14 +325,15 @@ fn is_clutter(damage: &Damage) -> bool {
     matches!(damage, Damage::Extra(path) if gate::is_ignored(path))
 }
 
-/// Decides whether a damaged skill can be repaired, and how to restore it otherwise. What was
-/// signed once is never signed as it is now.
+/// Decides whether a damaged skill can be repaired, and how to restore it otherwise. A skill that
+/// was signed once is never signed in its present state.
 fn verdict(
     damage: &Damage,
     origin: &Origin,
     source: Option<ProvenanceId>,
 ) -> (RepairStatus, Remedy) {
     let status = match origin {
+        // Removing clutter restores every skill, wherever it came from.
         _ if is_clutter(damage) => return (RepairStatus::RefusedTampered, Remedy::Clean),
         Origin::Linked(_) => return (RepairStatus::RefusedRemote, Remedy::Pull),
         Origin::Project(path) => {

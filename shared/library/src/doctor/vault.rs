@@ -51,6 +51,7 @@ impl Doctor<'_> {
         };
         let here = self.vault.keys().list().unwrap_or_default();
         let root = trust.chain().document().root();
+        // A root key that lies elsewhere is the only way back after this machine is lost or stolen.
         if root.keys().iter().all(|key| here.contains(key)) {
             self.find(DoctorFinding::NoRecoveryKey);
         }
@@ -105,7 +106,7 @@ impl Doctor<'_> {
         }
     }
 
-    /// Reports files of the owner that are not in force as they are.
+    /// Reports files of the owner that differ from their approved versions.
     pub(super) fn check_authored(&mut self) -> Result<(), VaultError> {
         for pending in pending_files(self.vault)? {
             let path = pending.file.path(self.vault);
@@ -115,7 +116,7 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    /// Why this machine can't sign, if so. No person is asked for anything.
+    /// Returns the error that keeps this machine from signing, if any. Asks the user for nothing.
     fn key_problem(&self) -> Result<(), VaultError> {
         let key = self.vault.release_key()?;
         Ok(self.vault.keys().check(&key)?)
@@ -145,6 +146,7 @@ impl Doctor<'_> {
     pub(super) fn check_leftovers(&mut self) -> Result<(), VaultError> {
         let generation = self.vault.generation()?;
         let dead = scratch::abandoned(&self.vault.tmp()).unwrap_or_default();
+        // An odd number means that a writer was killed after its first switch.
         let unfinished = !dead.is_empty() || generation % 2 == 1;
         if unfinished && self.input.clean {
             // Taking the writer lock removes the leftovers of a killed writer.
