@@ -61,9 +61,11 @@ pub struct Auditor<'a> {
     pub vault: Option<&'a Vault>,
     /// The owner or host that the skills come from: its own installers are a warning.
     pub publisher: Option<&'a str>,
-    /// Whether weak hints are notes; else only what they come to together is said.
+    /// Whether each weak hint is reported as a note. Otherwise hints are reported only where
+    /// several of them add up to a warning.
     pub hints: bool,
-    /// Rules that are accepted for the bytes of single files. Errors of the format can't be.
+    /// Rules that are accepted for the bytes of single files. Errors of the format can't be
+    /// accepted.
     pub accepted: &'a [Waiver],
     /// A clock in microseconds from any origin; measures the time for each skill.
     pub clock: &'a (dyn Fn() -> u64 + Sync),
@@ -72,7 +74,8 @@ pub struct Auditor<'a> {
 }
 
 impl Auditor<'_> {
-    /// An audit without limits, vault or accepted rules, which measures and reports nothing.
+    /// Makes an auditor with default limits, without vault or accepted rules, that measures and
+    /// reports nothing.
     pub fn new(strict: bool) -> Self {
         Self {
             strict,
@@ -87,7 +90,7 @@ impl Auditor<'_> {
     }
 }
 
-/// Why nothing could be audited.
+/// Error of an audit. Nothing was audited.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
     /// The folder contains no SKILL.md.
@@ -169,6 +172,7 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
         skills: walked
             .skills
             .par_iter()
+            // Skills differ widely in size, so each is scheduled alone.
             .with_max_len(1)
             .map(|place| {
                 let manifest = own.as_ref().and_then(|own| own.manifest(&place.folder));
@@ -198,6 +202,7 @@ impl TrustedStore {
     fn of(vault: &Vault, audited: &Path) -> Option<Self> {
         let store = vault.store();
         let folder = disk::resolve(&store.path()).ok()?;
+        // The audited folder may contain the store or lie in it.
         if !folder.starts_with(audited) && !audited.starts_with(&folder) {
             return None;
         }
@@ -209,8 +214,8 @@ impl TrustedStore {
         })
     }
 
-    /// The manifest of a skill in the store, if a trusted key signed it. Its exceptions name the
-    /// hash of the bytes they apply to, so the files need not be verified here.
+    /// Returns the manifest of a skill in the store, if a trusted key signed it. Its exceptions
+    /// name the hash of the bytes they apply to, so the files need not be verified here.
     fn manifest(&self, folder: &Path) -> Option<Manifest> {
         let bundle = folder.strip_prefix(&self.folder).ok()?;
         let bundle = bundle.to_str()?.strip_suffix("/files")?.parse().ok()?;
@@ -242,10 +247,11 @@ fn is_document(name: &OsStr) -> bool {
         .is_some_and(|name| name.eq_ignore_ascii_case(SKILL_MD))
 }
 
-/// The name of the file that makes a folder a skill: `SKILL.md`, otherwise a name that differs only
-/// in case.
+/// Returns the name of the file that makes a folder a skill: `SKILL.md`, otherwise a name that
+/// differs only in case.
 fn document_of(kept: &[(std::ffi::OsString, Kind)]) -> Option<String> {
     let names = || kept.iter().filter(|(_, kind)| *kind != Kind::Dir);
+    // The exact name wins on file systems that tell letter cases apart.
     names()
         .find(|(name, _)| name == SKILL_MD)
         .or_else(|| names().next())
@@ -277,6 +283,7 @@ fn walk(root: &Path, bounds: Bounds) -> Walked {
         };
         let listed = match disk::list_kept(&folder, bounds.folders, &wanted) {
             Ok(listed) => listed,
+            // One unreadable folder must not end the audit. The report names it.
             Err(error) => {
                 walked.skipped.push(Skipped {
                     path: shown(&path),
@@ -353,6 +360,7 @@ fn judge(place: &Place, root: &Path, manifest: Option<Manifest>, auditor: &Audit
             .map(|file| file.bytes.len() as u64)
             .sum::<u64>()
     };
+    // Linked files share the limit of the skill, so that no number of links makes an audit endless.
     let mut left = LIMITS.total_bytes.saturating_sub(size(&raw));
     faults.retain(|fault| match follow(fault, &place.folder, root, left) {
         Some((file, finding)) => {
@@ -375,8 +383,8 @@ fn judge(place: &Place, root: &Path, manifest: Option<Manifest>, auditor: &Audit
     audited
 }
 
-/// Files that the skill lacks because they are leftovers of an editor, though its text names them:
-/// whoever runs the skill where it lies runs them unread.
+/// Reports leftovers of an editor that the skill's text names. They are not part of the skill, but
+/// running it in place would run them unchecked.
 fn named_but_left_out(left_out: &[String], files: &[RawFile]) -> Vec<Finding> {
     let is_named = |name: &str| {
         let mut texts = files.iter().map(|file| file.bytes.as_slice());
@@ -398,9 +406,9 @@ fn named_but_left_out(left_out: &[String], files: &[RawFile]) -> Vec<Finding> {
         .collect()
 }
 
-/// Follows a link that leads to something in the audited folder: a file is judged as if it lay
-/// there, a folder is judged by itself. `vault add` refuses both. Nothing for a file of more than
-/// `most` bytes.
+/// Follows a link to something in the audited folder: a file is judged as if it lay there, a folder
+/// is judged by itself. `vault add` rejects both. Returns `None` for a file of more than `most`
+/// bytes.
 fn follow(
     (path, error): &(String, SourceError),
     skill: &Path,
@@ -412,6 +420,7 @@ fn follow(
     }
     let link = skill.join(path);
     let target = disk::resolve(&link).ok()?;
+    // A target outside of the audited folder stays unread, and the fault of the link remains.
     let shown = target
         .strip_prefix(disk::resolve(root).ok()?)
         .ok()?
@@ -458,9 +467,10 @@ fn belongs_to_a_skill(folder: &Path, root: &Path) -> bool {
         .any(|part| root.join(part).join(SKILL_MD).is_file())
 }
 
-/// The structural rule of this name.
+/// Returns the structural rule of this name.
 fn structural(name: &str) -> &'static Rule {
     let known = structure_rules().iter().find(|rule| rule.name == name);
+    // All callers name an existing rule. A fallback is better than a panic.
     known.unwrap_or(&structure_rules()[0])
 }
 
@@ -471,6 +481,7 @@ fn gated(
     manifest: Option<Manifest>,
     auditor: &Auditor<'_>,
 ) -> Audited {
+    // Skills with unread files must not count as duplicates of each other.
     let complete = faults.is_empty();
     let hash = complete.then(|| content_hash(&raw));
     let sketch = complete.then(|| Sketch::of(raw.iter().map(|file| file.bytes.as_slice())));
@@ -481,7 +492,8 @@ fn gated(
     let mut verdict = Verdict::Blocked;
     let mut lines = Vec::new();
     if has_document {
-        // Where a trusted key says that the skill is from, as when it was admitted.
+        // The publisher that the signed manifest names, as at admission: its own installers are
+        // only a warning.
         let source = manifest
             .as_ref()
             .and_then(|manifest| gate::publisher(manifest.provenance.identifier.as_str()));
@@ -507,6 +519,7 @@ fn gated(
         verdict = Verdict::of(judged.outcome);
         name = match &judged.package {
             Some(package) => Some(package.name.to_string()),
+            // The gate returns no package of a rejected skill, but the report needs a name.
             None => author_name(&kept),
         };
         findings = judged.findings;
@@ -516,11 +529,13 @@ fn gated(
     if !more.is_empty() {
         verdict = verdict.max(Verdict::Blocked);
     }
+    // Unread content may be anything, so it outweighs a block.
     if faults.iter().any(|(_, error)| is_unreadable(error)) {
         verdict = Verdict::Unreadable;
     }
     more.append(&mut findings);
     let accepted = accept(&mut more, &lines, auditor.accepted);
+    // Accepted findings must not hide that something was not read.
     if !accepted.is_empty() && verdict != Verdict::Unreadable {
         verdict = match more.iter().map(|finding| finding.level).max() {
             None | Some(Level::Note) => Verdict::Accepted,
@@ -544,7 +559,7 @@ fn gated(
     }
 }
 
-/// Takes out the flags and warnings that a list accepts for the bytes of their files.
+/// Removes and returns the flags and warnings that a list accepts for the bytes of their files.
 fn accept(
     findings: &mut Vec<Finding>,
     files: &[RawFile],
@@ -581,8 +596,8 @@ fn accept(
     taken
 }
 
-/// The file that a finding is about. The gate's findings use the path `SKILL.md`, whatever the case
-/// of the name on disk.
+/// Returns the file that a finding is about. The gate's findings use the path `SKILL.md`, whatever
+/// the case of the name on disk.
 fn file_of<'a>(finding: &Finding, files: &'a [RawFile]) -> Option<&'a RawFile> {
     files.iter().find(|file| {
         file.path == finding.path
@@ -599,12 +614,13 @@ pub fn content_hash(files: &[RawFile]) -> Digest {
     lines.sort_unstable_by_key(|(path, _)| *path);
     let mut text = String::new();
     for (path, digest) in lines {
+        // A path has no NUL, so paths and digests can't run into each other.
         text.push_str(&format!("{path}\0{digest}\n"));
     }
     Digest::of(text.as_bytes())
 }
 
-/// The name in the frontmatter of a skill that the gate rejects, if it can be parsed.
+/// Returns the name in the frontmatter of a skill that the gate rejects, if it can be parsed.
 fn author_name(files: &[RawFile]) -> Option<String> {
     let document = files
         .iter()
@@ -668,6 +684,7 @@ fn fault((path, error): &(String, SourceError)) -> Finding {
         SourceError::File(error) => format!("this cannot be read: {}", error.cause),
         other => other.to_string(),
     };
+    // The message may contain a file name with control characters.
     Finding::of(structural(rule), Level::Error, printable(&message))
         .at(path.as_str())
         .hint(hint)

@@ -1,8 +1,8 @@
 //! Finds a skill by name, and runs its declared actions.
 //!
 //! An action runs from a private copy, written from the bytes that were verified for this run, so
-//! later changes to the store do not affect it. The copy lies in the trust folder: whoever can
-//! write to the vault's folder alone can't change it either.
+//! later changes to the store do not affect it. The copy lies in the trust folder: write access to
+//! the vault's folder alone is not enough to change it.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -59,11 +59,11 @@ const BASE_ENVIRONMENT: [&str; 19] = [
 pub struct Environment {
     /// All variables of the caller.
     pub variables: Vec<(OsString, OsString)>,
-    /// Which of them an action gets.
+    /// The part of them that an action gets.
     pub scope: Scope,
 }
 
-/// Which variables an action gets.
+/// Selection of the environment variables that an action gets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Scope {
     /// All for a skill that was made here: an own one of a local folder or a text. For every other
@@ -77,7 +77,7 @@ pub enum Scope {
 }
 
 impl Environment {
-    /// The variables that an action gets. `made_here` is whether the skill was made on this
+    /// Returns the variables that an action gets. `made_here` is whether the skill was made on this
     /// machine.
     fn passed(
         &self,
@@ -95,6 +95,7 @@ impl Environment {
         };
         let variables = self.variables.iter();
         variables.filter_map(move |(name, value)| {
+            // Lossy is enough here: a reserved name is known by its start.
             let text = name.to_string_lossy();
             let passes = !is_reserved_variable(&text) && is_wanted(&text);
             passes.then_some((name.as_os_str(), value.as_os_str()))
@@ -111,7 +112,7 @@ impl fmt::Debug for Environment {
     }
 }
 
-/// Why a skill or an action was not found, or an action was not run.
+/// Error of finding a skill or an action, or of running an action.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// No skill with this name is installed.
@@ -132,7 +133,7 @@ pub enum RunError {
     Damaged {
         /// The skill.
         skill: SkillRef,
-        /// What is wrong.
+        /// Difference from the signed content.
         damage: Damage,
     },
     /// The command could not be started.
@@ -184,7 +185,7 @@ pub struct VerifiedSkill {
     pub bundle: Digest,
     /// The key that signed its manifest.
     pub signer: PublicKey,
-    /// What counts for the vault that signed it.
+    /// The root versions that count for the vault that signed it.
     pub(crate) roots: Option<Arc<RootState>>,
     /// The manifest, the signed envelope and the files.
     pub examined: Examined,
@@ -193,7 +194,7 @@ pub struct VerifiedSkill {
     pub frontmatter: Option<Frontmatter>,
 }
 
-/// An installed skill that was found by what people call it.
+/// An installed skill, found by its bare or qualified name.
 #[derive(Clone, Debug)]
 pub struct FoundSkill {
     /// The name it is installed under.
@@ -258,7 +259,7 @@ pub fn which_in(
     })
 }
 
-/// Where a skill is installed; `None` if it is not. Does not verify its files.
+/// Finds an installed skill; `None` if it is not installed. Does not verify its files.
 pub fn find(vault: &Vault, skill: impl Into<SkillRef>) -> Result<Option<FoundSkill>, VaultError> {
     let found = place::find(vault, &skill.into())?;
     Ok(found.map(|(place, _)| FoundSkill {
@@ -319,7 +320,8 @@ fn verified(
     Err(RunError::UnknownSkill(skill.clone()))
 }
 
-/// The user's skill, or else the project's: a repository takes no name of the user's.
+/// Finds the user's skill, or else the project's: a repository can't take over a name of the user's
+/// skills.
 fn find_in(
     vault: &Vault,
     project: Option<&Project>,
@@ -331,6 +333,7 @@ fn find_in(
     Ok(project.and_then(|project| {
         let Group { places, trusted } = project.group();
         let mut places = places.into_iter();
+        // A qualified name never means a skill of a project.
         Some((
             places.find(|place| skill.vault.is_none() && place.name == skill.name)?,
             trusted,
@@ -338,8 +341,8 @@ fn find_in(
     }))
 }
 
-/// The arguments, each that names a file of the skill as that file's absolute path. An argument is
-/// looked up from the working directory, as the action's program does.
+/// Returns the arguments, with an absolute path in place of each that names a file of the skill. An
+/// argument is looked up from the working directory, as the action's program does.
 fn locate(args: &[String], cwd: &str, manifest: &Manifest, root: &std::path::Path) -> Vec<String> {
     let file_of = |argument: &String| {
         let mut parts: Vec<&str> = cwd.split('/').filter(|part| *part != ".").collect();
@@ -347,6 +350,7 @@ fn locate(args: &[String], cwd: &str, manifest: &Manifest, root: &std::path::Pat
             match part {
                 "." => {}
                 ".." => {
+                    // A path that leaves the skill names none of its files.
                     parts.pop()?;
                 }
                 part => parts.push(part),
@@ -374,6 +378,7 @@ fn resolve(
     let command = if files.any(|file| file.path.as_str() == action.command) {
         root.join(&action.command).to_string_lossy().into_owned()
     } else {
+        // Not a file of the skill, so it is a program that the system finds.
         action.command.clone()
     };
     ResolvedAction {
@@ -406,8 +411,8 @@ pub struct Run {
 }
 
 /// Verifies a skill, copies the verified bytes out, and builds the command. The action inherits the
-/// standard streams, and of the environment what its scope says. `extra` follows the declared
-/// arguments. A name that the user has no skill of is looked up in the project.
+/// standard streams and the environment variables that the scope selects. `extra` follows the
+/// declared arguments. A name that the user has no skill of is looked up in the project.
 pub fn prepare(
     vault: &Vault,
     project: Option<&Project>,
@@ -430,10 +435,12 @@ pub fn prepare(
     let declared_variables = frontmatter(&examined.manifest.name, &examined.files)
         .map_or_else(Vec::new, |read| read.requires_secrets);
     let source = manifest.provenance.identifier.kind();
+    // Another publisher's manifest may call its source local, so the signer counts as well.
     let made_here = place.origin == Origin::Local
         && matches!(source, Kind::Local | Kind::Inline)
         && vault.is_own_work(&place.name, &examined.signer)?;
     allow_scripts(&mut examined.files, &declared.command);
+    // Run a private copy: the store may change between this verification and the start.
     let copy = vault.private_scratch()?;
     let files = copy.path().join("files");
     store::copy_out(&files, &examined.files)?;
@@ -443,6 +450,7 @@ pub fn prepare(
         .args(&resolved.args)
         .args(extra)
         .current_dir(&resolved.cwd)
+        // Start from nothing, so that only selected variables get through.
         .env_clear()
         .envs(environment.passed(made_here, &declared_variables));
     Ok(Run {
@@ -458,6 +466,7 @@ pub fn prepare(
 /// bit.
 fn allow_scripts(files: &mut [File], command: &str) {
     for file in files {
+        // Submitted text and some archives carry no executable bit.
         if file.path.as_str() == command && file.bytes.starts_with(b"#!") {
             file.mode = Mode::Executable;
         }

@@ -1,9 +1,10 @@
-//! `index.db`: the one cache of a vault. Deleting it makes the next commands slower and changes no
+//! `index.db`: the only cache of a vault. Deleting it makes the next commands slower and changes no
 //! result.
 //!
-//! It has one row for each verified bundle. A row ends with a seal: an HMAC under a random key in
-//! the trust folder over everything else in it. A row without a valid seal is not read, so that its
-//! bundle is verified again. What is published or shown to agents from here is what was signed.
+//! It has one row for each verified bundle. A row ends with a seal: an HMAC over its other columns,
+//! with a random key from the trust folder. A row without a valid seal is not read, and its bundle
+//! is verified again. Everything that is published or shown to agents from here was therefore
+//! signed.
 //!
 //! A row also holds a digest of the metadata (size, times, inode, mode) that each of the bundle's
 //! paths had when it was last verified. A listing treats a bundle as verified while they are the
@@ -78,10 +79,11 @@ fn metadata(stats: impl Iterator<Item = Option<FileStat>>) -> Option<Digest> {
     Some(Digest::of(&bytes))
 }
 
-/// The seal over columns, with their types and lengths.
+/// Computes the seal over columns, with their types and lengths.
 fn seal<'a>(key: &SealKey, columns: impl Iterator<Item = ValueRef<'a>>) -> Hmac<Sha256> {
     let mut seal =
         Hmac::<Sha256>::new_from_slice(key.bytes()).expect("HMAC takes keys of every length");
+    // Type and length come first, so that no two lists of columns give the same bytes.
     let mut add = |kind: u8, bytes: &[u8]| {
         seal.update(&[kind]);
         seal.update(&(bytes.len() as u64).to_le_bytes());
@@ -120,7 +122,7 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// The texts of a skill.
+    /// Takes the texts from a manifest and its frontmatter.
     pub(crate) fn of(manifest: &Manifest, frontmatter: Option<&Frontmatter>, hash: Digest) -> Self {
         let entry = derived::index_entry(manifest, frontmatter, hash);
         Self {
@@ -134,7 +136,7 @@ impl Texts {
         }
     }
 
-    /// The entry of a release's index.
+    /// Converts the texts to an entry of a release's index.
     pub(crate) fn into_entry(self, name: SkillName, bundle_hash: Digest) -> IndexEntry {
         IndexEntry {
             name,
@@ -171,6 +173,7 @@ impl StoredRow {
     /// Whether the row belongs to a skill of this name, its signer counts, and its version is not
     /// below the installed one. Its files may have changed since.
     pub(crate) fn is_of(&self, hash: &Digest, name: &SkillName, trusted: &Trusted) -> bool {
+        // The signer may have been revoked, and the version replaced, since the row was written.
         let signer: Option<PublicKey> = self.row.signer.parse().ok();
         let lowest = trusted.lowest(name).unwrap_or(0);
         self.row.name == *name
@@ -178,8 +181,8 @@ impl StoredRow {
             && self.row.version >= lowest
     }
 
-    /// The row, if it belongs to a skill of this name, its signer counts, and no file of the bundle
-    /// was written to since it was verified. `store` is the folder of bundles.
+    /// Returns the row, if it belongs to a skill of this name, its signer counts, and no file of
+    /// the bundle was written to since it was verified. `store` is the folder of bundles.
     pub(crate) fn current(
         &self,
         store: &HeldPath,
@@ -275,8 +278,8 @@ impl Index {
         }
     }
 
-    /// All rows, by bundle. A row without a valid seal is left out; its bundle is then verified and
-    /// written again.
+    /// Reads all rows, by bundle. A row without a valid seal is left out; its bundle is then
+    /// verified and written again.
     pub(crate) fn rows(&self) -> HashMap<Digest, StoredRow> {
         let Some(connection) = &self.connection else {
             return HashMap::new();
@@ -320,7 +323,7 @@ impl Index {
     }
 }
 
-/// The columns of a row that the seal covers, in the order of the table.
+/// Returns the columns of a row that the seal covers, in the order of the table.
 fn columns(new: &NewRow, metadata: Option<Digest>) -> [Value; SEALED] {
     let Row {
         name,
@@ -347,7 +350,7 @@ fn columns(new: &NewRow, metadata: Option<Digest>) -> [Value; SEALED] {
     ]
 }
 
-/// All rows with a valid seal.
+/// Reads all rows with a valid seal.
 fn read_rows(
     connection: &Connection,
     key: &SealKey,
@@ -363,11 +366,12 @@ fn read_rows(
         let columns = columns.collect::<rusqlite::Result<Vec<_>>>()?;
         let given = stored.get_ref(SEALED)?;
         let given = given.as_blob().unwrap_or_default();
+        // Whoever can write to the vault's folder could forge texts that agents and releases show.
         if seal(key, columns.into_iter()).verify_slice(given).is_err() {
             continue;
         }
         if let Some(row) = parse_row(stored)? {
-            // Ours is empty or whole; the seal says that it is ours.
+            // A sealed column is either empty or a whole digest.
             let metadata = stored.get_ref(10)?.as_blob()?.try_into().ok();
             rows.insert(
                 Digest::from_bytes(stored.get(0)?),
@@ -381,7 +385,7 @@ fn read_rows(
     Ok(rows)
 }
 
-/// A row from its columns; `None` if one of them does not parse.
+/// Parses a row from its columns; `None` if one of them does not parse.
 fn parse_row(stored: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Row>> {
     let Some(texts) = parsed::<Texts>(stored, 8)? else {
         return Ok(None);
@@ -404,7 +408,7 @@ fn parse_row(stored: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Row>> {
     }))
 }
 
-/// A column that holds JSON.
+/// Parses a column that holds JSON; `None` if it does not parse.
 fn parsed<T: DeserializeOwned>(
     stored: &rusqlite::Row<'_>,
     column: usize,
@@ -445,7 +449,7 @@ fn check_files(path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// The path of SQLite's rollback journal.
+/// Returns the path of SQLite's rollback journal.
 fn journal(path: &Path) -> PathBuf {
     let mut journal = path.as_os_str().to_owned();
     journal.push("-journal");
@@ -454,8 +458,8 @@ fn journal(path: &Path) -> PathBuf {
 
 fn connect(path: &Path) -> Result<Connection, OpenError> {
     check_files(path)?;
-    // SQLite would make the file as the umask says, and it holds the descriptions of all skills,
-    // whoever may read the vault's folder. The journal gets the mode of the file.
+    // SQLite would create the file with the mode of the umask, although it holds the descriptions
+    // of all skills. The journal gets the mode of the file.
     if matches!(disk::kind(path), Ok(None)) {
         let _sqlite_says_why = disk::make_private(path);
     }
@@ -465,6 +469,7 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(in_real_folder(path), flags)?;
+    // Another command may be writing. If it takes longer, this one works without the index.
     connection.busy_timeout(Duration::from_secs(2))?;
     // Use a rollback journal, not WAL, so that a damaged file can be moved aside alone. Nothing is
     // flushed: the index is rebuilt if a power failure damages it.
@@ -487,6 +492,7 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?
         .query_map([], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
+    // Never drop the tables of another program's database.
     if application != APPLICATION && !tables.is_empty() {
         return Err(OpenError::Foreign);
     }
@@ -500,7 +506,7 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// The path with every symbolic link above the file resolved.
+/// Returns the path with every symbolic link above the file resolved.
 fn in_real_folder(path: &Path) -> PathBuf {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -514,6 +520,7 @@ fn in_real_folder(path: &Path) -> PathBuf {
 fn set_aside(path: &Path) -> bool {
     let mut aside = path.as_os_str().to_owned();
     aside.push(".damaged");
+    // SQLite would apply a journal that stays behind to the next database of this name.
     disk::rename(path, Path::new(&aside)).is_ok() && disk::remove_file(&journal(path)).is_ok()
 }
 
