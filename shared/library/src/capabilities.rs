@@ -103,8 +103,8 @@ pub fn resolve_capabilities(input: &ResolveInput<'_>) -> Result<Capabilities, Re
     }))
 }
 
-/// The digest of the installed skills for the cache key: SHA-256 over one line `<name> <bundle
-/// hash>` for each skill, sorted by name.
+/// Returns the digest of the installed skills for the cache key: SHA-256 over one line `<name>
+/// <bundle hash>` for each skill, sorted by name.
 fn digest(skills: &[InstalledSkill]) -> Digest {
     let mut sorted: Vec<_> = skills
         .iter()

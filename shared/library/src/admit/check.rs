@@ -50,13 +50,13 @@ impl<'v> Neighbours<'v> {
         }
     }
 
-    /// Compares with the skills of a vault that was made meanwhile, and further with those that
-    /// passed before.
+    /// Adds a vault that was created meanwhile. Candidates are compared with its skills, and still
+    /// with those that passed before.
     pub fn join(&mut self, vault: &Vault) {
         self.vault = Some(Cow::Owned(vault.clone()));
     }
 
-    /// The vault, if there is one.
+    /// Returns the vault, if there is one.
     pub(crate) fn vault(&self) -> Option<&Vault> {
         self.vault.as_deref()
     }
@@ -139,7 +139,7 @@ impl<'v> Neighbours<'v> {
 }
 
 impl Nearest {
-    /// The verified files of a near-duplicate; empty if the skills are less similar.
+    /// Returns the verified files of a near-duplicate; empty if the skills are less similar.
     fn files(&self, vault: &Vault) -> Vec<File> {
         // A candidate of this command is not stored yet, so it has no files to compare with.
         let duplicate = self.place.as_ref().filter(|_| self.likeness >= DUPLICATE);
@@ -157,7 +157,7 @@ impl Nearest {
     }
 }
 
-/// The installed version of a skill with its verified bytes, if it is intact.
+/// Returns the installed version of a skill with its verified bytes, if it is intact.
 fn version(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, AdmitError> {
     // First, because a writer may install a later version meanwhile.
     let trusted = vault.trusted()?;
@@ -167,13 +167,13 @@ fn version(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, AdmitErr
     Ok(examine(vault, name, &bundle, &trusted))
 }
 
-/// The bundle that the link of an own skill names.
+/// Returns the bundle that the link of an own skill names.
 fn linked_to(vault: &Vault, name: &SkillName) -> Result<Option<Digest>, AdmitError> {
     Ok(store::bundle_at(&vault.skills().join(name.as_str()))?)
 }
 
-/// The files of the skill with this name, or with the name that its author gave it, in this vault
-/// or a linked one.
+/// Returns the files of the skill with this name, or with the name that its author gave it, in this
+/// vault or a linked one.
 fn same_name(
     vault: &Vault,
     name: &SkillName,
@@ -205,8 +205,8 @@ pub(super) fn is_linked(vault: &Vault, name: &SkillName) -> Result<bool, VaultEr
     Ok(false)
 }
 
-/// The first matching skill of a linked vault. A linked vault that can't be read is skipped; other
-/// checks report it.
+/// Returns the first matching skill of a linked vault. A linked vault that can't be read is
+/// skipped; other checks report it.
 fn linked(vault: &Vault, wanted: impl Fn(&Place) -> bool) -> Option<(Place, Trusted)> {
     // The comparison only helps the gate; an unreadable link must not block every admission.
     let links = linked::all(vault).unwrap_or_default();
@@ -217,7 +217,7 @@ fn linked(vault: &Vault, wanted: impl Fn(&Place) -> bool) -> Option<(Place, Trus
     })
 }
 
-/// The verified content of a bundle that was signed under this name, if it is intact.
+/// Returns the verified content of a bundle that was signed under this name, if it is intact.
 fn examine(
     vault: &Vault,
     signed_name: &SkillName,

@@ -69,14 +69,14 @@ impl ComparedSkills {
         });
     }
 
-    /// The alphabetically first name that can be confused with this one.
+    /// Returns the alphabetically first name that can be confused with this one.
     pub(super) fn confusable_with(&self, name: &SkillName) -> Option<&str> {
         let known = Known::new(name.as_str());
         let names = self.names.iter().map(String::as_str);
         names.filter(|other| known.is_confusable_with(other)).min()
     }
 
-    /// The most similar skill that has another name.
+    /// Returns the most similar skill that has another name.
     pub(super) fn nearest(&self, name: &SkillName, sketch: &Sketch) -> Option<Nearest> {
         // A similar skill of the same name is the previous version, not a duplicate.
         let others = self.sketched.iter().filter(|other| other.name != *name);

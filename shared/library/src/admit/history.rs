@@ -95,7 +95,8 @@ pub fn history(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, Vaul
     Ok(versions)
 }
 
-/// The verified files and manifest of an own skill; `None` if there is no own skill of this name.
+/// Returns the verified files and manifest of an own skill; `None` if there is no own skill of this
+/// name.
 pub fn read_installed(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, RollbackError> {
     let trusted = vault.trusted()?;
     let found = installed(vault, name, &trusted)?;

@@ -258,7 +258,7 @@ impl<'v> Admitter<'v> {
     }
 
     /// Allows versions below the recorded ones before they are linked: skills of another publisher
-    /// keep theirs. Killed in between, either version counts.
+    /// keep their versions. After a kill in between, either version counts.
     fn allow(&self, signed: &[(&Package, &SignedSkill)]) -> Result<(), VaultError> {
         let lower: Vec<_> = signed
             .iter()
@@ -461,7 +461,7 @@ fn check_replace_by_text(
     Err(occupied(&candidate.package.name, &reason))
 }
 
-/// The error for a skill that only a linked vault has.
+/// Returns the error for a skill that only a linked vault has.
 pub(crate) fn linked_elsewhere(name: &SkillName) -> AdmitError {
     occupied(name, "it came with a linked vault and is changed there")
 }

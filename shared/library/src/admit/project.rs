@@ -45,7 +45,7 @@ pub fn install_for_project(
     Ok(report(candidate, &signed.manifest, hash, admission))
 }
 
-/// The manifest of the project's skill of this name, if it is intact.
+/// Returns the manifest of the project's skill of this name, if it is intact.
 fn installed(project: &Project, vault: &Vault, candidate: &Candidate) -> Option<Manifest> {
     let read = project.read_skill(vault, &candidate.package.name)?;
     Some(read.ok()?.manifest)

@@ -26,7 +26,7 @@ pub struct ProposeSkill {
 }
 
 impl ProposeSkill {
-    /// A skill that consists of a SKILL.md alone.
+    /// Makes a proposal that consists of a SKILL.md alone.
     pub fn new(by: impl Into<String>, skill_md: impl Into<Vec<u8>>) -> Self {
         Self {
             files: vec![RawFile {

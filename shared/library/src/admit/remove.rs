@@ -206,7 +206,7 @@ pub(crate) fn was_signed(vault: &Vault, name: &SkillName) -> Result<bool, VaultE
             .any(|catalog| catalog.skill(name).is_some()))
 }
 
-/// The withdrawn bundles of this vault, oldest first.
+/// Returns the withdrawn bundles of this vault, oldest first.
 pub fn withdrawn(vault: &Vault) -> Result<Vec<WithdrawnBundle>, VaultError> {
     let list: Option<WithdrawnList> = vault.trust_folder().read_record(WITHDRAWN)?;
     Ok(list.unwrap_or_default().withdrawn)

@@ -100,8 +100,8 @@ pub(crate) fn sign_again(
     Ok(resigned)
 }
 
-/// Records which bundles the signed skills were before, so that a publisher who signed the same
-/// files again has not changed them too.
+/// Records the earlier bundles of the signed skills. When another publisher signs the same files
+/// again, too, that does not count as a second change.
 fn note_signed_again(
     vault: &Vault,
     before: &OwnSkills,
@@ -194,7 +194,7 @@ fn trusted_before(vault: &Vault, trust: &VaultTrust) -> Result<Vec<Trusted>, Vau
     Ok(states.collect())
 }
 
-/// A verified skill as a source of admission.
+/// Turns a verified skill into a source of admission.
 pub(super) fn earlier(
     name: SkillName,
     examined: Examined,

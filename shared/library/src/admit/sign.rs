@@ -47,7 +47,7 @@ pub(super) fn sign(
     })
 }
 
-/// The manifest of a candidate, with version 1.
+/// Builds the manifest of a candidate, with version 1.
 pub(super) fn manifest(vault_id: &VaultId, candidate: &Candidate, now: Timestamp) -> Manifest {
     let package = &candidate.package;
     let mut agents = package.frontmatter.agents.clone();

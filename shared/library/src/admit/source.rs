@@ -59,7 +59,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// A local folder.
+    /// Makes a source from the path of a local folder.
     pub fn folder(path: &Path) -> Self {
         Self::Folder(path.to_string_lossy().into_owned())
     }
@@ -435,7 +435,7 @@ impl Input {
     }
 
     /// Applies the recorded strictness and signed exceptions of this machine's own skills; options
-    /// can only add to them. What somebody else recorded opens nothing here.
+    /// can only add to them. Exceptions that another publisher recorded are not applied.
     fn read_earlier(&mut self, earlier: Earlier) {
         // The manifest of another publisher may record any exception it likes. Only this machine's
         // own exceptions are applied.

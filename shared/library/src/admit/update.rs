@@ -93,7 +93,7 @@ pub async fn update_skill(vault: &Vault, input: &UpdateSkill) -> Result<UpdateRe
     }
 }
 
-/// The source that an installed skill was fetched from.
+/// Returns the source that an installed skill was fetched from.
 pub(crate) fn upstream_of(vault: &Vault, name: &SkillName) -> Result<Upstream, AddError> {
     let Some(found) = installed(vault, name, &vault.trusted()?)? else {
         return Err(not_installed(vault, name)?.into());
@@ -134,8 +134,8 @@ pub(crate) fn admit_update(
     add(vault, source, &options)
 }
 
-/// The files of the installed version that look like secrets: an update takes them again, because
-/// the owner included them. None if that version is damaged.
+/// Returns the files of the installed version that look like secrets. An update takes them again,
+/// because the owner included them. Empty if that version is damaged.
 fn secrets_of(vault: &Vault, name: &SkillName) -> Vec<String> {
     let installed = read_installed(vault, name).ok().flatten();
     installed.map_or_else(Vec::new, |found| secrets::paths_of(&found.files))

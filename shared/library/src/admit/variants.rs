@@ -98,7 +98,7 @@ pub(crate) struct Transforms {
     record: Record,
 }
 
-/// All transforms, approved or not, sorted by skill and name.
+/// Returns all transforms, approved or not, sorted by skill and name.
 pub fn list(vault: &Vault) -> Result<Vec<Listed>, VaultError> {
     // An approved file may have been deleted, and a new one is not approved yet. List both.
     let mut files: BTreeSet<_> = authored::approved_transforms(vault)?.into_iter().collect();
@@ -123,7 +123,7 @@ pub fn list(vault: &Vault) -> Result<Vec<Listed>, VaultError> {
     Ok(listed)
 }
 
-/// The approved transforms: those that are applied.
+/// Returns the approved transforms: those that are applied.
 fn approved(vault: &Vault) -> Result<Vec<Listed>, VaultError> {
     let mut listed = Vec::new();
     for file in authored::approved_transforms(vault)? {
