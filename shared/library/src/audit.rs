@@ -474,6 +474,8 @@ fn structural(name: &str) -> &'static Rule {
     known.unwrap_or(&structure_rules()[0])
 }
 
+/// Runs the gate on the files of a skill. A skill with unread files gets no hash and no sketch, so
+/// that it is not taken for a duplicate of another one.
 fn gated(
     raw: Vec<RawFile>,
     faults: &[(String, SourceError)],
@@ -481,7 +483,6 @@ fn gated(
     manifest: Option<Manifest>,
     auditor: &Auditor<'_>,
 ) -> Audited {
-    // Skills with unread files must not count as duplicates of each other.
     let complete = faults.is_empty();
     let hash = complete.then(|| content_hash(&raw));
     let sketch = complete.then(|| Sketch::of(raw.iter().map(|file| file.bytes.as_slice())));
@@ -492,8 +493,7 @@ fn gated(
     let mut verdict = Verdict::Blocked;
     let mut lines = Vec::new();
     if has_document {
-        // The publisher that the signed manifest names, as at admission: its own installers are
-        // only a warning.
+        // As at admission, installers of the skill's own publisher only warn.
         let source = manifest
             .as_ref()
             .and_then(|manifest| gate::publisher(manifest.provenance.identifier.as_str()));
@@ -519,7 +519,6 @@ fn gated(
         verdict = Verdict::of(judged.outcome);
         name = match &judged.package {
             Some(package) => Some(package.name.to_string()),
-            // The gate returns no package of a rejected skill, but the report needs a name.
             None => author_name(&kept),
         };
         findings = judged.findings;
@@ -535,7 +534,6 @@ fn gated(
     }
     more.append(&mut findings);
     let accepted = accept(&mut more, &lines, auditor.accepted);
-    // Accepted findings must not hide that something was not read.
     if !accepted.is_empty() && verdict != Verdict::Unreadable {
         verdict = match more.iter().map(|finding| finding.level).max() {
             None | Some(Level::Note) => Verdict::Accepted,

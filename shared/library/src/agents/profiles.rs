@@ -107,7 +107,8 @@ pub(super) fn available_skills(
 /// invalid.
 fn signed(vault: &Vault, place: &Place, trusted: &Trusted) -> Option<(Vec<AgentId>, Vec<String>)> {
     let manifest = store::manifest(&vault.store(), &place.bundle, trusted)?;
-    // The same conditions as for a row of the index.
+    // Without these checks a link to an older version or to the bundle of another skill would be
+    // shown.
     let lowest = trusted.lowest(&place.signed_name).unwrap_or(0);
     let is_meant = manifest.name == place.signed_name
         && manifest.version >= lowest
