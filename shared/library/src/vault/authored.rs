@@ -1,8 +1,8 @@
 //! Files of the vault's folder that its owner writes: the policy, the profiles and the transforms.
 //!
-//! Whoever can write to the folder can change them, so a file takes effect only after the owner
-//! approved it. The approved versions lie in the trust folder, and everything that decides by such
-//! a file reads them there:
+//! Any process that can write to the folder can change them, so a file takes effect only after the
+//! owner approved it. The approved versions lie in the trust folder, and every decision based on
+//! such a file reads them there:
 //!
 //! ```text
 //! vaults/<vault id>/approved/policy.toml
@@ -28,7 +28,7 @@ use crate::disk::{self, FileError, HeldPath, Kind};
 pub const PROFILES_FILE: &str = "profiles.toml";
 /// The folder of transforms.
 const TRANSFORMS: &str = "transforms";
-/// Where the approved versions lie, below the vault's trust folder.
+/// The folder of the approved versions, below the vault's trust folder.
 const APPROVED: &str = "approved";
 
 /// A file that the owner writes.
@@ -59,8 +59,7 @@ impl fmt::Display for AuthoredFile {
 }
 
 impl AuthoredFile {
-    /// The file at a path relative to the vault's folder; `None` if it is none that the owner
-    /// writes.
+    /// The file at a path relative to the vault's folder; `None` if the owner writes no such file.
     pub fn at(path: &Path) -> Option<Self> {
         let parts: Option<Vec<_>> = path.iter().map(|part| part.to_str()).collect();
         match parts?[..] {
@@ -74,7 +73,7 @@ impl AuthoredFile {
         }
     }
 
-    /// Its path in this vault.
+    /// The file's path in this vault.
     pub fn path(&self, vault: &Vault) -> PathBuf {
         vault.paths().root.join(self.to_string())
     }
@@ -83,8 +82,8 @@ impl AuthoredFile {
         vault.folder().join(self.to_string())
     }
 
-    /// The largest size that is read, in bytes. What is larger than its parser allows is rejected
-    /// there, with the limit.
+    /// The read limit, in bytes. It is above the limit of the file's parser, so that the parser
+    /// rejects a larger file and names its limit.
     const fn max_bytes(&self) -> u64 {
         match self {
             Self::Policy => 4 * policy::MAX_BYTES as u64,
@@ -106,7 +105,7 @@ impl AuthoredFile {
         }
     }
 
-    /// The bytes in the vault's folder, which nobody may have approved; `None` if it is absent.
+    /// The bytes in the vault's folder, which may not be approved; `None` if the file is absent.
     pub(crate) fn read(&self, vault: &Vault) -> Result<Option<Vec<u8>>, FileError> {
         disk::read(&self.held(vault), self.max_bytes())
     }
@@ -129,7 +128,7 @@ pub struct PendingFile {
     pub file: AuthoredFile,
     /// The approved version, which stays in force; `None` if there is none.
     pub approved: Option<Vec<u8>>,
-    /// What lies in the vault's folder; `None` if the file was deleted there.
+    /// The content in the vault's folder; `None` if the file was deleted there.
     pub found: Result<Option<Vec<u8>>, FileError>,
 }
 
@@ -142,6 +141,8 @@ pub fn pending_files(vault: &Vault) -> Result<Vec<PendingFile>, VaultError> {
     for file in files {
         let approved = file.read_approved(vault)?;
         let found = file.read(vault);
+        // A file that can't be read is pending as well, so that its owner learns why the approved
+        // version stays in force.
         if !matches!(&found, Ok(found) if *found == approved) {
             pending.push(PendingFile {
                 file,
@@ -165,7 +166,7 @@ pub(crate) fn approved_transforms(vault: &Vault) -> Result<Vec<AuthoredFile>, Va
     Ok(files)
 }
 
-/// The transforms in the vault's folder, in order. Nobody may have approved them.
+/// The transforms in the vault's folder, approved or not, in order.
 pub(crate) fn written_transforms(vault: &Vault) -> Result<Vec<AuthoredFile>, VaultError> {
     let root = vault.folder().join(TRANSFORMS);
     let mut files = Vec::new();
@@ -185,7 +186,7 @@ fn transform_at(skill: &str, file: &str) -> Option<AuthoredFile> {
 }
 
 impl Change<'_> {
-    /// Writes a file of the owner, approved at once: the owner gave its content to a command.
+    /// Writes a file of the owner and approves it, because the owner gave its content to a command.
     pub(crate) fn write_authored(
         &mut self,
         file: &AuthoredFile,
@@ -200,6 +201,8 @@ impl Change<'_> {
     /// Removes a file of the owner together with its approved version.
     pub(crate) fn remove_authored(&mut self, file: &AuthoredFile) -> Result<(), VaultError> {
         let path = file.held(self.vault);
+        // In the other order a kill would leave the file without an approved version, and the owner
+        // would be asked to approve what they removed.
         if disk::remove_file(&path)?
             && let Some(folder) = path.parent()
         {
@@ -215,6 +218,7 @@ impl Change<'_> {
         bytes: Option<&[u8]>,
     ) -> Result<(), VaultError> {
         self.vault.require_trust()?;
+        // An approval changes what readers get, although no file of the vault's folder changes.
         self.switching()?;
         let (folder, name) = file.approved(self.vault);
         match bytes {

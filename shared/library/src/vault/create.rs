@@ -20,7 +20,7 @@ use crate::disk::scratch;
 /// Name of the file that holds the id of a vault while the vault is being created.
 pub(super) const CREATING: &str = "creating";
 
-/// What a vault is created with.
+/// The parameters of a new vault.
 pub(super) struct NewVault<'a> {
     pub(super) paths: &'a VaultPaths,
     pub(super) clock: &'a dyn Clock,
@@ -39,6 +39,7 @@ impl NewVault<'_> {
         if let Some(id) = read_format(&root)? {
             return Ok(id); // another process was first
         }
+        // No other writer is alive under the lock, so the entries are leftovers.
         scratch::sweep(&root.join("tmp"))?;
         self.finish(None)
     }
@@ -55,26 +56,31 @@ impl NewVault<'_> {
         }
         let before = trust::folder(&self.paths.config, &id);
         let new = self.finish(Some(&before))?;
+        // Nothing names the old identity any more. If it has keys against expectation, they stay: a
+        // key can't be made again.
         if disk::kind(&before.child("keys").path())?.is_none() {
             before.remove_all()?;
         }
         Ok(new)
     }
 
-    /// Makes the vault, with what else is known of the one that it replaces.
+    /// Creates the vault. Copies the trust folder of the vault that it replaces, except its
+    /// identity.
     fn finish(&self, before: Option<&PrivateFolder>) -> Result<VaultId, VaultError> {
         let id = self.create_trust()?;
         if let Some(before) = before {
             let folder = trust::folder(&self.paths.config, &id);
             folder.copy_from(before, &trust::OF_ONE_IDENTITY)?;
         }
+        // Only now: once this file exists, the folder is opened as a vault, so its trust must be
+        // complete.
         write_format(self.paths, &id)?;
         disk::remove_file(&self.paths.folder().join(CREATING))?;
         Ok(id)
     }
 
-    /// Creates the first root version with one key in both roles. Goes on with what an interrupted
-    /// creation left.
+    /// Creates the first root version with one key in both roles. Continues an interrupted
+    /// creation.
     fn create_trust(&self) -> Result<VaultId, VaultError> {
         let Self {
             paths,
@@ -89,9 +95,11 @@ impl NewVault<'_> {
         if let Some(id) = earlier {
             match VaultTrust::read(&paths.config, &id)? {
                 Some(known) if known.for_links == self.for_links => return Ok(id),
-                // The note lies in the vault's folder and may be anybody's: what counts stays.
+                // The note lies in the vault's folder, where others may have written it, so
+                // existing trust stays.
                 Some(_) => {}
-                // The root version that names these keys was not stored, so nobody has seen it.
+                // The root version that names these keys was not stored, so no other machine has
+                // seen it.
                 None => trust::folder(&paths.config, &id).remove_all()?,
             }
         }
@@ -105,7 +113,7 @@ impl NewVault<'_> {
             0o600,
             &paths.folder().join("tmp"),
         )?;
-        // The key of a vault for links signs this one version, and nobody keeps it.
+        // The key of a vault for links signs this one version and is then thrown away.
         if !self.for_links {
             VaultKeys::new(paths, &id, Arc::clone(self.passphrases)).store(&key)?;
         }
@@ -118,7 +126,7 @@ impl NewVault<'_> {
     }
 }
 
-/// Makes the folders of a vault. Fails if its keys would lie inside it.
+/// Creates the folders of a vault. Fails if its keys would lie inside it.
 pub(super) fn make_folders(paths: &VaultPaths) -> Result<(), VaultError> {
     if paths.config.starts_with(&paths.root) {
         return Err(VaultError::KeysInside(paths.config.clone()));
@@ -143,8 +151,8 @@ pub(crate) fn first_root(clock: &dyn Clock, key: &SecretKey) -> Result<RootChain
     Ok(edit.sign(&[key])?)
 }
 
-/// Writes `vault.json`. The folder is a vault once this file exists. Both ids of a vault that gets
-/// another one are good until that is done.
+/// Writes `vault.json`, which makes the folder a vault. If the vault gets another id, both ids are
+/// accepted until this is done.
 pub(crate) fn write_format(paths: &VaultPaths, id: &VaultId) -> Result<(), VaultError> {
     let root = paths.folder();
     let before = read_format(&root)?;

@@ -79,9 +79,10 @@ impl PrivateFolder {
         self.check()
     }
 
-    /// Fails if other users can access the folder, or change one that it lies in.
+    /// Fails if other users can access the folder, or write to a folder above it.
     fn check(&self) -> Result<(), KeyError> {
         check_top(&self.config)?;
+        // A user who can write to any folder on the way could replace everything below it.
         let mut path = self.config.clone();
         for part in &self.below {
             path.push(part);
@@ -112,6 +113,8 @@ impl PrivateFolder {
     /// Writes a file atomically, replacing an earlier one.
     pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), KeyError> {
         self.ensure()?;
+        // A writer that was killed before its rename left a temporary file here, which may hold a
+        // secret.
         self.sweep()?;
         Ok(disk::replace(
             &self.path_of(name),
@@ -121,8 +124,8 @@ impl PrivateFolder {
         )?)
     }
 
-    /// Like [`Self::replace`], with the temporary file in another folder, which the next writer
-    /// sweeps.
+    /// Like [`Self::replace`], but writes the temporary file to `aside`, whose next writer removes
+    /// leftovers.
     pub(crate) fn replace_by(
         &self,
         aside: &Self,
@@ -174,8 +177,8 @@ impl PrivateFolder {
         self.replace(name, &json::to_bytes(record))
     }
 
-    /// Writes a JSON record atomically in a folder of this one that may hold many: it is not
-    /// listed.
+    /// Writes a JSON record atomically to a subfolder that may hold many files and is therefore
+    /// never listed.
     pub(crate) fn write_record_in<T: Serialize>(
         &self,
         folder: &str,
@@ -184,6 +187,8 @@ impl PrivateFolder {
     ) -> Result<(), KeyError> {
         self.ensure()?;
         self.sweep()?;
+        // The temporary file goes to this folder: removing leftovers lists the folder, which would
+        // be slow in one with a record for each of 10,000 skills.
         let below = self.child(folder);
         below.ensure()?;
         Ok(disk::replace(
@@ -197,6 +202,8 @@ impl PrivateFolder {
     /// Renames a file of the folder.
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), KeyError> {
         disk::rename(&self.path_of(from), &self.path_of(to))?;
+        // Unflushed, the old name could come back after a power failure, although the caller went
+        // on.
         Ok(disk::sync_dir(&self.path())?)
     }
 
@@ -210,13 +217,14 @@ impl PrivateFolder {
         Ok(disk::remove_tree(&self.path())?)
     }
 
-    /// Copies the files of another folder and of the folders in it, but for the named ones. Files
-    /// that exist are replaced.
+    /// Copies the files of another folder and of its subfolders, except the named ones. Existing
+    /// files are replaced.
     pub(crate) fn copy_from(&self, other: &Self, but: &[&str]) -> Result<(), KeyError> {
         self.take(other, but, Self::replace)
     }
 
-    /// Like [`Self::copy_from`], but files that exist stay. A retry goes on where a kill ended it.
+    /// Like [`Self::copy_from`], but keeps existing files, so that a retry continues an interrupted
+    /// copy.
     pub(crate) fn complete_from(&self, other: &Self, but: &[&str]) -> Result<(), KeyError> {
         self.take(other, but, |to, name, bytes| {
             to.create(name, bytes).map(drop)
@@ -238,6 +246,7 @@ impl PrivateFolder {
         }
         for name in other.folders()? {
             if !but.contains(&name.as_str()) {
+                // The exceptions name entries of the top folder only.
                 self.child(&name).take(&other.child(&name), &[], put)?;
             }
         }
@@ -263,8 +272,8 @@ impl PrivateFolder {
     }
 }
 
-/// Fails if others can write to the trust folder, or it belongs to another user. An absent one is
-/// good.
+/// Fails if other users can write to the trust folder, or if it belongs to another user. An absent
+/// folder passes.
 pub(super) fn check_top(config: &Path) -> Result<(), KeyError> {
     match disk::folder_mode_and_owner(config)? {
         Some((mode, owner)) => check_mode(config, mode, owner, 0o022),
@@ -278,13 +287,15 @@ pub(super) const FOLDERS: [&str; 4] = ["store", "skills", "links", "tmp"];
 /// Further folders of a vault, each made when it is first needed.
 const MADE_LATER: [&str; 2] = ["profiles", "transforms"];
 
-/// Fails if others can write to the vault's folder or to one of its own folders, or they belong to
-/// another user, or a link stands in place of one of them. Absent ones are good.
+/// Fails if other users can write to the vault's folder or one of its subfolders, if one belongs to
+/// another user, or if a link stands in place of a subfolder. Absent folders pass.
 pub(super) fn check_vault(root: &HeldPath) -> Result<(), VaultError> {
     for name in FOLDERS.iter().chain(&MADE_LATER) {
+        // A link here would send bundles, or the links to them, to a folder outside the vault.
         disk::reject_link(&root.join(name))?;
     }
     let below = FOLDERS.map(|name| root.join(name));
+    // The vault's folder itself may be a link that its owner made, so its target is checked.
     let top = disk::folder_mode_and_owner(root.top())?;
     let mut found = vec![(root.path(), top)];
     for path in below {
@@ -344,6 +355,8 @@ pub(crate) fn file_name(text: &str) -> String {
             }
         }
     }
+    // Most file systems allow 255 bytes in a name. A percent sign is always followed by two digits,
+    // so the double one of a cut name occurs in no other name.
     if name.is_empty() || name.len() > 180 {
         let hash = Digest::of(text.as_bytes()).to_string();
         let mut cut = 100.min(name.len());

@@ -27,7 +27,7 @@ use super::folder::PrivateFolder;
 use super::ssh_agent::{self, AgentError, AgentSigner};
 use crate::disk::{self, FileError};
 
-/// Why a file of the trust folder could not be read or written.
+/// An error of reading or writing a file of the trust folder.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The key is not on this machine: the vault was copied here, or the key was moved away.
@@ -55,7 +55,7 @@ pub enum KeyError {
     /// The file holds another key than the one that it is named after.
     #[error("the key in {} does not match the file's name", .0.display())]
     Mismatch(PathBuf),
-    /// The key file is encrypted and nobody gave its passphrase.
+    /// The key file is encrypted, and no passphrase is available.
     #[error("{} is encrypted, and no passphrase was given", .0.display())]
     Locked(PathBuf),
     /// The passphrase does not open the key file.
@@ -69,13 +69,13 @@ pub enum KeyError {
     Encrypt {
         /// The key file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         cause: io::Error,
     },
-    /// The SSH agent holds the key and gives it to nobody.
+    /// The SSH agent holds the key and does not export it.
     #[error("the key {0} is in the SSH agent and can't be copied")]
     InAgent(String),
-    /// The SSH agent can't be asked, or does not hold the key.
+    /// The SSH agent can't be reached, or does not hold the key.
     #[error(transparent)]
     Agent(#[from] AgentError),
     /// A system call failed.
@@ -93,20 +93,21 @@ vault_format::words! {
     }
 }
 
-/// Where the passphrases of encrypted key files come from: a prompt, or a file.
+/// A source of passphrases for encrypted key files: a prompt, or a file.
 pub trait Passphrases: Send + Sync {
-    /// The passphrase that opens an encrypted key file; `None` if nobody can give it.
+    /// The passphrase that opens an encrypted key file; `None` if none is available.
     fn unlock(&self, path: &Path) -> io::Result<Option<Zeroizing<String>>>;
 
     /// The passphrase that a new key file is encrypted with; `None` stores it in the clear.
     fn protect(&self) -> io::Result<Option<Zeroizing<String>>>;
 
-    /// Tells the person that the SSH agent at this socket was asked to sign with this key so long
-    /// ago, and is waited for further: it may ask them for a confirmation.
+    /// Tells the user that the SSH agent at this socket has not answered a request to sign with
+    /// this key for the given time. The agent may be waiting for the user's confirmation, so the
+    /// wait goes on.
     fn agent_is_slow(&self, _socket: &Path, _key: &str, _waited: Duration) {}
 }
 
-/// Gives no passphrase: new keys are stored in the clear, and encrypted ones stay closed.
+/// A source without passphrases: new keys are stored in the clear, and encrypted ones stay locked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPassphrases;
 
@@ -120,7 +121,7 @@ impl Passphrases for NoPassphrases {
     }
 }
 
-/// What an agent answered, if it is why nothing was signed.
+/// Extracts the error of an SSH agent from a signer's error. Returns other errors unchanged.
 pub(crate) fn agent_refusal(error: SignerError) -> Result<KeyError, SignerError> {
     let agent = error.into_cause().downcast::<AgentError>();
     agent.map(|error| (*error).into()).map_err(SignerError::new)
@@ -133,22 +134,22 @@ pub fn generate(random: &dyn Random) -> SecretKey {
     SecretKey::from_seed(*seed)
 }
 
-/// How every file in the age format begins.
+/// The first bytes of every file in the age format.
 const AGE_HEADER: &[u8] = b"age-encryption.org/v1\n";
-/// The scrypt work factor of what is written, as a power of two: the one of the age command. It is
-/// fixed, since one measured on a busy machine would be weak for ever.
+/// The scrypt work factor for new files, as a power of two: the default of the age command. It is
+/// fixed, because a factor measured on a busy machine would stay too weak.
 const WORK_FACTOR: u8 = 18;
-/// The highest scrypt work factor that is accepted: 2^22 needs 4 GiB and some seconds.
+/// The highest accepted scrypt work factor: 2^22 needs 4 GiB and some seconds.
 const MAX_WORK_FACTOR: u8 = 22;
 
-/// Encrypts to a passphrase, in the age format.
+/// Returns a recipient that encrypts with a passphrase, in the age format.
 pub fn recipient(passphrase: &str) -> age::scrypt::Recipient {
     let mut recipient = age::scrypt::Recipient::new(SecretString::from(passphrase));
     recipient.set_work_factor(WORK_FACTOR);
     recipient
 }
 
-/// Decrypts what was encrypted to a passphrase, with a work factor of 22 at most.
+/// Returns an identity that decrypts with a passphrase. It rejects work factors above 22.
 pub fn identity(passphrase: &str) -> age::scrypt::Identity {
     let mut identity = age::scrypt::Identity::new(SecretString::from(passphrase));
     identity.set_max_work_factor(MAX_WORK_FACTOR);
@@ -163,12 +164,12 @@ pub(crate) fn encrypt(path: &Path, text: &[u8], passphrase: &str) -> Result<Vec<
     })
 }
 
-/// Whether the content of a secret file is encrypted.
+/// Returns whether the content of a secret file is encrypted.
 pub(crate) fn is_encrypted(bytes: &[u8]) -> bool {
     bytes.starts_with(AGE_HEADER)
 }
 
-/// A secret file that was read.
+/// The decrypted content of a secret file.
 pub(crate) struct OpenedSecret {
     /// Its content in the clear.
     pub(crate) text: Zeroizing<Vec<u8>>,
@@ -257,6 +258,8 @@ fn parse(text: &[u8], kind: KeyKind) -> Option<SecretKey> {
         .strip_prefix(kind.as_str())?
         .strip_prefix("-key/1 ")?;
     let is_hex = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    // `from_str_radix` below also accepts capitals and a plus sign; only one text may stand for a
+    // key.
     if hex.len() != 64 || !hex.bytes().all(is_hex) {
         return None;
     }
@@ -270,6 +273,8 @@ fn parse(text: &[u8], kind: KeyKind) -> Option<SecretKey> {
 fn text(key: &SecretKey, kind: KeyKind) -> Zeroizing<String> {
     use std::fmt::Write as _;
     let seed = key.seed();
+    // Large enough for the whole text: a string that grows would leave a copy of the secret in
+    // freed memory.
     let mut text = Zeroizing::new(String::with_capacity(128));
     let _infallible = write!(*text, "vault.{}-key/1 ", kind.as_str());
     for byte in seed.iter() {
@@ -309,7 +314,7 @@ impl VaultKeys {
         }
     }
 
-    /// Where passphrases come from.
+    /// The source of passphrases.
     pub(super) fn passphrases(&self) -> Arc<dyn Passphrases> {
         Arc::clone(&self.passphrases)
     }
@@ -340,7 +345,7 @@ impl VaultKeys {
         Ok(if is_staged { staged } else { in_use })
     }
 
-    /// Whether the SSH agent holds the secret key.
+    /// Returns whether the SSH agent holds the secret key.
     pub fn is_in_agent(&self, key: &PublicKey) -> Result<bool, KeyError> {
         Ok(disk::kind(&self.folder.path_of(&in_agent(key)))?.is_some())
     }
@@ -355,7 +360,7 @@ impl VaultKeys {
         self.folder.path()
     }
 
-    /// Whether the file of a key is encrypted with a passphrase. Fails if it is missing.
+    /// Returns whether the file of a key is encrypted with a passphrase. Fails if it is missing.
     pub fn is_encrypted(&self, key: &PublicKey) -> Result<bool, KeyError> {
         if self.is_in_agent(key)? {
             return Ok(false);
@@ -365,8 +370,8 @@ impl VaultKeys {
         Ok(is_encrypted(&bytes))
     }
 
-    /// What signs with a key of this machine: the secret key, or the SSH agent that holds it. Fails
-    /// as [`Self::read`] does; an agent is asked only when something is signed.
+    /// A signer for a key of this machine: the secret key, or the SSH agent that holds it. Fails
+    /// like [`Self::read`]; an agent is contacted only when something is signed.
     pub fn signer(&self, key: &PublicKey) -> Result<Box<dyn Signer + Send + Sync>, KeyError> {
         Ok(if self.is_in_agent(key)? {
             self.check(key)?; // so that a missing key is named before anything is prepared
@@ -384,8 +389,8 @@ impl VaultKeys {
         AgentSigner::new(self.ssh_agent.clone(), *key, Arc::new(on_slow))
     }
 
-    /// Fails unless this machine can sign with a key now. No person is asked for anything: an
-    /// encrypted key file is not opened, and an agent only lists its keys.
+    /// Fails unless this machine can sign with a key now. Asks for no passphrase and no
+    /// confirmation: an encrypted key file is not opened, and an agent only lists its keys.
     pub fn check(&self, key: &PublicKey) -> Result<(), KeyError> {
         if self.is_in_agent(key)? {
             let held = ssh_agent::identities(self.ssh_agent.as_deref())?;
@@ -398,16 +403,18 @@ impl VaultKeys {
         Ok(())
     }
 
-    /// The secret key. Fails if it is missing, in the SSH agent, accessible to other users, closed
-    /// by a passphrase that nobody gives, or another key than the file's name says.
+    /// The secret key. Fails if it is missing, held by the SSH agent, accessible to other users,
+    /// locked by a passphrase that is not available, or not the key that the file is named after.
     pub fn read(&self, key: &PublicKey) -> Result<SecretKey, KeyError> {
         if self.is_in_agent(key)? {
             return Err(KeyError::InAgent(ssh_agent::fingerprint(key)));
         }
         let name = self.file_of(key)?;
         let path = self.folder.path_of(&name);
+        // Entries are inserted whole, so a panic of another thread leaves the map usable.
         let mut unlocked = self.unlocked.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(secret) = unlocked.get(key)
+            // A key whose file was removed must not sign from memory.
             && disk::kind(&path)?.is_some()
         {
             return Ok(secret.clone());
@@ -417,18 +424,19 @@ impl VaultKeys {
         if secret.public() != *key {
             return Err(KeyError::Mismatch(path));
         }
+        // A key in the clear costs nothing to read again, so it is not kept in memory.
         if self.is_encrypted(key)? {
             unlocked.insert(*key, secret.clone());
         }
         Ok(secret)
     }
 
-    /// Stores a key that no root version names yet and that stays until one does.
+    /// Stores a key that no root version names yet. It stays until one does.
     pub(crate) fn store(&self, key: &SecretKey) -> Result<(), KeyError> {
         self.create(&in_use(&key.public()), key)
     }
 
-    /// Notes that the SSH agent holds this key. Fails unless it does and signs with it.
+    /// Records that the SSH agent holds this key. Fails unless the agent signs with it.
     pub(crate) fn use_agent(&self, key: &PublicKey) -> Result<(), KeyError> {
         self.agent_signer(key).prove()?;
         let note = format!("vault.ssh-agent-key/1 {}\n", ssh_agent::fingerprint(key));
@@ -442,6 +450,8 @@ impl VaultKeys {
     }
 
     fn create(&self, name: &str, key: &SecretKey) -> Result<(), KeyError> {
+        // A file of this name holds the same key, since the name is the public key: `false` is no
+        // error.
         create_key(
             &self.folder,
             name,
@@ -470,6 +480,8 @@ impl VaultKeys {
         for (ending, name) in [(".key", in_use as fn(&_) -> _), (".agent", in_agent)] {
             for key in self.with_ending(ending)? {
                 let standing = roots.standing(&key);
+                // A key that no root version names stays: it was stored for one that is still to be
+                // written.
                 if matches!(standing, KeyStanding::Retired | KeyStanding::Revoked) {
                     self.folder.remove(&name(&key))?;
                 }

@@ -73,9 +73,11 @@ impl VaultPaths {
         }
     }
 
-    /// Goes back to the default place of the index if no file can be at the given one, and returns
-    /// the given one then.
+    /// Resets the index to its default location if no file can be created at the configured one.
+    /// Returns the unusable path then.
     pub fn drop_unusable_index(&mut self) -> Option<PathBuf> {
+        // A file that is absent is fine: the index creates it. A folder in its place, or no folder
+        // around it, is not.
         let path = self.index.take_if(|path| {
             let folder = path
                 .parent()
@@ -91,14 +93,14 @@ impl VaultPaths {
             .unwrap_or_else(|| self.root.join("index.db"))
     }
 
-    /// The vault's folder. Everything below it is opened from here, without following links:
-    /// whoever may write to the folder can put them there at any moment.
+    /// The vault's folder. Everything below it is opened from here, without following links,
+    /// because any process that can write to the folder could plant a link there at any moment.
     pub(crate) fn folder(&self) -> HeldPath {
         HeldPath::new(&self.root)
     }
 }
 
-/// Why a vault could not be opened, created or changed.
+/// An error of opening, creating or changing a vault.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
     /// There is no vault at this path.
@@ -118,7 +120,7 @@ pub enum VaultError {
     Format {
         /// The format file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// One of the vault's own records is damaged.
@@ -126,7 +128,7 @@ pub enum VaultError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// This machine has no trust folder for the vault: it was copied or synced here.
@@ -185,7 +187,7 @@ struct Schema {
 }
 
 const SCHEMA: &str = "vault.library/2";
-/// The format before root versions; such a vault is imported, not opened.
+/// The format before root versions. Such a vault is imported and not opened.
 const EARLIER_SCHEMA: &str = "vault.library/1";
 /// Default limit on waiting for the writer lock.
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
@@ -258,6 +260,8 @@ impl Vault {
             for_links,
         };
         let id = match occupant::find(&paths)? {
+            // The key of a vault for links was thrown away after it signed the first root version,
+            // so the first own skill needs a new identity.
             Some(id) if !for_links && VaultTrust::is_for_links(&paths.config, &id)? => {
                 new.replace(id)?
             }
@@ -299,11 +303,12 @@ impl Vault {
     pub(crate) fn with_id(&self, id: VaultId) -> Self {
         let mut other = self.clone();
         other.id = id;
+        // The folder of the key files is named after the id, so the keys are set up again.
         other.with_passphrases(self.keys.passphrases())
     }
 
-    /// Makes the folders of a vault whose trust folder is being restored. It can't be opened before
-    /// [`write_format`].
+    /// Creates the folders of a vault whose trust folder is being restored. The vault can't be
+    /// opened before [`write_format`].
     pub(crate) fn prepare(
         paths: VaultPaths,
         id: VaultId,
@@ -314,7 +319,7 @@ impl Vault {
         Ok(Self::with(paths, id, clock, random))
     }
 
-    /// Sets where the passphrases of encrypted keys come from.
+    /// Sets the source of passphrases for encrypted keys.
     #[must_use]
     pub fn with_passphrases(mut self, passphrases: Arc<dyn Passphrases>) -> Self {
         self.keys = VaultKeys::new(&self.paths, &self.id, passphrases);
@@ -338,8 +343,8 @@ impl Vault {
         &self.paths
     }
 
-    /// Fails if others can change the vault's folder or the trust folder. A change fails then,
-    /// while reading goes on, so callers warn.
+    /// Fails if other users can write to the vault's folder or the trust folder. Changes fail then,
+    /// while reads go on, so callers print a warning.
     pub fn check_folders(&self) -> Result<(), VaultError> {
         folder::check_top(&self.paths.config)?;
         folder::check_vault(&self.folder())
@@ -350,7 +355,7 @@ impl Vault {
         &self.keys
     }
 
-    /// Whether the vault only holds linked ones and has no keys of its own.
+    /// Returns whether the vault only holds linked ones and has no keys of its own.
     pub fn only_holds_links(&self) -> Result<bool, VaultError> {
         Ok(self.trust()?.is_some_and(|trust| trust.for_links))
     }
@@ -362,6 +367,8 @@ impl Vault {
             return Err(VaultError::ForLinks(self.paths.root.clone()));
         }
         let roots = trust.roots;
+        // A key file alone decides nothing: the key may be staged for a root version that was never
+        // written, or revoked.
         let mut keys = self.keys.list()?.into_iter();
         keys.find(|key| roots.standing(key) == KeyStanding::Release)
             .ok_or(VaultError::NoReleaseKey(self.id))
@@ -439,6 +446,7 @@ impl Vault {
     /// does.
     pub(crate) fn lock_writer(&self) -> Result<Change<'_>, VaultError> {
         let root = self.folder();
+        // Another user who can write to these folders could replace whatever this change verifies.
         folder::check_top(&self.paths.config)?;
         folder::check_vault(&root)?;
         let lock = lock::take(&root.join("lock"), self.wait)?;
@@ -463,8 +471,8 @@ impl Vault {
 fn read_format(root: &HeldPath) -> Result<Option<VaultId>, VaultError> {
     let path = root.join("vault.json");
     let Some(bytes) = disk::read(&path, 4096)? else {
-        // A vault gets its first skill after this file. Without it nobody can say whose they are,
-        // and a new vault must not take their place.
+        // A vault gets its first skill after this file. If the file is gone, the owner of the
+        // skills is unknown, and a new vault must not take their place.
         if disk::list(&root.join("skills"))?.is_empty() {
             return Ok(None);
         }
@@ -477,6 +485,8 @@ fn read_format(root: &HeldPath) -> Result<Option<VaultId>, VaultError> {
         path: path.path(),
         reason,
     };
+    // Read the schema alone first: a later format may lack the other fields, and the message should
+    // name the version.
     let format: Schema = json::parse(&bytes).map_err(|reason| wrong(reason.to_string()))?;
     if format.schema == EARLIER_SCHEMA {
         return Err(VaultError::Earlier { path: path.path() });

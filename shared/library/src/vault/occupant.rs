@@ -1,9 +1,9 @@
-//! Which vault a folder holds, as this machine knows it: `folders/<hash of its path>/vault.json` in
-//! the trust folder.
+//! Records which vault a folder holds, in `folders/<hash of its path>/vault.json` of the trust
+//! folder.
 //!
-//! The folder's own `vault.json` names the vault as well, and lies where others may write. Whoever
-//! empties the folder, or puts another vault of the same user into it, would make all its skills
-//! disappear without a word, and the next command would begin another vault.
+//! The folder's own `vault.json` names the vault too, but lies where others may write. Without this
+//! record, an attacker who empties the folder, or puts another vault of the same user there, would
+//! make all its skills disappear unnoticed, and the next command would create another vault.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ struct Occupants {
     vaults: BTreeSet<VaultId>,
 }
 
-/// A folder that held another vault, and no command of vault replaced it.
+/// The error for a folder that held another vault, although no command of vault replaced it.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{} held the vault {known} and {} now, and no command of vault changed that",
@@ -47,13 +47,15 @@ pub struct SwappedVault {
     pub record: PathBuf,
 }
 
-/// The vault that `vault.json` names; `None` if there is no vault. Fails if the folder held another
-/// one, or holds none any more.
+/// Finds the vault that `vault.json` names; `None` if there is no vault. Fails if the folder held
+/// another one, or holds none any more.
 pub(super) fn find(paths: &VaultPaths) -> Result<Option<VaultId>, VaultError> {
     let folder = trust_folder(paths);
     let mut known = known(&folder)?.vaults;
     loop {
         let found = read_format(&paths.folder())?;
+        // A new vault has no record yet, nor has one of an earlier build; the first change writes
+        // it.
         let Some(first) = known.first() else {
             return Ok(found);
         };
@@ -75,13 +77,14 @@ pub(super) fn find(paths: &VaultPaths) -> Result<Option<VaultId>, VaultError> {
     }
 }
 
-/// Whether the vault that a folder holds is recorded.
+/// Returns whether the vault of a folder is recorded.
 pub(super) fn is_known(paths: &VaultPaths) -> Result<bool, VaultError> {
     Ok(!known(&trust_folder(paths))?.vaults.is_empty())
 }
 
-/// Records which vault the folder holds: the first one, or the second from now on. Call it while
-/// `vault.json` names `named`: its next writer removes what a killed one left.
+/// Records that the folder holds the vault `named`, or `next` from now on. Call it while
+/// `vault.json` names `named`: the next writer of that vault removes the temporary file of a killed
+/// one.
 pub(super) fn record(
     paths: &VaultPaths,
     named: &VaultId,
@@ -117,6 +120,8 @@ fn known(folder: &PrivateFolder) -> Result<Occupants, VaultError> {
 
 fn trust_folder(paths: &VaultPaths) -> PrivateFolder {
     let path = real_path(&paths.root);
+    // A path can be longer than a file name and contain any bytes, so the folder is named by its
+    // hash.
     let name = Digest::of(path.as_os_str().as_encoded_bytes()).to_string();
     PrivateFolder::new(&paths.config, Path::new("folders").join(name))
 }
@@ -124,6 +129,7 @@ fn trust_folder(paths: &VaultPaths) -> PrivateFolder {
 /// The path without symbolic links, so that all paths to a folder have one record.
 fn real_path(root: &Path) -> PathBuf {
     disk::resolve(root).unwrap_or_else(|_| {
+        // A folder that does not exist yet can't be resolved, but its parent can.
         let parent = root.parent().and_then(|parent| disk::resolve(parent).ok());
         let named = parent.zip(root.file_name());
         named.map_or_else(|| root.to_owned(), |(parent, name)| parent.join(name))

@@ -1,9 +1,10 @@
 //! The own skills of a vault as this machine installed them: `own-skills.json` in the trust folder.
 //!
-//! The links in the vault's folder say which bundle each name stands for. Whoever can write to that
-//! folder could bring back an older version, or a removed skill, with the owner's own signature, or
-//! take a skill away. This record shows it. It is written after the links of a change, and before
-//! them for skills that leave, so that a killed writer leaves nothing that looks like a deviation.
+//! The links in the vault's folder say which bundle each name stands for. An attacker who can write
+//! to that folder could bring back an older version or a removed skill, with the owner's own
+//! signature, or take a skill away. This record reveals it. It is written after the links of a
+//! change, but before them when skills are removed, so that a killed writer leaves no state that
+//! looks like tampering.
 
 use std::collections::BTreeMap;
 
@@ -19,18 +20,18 @@ use super::{Vault, VaultError};
 /// Name of the record.
 const RECORD: &str = "own-skills.json";
 
-/// What is recorded of the own skills, by name.
+/// The recorded state of the own skills, by name.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct OwnSkills {
     skills: BTreeMap<SkillName, OwnSkill>,
 }
 
-/// What is recorded of one own skill.
+/// The recorded state of one own skill.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 struct OwnSkill {
     /// The highest version that this name has reached. The next one is higher.
     reached: u64,
-    /// What is installed; `None` after a removal.
+    /// The installed version; `None` after a removal.
     installed: Option<InstalledVersion>,
     /// Whether a removal has begun, which may have been killed before or after its switch.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -38,15 +39,15 @@ struct OwnSkill {
     /// Whether the owner went back to an earlier version and stays there.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     held: bool,
-    /// Where the owner added it from on this machine.
+    /// The folder or archive on this machine that the owner added it from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     local: Option<LocalSource>,
-    /// Whether somebody else wrote the installed bundle: another publisher, or a member whose draft
+    /// Whether the installed bundle has another author: another publisher, or a member whose draft
     /// was accepted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     by_others: bool,
-    /// Every bundle of this name that somebody else wrote, the newest last. It stays when the skill
-    /// is replaced or removed, since a rollback brings the same files back.
+    /// Every bundle of this name by another author, the newest last. The list survives a
+    /// replacement or removal of the skill, because a rollback brings the same files back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     others: Vec<Digest>,
     /// The bundles with the same files that this machine signed again, up to the installed one.
@@ -71,8 +72,8 @@ struct InstalledVersion {
 }
 
 impl OwnSkills {
-    /// The version that an installed skill of this name must have at least; `None` where nothing is
-    /// known of it.
+    /// The lowest acceptable version of an installed skill of this name; `None` if the name is not
+    /// recorded.
     pub(crate) fn lowest(&self, name: &SkillName) -> Option<u64> {
         let skill = self.skills.get(name).filter(|skill| !skill.leaving)?;
         Some(match skill.installed {
@@ -97,6 +98,7 @@ impl OwnSkills {
     pub(crate) fn install(&mut self, name: &SkillName, version: u64, bundle: Digest) {
         let skill = self.skills.entry(name.clone()).or_default();
         skill.installed = Some(InstalledVersion { version, bundle });
+        // The list belongs to the bundle that was installed before.
         skill.signed_again.clear();
         skill.reached = skill.reached.max(version);
         skill.leaving = false;
@@ -132,19 +134,19 @@ impl OwnSkills {
         }
     }
 
-    /// Where an installed skill was added from on this machine, if that is known.
+    /// The local source of an installed skill, if it is recorded.
     pub(crate) fn local(&self, name: &SkillName) -> Option<&LocalSource> {
         self.skills.get(name)?.local.as_ref()
     }
 
-    /// Records where a skill was added from on this machine.
+    /// Records the local source of a skill.
     pub(crate) fn note_local(&mut self, name: &SkillName, local: LocalSource) {
         if let Some(skill) = self.skills.get_mut(name) {
             skill.local = Some(local);
         }
     }
 
-    /// Records whether somebody else wrote an installed skill.
+    /// Records whether an installed skill has another author.
     pub(crate) fn note_author(&mut self, name: &SkillName, by_others: bool) {
         let Some(skill) = self.skills.get_mut(name) else {
             return;
@@ -153,18 +155,19 @@ impl OwnSkills {
         let Some(InstalledVersion { bundle, .. }) = skill.installed else {
             return;
         };
+        // Each bundle is listed once, at the place of its latest installation.
         skill.others.retain(|other| *other != bundle);
         if by_others {
             skill.others.push(bundle);
         }
     }
 
-    /// Whether somebody else wrote an installed skill, as far as that was recorded.
+    /// Returns whether an installed skill has another author, as far as that was recorded.
     pub(crate) fn is_by_others(&self, name: &SkillName) -> bool {
         self.skills.get(name).is_some_and(|skill| skill.by_others)
     }
 
-    /// Whether somebody else wrote this bundle, which is or was installed under the name.
+    /// Returns whether this bundle, which is or was installed under the name, has another author.
     pub(crate) fn is_others_bundle(&self, name: &SkillName, bundle: &Digest) -> bool {
         self.skills.get(name).is_some_and(|skill| {
             let installed = skill.installed.map(|installed| installed.bundle);
@@ -176,7 +179,7 @@ impl OwnSkills {
     pub(crate) fn reach(&mut self, name: &SkillName, version: u64) {
         let skill = self.skills.entry(name.clone()).or_default();
         if skill.installed.is_none() && skill.reached == 0 {
-            // Nothing is known of what is installed.
+            // The installed version, if any, is not recorded, so nothing may be expected of it.
             skill.leaving = true;
         }
         skill.reached = skill.reached.max(version);
@@ -192,6 +195,8 @@ impl OwnSkills {
     /// Records that a skill is removed.
     pub(crate) fn remove(&mut self, name: &SkillName) {
         if let Some(skill) = self.skills.get_mut(name) {
+            // The reached version and the list of other authors' bundles stay: a new skill of this
+            // name must get a higher version, and a rollback may bring old files back.
             skill.installed = None;
             skill.leaving = false;
             skill.held = false;
@@ -208,8 +213,9 @@ impl Vault {
         Ok(record.unwrap_or_default())
     }
 
-    /// Whether this machine's owner wrote an own skill or admitted it: by this machine's record, and
-    /// by no other publisher's key. What a manifest says does not count.
+    /// Returns whether this machine's owner wrote or admitted an own skill, by this machine's
+    /// record and because no other publisher's key signed it. The manifest's own statements do not
+    /// count.
     pub(crate) fn is_own_work(
         &self,
         name: &SkillName,
@@ -222,8 +228,8 @@ impl Vault {
         Ok(!self.is_by_another_publisher(signer)?)
     }
 
-    /// Whether a key is in the release role and not on this machine. One that is retired may have
-    /// been this machine's.
+    /// Returns whether a key is in the release role and not on this machine. A retired key does not
+    /// count, since it may have been this machine's.
     pub(crate) fn is_by_another_publisher(&self, signer: &PublicKey) -> Result<bool, VaultError> {
         let standing = self.trust()?.map(|trust| trust.roots().standing(signer));
         Ok(standing == Some(KeyStanding::Release) && !self.keys().list()?.contains(signer))

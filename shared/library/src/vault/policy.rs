@@ -11,7 +11,8 @@ use crate::disk::{self, HeldPath};
 /// Name of the policy file in a vault's folder.
 pub const POLICY_FILE: &str = "policy.toml";
 
-/// Why the policy can't be read or resolved. An unknown caller is a regular result, not an error.
+/// An error of reading or resolving the policy. An unknown caller is a regular result, not an
+/// error.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
     /// policy.toml has an error.
@@ -33,8 +34,7 @@ pub fn read_policy(vault: &Vault) -> Result<Option<Policy>, ResolveError> {
 }
 
 /// Reads the policy that decides what may be fetched: the one in force, or else `policy.toml` as it
-/// is written. Without a policy everything may be fetched, so a file that nobody approved can only
-/// forbid.
+/// is written. Without a policy everything may be fetched, so an unapproved file can only forbid.
 pub fn read_source_policy(vault: &Vault) -> Result<Option<Policy>, ResolveError> {
     match read_policy(vault)? {
         Some(policy) => Ok(Some(policy)),
@@ -42,7 +42,7 @@ pub fn read_source_policy(vault: &Vault) -> Result<Option<Policy>, ResolveError>
     }
 }
 
-/// Reads `policy.toml` in a folder that is no vault yet, where nothing can be approved.
+/// Reads `policy.toml` in a folder that is not a vault yet, so that no file of it can be approved.
 pub fn read_policy_at(root: &Path) -> Result<Option<Policy>, ResolveError> {
     let path = HeldPath::new(root).join(POLICY_FILE);
     // Read beyond the parser's limit, so that the parser reports a file that is too large, together

@@ -1,5 +1,5 @@
-//! The releases of this library that services acknowledged, and what is signed but not
-//! acknowledged.
+//! The releases of this library that services acknowledged, and the signed releases that are not
+//! acknowledged yet.
 //!
 //! ```text
 //! vaults/<vault id>/releases/<origin>/<slug>.json            numbers and hashes
@@ -7,8 +7,8 @@
 //! vaults/<vault id>/releases/<origin>/<slug>.pending.json    a signed catalog that the service has not acknowledged
 //! vaults/<vault id>/releases/<origin>/<slug>.waiting.json    the release of others that a sync without a terminal showed last
 //! ```
-//! They lie in the trust folder: which releases are the owner's decides what is signed again after
-//! a theft.
+//! They lie in the trust folder, because they decide which skills are signed again after a key was
+//! stolen.
 
 use std::collections::BTreeMap;
 
@@ -44,16 +44,17 @@ pub struct CloudState {
     pub highest_signed: u64,
     /// Payload hashes of earlier releases, in ascending order of release.
     pub(crate) history: Vec<Stored>,
-    /// What this machine has signed, proposals of others included; the newest last.
+    /// The payloads that this machine has signed, including proposals of other publishers, the
+    /// newest last.
     #[serde(default)]
     pub(crate) signed: Vec<SignedPayload>,
-    /// The skills that the releases before the published one had, and that it has not.
+    /// The skills of earlier releases that are not in the published one.
     #[serde(default, skip_serializing_if = "FormerSkills::is_empty")]
     pub(crate) former: FormerSkills,
 }
 
-/// A payload that this machine has signed for a namespace. It signs no other one under the same
-/// numbers.
+/// A payload that this machine has signed for a namespace. It signs no other payload with the same
+/// root version and release number.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct SignedPayload {
     pub(crate) root_version: u64,
@@ -70,11 +71,11 @@ pub struct AcknowledgedRelease {
     pub payload_sha256: Digest,
     /// SHA-256 of the catalog file. A push sends it in `If-Match` to name the catalog it replaces.
     pub file_sha256: Digest,
-    /// When it expires.
+    /// Its expiry time.
     pub expires_at: Timestamp,
     /// The number of skills in the release.
     pub skills: u64,
-    /// When the service acknowledged it; for a pending release, when it was signed.
+    /// The time at which the service acknowledged it; for a pending release, the time of signing.
     pub at: Timestamp,
     /// Hash of all inputs of the release. While it is unchanged, no new release has to be built.
     pub(crate) inputs: Option<Digest>,
@@ -82,20 +83,21 @@ pub struct AcknowledgedRelease {
     pub(crate) follows: Option<Digest>,
 }
 
-/// Another publisher's release that nobody has reviewed yet, and when a sync without a terminal
-/// showed it. It only decides whether such a sync prints the whole change again.
+/// Another publisher's release that has not been reviewed yet, with the time at which a sync
+/// without a terminal printed it. It only decides whether such a sync prints the whole change
+/// again.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct WaitingReview {
     /// SHA-256 of the payload.
     pub payload_sha256: Digest,
-    /// When it was shown.
+    /// The time at which it was printed.
     pub at: Timestamp,
 }
 
-/// How long such a sync does not print the same change again, in seconds.
+/// Period in which such a sync does not print the same change again, in seconds.
 const SHOWN_SECONDS: i64 = 24 * 60 * 60;
 
-/// When a sync without a terminal showed this payload, if that was within the last day.
+/// Returns the record of a sync without a terminal that printed this payload within the last day.
 pub fn shown_today(
     vault: &Vault,
     (base, slug): (&str, &Slug),
@@ -105,12 +107,13 @@ pub fn shown_today(
     let now = vault.clock().now();
     let is_recent = |waiting: &WaitingReview| {
         let age = now.unix() - waiting.at.unix();
+        // A negative age means that the clock was set back since; the change is printed again then.
         waiting.payload_sha256 == *payload_sha256 && (0..SHOWN_SECONDS).contains(&age)
     };
     Ok(record?.filter(is_recent))
 }
 
-/// Records that a release that waits for a review was shown now.
+/// Records that a release waiting for review was printed now.
 pub fn note_shown(
     vault: &Vault,
     (base, slug): (&str, &Slug),
@@ -146,7 +149,7 @@ impl CloudState {
         }
     }
 
-    /// The payload that this machine has signed under these numbers.
+    /// The payload that this machine has signed with this root version and release number.
     pub(crate) fn signed_payload(&self, root_version: u64, release: u64) -> Option<Digest> {
         let mut signed = self.signed.iter();
         let signed = signed
@@ -154,7 +157,8 @@ impl CloudState {
         Some(signed.payload_sha256)
     }
 
-    /// Records what this machine signs. A release that it makes later gets a higher number.
+    /// Records a payload that this machine signs. Later releases of this machine get higher
+    /// numbers.
     pub(crate) fn note_signed(&mut self, payload: SignedPayload) {
         self.highest_signed = self.highest_signed.max(payload.release);
         if !self.signed.contains(&payload) {
@@ -179,7 +183,8 @@ impl CloudState {
         self.bytes(vault, CatalogFile::Published)
     }
 
-    /// The catalog of the last acknowledged release; `None` where its bytes are not those recorded.
+    /// The catalog of the last acknowledged release; `None` if its bytes do not match the recorded
+    /// hash.
     pub(crate) fn published_catalog(&self, vault: &Vault) -> Result<Option<Catalog>, VaultError> {
         let (Some(published), Some(bytes)) = (&self.published, self.catalog_bytes(vault)?) else {
             return Ok(None);
@@ -232,8 +237,9 @@ impl CloudState {
             .map(|stored| stored.payload_sha256)
     }
 
-    /// Stores the exact bytes of a release and records it as the namespace's current one; `signer`
-    /// says who signed a skill of the one before. [`Self::write`] has to follow.
+    /// Stores the exact bytes of a release and records it as the namespace's current one. `signer`
+    /// returns the key that signed a skill of the release before. The caller must call
+    /// [`Self::write`] afterwards.
     pub(crate) fn acknowledge(
         &mut self,
         vault: &Vault,
@@ -242,13 +248,15 @@ impl CloudState {
         signer: impl Fn(&SkillEntry) -> Option<PublicKey>,
     ) -> Result<(), VaultError> {
         self.note_former(vault, bytes, &known, signer)?;
+        // The bytes come before the record that names their hash. A kill in between leaves a
+        // mismatch, which `published_catalog` treats as no catalog.
         self.write_bytes(vault, CatalogFile::Published, bytes)?;
         self.note_published(known);
         Ok(())
     }
 
-    /// Records the skills that this release no longer has, before the file of the one before is
-    /// gone.
+    /// Records the skills that this release no longer has, before the previous catalog file is
+    /// replaced.
     fn note_former(
         &mut self,
         vault: &Vault,
@@ -264,6 +272,8 @@ impl CloudState {
         };
         let former = self.former.clone();
         self.former.follow(&before, &after, signer);
+        // Written now: once the catalog file is replaced, the former skills can't be computed
+        // again.
         if self.former != former {
             self.write(vault)?;
         }
@@ -321,6 +331,8 @@ pub fn all(vault: &Vault) -> Result<Vec<CloudState>, VaultError> {
         for name in origin.files()? {
             let slug = name
                 .strip_suffix(".json")
+                // The other files of a namespace end in `.json` too, after a second dot; a slug has
+                // none.
                 .filter(|slug| !slug.contains('.'));
             if slug.is_some() {
                 states.extend(origin.read_record(&name)?);

@@ -1,5 +1,5 @@
-//! The key that seals the rows of the index. It lies in the trust folder, so that whoever can write
-//! to the vault's folder can't make a row that counts.
+//! The key that seals the rows of the index. It lies in the trust folder, so that an attacker who
+//! can write to the vault's folder can't forge a row.
 
 use zeroize::Zeroizing;
 
@@ -31,9 +31,9 @@ impl SealKey {
 }
 
 impl Vault {
-    /// The key that seals the rows of the index; made when it is first needed. `None` where this
-    /// machine has no trust folder for the vault. A damaged key is replaced: the index is then made
-    /// again.
+    /// The key that seals the rows of the index; created when it is first needed. `None` if this
+    /// machine has no trust folder for the vault. A damaged key is replaced, which makes all rows
+    /// invalid, so that the index is built again.
     pub(crate) fn seal_key(&self) -> Result<Option<SealKey>, VaultError> {
         let folder = folder(&self.paths().config, self.id());
         let read = || -> Result<Option<SealKey>, VaultError> {

@@ -15,11 +15,12 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use vault_format::hash::Digest;
 use vault_format::keys::{PublicKey, Signature, Signer, SignerError};
 
-/// How long an agent may take to list its keys or to accept a request.
+/// Time limit for an agent to list its keys or to accept a request.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
-/// How long an agent may take to sign before the person at the terminal is told.
+/// Time after which the user is told that the agent has not signed yet.
 const QUIET_TIME: Duration = Duration::from_secs(10);
-/// How long it may take to sign: it may ask a person each time (`ssh-add -c`).
+/// Time limit for a signature. It is long, because an agent may ask its user each time (`ssh-add
+/// -c`).
 const SIGN_TIME: Duration = Duration::from_mins(2);
 /// The largest answer, in bytes, as OpenSSH limits it.
 const MAX_ANSWER: usize = 256 * 1024;
@@ -32,7 +33,7 @@ const SIGN_RESPONSE: u8 = 14;
 /// The one algorithm that can sign for a vault.
 pub const ALGORITHM: &str = "ssh-ed25519";
 
-/// Why an SSH agent gave no key or signature.
+/// An error of an SSH agent.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// `SSH_AUTH_SOCK` is not set.
@@ -43,7 +44,7 @@ pub enum AgentError {
     Unreachable {
         /// The socket.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         cause: io::Error,
     },
     /// The agent accepted a request and sent no answer.
@@ -51,9 +52,9 @@ pub enum AgentError {
     Silent {
         /// The socket.
         path: PathBuf,
-        /// How long it was waited for.
+        /// The time spent waiting.
         waited: Duration,
-        /// The key that it was asked to sign with, if it was.
+        /// The key of the request, if it was a request to sign.
         key: Option<String>,
     },
     /// The agent was asked and did not answer as the protocol says.
@@ -81,16 +82,16 @@ fn asked(key: Option<&str>) -> String {
     })
 }
 
-/// How long an answer is waited for.
+/// Time limits for an answer.
 struct Patience<'a> {
-    /// How long it is waited for before anybody is told.
+    /// Time before the user is told.
     quiet: Duration,
-    /// How long it goes on after that, and what is called in between; `None` ends it.
+    /// Further time after that, and a function to call in between; `None` stops at once.
     further: Option<(Duration, &'a dyn Fn())>,
 }
 
 impl Patience<'_> {
-    /// That of a request which asks no person.
+    /// Limits for a request that needs no confirmation by a user.
     const SHORT: Self = Self {
         quiet: ANSWER_TIME,
         further: None,
@@ -108,7 +109,7 @@ pub struct AgentIdentity {
     pub fingerprint: String,
     /// For example `ssh-ed25519`.
     pub algorithm: String,
-    /// What its owner calls it.
+    /// The comment that its owner gave it.
     pub comment: String,
     /// The key, if its algorithm is `ssh-ed25519` and its point is acceptable.
     pub key: Option<PublicKey>,
@@ -126,6 +127,8 @@ pub fn identities(socket: Option<&Path>) -> Result<Vec<AgentIdentity>, AgentErro
     let mut rest = &*answer;
     let count = take_number(&mut rest).ok_or(AgentError::Malformed)?;
     let mut found = Vec::new();
+    // The count is the agent's word, so no memory is reserved for it: a false one ends with the
+    // bytes.
     for _ in 0..count {
         let blob = take_string(&mut rest).ok_or(AgentError::Malformed)?;
         let comment = take_string(&mut rest).ok_or(AgentError::Malformed)?;
@@ -134,8 +137,8 @@ pub fn identities(socket: Option<&Path>) -> Result<Vec<AgentIdentity>, AgentErro
     Ok(found)
 }
 
-/// The key of the agent with this fingerprint (`SHA256:…`). Fails if the agent does not hold it, or
-/// if a vault can't use a key of its kind.
+/// Finds the agent's key with this fingerprint (`SHA256:…`). Fails if the agent does not hold it,
+/// or if a vault can't use a key of its kind.
 pub fn find(socket: Option<&Path>, fingerprint: &str) -> Result<PublicKey, AgentError> {
     let mut held = identities(socket)?.into_iter();
     let found = held.find(|held| held.fingerprint == fingerprint);
@@ -154,6 +157,8 @@ fn identity(mut blob: &[u8], comment: &[u8]) -> Option<AgentIdentity> {
     Some(AgentIdentity {
         fingerprint,
         key: point
+            // A security key (`sk-ssh-ed25519@openssh.com`) holds a point in the same place, but
+            // signs another structure.
             .filter(|_| is_plain)
             .and_then(|point| PublicKey::from_bytes(point).ok()),
         algorithm: String::from_utf8_lossy(algorithm).into_owned(),
@@ -171,8 +176,8 @@ fn fingerprint_of(blob: &[u8]) -> String {
     format!("SHA256:{digest}")
 }
 
-/// Tells the person that the agent at this socket was asked to sign with the key of this
-/// fingerprint so long ago, and is waited for further.
+/// A function that tells the user which agent has not signed yet: its socket, the fingerprint of
+/// the key, and the time since the request.
 pub(super) type OnSlow = dyn Fn(&Path, &str, Duration) + Send + Sync;
 
 /// Signs with one key of the agent at a socket.
@@ -184,7 +189,7 @@ pub struct AgentSigner {
 }
 
 impl AgentSigner {
-    /// A signer of this key. Nothing is asked yet.
+    /// Creates a signer for this key. Does not contact the agent.
     pub(super) fn new(socket: Option<PathBuf>, key: PublicKey, on_slow: Arc<OnSlow>) -> Self {
         Self {
             socket,
@@ -194,8 +199,7 @@ impl AgentSigner {
         }
     }
 
-    /// Signs a message that means nothing, so that a key which can't sign is found before it is
-    /// used.
+    /// Signs a message without meaning, to detect a key that can't sign before it is used.
     pub(super) fn prove(&self) -> Result<(), AgentError> {
         let message = b"vault: proof that this agent signs";
         let signature = self.sign(message)?;
@@ -241,7 +245,7 @@ impl AgentSigner {
         signature.ok_or(AgentError::Malformed)
     }
 
-    /// Why the agent answered a request to sign with a failure.
+    /// Finds out why the agent rejected a request to sign: it lacks the key, or it refuses.
     fn refusal(&self) -> Result<AgentError, AgentError> {
         let held = identities(self.socket.as_deref())?;
         let is_held = held.iter().any(|held| held.key == Some(self.key));
@@ -264,7 +268,8 @@ impl Signer for AgentSigner {
     }
 }
 
-/// Sends one request and returns the body of an answer of the wanted kind, `None` for a failure.
+/// Sends one request. Returns the body of an answer of the expected kind, or `None` if the agent
+/// reports a failure.
 fn ask(
     socket: Option<&Path>,
     request: &[u8],
@@ -293,7 +298,7 @@ fn ask(
     })
 }
 
-/// Whether a read or write took longer than it may: a socket reports it as either of two kinds.
+/// Returns whether a read or write timed out: a socket reports that as either of two kinds.
 fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -323,6 +328,8 @@ fn exchange(
     }
     stream.read_exact(&mut length[1..])?;
     let length = u32::from_be_bytes(length) as usize;
+    // The length comes from the socket's other end, which could otherwise make this process
+    // allocate 4 GiB.
     if length > MAX_ANSWER {
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -331,7 +338,7 @@ fn exchange(
     Ok(answer)
 }
 
-/// The key as SSH writes it.
+/// Encodes a public key in the format of SSH.
 fn blob(key: &PublicKey) -> Vec<u8> {
     let mut blob = Vec::with_capacity(51);
     put_string(&mut blob, ALGORITHM.as_bytes());

@@ -1,5 +1,6 @@
-//! What this machine trusts about one vault, own or linked: the root versions that count, and what
-//! was concluded from them. One record, `vaults/<vault id>/trust.json`, written in one step.
+//! The trust record of one vault, own or linked: the root versions that count on this machine, and
+//! conclusions drawn from them. It is one file, `vaults/<vault id>/trust.json`, and is written in
+//! one step.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,27 +19,28 @@ use crate::disk::{self, lock};
 
 /// Name of the record.
 const RECORD: &str = "trust.json";
-/// What stays behind when a vault takes the place of one that only held links: it belongs to the
-/// identity of that one.
+/// The files that are not copied when a vault replaces one that only held links: they belong to the
+/// old identity.
 pub(crate) const OF_ONE_IDENTITY: [&str; 3] = [RECORD, "keys", seal::FILE];
 const SCHEMA: &str = "vault.trust/1";
 
-/// What counts for one vault on this machine. It is verified anew each time it is read.
+/// The trusted state of one vault on this machine. It is verified again each time it is read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct VaultTrust {
     pub(crate) roots: RootState,
-    /// The latest time at which a catalog of the vault counted, by this machine's clock.
+    /// The latest time at which a catalog of the vault was accepted, by this machine's clock.
     pub(crate) latest_seen_at: Option<Timestamp>,
-    /// Own bundles that a key signed before it was retired. Such a signature counts on them alone.
+    /// Own bundles that a key signed before it was retired. Its signature counts on no other
+    /// bundle.
     pub(crate) taken_over: BTreeSet<Digest>,
     /// Own bundles that a key signed before it was revoked, or before the vault got another id.
-    /// They count for nothing until they pass the gate and are signed again.
+    /// They are rejected until they pass the gate and are signed again.
     pub(crate) sign_again: BTreeSet<Digest>,
     /// The vault that this one was made from, until its skills are signed again.
     pub(crate) made_from: Option<VaultId>,
     /// Whether the root versions have left this machine, in a release or an export.
     pub(crate) shown: bool,
-    /// When the recovery key was last seen to fit, by this machine's clock.
+    /// Time of the last successful check of the recovery key, by this machine's clock.
     pub(crate) recovery_checked_at: Option<Timestamp>,
     /// Whether the vault only holds linked ones: it was made without keys, and gets an identity of
     /// its own with the first skill.
@@ -87,7 +89,7 @@ impl VaultTrust {
         self.roots.chain()
     }
 
-    /// The latest time at which a catalog of the vault counted, by this machine's clock.
+    /// The latest time at which a catalog of the vault was accepted, by this machine's clock.
     pub const fn latest_seen_at(&self) -> Option<Timestamp> {
         self.latest_seen_at
     }
@@ -117,7 +119,7 @@ impl VaultTrust {
         keys
     }
 
-    /// Whether the vault was made without keys, for linked vaults.
+    /// Returns whether the vault was created without keys, for linked vaults.
     pub(super) fn is_for_links(config: &Path, id: &VaultId) -> Result<bool, VaultError> {
         Ok(Self::read(config, id)?.is_some_and(|trust| trust.for_links))
     }
@@ -134,8 +136,12 @@ impl VaultTrust {
         if record.schema != SCHEMA {
             return Err(damaged(format!("{} is not {SCHEMA}", record.schema)));
         }
+        // Verifies the signatures of the whole chain again, so that a damaged record is noticed
+        // before it counts.
         let roots = RootState::load(&record.root1_sha256, &record.roots, record.revoked)
             .map_err(|error| damaged(error.to_string()))?;
+        // A record copied from another vault's folder verifies too, and would make that vault's
+        // keys count here.
         if roots.vault_id() != *id || record.vault_id != *id {
             return Err(damaged("it belongs to another vault".to_owned()));
         }
@@ -170,7 +176,7 @@ impl VaultTrust {
     }
 }
 
-/// Whether the trust folder knows the vault.
+/// Returns whether the trust folder has a record of the vault.
 pub(super) fn exists(config: &Path, id: &VaultId) -> Result<bool, VaultError> {
     Ok(disk::kind(&folder(config, id).path_of(RECORD))?.is_some())
 }
@@ -180,10 +186,10 @@ pub(crate) fn folder(config: &Path, id: &VaultId) -> PrivateFolder {
     PrivateFolder::new(config, Path::new("vaults").join(id.as_str()))
 }
 
-/// Completes what this machine knows of a vault with a restored copy of the owner's trust folder.
-/// Nothing changes where the keys are here already: what this machine knows may be newer. Where it
-/// only knows the root versions, because it linked the vault, the ones that replace the other ones
-/// count, and no revocation is lost. Fails if the two contradict each other.
+/// Completes this machine's trust folder for a vault from a restored copy. Changes nothing if the
+/// keys are here already, because the local state may be newer. If only the root versions are here,
+/// since the vault was linked, the root versions that supersede the others are stored, and no
+/// revocation is lost. Fails if the two contradict each other.
 pub fn complete_restored(config: &Path, restored: &Path, id: &VaultId) -> Result<(), VaultError> {
     let (here, there) = (folder(config, id), folder(restored, id));
     let has_keys =
@@ -202,6 +208,8 @@ pub fn complete_restored(config: &Path, restored: &Path, id: &VaultId) -> Result
         let mut revoked = judged.state.revoked_elsewhere().clone();
         revoked.extend(trust.roots.revoked_elsewhere().iter().copied());
         trust.roots = RootState::new(judged.state.chain().clone(), revoked);
+        // The later time wins: with the older one of a backup, a clock that is set back could
+        // revive an expired catalog.
         trust.latest_seen_at = trust.latest_seen_at.max(known.latest_seen_at);
     }
     trust.write(config)?;
@@ -218,8 +226,8 @@ impl Vault {
         folder(&self.paths().config, self.id())
     }
 
-    /// What this machine trusts about its own vault. `None` where the vault was copied here without
-    /// its trust folder: its skills are then neither run nor published.
+    /// The trusted state of the own vault. `None` if the vault was copied here without its trust
+    /// folder: its skills are then neither run nor published.
     pub fn trust(&self) -> Result<Option<VaultTrust>, VaultError> {
         let trust = self.trust_of(self.id())?;
         let has_keys = || disk::kind(&self.keys().folder());
@@ -231,19 +239,21 @@ impl Vault {
         }
     }
 
-    /// Like [`Self::trust`], but fails where nothing is known.
+    /// Like [`Self::trust`], but fails if there is no trust record.
     pub fn require_trust(&self) -> Result<VaultTrust, VaultError> {
         let trust = self.trust()?;
         trust.ok_or_else(|| VaultError::Untrusted(*self.id()))
     }
 
-    /// What this machine trusts about a vault, own or linked.
+    /// The trusted state of a vault, own or linked.
     pub fn trust_of(&self, id: &VaultId) -> Result<Option<VaultTrust>, VaultError> {
         VaultTrust::read(&self.paths().config, id)
     }
 
-    /// Records that the root versions of this vault leave the machine.
+    /// Records that the root versions of this vault are about to leave the machine.
     pub(crate) fn note_shown(&self) -> Result<(), VaultError> {
+        // The flag is never reset, so after the first release this check spares every later one the
+        // lock.
         if self.trust()?.is_none_or(|trust| trust.shown) {
             return Ok(());
         }
@@ -257,13 +267,13 @@ impl Vault {
         Ok(())
     }
 
-    /// Removes everything that is known of a vault, its keys included.
+    /// Removes the trust record of a vault and its keys.
     pub(crate) fn forget_vault(&self, id: &VaultId) -> Result<(), VaultError> {
         Ok(folder(&self.paths().config, id).remove_all()?)
     }
 
-    /// Changes what is trusted about a vault, under a lock that all vaults of this user share.
-    /// `change` gets what is trusted now; what it returns is stored in one step.
+    /// Changes the trust record of a vault, under a lock that all vaults of this user share.
+    /// `change` gets the current state; the state that it returns is stored in one step.
     pub(crate) fn change_trust<E: From<VaultError>>(
         &self,
         id: &VaultId,
@@ -273,6 +283,8 @@ impl Vault {
         let vaults = PrivateFolder::new(config, "vaults");
         vaults.ensure().map_err(VaultError::from)?;
         let _lock = lock::take(&vaults.path_of("lock"), self.wait()).map_err(VaultError::from)?;
+        // Read under the lock: another process may have stored a newer root version or a revocation
+        // since the caller read the record.
         let before = self.trust_of(id)?;
         let after = change(before.clone())?;
         if before.as_ref() != Some(&after) {

@@ -18,7 +18,7 @@ pub(crate) struct Change<'v> {
     pub(super) _lock: WriterLock,
 }
 
-/// A vault whose files no other process changes, until this is dropped.
+/// A lock on a vault: no other process changes its files until this is dropped.
 #[derive(Debug)]
 pub struct HeldVault {
     folder: HeldPath,
@@ -38,7 +38,7 @@ impl Vault {
 
 impl HeldVault {
     /// Appends the files, folders and links of the vault's folder to an archive, below `name`.
-    /// Leaves out its entries whose names begin with one of `left_out`. No link is followed.
+    /// Leaves out entries whose names begin with one of `left_out`. Follows no link.
     pub fn archive<W: Write>(
         &self,
         archive: &mut tar::Builder<W>,
@@ -50,7 +50,7 @@ impl HeldVault {
 }
 
 impl Change<'_> {
-    /// Makes the generation number odd. Call it before the first switch that readers can see.
+    /// Makes the generation number odd. Call it before the first change that readers can see.
     pub(crate) fn switching(&mut self) -> Result<(), VaultError> {
         if !self.switched {
             self.write(self.next - 1)?;
@@ -84,6 +84,8 @@ impl Change<'_> {
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
+        // The change itself is complete. An odd number that stays makes watchers read again until
+        // the next writer corrects it.
         if self.switched && self.write(self.next).is_err() {
             tracing::warn!("the vault's generation number could not be written");
         }
