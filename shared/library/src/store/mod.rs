@@ -3,8 +3,8 @@
 //!
 //! Installed skills are read only through [`examine`]. It verifies the manifest's signature, then
 //! the size, hash and mode of every file, and that there are no other files. Nothing is used from a
-//! folder that fails. Metadata of systems and editors alone does not fail it: those files are never
-//! used, and [`Examined::deviation`] reports what no system puts there by itself.
+//! folder that fails. Metadata of operating systems and editors does not make it fail: those files
+//! are never used, and [`Examined::deviation`] reports those that no system creates by itself.
 
 mod trusted;
 mod write;
@@ -46,7 +46,7 @@ pub(crate) const LIMITS: SourceLimits = SourceLimits {
 const MANIFEST: &str = "manifest.json";
 const FILES: &str = "files";
 
-/// How a stored skill differs from what was signed.
+/// A difference between a stored skill and its signed manifest.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
     /// The folder, its manifest or a signed file is absent.
@@ -109,7 +109,7 @@ pub enum Damage {
 }
 
 impl Damage {
-    /// Whether files or modes differ from what was signed, whoever signed it.
+    /// Returns whether files or modes differ from the signed ones, whichever key signed them.
     pub(crate) fn is_changed_content(&self) -> bool {
         matches!(
             self,
@@ -121,8 +121,8 @@ impl Damage {
         )
     }
 
-    /// Whether the skill waits for its vault's next release, because the key that signed it is
-    /// revoked.
+    /// Returns whether the skill waits for its vault's next release, because the key that signed it
+    /// is revoked.
     pub const fn is_withheld(&self) -> bool {
         matches!(
             self,
@@ -130,8 +130,8 @@ impl Damage {
         )
     }
 
-    /// Whether the content was modified. False for a missing bundle or file, or a fault of the
-    /// disk. True for a missing manifest: what lies there was signed and is not any more.
+    /// Returns whether the content was modified. False for a missing bundle or file, or a disk
+    /// error. True for a missing manifest, because the folder was signed and no longer is.
     pub fn is_tampering(&self) -> bool {
         match self {
             Self::Missing(what) => what == MANIFEST,
@@ -155,7 +155,7 @@ pub struct Examined {
     /// Metadata of operating systems and editors that lies beside the signed files, relative to the
     /// skill. Not part of the skill.
     pub(crate) ignored: Vec<String>,
-    /// The first of it that no operating system puts there by itself.
+    /// The first of these files that no operating system creates by itself.
     extra: Option<String>,
     /// Paths below the bundle's folder.
     pub(crate) paths: Vec<String>,
@@ -164,8 +164,8 @@ pub struct Examined {
 }
 
 impl Examined {
-    /// What lies among the signed files and is not part of the skill, metadata of operating systems
-    /// aside. The signed bytes are good and can be used without it, but an agent reads the folder.
+    /// The first foreign file among the signed ones, except metadata of operating systems. The
+    /// signed bytes can be used without it, but an agent that reads the folder sees it.
     pub fn deviation(&self) -> Option<Damage> {
         self.extra.clone().map(Damage::Extra)
     }
@@ -202,11 +202,13 @@ pub(crate) fn link_target(hash: &Digest, depth: usize) -> PathBuf {
     target
 }
 
-/// The bundle that a target made by [`link_target`] names.
+/// Returns the bundle that a link target made by [`link_target`] names.
 pub(crate) fn linked_bundle(target: &[u8]) -> Option<Digest> {
     let text = std::str::from_utf8(target).ok()?;
     let rest = text.strip_suffix("/files")?;
     let (ups, hash) = rest.split_once("store/")?;
+    // A link of any other form was not made by `link_target`, so it is not treated as the vault's
+    // own.
     let ups_only = !ups.is_empty() && ups.split_terminator('/').all(|part| part == "..");
     ups_only.then(|| hash.parse().ok()).flatten()
 }
@@ -227,7 +229,7 @@ pub(crate) fn examine(
     trusted: &Trusted,
 ) -> Result<Examined, Damage> {
     match examine_under(store, hash, name, trusted) {
-        // Only what is as it was signed waits for a release; anything else is damage.
+        // Only an intact skill waits for a release; a modified one is damaged.
         Err(damage) if damage.is_withheld() => match as_signed(store, hash, trusted) {
             Some(before) => Err(examine_under(store, hash, name, &before)
                 .err()
@@ -238,7 +240,7 @@ pub(crate) fn examine(
     }
 }
 
-/// Whose signatures counted on a bundle when its signer was a publisher.
+/// Returns the trust under the newest root version that names the bundle's signer as a publisher.
 fn as_signed(store: &HeldPath, hash: &Digest, trusted: &Trusted) -> Option<Trusted> {
     let roots = trusted.roots()?;
     let signer = signer(store, hash, roots)?;
@@ -271,10 +273,13 @@ fn examine_under(
     let mut damage = None;
     let root = folder(store, hash);
     let walked = tree::walk(&root, MAX_MANIFEST, &mut |path, stat, entry| {
+        // The walk can't be stopped early. The first damage is reported, and later entries are
+        // skipped.
         if damage.is_none() {
             damage = examination.entry(path, stat, entry).err();
         }
     });
+    // Only `NotFound` proves absence: after any other error the skill may be there and intact.
     walked.map_err(|failed| match failed.cause.kind() {
         std::io::ErrorKind::NotFound => Damage::Missing(hash.to_string()),
         _ => Damage::Unreadable(failed),
@@ -283,6 +288,8 @@ fn examine_under(
         Some(damage) => Err(damage),
         None => examination.finish(),
     }?;
+    // Here only the listed hash makes the signature count, so the bytes must have that hash: an
+    // older bundle of the same signer verifies as well.
     if trusted.counts_by_hash(&examined.signer) {
         encode(hash, &examined)?;
     }
@@ -297,7 +304,7 @@ fn encode(hash: &Digest, examined: &Examined) -> Result<bundle::EncodedBundle, D
         .ok_or(Damage::Bundle { expected: *hash })
 }
 
-/// Like [`examine`], and encodes the bundle again, which shows that its hash is the folder's name.
+/// Like [`examine`], and encodes the bundle again to prove that its hash is the folder's name.
 pub(crate) fn examine_and_encode(
     store: &HeldPath,
     hash: &Digest,
@@ -331,7 +338,8 @@ struct Examination<'a> {
     folders: BTreeSet<String>,
     /// The files that were read, in the manifest's order.
     files: Vec<Option<File>>,
-    /// The first wrong mode. It is reported only if the content is right, which matters more.
+    /// The first wrong mode. It is reported only if the content is intact, because wrong content
+    /// matters more.
     mode: Option<Damage>,
     ignored: Vec<String>,
     extra: Option<String>,
@@ -380,11 +388,15 @@ impl Examination<'_> {
             stored_version: None,
         });
         let (manifest, signer) = signed.verify_with_signer(&trust, expected.as_ref())?;
+        // A variant has the name and version of its skill and a valid signature, so it could be put
+        // in the skill's place.
         if let Some(from) = &manifest.rendered_from
             && !self.trusted.allows_variants()
         {
             return Err(Damage::Variant(from.agent.clone()));
         }
+        // The signature of an old version stays valid, so without this check an attacker could
+        // bring back a version with a known flaw.
         let lowest = self.trusted.lowest(&manifest.name);
         if lowest.is_some_and(|lowest| manifest.version < lowest) {
             return Err(Damage::Older {
@@ -422,6 +434,7 @@ impl Examination<'_> {
         let Some((_, _, manifest)) = &self.manifest else {
             return Err(Damage::Missing(MANIFEST.to_owned()));
         };
+        // The manifest parser rejects unsorted files, so a binary search finds every one.
         let found = manifest
             .files
             .binary_search_by(|file| file.path.as_str().as_bytes().cmp(path.as_bytes()));
@@ -456,7 +469,7 @@ impl Examination<'_> {
         }
     }
 
-    /// The skill, whose content is as signed, and the first wrong mode.
+    /// Returns the skill if its content is complete, with the first wrong mode.
     fn finish(self) -> Result<(Examined, Option<Damage>), Damage> {
         let Some((signed, signer, manifest)) = self.manifest else {
             return Err(Damage::Missing(MANIFEST.to_owned()));
@@ -478,7 +491,7 @@ impl Examination<'_> {
     }
 }
 
-/// Whether an entry is a file that an operating system puts into folders by itself.
+/// Returns whether an entry is a file that an operating system creates in folders by itself.
 fn is_system_metadata(path: &str, entry: &Entry) -> bool {
     !matches!(entry, Entry::Dir | Entry::Foreign) && gate::is_system_metadata(path)
 }
@@ -486,6 +499,8 @@ fn is_system_metadata(path: &str, entry: &Entry) -> bool {
 fn content(path: &str, entry: Entry) -> Result<Vec<u8>, Damage> {
     match entry {
         Entry::File(bytes) => Ok(bytes),
+        // A signed file is within the limit, and vault never writes to a stored one, so either is a
+        // modification.
         Entry::TooLarge | Entry::Changing => Err(Damage::Changed(path.to_owned())),
         Entry::Foreign | Entry::Dir => Err(Damage::Foreign(path.to_owned())),
     }

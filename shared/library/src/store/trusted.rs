@@ -1,4 +1,4 @@
-//! Whose signatures count on which bundles.
+//! Trust in signatures: which signers are accepted on which bundles.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,35 +14,35 @@ use crate::vault::own_skills::{LocalSource, OwnSkills};
 use crate::vault::trust::VaultTrust;
 use crate::vault::{Vault, VaultError};
 
-/// The vault that a skill must belong to, and whose signatures count on its bundles.
+/// The vault that a skill must belong to, and the signers that are accepted on its bundles.
 #[derive(Clone, Debug)]
 pub(crate) struct Trusted {
     pub(crate) vault_id: VaultId,
-    /// What is known of the vault's keys. Without it no signature counts.
+    /// The known root versions of the vault. Without them no signature counts.
     roots: Option<Arc<RootState>>,
     bundles: Bundles,
 }
 
-/// The bundles on which signatures count.
+/// The bundles on which signatures are accepted.
 #[derive(Clone, Debug)]
 enum Bundles {
-    /// The own library: every bundle by a publisher, and those that were taken over from a retired
-    /// one.
+    /// The own library: every bundle by a publisher, and the bundles that were taken over from a
+    /// retired one.
     Own {
         taken_over: Arc<BTreeSet<Digest>>,
-        /// What a revoked key signed and the owner signs again with the next release.
+        /// Bundles that a revoked key signed and that the owner signs again with the next release.
         sign_again: Arc<BTreeSet<Digest>>,
-        /// What this machine installed; empty where that does not matter.
+        /// The skills that this machine installed; empty if versions do not matter.
         skills: Arc<OwnSkills>,
         /// Whether the bundles are variants of skills. A variant is no skill of its own: it keeps
         /// the version of the skill that it was rendered from, and outlives it.
         variants: bool,
     },
-    /// Bundles on a list that this machine made from counted catalogs, by a key that is not
+    /// The bundles of a list that this machine made from accepted catalogs, by any key that is not
     /// revoked.
     Listed(Arc<BTreeSet<Digest>>),
-    /// Every bundle by a key that was a publisher's and is not revoked. For content that is not
-    /// used before it passes the gate and is signed again.
+    /// Every bundle by a key that was a publisher's and is not revoked. For content that must pass
+    /// the gate and be signed again before it is used.
     Earlier,
 }
 
@@ -61,8 +61,7 @@ impl Trusted {
         }
     }
 
-    /// The own library with the skills that this machine installed: an older version counts no
-    /// more.
+    /// The own library with the skills that this machine installed: older versions are rejected.
     pub(crate) fn installed(trust: VaultTrust, skills: OwnSkills) -> Self {
         let mut trusted = Self::own(trust);
         if let Bundles::Own { skills: none, .. } = &mut trusted.bundles {
@@ -71,7 +70,7 @@ impl Trusted {
         trusted
     }
 
-    /// The same signatures, on variants of the own skills in place of the skills.
+    /// The same signers, for variants of the own skills in place of the skills.
     pub(crate) fn on_variants(&self) -> Self {
         let mut trusted = self.clone();
         if let Bundles::Own {
@@ -85,15 +84,16 @@ impl Trusted {
         trusted
     }
 
-    /// Whether a variant may stand here, in place of a skill.
+    /// Returns whether a variant is accepted in place of a skill.
     pub(crate) fn allows_variants(&self) -> bool {
         match &self.bundles {
             Bundles::Own { variants, .. } => *variants,
+            // A list names each bundle by hash, variants for agents included.
             Bundles::Listed(_) | Bundles::Earlier => true,
         }
     }
 
-    /// The version that an installed skill of this name must have at least.
+    /// The lowest acceptable version of an installed skill of this name.
     pub(crate) fn lowest(&self, name: &SkillName) -> Option<u64> {
         match &self.bundles {
             Bundles::Own { skills, .. } => skills.lowest(name),
@@ -109,7 +109,7 @@ impl Trusted {
         }
     }
 
-    /// Where an own skill was added from on this machine, if that is known.
+    /// The local source of an own skill, if it is recorded.
     pub(crate) fn local(&self, name: &SkillName) -> Option<&LocalSource> {
         match &self.bundles {
             Bundles::Own { skills, .. } => skills.local(name),
@@ -144,22 +144,22 @@ impl Trusted {
         }
     }
 
-    /// What is known of the vault's keys.
+    /// The known root versions of the vault.
     pub(crate) fn roots(&self) -> Option<&Arc<RootState>> {
         self.roots.as_ref()
     }
 
-    /// Whether anything is known of the vault's keys.
+    /// Returns whether this machine knows the vault's keys.
     pub(crate) fn is_known(&self) -> bool {
         self.roots.is_some()
     }
 
-    /// Whether the bundle is on the list that this was made for.
+    /// Returns whether this was made from a list that contains the bundle.
     pub(crate) fn lists(&self, bundle: &Digest) -> bool {
         matches!(&self.bundles, Bundles::Listed(listed) if listed.contains(bundle))
     }
 
-    /// What the reader of this bundle's manifest goes by.
+    /// Returns the trust for verifying this bundle's manifest.
     pub(crate) fn of_bundle(&self, bundle: &Digest) -> Result<ManifestTrust<'_>, Damage> {
         let state = self
             .roots
@@ -171,6 +171,8 @@ impl Trusted {
 
     fn place(&self, bundle: &Digest) -> Option<SkillPlace> {
         match &self.bundles {
+            // This case comes first: a bundle by a revoked key must not count because it was taken
+            // over before.
             Bundles::Own { sign_again, .. } if sign_again.contains(bundle) => {
                 Some(SkillPlace::SignAgain)
             }
@@ -182,7 +184,7 @@ impl Trusted {
         }
     }
 
-    /// Whether a bundle by this signer counts.
+    /// Returns whether this signer's signature on the bundle is accepted.
     pub(crate) fn counts(&self, signer: &PublicKey, bundle: &Digest) -> bool {
         self.of_bundle(bundle).is_ok_and(|trust| {
             let judged = trust.state.judge_signer(Some(signer), trust.place);
@@ -190,8 +192,9 @@ impl Trusted {
         })
     }
 
-    /// Whether a bundle by this signer counts for its hash alone, so that its bytes must have it. A
-    /// publisher's signature counts on any bundle of the own library.
+    /// Returns whether this signer's bundles are accepted only by their listed hash, so that the
+    /// bytes must be compared with it. A publisher's signature is accepted on any bundle of the own
+    /// library.
     pub(super) fn counts_by_hash(&self, signer: &PublicKey) -> bool {
         let is_publisher = || {
             let standing = self.roots.as_ref().map(|roots| roots.standing(signer));
@@ -206,8 +209,8 @@ impl Trusted {
 }
 
 impl Vault {
-    /// Whose signatures count on this vault's own skills: nobody's where this machine has no trust
-    /// folder for it.
+    /// The trust for this vault's own skills. It accepts nothing if this machine has no trust
+    /// folder for the vault.
     pub(crate) fn trusted(&self) -> Result<Trusted, VaultError> {
         self.trusted_with(self.own_skills()?)
     }
@@ -220,12 +223,13 @@ impl Vault {
         })
     }
 
-    /// Like [`Self::trusted`], for a bundle that was the installed one when it was listed.
+    /// Like [`Self::trusted`], for a bundle that was installed when it was listed and may have been
+    /// replaced since.
     pub(crate) fn trusted_as_listed(&self) -> Result<Trusted, VaultError> {
         self.trusted_with(OwnSkills::default())
     }
 
-    /// Whose signatures count on earlier content of this vault.
+    /// The trust for earlier content of this vault.
     pub(crate) fn ever_trusted(&self) -> Result<Trusted, VaultError> {
         let trust = self.trust()?;
         Ok(trust.map_or_else(

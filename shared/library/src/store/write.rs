@@ -11,8 +11,8 @@ use vault_gate as gate;
 use super::{FILES, MANIFEST, Trusted, disk_mode, examine_and_encode, folder};
 use crate::disk::{self, Batch, FileError, HeldPath, Location};
 
-/// Writes a bundle's content below `aside`. After the batch is flushed, [`admit`] moves it into the
-/// store.
+/// Writes a bundle's content below `aside`. [`admit`] moves it into the store after the batch was
+/// flushed.
 pub(crate) fn stage(
     batch: &mut Batch,
     aside: &HeldPath,
@@ -60,6 +60,7 @@ fn add_files(
     let mut made = BTreeSet::new();
     for file in files {
         let path = file.path.as_str();
+        // From the outermost folder inwards, because each one is created in its parent.
         for (at, _) in path.match_indices('/') {
             if made.insert(&path[..at]) {
                 batch.folder(&folder.join(&path[..at]), folder_mode)?;
@@ -83,6 +84,7 @@ pub(crate) fn admit(
     for hash in hashes {
         let place = folder(store, hash);
         if disk::kind(&place)?.is_some() {
+            // Readers and links may be using the intact bundle, and its bytes are the same.
             if examine_and_encode(store, hash, None, trusted).is_ok() {
                 continue;
             }
@@ -135,6 +137,8 @@ pub(crate) fn remove_ignored(
 ) -> Result<Vec<PathBuf>, FileError> {
     let root = folder(store, hash).join(FILES);
     let mut removed = Vec::new();
+    // The list is the caller's. Filtering it again here ensures that no signed file is ever
+    // removed.
     for inside in ignored.iter().filter(|path| gate::is_ignored(path)) {
         let path = root.join(inside);
         let Some(parent) = path.parent() else {
@@ -145,6 +149,7 @@ pub(crate) fn remove_ignored(
         }
         disk::set_mode(&parent, 0o755)?;
         let gone = disk::remove_tree(&path);
+        // Restored before an error is returned: a writable folder would be reported as damage.
         disk::set_mode(&parent, 0o555)?;
         gone?;
         removed.push(path.path());
@@ -163,6 +168,7 @@ pub(crate) fn drop_bundles(
     for hash in hashes {
         let place = folder(store, &hash);
         if disk::kind(&place)?.is_some() {
+            // Deleting files in place would show readers an incomplete skill.
             disk::rename(&place, &aside.join(format!("dropped-{hash}")))?;
             dropped.push(hash);
         }
