@@ -19,7 +19,7 @@ use crate::installed::roots;
 use crate::vault::trust::{RootChanges, VaultTrust};
 use crate::vault::{Change, Vault, VaultError};
 
-/// How a catalog is accepted.
+/// Options for accepting a catalog.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AcceptOptions {
     /// The fingerprint that the vault must have. It replaces the one that
@@ -29,12 +29,11 @@ pub struct AcceptOptions {
     pub repin: bool,
     /// Accept a catalog that names another payload of the pinned release as its previous one.
     pub accept_fork: bool,
-    /// Flags of the gate do not count against a pulled skill, as `VAULT_SECURITY_STRICT=false`
-    /// says.
+    /// Ignore flags of the gate on a pulled skill (`VAULT_SECURITY_STRICT=false`).
     pub lenient: bool,
 }
 
-/// A catalog that counts and is not pinned or installed yet.
+/// An accepted catalog that is not pinned or installed yet.
 #[derive(Clone, Debug)]
 pub struct AcceptedCatalog {
     pub(super) link: LinkId,
@@ -58,7 +57,7 @@ impl AcceptedCatalog {
         &self.catalog
     }
 
-    /// What counts for the vault from now on.
+    /// The root versions that count for the vault from now on.
     pub const fn roots(&self) -> &RootState {
         &self.roots
     }
@@ -68,38 +67,38 @@ impl AcceptedCatalog {
         self.roots.chain().fingerprint()
     }
 
-    /// Whether no vault was pinned before, so that this one will be pinned.
+    /// Returns whether no vault was pinned before, so that this one will be.
     pub const fn is_first(&self) -> bool {
         self.first
     }
 
-    /// What the user should know about the catalog.
+    /// Warnings about the catalog, for the user.
     pub fn warnings(&self) -> &[CatalogWarning] {
         &self.warnings
     }
 
-    /// What the user should know about the vault's root versions.
+    /// Warnings about the vault's root versions, for the user.
     pub fn root_warnings(&self) -> &[RootWarning] {
         &self.root_warnings
     }
 
-    /// How the vault's keys have changed since they were last looked at; `None` if they have not.
+    /// The changes of the vault's keys since the last accepted catalog; `None` if there are none.
     pub const fn root_changes(&self) -> Option<&RootChanges> {
         self.root_changes.as_ref()
     }
 }
 
-/// What a link knows before it judges a catalog.
+/// The state of a link before it judges a catalog.
 struct Known {
-    /// What counts for the vault that the file shows.
+    /// The trusted state of the vault that the catalog names.
     trust: Option<VaultTrust>,
-    /// The catalog that counted last, if it is of that vault.
+    /// The last accepted catalog, if it is of that vault.
     last: Option<LastCatalog>,
     /// Whether the link has pinned that vault.
     pinned: bool,
 }
 
-/// A catalog that counts, new or known.
+/// An accepted catalog, new or known.
 struct Counted {
     catalog: Catalog,
     stored: Stored,
@@ -108,7 +107,8 @@ struct Counted {
 }
 
 impl Known {
-    /// The catalog that counts by this outcome.
+    /// Returns the accepted catalog for this outcome. Fails if it would bring a skill back below
+    /// the version that this machine had.
     fn counted(
         self,
         link: &Link,
@@ -118,14 +118,17 @@ impl Known {
         match outcome {
             CatalogOutcome::Release(release) => {
                 let state = release.state().clone();
-                // Only what is installed can go back, and not if its signer counts no more. The pin
-                // says who signed it: whoever removes a manifest from the store gains nothing.
+                // Only an installed skill can be rolled back, and not if its signer is no longer
+                // accepted. The signer comes from the pin, so that removing a manifest from the
+                // store changes nothing.
                 let counted = release.settle(|entry| {
                     let mut installed = link.installed();
                     installed.any(|(_, skill)| {
                         skill.name == entry.name && state.was_publisher(&skill.signer)
                     })
                 })?;
+                // Another vault under the same link starts without history: its skills owe nothing
+                // to the old one's versions.
                 if self.pinned {
                     let has = |name: &SkillName| link.installed().any(|(_, it)| it.name == *name);
                     let former = &link.pin.former;
@@ -159,8 +162,8 @@ impl Known {
 }
 
 impl Link {
-    /// Judges the exact bytes of a catalog. Root versions that count are stored at once, even if
-    /// the catalog is then rejected: no host can take a revocation back. Nothing else is written.
+    /// Judges the exact bytes of a catalog. Valid root versions are stored at once, even if the
+    /// catalog is then rejected, so that no host can undo a revocation. Nothing else is written.
     pub fn accept(
         &self,
         vault: &Vault,
@@ -170,7 +173,7 @@ impl Link {
         self.accept_under(vault, None, bytes, options)
     }
 
-    /// Like [`Self::accept`], for a caller that may hold the writer lock.
+    /// Like [`Self::accept`], for a caller that may hold the writer lock already.
     pub(super) fn accept_under(
         &self,
         vault: &Vault,
@@ -185,6 +188,7 @@ impl Link {
             .pin
             .expected
             .filter(|_| !options.repin && !known.pinned);
+        // The fingerprint of this call wins: the user compared it now.
         let expected = options.expected.or(recorded);
         let now = vault.clock().now();
         let judged = judge_catalog(
@@ -204,6 +208,8 @@ impl Link {
         let mut root_changes = None;
         let roots = match &judged.roots {
             NewRoots::None => own.cloned(),
+            // A vault that is met for the first time is pinned together with the catalog, by
+            // `install`.
             NewRoots::WithCatalog(state) => Some(state.clone()),
             NewRoots::Now(state) => {
                 root_changes = RootChanges::between(own, state);
@@ -239,7 +245,7 @@ impl Link {
 
     fn known(&self, vault: &Vault, bytes: &[u8], repin: bool) -> Result<Known, LinkError> {
         if let Some(id) = self.pin.vault_id.filter(|_| !repin) {
-            // Without its keys a pinned vault can't be told from another one.
+            // Without its keys, a pinned vault can't be distinguished from another one.
             let trust = vault.trust_of(&id)?.ok_or(VaultError::Untrusted(id))?;
             return Ok(Known {
                 trust: Some(trust),
@@ -249,6 +255,7 @@ impl Link {
         }
         // All links to a vault share its root versions, so look whether it is known already.
         let shown = shown_vault(bytes);
+        // A repin that meets the pinned vault again keeps its protection against old releases.
         let pinned = shown.is_some() && shown == self.pin.vault_id;
         Ok(Known {
             trust: match &shown {
@@ -261,7 +268,7 @@ impl Link {
     }
 }
 
-/// The vault that a catalog file shows, if its root versions are good in themselves.
+/// The vault that a catalog file names, if its root versions are valid by themselves.
 fn shown_vault(bytes: &[u8]) -> Option<VaultId> {
     let file = SignedCatalog::parse(bytes).ok()?;
     let chain = RootChain::verify(file.roots()).ok()?;
@@ -282,7 +289,7 @@ fn store_roots(
     Ok(())
 }
 
-/// The judge only answers this way about a catalog that it was given.
+/// The error for an outcome that the judge returns only if it was given a last catalog.
 const fn no_catalog() -> CatalogError {
     CatalogError::Shape("there is no catalog that it could be equal to")
 }

@@ -17,7 +17,7 @@ use crate::store::{self, Trusted};
 use crate::vault::Vault;
 
 impl Selection {
-    /// Whether it selects every skill.
+    /// Returns whether it selects every skill.
     pub const fn is_all(&self) -> bool {
         self.agent.is_none() && self.tag.is_none() && self.skills.is_empty()
     }
@@ -45,6 +45,8 @@ impl AcceptedCatalog {
         let catalog = &self.catalog;
         let mut objects = Vec::new();
         let profiles: Vec<_> = self.profiles_of(selection).collect();
+        // The index is large. It is needed for tags, and for an agent only if no profile lists the
+        // agent's skills.
         if selection.tag.is_some() || (selection.agent.is_some() && profiles.is_empty()) {
             objects.extend(catalog.index.iter().copied());
         }
@@ -66,9 +68,9 @@ impl AcceptedCatalog {
             })
     }
 
-    /// Checks that the vault publishes what a selection names, so that a misspelt name does not
-    /// uninstall anything. An agent that `is_known` accepts need not be named. `object` is that of
-    /// [`Self::choose`].
+    /// Checks that the vault publishes everything that a selection names, so that a misspelt name
+    /// does not uninstall skills. An agent that `is_known` accepts need not be published. `object`
+    /// is as in [`Self::choose`].
     pub fn check(
         &self,
         selection: &Selection,
@@ -185,6 +187,7 @@ impl AcceptedCatalog {
             let bytes = fetched(&entry, object)?;
             let profile = profile::Profile::parse(&bytes)
                 .map_err(|reason| unusable(&entry, reason.to_string()))?;
+            // The object is chosen by the catalog's entry, so both must agree on the agent.
             if profile.agent != *agent {
                 return Err(unusable(&entry, "it is for another agent".to_owned()));
             }
@@ -194,6 +197,7 @@ impl AcceptedCatalog {
         }
         if any {
             chosen.retain(|name, chosen| {
+                // A profile may name the variant of a skill: its bundle replaces the plain one.
                 let Some(skill) = published.get(name) else {
                     return false;
                 };
@@ -279,7 +283,7 @@ impl AcceptedCatalog {
             .collect()
     }
 
-    /// Whose signatures count on bundles of this catalog, which [`Self::choose`] has named.
+    /// The trust for bundles of this catalog that [`Self::choose`] has named.
     pub(super) fn trusted(&self, bundles: impl Iterator<Item = Digest>) -> Trusted {
         Trusted::listed(Arc::new(self.roots.clone()), bundles.collect())
     }
@@ -301,6 +305,7 @@ fn fetched(
 ) -> Result<Vec<u8>, LinkError> {
     let bytes = object(&entry.bundle_hash)
         .ok_or_else(|| unusable(entry, "it was not fetched".to_owned()))?;
+    // Checked before parsing: the service that sent the bytes is not trusted.
     if bytes.len() as u64 != entry.size || Digest::of(&bytes) != entry.bundle_hash {
         return Err(unusable(
             entry,

@@ -13,7 +13,7 @@ use crate::vault::VaultError;
 use crate::vault::keys::KeyError;
 use crate::vault::trust::RootChanges;
 
-/// Why a link, a catalog or a bundle was rejected. Nothing on disk has changed but root versions.
+/// An error of linking or pulling. Nothing on disk has changed, except for stored root versions.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// This vault is not linked.
@@ -22,10 +22,10 @@ pub enum LinkError {
     /// The catalog is rejected.
     #[error("{cause}")]
     Catalog {
-        /// Why.
+        /// The cause.
         #[source]
         cause: CatalogError,
-        /// How the vault's keys have changed, if root versions that came with it count and were
+        /// The changes of the vault's keys, if root versions that came with the catalog were
         /// stored.
         roots: Option<Box<RootChanges>>,
     },
@@ -58,7 +58,7 @@ pub enum LinkError {
     Object {
         /// The object's hash.
         hash: Digest,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// Another name (`--as`) was given, but not exactly one skill was selected.
@@ -69,15 +69,15 @@ pub enum LinkError {
     Bundle {
         /// The skill.
         name: SkillName,
-        /// What is wrong.
+        /// The reason.
         reason: BundleError,
     },
-    /// What a skill's manifest says is not what follows from its bytes.
+    /// A skill's manifest contradicts its files.
     #[error("{name}: {reason}")]
     Derived {
         /// The skill.
         name: SkillName,
-        /// What differs.
+        /// The difference.
         reason: DerivedMismatch,
     },
     /// A bundle is valid, but not in the canonical encoding. The integrity check encodes installed
@@ -96,7 +96,7 @@ pub enum LinkError {
     /// An own skill has the bare name.
     #[error("your own skill {0} has this name")]
     OwnName(SkillName),
-    /// The gate of this machine refuses skills, and the link wants none of those.
+    /// The gate of this machine rejects skills, and the link is set to refuse those.
     #[error("the gate refuses {}", names_of(.0))]
     Gate(Vec<FlaggedSkill>),
     /// Another vault error.
@@ -104,12 +104,12 @@ pub enum LinkError {
     Vault(#[from] VaultError),
 }
 
-/// A skill that the gate of this machine refuses.
+/// A skill that the gate of this machine rejects.
 #[derive(Clone, Debug)]
 pub struct FlaggedSkill {
     /// The name it has, or would have, on this machine.
     pub name: SkillName,
-    /// What refuses it.
+    /// The findings that reject it.
     pub findings: Vec<Finding>,
 }
 

@@ -1,5 +1,5 @@
-//! The last pull of a link: `last-pull.json` in the link's part of the trust folder. For people
-//! only; nothing is decided by it.
+//! The record of a link's last pull: `last-pull.json` in the link's part of the trust folder. It is
+//! only displayed; no decision depends on it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,18 +10,18 @@ use crate::vault::{Vault, VaultError};
 
 const RECORD: &str = "last-pull.json";
 
-/// When a pull ended, and with what result.
+/// The end of a pull and its result.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct LastPull {
-    /// When it ended, by this machine's clock.
+    /// The time at which it ended, by this machine's clock.
     pub at: Timestamp,
     /// The release that it installed; `None` if it failed or the vault has no release.
     pub release: Option<u64>,
-    /// Why it failed; `None` if it did not.
+    /// The error; `None` if it succeeded.
     pub error: Option<PullError>,
 }
 
-/// Why a pull failed.
+/// The error of a failed pull.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct PullError {
     /// The stable code.

@@ -1,4 +1,4 @@
-//! Creates and removes links to other vaults, and records what the user wants of them.
+//! Creates and removes links to other vaults, and records the user's settings for them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,8 +21,8 @@ use crate::installed::place::{self, OWN};
 use crate::vault::Vault;
 use crate::vault::keys::{self, KeyError, KeyKind, NoPassphrases};
 
-/// Name of the device key's file. It signs requests without anybody at the keyboard, so it has no
-/// passphrase.
+/// File name of the device key. It has no passphrase, because it signs requests when no user is
+/// present.
 const DEVICE_KEY: &str = "device.key";
 
 /// Links a vault with a new device key and an empty pin. Returns the existing link unchanged if
@@ -32,6 +32,8 @@ pub fn create(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError>
     let existing = || -> Result<Option<Link>, LinkError> {
         let link = find(vault, &id)?;
         if let Some(link) = &link {
+            // A link whose key is gone or replaced can sign no request, so it is reported now and
+            // not by the first pull.
             link.device_key(vault)?;
         }
         Ok(link)
@@ -57,6 +59,8 @@ pub fn create(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError>
     let device_key_id = device_key.public().key_id();
     let pin = match trust.read_record::<Pin>(PIN)? {
         Some(mut pin) => {
+            // The skills are gone with the vault's folder, but none may come back below the version
+            // it had.
             pin.note_former(&BTreeMap::new());
             Pin {
                 device_key_id,
@@ -97,6 +101,7 @@ pub fn create(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError>
 fn free_name(vault: &Vault, id: &LinkId, name: &Slug) -> Result<Slug, LinkError> {
     let others = all(vault)?;
     let taken = |name: &Slug| {
+        // This prefix means own skills: `local/<name>`.
         name.as_str() == OWN
             || others
                 .iter()
@@ -115,12 +120,12 @@ fn free_name(vault: &Vault, id: &LinkId, name: &Slug) -> Result<Slug, LinkError>
         .unwrap_or_else(|| name.clone()))
 }
 
-/// What the user wants of a link; `None` leaves it as it is.
+/// Settings of a link; `None` leaves one unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct LinkSettings {
-    /// What the vault is called on this machine.
+    /// The name of the vault on this machine.
     pub name: Option<Slug>,
-    /// What a pull does with skills that the gate refuses.
+    /// The action of a pull for skills that the gate rejects.
     pub gate: Option<PullGate>,
 }
 
@@ -135,14 +140,15 @@ pub fn configure(vault: &Vault, id: &LinkId, settings: &LinkSettings) -> Result<
         link.pin.name = name.clone();
     }
     link.pin.gate = settings.gate.unwrap_or(link.pin.gate);
+    // The name and the gate are part of what readers see, although no link on disk changes.
     change.switching()?;
     trust_folder(vault, id).write_record(PIN, &link.pin)?;
     Ok(link)
 }
 
-/// Gives the bare name of an installed skill to the linked vault that is named, so that agents are
-/// shown its skill. Returns the name; `None` if the vault has it already. Fails if an own skill has
-/// the name.
+/// Gives the bare name of an installed skill to the skill of the named linked vault, so that agents
+/// are shown that one. Returns the name; `None` if the vault has it already. Fails if an own skill
+/// has the name.
 pub fn prefer(vault: &Vault, skill: &SkillRef) -> Result<Option<SkillName>, LinkError> {
     let mut change = vault.change()?;
     let unknown = || LinkError::NotInstalled(skill.clone());
@@ -171,6 +177,7 @@ pub fn prefer(vault: &Vault, skill: &SkillRef) -> Result<Option<SkillName>, Link
 /// calls of [`Link::accept`] check it even if the caller passes no fingerprint. Changes nothing if
 /// a vault is already pinned.
 pub fn expect(vault: &Vault, id: &LinkId, fingerprint: &VaultFingerprint) -> Result<(), LinkError> {
+    // Most calls change nothing, and then they need no writer lock.
     let is_news =
         |link: &Link| link.pin.vault_id.is_none() && link.pin.expected != Some(*fingerprint);
     let found = || find(vault, id)?.ok_or_else(|| LinkError::Unknown(id.clone()));
@@ -190,7 +197,7 @@ pub fn expect(vault: &Vault, id: &LinkId, fingerprint: &VaultFingerprint) -> Res
     Ok(trust_folder(vault, id).write_record(PIN, &pin)?)
 }
 
-/// What [`remove()`] removed.
+/// The result of [`remove()`].
 #[derive(Clone, Debug, Default)]
 pub struct RemovedLink {
     /// The skills that the link had installed, by the names they were installed under.
@@ -200,8 +207,8 @@ pub struct RemovedLink {
 }
 
 /// Removes a link, its skills and its device key, and bundles that nothing else uses. Returns
-/// `None` if there is no such link. What is known of the vault's keys stays: another link may need
-/// it, and a later link must not be shown older ones.
+/// `None` if there is no such link. The vault's trust record stays: another link may need it, and a
+/// later link must not accept older root versions.
 pub fn remove(vault: &Vault, id: &LinkId) -> Result<Option<RemovedLink>, LinkError> {
     let mut change = vault.change()?;
     let folder = links_folder(vault).join(id.as_str());

@@ -40,7 +40,7 @@ pub struct StagedBundles {
     aside: Scratch,
     batch: Batch,
     hashes: BTreeSet<Digest>,
-    /// What the gate refuses of it, in a link whose pulls look.
+    /// The staged skills that the gate rejects, unless the link's gate is off.
     flagged: BTreeMap<Digest, FlaggedSkill>,
 }
 
@@ -73,6 +73,7 @@ impl StagedBundles {
         bytes: &[u8],
         parts: &dyn Fn(&Digest) -> Option<Vec<u8>>,
     ) -> Result<(), LinkError> {
+        // A bundle is staged in a folder named after its hash, so it must not be added twice.
         if !self.hashes.insert(skill.bundle_hash) {
             return Ok(());
         }
@@ -99,6 +100,8 @@ impl StagedBundles {
         if again.hash != skill.bundle_hash {
             return Err(LinkError::NotCanonical(skill.name.clone()));
         }
+        // Searches and lists read the texts in the manifest, so they must be those of the signed
+        // files.
         derived::check(&opened.manifest, &opened.files).map_err(|reason| LinkError::Derived {
             name: skill.name.clone(),
             reason,
@@ -120,8 +123,8 @@ impl StagedBundles {
 }
 
 impl AcceptedCatalog {
-    /// Runs the gate of this machine. The owner's exceptions do not count: the gate is there in
-    /// case the owner is careless, or is no longer the owner.
+    /// Runs the gate of this machine on a skill. The publisher's exceptions do not count: this
+    /// check is there in case the publisher is careless, or the key is in other hands.
     fn flag(&self, skill: &SelectedSkill, files: Vec<File>) -> Option<FlaggedSkill> {
         let options = GateOptions {
             strict: !self.options.lenient,
@@ -130,6 +133,7 @@ impl AcceptedCatalog {
         };
         let verdict = gate::check(files.into_iter().map(RawFile::from).collect(), &options);
         let mut findings = verdict.findings;
+        // Warnings reject nothing, at admission as well as here.
         findings.retain(|finding| finding.level > Level::Warning);
         (!findings.is_empty()).then(|| FlaggedSkill {
             name: skill.installed_as.clone(),
@@ -186,7 +190,7 @@ fn names<S: Serializer>(flagged: &[FlaggedSkill], serializer: S) -> Result<S::Ok
 pub struct WithdrawnSkill {
     /// Its name.
     pub name: SkillName,
-    /// Why, in the owner's words.
+    /// The reason, in the owner's words.
     pub reason: String,
 }
 
@@ -195,7 +199,7 @@ pub struct WithdrawnSkill {
 pub struct TakenName {
     /// The name.
     pub name: SkillName,
-    /// What the linked vault that has it is called here; `None` for an own skill.
+    /// The local name of the linked vault that has it; `None` for an own skill.
     pub by: Option<Slug>,
 }
 
@@ -282,6 +286,8 @@ impl<'a> PullTransaction<'a> {
             return Err(LinkError::NotStaged(skill.name.clone()));
         }
         let wanted: BTreeSet<_> = selected.iter().map(|skill| skill.bundle_hash).collect();
+        // Staged bundles that are not selected stay out of the store, where nothing would refer to
+        // them.
         let hashes: Vec<_> = hashes.intersection(&wanted).copied().collect();
         if !hashes.is_empty() {
             batch.flush(aside.path())?;
@@ -294,6 +300,8 @@ impl<'a> PullTransaction<'a> {
         for skill in selected {
             let name = &skill.installed_as;
             let signer =
+                // Recorded in the pin now: a later pull must not depend on a manifest that others
+                // can delete.
                 store::signer(&self.vault.store(), &skill.bundle_hash, &self.catalog.roots);
             let linked = LinkedSkill {
                 signer: signer.ok_or_else(|| LinkError::NotStaged(skill.name.clone()))?,
@@ -310,8 +318,9 @@ impl<'a> PullTransaction<'a> {
         })
     }
 
-    /// Runs the gate on bundles that are selected and were not fetched now, because another link
-    /// installs them: all of them if the link wants none that the gate refuses.
+    /// Runs the gate on selected bundles that were not fetched now, because they are in the store
+    /// already. If the link is set to refuse, every one is checked, otherwise only those that it
+    /// does not install yet.
     fn gate(
         &mut self,
         selected: &[SelectedSkill],
@@ -331,6 +340,8 @@ impl<'a> PullTransaction<'a> {
             let hash = &skill.bundle_hash;
             if staged.hashes.contains(hash) {
                 flagged.extend(staged.flagged.get(hash).cloned());
+            // With `Warn`, a skill that was installed before was reported by the pull that
+            // installed it.
             } else if gate == PullGate::Refuse || !known.contains(hash) {
                 let trusted = self.catalog.trusted(std::iter::once(*hash));
                 let store = self.vault.store();
@@ -347,7 +358,7 @@ impl<'a> PullTransaction<'a> {
         Ok(())
     }
 
-    /// Who has which bare name: own skills and other links.
+    /// The holder of each bare name: own skills and other links.
     fn holders(&self) -> Result<BTreeMap<SkillName, Option<Slug>>, VaultError> {
         let mut holders = BTreeMap::new();
         for link in all(self.vault)? {
@@ -357,23 +368,24 @@ impl<'a> PullTransaction<'a> {
             }
         }
         let own = place::own_places(self.vault)?.into_iter();
+        // Inserted last, so that an own skill wins over a link of the same name.
         holders.extend(own.map(|place| (place.name, None)));
-        // Whoever removes the link of an own skill hands its name to nobody.
+        // Removing the link of an own skill must not hand its name to a linked skill.
         let recorded = self.vault.own_skills()?;
         holders.extend(recorded.expected().map(|(name, _)| (name.clone(), None)));
         Ok(holders)
     }
 
-    /// Whether a skill of the new set gets its bare name. The first holder keeps it. A skill that
-    /// was installed without it stays so until the user prefers it, even if nobody has it now: what
-    /// the vault folder lacks must not hand names over.
+    /// Returns whether a skill of the new set gets its bare name. The first holder keeps it. A
+    /// skill that was installed without it stays so until the user prefers it, even if the name is
+    /// free now, because removing a link from the vault's folder must not hand names over.
     fn gets_bare(&self, name: &SkillName, holders: &BTreeMap<SkillName, Option<Slug>>) -> bool {
         let mut before = self.link.installed().filter(|_| self.is_same_vault());
         let had = before.find(|(installed_as, _)| *installed_as == name);
         !holders.contains_key(name) && had.is_none_or(|(_, skill)| skill.bare)
     }
 
-    /// The current set without the skills that the catalog withdraws; nothing if the link now shows
+    /// The current set without the skills that the catalog withdraws; empty if the link now shows
     /// another vault.
     fn keep(&self) -> InstalledSet {
         if !self.is_same_vault() {
@@ -404,14 +416,14 @@ impl<'a> PullTransaction<'a> {
         known.filter(named).cloned().collect()
     }
 
-    /// Whether the catalog is of the vault that the link has pinned.
+    /// Returns whether the catalog is of the vault that the link has pinned.
     fn is_same_vault(&self) -> bool {
         let pinned = self.link.pin.vault_id;
         pinned.is_none_or(|pinned| pinned == self.catalog.catalog.vault_id)
     }
 
-    /// Makes the catalog the one that counts and the set the installed one. While the set is being
-    /// switched, bundles of both catalogs count, so that a kill leaves a set that is good.
+    /// Pins the catalog and switches to the new set. During the switch, bundles of both catalogs
+    /// count, so that a kill leaves an intact set.
     fn switch(
         &mut self,
         set: &InstalledSet,
@@ -423,6 +435,8 @@ impl<'a> PullTransaction<'a> {
         let listed = listed.map(|entry| entry.bundle_hash).collect();
         let shown = (&catalog.catalog.vault_id, &catalog.roots.chain().to_list());
         let seen_at = Some(catalog.seen_at);
+        // The trust record comes before the pin: without it, nothing of a pinned vault can be
+        // verified.
         roots::take(self.vault, &mut self.change, shown, &listed, seen_at)?;
         let folder = trust_folder(self.vault, &self.link.id);
         let counted = CountedFile {
@@ -435,6 +449,8 @@ impl<'a> PullTransaction<'a> {
             installed: set.skills.clone(),
         };
         let before = self.link.pin.counted.as_ref();
+        // The file is written before the pin names it, and its name is its hash, so a kill leaves
+        // no pin without its catalog.
         if before.map(|before| before.file_sha256) != Some(counted.file_sha256) {
             folder.replace(&catalog_file(&counted.file_sha256), &catalog.bytes)?;
         }
@@ -448,6 +464,7 @@ impl<'a> PullTransaction<'a> {
             pin.note_former(&set.skills);
             pin.former.forget_revoked(&catalog.roots);
         } else {
+            // Another vault's versions say nothing about this one's skills.
             pin.former = FormerSkills::default();
         }
         pin.vault_id = Some(catalog.catalog.vault_id);
@@ -467,6 +484,7 @@ impl<'a> PullTransaction<'a> {
             self.report.unlinked =
                 withdraw_from_agents(self.vault, &mut self.change, &removed, &[])?;
             switch(self.vault, &mut self.change, &self.link.folder, set)?;
+            // The switch is complete, so bundles of the old catalog count no more.
             pin.replaced = None;
             folder.write_record(PIN, &pin)?;
         }
@@ -550,8 +568,8 @@ impl<'a> PullTransaction<'a> {
         Ok(self.report)
     }
 
-    /// The bundles that the catalog withdraws and this link had installed. What others installed is
-    /// not for it to withdraw.
+    /// The bundles that the catalog withdraws and this link had installed. Bundles that others
+    /// installed are not affected.
     fn withdrawn(&self) -> BTreeSet<Digest> {
         let had: BTreeSet<_> = self
             .link

@@ -11,7 +11,7 @@ use crate::installed::linked::{LinkedSkill, Selection};
 use crate::store;
 use crate::vault::{Change, Vault};
 
-/// What a link installs.
+/// The set of skills that a link installs.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct InstalledSet {
     pub(super) selection: Selection,
@@ -39,6 +39,8 @@ pub(super) fn switch(
     let mut batch = Batch::default();
     write_set(&mut batch, &staged, set)?;
     batch.flush(aside.path())?;
+    // A new number each time: a reader that followed `current` before the switch keeps a complete
+    // set.
     let number = numbers(&sets)?.into_iter().max().unwrap_or(0) + 1;
     disk::rename(&staged, &sets.join(number.to_string()))?;
     disk::sync_dir(&sets)?;
