@@ -38,7 +38,7 @@ use crate::store::{self, Damage, Trusted};
 use crate::vault::policy::{self, POLICY_FILE};
 use crate::vault::{Vault, VaultError};
 
-/// How often a listing is retried while writers keep changing the vault.
+/// Number of attempts to list the skills while writers keep changing the vault.
 const TRIES: u32 = 5;
 /// Time limit for all sources of one drift check together. Skills whose sources have not answered
 /// by then are reported as unchecked.
@@ -49,7 +49,7 @@ const DRIFT_TIME: Duration = Duration::from_secs(15);
 pub struct LibraryShelf {
     vault: Vault,
     owner: String,
-    /// Fetches skills from other places; without a fetcher such sources are rejected.
+    /// The fetcher for skills from other places; without one such sources are rejected.
     fetch: Option<Arc<dyn Fetch>>,
     /// The machine whose agents are shown the changes; without it their folders stay as they are.
     machine: Option<Machine>,
@@ -62,15 +62,16 @@ pub struct LibraryShelf {
 #[derive(Debug)]
 pub struct Prepared {
     change: Change,
-    /// What [`Change::Fetch`] or [`Change::Update`] asks for.
+    /// The fetched source of a [`Change::Fetch`] or [`Change::Update`].
     source: Option<admit::Source>,
-    /// SHA-256 over the files that somebody reviewed.
+    /// SHA-256 over the files that an owner reviewed, if the change has another author.
     reviewed: Option<Digest>,
 }
 
 impl Prepared {
-    /// With the SHA-256 over the files that an owner reviewed. Somebody else made the change: it is
-    /// refused if it has other files, and the skill is not this machine's own work.
+    /// Adds the SHA-256 over the files that an owner reviewed, for a change by another author. The
+    /// change is rejected if it has other files, and the skill is recorded as another author's
+    /// work.
     #[must_use]
     pub fn reviewed(self, reviewed: Option<Digest>) -> Self {
         Self { reviewed, ..self }
@@ -150,6 +151,7 @@ impl LibraryShelf {
                 Some(fetched.map_err(AddError::from)?)
             }
             Change::Update(name) => {
+                // A folder of this machine is read at admission and needs no fetch.
                 if let Some(folder) = self.recorded_folder(name).await? {
                     let source = Some(admit::Source::folder(&folder));
                     return Ok(Prepared::new(change, source));
@@ -196,8 +198,7 @@ impl LibraryShelf {
         })
     }
 
-    /// Reads the current policy from its file. Fails if it can't be read, so that nothing is
-    /// fetched.
+    /// Reads the approved policy. Fails if it can't be read, so that nothing is fetched.
     async fn source_policy(&self) -> Result<Option<Policy>, ShelfError> {
         self.read(|vault| Ok(read_policy(vault)?)).await
     }
@@ -220,6 +221,8 @@ impl LibraryShelf {
 
     /// Returns the current view. Callers that wait for a listing share it.
     async fn view(&self) -> Result<Arc<View>, ShelfError> {
+        // Held during the scan, so that concurrent callers share one scan instead of starting their
+        // own.
         let mut last = self.last.lock().await;
         let before = last.clone();
         let view = self.read(move |vault| refresh(vault, before)).await?;
@@ -274,6 +277,8 @@ impl Shelf for LibraryShelf {
         let (places, upstreams): (Vec<usize>, Vec<_>) = upstreams.into_iter().unzip();
         let mut answer = |at: usize, state| drifts[places[at]].state = state;
         let compare = fetch.compare(upstreams, policy.as_ref(), &mut answer);
+        // After the time limit the answers so far count; the rest keeps the state that was set for
+        // no answer.
         let _all_or_late = tokio::time::timeout(DRIFT_TIME, compare).await;
         Ok(drifts)
     }
@@ -282,7 +287,7 @@ impl Shelf for LibraryShelf {
 /// A source to ask, with the index of its skill.
 type ToFetch = (usize, Upstream);
 
-/// What a shelf compares skills with.
+/// The kinds of sources that a shelf compares skills with.
 #[derive(Clone, Copy)]
 struct Here {
     fetches: bool,
@@ -329,6 +334,8 @@ impl Here {
                         .find(|(folder, _)| folder.name == *entry.name());
                     folder_drift(state.map(|(_, state)| state), entry.version)
                 }
+                // A remote caller must not learn the paths of this machine, so the path is not
+                // named.
                 Ok(CurrentSource::Folder(_)) => {
                     unchecked("was added from a folder on the machine that holds the vault")
                 }
@@ -357,6 +364,8 @@ fn refresh_agents(vault: &Vault, machine: &Machine) -> AgentLinks {
         tracing::warn!(%error, "the agents' links were not updated");
         None
     });
+    // Only a hint in the answer: the change is complete, so an error here must not look like its
+    // failure.
     let unlinked = agents::unlinked(vault, machine).unwrap_or_default();
     AgentLinks {
         restart_required: report.as_ref().is_some_and(|done| done.restart_required),
@@ -369,7 +378,8 @@ fn refresh_agents(vault: &Vault, machine: &Machine) -> AgentLinks {
 }
 
 impl View {
-    /// Whether this view is still current. It remains valid while the next change is in progress.
+    /// Returns whether this view is still current. It remains valid while the next change is in
+    /// progress.
     fn is_current(&self, generation: u64) -> bool {
         self.generation
             .is_some_and(|listed| listed == generation || listed + 1 == generation)
@@ -379,6 +389,8 @@ impl View {
 /// Lists the installed skills, or reuses `before` if it is still current.
 fn refresh(vault: &Vault, before: Option<Arc<View>>) -> Result<Arc<View>, ShelfError> {
     let policy = policy::read_policy(vault).map_err(|error| error.to_string());
+    // Compared by content: a policy that can no longer be read does not change the generation
+    // number.
     let before = before.filter(|before| before.policy == policy);
     for _ in 1..TRIES {
         let generation = settled_generation(vault)?;
@@ -485,6 +497,8 @@ fn load(vault: &Vault, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
 fn expected(vault: &Vault, entry: &Entry) -> Result<(SkillName, Trusted), ShelfError> {
     let name = entry.name();
     let Some(linked) = &entry.vault else {
+        // The caller chose this bundle from a listing. It may be read although a newer one replaced
+        // it since.
         return Ok((name.clone(), vault.trusted_as_listed()?));
     };
     let wanted = SkillRef::qualified(linked.clone(), name.clone());

@@ -19,7 +19,7 @@ use crate::disk::source::SourceError;
 use crate::installed::place::installed;
 use crate::vault::Vault;
 
-/// Applies a change whose network access is complete.
+/// Applies a prepared change, whose source is already fetched.
 pub(super) fn submit(
     vault: &Vault,
     by: String,
@@ -33,6 +33,7 @@ pub(super) fn submit(
     let options = |agents| Options {
         agents,
         reviewed,
+        // Only changes by others are reviewed: the owner's own need no review.
         by_others: reviewed.is_some(),
         reject_linked_name: true,
         // A writer over MCP must not occupy the server's processor without a bound.
@@ -122,6 +123,8 @@ fn admit_folder(
                 provenance: Some(recorded),
                 ..options.clone()
             };
+            // The gate derives the publisher from the source, so the skill is examined again under
+            // the recorded one.
             examined = examine(source(), &options, &mut neighbours);
         }
     }
@@ -144,6 +147,8 @@ fn remove(vault: &Vault, name: SkillName) -> Result<Submitted, ShelfError> {
         ..RemoveSkills::default()
     };
     let report = remove_skills(vault, &request)?;
+    // An unknown name is no error of the removal, but the caller must learn that nothing was
+    // removed.
     if !report.removed.is_empty() {
         let was_linked = !report.unlinked.is_empty();
         return Ok(Submitted::Removed { name, was_linked });
