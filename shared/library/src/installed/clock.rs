@@ -1,8 +1,8 @@
-//! Times that this machine's clock has shown and that are ahead of it now.
+//! Remembered times that are ahead of this machine's clock.
 //!
-//! The latest time at which a catalog counted is remembered for each vault, so that a clock which
-//! is set back makes no expired catalog count again. A clock that was wrong once leaves a time in
-//! the future behind: until then, catalogs that end before it are refused.
+//! The latest time at which a catalog was accepted is remembered for each vault, so that setting
+//! the clock back does not revive an expired catalog. A clock that was wrong once leaves a time in
+//! the future behind: until then, catalogs that expire before it are rejected.
 
 use std::collections::BTreeSet;
 
@@ -24,6 +24,7 @@ pub struct TimeAhead {
 
 /// The vaults for which this machine remembers a time more than 300 seconds ahead of its clock.
 pub fn times_ahead(vault: &Vault) -> Result<Vec<TimeAhead>, VaultError> {
+    // Clocks of machines differ a little, so a small lead is no fault.
     let bound = vault.clock().now().plus_seconds(MAX_AHEAD_SECONDS);
     let linked = linked::all(vault)?;
     let linked = linked.iter().filter_map(|link| link.pin().vault_id);
@@ -46,6 +47,8 @@ pub fn reset_times(vault: &Vault, ahead: &[TimeAhead]) -> Result<(), VaultError>
     for TimeAhead { vault: id, .. } in ahead {
         vault.change_trust(id, |before| {
             let mut trust = before.ok_or(VaultError::Untrusted(*id))?;
+            // Checked again under the lock: an accepted catalog may have changed the time since the
+            // caller listed it.
             trust.latest_seen_at = trust.latest_seen_at.map(|seen_at| seen_at.min(now));
             Ok::<_, VaultError>(trust)
         })?;

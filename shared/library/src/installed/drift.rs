@@ -1,4 +1,4 @@
-//! What an own skill is compared with to see whether its source has changed: the place that it was
+//! Finds the source that an own skill is compared with to detect changes: the place that it was
 //! fetched from, or a folder of this machine.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,13 +17,13 @@ use crate::vault::{Vault, VaultError};
 /// The source of a skill as it is now.
 #[derive(Clone, Debug)]
 pub enum CurrentSource {
-    /// It is fetched.
+    /// The source is fetched.
     Fetched(Box<Upstream>),
-    /// It is in this folder, as an absolute path.
+    /// The source is this folder, as an absolute path.
     Folder(PathBuf),
 }
 
-/// Why a skill is not compared with a source.
+/// The reason for not comparing a skill with a source.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NotCompared {
     /// Its owner went back to an earlier version.
@@ -60,7 +60,7 @@ pub struct OwnSkill<'a> {
     pub provenance: &'a str,
 }
 
-/// What this machine records of the sources of own skills, read once.
+/// The recorded sources of own skills on this machine, read once.
 #[derive(Debug)]
 pub struct Sources<'v> {
     vault: &'v Vault,
@@ -79,8 +79,8 @@ impl<'v> Sources<'v> {
         })
     }
 
-    /// The source of a skill. `named` says that the caller chose this skill: then a hold does not
-    /// exclude it.
+    /// Returns the source of a skill. `named` means that the caller chose this skill, so that a
+    /// hold does not exclude it.
     pub fn of(
         &self,
         skill: OwnSkill<'_>,
@@ -112,7 +112,7 @@ impl<'v> Sources<'v> {
     }
 }
 
-/// Whether skills of this kind of source can be fetched again.
+/// Returns whether skills of this kind of source can be fetched again.
 const fn is_fetched(kind: Kind) -> bool {
     !matches!(kind, Kind::Local | Kind::Inline | Kind::Vault)
 }

@@ -1,7 +1,7 @@
 //! Compares own skills with the folders of this machine that they were added from.
 //!
-//! The path of the folder comes from the trust folder: whoever could change it could have other
-//! bytes signed under the name of the skill.
+//! The path of the folder comes from the trust folder: an attacker who could change it would have
+//! other bytes signed under the name of the skill.
 
 use std::path::{Path, PathBuf};
 
@@ -44,8 +44,8 @@ pub fn recorded(vault: &Vault) -> Result<Vec<SourceFolder>, VaultError> {
     Ok(folders.map(|(folder, _)| folder).collect())
 }
 
-/// Like [`recorded`], with the difference between each skill and its folder. Reads every file. A
-/// version that somebody else made is not compared with the folder that an earlier one came from.
+/// Like [`recorded`], with the difference between each skill and its folder. Reads every file.
+/// Skips a version by another author, which did not come from the recorded folder.
 pub fn compare_all(vault: &Vault) -> Result<Vec<(SourceFolder, FolderState)>, VaultError> {
     let own = vault.own_skills()?;
     let mut folders = signed(vault)?;
@@ -65,6 +65,8 @@ fn signed(vault: &Vault) -> Result<Vec<(SourceFolder, Manifest)>, VaultError> {
         let local = known.local(name)?;
         let path = PathBuf::from(&local.path);
         let manifest = store::manifest(&store, &bundle, &trusted)?;
+        // The record outlives the version that it was written for, so the signed manifest must name
+        // the same source.
         let is_source = manifest.provenance.identifier == local.identifier && !path.is_file();
         let name = name.clone();
         is_source.then_some((SourceFolder { name, path }, manifest))

@@ -8,9 +8,10 @@
 //! <config>/links/<id>/<sha256>.catalog.json   the counted catalog, exact bytes
 //! <config>/links/<id>/device.key    this machine's key
 //! ```
-//! The pin decides which skills a link installs, under which names and with which bytes. The vault
-//! folder holds their content, and links for agents to follow: whoever can write to it neither adds
-//! a skill nor renames one, and a link of it that is gone or aims elsewhere is noticed.
+//! The pin decides which skills a link installs, under which names and with which bytes. The
+//! vault's folder holds their content, and links for agents to follow. An attacker who can write to
+//! that folder can neither add nor rename a skill, and a link that is missing or changed is
+//! noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -32,20 +33,20 @@ use crate::vault::folder::PrivateFolder;
 use crate::vault::trust::VaultTrust;
 use crate::vault::{Vault, VaultError};
 
-/// What this machine has verified about a linked vault and trusts from now on. The vault's keys are
-/// in [`VaultTrust`], which all links to it share.
+/// The verified state of a linked vault, which this machine trusts from now on. The vault's keys
+/// are in [`VaultTrust`], which all links to it share.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Pin {
     /// The base address, without a slash at its end.
     pub base: String,
     /// The vault's name there.
     pub slug: Slug,
-    /// What the vault is called on this machine, in `<name>/<skill>`. No two links share a name.
+    /// The vault's name on this machine, in `<name>/<skill>`. No two links share a name.
     pub name: Slug,
-    /// What a pull does with skills that the gate refuses.
+    /// The action of a pull for skills that the gate rejects.
     pub gate: PullGate,
-    /// The skills that this machine had from the vault and no longer has: none of them is installed
-    /// again below the version that it had.
+    /// The skills that this machine had from the vault and no longer has. None of them may be
+    /// installed again below the version that it had.
     #[serde(default, skip_serializing_if = "FormerSkills::is_empty")]
     pub(crate) former: FormerSkills,
     /// The vault folder that the link was last written to.
@@ -62,13 +63,13 @@ pub struct Pin {
     pub expected: Option<VaultFingerprint>,
     /// Hash of this machine's device key for the link.
     pub device_key_id: Digest,
-    /// When the link was created.
+    /// The time at which the link was created.
     pub linked_at: Timestamp,
 }
 
 impl Pin {
-    /// Records which skills this machine has from now on: what is installed and not among `skills`
-    /// becomes former.
+    /// Records the skills that this machine has from now on: installed skills that are not among
+    /// `skills` become former ones.
     pub(crate) fn note_former(&mut self, skills: &BTreeMap<SkillName, LinkedSkill>) {
         let has = |name: &SkillName| skills.values().any(|skill| skill.name == *name);
         let counted = self.counted.iter();
@@ -77,20 +78,21 @@ impl Pin {
                 self.former.insert(entry, Some(skill.signer));
             }
         }
+        // An installed skill is compared with its installed version instead.
         self.former.skills.retain(|name, _| !has(name));
     }
 }
 
-/// What a pull does with a skill that the gate of this machine refuses.
+/// The action of a pull for a skill that the gate of this machine rejects.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PullGate {
-    /// It does not look.
+    /// The gate does not run.
     Off,
-    /// It installs the skill and reports it.
+    /// The skill is installed and reported.
     #[default]
     Warn,
-    /// It stops, and nothing is installed.
+    /// The pull fails, and nothing is installed.
     Refuse,
 }
 
@@ -102,7 +104,8 @@ pub(crate) struct LinkedSkill {
     pub(crate) bundle: Digest,
     /// The key that signed it.
     pub(crate) signer: PublicKey,
-    /// Whether it has the bare name where no own skill has it. Else only `<vault>/<name>` means it.
+    /// Whether the bare name means this skill, unless an own skill has it. Otherwise only
+    /// `<vault>/<name>` means it.
     pub(crate) bare: bool,
     /// The entry of the catalog that it was installed by; `None` in records of earlier versions of
     /// vault.
@@ -123,7 +126,7 @@ pub struct CountedFile {
     pub signers: Vec<PublicKey>,
     /// The bundles that profiles of the catalog name, as far as they were read.
     pub(crate) variants: Vec<ProfileBundles>,
-    /// Which of its skills were asked for.
+    /// The skills that the pull selected.
     pub selection: Selection,
     /// The skills that are installed from it, by the names they are installed under.
     pub(crate) installed: BTreeMap<SkillName, LinkedSkill>,
@@ -137,7 +140,7 @@ pub(crate) struct ProfileBundles {
     pub(crate) bundles: BTreeSet<Digest>,
 }
 
-/// Which skills of a linked vault to install. A skill must meet all conditions; without any, all
+/// A selection of a linked vault's skills. A skill must meet all conditions; without any, all
 /// skills are installed.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Selection {
@@ -164,10 +167,12 @@ pub struct Link {
 /// Name of the pin's file.
 pub(crate) const PIN: &str = "pin.json";
 
-/// All linked vaults, the first linked first: a pull of all gives it the bare names.
+/// Lists all linked vaults in the order in which they were linked, which is the order in which a
+/// pull of all hands out bare names.
 pub fn all(vault: &Vault) -> Result<Vec<Link>, VaultError> {
     let trusted = PrivateFolder::new(&vault.paths().config, "links");
     let mut ids = BTreeSet::new();
+    // Either folder may have lost a link that the other still has.
     for folder in [links_folder(vault), HeldPath::new(trusted.path())] {
         for (name, _) in disk::list(&folder)? {
             ids.extend(name.to_string_lossy().parse::<LinkId>());
@@ -184,7 +189,7 @@ pub fn all(vault: &Vault) -> Result<Vec<Link>, VaultError> {
 /// A linked vault by its id; `None` if it is not linked.
 pub fn find(vault: &Vault, id: &LinkId) -> Result<Option<Link>, VaultError> {
     let folder = links_folder(vault).join(id.as_str());
-    // A link that leads out of the folder shows nothing, like one that somebody removed.
+    // A link that leads out of the folder is treated like a missing one.
     let stays = |set: &PathBuf| set.iter().all(|part| part != "..") && set.is_relative();
     let set = disk::link_target(&folder.join("current"))?.filter(stays);
     let Some(pin) = trust_folder(vault, id).read_record::<Pin>(PIN)? else {
@@ -192,11 +197,12 @@ pub fn find(vault: &Vault, id: &LinkId) -> Result<Option<Link>, VaultError> {
     };
     let set = match set {
         Some(set) => folder.join(set),
-        // Somebody removed the link from this vault folder: its skills are still installed.
+        // The link was removed from this vault's folder outside vault: its skills are still
+        // installed.
         None if pin.counted.is_some() && disk::is_same_place(&pin.library, &vault.paths().root) => {
             folder.join("current")
         }
-        // The making of the link was cut short, or it belongs to another vault folder.
+        // Creating the link was interrupted, or it belongs to another vault's folder.
         None => return Ok(None),
     };
     let id = id.clone();
@@ -208,7 +214,7 @@ pub fn find(vault: &Vault, id: &LinkId) -> Result<Option<Link>, VaultError> {
     }))
 }
 
-/// Takes bare names away from the links that have them. Call it under the writer lock.
+/// Removes bare names from the links that have them. Call it under the writer lock.
 pub(crate) fn take_bare(vault: &Vault, names: &[&SkillName]) -> Result<(), VaultError> {
     for mut link in all(vault)? {
         for name in names {
@@ -234,7 +240,7 @@ pub(crate) fn catalog_file(file_sha256: &Digest) -> String {
     format!("{file_sha256}{CATALOG_ENDING}")
 }
 
-/// How the names of counted catalogs end.
+/// The ending of the file names of counted catalogs.
 pub(crate) const CATALOG_ENDING: &str = ".catalog.json";
 
 impl Link {
@@ -248,7 +254,7 @@ impl Link {
         &self.pin
     }
 
-    /// What counts for the linked vault; `None` before the first catalog.
+    /// The trusted state of the linked vault; `None` before the first catalog.
     pub fn trust(&self, vault: &Vault) -> Result<Option<VaultTrust>, VaultError> {
         match &self.pin.vault_id {
             Some(id) => vault.trust_of(id),
@@ -285,6 +291,8 @@ impl Link {
         };
         let bytes = self.bytes_of(vault, file)?;
         let bytes = bytes.ok_or_else(|| damaged("it is missing".to_owned()))?;
+        // The signers come from the pin: a key that was retired since still signed this catalog
+        // validly.
         LastCatalog::read(&bytes, &file.payload_sha256, file.signers.clone())
             .map_err(|error| damaged(error.to_string()))
     }
@@ -309,8 +317,8 @@ impl Link {
         Ok(listed)
     }
 
-    /// Whose signatures count on the installed skills; `None` before the first catalog. They count
-    /// on the bundles that the pin names.
+    /// The trust for the installed skills; `None` before the first catalog. It covers exactly the
+    /// bundles that the pin names.
     pub(crate) fn trusted(&self, vault: &Vault) -> Result<Option<Trusted>, VaultError> {
         let Some(vault_id) = self.pin.vault_id.filter(|_| self.pin.counted.is_some()) else {
             return Ok(None);
@@ -330,11 +338,13 @@ impl Link {
         counted.flat_map(|counted| &counted.installed)
     }
 
-    /// What the pin says of a skill that the vault folder shows under this name, as this bundle.
-    /// While a pull switches, the set that it replaces counts as well.
+    /// Returns the pin's entry for a skill that the vault's folder shows under this name, as this
+    /// bundle. While a pull switches, the set that it replaces counts as well.
     pub(crate) fn pinned(&self, name: &SkillName, bundle: &Digest) -> Option<&LinkedSkill> {
         let counted = self.pin.counted.iter().chain(&self.pin.replaced);
         let mut named = counted.filter_map(|counted| counted.installed.get(name));
+        // The entry for exactly this bundle is preferred. Any other still tells the caller that the
+        // name is known but its bundle was exchanged.
         let first = named.next();
         let is_same = |skill: &&LinkedSkill| skill.bundle == *bundle;
         first
@@ -343,19 +353,20 @@ impl Link {
             .or(first)
     }
 
-    /// Whether this link has the bare name, where no own skill has it.
+    /// Returns whether this link has the bare name, unless an own skill has it.
     pub(crate) fn holds(&self, name: &SkillName) -> bool {
         self.installed()
             .any(|(installed_as, skill)| installed_as == name && skill.bare)
     }
 
-    /// Gives this link a bare name, or takes it away. Only one link may have it.
+    /// Gives this link a bare name, or removes it. Only one link may have it.
     pub(crate) fn set_bare(
         &mut self,
         vault: &Vault,
         name: &SkillName,
         bare: bool,
     ) -> Result<(), VaultError> {
+        // In both sets, so that a killed pull does not bring the old holder of the name back.
         let counted = self.pin.counted.iter_mut().chain(&mut self.pin.replaced);
         for skill in counted.filter_map(|counted| counted.installed.get_mut(name)) {
             skill.bare = bare;

@@ -39,11 +39,11 @@ pub struct InstalledSkill {
     pub size: u64,
     /// Texts from its frontmatter and manifest.
     pub texts: Texts,
-    /// The bare name means another skill: an own one, or that of another link.
+    /// Whether the bare name means another skill: an own one, or that of another link.
     pub shadowed: bool,
     /// The name that always means this skill: `<vault>/<name>`, or `local/<name>` of an own one.
     pub qualified: String,
-    /// What its vault is called on this machine; `None` for an own skill.
+    /// The name of its vault on this machine; `None` for an own skill.
     pub vault: Option<Slug>,
 }
 
@@ -141,6 +141,7 @@ pub(crate) fn scan(vault: &Vault) -> Result<Vec<ScannedSkill>, VaultError> {
                 fresh.extend(new);
             }
         }
+        // Written before a retry, so that the next round reads only what changed.
         note(vault, &mut index, &fresh);
         let damaged: Vec<_> = scanned
             .iter()
@@ -220,6 +221,7 @@ pub(crate) fn read_place(
     place: &Place,
     trusted: &Trusted,
 ) -> Result<NewRow, Damage> {
+    // The bundle is encoded as well, because the index answers with its size and parts.
     let name = Some(&place.signed_name);
     let (examined, encoded) = store::examine_and_encode(store, &place.bundle, name, trusted)?;
     let parts = encoded.parts.iter();

@@ -1,4 +1,4 @@
-//! Which skills are installed, where each comes from, and which bundle each name stands for.
+//! The installed skills: their names, their origins, and the bundle that each name stands for.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::store::{self, Damage, Trusted};
 use crate::vault::own_skills::OwnSkills;
 use crate::vault::{Vault, VaultError};
 
-/// Where an installed skill comes from.
+/// The origin of an installed skill.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Origin {
     /// Admitted and signed in this vault.
@@ -34,13 +34,13 @@ pub(crate) struct Place {
     pub(crate) signed_name: SkillName,
     pub(crate) origin: Origin,
     pub(crate) bundle: Digest,
-    /// What its vault is called on this machine; `None` for an own skill.
+    /// The name of its vault on this machine; `None` for an own skill.
     pub(crate) vault: Option<Slug>,
-    /// Whether the bare name means this skill. It does for one skill of each name.
+    /// Whether the bare name means this skill. That is true for one skill of each name.
     pub(crate) bare: bool,
 }
 
-/// What own skills are called beside their bare names: `local/<name>`.
+/// The vault part in qualified names of own skills: `local/<name>`.
 pub(crate) const OWN: &str = "local";
 
 impl Place {
@@ -74,25 +74,25 @@ pub(crate) struct Places {
     pub(crate) groups: Vec<Group>,
     /// Entries that are not skills, as paths relative to the vault.
     pub(crate) strange: Vec<String>,
-    /// Own skills that this machine installed and whose links somebody removed.
+    /// Own skills that this machine installed and whose links were removed outside vault.
     pub(crate) gone: Vec<Place>,
 }
 
-/// Skills of one origin, and whose signatures count on them.
+/// Skills of one origin, and the trust for verifying them.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) trusted: Trusted,
     pub(crate) places: Vec<Place>,
 }
 
-/// Lists what is installed, without reading any skill. Own skills come first, and have their bare
-/// names; of the links one has each other name.
+/// Lists the installed skills, without reading any. Own skills come first and have their bare
+/// names. Any other bare name belongs to one link.
 pub(crate) fn places(vault: &Vault) -> Result<Places, VaultError> {
     // A writer records a skill after it linked it, so a record that is read first never names more.
     let known = vault.own_skills()?;
     let (places, mut strange) = own(vault)?;
     let gone = gone(vault, &known, &places)?;
-    // Whoever removes the link of an own skill hands its name to nobody.
+    // Removing the link of an own skill must not hand its name to a linked skill.
     let own = places.iter().chain(&gone);
     let mut taken: HashSet<_> = own.map(|place| place.name.clone()).collect();
     let trusted = vault.trusted_with(known)?;
@@ -117,6 +117,7 @@ pub(crate) fn places(vault: &Vault) -> Result<Places, VaultError> {
 /// The recorded own skills that no link installs.
 fn gone(vault: &Vault, known: &OwnSkills, places: &[Place]) -> Result<Vec<Place>, VaultError> {
     let linked: HashSet<_> = places.iter().map(|place| &place.name).collect();
+    // The usual case needs no second read of the record.
     if known.expected().all(|(name, _)| linked.contains(name)) {
         return Ok(Vec::new());
     }
@@ -139,7 +140,7 @@ fn gone(vault: &Vault, known: &OwnSkills, places: &[Place]) -> Result<Vec<Place>
 }
 
 impl Place {
-    /// What is wrong with a skill whose link somebody removed.
+    /// The damage of a skill whose link was removed outside vault.
     pub(crate) fn gone(&self) -> Damage {
         Damage::Unlinked(self.name.clone())
     }
@@ -175,6 +176,8 @@ fn read_links(
         let text = name.to_string_lossy();
         let found = match text.parse::<SkillName>() {
             Ok(skill) if kind == Kind::Link => {
+                // A link that can't be read is reported as foreign; it must not end the listing of
+                // all other skills.
                 let bundle = store::bundle_at(&folder.join(&name)).ok().flatten();
                 bundle.map(|bundle| (skill, bundle))
             }
@@ -239,7 +242,7 @@ impl Link {
     }
 }
 
-/// The installed skill that is meant, and whose signatures count on it.
+/// Finds the installed skill that a reference means, with the trust for verifying it.
 pub(crate) fn find(
     vault: &Vault,
     wanted: &SkillRef,
@@ -252,7 +255,7 @@ pub(crate) fn find(
     Ok(found.next())
 }
 
-/// Whether these names are still installed with the same bundles.
+/// Returns whether these names are still installed with the same bundles.
 pub(crate) fn still_linked(vault: &Vault, expected: &[Place]) -> Result<bool, VaultError> {
     if expected.is_empty() {
         return Ok(true);
@@ -289,6 +292,8 @@ pub(crate) fn installed(
             manifest: Some(examined.manifest),
             intact: true,
         },
+        // The signed manifest of a damaged skill still tells its version, above which a repair must
+        // be signed.
         Err(_) => Installed {
             bundle,
             manifest: store::manifest(&store, &bundle, trusted)

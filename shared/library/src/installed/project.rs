@@ -6,10 +6,9 @@
 //! <vault>/store/<bundle>/                 the bytes
 //! <project>/.vault/skills/<name>          links into the store, made from the record
 //! ```
-//! The record lies in the trust folder and is all that counts: whatever a repository brings along
-//! in `.vault` says nothing. Each project has a key and a root version of its own, so its bundles
-//! carry another vault id than the user's. Wherever such a bundle is put, it never counts as an own
-//! skill and fits no release.
+//! Only the record in the trust folder counts, not the content of a repository's `.vault`. Each
+//! project has a key and a root version of its own, so its bundles carry another vault id than the
+//! user's. Wherever such a bundle is put, it never counts as an own skill and fits no release.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -37,7 +36,7 @@ pub(crate) const STATE: &str = ".vault";
 /// The links to the project's skills, below the project.
 pub(crate) const SKILLS: &str = ".vault/skills";
 
-/// Why a folder can't be used as a project, or its skills can't be installed.
+/// An error of using a folder as a project, or of installing its skills.
 #[derive(Debug, thiserror::Error)]
 pub enum ProjectError {
     /// The project is the home folder, whose agent folders and `.vault` are the user's own.
@@ -75,6 +74,8 @@ impl ProjectFolder {
     pub fn new(folder: &Path, vault: &Path, home: Option<&Path>) -> Result<Self, ProjectError> {
         let path = disk::resolve(folder)?;
         let resolved = |other: &Path| disk::resolve(other).unwrap_or_else(|_| other.to_owned());
+        // In the home folder, `.vault` is the vault itself and the agents' folders apply to all
+        // projects.
         if home.is_some_and(|home| resolved(home) == path) {
             return Err(ProjectError::Home(path));
         }
@@ -123,6 +124,7 @@ pub struct Project {
 /// The part of the trust folder that belongs to a project of this vault.
 fn trust_folder(vault: &Vault, project: &Path) -> PrivateFolder {
     let paths = vault.paths();
+    // Two vaults of one user may install skills for the same project. A path contains no NUL byte.
     let both = [project, &paths.root].map(|path| path.as_os_str().as_encoded_bytes());
     let name = Digest::of(&both.join(&b'\0')).to_string();
     PrivateFolder::new(&paths.config, Path::new("projects").join(name))
@@ -131,6 +133,7 @@ fn trust_folder(vault: &Vault, project: &Path) -> PrivateFolder {
 /// The project in a folder; `None` if nothing was installed for it.
 pub fn find(vault: &Vault, folder: &ProjectFolder) -> Result<Option<Project>, VaultError> {
     let found = Project::read(trust_folder(vault, &folder.path))?;
+    // The record must agree with the folder that its name was derived from.
     Ok(found.filter(|project| project.record.path == folder.path))
 }
 
@@ -140,6 +143,7 @@ pub fn containing(vault: &Vault, folder: &Path) -> Result<Option<Project>, Vault
     projects.retain(|project| folder.starts_with(&project.record.path));
     Ok(projects
         .into_iter()
+        // Projects may be nested; the longest path is the innermost.
         .max_by_key(|project| project.record.path.components().count()))
 }
 
@@ -226,7 +230,8 @@ impl Project {
         Ok(self.folder.write_record(RECORD, &self.record)?)
     }
 
-    /// Forgets the project. Its bytes leave the store with the next garbage collection.
+    /// Removes the record and the key of the project. Its bundles leave the store with the next
+    /// garbage collection.
     pub(crate) fn forget(&self) -> Result<(), VaultError> {
         Ok(self.folder.remove_all()?)
     }
@@ -262,7 +267,7 @@ impl Project {
         Ok(key.ok_or_else(|| keys::KeyError::Missing(self.folder.path_of(KEY)))?)
     }
 
-    /// Whose signatures count: the project's own, on the bundles of the record.
+    /// The trust for the project's skills: its own key, on the bundles of the record.
     pub(crate) fn trusted(&self) -> Trusted {
         self.trusting(self.record.skills.values().copied())
     }
@@ -297,6 +302,7 @@ impl Project {
 
     /// Records that a name stands for a bundle from now on.
     pub(crate) fn put(&mut self, name: SkillName, bundle: Digest) {
+        // The bundle is in use again, so garbage collection after this change must spare it.
         self.record.replaced.remove(&bundle);
         if let Some(before) = self
             .record

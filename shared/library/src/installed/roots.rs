@@ -1,4 +1,4 @@
-//! Takes root versions that count, and concludes what they mean for the own library.
+//! Stores root versions that count, and derives their consequences for the own library.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ use crate::store::{self, Trusted};
 use crate::vault::trust::VaultTrust;
 use crate::vault::{Change, Vault, VaultError, releases};
 
-/// Stores root versions of a vault, if they count after those that are known. `listed` names the
-/// bundles of a catalog that counts under them. Fails if they contradict what is known.
+/// Stores root versions of a vault if they replace the known ones. `listed` names the bundles of a
+/// catalog that counts under them. Fails if they contradict the known ones.
 pub(crate) fn take(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -39,9 +39,10 @@ pub(crate) fn take(
     })
 }
 
-/// What counts after new root versions. For the own library it lists the bundles that stay good
-/// although their signer was retired, and those that must be signed again because it was revoked.
-/// Both lists hold only what counted before: verified own skills, and the last counted catalogs.
+/// Returns the trusted state after new root versions. For the own library it lists the bundles that
+/// stay valid although their signer was retired, and those that must be signed again because it was
+/// revoked. Both lists hold only what counted before: verified own skills, and the last counted
+/// catalogs.
 pub(crate) fn conclude(
     vault: &Vault,
     before: Option<&VaultTrust>,
@@ -61,6 +62,7 @@ pub(crate) fn conclude(
     }
     let mut counted = counted_bundles(vault)?;
     counted.extend(listed);
+    // A vault without history here: a signer of the listed bundles may have been retired long ago.
     let Some(before) = before else {
         after.taken_over = counted;
         return Ok(after);
@@ -76,6 +78,7 @@ pub(crate) fn conclude(
         after.taken_over.extend(&counted);
     }
     if retires || revokes {
+        // Verified under the old keys: under the new ones, the very bundles in question would fail.
         let trusted = Trusted::own(before.clone());
         let on_variants = trusted.on_variants();
         let own = place::own_places(vault)?.into_iter();
@@ -90,6 +93,8 @@ pub(crate) fn conclude(
             };
             match after.roots.standing(&examined.signer) {
                 KeyStanding::Retired => after.taken_over.insert(place.bundle),
+                // A thief may have signed an unpublished bundle after the theft. Only one that was
+                // published before is offered to the owner.
                 KeyStanding::Revoked if counted.contains(&place.bundle) => {
                     after.sign_again.insert(place.bundle)
                 }

@@ -1,5 +1,5 @@
-//! Searches the installed skills. Every hit is verified from its bytes, so an attacker who can
-//! write to the index can't show anything that was not signed.
+//! Searches the installed skills. Every hit is verified from its bytes, so that an attacker who can
+//! write to the index can't present anything unsigned.
 
 use std::collections::{HashMap, HashSet};
 
@@ -32,6 +32,7 @@ pub fn search(vault: &Vault, query: &str, top_k: usize) -> Result<Vec<Hit>, Vaul
     let mut damaged = HashSet::new();
     loop {
         let mut skills = list(vault)?.skills;
+        // A shadowed skill is left out because the caller would load another one by its bare name.
         skills.retain(|skill| !skill.shadowed && !damaged.contains(&skill.name));
         let ranking = Ranking::new(skills.iter().map(InstalledSkill::text));
         let ranked = ranking.search(query, top_k).into_iter();
@@ -48,8 +49,8 @@ pub fn search(vault: &Vault, query: &str, top_k: usize) -> Result<Vec<Hit>, Vaul
     }
 }
 
-/// The ranked skills with texts from verified bytes. If any of them is damaged or no longer
-/// installed as this bundle: the names of those.
+/// Returns the ranked skills with texts from verified bytes, or else the names of those that are
+/// damaged or no longer installed as the ranked bundle.
 fn verify(
     vault: &Vault,
     ranked: &[(&InstalledSkill, f64)],

@@ -3,8 +3,8 @@
 //!
 //! A record belongs to a bundle, not to a name. It is written before the link is switched, so that
 //! a killed writer leaves the old skill with its old record, or the new skill with its new one. The
-//! record states where to check for updates and whose signature to expect there. Whoever could
-//! change it could have other bytes fetched, and signed, under the name of a known source.
+//! record states where to check for updates and whose signature to expect there. An attacker who
+//! could change it would have other bytes fetched, and signed, under the name of a known source.
 
 use vault_format::hash::Digest;
 use vault_format::manifest::Manifest;
@@ -36,6 +36,7 @@ pub fn of_skill(vault: &Vault, name: &SkillName) -> Result<Option<Upstream>, Vau
         return Ok(None);
     };
     Ok(of_bundle(vault, &bundle)?
+        // The record is not signed; it may add details to the signed source but not replace it.
         .filter(|upstream| upstream.identifier == manifest.provenance.identifier)
         .or_else(|| of_manifest(&manifest)))
 }

@@ -67,6 +67,7 @@ pub(crate) fn places(vault: &Vault) -> Result<Vec<Place>, VaultError> {
     let places = record.variants.into_iter().filter_map(|variant| {
         Some(Place {
             signed_name: variant.name.clone(),
+            // A rendering that failed has no bundle to verify.
             bundle: variant.bundle?,
             name: variant.name,
             origin: Origin::Local,

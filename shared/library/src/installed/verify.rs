@@ -35,7 +35,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether every skill is exactly as signed.
+    /// Returns whether every skill is exactly as signed.
     pub fn is_clean(&self) -> bool {
         self.skills
             .iter()
@@ -51,7 +51,7 @@ pub struct Checked {
     pub name: SkillName,
     /// Own or linked.
     pub origin: Origin,
-    /// The name that always means this skill.
+    /// The qualified name, which always means this skill.
     pub qualified: String,
     /// Whether its bare name means this skill.
     pub bare: bool,
@@ -59,9 +59,9 @@ pub struct Checked {
     pub bundle: Digest,
     /// The signed version, if the manifest is valid.
     pub version: Option<u64>,
-    /// What is wrong with it; `None` if it is intact.
+    /// The damage; `None` if the skill is intact.
     pub damage: Option<Damage>,
-    /// When it was signed, if the manifest is valid.
+    /// The time of signing, if the manifest is valid.
     pub signed_at: Option<Timestamp>,
     /// Metadata of operating systems and editors beside its files, relative to the skill.
     pub ignored: Vec<String>,
@@ -74,7 +74,7 @@ pub struct Checked {
 pub struct KnownVault {
     /// The vault itself, or one of the links to it.
     pub origin: Origin,
-    /// What counts for it.
+    /// Its trusted state.
     pub trust: VaultTrust,
     /// The bundles that counted catalogs list.
     pub(crate) listed: BTreeSet<Digest>,
@@ -105,6 +105,7 @@ pub fn known_vaults(vault: &Vault) -> Result<Vec<KnownVault>, VaultError> {
             .iter_mut()
             .find(|other| other.trust.roots.vault_id() == id)
         {
+            // Two links may lead to one vault at two addresses.
             Some(other) => other.listed.extend(listed),
             None => known.push(KnownVault {
                 origin: Origin::Linked(link.id().clone()),
@@ -117,7 +118,7 @@ pub fn known_vaults(vault: &Vault) -> Result<Vec<KnownVault>, VaultError> {
 }
 
 /// Verifies every installed skill: the manifest's signature, exactly the signed files, sizes,
-/// hashes and modes. Metadata of operating systems alone may lie beside them. A linked skill must
+/// hashes and modes. Only metadata of operating systems may lie beside them. A linked skill must
 /// also have the bundle hash that its counted catalog lists.
 pub fn check(vault: &Vault) -> Result<Report, VaultError> {
     let places = place::places(vault)?;
@@ -146,6 +147,7 @@ pub fn check(vault: &Vault) -> Result<Report, VaultError> {
             .collect();
         (skills, check_group(&store, &rendered))
     };
+    // Listing the store waits for the disk while the verification uses the processor.
     let ((mut skills, variants), listed) = rayon::join(check_all, list_unreferenced);
     skills.extend(places.gone.iter().map(|place| Checked {
         name: place.name.clone(),

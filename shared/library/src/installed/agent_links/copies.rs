@@ -14,14 +14,14 @@ use crate::store::LIMITS;
 /// Prefix of temporary names in a folder of copies, used while a copy is created or removed.
 pub(crate) const ASIDE: &str = ".vault-aside-";
 
-/// One hash over the paths, modes and bytes of a skill in a folder, without the files that no skill
-/// holds; `None` if the folder can't be read.
+/// Returns one hash over the paths, modes and bytes of a skill in a folder, without ignored files;
+/// `None` if the folder can't be read.
 pub(crate) fn content(folder: &Path) -> Option<Digest> {
     hash_of(folder, &gate::is_ignored)
 }
 
-/// Like [`content`], for a copy that may be removed: a `.git` or a draft of an editor in it is an
-/// edit of the user. Only metadata that systems create by themselves does not count.
+/// Like [`content`], for a copy that may be removed: a `.git` folder or an editor's draft in it
+/// counts as an edit by the user. Only metadata that systems create by themselves is ignored.
 pub(crate) fn copy_content(folder: &Path) -> Option<Digest> {
     hash_of(folder, &gate::is_system_metadata)
 }
@@ -42,6 +42,7 @@ pub(crate) fn content_of<'a>(files: impl Iterator<Item = (&'a str, bool, &'a [u8
     let mut lines: Vec<String> = files
         .map(|(path, executable, bytes)| format!("{executable} {} {path}\n", Digest::of(bytes)))
         .collect();
+    // Folders are read in an order of the file system's choice.
     lines.sort_unstable();
     Digest::of(lines.concat().as_bytes())
 }
@@ -50,6 +51,7 @@ pub(crate) fn content_of<'a>(files: impl Iterator<Item = (&'a str, bool, &'a [u8
 pub(crate) fn remove(root: &Path, name: &str) -> Result<(), FileError> {
     let root = HeldPath::new(root);
     let old = aside(&root, name, "old");
+    // A killed removal may have left a copy here, and a rename onto a full folder fails.
     disk::remove_tree(&old)?;
     disk::rename(&root.join(name), &old)?;
     disk::sync_dir(&root)?;

@@ -23,6 +23,8 @@ pub(crate) fn entries(
     folder: &(impl Location + ?Sized),
 ) -> Result<Vec<(OsString, Entry)>, FileError> {
     let named = disk::list(folder)?.into_iter().map(|(name, kind)| {
+        // A link that vanished or can't be read is an entry of unknown kind, which is never
+        // removed.
         let target = || disk::link_target(&folder.entry(&name)).ok().flatten();
         let entry = match kind {
             Kind::Link => target().map_or(Entry::Other, |target| {
@@ -36,11 +38,12 @@ pub(crate) fn entries(
     Ok(named.collect())
 }
 
-/// Whether a link belongs to the vault: its target lies below one of `homes`.
+/// Returns whether a link belongs to the vault: its target lies below one of `homes`.
 pub(crate) fn is_ours(target: &[u8], homes: &[PathBuf]) -> bool {
     homes.iter().any(|home| {
         target
             .strip_prefix(home.as_os_str().as_encoded_bytes())
+            // Without the slash, `profiles-old/` would count as lying below `profiles`.
             .is_some_and(|rest| rest.first() == Some(&b'/'))
     })
 }
@@ -51,8 +54,8 @@ pub(crate) fn homes(vault: &Vault) -> Vec<PathBuf> {
     both_paths(vault, &trees(vault).path(), "profiles")
 }
 
-/// The folders that links to a skill point into, those that other tools or people made included.
-/// Once the skill is removed such a link would lead nowhere.
+/// The folders that links to a skill point into, including links that other tools or people made.
+/// They would dangle once the skill is removed.
 pub(crate) fn homes_of_removed(vault: &Vault) -> Vec<PathBuf> {
     let mut homes = homes(vault);
     homes.extend(both_paths(vault, &vault.skills().path(), "skills"));

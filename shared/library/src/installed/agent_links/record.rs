@@ -1,9 +1,9 @@
-//! The record of the folders that the vault links into: those that agents read. It lies in the
-//! trust folder: whoever can write to the vault's folder must not say where on this machine the
-//! vault makes links and copies, and which folders it may remove as copies of its own.
+//! The record of the agents' folders that the vault links into. It lies in the trust folder,
+//! because an attacker who can write to the vault's folder must not choose where on this machine
+//! the vault makes links and copies, or which folders it removes as its own copies.
 //!
-//! Links need no record: a link that points into the vault's `profiles/` belongs to the vault, any
-//! other does not. Copies do: each is recorded with its content hash before it is created. A copy
+//! Links need no record: a link that points into the vault's `profiles/` belongs to the vault, and
+//! no other does. Copies do: each is recorded with its content hash before it is created. A copy
 //! that a user edited no longer matches its hash, so the vault leaves it alone.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use crate::vault::{Change, Vault, VaultError};
 
 const SCHEMA: &str = "vault.profiles/1";
 
-/// Why the vault links into a folder.
+/// The reason for linking into a folder.
 #[derive(
     Clone, Debug, Default, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
 )]
@@ -62,7 +62,7 @@ impl From<String> for RootScope {
     }
 }
 
-/// How skills are placed in a folder.
+/// The way in which skills are placed in a folder.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RootMode {
@@ -83,11 +83,11 @@ pub(crate) struct RootRecord {
     pub(crate) mode: RootMode,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) copies: BTreeMap<SkillName, CopyRecord>,
-    /// The folder was chosen while there was nothing to link: the first skill creates it.
+    /// Whether the folder was chosen while there was nothing to link. The first skill creates it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) awaits_skill: bool,
-    /// Names of skills that are not shown because an entry of the user has them, as far as a sync
-    /// has reported them.
+    /// Names of skills that are not shown because an entry of the user has the name, as far as a
+    /// sync has reported them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) reported: BTreeSet<SkillName>,
 }
@@ -157,6 +157,7 @@ impl Record {
     }
 
     pub(crate) fn write(&self, vault: &Vault, change: &mut Change<'_>) -> Result<(), VaultError> {
+        // The record is part of the vault's state, so watchers must notice the change.
         change.switching()?;
         Ok(vault.trust_folder().write_record(RECORD, self)?)
     }
@@ -174,6 +175,7 @@ impl Record {
         };
         if let Some(root) = self.roots.iter_mut().find(same) {
             root.agents.insert(agent.clone());
+            // The folder may hold copies already, so it stays a folder of copies.
             if mode == RootMode::Copy {
                 root.mode = mode;
             }

@@ -12,8 +12,8 @@ use crate::disk::{self, FileError, Kind};
 use crate::vault::{Change, Vault, VaultError};
 
 /// Removes skills from the agents' folders and from the link trees, before they leave the vault.
-/// `further` are folders without a record. Fails while the skills are still complete if an agent's
-/// folder can't be changed.
+/// `further` are folders without a record. If an agent's folder can't be changed, it fails while
+/// the skills are still complete.
 pub(crate) fn withdraw(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -34,6 +34,7 @@ pub(crate) fn withdraw(
         }
     }
     gone.retain(|(_, names)| !names.is_empty());
+    // Most removals touch no copies, and then the record needs no write.
     if record != Record::read(vault)? {
         record.write(vault, change)?;
     }
@@ -82,6 +83,7 @@ pub(crate) fn unlink(
             continue;
         };
         let found = copies::copy_content(&real.join(name.as_str()));
+        // A copy that the user edited is theirs: it stays, and its record is dropped.
         if found.is_some_and(|found| record.contents.contains(&found)) {
             copies::remove(&real, name.as_str())?;
             gone.push(name.clone());
@@ -102,6 +104,7 @@ pub(crate) fn unlink_trees(vault: &Vault, names: &[SkillName]) -> Result<bool, F
         let mut changed = false;
         for name in names {
             let path = folder.join(name.as_str());
+            // The vault puts nothing but links here, so any other entry is the user's.
             if disk::kind(&path)? == Some(Kind::Link) {
                 changed |= disk::remove_file(&path)?;
             }
