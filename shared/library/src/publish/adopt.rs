@@ -40,11 +40,11 @@ use crate::vault::{Vault, VaultError};
 /// Returns the bytes of an object of the namespace, or `None` if it was not fetched.
 pub type Fetched<'a> = &'a dyn Fn(&Digest) -> Option<Vec<u8>>;
 
-/// What this machine's owner lets pass of the gate. What the publishers of skills let pass counts
-/// for nothing.
+/// The exceptions to the gate that this machine's owner grants. Exceptions of the skills'
+/// publishers do not count.
 #[derive(Clone, Debug)]
 pub struct Exceptions {
-    /// Whether flags refuse a skill.
+    /// Whether flags reject a skill.
     pub strict: bool,
     /// Rules, by name or id, whose findings the owner accepts for exactly the bytes shown.
     pub allow: Vec<String>,
@@ -60,7 +60,7 @@ impl Exceptions {
     }
 }
 
-/// Why content of an earlier or foreign release was not adopted. Nothing has changed on disk,
+/// An error of adopting content of an earlier or foreign release. Nothing has changed on disk,
 /// unless [`roll_back`] failed while removing skills.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
@@ -83,7 +83,7 @@ pub enum AdoptError {
     Bundle {
         /// The skill.
         name: SkillName,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// The gate or a later check rejected a skill.
@@ -91,15 +91,15 @@ pub enum AdoptError {
     Refused {
         /// The skill.
         name: SkillName,
-        /// Why.
+        /// The cause.
         reason: AdmitError,
     },
-    /// What a skill's manifest says is not what follows from its bytes.
+    /// A skill's manifest contradicts its files.
     #[error("{name}: {reason}")]
     Derived {
         /// The skill.
         name: SkillName,
-        /// What differs.
+        /// The difference.
         reason: DerivedMismatch,
     },
     /// The search texts are not those of the skills.
@@ -167,6 +167,8 @@ pub fn adopt(
     exceptions: &Exceptions,
     fetched: Fetched<'_>,
 ) -> Result<Vec<AdmitReport>, AdoptError> {
+    // Held for the whole call, so that the gate's verdict and the installation see the same
+    // library.
     let mut change = vault.change()?;
     // A release that counts lists them, so they stay good although a signer was retired since.
     vault.change_trust(vault.id(), |before| {
@@ -193,7 +195,7 @@ pub fn adopt(
     Ok(admit_all_under(vault, &mut change, &candidates)?)
 }
 
-/// What [`take_over`] changed.
+/// The result of [`take_over`].
 #[derive(Clone, Debug)]
 pub struct TakenOver {
     /// The skills that were installed.
@@ -202,9 +204,9 @@ pub struct TakenOver {
     pub removed: RemoveReport,
 }
 
-/// Takes over what other publishers changed, after the owner has seen it: installs their skills as
-/// [`adopt`] does, removes what they removed, and replaces the policy. Killed in between, the next
-/// plan lists what is left.
+/// Takes over the changes of other publishers, after the owner has seen them: installs their skills
+/// like [`adopt`], removes the skills that they removed, and replaces the policy. If it is killed,
+/// the next plan lists the rest.
 pub fn take_over(
     vault: &Vault,
     changes: &TakeOver,
@@ -247,7 +249,8 @@ pub fn take_over(
     Ok(TakenOver { installed, removed })
 }
 
-/// Records who signed the skills that are removed, while their manifests are here.
+/// Records the signers of the skills that are about to be removed, while their manifests are still
+/// stored.
 fn note_leaving(vault: &Vault, changes: &TakeOver) -> Result<(), AdoptError> {
     let (_change, trust) = (vault.change()?, vault.require_trust()?);
     let mut state = state::read_or_new(vault, &changes.base, &changes.slug)?;
@@ -281,6 +284,8 @@ pub(super) fn open(
 ) -> Result<OpenedBundle, AdoptError> {
     let hash = &entry.bundle_hash;
     if let Ok(examined) = store::examine(&vault.store(), hash, Some(&entry.name), trusted) {
+        // The hash binds the files and the manifest; the version beside it is only a claim of the
+        // catalog.
         if examined.manifest.version != entry.version {
             let reason = "its manifest has another version than the release lists";
             return Err(unusable(entry, reason.to_owned()));
@@ -305,6 +310,7 @@ pub(super) fn open(
         .map_err(|reason| unusable(entry, reason.to_string()))?;
     let encoded = bundle::encode(&opened.signed, &opened.manifest, &opened.files)
         .map_err(|reason| unusable(entry, reason.to_string()))?;
+    // Each later check encodes the installed bundle again and expects this hash.
     if encoded.hash != *hash {
         return Err(unusable(entry, "it is not written canonically".to_owned()));
     }
@@ -334,8 +340,8 @@ pub struct Rollback {
     pub(crate) root_version: u64,
 }
 
-/// Whether a bundle is in the store and need not be fetched. Its bytes are verified when they are
-/// used.
+/// Returns whether a bundle is in the store and need not be fetched. Its bytes are verified when
+/// they are used.
 pub fn is_stored(vault: &Vault, bundle: &Digest) -> Result<bool, VaultError> {
     Ok(disk::kind(&store::folder(&vault.store(), bundle))?.is_some())
 }

@@ -35,7 +35,8 @@ const BUILD: u32 = 1;
 /// A release with fewer days left than this is renewed even if nothing changed.
 pub const RENEW_DAYS: i64 = 30;
 
-/// Whether a release ends so soon that a sync renews it and people are warned: within 30 days.
+/// Returns whether a release expires so soon that a sync renews it and users are warned: within 30
+/// days.
 pub fn ends_soon(expires_at: Timestamp, now: Timestamp) -> bool {
     expires_at < now.plus_days(RENEW_DAYS)
 }
@@ -60,10 +61,11 @@ pub(super) struct ReleaseBuilder<'a> {
 }
 
 impl ReleaseBuilder<'_> {
-    /// Whether a release is needed even if the content is unchanged: it was requested, the current
-    /// one expires soon, its number is too low, or the vault's keys have changed.
+    /// Returns whether a release is needed even if the content is unchanged: it was requested, the
+    /// current one expires soon, its number is too low, or the vault's keys have changed.
     pub(super) fn is_due(&self, current: &Current) -> bool {
         self.request.renew
+            // `None` is below every `Some`, so this is false without a bound.
             || self.request.above_release >= Some(current.stored.release)
             || ends_soon(current.catalog.expires_at, self.now)
             || current.catalog.root_sha256 != *self.root().payload_sha256()
@@ -108,6 +110,7 @@ impl ReleaseBuilder<'_> {
         let mut bytes = Vec::with_capacity(self.skills.len() * 64);
         for skill in self.skills {
             bytes.extend_from_slice(skill.place.name.as_str().as_bytes());
+            // No name contains this byte, so that no two lists of skills give the same bytes.
             bytes.push(0);
             bytes.extend_from_slice(&skill.row.version.to_le_bytes());
             bytes.extend_from_slice(skill.place.bundle.as_bytes());
@@ -131,7 +134,7 @@ impl ReleaseBuilder<'_> {
         self.trust.chain().newest()
     }
 
-    /// When the release expires: no later than the root version under which it counts.
+    /// The expiry time: no later than that of the root version under which the release counts.
     fn expires_at(&self) -> Timestamp {
         let wanted = self.now.plus_days(self.request.days);
         let end = self.root().document().expires_at();
@@ -147,6 +150,8 @@ impl ReleaseBuilder<'_> {
         let Some(pending) = &state.pending else {
             return Ok(None);
         };
+        // The service rejects a catalog that follows another release, and one that expires soon
+        // would have to be renewed at once.
         let fits = pending.inputs == Some(inputs)
             && pending.follows == follows
             && !ends_soon(pending.expires_at, self.now)
@@ -156,12 +161,14 @@ impl ReleaseBuilder<'_> {
             return Ok(None);
         }
         let bytes = state.bytes(self.vault, CatalogFile::Pending)?;
+        // A killed run may have stored the file of one release and the record of another.
         Ok(bytes.filter(|bytes| Digest::of(bytes) == pending.file_sha256))
     }
 
     /// The number of the new release, and the release it follows.
     pub(super) fn number(&self, state: &CloudState) -> (u64, Option<Stored>) {
         let above = self.request.above_release.unwrap_or(0);
+        // The number of a release that was signed and never published is used up as well.
         let lowest = state.highest_signed.max(above) + 1;
         let known = |release: &AcknowledgedRelease| Stored {
             release: release.release,
@@ -192,6 +199,8 @@ impl ReleaseBuilder<'_> {
                 vault_id: *self.vault.id(),
                 slug: self.request.slug.clone(),
                 audience: self.audience(),
+                // The number and the predecessor are set once the content is known to differ from
+                // the current one.
                 release: 1,
                 issued_at: self.now,
                 expires_at: self.expires_at(),
@@ -325,7 +334,8 @@ impl ReleaseBuilder<'_> {
         Ok(())
     }
 
-    /// What the caller does with a signed release: one signature may not be enough.
+    /// Turns a signed release into the caller's next step: publishing it, or proposing it if it
+    /// needs more signatures.
     pub(super) fn planned(
         &self,
         release: UnsignedRelease,
@@ -394,6 +404,8 @@ impl ReleaseBuilder<'_> {
         });
         let variants = self.variants().filter_map(|(skill, variant)| {
             let parts = variant.parts.iter().map(|part| (part.sha256, part.size));
+            // Profiles name variants, the catalog does not, so the current catalog does not show
+            // whether the namespace has one.
             Some((skill, variant.bundle?, variant.size, parts.collect(), false))
         });
         let mut objects = Vec::new();
@@ -453,6 +465,7 @@ pub(super) struct UnsignedRelease {
 impl UnsignedRelease {
     pub(super) fn add(&mut self, class: Class, bytes: Vec<u8>) -> (Digest, u64) {
         let named = (Digest::of(&bytes), bytes.len() as u64);
+        // Two rules may make the same object, which is uploaded once.
         let there = self
             .objects
             .iter()

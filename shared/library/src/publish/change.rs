@@ -1,6 +1,6 @@
-//! What a release that somebody else made changes for this machine. One review serves proposals,
-//! take-overs and rollbacks: the bytes are verified, what follows from them is computed again, this
-//! owner's gate runs on every changed skill, and everything that differs has a line.
+//! The review of a release by another publisher. It serves proposals, take-overs and rollbacks: the
+//! bytes are verified, derived data is computed again, this owner's gate runs on every changed
+//! skill, and every difference has a line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,9 +32,9 @@ pub struct ReleaseChange {
     /// The release that this machine published or took over last; `None` if there is none, and
     /// then everything is new.
     pub before: Option<Catalog>,
-    /// How the two differ.
+    /// The differences between the two.
     pub changes: CatalogChanges,
-    /// How the keys differ from those that the release before names.
+    /// The changes of the keys since the release before.
     pub roots: Option<RootChanges>,
     /// A line for each signer who is no longer a publisher.
     pub signers: Vec<ChangeLine>,
@@ -55,7 +55,7 @@ pub struct Needed {
     pub former_objects: Vec<Digest>,
 }
 
-/// What a person reads before they sign or take over a release.
+/// The review that a user reads before signing or taking over a release.
 #[derive(Clone, Debug, Default)]
 pub struct Reviewed {
     /// Every new or changed skill, and every variant that was rendered for an agent.
@@ -73,13 +73,13 @@ pub struct CheckedSkill {
     pub name: SkillName,
     /// The agent for which it was rendered; `None` for the plain skill.
     pub rendered_for: Option<String>,
-    /// What its manifest says otherwise than before.
+    /// The changes in its manifest.
     pub lines: Vec<ChangeLine>,
     /// Its files as they would be installed.
     pub files: Vec<File>,
     /// The files of the former version; empty for a new skill or variant.
     pub before: Vec<File>,
-    /// What this machine's gate found. None of it blocks.
+    /// The findings of this machine's gate. None of them blocks.
     pub findings: Vec<Finding>,
 }
 
@@ -101,12 +101,12 @@ impl ReleaseChange {
         }
     }
 
-    /// Whether nothing differs that this machine would sign or take over.
+    /// Returns whether there is no difference that this machine would sign or take over.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.roots.is_none()
     }
 
-    /// The objects that this machine does not have.
+    /// Lists the objects that this machine does not have.
     pub fn needed(&self, vault: &Vault) -> Result<Needed, VaultError> {
         let changes = &self.changes;
         let lacks = |entry: &&SkillEntry| {
@@ -162,6 +162,7 @@ impl ReleaseChange {
         former: &Variants,
     ) -> Result<Trusted, VaultError> {
         let mut roots = vault.require_trust()?.roots;
+        // An earlier release is verified under the keys of its time, some of which are retired now.
         if let Some(chain) = self.signed_under.and_then(|it| roots.chain().until(it)) {
             roots = RootState::new(chain, BTreeSet::new());
         }
@@ -172,8 +173,8 @@ impl ReleaseChange {
         Ok(Trusted::listed(Arc::new(roots), listed))
     }
 
-    /// Verifies everything that is new, computes again what follows from the bytes, and runs the
-    /// gate with this machine's own exceptions. One refusal refuses the release.
+    /// Verifies everything that is new, computes derived data again, and runs the gate with this
+    /// machine's own exceptions. A single rejection rejects the release.
     pub fn check(
         &self,
         vault: &Vault,
@@ -190,6 +191,8 @@ impl ReleaseChange {
             ..Reviewed::default()
         };
         let open = |entry: &SkillEntry, trusted| adopt::open(vault, entry, fetched, trusted);
+        // A former version that is not available makes all files count as new, which shows more and
+        // hides nothing.
         let former = |entry: &SkillEntry| open(entry, &trusted).ok();
         let mut neighbours = Neighbours::of(vault);
         let mut check = |entry: &SkillEntry, opened: OpenedBundle, before: Option<OpenedBundle>| {
@@ -224,6 +227,8 @@ impl ReleaseChange {
             let opened = open(entry, &trusted)?;
             let agent = opened.manifest.rendered_from.as_ref();
             let agent = agent.map(|from| from.agent.to_string());
+            // A variant is compared with the former one for the same agent, since the plain skill
+            // differs by its transforms anyway.
             let same = agent.and_then(|agent| {
                 former_variants
                     .0
@@ -259,6 +264,8 @@ impl ReleaseChange {
                 hash,
             ));
         }
+        // Search texts are stored outside the bundles, so a publisher could put text there that no
+        // review of files shows.
         if index::is_built_from(&self.catalog, entries) {
             Ok(())
         } else {
@@ -347,7 +354,8 @@ fn former_profiles(catalog: &Catalog, fetched: Fetched<'_>) -> Vec<Profile> {
 struct Variants(BTreeMap<(SkillName, String), SkillEntry>);
 
 impl Variants {
-    /// Fails if a profile names a skill that the release does not have.
+    /// Collects the variants of a release. Fails if a profile names a skill that the release does
+    /// not have.
     fn of(catalog: &Catalog, profiles: &[Profile]) -> Result<Self, AdoptError> {
         let mut variants = BTreeMap::new();
         for profile in profiles {
@@ -419,7 +427,7 @@ fn profile_changes(before: Option<&Profile>, after: &Profile) -> Vec<ChangeLine>
     lines
 }
 
-/// How the keys differ from those that the former release names.
+/// Returns the changes of the keys since the former release.
 fn root_changes(roots: &RootState, before: &Catalog) -> Option<RootChanges> {
     let former = roots
         .chain()

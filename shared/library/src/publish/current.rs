@@ -1,5 +1,5 @@
-//! What the service shows as its current catalog, judged as a device judges it, and how it compares
-//! with the vault's own skills.
+//! The service's current catalog, judged as a device judges it, and compared with the vault's own
+//! skills.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::vault::trust::{NamedKey, VaultTrust};
 use crate::vault::{Vault, VaultError};
 
 /// The catalog that the service shows. It is signed by publishers of the root version that it
-/// names; what that is worth today is its [`Standing`].
+/// names. Its [`Standing`] says whether it counts today.
 pub(super) struct Current {
     pub(super) catalog: Catalog,
     pub(super) stored: Stored,
@@ -36,7 +36,7 @@ pub(super) struct Current {
     pub(super) standing: Standing,
 }
 
-/// What a shown catalog is worth to this machine.
+/// The verdict of this machine on a catalog that the service shows.
 #[derive(Clone, Debug)]
 pub(super) enum Standing {
     /// This machine published or took over exactly this payload, or its owner named it.
@@ -83,6 +83,8 @@ impl Current {
         counted: Option<&LastCounted>,
     ) -> Result<Self, PlanError> {
         let mut current = Self::identify(trust, request, bytes)?;
+        // A revoked key comes first: its release must not count because this machine published it
+        // once.
         if trust.roots.voids_release(&current.signers) {
             current.standing = Standing::Void;
         } else if !is_known(vault, request, current.stored)? {
@@ -93,7 +95,7 @@ impl Current {
         Ok(current)
     }
 
-    /// A catalog of this vault, as if this machine knew it. Only for showing who signed what.
+    /// Reads a catalog of this vault as if this machine knew it. Only for showing who signed it.
     pub(super) fn identify(
         trust: &VaultTrust,
         request: &PlanRequest<'_>,
@@ -106,6 +108,7 @@ impl Current {
             return Err(PlanError::OtherVault);
         }
         let shown = RootChain::verify(file.roots()).map_err(CatalogError::from)?;
+        // A fork of the own chain is read as well, so that the owner sees who signed under it.
         let fork =
             Some(&shown).filter(|shown| shown.root1_sha256() == trust.chain().root1_sha256());
         let mut chains = [Some(trust.chain()), fork].into_iter().flatten();
@@ -135,17 +138,17 @@ impl Current {
         })
     }
 
-    /// Whether its content may be shown as the vault's, taken over or built on.
+    /// Returns whether its content may be shown as the vault's, taken over or built on.
     pub(super) const fn counts(&self) -> bool {
         matches!(self.standing, Standing::Known | Standing::Counts)
     }
 
-    /// Whether its number, too, means nothing to any reader.
+    /// Returns whether readers ignore even its number.
     pub(super) const fn is_void(&self) -> bool {
         matches!(self.standing, Standing::Void)
     }
 
-    /// Why its content is not used.
+    /// The error that explains why its content is not used.
     pub(super) fn refusal(&self, trust: &VaultTrust, is_empty_here: bool) -> PlanError {
         match &self.standing {
             Standing::Refused(reason) => PlanError::NotCounted {
@@ -213,8 +216,8 @@ pub fn unseen_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Option
     Ok(is_unseen.then_some(current.stored.release))
 }
 
-/// Whether this machine published or took over exactly this payload, at this address or an earlier
-/// one of the namespace, or its owner named it as the last good one.
+/// Returns whether this machine published or took over exactly this payload, at this address or an
+/// earlier one of the namespace, or its owner named it as the last good one.
 pub(super) fn is_known(
     vault: &Vault,
     request: &PlanRequest<'_>,
@@ -264,8 +267,8 @@ pub(super) fn settle(
         let hash = entry.bundle_hash;
         let signer = store::signer(&store, &hash, &state);
         let was_released = signer.is_some_and(|key| state.chain().ever_released(&key));
-        // The whole bundle is compared with its hash: anybody may put a revoked key's manifest of
-        // something else in its place.
+        // The whole bundle is compared with its hash: an attacker could put a revoked key's
+        // manifest of other content in its place.
         let trusted = Trusted::listed(Arc::clone(&roots), [hash].into());
         let examined = store::examine(&store, &hash, Some(&entry.name), &trusted);
         !(was_released && examined.is_err_and(|damage| damage.is_withheld()))
@@ -277,7 +280,7 @@ pub(super) fn settle(
     Ok(counted)
 }
 
-/// How this machine reads the catalogs of its own vault.
+/// The parameters with which this machine judges catalogs of its own vault.
 pub(super) fn reader<'a>(
     vault: &Vault,
     trust: &'a VaultTrust,
@@ -306,7 +309,7 @@ pub(super) struct LastCounted {
 }
 
 impl LastCounted {
-    /// Whether a key that signed it is revoked since: its number then means nothing to any reader.
+    /// Returns whether a key that signed it is revoked since, so that readers ignore its number.
     pub(super) fn is_void(&self, trust: &VaultTrust) -> bool {
         trust.roots.voids_release(&self.last.signers)
     }
@@ -372,7 +375,7 @@ pub(super) struct Skill {
     pub(super) row: Row,
 }
 
-/// Where the skills of a release are.
+/// The places of a release's skills.
 pub(super) fn places(skills: &[Skill]) -> Vec<Place> {
     skills.iter().map(|skill| skill.place.clone()).collect()
 }
@@ -392,6 +395,7 @@ pub(super) fn own_skills(vault: &Vault) -> Result<Vec<Skill>, PlanError> {
             Err(damage) => damaged.push((seen.place.name, damage)),
         }
     }
+    // A release without the damaged skills would remove them from every device.
     if !damaged.is_empty() {
         return Err(PlanError::Damaged(damaged));
     }
@@ -425,7 +429,7 @@ pub(super) fn difference(places: &[Place], catalog: &Catalog) -> Difference {
     difference
 }
 
-/// Whether two releases have the same content, ignoring release numbers and times.
+/// Returns whether two releases have the same content, ignoring release numbers and times.
 pub(super) fn same_content(new: &Catalog, current: &Current) -> bool {
     let old = &current.catalog;
     let withdrawn = |catalog: &Catalog| {
@@ -441,5 +445,7 @@ pub(super) fn same_content(new: &Catalog, current: &Current) -> bool {
         && new.profiles == old.profiles
         && new.audience == old.audience
         && new.root_sha256 == old.root_sha256
+        // By hash alone: an entry also holds the number of its first release, which the new catalog
+        // does not have yet.
         && withdrawn(new) == withdrawn(old)
 }

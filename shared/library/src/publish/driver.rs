@@ -1,5 +1,5 @@
-//! Publishes a library to a namespace: plans, asks the owner, uploads what is missing, and hands in
-//! the release.
+//! Publishes a library to a namespace: plans a release, asks the owner, uploads missing objects,
+//! and submits the catalog.
 //!
 //! Every step can be repeated, so an interrupted run continues where it stopped. No release number
 //! is ever signed for two catalogs.
@@ -19,10 +19,10 @@ use super::state::AcknowledgedRelease;
 use crate::vault::Vault;
 use crate::vault::trust::RootChanges;
 
-/// Where releases are published.
+/// A namespace of a service, to which releases are published.
 #[expect(async_fn_in_trait, reason = "a driver runs on one thread")]
 pub trait Namespace {
-    /// Why a step fails.
+    /// The error of a step.
     type Error: From<PlanError>;
     /// A release that waits there for the signatures of other publishers.
     type Proposal;
@@ -30,26 +30,26 @@ pub trait Namespace {
     /// The exact bytes of the current catalog; `None` before the first release.
     async fn current(&self) -> Result<Option<Vec<u8>>, Self::Error>;
 
-    /// Whether what this machine signed last may be handed in again as it is. Where its proposal
-    /// was withdrawn or has ended, the next one needs a number of its own, since another publisher
-    /// may have signed another content under that one.
+    /// Returns whether the release that this machine signed last may be submitted again unchanged.
+    /// If its proposal was withdrawn or has expired, the next one needs a new number, because
+    /// another publisher may have signed other content under the old one.
     async fn may_resume(&self) -> Result<bool, Self::Error>;
 
-    /// Whether an owner has made the service forget which vault publishes here. Asked only if the
-    /// current catalog is not this vault's. Fails if no client can publish here at all.
+    /// Returns whether an owner has made the service forget which vault publishes here. Called only
+    /// if the current catalog is not this vault's. Fails if no client can publish here at all.
     async fn pin_is_reset(&self) -> Result<bool, Self::Error>;
 
     /// Uploads the objects of a release that the namespace lacks. Those of the current release may
     /// count as present unless `all` is set.
     async fn upload(&self, plan: &ReleasePlan, all: bool) -> Result<Uploaded, Self::Error>;
 
-    /// Makes a release current, if the one that it follows still is. Proposes it instead if other
-    /// publishers must sign it, too.
+    /// Makes a release current if its predecessor still is. If other publishers must sign it too,
+    /// proposes it instead.
     async fn put(&self, plan: &ReleasePlan)
     -> Result<Option<Self::Proposal>, Refused<Self::Error>>;
 }
 
-/// What the owner of a library sees and decides while it is published. An error is a no.
+/// The output and the decisions of a library's owner while it is published. An error declines.
 #[expect(async_fn_in_trait, reason = "a driver runs on one thread")]
 pub trait Owner<E> {
     /// Shows that a release is planned, until the value is dropped.
@@ -77,16 +77,16 @@ pub trait Owner<E> {
     }
 }
 
-/// Why a namespace does not take a release, and what helps.
+/// The reason why a namespace rejects a release, which decides the next step.
 #[derive(Debug)]
 pub enum Refused<E> {
-    /// Objects are missing that counted as present: all must be asked for.
+    /// Objects that counted as present are missing: the client must check all of them.
     ObjectsMissing(E),
-    /// Another release was published meanwhile: another plan may follow that one.
+    /// Another release was published meanwhile. A new plan may follow that one.
     Conflict(E),
-    /// Skills come back that an earlier release removed: they must go above these versions.
+    /// Skills return that an earlier release removed. They need versions above these.
     Returned(BTreeMap<SkillName, u64>, E),
-    /// Nothing helps.
+    /// Any other error, which ends publishing.
     Other(E),
 }
 
@@ -97,7 +97,7 @@ impl<E> From<E> for Refused<E> {
 }
 
 impl<E> Refused<E> {
-    /// The failure, if nothing is done about it.
+    /// The error, if the caller does not react to the reason.
     pub fn into_error(self) -> E {
         match self {
             Self::ObjectsMissing(error)
@@ -111,7 +111,7 @@ impl<E> Refused<E> {
 /// Number of uploaded objects and their size in bytes.
 pub type Uploaded = (usize, u64);
 
-/// What came of publishing a library.
+/// The result of publishing a library.
 #[derive(Debug)]
 pub enum Published<P> {
     /// Nothing changed, and the current release stays.
@@ -136,6 +136,7 @@ pub async fn publish<N: Namespace>(
     let mut may_plan_again = true;
     loop {
         let planning = owner.planning();
+        // Read again in each round, since a take-over or a conflict means that it has changed.
         let current = namespace.current().await?;
         let next = PlanRequest {
             current: current.as_deref(),
@@ -146,6 +147,7 @@ pub async fn publish<N: Namespace>(
         };
         let changes = take_roots(vault, &next);
         let planned = changes.map(|changes| (changes, plan(vault, &next)));
+        // Ends the progress display before the owner is asked anything.
         drop(planning);
         let planned = planned.and_then(|(changes, planned)| {
             if let Some(changes) = changes {
@@ -167,11 +169,14 @@ pub async fn publish<N: Namespace>(
                     Ok(published) => return Ok(published),
                     Err(Refused::Conflict(error)) => {
                         owner.retry(error)?;
+                        // They belong to the catalog that was replaced.
                         profiles = None;
                     }
                     Err(Refused::Returned(versions, error)) => {
                         let known = reached.len();
                         reached.extend(versions);
+                        // The service named nothing new, so the next attempt would fail the same
+                        // way.
                         if reached.len() == known {
                             return Err(error);
                         }
@@ -192,6 +197,8 @@ pub async fn publish<N: Namespace>(
             }
             Err(error) => {
                 if matches!(error, PlanError::NotOurs(_)) {
+                    // Called for its error: "no client can publish here" explains more than the
+                    // catalog's.
                     namespace.pin_is_reset().await?;
                 }
                 return Err(error.into());
@@ -208,6 +215,8 @@ async fn hand_in<N: Namespace>(
 ) -> Result<Published<N::Proposal>, Refused<N::Error>> {
     let mut uploaded = namespace.upload(&plan, false).await?;
     let mut put = namespace.put(&plan).await;
+    // The first upload skips objects of the current release, which the service may have deleted
+    // meanwhile.
     if let Err(Refused::ObjectsMissing(_)) = put {
         let more = namespace.upload(&plan, true).await?;
         uploaded = (uploaded.0 + more.0, uploaded.1 + more.1);

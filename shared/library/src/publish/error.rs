@@ -29,7 +29,7 @@ pub struct Difference {
     pub former_signers: Vec<ChangeLine>,
 }
 
-/// What two publishers changed, each in another way.
+/// The conflicting changes of two publishers.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Conflicts {
     /// The service's release number.
@@ -40,7 +40,7 @@ pub struct Conflicts {
     pub removed_there: Vec<SkillName>,
     /// Skills that were removed here and changed there.
     pub removed_here: Vec<SkillName>,
-    /// Whether both sides changed the policy, or it has changes here that nobody has approved.
+    /// Whether both sides changed the policy, or the local file has unapproved changes.
     pub policy: bool,
     /// Profiles of the service's release that this library does not make, or makes differently.
     pub profiles: Vec<String>,
@@ -56,7 +56,7 @@ impl Conflicts {
     }
 }
 
-/// Why no release was planned. Nothing was signed.
+/// An error of planning a release. Nothing was signed.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// The current catalog was not published from this library.
@@ -96,7 +96,7 @@ pub enum PlanError {
         signers: Vec<NamedKey>,
         /// A line for each of them who is no longer a publisher.
         former_signers: Vec<ChangeLine>,
-        /// Why it does not count.
+        /// The reason why it does not count.
         reason: Arc<CatalogError>,
         /// Whether this library has no skills: publishing over it would remove all of them.
         is_empty_here: bool,
@@ -136,7 +136,7 @@ pub enum PlanError {
         skill: SkillName,
         /// The agent that the variant is for.
         agent: AgentId,
-        /// Why.
+        /// The cause.
         reason: String,
     },
     /// An index, profile or policy object is too large.
@@ -147,7 +147,7 @@ pub enum PlanError {
     Refused {
         /// The skill.
         name: SkillName,
-        /// Why.
+        /// The cause.
         reason: AdmitError,
     },
     /// A skill changed or was removed during the upload. The caller must plan again.
@@ -159,8 +159,8 @@ pub enum PlanError {
 }
 
 impl PlanError {
-    /// Whether the service's current catalog is another vault's, or of a format that is not read
-    /// any more.
+    /// Returns whether the service's current catalog is another vault's, or of a format that is no
+    /// longer read.
     pub const fn is_another_vaults(&self) -> bool {
         matches!(
             self,

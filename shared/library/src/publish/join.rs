@@ -1,4 +1,4 @@
-//! A machine that becomes a publisher of a vault which others made.
+//! Makes this machine a publisher of a vault that others created.
 
 use vault_format::keys::PublicKey;
 use vault_format::name::Slug;
@@ -8,9 +8,9 @@ use super::recovery::{RecoveredPlace, finish_place, open_place};
 use super::roots::{RootsError, create_key};
 use crate::vault::{Vault, VaultError};
 
-/// Makes the library of a vault that this machine has linked, with a key of its own that may not
-/// publish yet, and no skills. `in_agent` is a key that the SSH agent holds. Joining again returns
-/// the key that is there. Fails if another vault's library is in the folder.
+/// Creates the library of a vault that this machine has linked, without skills and with an own key
+/// that may not publish yet. `in_agent` is a key that the SSH agent holds. Joining again returns
+/// the existing key. Fails if the folder holds another vault's library.
 pub fn join(
     place: &RecoveredPlace,
     wanted: &VaultId,
@@ -19,6 +19,7 @@ pub fn join(
     let (vault, for_links) = open_place(place, wanted)?;
     let known = vault.trust_of(wanted)?;
     let mut trust = known.ok_or(RootsError::NotLinked(*wanted))?;
+    // Other machines know this vault, so a later command must never replace its identity.
     if !trust.shown {
         trust.shown = true;
         vault.change_trust(wanted, |_| Ok::<_, VaultError>(trust.clone()))?;

@@ -1,9 +1,9 @@
 //! Joins the work of several publishers of one vault.
 //!
 //! Three states are compared: the last release that this library published or took over (the base),
-//! the service's current release (theirs) and this library (ours). What they changed is taken over
-//! with their signatures, what only this library changed is published, and what both changed is a
-//! conflict: nothing is taken or published, and each conflict is named.
+//! the service's current release (theirs) and this library (ours). Changes of theirs are taken over
+//! with their signatures, and changes of this library alone are published. If both changed the same
+//! thing, that is a conflict: nothing is taken over or published, and each conflict is reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,19 +23,19 @@ use crate::vault::authored::AuthoredFile;
 use crate::vault::policy::POLICY_FILE;
 use crate::vault::{Vault, VaultError};
 
-/// What other publishers changed since this library's last release. Nothing is taken over unseen:
+/// The changes of other publishers since this library's last release. Nothing is taken over unseen:
 /// show the whole change to the owner, then call [`super::adopt::take_over`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TakeOver {
     /// The release that it is taken from.
     pub release: u64,
-    /// Who signed that release.
+    /// The signers of that release.
     pub publishers: Vec<PublicKey>,
     /// Skills to install with their signatures, in place of those of the same names.
     pub skills: Vec<SkillEntry>,
     /// Skills to remove.
     pub removed: Vec<SkillName>,
-    /// What becomes of the policy.
+    /// The change of the policy.
     pub policy: PolicyChange,
     /// SHA-256 of the release's payload.
     pub payload_sha256: Digest,
@@ -43,13 +43,13 @@ pub struct TakeOver {
     pub signed_here: bool,
     /// The release, compared with the one that this library published or took over last.
     pub change: ReleaseChange,
-    /// Where the release is from, and the exact bytes of its catalog.
+    /// The base address, the namespace and the exact bytes of the release's catalog.
     pub(super) base: String,
     pub(super) slug: Slug,
     pub(super) catalog: Vec<u8>,
 }
 
-/// What becomes of `policy.toml`.
+/// The change of `policy.toml`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PolicyChange {
     /// It stays.
@@ -61,7 +61,7 @@ pub enum PolicyChange {
 }
 
 impl TakeOver {
-    /// Whether nothing of it goes into this library or its next release.
+    /// Returns whether nothing of it goes into this library or its next release.
     fn is_empty(&self) -> bool {
         let changes = &self.change.changes;
         self.skills.is_empty()
@@ -146,6 +146,7 @@ pub(super) fn merge(
     let hashes = (base_policy.map(|it| it.sha256), policy.map(|it| it.sha256));
     match side(hashes.0, hashes.1, own_policy.approved, on_divergence) {
         Side::Ours => {}
+        // Taking theirs would overwrite an edit that the owner has not decided on.
         Side::Theirs if own_policy.is_pending => conflicts.policy = true,
         Side::Theirs => {
             taken.policy = policy.map_or(PolicyChange::Remove, |it| PolicyChange::Take(*it));
@@ -158,7 +159,7 @@ pub(super) fn merge(
     Ok(Some(taken).filter(|taken| !taken.is_empty()))
 }
 
-/// Whose version of one thing goes on.
+/// The side whose version of an item continues.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Side {
     Ours,
@@ -185,7 +186,7 @@ fn side<T: Copy + PartialEq>(
 struct OwnPolicy {
     /// The hash of the object that the approved version makes.
     approved: Option<Digest>,
-    /// Whether the file has changes that nobody has approved.
+    /// Whether the file has unapproved changes.
     is_pending: bool,
 }
 
@@ -216,6 +217,8 @@ pub(super) fn lost_profiles(
         let mut here = skills.iter().filter(|skill| skill.place.name == *name);
         there.is_some() && here.next().map(|skill| skill.place.bundle) == there
     };
+    // A changed skill changes profiles by itself. The unchanged ones show whether a rule or a
+    // transform is missing here.
     let content = |profile: &Profile| -> BTreeMap<SkillName, Digest> {
         let skills = profile.skills.iter();
         let unchanged = skills.filter(|skill| is_unchanged(&skill.name));

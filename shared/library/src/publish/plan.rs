@@ -50,8 +50,8 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
     settle(vault, &mut state, current.as_ref().zip(request.current))?;
     let waiting = waiting(vault)?;
     if !waiting.is_empty() {
-        // What another publisher has released since is taken over first: it decides what becomes of
-        // a thief's skills, which are not signed again.
+        // Releases of other publishers are taken over first: they may have removed a thief's skills
+        // already, which are not signed again then.
         let places = place::own_places(vault)?;
         let verdict = judge(vault, &trust, &state, current.as_ref(), &places, request);
         if let Ok(Verdict::TakeOver(taken)) = verdict {
@@ -61,6 +61,7 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
             return Ok(Plan::SignAgain(waiting));
         }
     }
+    // Before the skills are listed, so that this release has the new signatures.
     sign_waiting(vault, &mut change)?;
     let mut skills = own_skills(vault)?;
     let places = places(&skills);
@@ -105,8 +106,8 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
     build(&builder, state)
 }
 
-/// Takes root versions that the service's catalog shows and that count. Returns how the vault's
-/// keys have changed, for the owner to read.
+/// Stores root versions of the service's catalog that count. Returns the changes of the vault's
+/// keys, for the owner to read.
 pub fn take_roots(
     vault: &Vault,
     request: &PlanRequest<'_>,
@@ -162,15 +163,15 @@ fn take_shown(
     )?)
 }
 
-/// Whether a reader who follows the shown root versions takes this vault's instead.
+/// Returns whether a reader of the shown root versions would switch to this vault's.
 fn replaces(trust: &VaultTrust, shown: &RootList) -> bool {
     let shown = RootChain::verify(shown).map(|chain| RootState::new(chain, [].into()));
     let own = trust.chain().to_list();
     shown.is_ok_and(|shown| root::judge(Some(&shown), &own, None).is_ok_and(|judged| judged.taken))
 }
 
-/// The service's current catalog together with this vault's root versions, to be put in its place
-/// where no release can be made yet. `None` if it carries them already.
+/// Adds this vault's root versions to the service's current catalog, to replace it when no release
+/// can be made yet. `None` if it has them already.
 pub fn with_roots(vault: &Vault, current: &[u8]) -> Result<Option<Vec<u8>>, PlanError> {
     let trust = vault.require_trust()?;
     let file = SignedCatalog::parse(current)?;
@@ -190,6 +191,8 @@ fn release_key(
     current: Option<&Current>,
 ) -> Result<PublicKey, PlanError> {
     let named = current.map(|current| current.catalog.public_key);
+    // The key is one of a release's inputs: with several keys here, a changing choice would make a
+    // new release each time.
     let keys = vault.keys().list()?;
     let named =
         named.filter(|key| keys.contains(key) && trust.roots.standing(key) == KeyStanding::Release);
@@ -225,7 +228,7 @@ fn settle(
     Ok(())
 }
 
-/// How the new release relates to the service's current catalog.
+/// The relation of the new release to the service's current catalog.
 enum Verdict<'a> {
     /// It follows this library's last release, or is the first one.
     Follow,
@@ -262,9 +265,11 @@ fn judge<'a>(
     }
     // A release that does not count may be replaced. Nothing is taken over from it.
     let is_void = current.is_void();
+    // With one publisher, a foreign release comes from a copy of its key, so merging it needs the
+    // owner's word.
     let is_shared = trust.chain().document().release().keys().len() > 1;
     match on_divergence {
-        // Its number and versions mean nothing to any reader.
+        // Readers ignore its number and its versions.
         OnDivergence::Replace if is_void => Ok(Verdict::Follow),
         OnDivergence::Replace => Ok(Verdict::Outnumber(&current.catalog)),
         OnDivergence::Stop if is_void => Err(PlanError::Diverged(Difference {
@@ -290,16 +295,16 @@ fn judge<'a>(
     }
 }
 
-/// Whether a key of this machine signed the current release: then it has no profiles that only
-/// another publisher can make.
+/// Returns whether a key of this machine signed the current release. It then has no profiles that
+/// only another publisher can make.
 fn is_signed_here(vault: &Vault, current: &Current) -> Result<bool, PlanError> {
     let here = vault.keys().list()?;
     Ok(!current.counts() || current.signers.iter().any(|key| here.contains(key)))
 }
 
-/// Whether this library neither published nor adopted the current catalog. Fails if the catalog is
-/// older than the last published release, or differs from it under the same number, unless it is to
-/// be replaced.
+/// Returns whether this library neither published nor adopted the current catalog. Fails if the
+/// catalog is older than the last published release, or differs from it under the same number,
+/// unless it is to be replaced.
 fn has_diverged(
     vault: &Vault,
     trust: &VaultTrust,
@@ -325,7 +330,7 @@ fn has_diverged(
     if current.stored.payload_sha256 == published.payload_sha256 {
         return Ok(false);
     }
-    // A number that a thief has used binds nobody.
+    // Readers ignore a release by a revoked key, so its number is free again.
     let counted = last_counted(vault, trust, request)?;
     let is_void = counted.is_some_and(|counted| counted.is_void(trust));
     // With `Replace` the owner confirms that the service was restored from a backup on purpose.
@@ -348,6 +353,7 @@ fn build(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Plan, Pl
     let vault = builder.vault;
     let inputs = builder.inputs();
     let not_due = builder.current.filter(|current| !builder.is_due(current));
+    // Equal inputs make equal content, so nothing has to be built.
     if let (Some(current), Some(published)) = (not_due, &state.published)
         && published.payload_sha256 == current.stored.payload_sha256
         && published.inputs == Some(inputs)
@@ -356,6 +362,8 @@ fn build(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Plan, Pl
     }
     let mut release = builder.build()?;
     if let Some(current) = not_due
+        // A release that was adopted has no recorded inputs, and different inputs may make the same
+        // content.
         && same_content(&release.catalog, current)
     {
         let acknowledged = AcknowledgedRelease {
@@ -373,6 +381,7 @@ fn build(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Plan, Pl
         return builder.planned(release, bytes, true);
     }
     (release.catalog.release, release.catalog.previous) = builder.number(&state);
+    // Again: each new entry holds the number of its first release, which is known only now.
     builder.fill_withdrawn(&mut release.catalog)?;
     let signer = vault.keys().signer(&builder.key)?;
     let bytes =
@@ -439,13 +448,14 @@ fn render(
     if !missing.is_empty() {
         rendered = transforms.render(vault, change, &missing)?;
         for (place, _, agent) in &missing {
+            // A failed rendering is recorded and not returned, so it shows only here.
             is_missing(&transforms, place, agent)?;
         }
     }
     Ok((transforms, rendered))
 }
 
-/// Whether a variant still has to be rendered. Fails if it can't be rendered.
+/// Returns whether a variant still has to be rendered. Fails if it can't be rendered.
 fn is_missing(transforms: &Transforms, base: &Place, agent: &AgentId) -> Result<bool, PlanError> {
     match transforms.lookup(&base.name, &base.bundle, agent) {
         Lookup::Missing => Ok(true),
@@ -470,9 +480,9 @@ fn not_above(skills: &[Skill], catalog: &Catalog) -> BTreeMap<SkillName, u64> {
     behind.collect()
 }
 
-/// The own skills that the current catalog does not have and that would come back below a version
-/// that machines may have had; each with that version. A version to which no release may jump is
-/// left out: the service refuses the release again.
+/// The own skills that are not in the current catalog and would return below a version that
+/// machines may have had; each with that version. A version that no release may jump to is left
+/// out: the service rejects the release again.
 fn returned(
     request: &PlanRequest<'_>,
     state: &CloudState,
@@ -503,6 +513,7 @@ fn raise_versions(
 ) -> Result<(), PlanError> {
     vault.change_own_skills(|known| {
         for (name, version) in behind {
+            // Signing again takes the next version above the highest recorded one.
             known.reach(name, *version);
         }
     })?;
@@ -528,7 +539,7 @@ fn read_text(
         .map_err(|_| PlanError::NotText { file: name })
 }
 
-/// Records the service's current catalog as known, whose payload the owner has reviewed. Call it
+/// Records the service's current catalog, whose payload the owner has reviewed, as known. Call it
 /// after the catalog's skills were adopted; the next plan starts from it.
 pub(super) fn take(
     vault: &Vault,
@@ -539,6 +550,7 @@ pub(super) fn take(
 ) -> Result<AcknowledgedRelease, PlanError> {
     let mut change = vault.change()?;
     let request = PlanRequest {
+        // The owner reviewed exactly this payload, and the service may show another one by now.
         last_good: Some(reviewed),
         ..PlanRequest::new(base, slug, Some(current))
     };

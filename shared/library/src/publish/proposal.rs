@@ -1,10 +1,10 @@
 //! Releases that several publishers sign.
 //!
-//! Where the release role's threshold is above one, a sync signs the release with one key and
-//! proposes it. Another publisher's machine judges the exact bytes as a device would, but for the
-//! threshold, reviews the change ([`ReleaseChange`]), and adds its signature. Whoever reaches the
-//! threshold publishes the complete file. A machine signs at most one payload under a namespace,
-//! root version and release number.
+//! If the release role's threshold is above one, a sync signs the release with one key and proposes
+//! it. Another publisher's machine judges the exact bytes as a device would, except for the
+//! threshold, reviews the change ([`ReleaseChange`]), and adds its signature. The machine that
+//! reaches the threshold publishes the complete file. A machine signs at most one payload under a
+//! namespace, root version and release number.
 
 use vault_format::catalog::{
     Catalog, CatalogError, CatalogOutcome, CatalogReader, LastCatalog, OutdatedProposal, Side,
@@ -22,7 +22,7 @@ use super::state::{self, SignedPayload};
 use crate::vault::Vault;
 use crate::vault::trust::{NamedKey, VaultTrust};
 
-/// Why a proposal is not signed. Nothing has been signed.
+/// An error of judging or signing a proposal. Nothing has been signed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProposalError {
     /// The service's current release can't be read, or this machine may not publish.
@@ -34,8 +34,8 @@ pub enum ProposalError {
     /// Its list of keys is newer than the one that is published.
     #[error("the proposal names newer keys than the service has published")]
     NewKeys,
-    /// An object is missing, is not signed by a publisher, does not follow from the bytes, or the
-    /// gate refuses it.
+    /// An object is missing, not signed by a publisher, inconsistent with the skills' bytes, or
+    /// rejected by the gate.
     #[error(transparent)]
     Bundle(Box<AdoptError>),
 }
@@ -46,16 +46,16 @@ impl From<AdoptError> for ProposalError {
     }
 }
 
-/// A proposed release that counts, but for the number of its signatures.
+/// A proposed release that would count if it had enough signatures.
 #[derive(Clone, Debug)]
 pub struct Proposal {
     /// The release, compared with the one that counted last on this machine.
     pub change: ReleaseChange,
     /// SHA-256 of its payload.
     pub payload_sha256: Digest,
-    /// Who has signed it.
+    /// Its signers so far.
     pub signers: Vec<NamedKey>,
-    /// How many signatures it needs.
+    /// The number of signatures that it needs.
     pub needed: usize,
     /// Whether it has a signature of this machine.
     pub signed_here: bool,
@@ -71,7 +71,7 @@ pub struct SignedProposal {
     pub bytes: Vec<u8>,
     /// The release.
     pub release: u64,
-    /// How many signatures of publishers it has.
+    /// The number of publishers' signatures that it has.
     pub signatures: usize,
     /// Whether these are enough, so that the file can be published.
     pub is_complete: bool,
@@ -92,7 +92,7 @@ impl Proposal {
         let counted_here = last_counted(vault, &trust, request)?;
         let state =
             state::read_or_new(vault, request.base, request.slug).map_err(PlanError::from)?;
-        // A number that a thief has used binds nobody.
+        // Readers ignore a release by a revoked key, so its number is free again.
         let is_void = counted_here.as_ref().is_some_and(|it| it.is_void(&trust));
         let published = state.published.as_ref().filter(|_| !is_void);
         let published = published.map(|published| Stored {
@@ -108,11 +108,13 @@ impl Proposal {
                 let signers = current.signers.clone();
                 Some(LastCatalog::read(bytes, &payload, signers)?)
             }
-            // What does not count is not compared with: devices do without it, too.
+            // A release that does not count is not compared with, because devices ignore it too.
             _ => counted_here.as_ref().map(|counted| counted.last.clone()),
         };
         let signed_before = |root_version, release| state.signed_payload(root_version, release);
         let reader = CatalogReader {
+            // A publisher's reader tolerates an expired catalog, but a signature sends this one to
+            // devices.
             side: Side::Device,
             ..current::reader(vault, &trust, request, last.as_ref())
         };
@@ -161,6 +163,8 @@ impl Proposal {
         let mut state =
             state::read_or_new(vault, &self.base, &self.slug).map_err(PlanError::from)?;
         let before = state.signed_payload(root_version, release);
+        // Two payloads signed under one number would let a host show different releases to
+        // different devices.
         if before.is_some_and(|signed| signed != self.payload_sha256) {
             return Err(CatalogError::ProposalOutdated(OutdatedProposal::OtherSigned).into());
         }

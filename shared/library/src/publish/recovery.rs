@@ -30,14 +30,14 @@ use crate::vault::{Vault, VaultError, VaultPaths, releases, write_format};
 /// Days after which a recovery key should be checked again.
 const CHECK_DAYS: i64 = 365;
 
-/// What a recovery key is made with.
+/// The parameters of a new recovery key.
 #[derive(Default)]
 pub struct NewRecovery {
-    /// Where it is written. A file that is there may only be that of an interrupted run.
+    /// The files to write. An existing file is accepted only from an interrupted run.
     pub files: Vec<PathBuf>,
     /// The passphrase that encrypts the files; `None` leaves them in the clear.
     pub passphrase: Option<Zeroizing<String>>,
-    /// Where the vault is published.
+    /// The addresses that the vault is published at.
     pub addresses: Vec<String>,
 }
 
@@ -46,16 +46,16 @@ pub struct NewRecovery {
 pub struct CreatedRecovery {
     /// The vault, which has another id if it was made anew.
     pub vault: Vault,
-    /// Who was added and removed.
+    /// The changes of the keys.
     pub report: RootReport,
     /// The own skills that were signed again because the vault was made anew.
     pub resigned: Option<Resigned>,
 }
 
-/// Makes a recovery key and gives it the root role alone. `root_key` is the present recovery key,
-/// if there is one. A vault whose keys nobody else has seen is made anew with another id, so that
-/// the key on this machine never had the root role. Goes on with the files that an interrupted run
-/// has written.
+/// Creates a recovery key and gives it alone the root role. `root_key` is the present recovery key,
+/// if there is one. A vault whose keys no other machine has seen is made anew with another id, so
+/// that the key on this machine never had the root role. Continues with the files of an interrupted
+/// run.
 pub fn create(
     vault: &Vault,
     root_key: Option<&RecoveryKey>,
@@ -121,8 +121,8 @@ pub fn create(
     })
 }
 
-/// Own skills that [`create`] would sign again, because nobody has seen the vault and it would be
-/// made anew.
+/// Lists the own skills that [`create`] would sign again, because the vault is unpublished and
+/// would be made anew.
 pub fn to_sign_anew(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     if !is_unseen(vault, &vault.require_trust()?)? {
         return Ok(Vec::new());
@@ -131,7 +131,8 @@ pub fn to_sign_anew(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     Ok(places.into_iter().map(|place| place.name).collect())
 }
 
-/// Whether nobody else has seen the vault's keys, so that it can be made anew with another id.
+/// Returns whether the vault's keys never left this machine, so that it can be made anew with
+/// another id.
 fn is_unseen(vault: &Vault, trust: &VaultTrust) -> Result<bool, VaultError> {
     Ok(!trust.shown && trust.chain().version() == 1 && releases::all(vault)?.is_empty())
 }
@@ -168,6 +169,7 @@ fn interrupted(
     let left = RecoveryKey::open(path, &passphrase).map_err(|_| exists())?;
     let (file, secret) = (left.file(), &left.file().key);
     let chain = before.chain();
+    // The file of the present key is no leftover of this run, and is still needed.
     let is_present_key = root_key.is_some_and(|key| key.file().key.public() == secret.public());
     let is_stored = file.vault_id == *vault.id() && file.fits(chain);
     let is_next = if is_unseen(vault, before)? {
@@ -189,8 +191,8 @@ pub fn check(vault: &Vault, key: &RecoveryKey, at_least: Option<u64>) -> Result<
     Ok(note_checked(vault)?)
 }
 
-/// When the recovery key was last checked, if that is a year ago. `None` on a machine that can't
-/// publish, and for a vault without a recovery key.
+/// Returns the time of the recovery key's last check, if that is a year ago. `None` on a machine
+/// that can't publish, and for a vault without a recovery key.
 pub fn check_due(vault: &Vault) -> Result<Option<Timestamp>, VaultError> {
     let Some(trust) = vault.trust()? else {
         return Ok(None);
@@ -226,7 +228,7 @@ fn recovery_name_after(chain: &RootChain) -> Option<KeyName> {
     (!taken.any(|entry| entry.name == name)).then_some(name)
 }
 
-/// Writes the files. One that holds the key already is of an interrupted run.
+/// Writes the files. A file that holds the key already is from an interrupted run and is replaced.
 fn write_all(key: &RecoveryKey, files: &[PathBuf]) -> Result<(), RootsError> {
     let mut created = Vec::new();
     for path in files {
@@ -250,6 +252,8 @@ fn write_all(key: &RecoveryKey, files: &[PathBuf]) -> Result<(), RootsError> {
 
 /// Fails if a recovery file would lie in the vault or in the trust folder.
 fn check_place(vault: &Vault, path: &Path) -> Result<(), RootsError> {
+    // A thief or a backup of these folders would get the recovery key together with the keys that
+    // it can replace.
     let folder = disk::resolve(folder_of(path))?;
     for own in [&vault.paths().root, &vault.paths().config] {
         let own = disk::resolve(own)?;
@@ -285,12 +289,12 @@ fn make_anew(
             anew.keys().store(&vault.keys().read(&key)?)?;
         }
     }
-    // What else is known of the vault: approved files, sources and versions. Releases there are
-    // none.
+    // Approved files, sources and versions go with the vault. There are no releases.
     let but = ["trust.json", "keys"];
     anew.trust_folder().copy_from(&vault.trust_folder(), &but)?;
     anew.change_trust(&id, |_| Ok::<_, VaultError>(trust))?;
     change.switching()?;
+    // The switch: until here the folder names the old vault.
     write_format(vault.paths(), &id)?;
     drop(change);
     let mut resigned = sign_waiting(&anew, &mut anew.change()?)?;
@@ -300,12 +304,12 @@ fn make_anew(
     Ok((anew, resigned))
 }
 
-/// How a vault is recovered.
+/// The parameters of a recovery.
 #[derive(Debug)]
 pub struct UseRecovery<'a> {
     /// The recovery key.
     pub key: &'a mut RecoveryKey,
-    /// The exact bytes of a catalog of the vault, from its service or from a file. Not needed where
+    /// The exact bytes of a catalog of the vault, from its service or from a file. Not needed if
     /// the trust folder survived.
     pub catalog: Option<&'a [u8]>,
     /// A root version that some device has seen.
@@ -318,8 +322,7 @@ pub struct UseRecovery<'a> {
     pub name: Option<KeyName>,
 }
 
-/// Where and with what a vault is opened that comes from a service: recovered, or joined by a
-/// publisher.
+/// The environment of a vault that comes from a service, to be recovered or joined here.
 #[derive(Clone)]
 pub struct RecoveredPlace {
     /// The vault's paths; there may be no vault yet.
@@ -328,7 +331,7 @@ pub struct RecoveredPlace {
     pub clock: Arc<dyn Clock>,
     /// The source of randomness.
     pub random: Arc<dyn Random>,
-    /// Where passphrases come from.
+    /// The source of passphrases.
     pub passphrases: Arc<dyn Passphrases>,
 }
 
@@ -375,6 +378,7 @@ pub fn recover(
         stored = conclude(&vault, Some(&before), roots, &listed)?;
     }
     change.switching()?;
+    // Other machines know these keys, so this vault must never be made anew under another id.
     stored.shown = true;
     stored.recovery_checked_at = Some(vault.clock().now());
     vault.change_trust(&wanted, |now| {
@@ -438,6 +442,7 @@ pub(super) fn open_place(
             .into());
         }
         Err(VaultError::Missing(_)) => prepare()?,
+        // An emptied folder is a reason to recover, not an attack to stop at.
         Err(VaultError::Swapped(swapped)) if swapped.found.is_none() => prepare()?,
         Err(error) => return Err(error.into()),
     };
@@ -445,7 +450,7 @@ pub(super) fn open_place(
     Ok((vault, for_links))
 }
 
-/// What counts for the vault by the trust folder and the given catalog, and the bundles that the
+/// Returns the trusted state by the trust folder and the given catalog, and the bundles that the
 /// catalog lists.
 fn known_roots(
     vault: &Vault,

@@ -1,4 +1,4 @@
-//! The file of the recovery key: reading it, and writing it anew after each use.
+//! Reads the file of the recovery key, and writes it again after each use.
 
 use std::fmt;
 use std::io;
@@ -14,7 +14,7 @@ use crate::vault::keys::{self, KeyError, Passphrases};
 /// The largest recovery file, in bytes: 64 KiB and what encryption adds.
 const MAX_FILE: u64 = 80 << 10;
 
-/// Why a recovery file can't be used.
+/// An error of using a recovery file.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveryError {
     /// The file does not exist.
@@ -31,7 +31,7 @@ pub enum RecoveryError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         cause: RecoveryFileError,
     },
     /// The vault's root versions do not fit the file.
@@ -39,7 +39,7 @@ pub enum RecoveryError {
     Chain {
         /// The file.
         path: PathBuf,
-        /// How they differ.
+        /// The contradiction.
         cause: RootError,
     },
     /// The key is not in the root role any more.
@@ -118,13 +118,13 @@ impl RecoveryKey {
         &self.file
     }
 
-    /// Whether the file is encrypted with a passphrase.
+    /// Returns whether the file is encrypted with a passphrase.
     pub const fn is_encrypted(&self) -> bool {
         self.passphrase.is_some()
     }
 
     /// Fails unless the key may sign the chain's next version. `at_least` is a version number that
-    /// somebody has seen, for example in the status of a device.
+    /// the user has read elsewhere, for example in the status of a device.
     pub fn check(&self, chain: &RootChain, at_least: Option<u64>) -> Result<(), RecoveryError> {
         self.check_known(chain, at_least)?;
         if self.file.fits(chain) {
@@ -154,14 +154,14 @@ impl RecoveryKey {
         self.replace(&self.path)
     }
 
-    /// Whether a file holds this key, in the clear or under the same passphrase.
+    /// Returns whether a file holds this key, in the clear or under the same passphrase.
     pub(super) fn is_in(&self, path: &Path) -> bool {
         let passphrase = GivenPassphrase(self.passphrase.clone());
         let found = Self::open(path, &passphrase);
         found.is_ok_and(|found| found.file.key.public() == self.file.key.public())
     }
 
-    /// Writes a recovery file anew that holds this key.
+    /// Replaces a recovery file that holds this key.
     pub(super) fn replace(&self, path: &Path) -> Result<(), RecoveryError> {
         let bytes = self.bytes(path)?;
         Ok(disk::replace(path, &bytes, 0o600, folder_of(path))?)
@@ -204,5 +204,6 @@ pub(super) fn folder_of(path: &Path) -> &Path {
     let parent = path.parent();
     parent
         .filter(|parent| !parent.as_os_str().is_empty())
+        // The parent of a bare file name is the empty path, which can't be opened.
         .unwrap_or(Path::new("."))
 }

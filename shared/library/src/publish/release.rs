@@ -1,4 +1,4 @@
-//! What a plan asks for, and a signed release that is ready to upload.
+//! The outcome of planning: the caller's next step, or a signed release that is ready to upload.
 
 use vault_format::catalog::ProfileEntry;
 use vault_format::hash::Digest;
@@ -14,7 +14,7 @@ use crate::admit::variants::RenderedVariant;
 use crate::store::{self, Trusted};
 use crate::vault::Vault;
 
-/// What the caller must do next.
+/// The next step of the caller.
 #[derive(Debug)]
 pub enum Plan {
     /// The current release already matches this library.
@@ -68,7 +68,7 @@ pub struct ReleasePlan {
     pub payload_sha256: Digest,
     /// File hash of the catalog it replaces, for `If-Match`; `None` means `If-None-Match: *`.
     pub follows: Option<Digest>,
-    /// When it expires.
+    /// Its expiry time.
     pub expires_at: Timestamp,
     /// All objects of the release, without duplicates.
     pub objects: Vec<PlannedObject>,
@@ -82,7 +82,7 @@ pub struct ReleasePlan {
     pub skills: usize,
     /// Whether an earlier attempt already signed these bytes.
     pub resumed: bool,
-    /// How many publishers must sign it, this machine included.
+    /// The number of publishers that must sign it, including this machine.
     pub needed: usize,
     /// Skills that were rendered for one agent and signed for this release.
     pub rendered: Vec<RenderedVariant>,
@@ -124,6 +124,7 @@ pub fn published(vault: &Vault, plan: &ReleasePlan) -> Result<AcknowledgedReleas
     let pending = state
         .pending
         .clone()
+        // Another run may have signed a newer release meanwhile, whose record must stay.
         .filter(|pending| pending.payload_sha256 == plan.payload_sha256);
     let acknowledged = AcknowledgedRelease {
         release: plan.release,

@@ -30,22 +30,22 @@ pub struct PlanRequest<'a> {
     /// Whether an owner has made the service forget which vault publishes here. The release then
     /// replaces a current catalog of another vault, or of an earlier format, without reading it.
     pub pin_is_reset: bool,
-    /// What to do if this library does not recognise the current catalog.
+    /// The reaction to a current catalog that this library does not recognise.
     pub on_divergence: OnDivergence,
     /// The profiles of the current catalog, once
     /// [`Plan::FetchProfiles`](super::Plan::FetchProfiles) has asked for them.
     pub current_profiles: Option<&'a [Profile]>,
     /// Sign a new release even if nothing changed.
     pub renew: bool,
-    /// Whether a release that is signed and was not published is tried again as it is. False makes a
-    /// new one with a higher number.
+    /// Whether a signed release that was not published is submitted again unchanged. If false, a
+    /// new one with a higher number is made.
     pub resume: bool,
     /// Days until the release expires, 1 to 400.
     pub days: i64,
-    /// The versions that the service named for skills which an earlier release removed: those that
-    /// come back get a higher one.
+    /// The versions that the service named for skills that an earlier release removed. Skills that
+    /// return get higher versions.
     pub reached: Option<&'a BTreeMap<SkillName, u64>>,
-    /// Sign again what a revoked key had signed; the owner has seen the list.
+    /// Sign again the skills that a revoked key had signed. The owner has seen the list.
     pub sign_again: bool,
     /// The last release before a theft, from the status of any device.
     pub last_good: Option<Stored>,
@@ -74,14 +74,14 @@ impl<'a> PlanRequest<'a> {
         }
     }
 
-    /// Whether the release replaces the current catalog without reading it, given why it can't be
-    /// read.
+    /// Returns whether the release replaces the current catalog without reading it, for this error
+    /// of reading it.
     pub(super) const fn replaces(&self, unread: &PlanError) -> bool {
         self.pin_is_reset && unread.is_another_vaults()
     }
 }
 
-/// What to do if another publisher, or another machine with this vault's key, has published since.
+/// The reaction to a release by another publisher, or by another machine with this vault's key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum OnDivergence {
     /// In a vault of several publishers, take over what only they changed, and report what both

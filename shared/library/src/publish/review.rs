@@ -1,8 +1,8 @@
-//! What a service shows of earlier releases after a recovery, verified under the vault's root
-//! versions: who signed each, and what a revoked key has published since the last good one.
+//! Reviews the earlier releases that a service shows after a recovery, verified under the vault's
+//! root versions: the signers of each, and everything that a revoked key has published since the
+//! last good release.
 //!
-//! Numbers, dates and order are the service's word. A thief who had the key could choose each of
-//! them.
+//! Numbers, dates and order are not proven. A thief who had the key could choose each of them.
 
 use std::collections::BTreeSet;
 
@@ -30,11 +30,11 @@ pub struct ShownRelease {
     pub root_version: u64,
     /// Hash of its payload.
     pub payload_sha256: Digest,
-    /// When it was signed, as its signer wrote.
+    /// The time of signing, as its signer wrote it.
     pub issued_at: Timestamp,
     /// The number of its skills.
     pub skills: usize,
-    /// Who signed it.
+    /// Its signers.
     pub signers: Vec<NamedKey>,
     /// Whether a key that signed it is revoked now.
     pub by_revoked: bool,
@@ -55,18 +55,18 @@ pub struct SuspectSkill {
     pub release: u64,
 }
 
-/// What the catalogs of a service show.
+/// The review of a service's catalogs.
 #[derive(Clone, Debug, Default)]
 pub struct Review {
     /// The releases, oldest number first.
     pub releases: Vec<ShownRelease>,
-    /// What to look at before it is published again. Empty where no good release is known.
+    /// The bundles to inspect before they are published again. Empty if no good release is known.
     pub suspects: Vec<SuspectSkill>,
     /// The release that the suspects are compared with.
     pub last_good: Option<u64>,
     /// Whether the service shows another payload under the number of the owner's last good release.
     pub contradicts: bool,
-    /// Why a shown catalog is left out, with its place in the input.
+    /// The catalogs that were left out: the position in the input, and the reason.
     pub refused: Vec<(usize, String)>,
 }
 
@@ -128,6 +128,8 @@ fn read(
     let current = Current::identify(trust, request, bytes)?;
     let chain = trust.chain();
     let keys: Vec<PublicKey> = trust.ever_released();
+    // All keys that were ever publishers are shown, not only those of the root version that the
+    // catalog names.
     let signers = SignedCatalog::parse(bytes)?.valid_signers(&keys);
     let by_revoked = trust.roots.voids_release(&current.signers);
     let Current {
@@ -148,7 +150,8 @@ fn read(
     })
 }
 
-/// What releases by revoked keys above the good one have that the good one has not, each once.
+/// Lists the bundles that releases by revoked keys above the good one list or withdraw and the good
+/// one does not, each once.
 fn suspects(good: &Seen, seen: &[Seen]) -> Vec<SuspectSkill> {
     let listed = good
         .catalog
@@ -160,6 +163,8 @@ fn suspects(good: &Seen, seen: &[Seen]) -> Vec<SuspectSkill> {
         .withdrawn
         .iter()
         .map(|entry| (entry.bundle_hash, false));
+    // Withdrawing a bundle that the good release lists is suspect as well, so each kind of entry is
+    // compared by itself.
     let mut known: BTreeSet<(Digest, bool)> = listed.chain(withdrawn).collect();
     let mut suspects = Vec::new();
     for one in seen {

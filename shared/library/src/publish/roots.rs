@@ -26,8 +26,7 @@ use crate::vault::keys::{self, KeyError};
 use crate::vault::trust::{RootChanges, VaultTrust};
 use crate::vault::{Change, Vault, VaultError, releases};
 
-/// Why the vault's keys were not changed, or this machine did not join a vault. No key has changed
-/// on disk.
+/// An error of changing the vault's keys or of joining a vault. No key has changed on disk.
 #[derive(Debug, thiserror::Error)]
 pub enum RootsError {
     /// No key of the root role is on this machine, and none was given.
@@ -77,16 +76,16 @@ impl From<FileError> for RootsError {
 /// The result of a new root version.
 #[derive(Debug)]
 pub struct RootReport {
-    /// Who was added, removed or revoked.
+    /// The keys that were added, removed or revoked.
     pub changes: RootChanges,
     /// The vault's fingerprint now.
     pub fingerprint: VaultFingerprint,
     /// Own skills by a revoked key that stood in the last release: they count again after
     /// [`sign_again`].
     pub to_sign_again: Vec<SkillName>,
-    /// Own skills that count for nothing any more and must be added again, or removed.
+    /// Own skills that are no longer accepted and must be added again or removed.
     pub lost: Vec<SkillName>,
-    /// Why the recovery file still names an earlier root version, if it could not be written.
+    /// The error of updating the recovery file, which then still names an earlier root version.
     pub unwritten: Option<RecoveryError>,
 }
 
@@ -104,8 +103,8 @@ pub fn rotate(
     })
 }
 
-/// Like [`rotate`], with a key that the SSH agent holds: a key of its own, not one used for logins.
-/// Fails if the old key has the root role, which a key in an agent never gets.
+/// Like [`rotate`], with a key that the SSH agent holds and that is not used for logins. Fails if
+/// the old key has the root role, which a key in an agent never gets.
 pub fn rotate_to_agent(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,
@@ -121,6 +120,7 @@ pub fn rotate_to_agent(
     {
         return Err(RootsError::RootRoleInAgent);
     }
+    // The agent proves that it signs before a root version names its key.
     vault.keys().use_agent(&key)?;
     change_roots(vault, root_key, &[], |edit, before| {
         replace_key(edit, before, vault.release_key()?, key, name)
@@ -146,18 +146,19 @@ fn replace_key(
 pub enum KeyChange {
     /// Admits another publisher.
     Add(KeyEntry),
-    /// Takes a key out of every role.
+    /// Removes a key from every role.
     Remove {
         /// The key.
         key: PublicKey,
-        /// Whether nothing that it signed counts any more.
+        /// Whether its signatures are no longer accepted on anything.
         revoke: bool,
     },
-    /// Sets how many publishers must sign a release.
+    /// Sets the number of publishers that must sign a release.
     Threshold(usize),
     /// Replaces a key of this machine. The new one is made with the change.
     Rotate,
-    /// Goes above other versions, which a recovery file may know better than this machine.
+    /// Signs versions above those of a fork, which a recovery file may know better than this
+    /// machine.
     Heal,
 }
 
@@ -182,8 +183,8 @@ impl KeyChange {
     }
 }
 
-/// Fails as the change would: without the right key, or where the new list of keys breaks a rule.
-/// Nothing is stored, and what is signed for it is dropped.
+/// Fails like the change would: without the right key, or if the new list of keys breaks a rule.
+/// Nothing is stored, and the signed version is discarded.
 pub fn check(
     vault: &Vault,
     root_key: Option<&RecoveryKey>,
@@ -217,8 +218,8 @@ pub fn add_publisher(
     change(vault, root_key, &KeyChange::Add(entry))
 }
 
-/// Takes a key out of every role. A revoked key counts nowhere any more; a retired one stays good
-/// on what it signed before.
+/// Removes a key from every role. Nothing signed by a revoked key is accepted any more; a retired
+/// key's earlier signatures stay valid.
 pub fn remove_key(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,
@@ -229,7 +230,7 @@ pub fn remove_key(
     change(vault, root_key, &KeyChange::Remove { key, revoke })
 }
 
-/// Sets how many publishers must sign a release.
+/// Sets the number of publishers that must sign a release.
 pub fn set_threshold(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,
@@ -238,7 +239,7 @@ pub fn set_threshold(
     change(vault, root_key, &KeyChange::Threshold(threshold))
 }
 
-/// Sets until when releases count under the vault's present keys; `None` for no end.
+/// Sets the time until which releases count under the vault's present keys; `None` for no end.
 pub fn set_expiry(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,
@@ -265,8 +266,8 @@ pub fn heal(
     store(vault, &mut change, &before, chain, root_key)
 }
 
-/// Makes a key on this machine that no root version names yet, for a machine that asks to publish.
-/// `in_agent` is a key that the SSH agent holds already.
+/// Creates a key on this machine that no root version names yet, for a machine that asks to
+/// publish. `in_agent` is a key that the SSH agent holds already.
 pub fn create_key(vault: &Vault, in_agent: Option<PublicKey>) -> Result<PublicKey, RootsError> {
     if let Some(key) = in_agent {
         vault.keys().use_agent(&key)?;
@@ -283,8 +284,8 @@ pub fn waiting_skills(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     waiting(vault)
 }
 
-/// The addresses whose current release was made under older root versions, as far as this library
-/// knows: readers there have not heard of the last change of keys.
+/// Lists the addresses whose current release was made under older root versions, as far as this
+/// library knows. Readers there do not know the last change of keys yet.
 pub fn releases_behind(vault: &Vault) -> Result<Vec<String>, VaultError> {
     let Some(trust) = vault.trust()? else {
         return Ok(Vec::new());
@@ -304,13 +305,14 @@ pub fn releases_behind(vault: &Vault) -> Result<Vec<String>, VaultError> {
     Ok(behind)
 }
 
-/// Signs these skills again, each through the gate. Call it after the owner has seen their names.
+/// Signs the waiting skills again after each passed the gate. Call it after the owner has seen
+/// their names.
 pub fn sign_again(vault: &Vault) -> Result<Resigned, VaultError> {
     let mut change = vault.change()?;
     sign_waiting(vault, &mut change)
 }
 
-/// Why a text names no key.
+/// The reason why a text names no key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum FindKeyError {
     /// No version of the chain has such a key.
@@ -321,8 +323,8 @@ pub enum FindKeyError {
     Ambiguous,
 }
 
-/// A key of the vault by its fingerprint or name, in any standing. A fingerprint is looked up before
-/// any name, and a name among the present keys before the former ones.
+/// Finds a key of the vault by its fingerprint or name, in any standing. A fingerprint is looked up
+/// before any name, and a name among the present keys before the former ones.
 pub fn find_key(chain: &RootChain, text: &str) -> Result<PublicKey, FindKeyError> {
     let all = chain.versions().iter();
     let all = || all.clone().flat_map(|version| version.document().keys());
@@ -387,6 +389,8 @@ pub(super) fn next_version(
     let mut signers = signers(vault, before, root_key, new_keys, before.chain())?;
     let role = next.document()?.root().clone();
     let old = before.chain().document().root();
+    // New publisher keys are among the candidates, but only the old and the new root role sign a
+    // version.
     signers.retain(|key| role.contains(&key.public()) || old.contains(&key.public()));
     Ok(next.sign(&references(&signers))?)
 }
@@ -419,7 +423,7 @@ fn references(keys: &[SecretKey]) -> Vec<&dyn Signer> {
     keys.iter().map(|key| key as &dyn Signer).collect()
 }
 
-/// Stores a new version with everything that follows from it, and brings the key files in line.
+/// Stores a new version with its consequences for the library, and updates the key files.
 pub(super) fn store(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -441,13 +445,16 @@ pub(super) fn store(
     report(vault, before, root_key)
 }
 
-/// Completes a change that is stored: key files, recovery file, and what it means for the library.
+/// Completes a stored change: updates the key files and the recovery file, and reports the
+/// consequences for the library.
 pub(super) fn report(
     vault: &Vault,
     before: &VaultTrust,
     root_key: Option<&mut RecoveryKey>,
 ) -> Result<RootReport, RootsError> {
     let after = vault.require_trust()?;
+    // Old secrets are deleted only now: before the new version was stored, they were the only ones
+    // that count.
     vault.keys().settle(&after.roots)?;
     // The version counts already, so a stick that can't be written is reported, not an error.
     let unwritten = root_key.and_then(|key| key.update(after.chain()).err());
