@@ -40,8 +40,8 @@ pub fn times_ahead(vault: &Vault) -> Result<Vec<TimeAhead>, VaultError> {
     Ok(ahead)
 }
 
-/// Lowers these remembered times to the time of this machine's clock. Nothing else of what is
-/// trusted changes: keys, releases and pins stay.
+/// Lowers these remembered times to the current time of this machine's clock. Keys, releases and
+/// pins do not change.
 pub fn reset_times(vault: &Vault, ahead: &[TimeAhead]) -> Result<(), VaultError> {
     let now = vault.clock().now();
     for TimeAhead { vault: id, .. } in ahead {

@@ -55,8 +55,8 @@ pub struct Pin {
     pub vault_id: Option<VaultId>,
     /// The catalog that counts; `None` until the first one is accepted.
     pub counted: Option<CountedFile>,
-    /// The catalog that counted before, with what was installed from it, while the installed set is
-    /// still being switched.
+    /// The previous catalog, with the skills that were installed from it, while the installed set
+    /// is still being switched.
     pub(crate) replaced: Option<CountedFile>,
     /// The fingerprint that the vault must have, as given to [`crate::subscribe::expect`]. Removed
     /// once a vault is pinned.

@@ -330,7 +330,7 @@ impl Project {
         self.record.folders = folders;
     }
 
-    /// Takes the bundles that were replaced and can leave the store.
+    /// Removes and returns the replaced bundles, which can now leave the store.
     pub(crate) fn take_replaced(&mut self) -> Vec<Digest> {
         std::mem::take(&mut self.record.replaced)
             .into_iter()

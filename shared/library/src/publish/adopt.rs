@@ -426,7 +426,7 @@ pub fn plan_rollback(
 /// The result of a rollback.
 #[derive(Clone, Debug)]
 pub struct RollbackReport {
-    /// Skills whose earlier content is installed now, each as a new version; unchanged where the
+    /// Skills whose earlier content is installed now, each as a new version, or unchanged if the
     /// content was equal.
     pub readmitted: Vec<AdmitReport>,
     /// The skills that were removed.
@@ -488,8 +488,8 @@ pub fn roll_back(
     })
 }
 
-/// Runs the gate on a bundle of an earlier or foreign release, under the name in its entry. The
-/// exceptions and the strictness that its manifest records count for nothing.
+/// Runs the gate on a bundle of an earlier or foreign release, under the name in its entry.
+/// Exceptions and strictness recorded in its manifest are ignored.
 pub(super) fn candidate(
     entry: &SkillEntry,
     opened: OpenedBundle,

@@ -309,8 +309,8 @@ impl ReleaseChange {
     }
 }
 
-/// A line for each of these signers of a release who is no longer a publisher: they, or a thief,
-/// could have signed it after that.
+/// Returns a warning for each signer of a release who is no longer a publisher: that person, or a
+/// thief, could have signed it after the removal.
 pub(super) fn former_signers(roots: &RootState, signers: &[PublicKey]) -> Vec<ChangeLine> {
     let chain = roots.chain();
     let lines = signers.iter().filter_map(|key| {

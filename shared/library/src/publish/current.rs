@@ -31,7 +31,7 @@ pub(super) struct Current {
     pub(super) catalog: Catalog,
     pub(super) stored: Stored,
     pub(super) file_sha256: Digest,
-    /// The publishers of the root version that it names who signed it.
+    /// The signers that are publishers in the root version that it names.
     pub(super) signers: Vec<PublicKey>,
     pub(super) standing: Standing,
 }
@@ -138,7 +138,7 @@ impl Current {
         })
     }
 
-    /// Returns whether its content may be shown as the vault's, taken over or built on.
+    /// Returns whether its content counts: it may be shown as the vault's, taken over, or built on.
     pub(super) const fn counts(&self) -> bool {
         matches!(self.standing, Standing::Known | Standing::Counts)
     }
@@ -197,8 +197,8 @@ pub(super) fn acknowledge(
     Ok(())
 }
 
-/// The release that the service shows, if it counts and this machine has neither published it nor
-/// taken it over. What does not count prevents nothing, whatever the service shows.
+/// Returns the number of the release that the service shows, if it counts and this machine has
+/// neither published nor taken it over. A release that does not count never stops the caller.
 pub fn unseen_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Option<u64>, PlanError> {
     let (trust, state) = (
         vault.require_trust()?,

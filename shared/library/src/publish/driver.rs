@@ -61,7 +61,7 @@ pub trait Owner<E> {
     /// Decides whether skills that a revoked key had signed are signed again.
     fn sign_again(&mut self, skills: &[SkillName]) -> Result<(), E>;
 
-    /// Shows what other publishers changed, asks, and takes it over with
+    /// Shows the changes of other publishers, asks the owner, and takes them over with
     /// [`adopt::take_over`](super::adopt::take_over).
     async fn take_over(&mut self, changes: &TakeOver) -> Result<(), E>;
 
@@ -122,8 +122,8 @@ pub enum Published<P> {
     Proposed(Box<ReleasePlan>, P),
 }
 
-/// Publishes a library to a namespace. `request` has the owner's choices; what depends on the
-/// namespace is filled in.
+/// Publishes a library to a namespace. `request` has the owner's choices; the fields that depend on
+/// the namespace are filled in.
 pub async fn publish<N: Namespace>(
     vault: &Vault,
     request: &PlanRequest<'_>,

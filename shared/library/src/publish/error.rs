@@ -85,14 +85,14 @@ pub enum PlanError {
     #[error("the service's current catalog is not this vault's: {0}")]
     NotOurs(&'static str),
     /// The service's current release does not count under this vault's newest keys, and this
-    /// machine has neither published nor taken over it.
+    /// machine has neither published nor taken it over.
     #[error("release {release} of the service does not count: {reason}")]
     NotCounted {
         /// Its number.
         release: u64,
         /// SHA-256 of its payload.
         payload_sha256: Digest,
-        /// The publishers of the root version that it names who signed it.
+        /// The signers that are publishers in the root version that it names.
         signers: Vec<NamedKey>,
         /// A line for each of them who is no longer a publisher.
         former_signers: Vec<ChangeLine>,

@@ -19,7 +19,7 @@ pub fn join(
     let (vault, for_links) = open_place(place, wanted)?;
     let known = vault.trust_of(wanted)?;
     let mut trust = known.ok_or(RootsError::NotLinked(*wanted))?;
-    // Other machines know this vault, so a later command must never replace its identity.
+    // Other machines know this vault, so a later command must never recreate it under another id.
     if !trust.shown {
         trust.shown = true;
         vault.change_trust(wanted, |_| Ok::<_, VaultError>(trust.clone()))?;

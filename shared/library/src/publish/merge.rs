@@ -1,4 +1,4 @@
-//! Joins the work of several publishers of one vault.
+//! Merges the work of several publishers of one vault.
 //!
 //! Three states are compared: the last release that this library published or took over (the base),
 //! the service's current release (theirs) and this library (ours). Changes of theirs are taken over
@@ -73,8 +73,8 @@ impl TakeOver {
 }
 
 /// Compares the three states. `None` if there is nothing to take over. Fails with
-/// [`PlanError::Conflicts`] if both sides changed the same thing, unless `on_divergence` says that
-/// theirs is taken.
+/// [`PlanError::Conflicts`] if both sides changed the same thing, unless `on_divergence` accepts
+/// theirs.
 pub(super) fn merge(
     vault: &Vault,
     change: ReleaseChange,

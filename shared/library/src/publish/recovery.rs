@@ -44,16 +44,16 @@ pub struct NewRecovery {
 /// The result of making a recovery key.
 #[derive(Debug)]
 pub struct CreatedRecovery {
-    /// The vault, which has another id if it was made anew.
+    /// The vault, which has another id if it was recreated.
     pub vault: Vault,
     /// The changes of the keys.
     pub report: RootReport,
-    /// The own skills that were signed again because the vault was made anew.
+    /// The own skills that were signed again because the vault was recreated.
     pub resigned: Option<Resigned>,
 }
 
 /// Creates a recovery key and gives it alone the root role. `root_key` is the present recovery key,
-/// if there is one. A vault whose keys no other machine has seen is made anew with another id, so
+/// if there is one. A vault whose keys no other machine has seen is recreated with another id, so
 /// that the key on this machine never had the root role. Continues with the files of an interrupted
 /// run.
 pub fn create(
@@ -121,8 +121,8 @@ pub fn create(
     })
 }
 
-/// Lists the own skills that [`create`] would sign again, because the vault is unpublished and
-/// would be made anew.
+/// Lists the own skills that [`create`] would sign again, because it would recreate the unpublished
+/// vault.
 pub fn to_sign_anew(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     if !is_unseen(vault, &vault.require_trust()?)? {
         return Ok(Vec::new());
@@ -131,14 +131,14 @@ pub fn to_sign_anew(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     Ok(places.into_iter().map(|place| place.name).collect())
 }
 
-/// Returns whether the vault's keys never left this machine, so that it can be made anew with
+/// Returns whether the vault's keys never left this machine, so that it can be recreated with
 /// another id.
 fn is_unseen(vault: &Vault, trust: &VaultTrust) -> Result<bool, VaultError> {
     Ok(!trust.shown && trust.chain().version() == 1 && releases::all(vault)?.is_empty())
 }
 
-/// The first version of a vault that is made anew. Its time is that of the version it replaces, so
-/// that an interrupted run and the next one make the same vault of the same key.
+/// Signs the first root version of a recreated vault. Its time is that of the version it replaces,
+/// so that an interrupted run and the next one make the same vault from the same key.
 fn first_version(before: &VaultTrust, secret: &SecretKey) -> Result<RootChain, RootsError> {
     let document = before.chain().document();
     let mut edit = RootEdit::first(document.issued_at());
@@ -221,7 +221,7 @@ fn note_checked(vault: &Vault) -> Result<(), VaultError> {
     Ok(())
 }
 
-/// The name of another recovery key: that of the present one is taken until it is removed.
+/// The usual name of a recovery key; `None` while the present key has it.
 fn recovery_name_after(chain: &RootChain) -> Option<KeyName> {
     let name = KeyName::recovery_key();
     let mut taken = chain.document().keys().iter();
@@ -378,7 +378,7 @@ pub fn recover(
         stored = conclude(&vault, Some(&before), roots, &listed)?;
     }
     change.switching()?;
-    // Other machines know these keys, so this vault must never be made anew under another id.
+    // Other machines know these keys, so this vault must never be recreated under another id.
     stored.shown = true;
     stored.recovery_checked_at = Some(vault.clock().now());
     vault.change_trust(&wanted, |now| {

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use crate::disk::{self, FileError};
 use crate::vault::keys::{self, KeyError, Passphrases};
 
-/// The largest recovery file, in bytes: 64 KiB and what encryption adds.
+/// The largest recovery file, in bytes: 64 KiB plus the overhead of encryption.
 const MAX_FILE: u64 = 80 << 10;
 
 /// An error of using a recovery file.

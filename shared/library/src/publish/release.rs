@@ -22,8 +22,8 @@ pub enum Plan {
     /// A key that signed these own skills was revoked. Show them to the owner, then plan again with
     /// `PlanRequest::sign_again`.
     SignAgain(Vec<SkillName>),
-    /// Show the owner what other publishers changed, pass it to [`super::adopt::take_over`] with
-    /// its objects, then plan again.
+    /// Show the owner the changes of other publishers, pass them to [`super::adopt::take_over`]
+    /// with their objects, then plan again.
     TakeOver(Box<TakeOver>),
     /// Fetch these profiles of the current catalog, then plan again with
     /// `PlanRequest::current_profiles`.

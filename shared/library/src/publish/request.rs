@@ -84,11 +84,11 @@ impl<'a> PlanRequest<'a> {
 /// The reaction to a release by another publisher, or by another machine with this vault's key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum OnDivergence {
-    /// In a vault of several publishers, take over what only they changed, and report what both
-    /// sides changed. In a vault of one, stop and report the differences.
+    /// In a vault with several publishers, take over the changes that only they made, and report
+    /// conflicts. In a vault with one publisher, stop and report the differences.
     Stop,
-    /// Take over what they changed, also where this library changed it too:
-    /// [`Plan::TakeOver`](super::Plan::TakeOver) lists it.
+    /// Take over their changes, even if this library changed the same thing:
+    /// [`Plan::TakeOver`](super::Plan::TakeOver) lists them.
     Adopt,
     /// Discard the current catalog: the release contains exactly this library's skills.
     Replace,

@@ -89,8 +89,8 @@ pub struct RootReport {
     pub unwritten: Option<RecoveryError>,
 }
 
-/// Replaces this machine's release key by a new one. Signatures of the old key stay good on what
-/// was published and on the verified library, and its secret is deleted.
+/// Replaces this machine's release key with a new one. Signatures of the old key stay valid on
+/// published releases and on the verified library, and its secret is deleted.
 pub fn rotate(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,

@@ -34,8 +34,8 @@ enum Bundles {
         sign_again: Arc<BTreeSet<Digest>>,
         /// The skills that this machine installed; empty if versions do not matter.
         skills: Arc<OwnSkills>,
-        /// Whether the bundles are variants of skills. A variant is no skill of its own: it keeps
-        /// the version of the skill that it was rendered from, and outlives it.
+        /// Whether the bundles are variants of skills. A variant keeps the version of the skill
+        /// that it was rendered from, and may be used after that version was replaced.
         variants: bool,
     },
     /// The bundles of a list that this machine made from accepted catalogs, by any key that is not

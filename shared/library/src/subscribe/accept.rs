@@ -127,8 +127,8 @@ impl Known {
                         skill.name == entry.name && state.was_publisher(&skill.signer)
                     })
                 })?;
-                // Another vault under the same link starts without history: its skills owe nothing
-                // to the old one's versions.
+                // A link that now shows another vault starts without history: the old vault's
+                // versions say nothing about the new one's skills.
                 if self.pinned {
                     let has = |name: &SkillName| link.installed().any(|(_, it)| it.name == *name);
                     let former = &link.pin.former;
@@ -208,8 +208,8 @@ impl Link {
         let mut root_changes = None;
         let roots = match &judged.roots {
             NewRoots::None => own.cloned(),
-            // A vault that is met for the first time is pinned together with the catalog, by
-            // `install`.
+            // A vault that is met for the first time is pinned only together with an accepted
+            // catalog.
             NewRoots::WithCatalog(state) => Some(state.clone()),
             NewRoots::Now(state) => {
                 root_changes = RootChanges::between(own, state);

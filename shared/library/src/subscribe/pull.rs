@@ -484,7 +484,7 @@ impl<'a> PullTransaction<'a> {
             self.report.unlinked =
                 withdraw_from_agents(self.vault, &mut self.change, &removed, &[])?;
             switch(self.vault, &mut self.change, &self.link.folder, set)?;
-            // The switch is complete, so bundles of the old catalog count no more.
+            // The switch is complete, so bundles of the old catalog are no longer accepted.
             pin.replaced = None;
             folder.write_record(PIN, &pin)?;
         }
@@ -504,8 +504,8 @@ impl<'a> PullTransaction<'a> {
         Ok(())
     }
 
-    /// The catalog whose skills the vault folder shows: after a killed pull, the one before the
-    /// counted one.
+    /// The catalog whose skills the vault's folder shows. After a killed pull, that is the one
+    /// before the pinned one.
     fn shown_by(&self) -> Option<CountedFile> {
         let pin = Some(&self.link.pin).filter(|_| self.is_same_vault())?;
         let is_shown = |file: &&CountedFile| {

@@ -105,7 +105,7 @@ impl AuthoredFile {
         }
     }
 
-    /// The bytes in the vault's folder, which may not be approved; `None` if the file is absent.
+    /// Reads the file in the vault's folder, approved or not; `None` if it is absent.
     pub(crate) fn read(&self, vault: &Vault) -> Result<Option<Vec<u8>>, FileError> {
         disk::read(&self.held(vault), self.max_bytes())
     }

@@ -56,8 +56,8 @@ impl NewVault<'_> {
         }
         let before = trust::folder(&self.paths.config, &id);
         let new = self.finish(Some(&before))?;
-        // Nothing names the old identity any more. If it has keys against expectation, they stay: a
-        // key can't be made again.
+        // Nothing names the old identity any more. Should it have keys, they stay: a key can't be
+        // made again.
         if disk::kind(&before.child("keys").path())?.is_none() {
             before.remove_all()?;
         }

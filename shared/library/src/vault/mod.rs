@@ -162,7 +162,7 @@ pub enum VaultError {
     /// A root version can't be made or signed.
     #[error(transparent)]
     Root(#[from] RootWriteError),
-    /// The writer lock could not be taken.
+    /// The writer lock could not be acquired.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// A key file can't be used.
@@ -430,8 +430,8 @@ impl Vault {
         Scratch::new(&tmp)
     }
 
-    /// A temporary folder in the trust folder, for what must stay as it was verified. It is removed
-    /// on drop, or else by the next call.
+    /// Creates a temporary folder in the trust folder, for files that must stay as they were
+    /// verified. It is removed on drop, or else by the next call.
     pub(crate) fn private_scratch(&self) -> Result<Scratch, VaultError> {
         let folder = PrivateFolder::new(&self.paths.config, "running");
         folder.ensure()?;

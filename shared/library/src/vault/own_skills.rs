@@ -179,7 +179,8 @@ impl OwnSkills {
     pub(crate) fn reach(&mut self, name: &SkillName, version: u64) {
         let skill = self.skills.entry(name.clone()).or_default();
         if skill.installed.is_none() && skill.reached == 0 {
-            // The installed version, if any, is not recorded, so nothing may be expected of it.
+            // It is not recorded whether the skill is installed, so its absence must not look like
+            // tampering.
             skill.leaving = true;
         }
         skill.reached = skill.reached.max(version);

@@ -107,7 +107,7 @@ pub(crate) struct CopyRecord {
 pub(crate) struct Record {
     schema: String,
     pub(crate) roots: Vec<RootRecord>,
-    /// Agents whose folders the user does not want linked.
+    /// Agents whose folders the user declined to link.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) declined: BTreeSet<AgentId>,
 }
