@@ -198,7 +198,8 @@ impl LibraryShelf {
         })
     }
 
-    /// Reads the approved policy. Fails if it can't be read, so that nothing is fetched.
+    /// Reads the policy that decides what may be fetched. Fails if it can't be read, so that
+    /// nothing is fetched.
     async fn source_policy(&self) -> Result<Option<Policy>, ShelfError> {
         self.read(|vault| Ok(read_policy(vault)?)).await
     }

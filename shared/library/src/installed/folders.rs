@@ -50,6 +50,7 @@ pub fn compare_all(vault: &Vault) -> Result<Vec<(SourceFolder, FolderState)>, Va
     let own = vault.own_skills()?;
     let mut folders = signed(vault)?;
     folders.retain(|(folder, _)| !own.is_by_others(&folder.name));
+    // Each comparison hashes a whole folder, so they run on all cores.
     let folders = folders.into_par_iter();
     let compared = folders.map(|(folder, manifest)| {
         let state = compare(&manifest, &folder.path);

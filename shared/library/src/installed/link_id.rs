@@ -46,6 +46,7 @@ impl FromStr for LinkId {
             && text
                 .bytes()
                 .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+        // The id becomes a folder name in two places, so it must not contain a dot or a slash.
         good.then(|| Self(text.to_owned())).ok_or(BadLinkId)
     }
 }

@@ -65,6 +65,8 @@ fn verify(
     let read = |skill: &InstalledSkill, score| {
         let (place, trusted) = installed.get(&skill.name)?;
         let read = read_place(&store, place, trusted).ok()?;
+        // The score belongs to the listed bundle, so a skill that was replaced meanwhile is ranked
+        // again.
         (place.bundle == skill.bundle).then(|| Hit {
             skill: InstalledSkill::new((*place).clone(), read.row),
             score,

@@ -24,6 +24,7 @@ pub fn join(
         trust.shown = true;
         vault.change_trust(wanted, |_| Ok::<_, VaultError>(trust.clone()))?;
     }
+    // A key of an earlier try is used again, unless the vault has retired or revoked it since.
     let is_usable = |key: &PublicKey| {
         let standing = trust.roots.standing(key);
         matches!(standing, KeyStanding::Release | KeyStanding::Unknown)

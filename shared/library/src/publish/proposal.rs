@@ -160,6 +160,8 @@ impl Proposal {
             root_version,
             ..
         } = self.change.catalog;
+        // Read again under the lock: another run may have signed something under the same number
+        // since the proposal was judged.
         let mut state =
             state::read_or_new(vault, &self.base, &self.slug).map_err(PlanError::from)?;
         let before = state.signed_payload(root_version, release);

@@ -99,6 +99,7 @@ impl RecoveryKey {
     /// Opens a recovery file at any path, for example on a USB stick. Does not check permissions:
     /// many sticks have none.
     pub fn open(path: &Path, passphrases: &dyn Passphrases) -> Result<Self, RecoveryError> {
+        // The buffer is wiped when it is dropped: the file may hold the key in the clear.
         let bytes = disk::read_secret(path, MAX_FILE)?;
         let bytes = bytes.ok_or_else(|| RecoveryError::Missing(path.to_owned()))?;
         let opened = keys::decrypt(path, bytes, passphrases)?;

@@ -103,6 +103,8 @@ impl ReleasePlan {
                 let (_, encoded) =
                     store::examine_and_encode(&store, bundle, Some(name), &self.trusted)
                         .map_err(|_| PlanError::Moved(name.clone()))?;
+                // A large bundle is split; its parts are objects of their own under the hash of
+                // each part.
                 if object.sha256 == *bundle {
                     return Ok(encoded.bytes);
                 }

@@ -65,6 +65,7 @@ impl<'a> PlanRequest<'a> {
             on_divergence: OnDivergence::Stop,
             current_profiles: None,
             renew: false,
+            // An interrupted push is continued by default, so that it uses up no second number.
             resume: true,
             days: DEFAULT_DAYS,
             reached: None,

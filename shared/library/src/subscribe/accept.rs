@@ -162,8 +162,9 @@ impl Known {
 }
 
 impl Link {
-    /// Judges the exact bytes of a catalog. Valid root versions are stored at once, even if the
-    /// catalog is then rejected, so that no host can undo a revocation. Nothing else is written.
+    /// Judges the exact bytes of a catalog. Root versions that count after the known ones are
+    /// stored at once, even if the catalog is then rejected, so that no host can undo a revocation.
+    /// Nothing else is written.
     pub fn accept(
         &self,
         vault: &Vault,

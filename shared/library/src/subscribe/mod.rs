@@ -1,9 +1,9 @@
 //! Linked vaults: stores their root versions, accepts their catalogs, and installs their skills
 //! alongside the own ones.
 //!
-//! [`Link::accept`] judges a catalog and writes only valid root versions. [`install`] switches to
-//! the new set after all bundles are staged and verified. A killed pull leaves the old set or the
-//! new one, with the catalog that lists it.
+//! [`Link::accept`] judges a catalog and writes nothing but root versions that count. [`install`]
+//! switches to the new set after all bundles are staged and verified. A killed pull leaves the old
+//! set or the new one, with the catalog that lists it.
 
 mod accept;
 mod catalog;

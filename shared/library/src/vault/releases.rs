@@ -170,6 +170,8 @@ impl CloudState {
 
     /// The highest release number recorded for this namespace: signed, pending or published.
     pub fn highest_release(&self) -> u64 {
+        // A release that was adopted from another machine may have a higher number than this
+        // machine ever signed.
         let known = [&self.published, &self.pending];
         known
             .into_iter()

@@ -44,6 +44,7 @@ impl Vault {
         if let Some(key) = read()? {
             return Ok(Some(key));
         }
+        // Without trust no row is accepted, and a key would be left behind for an unknown vault.
         if !super::trust::exists(&self.paths().config, self.id())? {
             return Ok(None);
         }

@@ -314,6 +314,7 @@ fn exchange(
     stream.set_write_timeout(Some(ANSWER_TIME))?;
     stream.set_read_timeout(Some(patience.quiet))?;
     let mut framed = Vec::with_capacity(request.len() + 4);
+    // A message is framed like a string: four bytes of length, then the bytes.
     put_string(&mut framed, request);
     stream.write_all(&framed)?;
     let mut length = [0; 4];
