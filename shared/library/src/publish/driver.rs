@@ -147,7 +147,6 @@ pub async fn publish<N: Namespace>(
         };
         let changes = take_roots(vault, &next);
         let planned = changes.map(|changes| (changes, plan(vault, &next)));
-        // Ends the progress display before the owner is asked anything.
         drop(planning);
         let planned = planned.and_then(|(changes, planned)| {
             if let Some(changes) = changes {
@@ -169,14 +168,12 @@ pub async fn publish<N: Namespace>(
                     Ok(published) => return Ok(published),
                     Err(Refused::Conflict(error)) => {
                         owner.retry(error)?;
-                        // They belong to the catalog that was replaced.
                         profiles = None;
                     }
                     Err(Refused::Returned(versions, error)) => {
                         let known = reached.len();
                         reached.extend(versions);
-                        // The service named nothing new, so the next attempt would fail the same
-                        // way.
+                        // The service named nothing new: it would reject again.
                         if reached.len() == known {
                             return Err(error);
                         }

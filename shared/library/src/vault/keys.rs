@@ -101,9 +101,8 @@ pub trait Passphrases: Send + Sync {
     /// The passphrase that a new key file is encrypted with; `None` stores it in the clear.
     fn protect(&self) -> io::Result<Option<Zeroizing<String>>>;
 
-    /// Tells the user that the SSH agent at this socket has not answered a request to sign with
-    /// this key for the given time. The agent may be waiting for the user's confirmation, so the
-    /// wait goes on.
+    /// Tells the user that the SSH agent at this socket has not signed with this key for the given
+    /// time. It may be waiting for a confirmation, so the wait goes on.
     fn agent_is_slow(&self, _socket: &Path, _key: &str, _waited: Duration) {}
 }
 
@@ -136,8 +135,8 @@ pub fn generate(random: &dyn Random) -> SecretKey {
 
 /// The first bytes of every file in the age format.
 const AGE_HEADER: &[u8] = b"age-encryption.org/v1\n";
-/// The scrypt work factor for new files, as a power of two: the default of the age command. It is
-/// fixed, because a factor measured on a busy machine would stay too weak.
+/// The scrypt work factor for new files, as a power of two: the age command's default. It is fixed,
+/// because one measured on a busy machine would stay too weak.
 const WORK_FACTOR: u8 = 18;
 /// The highest accepted scrypt work factor: 2^22 needs 4 GiB and some seconds.
 const MAX_WORK_FACTOR: u8 = 22;
@@ -258,8 +257,7 @@ fn parse(text: &[u8], kind: KeyKind) -> Option<SecretKey> {
         .strip_prefix(kind.as_str())?
         .strip_prefix("-key/1 ")?;
     let is_hex = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    // `from_str_radix` below also accepts capitals and a plus sign; only one text may stand for a
-    // key.
+    // `from_str_radix` accepts capitals and a plus sign; only one text may stand for a key.
     if hex.len() != 64 || !hex.bytes().all(is_hex) {
         return None;
     }
@@ -273,8 +271,7 @@ fn parse(text: &[u8], kind: KeyKind) -> Option<SecretKey> {
 fn text(key: &SecretKey, kind: KeyKind) -> Zeroizing<String> {
     use std::fmt::Write as _;
     let seed = key.seed();
-    // Large enough for the whole text: a string that grows would leave a copy of the secret in
-    // freed memory.
+    // Large enough: a string that grows would leave copies of the secret in freed memory.
     let mut text = Zeroizing::new(String::with_capacity(128));
     let _infallible = write!(*text, "vault.{}-key/1 ", kind.as_str());
     for byte in seed.iter() {
@@ -370,8 +367,8 @@ impl VaultKeys {
         Ok(is_encrypted(&bytes))
     }
 
-    /// A signer for a key of this machine: the secret key, or the SSH agent that holds it. Fails
-    /// like [`Self::read`]; an agent is contacted only when something is signed.
+    /// A signer for a key of this machine: the secret key, or the SSH agent that holds it, which is
+    /// asked for its list of keys now. Fails like [`Self::read`].
     pub fn signer(&self, key: &PublicKey) -> Result<Box<dyn Signer + Send + Sync>, KeyError> {
         Ok(if self.is_in_agent(key)? {
             self.check(key)?; // so that a missing key is named before anything is prepared
@@ -389,8 +386,8 @@ impl VaultKeys {
         AgentSigner::new(self.ssh_agent.clone(), *key, Arc::new(on_slow))
     }
 
-    /// Fails unless this machine can sign with a key now. Asks for no passphrase and no
-    /// confirmation: an encrypted key file is not opened, and an agent only lists its keys.
+    /// Fails unless this machine can sign with a key now. Asks the user nothing: an encrypted key
+    /// file is not opened, and an agent only lists its keys.
     pub fn check(&self, key: &PublicKey) -> Result<(), KeyError> {
         if self.is_in_agent(key)? {
             let held = ssh_agent::identities(self.ssh_agent.as_deref())?;
@@ -403,15 +400,14 @@ impl VaultKeys {
         Ok(())
     }
 
-    /// The secret key. Fails if it is missing, held by the SSH agent, accessible to other users,
-    /// locked by a passphrase that is not available, or not the key that the file is named after.
+    /// The secret key. Fails if it is missing, in the SSH agent, accessible to other users, locked
+    /// without a passphrase, or not the key that the file is named after.
     pub fn read(&self, key: &PublicKey) -> Result<SecretKey, KeyError> {
         if self.is_in_agent(key)? {
             return Err(KeyError::InAgent(ssh_agent::fingerprint(key)));
         }
         let name = self.file_of(key)?;
         let path = self.folder.path_of(&name);
-        // Entries are inserted whole, so a panic of another thread leaves the map usable.
         let mut unlocked = self.unlocked.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(secret) = unlocked.get(key)
             // A key whose file was removed must not sign from memory.
@@ -424,7 +420,6 @@ impl VaultKeys {
         if secret.public() != *key {
             return Err(KeyError::Mismatch(path));
         }
-        // A key in the clear costs nothing to read again, so it is not kept in memory.
         if self.is_encrypted(key)? {
             unlocked.insert(*key, secret.clone());
         }
@@ -450,8 +445,6 @@ impl VaultKeys {
     }
 
     fn create(&self, name: &str, key: &SecretKey) -> Result<(), KeyError> {
-        // A file of this name holds the same key, since the name is the public key: `false` is no
-        // error.
         create_key(
             &self.folder,
             name,
@@ -462,9 +455,8 @@ impl VaultKeys {
         Ok(())
     }
 
-    /// Brings the key files in line with the root versions that count. A staged key is put into use
-    /// if a role names it and removed otherwise: its root version was never written. Keys that were
-    /// retired or revoked are removed.
+    /// Updates the key files to the root versions that count. A staged key is put into use if a
+    /// role names it and removed otherwise; retired and revoked keys are removed.
     pub(crate) fn settle(&self, roots: &RootState) -> Result<(), KeyError> {
         self.folder.sweep()?;
         for key in self.with_ending(".next")? {
@@ -480,8 +472,7 @@ impl VaultKeys {
         for (ending, name) in [(".key", in_use as fn(&_) -> _), (".agent", in_agent)] {
             for key in self.with_ending(ending)? {
                 let standing = roots.standing(&key);
-                // A key that no root version names stays: it was stored for one that is still to be
-                // written.
+                // A key that no root version names stays: its version is still to be written.
                 if matches!(standing, KeyStanding::Retired | KeyStanding::Revoked) {
                     self.folder.remove(&name(&key))?;
                 }
