@@ -1,4 +1,5 @@
-//! How one release differs from another: what people compare before they sign, and what pages show.
+//! The differences between two releases, as people compare them before they sign and as pages show
+//! them.
 
 use super::root_changes::NamedKey;
 use super::{Catalog, ObjectEntry, PolicyEntry, ProfileEntry, SkillEntry, Withdrawn};
@@ -8,9 +9,9 @@ use crate::root::{KeyFingerprint, RootChain};
 use crate::text::quoted_whole as quoted;
 use crate::time::Timestamp;
 
-/// The differences of a catalog from an earlier one of the same vault: every member that differs
-/// but the number, the time of signing and the hash of what it follows, which differ always. It
-/// decides nothing.
+/// The differences of a catalog from an earlier one of the same vault: every member but the release
+/// number, the time of signing and the hash of the previous release, which always differ. For
+/// display only: no check depends on it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CatalogChanges {
     /// The number of the earlier release; `None` where there is none.
@@ -37,7 +38,7 @@ pub struct CatalogChanges {
     pub audience: Vec<String>,
     /// Addresses that may serve only the earlier catalog.
     pub lost_audience: Vec<String>,
-    /// When the earlier release expires and when this one does.
+    /// The expiry of the earlier release, if there is one, and of this one.
     pub expires_at: (Option<Timestamp>, Timestamp),
     /// The keys that the two catalogs name, if they differ.
     pub public_key: Option<(PublicKey, PublicKey)>,
@@ -56,12 +57,12 @@ pub struct RootRef {
     pub sha256: Digest,
 }
 
-/// One line of what differs. The text holds no control or deceptive characters.
+/// One line that describes a difference. The text holds no control or deceptive characters.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ChangeLine {
-    /// What kind of difference it is.
+    /// The kind of the difference.
     pub kind: ChangeKind,
-    /// What differs, in one line.
+    /// The description, in one line.
     pub text: String,
 }
 
@@ -74,12 +75,12 @@ pub enum ChangeKind {
     Changed,
     /// Something is no longer there.
     Removed,
-    /// Something that protects people differs: they should look twice.
+    /// Something that protects users differs and deserves a second look.
     Warning,
 }
 
 impl ChangeLine {
-    /// A line. The text must be clean: what others wrote in it is quoted.
+    /// Creates a line. The text must be printable: the caller quotes what others wrote.
     pub const fn new(kind: ChangeKind, text: String) -> Self {
         Self { kind, text }
     }
@@ -128,6 +129,7 @@ impl CatalogChanges {
             changes.withdrawn.clone_from(withdrawn);
             return changes;
         };
+        // Skills and profiles are looked up by name; a renamed skill is a removed and an added one.
         let removed = before.skills.iter();
         let removed = removed.filter(|entry| after.skill(&entry.name).is_none());
         changes.removed = removed.cloned().collect();
@@ -139,6 +141,8 @@ impl CatalogChanges {
         let lost = before.profiles.iter().filter(is_lost);
         changes.lost_profiles = lost.map(|profile| profile.name.clone()).collect();
         changes.withdrawn = unknown(&before.withdrawn, withdrawn);
+        // By hash alone: a new reason for the same bundle is in `withdrawn` above and lifts
+        // nothing.
         let is_lifted = |old: &&Withdrawn| {
             !withdrawn
                 .iter()
@@ -156,6 +160,8 @@ impl CatalogChanges {
             sha256: *root_sha256,
         };
         changes.root = (old_root != root).then_some((old_root, root));
+        // Skills are left out: a catalog with unsorted skills is rejected. The order of these lists
+        // changes the signed bytes, so a signer sees that too.
         let lists = [
             ("audience", is_reordered(&before.audience, audience)),
             ("profiles", is_reordered(&before.profiles, profiles)),
@@ -166,8 +172,10 @@ impl CatalogChanges {
         changes
     }
 
-    /// Whether the two offer the same: only when they expire may differ.
+    /// Whether the two releases offer the same. Their expiry may differ.
     pub fn is_empty(&self) -> bool {
+        // Compared with the default so that a new member counts as a difference without a change
+        // here.
         let same = Self {
             from: self.from,
             expires_at: self.expires_at,
@@ -176,9 +184,8 @@ impl CatalogChanges {
         *self == same
     }
 
-    /// A line for everything that differs. What the skills, profiles, policy and root version
-    /// hold is compared by whoever has their bytes.
-    /// `chain` has the names of the keys that the two name.
+    /// Returns a line for everything that differs. The content of skills, profiles, policy and root
+    /// versions is compared by callers that have their bytes. `chain` gives the names of the keys.
     pub fn lines(&self, chain: Option<&RootChain>) -> Vec<ChangeLine> {
         use ChangeKind::{Added, Changed, Removed, Warning};
         // A new member must have its line before this compiles.
@@ -220,6 +227,8 @@ impl CatalogChanges {
             let (old, new) = (shown_key(chain, old), shown_key(chain, new));
             line(Changed, format!("signer: {old} → {new}"));
         }
+        // A warning in both directions: an added address lets another host serve the vault, and a
+        // removed one stops the devices that are linked to it.
         for address in audience {
             line(Warning, format!("may be served from {}", quoted(address)));
         }
@@ -259,6 +268,7 @@ impl CatalogChanges {
             );
         }
         if let Some((old, new)) = policy {
+            // Without a policy members are granted nothing at all, so its removal is a warning.
             let kind = match (old, new) {
                 (None, Some(_)) => Added,
                 (Some(_), None) => Warning,
@@ -284,7 +294,7 @@ impl CatalogChanges {
     }
 }
 
-/// The entries of `new` that are not in `old`.
+/// Returns the entries of `new` that are not in `old`.
 fn unknown<T: Clone + PartialEq>(old: &[T], new: &[T]) -> Vec<T> {
     let unknown = new.iter().filter(|entry| !old.contains(entry));
     unknown.cloned().collect()
@@ -296,7 +306,7 @@ fn is_reordered<T: PartialEq>(old: &[T], new: &[T]) -> bool {
     old != new && has_all(old, new) && has_all(new, old)
 }
 
-/// A key by its name and fingerprint; by its fingerprint alone where its names are not known.
+/// Formats a key by name and fingerprint, or by its fingerprint alone if no chain gives its name.
 fn shown_key(chain: Option<&RootChain>, key: &PublicKey) -> String {
     match chain {
         Some(chain) => NamedKey::of(chain, key).shown(),

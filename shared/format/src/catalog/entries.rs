@@ -35,10 +35,12 @@ pub struct SkillEntry {
 }
 
 impl SkillEntry {
-    /// Fails if this is an older version of a skill than the one that a reader had, or the same
-    /// version with other content.
+    /// Fails if this is an older version of the skill than `had`, the entry that the reader has, or
+    /// the same version with other content.
     pub fn check_not_before(&self, had: &Self) -> Result<(), CatalogError> {
         let name = || self.name.clone();
+        // A host that replays an old release, or a publisher that reuses a number, would bring back
+        // bytes that the owner has replaced.
         if self.version < had.version {
             return Err(CatalogError::SkillRolledBack {
                 name: name(),
@@ -96,13 +98,14 @@ pub struct Withdrawn {
     pub name: SkillName,
     /// SHA-256 of the bundle.
     pub bundle_hash: Digest,
-    /// Why, in the owner's words.
+    /// The reason, in the owner's words.
     pub reason: String,
     /// The release that withdrew it.
     pub since_release: u64,
 }
 
-/// The path of an object as a catalog writes it, below `/v/<slug>/`: `bundles/<sha256>.json`.
+/// Returns the path of an object as a catalog writes it, below `/v/<slug>/`:
+/// `bundles/<sha256>.json`.
 pub fn object_path(hash: &Digest) -> String {
     format!("bundles/{hash}.json")
 }
@@ -138,11 +141,14 @@ impl<'de> Deserialize<'de> for ObjectPath {
     }
 }
 
-/// Checks what every entry with a path and a size has in common.
+/// Checks path and size of an entry.
 fn check_object(hash: Digest, path: ObjectPath, size: u64) -> Result<(), &'static str> {
+    // Two members that could name different objects would let two readers install different bytes
+    // from one signature.
     if path.0 != hash {
         return Err("a path is not bundles/<bundle_hash>.json");
     }
+    // Readers use the signed size as the limit of a download.
     if size > MAX_OBJECT_BYTES as u64 {
         Err("an object is larger than 4 MiB")
     } else {
@@ -235,6 +241,8 @@ impl TryFrom<ProfileWire> for ProfileEntry {
     type Error = &'static str;
     fn try_from(wire: ProfileWire) -> Result<Self, &'static str> {
         check_object(wire.bundle_hash, wire.path, wire.size)?;
+        // Profile names are free text that terminals print, unlike skill names, which have a
+        // grammar.
         if wire.name.is_empty() || wire.name.chars().any(is_deceptive) {
             return Err("the name of a profile is empty or holds control or invisible characters");
         }

@@ -1,4 +1,4 @@
-//! Why a catalog is refused, and what a reader is warned of.
+//! The reasons to reject a catalog, and the warnings about one that counts.
 
 use super::{MAX_RELEASE_JUMP, MAX_WITHDRAWN};
 use crate::count::count;
@@ -9,19 +9,19 @@ use crate::name::SkillName;
 use crate::root::RootError;
 use crate::time::Timestamp;
 
-/// Why a catalog is refused.
+/// A reason to reject a catalog.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     /// More bytes than any object may have.
     #[error("the catalog is larger than 4 MiB")]
     TooLarge,
-    /// The file has not the shape of a catalog file.
+    /// The file does not have the shape of a catalog file.
     #[error("not a catalog: {0}")]
     Json(#[from] JsonError),
-    /// The envelope in it is none.
+    /// The envelope in the file is malformed.
     #[error(transparent)]
     Envelope(#[from] EnvelopeError),
-    /// The envelope carries something else.
+    /// The envelope carries another type of payload.
     #[error("the envelope does not carry a catalog")]
     PayloadType,
     /// The catalog is of a vault that was made before root documents.
@@ -41,16 +41,16 @@ pub enum CatalogError {
     /// The signatures do not reach the threshold of the release role.
     #[error("the catalog has signatures of {} of the release role; it needs {needed}", count(*found, "key"))]
     SignaturesMissing {
-        /// How many distinct keys have signed.
+        /// The number of distinct keys that have signed.
         found: usize,
         /// The threshold.
         needed: usize,
     },
-    /// It is of an older root, and the newest root is known to who shows it: its owner has not made
-    /// a release since.
+    /// It names an older root version, and the same file carries the newest one: the owner has
+    /// changed the keys and not published a release since.
     #[error("the keys of the vault have changed; its owner has not published a release since")]
     ReleaseAwaited,
-    /// The key that it names is not one that may stand there.
+    /// The key that it names is not an allowed one.
     #[error("{0}")]
     Key(&'static str),
     /// The signer of a new catalog gave no signature.
@@ -65,8 +65,8 @@ pub enum CatalogError {
     /// It is not for the address it came from.
     #[error("the catalog does not name this address in its audience")]
     Audience,
-    /// It is from the future, lives too short or too long, or longer than its root; or the reader's
-    /// clock is behind a time that it has shown before.
+    /// It is issued in the future, its lifetime is too short or too long, or it outlives its root
+    /// version; or the reader's clock is behind a time that it has shown before.
     #[error("{0}")]
     Clock(&'static str),
     /// It is expired by the reader's clock.
@@ -83,7 +83,7 @@ pub enum CatalogError {
         /// The stored release.
         stored: u64,
     },
-    /// Another catalog with the stored release's number is known.
+    /// The reader already has another catalog with the same release number.
     #[error("two different catalogs carry release {0}")]
     TwoCatalogs(u64),
     /// It skips more releases than it may.
@@ -92,10 +92,10 @@ pub enum CatalogError {
     /// A skill skips more versions than it may.
     #[error("the version of `{0}` is more than {MAX_RELEASE_JUMP} above the stored one")]
     SkillJump(SkillName),
-    /// It does not follow the release that it should follow.
+    /// It does not name the expected previous release.
     #[error("the catalog does not name the current release as its previous one")]
     Previous,
-    /// Two contents under one version of a skill.
+    /// One version of a skill has two contents.
     #[error("version {version} of `{name}` has other content than the one that is stored")]
     SkillTwice {
         /// Name of the skill.
@@ -118,10 +118,10 @@ pub enum CatalogError {
     ProposalOutdated(OutdatedProposal),
 }
 
-/// Why a proposed release is not signed any more.
+/// A reason why a proposed release can no longer be signed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum OutdatedProposal {
-    /// A machine signs one payload under one number.
+    /// This machine has signed another payload under the same number.
     #[error("this machine has signed another payload under its number")]
     OtherSigned,
     /// Its previous release is not the current one.
@@ -139,7 +139,8 @@ pub enum OutdatedProposal {
 }
 
 impl CatalogError {
-    /// The machine-readable code: what a push is refused with, and the word in the test vectors.
+    /// The machine-readable code of the error, as in the service's answer to a push and in the test
+    /// vectors.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::TooLarge
@@ -168,7 +169,7 @@ impl CatalogError {
     }
 }
 
-/// What a reader should tell its user about a catalog that counts.
+/// A warning about a catalog that counts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CatalogWarning {
     /// The catalog was issued more than 300 seconds in this clock's future.

@@ -15,7 +15,7 @@ use crate::root::{RootChain, RootList, RootState};
 /// The payload type of vaults that were made before root documents.
 const EARLIER_PAYLOAD_TYPE: &str = "application/vnd.vault.catalog.v1+json";
 
-/// A catalog file as it came: of its right outer shape, and nothing of it verified.
+/// A catalog file with a valid outer shape; nothing of it is verified.
 #[derive(Clone, Debug)]
 pub struct SignedCatalog {
     public_key: PublicKey,
@@ -50,10 +50,10 @@ struct FileWritten<'a> {
 }
 
 impl SignedCatalog {
-    /// Signs a catalog under the newest version of a chain, with every signer given. Fails when it
-    /// breaks a rule of its shape, names another root, when the key that it names is not among the
-    /// signers or in the release role, or when the file is larger than 4 MiB. Fewer signers than
-    /// the threshold make a proposal.
+    /// Signs a catalog under the newest version of a chain, with all given signers. Fails if the
+    /// catalog breaks a rule of its shape or names another root version, if the key that it names
+    /// is not among the signers and in the release role, or if the file is larger than 4 MiB. Fewer
+    /// signers than the threshold make a proposal.
     pub fn sign(
         catalog: &Catalog,
         roots: &RootChain,
@@ -68,6 +68,7 @@ impl SignedCatalog {
                 "a new catalog names the newest root version",
             ));
         }
+        // Every reader rejects such a catalog, so it is not signed in the first place.
         let names_signer = signers
             .iter()
             .any(|signer| signer.public_key() == catalog.public_key);
@@ -85,12 +86,14 @@ impl SignedCatalog {
         file.checked_size()
     }
 
-    /// Reads the file; fails when it is too large or has not the shape of a catalog file.
+    /// Reads the file. Fails if it is too large or does not have the shape of a catalog file.
     pub fn parse(bytes: &[u8]) -> Result<Self, CatalogError> {
         if bytes.len() > MAX_OBJECT_BYTES {
             return Err(CatalogError::TooLarge);
         }
         let wire: FileWire<'_> =
+            // A file of the earlier format has other members and fails here first. Its owner gets
+            // the command that helps instead of a parser's message.
             json::parse(bytes).map_err(|error| match json::parse::<TypeOnly<'_>>(bytes) {
                 Ok(only) if only.payload_type == EARLIER_PAYLOAD_TYPE => {
                     CatalogError::EarlierFormat
@@ -128,8 +131,8 @@ impl SignedCatalog {
         Ok(self.envelope.add_signature(signer)?)
     }
 
-    /// The same payload and signatures under a longer chain, for a root version that is published
-    /// before a release. Fails when the file becomes larger than 4 MiB.
+    /// Returns the same payload and signatures with a longer chain, to publish a root version
+    /// before the next release. Fails if the file becomes larger than 4 MiB.
     pub fn with_roots(&self, roots: &RootChain) -> Result<Self, CatalogError> {
         Self {
             roots: roots.to_list(),
@@ -156,17 +159,18 @@ impl SignedCatalog {
         Digest::of(self.envelope.payload())
     }
 
-    /// Those of the keys under which a signature of the file is good.
+    /// Returns those of the keys that have a valid signature in the file.
     pub fn valid_signers(&self, keys: &[PublicKey]) -> Vec<PublicKey> {
         self.envelope.valid_signers(keys)
     }
 
-    /// The payload's bytes. Nothing is known of them.
+    /// The payload's bytes, not verified.
     pub(super) fn payload(&self) -> &[u8] {
         self.envelope.payload()
     }
 
     /// The signatures as a set.
+    // Each signature with its key id: a host can reorder the entries of the unsigned envelope.
     fn signatures(&self) -> BTreeSet<(Box<str>, [u8; 64])> {
         let entries = self.envelope.signatures().iter();
         entries
@@ -177,6 +181,8 @@ impl SignedCatalog {
     /// Reads the payload and checks its shape. Fails unless its SHA-256 is the one that was stored
     /// when it counted.
     pub fn read_counted(&self, payload_sha256: &Digest) -> Result<Catalog, CatalogError> {
+        // The store is not trusted: only the payload whose signatures counted before is read
+        // without checking them again.
         if self.payload_sha256() != *payload_sha256 {
             return Err(CatalogError::Shape(
                 "the catalog is not the one that was stored",
@@ -187,9 +193,9 @@ impl SignedCatalog {
         Ok(catalog)
     }
 
-    /// Reads a catalog that came with an archive, for a reader of these root versions: enough
-    /// publishers of the newest one have signed it, and it names one of them, also an older one.
-    /// Times are not compared: it proves who released a skill, not that this is the current release.
+    /// Reads a catalog that came with an archive, for a reader of these root versions. Enough
+    /// publishers of the newest version must have signed it; it may name an older version. Times
+    /// are not compared: it proves that a skill was released, not that this is the current release.
     pub fn read_carried(&self, state: &RootState) -> Result<Catalog, CatalogError> {
         let role = state.document().release();
         let found = self.valid_signers(role.keys()).len();
@@ -203,6 +209,8 @@ impl SignedCatalog {
         if catalog.vault_id != state.vault_id() {
             return Err(CatalogError::VaultId);
         }
+        // Also an older version of this chain is fine: an archive stays valid after a change of
+        // keys.
         if state.chain().find(&catalog.root_sha256).is_none() {
             return Err(CatalogError::Shape(
                 "the catalog names a root version that is not of this vault",
@@ -211,14 +219,14 @@ impl SignedCatalog {
         Ok(catalog)
     }
 
-    /// Reads the payload and checks its shape. Whether it counts is for the caller to know.
+    /// Reads the payload and checks its shape. The caller decides whether it counts.
     pub(super) fn read_payload(&self) -> Result<Catalog, CatalogError> {
         let catalog: Catalog = json::parse_payload(self.payload())?;
         catalog.check_shape()?;
         Ok(catalog)
     }
 
-    /// Checks that the file, unsigned, names the key that its catalog names.
+    /// Checks that the unsigned `public_key` of the file is the one in the signed catalog.
     pub(super) fn check_named_key(&self, catalog: &Catalog) -> Result<(), CatalogError> {
         if catalog.public_key == self.public_key {
             Ok(())
@@ -230,7 +238,7 @@ impl SignedCatalog {
     }
 }
 
-/// The catalog that counted last at a reader, and who had signed it.
+/// The last catalog that counted for a reader, with its signers.
 #[derive(Clone, Debug)]
 pub struct LastCatalog {
     /// The catalog.
@@ -243,8 +251,8 @@ pub struct LastCatalog {
 }
 
 impl LastCatalog {
-    /// Reads the stored bytes of the catalog that counted last; fails when they are not those that
-    /// were stored.
+    /// Reads the stored bytes of the last counted catalog. Fails if they are not those that were
+    /// stored.
     pub fn read(
         bytes: &[u8],
         payload_sha256: &Digest,
@@ -263,8 +271,7 @@ impl LastCatalog {
         })
     }
 
-    /// Whether a file names the same key and has the same payload and the same signatures, in any
-    /// order.
+    /// Whether a file has the same key, the same payload and the same signatures in any order.
     pub fn is_same_file(&self, file: &SignedCatalog) -> bool {
         self.catalog.public_key == file.public_key
             && self.stored.payload_sha256 == file.payload_sha256()

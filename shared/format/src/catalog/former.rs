@@ -1,5 +1,5 @@
-//! The skills that earlier releases had and the last one has not, so that none of them comes back
-//! below the version that it had.
+//! The skills that earlier releases had and the last one does not have. They are remembered so that
+//! no skill comes back with a lower version than before.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use crate::keys::PublicKey;
 use crate::name::SkillName;
 use crate::root::RootState;
 
-/// The most removed skills that are remembered. Skills that are removed after that are not
-/// remembered: a publisher who removes many pushes no earlier one out.
+/// The largest number of remembered skills. Skills that are removed after that are not remembered:
+/// a publisher that removes many can not push out earlier ones.
 pub const MAX_FORMER_SKILLS: usize = 20_000;
 
 /// A skill of an earlier release.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct FormerSkill {
-    /// The version that it had last.
+    /// Its last version.
     pub version: u64,
     /// SHA-256 of its bundle.
     pub bundle_hash: Digest,
-    /// The key that signed it; `None` where the reader did not hold its manifest.
+    /// The key that signed it; `None` if the reader did not have its manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<PublicKey>,
 }
 
-/// The skills that earlier releases of a vault had, and that the last one has not.
+/// The skills that earlier releases of a vault had and the last one does not have.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]
 pub struct FormerSkills {
@@ -41,8 +41,8 @@ impl FormerSkills {
         self.skills.is_empty()
     }
 
-    /// Adds the skills that `before` has and `after` has not, and forgets those that `after` has.
-    /// `signer` says who signed a skill of `before`.
+    /// Adds the skills that `before` has and `after` does not have, and removes those that `after`
+    /// has. `signer` returns the signer of a skill of `before`.
     pub fn follow(
         &mut self,
         before: &Catalog,
@@ -59,11 +59,13 @@ impl FormerSkills {
         }
     }
 
-    /// Adds one skill. What is known of the signer of this very bundle stays known.
+    /// Adds one skill. If `signer` is `None`, a signer that is already known for the same bundle is
+    /// kept.
     pub fn insert(&mut self, entry: &SkillEntry, signer: Option<PublicKey>) {
         let before = self.skills.get(&entry.name);
         let is_same = |it: &&FormerSkill| it.bundle_hash == entry.bundle_hash;
         let known = before.filter(is_same).and_then(|it| it.signer);
+        // A bound, or a publisher could fill every device's disk with names of removed skills.
         if before.is_none() && self.skills.len() >= MAX_FORMER_SKILLS {
             return;
         }
@@ -75,8 +77,8 @@ impl FormerSkills {
         self.skills.insert(entry.name.clone(), former);
     }
 
-    /// Forgets what keys signed that are revoked in, or unknown to, the reader's chain: it is
-    /// compared with nothing.
+    /// Removes the skills whose signer is revoked in, or unknown to, the reader's chain: they are
+    /// not compared with anything.
     pub fn forget_revoked(&mut self, state: &RootState) {
         self.skills.retain(|_, former| {
             let counts = |key: PublicKey| state.was_publisher(&key);
@@ -84,10 +86,10 @@ impl FormerSkills {
         });
     }
 
-    /// The skills of `catalog` that come back below the version that they had, or with other bytes
-    /// under it, each with that version. `has` says which names the reader has now: it compares
-    /// those with what it has. A version is not compared if a key that is revoked in, or unknown
-    /// to, the reader's chain signed it.
+    /// Returns the skills of `catalog` that come back below their last version, or with other bytes
+    /// under it, each with that version. `has` tells which names the reader has now; those are
+    /// compared elsewhere. A version is not compared if its signer is revoked in, or unknown to,
+    /// the reader's chain.
     pub fn rolled_back(
         &self,
         has: impl Fn(&SkillName) -> bool,
@@ -125,12 +127,16 @@ impl FormerSkills {
         }
     }
 
-    /// The version above which a skill has to come back, if it does not.
+    /// Returns the last version of a skill that comes back too low; `None` if its version is fine.
     fn above(&self, entry: &SkillEntry, state: &RootState) -> Option<u64> {
         let former = self.skills.get(&entry.name)?;
         let counts = |key: PublicKey| state.was_publisher(&key);
+        // The same version with the same bundle is fine: a skill that was removed by mistake comes
+        // back as it was.
         let is_good = entry.version > former.version
             || (entry.version == former.version && entry.bundle_hash == former.bundle_hash);
+        // A thief's key could have raised the version to the maximum. After its revocation the
+        // owner must be able to publish the skill with a low version again.
         (!is_good && former.signer.is_none_or(counts)).then_some(former.version)
     }
 }

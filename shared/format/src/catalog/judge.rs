@@ -1,4 +1,5 @@
-//! Whether a catalog counts: for a device that pulls it, and for a service to which it is pushed.
+//! Decides whether a catalog counts, for a device that pulls it and for a service to which it is
+//! pushed.
 
 use super::file::{LastCatalog, SignedCatalog};
 use super::{
@@ -11,24 +12,24 @@ use crate::name::Slug;
 use crate::root::{self, JudgedRoots, RootError, RootState, RootVersion, RootWarning};
 use crate::time::Timestamp;
 
-/// On which side a catalog arrives.
+/// The kind of reader of a catalog.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Side {
-    /// A device pulls: it may have missed releases, and may see one again.
+    /// A device that pulls: it may have missed releases, and may see one again.
     Device,
-    /// A machine that signs releases reads what its service shows, to go on from it: as a device
-    /// does, but a catalog that is expired, or that names an older version of the reader's chain,
-    /// counts for it where the publishers of that version and those of the newest both signed it.
-    /// The next release replaces it.
+    /// A machine that signs releases and reads the current one from its service. Like a device, but
+    /// a catalog also counts if it is expired, or if it names an older version of the reader's
+    /// chain and the publishers of that version and of the newest one have both signed it: the next
+    /// release replaces it.
     Publisher,
-    /// A service is pushed to: each catalog follows the one before.
+    /// A service that a catalog is pushed to: each one must follow the one before.
     Service,
 }
 
-/// What a reader of catalogs knows and expects.
+/// The knowledge and expectations of a reader of catalogs.
 #[derive(Clone, Copy, Debug)]
 pub struct CatalogReader<'a> {
-    /// Which side reads.
+    /// The kind of reader.
     pub side: Side,
     /// The base address, with its path prefix if it has one, such as `https://vault.example/base`.
     pub base: &'a str,
@@ -36,61 +37,61 @@ pub struct CatalogReader<'a> {
     pub slug: &'a Slug,
     /// The reader's clock.
     pub now: Timestamp,
-    /// The latest time that the reader has seen; a device judges expiry by it when its clock went
-    /// back.
+    /// The latest time that the reader's clock has shown. A device judges expiry by it if its clock
+    /// went back.
     pub latest_seen_at: Option<Timestamp>,
-    /// What it knows of the vault's keys; `None` at the first link or push.
+    /// The reader's state of the vault's keys; `None` at the first link or push.
     pub own: Option<&'a RootState>,
     /// A fingerprint that the chain must contain.
     pub expected: Option<&'a root::VaultFingerprint>,
     /// The catalog that counted last.
     pub last: Option<&'a LastCatalog>,
-    /// Whether a person accepts a catalog that names another payload of the stored release.
+    /// Whether a person accepts a catalog that follows another payload of the stored release.
     pub accept_fork: bool,
 }
 
-/// What follows from a catalog file.
+/// The result of judging a catalog file.
 #[derive(Debug)]
 pub struct CatalogJudgement {
     /// Root versions that are new to the reader.
     pub roots: NewRoots,
-    /// What a person should hear about them.
+    /// Warnings about them.
     pub warnings: Vec<RootWarning>,
     /// Whether the catalog counts.
     pub outcome: Result<CatalogOutcome, CatalogError>,
 }
 
-/// When the reader stores new root versions.
+/// The time at which the reader stores new root versions.
 #[derive(Clone, Debug)]
 pub enum NewRoots {
     /// There are none, or they do not count.
     None,
-    /// At once, whatever becomes of the catalog.
+    /// At once, also if the catalog is rejected.
     Now(RootState),
-    /// Together with the catalog, once the bundles count, too; not otherwise.
+    /// Together with the catalog, once its bundles are verified; otherwise not at all.
     WithCatalog(RootState),
 }
 
-/// How a catalog counts.
+/// The way in which a catalog counts.
 #[derive(Debug)]
 pub enum CatalogOutcome {
     /// A new release.
     Release(Box<JudgedRelease>),
-    /// The stored release: nothing is installed, and these are its signers from now on.
+    /// The stored release again: nothing is installed, but its signers are replaced by these.
     Equal {
         /// The keys whose signatures count.
         signers: Vec<PublicKey>,
     },
-    /// A service's current release under a longer chain: the file replaces the stored one, the
+    /// The service's current release with a longer chain: the file replaces the stored one, the
     /// release stays.
     RootsOnly,
 }
 
-/// A release of which everything counts but perhaps the versions of some skills.
+/// A release that counts, except that the versions of some skills may still be too low.
 #[derive(Clone, Debug)]
 pub struct JudgedRelease {
     counted: CountedCatalog,
-    /// Stored skills whose versions forbid the new ones, unless their own manifests count no more.
+    /// Stored skills that forbid the new version, unless their own manifest no longer counts.
     doubts: Vec<SkillEntry>,
     same_root: bool,
 }
@@ -100,7 +101,7 @@ pub struct JudgedRelease {
 pub struct CountedCatalog {
     /// The catalog.
     pub catalog: Catalog,
-    /// What the reader knows of the vault's keys from now on.
+    /// The reader's state of the vault's keys from now on.
     pub state: RootState,
     /// Its number and the SHA-256 of its payload.
     pub stored: Stored,
@@ -108,15 +109,14 @@ pub struct CountedCatalog {
     pub file_sha256: Digest,
     /// The keys whose signatures count.
     pub signers: Vec<PublicKey>,
-    /// Whether the catalog before counts no more, with all that it withdrew.
+    /// Whether the previous catalog no longer counts, including its withdrawals.
     pub voids_last: bool,
-    /// What the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<CatalogWarning>,
 }
 
 impl JudgedRelease {
-    /// The stored skills whose manifests the reader has to look at before
-    /// [`JudgedRelease::settle`].
+    /// The stored skills whose manifests the reader checks before [`JudgedRelease::settle`].
     pub fn doubts(&self) -> &[SkillEntry] {
         &self.doubts
     }
@@ -126,7 +126,7 @@ impl JudgedRelease {
         &self.counted.catalog
     }
 
-    /// What the reader knows of the vault's keys.
+    /// The reader's state of the vault's keys.
     pub const fn state(&self) -> &RootState {
         &self.counted.state
     }
@@ -136,14 +136,13 @@ impl JudgedRelease {
         self.counted.stored.payload_sha256
     }
 
-    /// Whether the catalog before counts no more.
+    /// Whether the previous catalog no longer counts.
     pub const fn voids_last(&self) -> bool {
         self.counted.voids_last
     }
 
-    /// Decides on the doubts. `counts` says whether the stored manifest of a skill is by a key that
-    /// the reader's chain knows and that is not revoked; where it is not, its version is not
-    /// compared.
+    /// Decides on [`Self::doubts`]. `counts` tells whether the stored manifest of a skill is by a
+    /// key that the reader's chain knows and does not revoke; if not, its version is not compared.
     pub fn settle(
         self,
         counts: impl Fn(&SkillEntry) -> bool,
@@ -158,12 +157,12 @@ impl JudgedRelease {
     }
 }
 
-/// Decides whether a catalog file counts; changes nothing.
+/// Decides whether a catalog file counts. Changes nothing.
 pub fn judge_catalog(bytes: &[u8], reader: &CatalogReader<'_>) -> CatalogJudgement {
     judge_with_threshold(bytes, reader, None)
 }
 
-/// `threshold` replaces that of the release role, for proposals.
+/// Judges a catalog file. `threshold` replaces the one of the release role, for proposals.
 pub(super) fn judge_with_threshold(
     bytes: &[u8],
     reader: &CatalogReader<'_>,
@@ -178,6 +177,7 @@ pub(super) fn judge_with_threshold(
         Ok(file) => file,
         Err(error) => return refused(error),
     };
+    // Roots come before the signatures of the catalog: they name the keys that may sign it.
     let judged = match root::judge(reader.own, file.roots(), reader.expected) {
         Ok(judged) => judged,
         Err(error) => return refused(error.into()),
@@ -196,7 +196,7 @@ pub(super) fn judge_with_threshold(
     }
 }
 
-/// One file at one reader, its roots being judged.
+/// One file and one reader, after the roots are judged.
 struct Case<'a> {
     reader: &'a CatalogReader<'a>,
     file: &'a SignedCatalog,
@@ -213,7 +213,7 @@ impl Case<'_> {
         self.state().chain().newest()
     }
 
-    /// Whether this very file carries the reader's newest root.
+    /// Whether this file carries the reader's newest root version.
     fn carries_newest(&self) -> bool {
         self.judged.shown_newest_sha256 == *self.newest().payload_sha256()
     }
@@ -249,6 +249,9 @@ impl Case<'_> {
                 CatalogOutcome::Equal { signers }
             });
         }
+        // The order of these checks is part of the contract with other implementations, since it
+        // decides which code a bad catalog gets. Nothing of the payload is used before its
+        // signatures count.
         let signers = self.signers()?;
         let catalog = self.file.read_payload()?;
         self.check_root(&catalog)?;
@@ -260,6 +263,8 @@ impl Case<'_> {
             release: catalog.release,
             payload_sha256: self.file.payload_sha256(),
         };
+        // After a theft, numbers of releases by the revoked key are not compared: the thief could
+        // have signed the highest number, and the owner must be able to go on below it.
         let voids_last = reader
             .last
             .is_some_and(|last| self.state().voids_release(&last.signers));
@@ -270,6 +275,8 @@ impl Case<'_> {
             }
             self.check_previous(&catalog, last)?;
         }
+        // The limit for jumps holds only under one root, so that a change of keys is the way out
+        // after a thief has jumped far ahead.
         let same_root = reader
             .last
             .is_some_and(|last| last.catalog.root_sha256 == catalog.root_sha256);
@@ -288,10 +295,13 @@ impl Case<'_> {
         })))
     }
 
-    /// The keys of the newest release role whose signatures count; fails when they are too few.
+    /// Returns the keys of the newest release role whose signatures are valid. Fails if they are
+    /// too few.
     fn signers(&self) -> Result<Vec<PublicKey>, CatalogError> {
         let role = self.state().document().release();
         let needed = self.threshold.unwrap_or_else(|| role.threshold());
+        // Only keys of the reader's own newest root: the root that the file names may be one in
+        // which a stolen key was still good.
         let signers = self.file.valid_signers(&self.state().release_keys());
         if signers.len() >= needed {
             Ok(signers)
@@ -304,7 +314,7 @@ impl Case<'_> {
     }
 
     /// Whether the payload names an older version of the chain whose release role has signed it.
-    /// Nothing else of the payload is read.
+    /// Reads nothing else of the payload.
     fn counted_before(&self) -> bool {
         #[derive(serde::Deserialize)]
         struct RootOnly {
@@ -319,6 +329,8 @@ impl Case<'_> {
         };
         let role = older.document().release();
         let keys: Vec<PublicKey> = role.keys().to_vec();
+        // Keys that were revoked in an abandoned chain count in no catalog, also if a version of
+        // this chain names them.
         let given_up = self.state().revoked_elsewhere();
         let signers = self.file.valid_signers(&keys);
         let counted = signers
@@ -327,7 +339,7 @@ impl Case<'_> {
         counted.count() >= self.threshold.unwrap_or_else(|| role.threshold())
     }
 
-    /// The version of the chain with this number and payload, if it is not the newest.
+    /// Returns the version with this number and payload, if it is in the chain and not the newest.
     fn older_version(&self, number: u64, payload_sha256: &Digest) -> Option<&RootVersion> {
         let version = self.state().chain().find(payload_sha256)?;
         let number_fits = version.document().version() == number;
@@ -343,6 +355,8 @@ impl Case<'_> {
             Err(RootError::NotInChain { version: number }.into())
         } else if self.reader.side == Side::Publisher && self.counted_before() {
             Ok(())
+        // Without the newest root in the same file, a host may be hiding it: that is an attack, not
+        // an owner who has not published yet.
         } else if self.carries_newest() {
             Err(CatalogError::ReleaseAwaited)
         } else {
@@ -358,6 +372,8 @@ impl Case<'_> {
         if catalog.slug != *self.reader.slug {
             return Err(CatalogError::Slug);
         }
+        // The address that this reader connected to, not one from the catalog: a catalog of one
+        // service must not count at another.
         let base = self.reader.base.trim_end_matches('/');
         let address = format!("{base}/v/{}/", self.reader.slug);
         if catalog.audience.contains(&address) {
@@ -373,11 +389,15 @@ impl Case<'_> {
         let ahead = catalog.issued_at > reader.now.plus_seconds(MAX_AHEAD_SECONDS);
         let mut warnings = Vec::new();
         let judged_at = match reader.side {
+            // A service rejects at once, so that the publisher fixes its clock; a device only
+            // warns, since its own clock may be the wrong one.
             Side::Service if ahead => {
                 return Err(CatalogError::Clock("the catalog is issued in the future"));
             }
             Side::Service => reader.now,
             Side::Device | Side::Publisher => {
+                // By the later of the two times, so that setting the clock back does not revive an
+                // expired release.
                 let latest = reader.latest_seen_at.unwrap_or(reader.now);
                 warnings.extend(ahead.then_some(CatalogWarning::IssuedInFuture));
                 warnings.extend((latest > reader.now).then_some(CatalogWarning::ClockWentBack));
@@ -392,6 +412,7 @@ impl Case<'_> {
             warnings.push(CatalogWarning::Expired);
         }
         if let Some(end) = self.newest().document().expires_at() {
+            // Also for a publisher's machine: a root that has expired is renewed first.
             if judged_at > end {
                 return Err(self.expired(end, CatalogError::RootExpired(end)));
             }
@@ -405,8 +426,8 @@ impl Case<'_> {
         Ok(warnings)
     }
 
-    /// Why something that ended counts no more. Where only a time ends it that this clock has shown
-    /// before, one of the two times is wrong.
+    /// Returns the error for something that has ended. If only a time that this clock has shown
+    /// before is past the end, one of the two times is wrong, and the clock is reported.
     fn expired(&self, end: Timestamp, expired: CatalogError) -> CatalogError {
         if self.reader.now > end {
             expired
@@ -436,8 +457,8 @@ impl Case<'_> {
     }
 }
 
-/// Checks that a catalog names one of its signers, which are valid, in the release role and not
-/// revoked.
+/// Checks that a catalog names one of its signers, which have valid signatures, are in the release
+/// role and are not revoked.
 fn check_signer(catalog: &Catalog, signers: &[PublicKey]) -> Result<(), CatalogError> {
     if signers.contains(&catalog.public_key) {
         Ok(())
@@ -448,7 +469,7 @@ fn check_signer(catalog: &Catalog, signers: &[PublicKey]) -> Result<(), CatalogE
     }
 }
 
-/// Returns whether it is the very release that is stored.
+/// Returns whether it is the stored release itself.
 fn check_release(catalog: &Catalog, new: Stored, last: &LastCatalog) -> Result<bool, CatalogError> {
     let stored = last.stored;
     if new.release < stored.release {
@@ -458,6 +479,8 @@ fn check_release(catalog: &Catalog, new: Stored, last: &LastCatalog) -> Result<b
         });
     }
     if new.release == stored.release {
+        // Two payloads under one number show that the host gives readers different catalogs, or
+        // that two machines signed at once.
         return if new == stored {
             Ok(true)
         } else {
@@ -472,11 +495,13 @@ fn check_release(catalog: &Catalog, new: Stored, last: &LastCatalog) -> Result<b
     }
 }
 
-/// The stored skills whose versions do not allow the new ones.
+/// Returns the stored skills whose versions do not allow the new ones.
 fn doubts(last: Option<&LastCatalog>, new: &Catalog, same_root: bool) -> Vec<SkillEntry> {
     let Some(last) = last else { return Vec::new() };
     let is_doubt = |stored: &&SkillEntry| {
         new.skill(&stored.name)
+            // Only a doubt: whether the stored version may be compared depends on its signer, whose
+            // manifest is not available here.
             .is_some_and(|entry| check_version(stored, entry, same_root).is_err())
     };
     last.catalog

@@ -1,10 +1,9 @@
-//! The signed catalog: what a namespace offers in one release, and the one function that decides
+//! The signed catalog: the content of one release of a namespace, and the one function that decides
 //! whether it counts.
 //!
 //! [`judge_catalog`] serves the device that pulls and the service that is pushed to. It changes
-//! nothing, but returns what is to be stored. The order of checks: size, outer file, roots,
-//! signatures, payload, the root that it names, then its other members and what they are compared
-//! with.
+//! nothing and returns what the caller has to store. The order of checks: size, outer file, roots,
+//! signatures, payload, the root that it names, then its other members against the stored state.
 
 use std::collections::HashSet;
 
@@ -48,7 +47,7 @@ pub const PAYLOAD_TYPE: &str = "application/vnd.vault.catalog.v2+json";
 pub const MAX_WITHDRAWN: usize = 1_000;
 /// The most releases that one catalog may skip.
 pub const MAX_RELEASE_JUMP: u64 = 1_000_000;
-/// How far `issued_at` may lie ahead of a clock, in seconds.
+/// The largest distance of `issued_at` ahead of a clock, in seconds.
 pub const MAX_AHEAD_SECONDS: i64 = 300;
 /// The fewest and most days from `issued_at` to `expires_at`.
 pub const LIFETIME_DAYS: (i64, i64) = (1, 400);
@@ -59,7 +58,7 @@ constant!(
     "vault.catalog/2"
 );
 
-/// One release of a namespace. Only what a [`CountedCatalog`] holds was found to count.
+/// One release of a namespace. Only the catalog in a [`CountedCatalog`] is verified.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Catalog {
     /// The constant `schema`.
@@ -72,12 +71,12 @@ pub struct Catalog {
     pub audience: Vec<String>,
     /// Its number, from 1, higher with every catalog.
     pub release: u64,
-    /// When it was signed.
+    /// The time of signing.
     pub issued_at: Timestamp,
-    /// Until when it counts.
+    /// The last second at which it counts.
     pub expires_at: Timestamp,
-    /// One of the keys that sign it: where the proposer's key stood in the catalog before, the same
-    /// again.
+    /// One of the keys that sign it. A proposer whose key stood in the previous catalog repeats
+    /// that key.
     pub public_key: PublicKey,
     /// The number of the root version under which it counts.
     pub root_version: u64,
@@ -106,16 +105,18 @@ impl Catalog {
         self.check_lifetime()
     }
 
-    /// The rules of the shape; those of the clock have their own place in the order of checks.
+    /// Checks the rules of the shape. The rules of the clock come later in the order of checks.
     pub(crate) fn check_shape(&self) -> Result<(), CatalogError> {
         if self.release == 0 {
             return Err(CatalogError::Shape("releases begin at 1"));
         }
+        // Strict order finds duplicates too, and `skill` below searches by halves.
         if !self.skills.is_sorted_by(|a, b| a.name < b.name) {
             return Err(CatalogError::Shape(
                 "the skills are not sorted by name, or one comes twice",
             ));
         }
+        // Two entries of one name would let two readers choose different profiles.
         let mut profiles = HashSet::new();
         if !self
             .profiles
@@ -152,6 +153,7 @@ impl Catalog {
         if self
             .withdrawn
             .iter()
+            // Databases such as PostgreSQL do not store U+0000 in text.
             .any(|entry| entry.reason.contains('\0'))
         {
             return Err(CatalogError::Shape(
@@ -172,6 +174,7 @@ impl Catalog {
         if self
             .skills
             .iter()
+            // The service serves no withdrawn bundle, so a device could never install such a skill.
             .any(|skill| hashes.contains(&skill.bundle_hash))
         {
             return Err(CatalogError::Shape(

@@ -1,4 +1,4 @@
-//! Whether a publisher may sign the release that another publisher proposes.
+//! Decides whether a publisher may sign the release that another publisher proposes.
 
 use super::judge::judge_with_threshold;
 use super::{
@@ -7,14 +7,14 @@ use super::{
 use crate::hash::Digest;
 use crate::root::RootError;
 
-/// Judges a proposal as a device judges a catalog, but for the threshold: one publisher's signature
-/// is enough, and what another release or root has overtaken is outdated. `reader.last` is the
-/// publisher's own last counted catalog, and `follows` is the release that is published now, which
-/// the proposal must name as the one before it; `None` if there is none that matters.
+/// Judges a proposal as a device judges a catalog, with two differences: one publisher's signature
+/// is enough, and a proposal that another release or root has overtaken is outdated. `reader.last`
+/// is the publisher's own last counted catalog. `follows` is the current release, which the
+/// proposal must name as its previous one; `None` if there is none that matters.
 ///
-/// `signed_before` is the payload that this machine has signed under the same slug, root version
-/// and release, if there is one: a machine signs no second one. The caller asks the gate about
-/// every changed bundle and shows the differences.
+/// `signed_before` returns the payload that this machine has signed under a root version and
+/// release, if there is one: a machine never signs a second one. The caller runs the gate on every
+/// changed bundle and shows the differences.
 pub fn judge_proposal(
     bytes: &[u8],
     reader: &CatalogReader<'_>,
@@ -25,9 +25,13 @@ pub fn judge_proposal(
     judgement.outcome = match judgement.outcome {
         Ok(CatalogOutcome::Release(release)) => {
             let catalog = release.catalog();
+            // A voided current release can not be followed: the proposal is the one that replaces
+            // it.
             let follows = follows
                 .is_none_or(|current| release.voids_last() || catalog.previous == Some(current));
             let signed = signed_before(catalog.root_version, catalog.release);
+            // A second payload under one number would look like an attack to every device that has
+            // seen the first.
             if signed.is_some_and(|signed| signed != release.payload_sha256()) {
                 Err(CatalogError::ProposalOutdated(
                     OutdatedProposal::OtherSigned,

@@ -1,4 +1,4 @@
-//! What changed in the trust of a vault: the one model that every place shows, and its texts.
+//! The changes of the keys of a vault: one model for all places that show them, and its texts.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::root::{KeyFingerprint, RevokedKey, RootChain, RootState};
 use crate::text::printable;
 use crate::time::Timestamp;
 
-/// How the keys of a vault differ between two states.
+/// The differences between the keys of a vault in two states.
 #[derive(Clone, Debug, Default, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct RootChanges {
     /// The number of the newest root version before; 0 if the vault was unknown.
@@ -25,19 +25,19 @@ pub struct RootChanges {
     pub revoked: Vec<NamedKey>,
     /// Whether the keys or the threshold of the root role differ.
     pub root_role: bool,
-    /// Keys that stay, and what they may do now and could not before, or the other way round.
+    /// Keys that stay and gain or lose a role.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<RoleChange>,
     /// Keys that stay under another name: the name before, and the key.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub renamed: Vec<(String, NamedKey)>,
-    /// How many publishers must sign a release, before and now, if that differs.
+    /// The number of publishers that must sign a release, before and now, if it differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release_threshold: Option<(usize, usize)>,
-    /// How many keys must sign a change of the keys, before and now, if that differs.
+    /// The number of keys that must sign a change of the keys, before and now, if it differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root_threshold: Option<(usize, usize)>,
-    /// When the list of keys expires, before and now, if that differs.
+    /// The expiry of the list of keys, before and now, if it differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<(Option<Timestamp>, Option<Timestamp>)>,
 }
@@ -63,8 +63,10 @@ pub struct NamedKey {
 }
 
 impl NamedKey {
-    /// A key of a chain.
+    /// Looks up the name of a key in a chain.
     pub fn of(chain: &RootChain, key: &PublicKey) -> Self {
+        // Newest first: a key that was renamed has its current name, and one that left keeps its
+        // last.
         let mut versions = chain.versions().iter().rev();
         let name = versions.find_map(|version| version.document().shown_name(key));
         Self {
@@ -73,8 +75,10 @@ impl NamedKey {
         }
     }
 
-    /// The name, which its owner chose, and the fingerprint, which counts.
+    /// Formats the name, which the key's owner chose, and the fingerprint, which identifies the
+    /// key.
     pub fn shown(&self) -> String {
+        // A name is chosen on another machine and could hold terminal controls.
         let name = printable(&self.name);
         match &self.fingerprint {
             Some(fingerprint) => format!("{name} ({fingerprint})"),
@@ -96,7 +100,7 @@ impl NamedKey {
 }
 
 impl RootChanges {
-    /// No difference: the newest root version is the one before.
+    /// Returns no difference: the newest root version is unchanged.
     pub fn none_at(version: u64) -> Self {
         Self {
             from: version,
@@ -105,8 +109,8 @@ impl RootChanges {
         }
     }
 
-    /// The difference between what counted before and what counts now; `None` if the newest root
-    /// version is the same.
+    /// Returns the difference between two states; `None` if the newest root version is the same.
+    /// Without a state before, only the new version number is set.
     pub fn between(before: Option<&RootState>, after: &RootState) -> Option<Self> {
         let (chain, document) = (after.chain(), after.document());
         let Some(before) = before else {
@@ -157,6 +161,7 @@ impl RootChanges {
                 .collect(),
             removed: removed
                 .filter(|key| document.name_of(key).is_none() && !after.is_revoked(key))
+                // From the chain before: after a fork the new chain may never have named this key.
                 .map(|key| NamedKey::of(before.chain(), key))
                 .collect(),
             revoked: revoked
@@ -172,23 +177,24 @@ impl RootChanges {
         })
     }
 
-    /// How a chain differs from what it was at an earlier version, where `revoked` are the keys that
-    /// were revoked in versions given up. `None` if it had no such version, or nothing differs.
+    /// Returns the difference of a chain from its own earlier version. Keys that were revoked in
+    /// abandoned versions count as revoked before. `None` if there is no such version, or nothing
+    /// differs.
     pub fn since(version: u64, state: &RootState) -> Option<Self> {
         let before = state.chain().until(version)?;
         let before = RootState::new(before, state.revoked_elsewhere().clone());
         Self::between(Some(&before), state)
     }
 
-    /// Whether owners should hear of it at once: a key was revoked or gained a right, or fewer
+    /// Whether owners must be notified at once: a key was revoked or gained a right, or fewer
     /// signatures are needed.
     pub fn is_warning(&self) -> bool {
         let mut lines = self.lines().into_iter();
         lines.any(|line| line.kind == ChangeKind::Warning)
     }
 
-    /// A line for everything that differs: the one text that every place shows. Fewer signatures
-    /// than before are a warning.
+    /// Returns a line for everything that differs, the same text in every place. A lower threshold
+    /// is a warning.
     pub fn lines(&self) -> Vec<ChangeLine> {
         // A new member must have its line before this compiles.
         let Self {
@@ -223,6 +229,8 @@ impl RootChanges {
                 (_, true) => "may publish now",
                 (_, false) => "may no longer publish",
             };
+            // A new right lets one more machine publish or change keys; a lost right only limits a
+            // key.
             let kind = match gained {
                 true => ChangeKind::Warning,
                 false => ChangeKind::Changed,
