@@ -20,8 +20,8 @@ pub const PAYLOAD_TYPE: &str = "application/vnd.vault.root.v1+json";
 /// The most bytes of all envelopes of a chain together, as the compact text of their known members.
 pub const MAX_CHAIN_BYTES: usize = 512 << 10;
 
-/// Root versions as they are shown, oldest first. Nothing is known of them but where each begins
-/// and ends. It is a member `roots` of a JSON object that [`json::parse`] reads.
+/// Root versions as a host shows them, oldest first. Nothing is verified but where each begins and
+/// ends. It is the member `roots` of a JSON object that [`json::parse`] reads.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(transparent)]
 pub struct RootList(Vec<Box<RawValue>>);
@@ -38,7 +38,7 @@ impl RootList {
     }
 }
 
-/// A version of a verified chain.
+/// One version of a verified chain.
 #[derive(Clone, Eq, PartialEq)]
 pub struct RootVersion {
     document: RootDocument,
@@ -108,7 +108,7 @@ impl RootChain {
         self.versions.last().expect("a chain has a version 1")
     }
 
-    /// The document of the newest version: what counts now.
+    /// The document of the newest version, which is in force.
     pub fn document(&self) -> &RootDocument {
         &self.newest().document
     }
@@ -123,7 +123,7 @@ impl RootChain {
         VaultId::derive(self.root1_sha256())
     }
 
-    /// SHA-256 of the payload of version 1: what tells vaults apart.
+    /// SHA-256 of the payload of version 1, which identifies the vault.
     pub fn root1_sha256(&self) -> &Digest {
         &self.first().payload_sha256
     }
@@ -134,7 +134,8 @@ impl RootChain {
         self.versions.iter().find(known)
     }
 
-    /// The chain as it was when this version was the newest; `None` if it has no such version.
+    /// Returns the chain as it was when this version was the newest; `None` if it has no such
+    /// version.
     pub fn until(&self, version: u64) -> Option<Self> {
         let length = usize::try_from(version).ok()?;
         let versions = self
@@ -160,7 +161,7 @@ impl RootChain {
         VaultFingerprint::new(version.document.version(), &version.payload_sha256)
     }
 
-    /// The version that a fingerprint names, if the chain has it.
+    /// Returns the version that a fingerprint names, if the chain has it.
     pub fn version_of(&self, fingerprint: &VaultFingerprint) -> Option<&RootVersion> {
         let place = usize::try_from(fingerprint.version() - 1).ok()?;
         let version = self.versions.get(place)?;
@@ -201,21 +202,21 @@ impl RootChain {
         RootList(self.versions.iter().map(raw).collect())
     }
 
-    /// Adds a version that this program signed; fails where a reader would refuse it.
+    /// Adds a version that this program signed. Fails if a reader would reject it.
     pub(super) fn with(&self, envelope: Envelope) -> Result<Self, RootError> {
         let mut chain = self.clone();
         chain.append(envelope)?;
         Ok(chain)
     }
 
-    /// A chain of one version that this program signed; fails where a reader would refuse it.
+    /// Starts a chain with a version that this program signed. Fails if a reader would reject it.
     pub(super) fn begin(envelope: Envelope) -> Result<Self, RootError> {
         let mut chain = Self::nothing();
         chain.append(envelope)?;
         Ok(chain)
     }
 
-    /// Only while versions are appended: no such value leaves this module.
+    /// Creates an empty chain, to append versions to. No empty chain leaves this module.
     fn nothing() -> Self {
         Self {
             versions: Vec::new(),
@@ -246,6 +247,8 @@ impl RootChain {
                 ));
             }
         }
+        // Only after the signatures of the version before: an unsigned number must not make readers
+        // report that they need a newer program.
         if let Some(newer) = format_number(envelope.payload_type(), TYPE_FRAME)
             && newer != 1
         {
@@ -259,6 +262,8 @@ impl RootChain {
         }
         let document = RootDocument::parse(envelope.payload()).map_err(invalid)?;
         let role = document.root();
+        // Keys in both root roles were tried above; verifying a signature again would only cost
+        // time.
         let is_tried =
             |key: &PublicKey| before.is_some_and(|before| before.document.root().contains(key));
         let untried: Vec<PublicKey> = role
@@ -272,6 +277,7 @@ impl RootChain {
         if signers.len() < role.threshold() {
             return Err(rule("too few keys of its own root role have signed it"));
         }
+        // The place in the list decides the number, so no version can be left out or repeated.
         if document.version() != number {
             return Err(rule("its number is not one more than the one before"));
         }
@@ -284,13 +290,14 @@ impl RootChain {
             payload_sha256,
             envelope,
         });
+        // Every catalog file carries the whole chain, so its length is bounded.
         if self.bytes > MAX_CHAIN_BYTES {
             return Err(rule("the versions together are larger than 512 KiB"));
         }
         Ok(())
     }
 
-    /// The rules that a version obeys because of those before it.
+    /// Checks the rules for a version that depend on the versions before it.
     fn check_after(&self, before: &RootVersion, next: &RootDocument) -> Result<(), &'static str> {
         if next.vault_id() != Some(self.vault_id()) {
             return Err("it belongs to another vault");
@@ -307,6 +314,7 @@ impl RootChain {
         {
             return Err("a key that was revoked before is no longer revoked");
         }
+        // A key that has left may have been lost; its return would make old signatures count again.
         let came_back =
             |key: &PublicKey| self.ever_named(key) && before.document.name_of(key).is_none();
         if next.keys().iter().any(|entry| came_back(&entry.public_key)) {
@@ -315,7 +323,7 @@ impl RootChain {
         Ok(())
     }
 
-    /// Takes a version that counts.
+    /// Adds a version that counts.
     fn push(&mut self, version: RootVersion) {
         for entry in version.document.keys() {
             let keyid = entry.public_key.key_id().to_string().into();
@@ -334,17 +342,17 @@ impl Serialize for RootChain {
     }
 }
 
-/// A list that is good in itself.
+/// A verified list of root versions, before it is compared with the reader's chain.
 pub(super) struct ShownChain {
-    /// The chain that it shows; what it shares with the reader's own has the reader's envelopes.
+    /// The chain of the list. Versions that it shares with the reader's own chain have the reader's
+    /// envelopes.
     pub chain: RootChain,
-    /// How many versions it shares with the reader's own chain, from version 1.
+    /// The number of versions that it shares with the reader's own chain, from version 1.
     pub shared: usize,
 }
 
-/// Verifies a list. Versions that the reader holds already are recognised by the hash of their
-/// payload, and their signatures are not looked at again, so that a host cannot harm by changing
-/// them.
+/// Verifies a list. Versions that the reader already has are recognised by the hash of their
+/// payload and not verified again: a host that changes their signatures does no harm.
 pub(super) fn read_after(
     own: Option<&RootChain>,
     list: &RootList,
@@ -365,12 +373,16 @@ pub(super) fn read_after(
         }
         let envelope =
             Envelope::parse(raw.get().as_bytes()).map_err(|error| invalid(error.into()))?;
+        // The envelopes that were shown, also of versions that are then replaced by the reader's
+        // own: another reader would count these.
         shown_bytes += envelope.to_bytes().len();
         if shown_bytes > MAX_CHAIN_BYTES {
             return Err(invalid(InvalidRoot::Rule(
                 "the versions together are larger than 512 KiB",
             )));
         }
+        // Only as long as every version so far was shared: after a fork the rest of the own chain
+        // does not apply.
         let known = own
             .filter(|_| shared == place)
             .and_then(|own| own.versions.get(place));
@@ -390,11 +402,11 @@ pub(super) fn reaches(envelope: &Envelope, role: &Role) -> bool {
     envelope.valid_signers(role.keys()).len() >= role.threshold()
 }
 
-/// What stands around the number of a format in a payload type and in a schema.
+/// The text before and after the number of a format, in a payload type and in a schema.
 const TYPE_FRAME: (&str, &str) = ("application/vnd.vault.root.v", "+json");
 const SCHEMA_FRAME: (&str, &str) = ("vault.root/", "");
 
-/// The number of a root format, if the text names one.
+/// Returns the number of a root format, if the text names one.
 fn format_number(text: &str, (before, after): (&str, &str)) -> Option<u64> {
     let number = text.strip_prefix(before)?.strip_suffix(after)?;
     let digits = !number.starts_with('0') && number.bytes().all(|byte| byte.is_ascii_digit());

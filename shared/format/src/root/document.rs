@@ -1,7 +1,7 @@
-//! One root document: the keys of a vault, and what each may do from this version on.
+//! One root document: the keys of a vault, and the rights of each from this version on.
 //!
-//! A [`RootDocument`] obeys every rule that needs no other version. Whether it counts is decided by
-//! its place in a chain.
+//! A [`RootDocument`] obeys every rule that needs no other version. Its place in a chain decides
+//! whether it counts.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -37,7 +37,7 @@ pub const MAX_REVOKED: usize = 256;
 /// The most days from `issued_at` to `expires_at`.
 pub const MAX_LIFETIME_DAYS: i64 = 1_200;
 
-/// The rules of a version that names the keys of a vault.
+/// The keys and roles of a vault in one version.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(try_from = "Wire", into = "Wire")]
 pub struct RootDocument {
@@ -61,7 +61,7 @@ pub struct KeyEntry {
     pub name: KeyName,
 }
 
-/// Keys that may do one thing, and how many of them must do it together.
+/// The keys of one role, and the number of them that must sign together.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(try_from = "RoleWire", into = "RoleWire")]
 pub struct Role {
@@ -70,7 +70,7 @@ pub struct Role {
 }
 
 /// A revoked key: 32 bytes in the text form of a key. They need not be a point of the curve, since
-/// nothing is ever verified under them. Ordered by the text.
+/// nothing is ever verified with them. Ordered by the text.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct RevokedKey([u8; 32]);
 
@@ -122,9 +122,11 @@ impl PartialOrd for RevokedKey {
 text_form!(RevokedKey, keys::BadKey, "a public key");
 
 impl Role {
-    /// A role of these keys, in any order; fails when there are none, one comes twice, or the
-    /// threshold is not 1 to the smaller of 4 and their number.
+    /// Creates a role from these keys, in any order. Fails if there are none, one is repeated, or
+    /// the threshold is not between 1 and the smaller of 4 and their number.
     pub fn new(threshold: usize, mut keys: Vec<PublicKey>) -> Result<Self, InvalidRoot> {
+        // By the text and not the bytes: base64url orders them differently, and readers compare the
+        // text.
         keys.sort_by_cached_key(ToString::to_string);
         Self::checked(threshold, keys)
     }
@@ -146,7 +148,7 @@ impl Role {
         Ok(Self { threshold, keys })
     }
 
-    /// How many distinct keys of the role must sign.
+    /// The number of distinct keys of the role that must sign.
     pub const fn threshold(&self) -> usize {
         self.threshold
     }
@@ -250,6 +252,7 @@ fn check_numbers(wire: &Wire) -> Result<(), InvalidRoot> {
         return Err(InvalidRoot::Rule("a version is a number from 1 to 1,024"));
     }
     let first = wire.version == 1;
+    // The id is derived from version 1, so version 1 can not contain it.
     if wire.vault_id.is_none() != first || wire.previous_sha256.is_none() != first {
         return Err(InvalidRoot::Rule(
             "vault_id and previous_sha256 are null in version 1 and there alone",
@@ -275,6 +278,7 @@ fn check_keys(wire: &Wire) -> Result<(), InvalidRoot> {
             "the keys are sorted, and none comes twice",
         ));
     }
+    // A key without a role would be shown to people and have no rights.
     let named: BTreeSet<&PublicKey> = wire.root.keys.iter().chain(&wire.release.keys).collect();
     let listed: BTreeSet<&PublicKey> = wire.keys.iter().map(|entry| &entry.public_key).collect();
     if named != listed {
@@ -297,6 +301,7 @@ fn check_roles(root: &Role, release: &Role) -> Result<(), InvalidRoot> {
         return Err(InvalidRoot::Rule("the release role has at most 32 keys"));
     }
     let shared = root.keys.iter().filter(|key| release.contains(key)).count();
+    // Either all root keys are publishers' own keys, or all are recovery keys that stay offline.
     if shared > 0 && shared < root.keys.len() {
         return Err(InvalidRoot::Rule(
             "either all keys of the root role are in the release role, or none is",
@@ -356,7 +361,7 @@ impl RootDocument {
         self.previous_sha256
     }
 
-    /// When it was signed; decides nothing.
+    /// The time of signing; no check depends on it.
     pub const fn issued_at(&self) -> Timestamp {
         self.issued_at
     }
@@ -392,8 +397,8 @@ impl RootDocument {
         Some(&entry.name)
     }
 
-    /// What people read as the name of a key of a role. A recovery key that nobody named is the
-    /// recovery key: its default name would call it a publisher.
+    /// Returns the name of a key for display. A recovery key without a given name is called the
+    /// recovery key, since its default name would call it a publisher.
     pub fn shown_name(&self, key: &PublicKey) -> Option<KeyName> {
         let name = self.name_of(key)?;
         let is_unnamed = !self.release.contains(key) && *name == KeyName::default_for(key);

@@ -1,15 +1,15 @@
-//! Why a list of root versions is refused, and what a reader is warned of.
+//! The reasons to reject a list of root versions, and the warnings about a chain that counts.
 
 use crate::dsse::EnvelopeError;
 use crate::json::JsonError;
 
-/// Why a list of root versions does not count.
+/// A reason to reject a list of root versions.
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
     /// The list has no version.
     #[error("the list of root versions is empty")]
     Empty,
-    /// A version breaks a rule, or is not signed by those who must sign it.
+    /// A version breaks a rule, or lacks required signatures.
     #[error("root version {version} is not valid: {reason}")]
     Invalid {
         /// The version's place in the list, from 1.
@@ -17,19 +17,19 @@ pub enum RootError {
         /// The rule that it breaks.
         reason: InvalidRoot,
     },
-    /// A version is of a format that this program does not know.
+    /// A version has a format that this program does not know.
     #[error("root version {version} needs a newer version of vault")]
     NewerVault {
         /// The version's place in the list, from 1.
         version: u64,
     },
-    /// The list begins with another version 1 than the reader knows.
+    /// The list begins with another version 1 than the known one.
     #[error("this is not the vault that is known here")]
     VaultChanged,
     /// No version of the chain has the expected fingerprint.
     #[error("no root version of the vault has the fingerprint {0}")]
     NotExpected(super::VaultFingerprint),
-    /// Both chains are good in themselves, and neither may replace the other.
+    /// Both chains are valid, and neither may replace the other.
     #[error("two different root versions {version} are signed; the known one stays in force")]
     Forked {
         /// The first version that differs.
@@ -82,7 +82,7 @@ pub enum InvalidRoot {
     Rule(&'static str),
 }
 
-/// What a person should hear about although the chain counts.
+/// A warning about a chain that counts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RootWarning {
     /// The chain replaces another one that was known here.

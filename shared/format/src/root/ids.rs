@@ -1,7 +1,7 @@
-//! What people and files name a vault and its keys by: the vault id and the fingerprints.
+//! The ids of vaults and keys for people and files: the vault id and the fingerprints.
 //!
-//! All are texts of SHA-256 values. They are for people and for names of folders; a decision
-//! compares the full SHA-256.
+//! All are texts of shortened SHA-256 values, for people and for names of folders. Decisions
+//! compare the full SHA-256.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use crate::hash::Digest;
 use crate::keys::PublicKey;
 use crate::text::{base32, text_form};
 
-/// How many bytes of a SHA-256 a fingerprint shows: 32 characters of base32.
+/// The number of bytes of a SHA-256 in a fingerprint: 32 characters of base32.
 const SHOWN_BYTES: usize = 20;
 /// The text of 8 groups of 4 characters, with hyphens between them.
 const GROUPS_LENGTH: usize = 39;
@@ -27,7 +27,7 @@ pub struct VaultId([u8; 30]);
 pub struct BadVaultId;
 
 impl VaultId {
-    /// The id of the vault whose root version 1 has a payload with this SHA-256.
+    /// Derives the id of the vault whose root version 1 has a payload with this SHA-256.
     pub fn derive(root1_sha256: &Digest) -> Self {
         let text = base32(root1_sha256.as_bytes());
         let mut id = *b"vlt_00000000000000000000000000";
@@ -126,7 +126,7 @@ text_form!(
     "pattern": "^vlt:[a-z2-7]{4}(-[a-z2-7]{4}){7}/[1-9][0-9]*$"
 );
 
-/// What a key is used for, as its fingerprint says.
+/// The use of a key, which the prefix of its fingerprint states.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum KeyUse {
     /// Signs roots or releases: `pub:`.
@@ -159,7 +159,7 @@ impl KeyFingerprint {
         }
     }
 
-    /// What the key is used for.
+    /// The use of the key.
     pub const fn key_use(&self) -> KeyUse {
         self.key_use
     }
@@ -224,6 +224,7 @@ fn read_groups(text: &str) -> Result<[u8; SHOWN_BYTES], BadFingerprint> {
     for byte in text.bytes().filter(|byte| *byte != b'-') {
         let value = BASE32.iter().position(|known| *known == byte);
         let value = value.and_then(|value| u32::try_from(value).ok());
+        // At most 7 bits are left over from the byte before, so 12 bits are enough.
         buffer = (buffer << 5 | value.ok_or(BadFingerprint)?) & 0xfff;
         bits += 5;
         if bits >= 8 {

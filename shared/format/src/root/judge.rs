@@ -1,5 +1,5 @@
-//! Which chain counts for a reader: the one function that devices, the service, libraries and
-//! archives ask.
+//! Decides which chain counts for a reader: one function for devices, the service, libraries and
+//! archives.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use super::{VaultFingerprint, VaultId};
 use crate::hash::Digest;
 use crate::keys::PublicKey;
 
-/// What a reader knows of a vault's keys: the chain that counts, and the keys that were revoked in
-/// chains that it gave up.
+/// A reader's state of a vault's keys: the chain that counts, and the keys that were revoked in
+/// abandoned chains.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RootState {
     chain: RootChain,
@@ -23,22 +23,22 @@ pub struct RootState {
 pub struct JudgedRoots {
     /// The reader's state from now on.
     pub state: RootState,
-    /// Whether the state is another one than before and must be stored.
+    /// Whether the state has changed and must be stored.
     pub taken: bool,
     /// SHA-256 of the newest version that was shown.
     pub shown_newest_sha256: Digest,
-    /// What a person should hear about.
+    /// Warnings for the user.
     pub warnings: Vec<RootWarning>,
 }
 
 impl RootState {
-    /// A state with a chain and the keys that were revoked in chains given up before.
+    /// Creates a state from a chain and the keys that were revoked in abandoned chains.
     pub const fn new(chain: RootChain, revoked: BTreeSet<RevokedKey>) -> Self {
         Self { chain, revoked }
     }
 
-    /// Verifies a stored state anew; fails when the list does not count, or is of another vault
-    /// than was stored with it.
+    /// Verifies a stored state again. Fails if the list does not count, or belongs to another vault
+    /// than the one that was stored with it.
     pub fn load(
         root1_sha256: &Digest,
         list: &RootList,
@@ -66,12 +66,12 @@ impl RootState {
         self.chain.vault_id()
     }
 
-    /// The keys that were revoked in chains given up; stored beside the chain.
+    /// The keys that were revoked in abandoned chains. They are stored beside the chain.
     pub const fn revoked_elsewhere(&self) -> &BTreeSet<RevokedKey> {
         &self.revoked
     }
 
-    /// Whether the key counts nowhere at this reader.
+    /// Whether this reader accepts no signature of the key.
     pub fn is_revoked(&self, key: &PublicKey) -> bool {
         self.chain.revokes(key) || self.revoked.contains(&key.into())
     }
@@ -83,12 +83,12 @@ impl RootState {
     }
 }
 
-/// Decides whether a shown list of root versions replaces what a reader knows, and refuses what
-/// contradicts it.
+/// Decides whether a shown list of root versions replaces the reader's state, and rejects a list
+/// that contradicts it.
 ///
-/// `own` is `None` for a reader who pins what it is shown. `expected` is a fingerprint that the
-/// counted chain must contain. Nothing is changed: the caller stores [`JudgedRoots::state`] when it
-/// was taken.
+/// `own` is `None` for a reader that pins the shown chain. `expected` is a fingerprint that the
+/// resulting chain must contain. Nothing is changed: the caller stores [`JudgedRoots::state`] if
+/// [`JudgedRoots::taken`] is set.
 pub fn judge(
     own: Option<&RootState>,
     shown: &RootList,
@@ -112,7 +112,7 @@ pub fn judge(
     })
 }
 
-/// Like [`judge`], for an archive: its own list is not a reason to trust it, so a reader has a
+/// Like [`judge`], for an archive: the list inside is no reason to trust it, so the reader needs a
 /// state or an expectation.
 pub fn judge_archive(
     own: Option<&RootState>,
@@ -125,7 +125,7 @@ pub fn judge_archive(
     judge(own, shown, expected)
 }
 
-/// Compares a chain that is good in itself with the reader's own.
+/// Compares a valid chain with the reader's own.
 fn compare(
     own: &RootState,
     shown: ShownChain,
@@ -136,12 +136,15 @@ fn compare(
     if shared == 0 {
         return Err(RootError::VaultChanged);
     }
+    // A prefix of the own chain, or the same one, changes nothing: a host can not shorten what the
+    // reader has.
     if shared == length {
         return Ok((own.clone(), false));
     }
     if shared == own_length {
         return Ok((RootState::new(chain, own.revoked.clone()), true));
     }
+    // Strictly longer, so that of two forks each reader ends on the same one, and none goes back.
     if length <= own_length || !settles_fork(&own.chain, &chain, shared) {
         return Err(RootError::Forked {
             version: shared as u64 + 1,
@@ -149,13 +152,14 @@ fn compare(
     }
     warnings.push(RootWarning::HistoryDiffers);
     let mut revoked = own.revoked.clone();
+    // A thief with an old root key must not be able to undo a revocation by a fork.
     revoked.extend(own.document().revoked());
     Ok((RootState::new(chain, revoked), true))
 }
 
-/// Whether a longer chain that differs from the own one may replace it: the own newest root role
-/// agrees to every version from the difference on, and no key that it revoked has come into a role
-/// again.
+/// Whether a longer chain that differs from the own one may replace it: the newest root role of the
+/// own chain has signed every version from the difference on, and no key that it revoked is in a
+/// role again.
 fn settles_fork(own: &RootChain, other: &RootChain, shared: usize) -> bool {
     let role = own.document().root();
     let mut later = other.versions().iter().skip(shared);
@@ -167,7 +171,8 @@ fn settles_fork(own: &RootChain, other: &RootChain, shared: usize) -> bool {
             .any(|entry| own.revokes(&entry.public_key))
 }
 
-/// Whether the chain has the expected version, and what has changed since.
+/// Checks that the chain has the expected version. Returns a warning if the root role has changed
+/// since.
 fn meets(chain: &RootChain, expected: &VaultFingerprint) -> Result<Option<RootWarning>, RootError> {
     let version = chain
         .version_of(expected)

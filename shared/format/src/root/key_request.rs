@@ -22,7 +22,7 @@ constant!(
     "vault.key-request/1"
 );
 
-/// What a user asks for who wants to publish.
+/// The request of a user that wants to become a publisher.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct KeyRequest {
     schema: Schema,
@@ -32,13 +32,13 @@ pub struct KeyRequest {
     pub slug: Slug,
     /// The key that asks, and that signs the request.
     pub public_key: PublicKey,
-    /// The name that it would like.
+    /// The requested name.
     pub name: KeyName,
-    /// When it asked.
+    /// The time of the request.
     pub requested_at: Timestamp,
 }
 
-/// Why a key request is refused.
+/// A reason to reject a key request.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyRequestError {
     /// Too large.
@@ -47,7 +47,7 @@ pub enum KeyRequestError {
     /// Not an envelope.
     #[error(transparent)]
     Envelope(#[from] EnvelopeError),
-    /// The envelope carries something else.
+    /// The envelope carries another type of payload.
     #[error("the envelope does not carry a key request")]
     PayloadType,
     /// Not JSON of the right shape.
@@ -65,7 +65,7 @@ pub enum KeyRequestError {
 }
 
 impl KeyRequest {
-    /// Makes the exact bytes of a signed request.
+    /// Signs a request and returns its exact bytes.
     pub fn sign(
         vault_id: VaultId,
         slug: Slug,
@@ -85,8 +85,8 @@ impl KeyRequest {
         Ok(Envelope::sign_with(PAYLOAD_TYPE, &payload, &[signer])?.to_bytes())
     }
 
-    /// Reads a request for this vault and namespace. The payload is read before its signature,
-    /// since it names the key; nothing of it counts unless that key has signed.
+    /// Reads a request for this vault and namespace. The payload is read before its signature is
+    /// verified, since it names the key; nothing of it counts unless that key has signed.
     pub fn verify(bytes: &[u8], vault_id: VaultId, slug: &Slug) -> Result<Self, KeyRequestError> {
         if bytes.len() > MAX_KEY_REQUEST_BYTES {
             return Err(KeyRequestError::TooLarge);
@@ -96,6 +96,7 @@ impl KeyRequest {
             return Err(KeyRequestError::PayloadType);
         }
         let request: Self = json::parse_payload(envelope.payload())?;
+        // Possession is proven here, so a new key need not sign the root version that admits it.
         if envelope.valid_signers(&[request.public_key]).is_empty() {
             return Err(KeyRequestError::Signature);
         }

@@ -1,5 +1,5 @@
-//! The root of trust of a vault: a chain of signed, numbered documents that say which keys may do
-//! what.
+//! The root of trust of a vault: a chain of signed, numbered documents that define the rights of
+//! keys.
 //!
 //! Version 1 gives the vault its id. Each later version is signed by the root role of the version
 //! before and by its own. A [`RootChain`] is verified; a [`RootList`] is not verified yet.

@@ -11,13 +11,13 @@ use crate::text::{is_unprintable, text_form};
 
 /// The most characters of a name.
 pub const MAX_NAME_CHARS: usize = 64;
-/// What a recovery key is called.
+/// The name of a recovery key in messages.
 const RECOVERY_KEY_NAME: &str = "recovery key";
-/// The characters of a fingerprint without prefix and hyphens.
+/// The number of characters of a fingerprint without prefix and hyphens.
 const FINGERPRINT_CHARS: usize = 32;
 
 /// The name of a key: 1 to 64 characters, none of them invisible or deceptive. No name has the form
-/// of a fingerprint: commands take either.
+/// of a fingerprint, since commands accept either.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct KeyName(Box<str>);
 
@@ -28,8 +28,8 @@ pub struct KeyName(Box<str>);
 )]
 pub struct BadKeyName;
 
-/// Why a writer gives no key this name. Readers accept it, because earlier documents have such
-/// names.
+/// A reason why a writer gives no key this name. Readers accept such names, because earlier
+/// documents have them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum DeceptiveKeyName {
     /// No reader accepts it either.
@@ -53,16 +53,17 @@ pub enum DeceptiveKeyName {
 }
 
 impl KeyName {
-    /// The name that a writer gives to what a person typed: the same text in NFC. Fails on what no
-    /// reader accepts, and on what reads as something else.
+    /// Converts a typed text to a name, in NFC. Fails on texts that readers reject, and on those
+    /// that read as something else.
     pub fn normalized(text: &str) -> Result<Self, DeceptiveKeyName> {
         let name: Self = text.nfc().collect::<String>().parse()?;
         name.check_new()?;
         Ok(name)
     }
 
-    /// Fails if the name reads as something else where commands print it: as two names, as the
-    /// state of a key, or as a fingerprint. A writer checks a name that another machine chose.
+    /// Fails if the name would read as something else in the output of commands: as two names, as
+    /// the state of a key, or as a fingerprint. A writer also checks names that another machine
+    /// chose.
     pub fn check_new(&self) -> Result<(), DeceptiveKeyName> {
         // Wide forms of `,`, `(` and `:` look like the plain ones.
         let text: String = self.0.nfkc().flat_map(char::to_lowercase).collect();
@@ -106,6 +107,7 @@ impl FromStr for KeyName {
     type Err = BadKeyName;
 
     fn from_str(text: &str) -> Result<Self, BadKeyName> {
+        // Counts no further than needed: the text may come from a hostile host.
         let length = text.chars().take(MAX_NAME_CHARS + 1).count();
         let is_fingerprint = text.trim().parse::<KeyFingerprint>().is_ok();
         let is_visible = !text.chars().any(is_unprintable);
@@ -125,8 +127,8 @@ impl fmt::Display for KeyName {
 
 text_form!(KeyName, BadKeyName, "the name of a key", "minLength": 1, "maxLength": 64);
 
-/// Whether lower-case text has the prefix of a fingerprint or a vault id, or the characters of one
-/// with other separators or letters that look alike.
+/// Whether lower-case text has the prefix of a fingerprint or a vault id, or has the characters of
+/// one with other separators or similar letters.
 fn looks_like_fingerprint(text: &str) -> bool {
     let unprefixed = ["pub", "dev", "vlt"]
         .iter()
@@ -138,6 +140,7 @@ fn looks_like_fingerprint(text: &str) -> bool {
         .split(|c: char| !c.is_alphanumeric())
         .filter(|word| !word.is_empty())
         .collect();
+    // Eight groups of four, in any alphabet: people compare the shape and not each letter.
     let is_grouped = words
         .windows(FINGERPRINT_CHARS / 4)
         .any(|groups| groups.iter().all(|group| group.chars().count() == 4));
@@ -146,6 +149,7 @@ fn looks_like_fingerprint(text: &str) -> bool {
         .chars()
         .filter(|c| c.is_alphanumeric())
         .collect();
+    // The digits after it are the version number at the end of a vault's fingerprint.
     let (start, version) = compact
         .split_at_checked(FINGERPRINT_CHARS)
         .unwrap_or_default();

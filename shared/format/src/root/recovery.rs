@@ -1,8 +1,7 @@
-//! The recovery file: a root key on paper or a stick, and what it knows of the vault that it
-//! belongs to.
+//! The recovery file: an offline root key, with the state of the vault when it last signed.
 //!
-//! Only the owner reads it. A passphrase, where there is one, encrypts the whole file and is not
-//! known here.
+//! Only the owner reads it. A passphrase, if there is one, encrypts the whole file outside this
+//! module.
 
 use std::borrow::Cow;
 
@@ -31,7 +30,7 @@ pub const MAX_RECOVERY_FILE_BYTES: usize = 64 << 10;
 pub struct RecoveryFile {
     /// The vault.
     pub vault_id: VaultId,
-    /// Where the vault is published.
+    /// The addresses at which the vault is published.
     pub addresses: Vec<String>,
     /// The key.
     pub key: SecretKey,
@@ -41,10 +40,10 @@ pub struct RecoveryFile {
     pub root_sha256: Digest,
 }
 
-/// Why bytes are not a recovery file.
+/// A reason why bytes are not a recovery file.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveryFileError {
-    /// Too large to be one.
+    /// The file is too large.
     #[error("the recovery file is larger than 64 KiB")]
     TooLarge,
     /// Not JSON of the right shape.
@@ -97,8 +96,9 @@ impl RecoveryFile {
         }))
     }
 
-    /// Fails when a chain is of another vault, ends before the version that the key has signed or
-    /// before a version that somebody has seen, or has another version in that place.
+    /// Checks a chain that a host shows. Fails if it is of another vault, ends before the version
+    /// that the key has signed or before `at_least`, or has another version in place of the signed
+    /// one.
     pub fn check_chain(&self, chain: &RootChain, at_least: Option<u64>) -> Result<(), RootError> {
         check_recovered(
             chain,
@@ -135,6 +135,7 @@ fn check_recovered(
     if found.is_none_or(|found| *found.payload_sha256() != root_sha256) {
         return Err(RootError::Forked { version });
     }
+    // Last: a chain with another version in its place is a fork, however short it is.
     if chain.version() < known {
         let shown = chain.version();
         return Err(RootError::RolledBack { shown, known });

@@ -1,9 +1,9 @@
-//! What a key is to a reader, and for whom the skills count that it signed.
+//! The standing of a key for a reader, and whether the skills that it signed count.
 
 use super::RootState;
 use crate::keys::PublicKey;
 
-/// What a key is to a reader.
+/// The standing of a key for a reader.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum KeyStanding {
     /// It is in the release role.
@@ -12,36 +12,37 @@ pub enum KeyStanding {
     RootOnly,
     /// It was in the release role, is in no role now and is not revoked.
     Retired,
-    /// It was revoked, in the chain that counts or in one that was given up.
+    /// It was revoked, in the chain that counts or in an abandoned one.
     Revoked,
     /// It was never in the release role, and is in no role now.
     Unknown,
 }
 
-/// Where a reader found a skill: the same signer counts in one place and not in another.
+/// The place in which a reader found a skill. The same signer counts in one place and not in
+/// another.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SkillPlace {
     /// A catalog that otherwise counts lists the bundle, or a profile that it names does.
     Listed,
-    /// A counted catalog listed it when it was installed; it is about to be used.
+    /// A counted catalog listed it at installation; it is about to be used.
     Installed,
     /// The owner's own library.
     Own {
-        /// Whether the bundle hash is on the list of those that were taken over when the signer was
-        /// retired.
+        /// Whether the bundle hash is on the list of bundles that were taken over when the signer
+        /// was retired.
         taken_over: bool,
     },
-    /// The owner's own library, on the list of what a revoked key signed and its owner signs again.
+    /// The owner's own library, for a skill that a revoked key signed and the owner signs again.
     SignAgain,
-    /// An archive. Where releases need several publishers, one of them alone is not enough.
+    /// An archive. If releases need several publishers, the signature of one is not enough.
     Archive {
-        /// Whether a catalog that counts at this reader lists the bundle, also one that came with
-        /// the archive.
+        /// Whether a catalog that counts for this reader lists the bundle, including one that came
+        /// with the archive.
         listed: bool,
     },
 }
 
-/// Why the signer of a manifest does not count.
+/// A reason why the signer of a manifest does not count.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SignerRefusal {
     /// A catalog lists a bundle by a key that is revoked, unknown, or was never in the release
@@ -80,9 +81,11 @@ impl SignerRefusal {
 }
 
 impl RootState {
-    /// What the key is to this reader.
+    /// Returns the standing of the key for this reader.
     pub fn standing(&self, key: &PublicKey) -> KeyStanding {
         let document = self.document();
+        // First: a key that was revoked in an abandoned chain may still have a role in the current
+        // one.
         if self.is_revoked(key) {
             KeyStanding::Revoked
         } else if document.release().contains(key) {
@@ -102,14 +105,14 @@ impl RootState {
     }
 
     /// Whether a release with these signers is void: one of them is revoked or unknown. Its number,
-    /// its previous release and what it withdrew are not compared with any more, and the service
-    /// answers no content from it.
+    /// its previous release and its withdrawals are no longer compared, and the service serves no
+    /// content from it.
     pub fn voids_release(&self, signers: &[PublicKey]) -> bool {
         !signers.iter().all(|key| self.was_publisher(key))
     }
 
-    /// Whether a skill by this signer counts in this place; `None` is a signature by no key of the
-    /// chain.
+    /// Checks whether a skill by this signer counts in this place. `None` is a signature by no key
+    /// of the chain.
     pub fn judge_signer(
         &self,
         signer: Option<&PublicKey>,
@@ -118,6 +121,8 @@ impl RootState {
         let standing = signer.map_or(KeyStanding::Unknown, |key| self.standing(key));
         let was_publisher = signer.is_some_and(|key| self.was_publisher(key));
         match place {
+            // A release that counts confirms the bundle, so a publisher that has left still counts
+            // here.
             SkillPlace::Listed | SkillPlace::Installed if was_publisher => Ok(()),
             SkillPlace::Listed => Err(SignerRefusal::Catalog),
             SkillPlace::Installed => Err(SignerRefusal::ReleaseAwaited),
@@ -128,6 +133,8 @@ impl RootState {
                 KeyStanding::RootOnly | KeyStanding::Unknown => Err(SignerRefusal::Signature),
             },
             SkillPlace::Own { taken_over: known } | SkillPlace::Archive { listed: known } => {
+                // A manifest has one signature. In a vault with several required publishers only a
+                // catalog proves that the others agreed.
                 let needs_release = matches!(place, SkillPlace::Archive { .. })
                     && self.document().release().threshold() > 1;
                 match standing {

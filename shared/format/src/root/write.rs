@@ -1,5 +1,5 @@
-//! Making the next root version: what the owner's commands change, and the room that they leave for
-//! emergencies.
+//! Writes the next root version: the changes that the owner's commands make, and the room that they
+//! keep for emergencies.
 
 use std::collections::BTreeSet;
 
@@ -15,37 +15,37 @@ use crate::keys::{PublicKey, Signer, SignerError};
 use crate::path::fold;
 use crate::time::Timestamp;
 
-/// The versions that writers keep for recovery and revocation.
+/// The number of versions that writers reserve for recovery and revocation.
 pub const RESERVED_VERSIONS: u64 = 16;
-/// The bytes that writers keep for recovery and revocation.
+/// The number of bytes that writers reserve for recovery and revocation.
 pub const RESERVED_BYTES: usize = 32 << 10;
 
-/// Why a root version is not written.
+/// A reason not to write a root version.
 #[derive(Debug, thiserror::Error)]
 pub enum RootWriteError {
     /// The change would break a rule of root documents.
     #[error("the new list of keys would be invalid: {0}")]
     Invalid(#[from] InvalidRoot),
-    /// A reader would refuse the signed version, as a rule because signatures of the root role are
+    /// A reader would reject the signed version, usually because signatures of the root role are
     /// missing.
     #[error("the new list of keys would be refused: {0}")]
     Refused(#[from] RootError),
-    /// More publishers would have to sign a release than readers allow, or than there are.
+    /// The release threshold is higher than readers allow, or than the number of publishers.
     #[error("release threshold {wanted} is too high: {}", highest_threshold(*.publishers))]
     HighThreshold {
-        /// How many would have to sign.
+        /// The requested threshold.
         wanted: usize,
-        /// How many publishers there are.
+        /// The number of publishers.
         publishers: usize,
     },
-    /// Keys that publish and change keys would sign a release together, but could change the keys
-    /// alone.
+    /// Keys that both publish and change keys would need more signatures for a release than for a
+    /// change of the keys.
     #[error("release threshold {0} is too high: the vault has no recovery key")]
     NoRecoveryKey(usize),
-    /// The last publisher would leave.
+    /// The last publisher would be removed.
     #[error("the vault would have no publisher left")]
     NoPublisher,
-    /// Another publisher would be one too many.
+    /// The number of publishers has reached its limit.
     #[error("the vault already has {MAX_RELEASE_KEYS} publishers, and can have no more")]
     ManyPublishers,
     /// A signer gave no signature.
@@ -57,17 +57,17 @@ pub enum RootWriteError {
     /// The key is in the role already, or was in a role before and cannot come back.
     #[error("the key is or was in a role of the vault; make a new key")]
     UsedKey,
-    /// Two names cannot be told apart.
+    /// Two names look the same.
     #[error("two keys have names that look the same: {0}")]
     SameName(String),
-    /// What is left is kept for recovery and revocation.
+    /// The room that is left is reserved for recovery and revocation.
     #[error(
         "the last {RESERVED_VERSIONS} root versions and 32 KiB are kept for recovery and revocation"
     )]
     Reserved,
 }
 
-/// How much of a chain's room is used.
+/// The used part of a chain's limits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RootBudget {
     /// The number of versions.
@@ -77,7 +77,7 @@ pub struct RootBudget {
 }
 
 impl RootBudget {
-    /// The room that a chain uses.
+    /// Measures the room that a chain uses.
     pub fn of(chain: &RootChain) -> Self {
         Self {
             versions: chain.version(),
@@ -85,7 +85,7 @@ impl RootBudget {
         }
     }
 
-    /// Whether three quarters of the versions or of the bytes are used, so that a sync says so.
+    /// Whether three quarters of the versions or of the bytes are used, so that a sync warns.
     pub const fn is_nearly_used(&self) -> bool {
         self.versions >= MAX_VERSION / 4 * 3 || self.bytes >= MAX_CHAIN_BYTES / 4 * 3
     }
@@ -96,7 +96,7 @@ impl RootBudget {
     }
 }
 
-/// The keys of both roles and their names, as a person changes them before a version is signed.
+/// A draft of the next version: the keys of both roles and their names, before they are signed.
 #[derive(Clone, Debug)]
 pub struct RootEdit<'a> {
     base: Option<&'a RootChain>,
@@ -129,7 +129,7 @@ impl<'a> RootEdit<'a> {
     }
 
     /// Begins the version after the newest one, with the same keys, thresholds, revocations and
-    /// end. Where that end has passed, no version can be made until [`RootEdit::set_expiry`] sets
+    /// expiry. If that expiry is past, no version can be signed until [`RootEdit::set_expiry`] sets
     /// another one.
     pub fn after(base: &'a RootChain, issued_at: Timestamp) -> Self {
         let document = base.document();
@@ -147,7 +147,7 @@ impl<'a> RootEdit<'a> {
         }
     }
 
-    /// Puts a key into the root role; it may be in the release role already.
+    /// Adds a key to the root role; it may be in the release role already.
     pub fn add_root_key(&mut self, entry: KeyEntry) -> Result<&mut Self, RootWriteError> {
         if self.root.contains(&entry.public_key) {
             return Err(RootWriteError::UsedKey);
@@ -156,7 +156,7 @@ impl<'a> RootEdit<'a> {
         self.name(entry)
     }
 
-    /// Puts a key into the release role; it may be in the root role already.
+    /// Adds a key to the release role; it may be in the root role already.
     pub fn add_publisher(&mut self, entry: KeyEntry) -> Result<&mut Self, RootWriteError> {
         if self.release.contains(&entry.public_key) {
             return Err(RootWriteError::UsedKey);
@@ -179,22 +179,24 @@ impl<'a> RootEdit<'a> {
         Ok(self)
     }
 
-    /// Takes a key out of the root role; it stays a publisher where it is one.
+    /// Removes a key from the root role. It stays a publisher if it is one.
     pub fn remove_root_key(&mut self, key: &PublicKey) -> Result<&mut Self, RootWriteError> {
         remove(&mut self.root, key)?;
         self.drop_unused();
         Ok(self)
     }
 
-    /// Takes a key out of the release role; it stays a root key where it is one.
+    /// Removes a key from the release role. It stays a root key if it is one.
     pub fn remove_publisher(&mut self, key: &PublicKey) -> Result<&mut Self, RootWriteError> {
         remove(&mut self.release, key)?;
         self.drop_unused();
         Ok(self)
     }
 
-    /// Takes a key out of every role. What it signed counts as long as a counted catalog lists it.
+    /// Removes a key from every role. Its signatures count as long as a counted catalog lists the
+    /// skill.
     pub fn retire(&mut self, key: &PublicKey) -> Result<&mut Self, RootWriteError> {
+        // Both removals run before either result is checked: a key may be in one role only.
         let from_root = remove(&mut self.root, key);
         let from_release = remove(&mut self.release, key);
         from_root.or(from_release)?;
@@ -202,7 +204,7 @@ impl<'a> RootEdit<'a> {
         Ok(self)
     }
 
-    /// Revokes a key, whatever it was: nothing that it signed or will sign counts. May use the
+    /// Revokes a key, with or without a role: no signature of it counts any more. May use the
     /// reserved room.
     pub fn revoke(&mut self, key: &PublicKey) -> &mut Self {
         self.root.retain(|other| other != key);
@@ -213,7 +215,7 @@ impl<'a> RootEdit<'a> {
         self
     }
 
-    /// Puts a new key into each role that the old one is in. The old one is retired.
+    /// Adds a new key to each role of the old one, and retires the old one.
     pub fn replace(&mut self, old: &PublicKey, new: KeyEntry) -> Result<&mut Self, RootWriteError> {
         let (in_root, in_release) = (self.root.contains(old), self.release.contains(old));
         self.retire(old)?;
@@ -226,25 +228,25 @@ impl<'a> RootEdit<'a> {
         Ok(self)
     }
 
-    /// Sets how many keys of the root role must sign the next version.
+    /// Sets the number of keys of the root role that must sign the next version.
     pub const fn set_root_threshold(&mut self, threshold: usize) -> &mut Self {
         self.root_threshold = threshold;
         self
     }
 
-    /// Sets how many publishers must sign a release.
+    /// Sets the number of publishers that must sign a release.
     pub const fn set_release_threshold(&mut self, threshold: usize) -> &mut Self {
         self.release_threshold = threshold;
         self
     }
 
-    /// Sets until when catalogs under this version count; `None` for no end.
+    /// Sets the time until which catalogs under this version count; `None` for no end.
     pub const fn set_expiry(&mut self, expires_at: Option<Timestamp>) -> &mut Self {
         self.expires_at = expires_at;
         self
     }
 
-    /// Lets the version use the room that is kept for recovery and revocation.
+    /// Lets the version use the room that is reserved for recovery and revocation.
     pub const fn use_reserve(&mut self) -> &mut Self {
         self.uses_reserve = true;
         self
@@ -257,14 +259,16 @@ impl<'a> RootEdit<'a> {
         });
     }
 
-    /// The document that would be signed; fails when it breaks a rule that a reader or a writer
-    /// keeps.
+    /// Returns the document to be signed. Fails if it breaks a rule for readers or for writers.
     pub fn document(&self) -> Result<RootDocument, RootWriteError> {
         let mut keys = self.keys.clone();
+        // Readers require the order of the texts.
         keys.sort_by_cached_key(|entry| entry.public_key.to_string());
         self.check_publishers()?;
         let mut names = BTreeSet::new();
         for entry in &keys {
+            // Stricter than readers, which compare exact names: two names that differ in case
+            // mislead people.
             if !names.insert(fold(entry.name.as_str()).into_owned()) {
                 return Err(RootWriteError::SameName(entry.name.to_string()));
             }
@@ -284,8 +288,8 @@ impl<'a> RootEdit<'a> {
         Ok(document)
     }
 
-    /// Fails where the publishers break a rule of root documents that a person can break by a
-    /// change.
+    /// Checks the rules about publishers that a command can break. The general check of the
+    /// document would report them without the numbers that a person needs.
     fn check_publishers(&self) -> Result<(), RootWriteError> {
         let (wanted, publishers) = (self.release_threshold, self.release.len());
         if publishers == 0 {
@@ -297,6 +301,7 @@ impl<'a> RootEdit<'a> {
         if wanted > publishers.min(MAX_THRESHOLD) {
             return Err(RootWriteError::HighThreshold { wanted, publishers });
         }
+        // One laptop with a root key could otherwise lower the threshold by itself.
         let is_shared = self.root.iter().any(|key| self.release.contains(key));
         if is_shared && self.root_threshold < wanted {
             return Err(RootWriteError::NoRecoveryKey(wanted));
@@ -304,8 +309,8 @@ impl<'a> RootEdit<'a> {
         Ok(())
     }
 
-    /// Signs the version with every signer given and returns the longer chain. Fails where a reader
-    /// would refuse it: the signers must reach the root threshold of the version before and of this
+    /// Signs the version with all given signers and returns the longer chain. Fails if a reader
+    /// would reject it: the signers must reach the root threshold of the version before and of this
     /// one.
     pub fn sign(&self, signers: &[&dyn Signer]) -> Result<RootChain, RootWriteError> {
         let payload = json::to_bytes(&self.document()?);
@@ -322,9 +327,9 @@ impl<'a> RootEdit<'a> {
     }
 }
 
-/// Signs versions without any change until the number is above `above`, so that readers on a fork
-/// take this chain. The signers must reach the root threshold of the chain, and of each fork that a
-/// reader may follow.
+/// Signs unchanged versions until the number is above `above`, so that readers on a fork take this
+/// chain. The signers must reach the root threshold of the chain, and of each fork that a reader
+/// may follow.
 pub fn heal(
     chain: &RootChain,
     above: u64,
@@ -332,6 +337,7 @@ pub fn heal(
     signers: &[&dyn Signer],
 ) -> Result<RootChain, RootWriteError> {
     let mut healed = chain.clone();
+    // Every reader on a fork takes only a longer chain, so the number has to pass all forks.
     while healed.version() <= above {
         let mut edit = RootEdit::after(&healed, issued_at);
         healed = edit.use_reserve().sign(signers)?;
@@ -339,7 +345,7 @@ pub fn heal(
     Ok(healed)
 }
 
-/// Which release thresholds a vault with this many publishers can have.
+/// Describes the release thresholds that a vault with this number of publishers can have.
 fn highest_threshold(publishers: usize) -> String {
     match publishers {
         1 => "the vault has 1 publisher".to_owned(),
