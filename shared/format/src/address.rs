@@ -1,10 +1,10 @@
-//! Which addresses of the internet protocol belong to the open network: the one list that
-//! everything that fetches asks.
+//! The IP addresses that are reachable from the open internet. Everything that fetches from a given
+//! address asks this one list, so that no request reaches an internal host.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether an address belongs to the open network: none of this machine, its network, its
-/// provider's, or of groups, tunnels and documents.
+/// Whether an address belongs to the open internet. False for this machine, private networks, the
+/// provider's own network, multicast, tunnels and ranges kept for documentation.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),

@@ -1,8 +1,8 @@
 //! The bundle: one object with a skill's signed manifest and all its files, named by its SHA-256.
 //!
-//! Equal skills give equal bytes: how a file is written follows from its bytes alone, and so does
-//! which files are cut into part objects of their own to keep every object within 4 MiB. A reader
-//! refuses any other choice.
+//! Equal skills give equal bytes: the encoding of a file follows from its bytes alone, and so does
+//! the choice of files that are cut into part objects to keep every object within 4 MiB. A reader
+//! rejects any other choice.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -25,11 +25,12 @@ use crate::path::FilePath;
 pub const SCHEMA: &str = "vault.bundle/1";
 /// The value of the member `schema` of a part.
 pub const PART_SCHEMA: &str = "vault.part/1";
-/// The most bytes that any stored object may have.
+/// The largest size of a stored object, in bytes.
 pub const MAX_OBJECT_BYTES: usize = 4 << 20;
-/// The most bytes of encoded content that a file may have inside the bundle.
+/// The largest encoded content of a file inside the bundle, in bytes. Larger files are cut into
+/// parts.
 pub const MAX_INLINE_BYTES: usize = 1 << 20;
-/// The bytes of a file in each of its parts but the last.
+/// The number of file bytes in each part; the last part has the rest.
 pub const PART_BYTES: usize = 3_000_000;
 
 /// A file of a skill with its bytes.
@@ -63,16 +64,16 @@ pub struct EncodedPart {
     pub bytes: Vec<u8>,
 }
 
-/// How a bundle names a part.
+/// A bundle's reference to a part.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 pub struct PartRef {
     /// SHA-256 of the part's bytes.
     pub bundle_hash: Digest,
-    /// Their number.
+    /// The exact length of the part object in bytes.
     pub size: u64,
 }
 
-/// Why a bundle is refused.
+/// A reason to reject a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
     /// The bytes have another hash than expected.
@@ -84,13 +85,13 @@ pub enum BundleError {
     /// Not JSON of a bundle's shape.
     #[error("not a bundle: {0}")]
     Json(#[from] JsonError),
-    /// Another schema, or members that do not go together.
+    /// The schema is another one, or a file has members that its encoding does not allow.
     #[error("{0}")]
     Schema(&'static str),
     /// The files are not those of the manifest.
     #[error("the files of the bundle are not those of its manifest, in that order")]
     Files,
-    /// A file is encoded otherwise than its bytes ask for.
+    /// A file has another encoding than its bytes require.
     #[error("{0} is not encoded as its content requires")]
     Encoding(String),
     /// The bytes of a file do not match the manifest.
@@ -120,8 +121,8 @@ impl BundleError {
     }
 }
 
-/// The hash of the bundle that a manifest and files that fit it form; `None` where `bytes` lacks a
-/// file or they form none.
+/// Computes the hash of the bundle that a manifest and its files form. `bytes` returns the content
+/// of a file. Returns `None` if a file is missing or does not match the manifest.
 pub fn hash_of(
     signed: &SignedManifest,
     manifest: &Manifest,
@@ -148,11 +149,15 @@ pub fn encode(
         return Err(BundleError::Files);
     }
     for (entry, file) in manifest.files.iter().zip(files) {
+        // The bundle has no mode of its own: a reader takes it from the manifest, so another one
+        // here would be lost without an error.
         if entry.path != file.path || entry.mode != file.mode {
             return Err(BundleError::Files);
         }
         check_content(&file.bytes, entry.size, &entry.sha256, &file.path)?;
     }
+    // The envelope is copied as bytes and never written anew: its own text decides the bundle's
+    // hash.
     let mut bytes = [
         BEFORE_MANIFEST.as_bytes(),
         signed.as_bytes(),
@@ -171,6 +176,7 @@ pub fn encode(
         parts.extend(entry.parts.into_iter().flatten());
     }
     bytes.extend_from_slice(AFTER_FILES.as_bytes());
+    // Cutting files can not help here: the envelope and the paths alone are too large.
     if bytes.len() > MAX_OBJECT_BYTES {
         return Err(BundleError::Size);
     }
@@ -187,7 +193,7 @@ const AFTER_FILES: &str = "]}";
 const BEFORE_PART: &str = r#"{"schema":"vault.part/1","content":""#;
 const AFTER_PART: &str = r#""}"#;
 
-/// A file as it stands in the bundle.
+/// The JSON of one file in the bundle.
 struct Entry {
     /// Its JSON.
     bytes: Vec<u8>,
@@ -196,7 +202,8 @@ struct Entry {
 }
 
 impl Entry {
-    /// With its content, and how many bytes that takes between its quotes.
+    /// Writes a file with its content. Returns the entry and the length of the content between its
+    /// quotes.
     fn inline(file: &File) -> (Self, usize) {
         let (encoding, content) = match as_text(&file.bytes) {
             Some(text) => ("utf-8", json::to_bytes(text)),
@@ -212,7 +219,7 @@ impl Entry {
         (entry, content.len() - 2)
     }
 
-    /// With the names of its parts.
+    /// Writes a file as references to its parts.
     fn cut(file: &File) -> Self {
         let parts: Vec<EncodedPart> = file.bytes.chunks(PART_BYTES).map(part).collect();
         let names: Vec<String> = parts
@@ -246,20 +253,24 @@ fn part(chunk: &[u8]) -> EncodedPart {
     }
 }
 
-/// The content as text when and only when the bytes are UTF-8 without U+0000.
+/// Returns the bytes as text if they are UTF-8 without U+0000, which is exactly when a bundle
+/// stores them as text.
 fn as_text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes)
         .ok()
         .filter(|text| !text.contains('\0'))
 }
 
-/// The one way in which a set of files is written: files over 1 MiB of encoded content are cut into
-/// parts, then the largest of the others (of equals the later path) until the bundle fits.
+/// Decides how each file is written, in the only way that a reader accepts: files over 1 MiB of
+/// encoded content are cut into parts, then the largest of the others (of equal ones the later
+/// path) until the bundle fits into an object.
 fn entries(manifest_length: usize, files: &[File]) -> Vec<Entry> {
     let mut entries = Vec::with_capacity(files.len());
     let mut inline = Vec::new();
     for (index, file) in files.iter().enumerate() {
         let (entry, length) = Entry::inline(file);
+        // By the encoded length, not the file's: base64 and escapes make a file larger than its
+        // bytes.
         if length > MAX_INLINE_BYTES {
             entries.push(Entry::cut(file));
         } else {
@@ -269,6 +280,7 @@ fn entries(manifest_length: usize, files: &[File]) -> Vec<Entry> {
     }
     let commas = files.len().saturating_sub(1);
     let frame = BEFORE_MANIFEST.len() + manifest_length + BEFORE_FILES.len() + AFTER_FILES.len();
+    // Exact arithmetic instead of writing the bundle after each cut: a skill has up to 1,024 files.
     let mut total = frame + commas + entries.iter().map(|entry| entry.bytes.len()).sum::<usize>();
     // Files are sorted by path, so the index stands for the path.
     inline.sort_unstable();
@@ -295,7 +307,7 @@ fn check_content(
     }
 }
 
-/// A bundle whose bytes are those that were asked for; the manifest inside is not believed yet.
+/// A bundle whose size and hash are the expected ones. Its manifest is not verified yet.
 #[derive(Clone, Debug)]
 pub struct Bundle {
     signed: SignedManifest,
@@ -315,10 +327,10 @@ enum Content {
     Parts(Vec<PartRef>),
 }
 
-/// A bundle that was found good in every respect.
+/// A bundle whose manifest and files are verified.
 #[derive(Clone, Debug)]
 pub struct OpenedBundle {
-    /// What the manifest says.
+    /// The verified manifest.
     pub manifest: Manifest,
     /// The manifest's envelope, exact bytes.
     pub signed: SignedManifest,
@@ -327,15 +339,19 @@ pub struct OpenedBundle {
 }
 
 impl Bundle {
-    /// Compares size, then hash, then reads the JSON; fails at the first that is wrong.
+    /// Checks the size, then the hash, then reads the JSON. Fails at the first check that does not
+    /// hold.
     pub fn parse(
         bytes: &[u8],
         expected_hash: &Digest,
         expected_size: u64,
     ) -> Result<Self, BundleError> {
+        // Size first: it needs no work, and the signed size bounds what is hashed.
         if bytes.len() as u64 != expected_size || bytes.len() > MAX_OBJECT_BYTES {
             return Err(BundleError::Size);
         }
+        // The hash covers the exact bytes, so it is checked before a parser sees anything that a
+        // host could have changed.
         if Digest::of(bytes) != *expected_hash {
             return Err(BundleError::Hash);
         }
@@ -349,16 +365,18 @@ impl Bundle {
             .into_iter()
             .map(FileWire::open)
             .collect::<Result<Vec<_>, _>>()?;
+        // Before the manifest is verified, since callers fetch the parts in between.
         check_parts(&files)?;
         Ok(Self { signed, files })
     }
 
-    /// The manifest's envelope, not believed yet.
+    /// The manifest's envelope, not verified yet.
     pub const fn signed(&self) -> &SignedManifest {
         &self.signed
     }
 
-    /// The parts that [`Bundle::open`] will ask for, in order; one that is used twice comes twice.
+    /// The parts that [`Bundle::open`] asks for, in order. A part that is used twice is listed
+    /// twice.
     pub fn parts(&self) -> impl Iterator<Item = &PartRef> {
         self.files.iter().flat_map(|file| match &file.content {
             Content::Parts(parts) => parts.as_slice(),
@@ -378,9 +396,9 @@ impl Bundle {
         self.parts().map(|part| part.bundle_hash).collect()
     }
 
-    /// The manifest and the files that the bundle itself holds, for a reader that does without the
-    /// parts of large files and expects no name. The manifest and these files are verified as
-    /// [`Bundle::open`] does; a file in parts comes without bytes.
+    /// Returns the manifest and the files that the bundle itself holds, for a reader that does not
+    /// need the parts of large files and expects no particular name. The manifest and these files
+    /// are verified as [`Bundle::open`] does; a file in parts comes without bytes.
     pub fn open_without_parts(
         self,
         trust: &ManifestTrust<'_>,
@@ -390,6 +408,8 @@ impl Bundle {
         let mut files = Vec::with_capacity(self.files.len());
         for (entry, stored) in manifest.files.iter().zip(self.files) {
             let bytes = match stored.content {
+                // The rule for cutting files is not checked in this function: it needs the bytes of
+                // every file.
                 Content::Parts(_) => Vec::new(),
                 content => {
                     let bytes = content.decode(&entry.path, entry.size, &|_| None)?;
@@ -415,8 +435,8 @@ impl Bundle {
         }
     }
 
-    /// Verifies the manifest, then every file against it; `parts` gives the bytes of a part object
-    /// or `None`.
+    /// Verifies the manifest, then every file against it. `parts` returns the bytes of a part
+    /// object, or `None` if it is not available.
     pub fn open(
         self,
         parts: &dyn Fn(&Digest) -> Option<Vec<u8>>,
@@ -425,6 +445,8 @@ impl Bundle {
     ) -> Result<OpenedBundle, BundleError> {
         let manifest = self.signed.verify(trust, expected)?;
         self.check_paths(&manifest)?;
+        // Remembered before decoding consumes the contents; compared below with the only valid
+        // choice.
         let cut: Vec<bool> = self
             .files
             .iter()
@@ -440,6 +462,8 @@ impl Bundle {
                 bytes,
             });
         }
+        // A bundle that cuts other files than the writer would is rejected, or one skill could be
+        // published under several hashes.
         let entries = entries(self.signed.as_bytes().len(), &files);
         for ((entry, cut), file) in entries.iter().zip(cut).zip(&files) {
             if entry.parts.is_some() != cut {
@@ -454,10 +478,12 @@ impl Bundle {
     }
 }
 
-/// SHA-256 of the files of a skill, whoever signs them and when: of the list of their paths, sizes,
-/// digests and modes, as a manifest writes it, sorted by path. It names exactly what a person has
-/// read before it is signed.
+/// Computes the SHA-256 of the files of a skill, independent of signer and time: of the list of
+/// their paths, sizes, digests and modes, as a manifest writes it, sorted by path. It identifies
+/// exactly the content that a person has reviewed before it is signed.
 pub fn files_sha256(files: &[File]) -> Digest {
+    // The form of a manifest's file list, so that the digest of a signed skill can be computed from
+    // its manifest alone.
     let entry = |file: &File| FileEntry {
         path: file.path.clone(),
         size: file.bytes.len() as u64,
@@ -469,16 +495,20 @@ pub fn files_sha256(files: &[File]) -> Digest {
     Digest::of(&json::to_bytes(&entries))
 }
 
-/// What a reader fetches before the manifest is believed stays within what any skill may hold.
+/// Limits the parts that a reader fetches before the manifest is verified to what any skill may
+/// hold.
 fn check_parts(files: &[StoredFile]) -> Result<(), BundleError> {
     const FRAME: u64 = 64; // the JSON around a part's content, generously
     let most = MAX_FILE_BYTES.div_ceil(PART_BYTES as u64);
+    // Parts hold base64, four characters for three bytes.
     let mut left = MAX_SKILL_BYTES.div_ceil(3) * 4;
     for file in files {
         let Content::Parts(parts) = &file.content else {
             continue;
         };
         let wrong = || BundleError::Parts(file.path.clone());
+        // The sizes come from an unsigned list: without these limits a host could make a client
+        // download without end.
         if parts.is_empty() || parts.len() as u64 > most {
             return Err(wrong());
         }
@@ -503,6 +533,8 @@ impl Content {
     ) -> Result<Vec<u8>, BundleError> {
         let wrong_encoding = || BundleError::Encoding(path.to_string());
         match self {
+            // One encoding per content: text must not hold U+0000, and base64 must not hold text. A
+            // second spelling would give one skill two hashes.
             Self::Text(text) if text.contains('\0') => Err(wrong_encoding()),
             Self::Text(text) => Ok(text.into_bytes()),
             Self::Base64(text) => {
@@ -520,14 +552,15 @@ impl Content {
     }
 }
 
-/// The bytes of a file of this size in its parts; `None` when a part is missing or not exactly what
-/// it should be.
+/// Joins the parts of a file of this size. Returns `None` if a part is missing or is not exactly as
+/// expected.
 fn join_parts(
     refs: &[PartRef],
     size: u64,
     parts: &dyn Fn(&Digest) -> Option<Vec<u8>>,
 ) -> Option<Vec<u8>> {
     let size = usize::try_from(size).ok()?;
+    // The number of parts follows from the signed size; the list itself is not signed.
     if refs.is_empty() || refs.len() != size.div_ceil(PART_BYTES) {
         return None;
     }
@@ -540,8 +573,8 @@ fn join_parts(
     Some(bytes)
 }
 
-/// Checks size and hash of a part object and appends the bytes it holds, which must be as many as
-/// wanted.
+/// Checks size and hash of a part object, then appends the bytes that it holds. Their number must
+/// be `wanted`.
 fn decode_part(object: &[u8], part: &PartRef, wanted: usize, bytes: &mut Vec<u8>) -> Option<()> {
     if object.len() as u64 != part.size
         || object.len() > MAX_OBJECT_BYTES
@@ -550,6 +583,8 @@ fn decode_part(object: &[u8], part: &PartRef, wanted: usize, bytes: &mut Vec<u8>
         return None;
     }
     let wire: PartWire<'_> = json::parse(object).ok()?;
+    // The length is known from the text, so a part of the wrong length is rejected before it is
+    // decoded.
     if wire.schema != PART_SCHEMA || decoded_length(&wire.content) != Some(wanted) {
         return None;
     }

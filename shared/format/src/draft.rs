@@ -1,8 +1,8 @@
-//! `vault.draft/2`: content that a user without a key asks an owner to take in.
+//! `vault.draft/2`: a change that a user without a key asks an owner to make.
 //!
-//! A draft is unsigned and untrusted. It says who asked for what, on top of which bundle; the
-//! owner's machine gates it again, shows it, and signs, or not. Its own gate result is a hint and
-//! decides nothing.
+//! A draft is unsigned and untrusted. It states its author, the request and the bundle that it is
+//! based on. The owner's machine runs the gate again, shows the change and signs it, or declines.
+//! The gate result in a draft is only a hint.
 
 use crate::bundle::File;
 use crate::hash::Digest;
@@ -38,55 +38,55 @@ pub struct Draft {
     pub name: SkillName,
     /// The bundle that the author saw; `None` for a new skill.
     pub base_bundle_hash: Option<Digest>,
-    /// When it came in.
+    /// The time at which the service received it.
     pub submitted_at: Timestamp,
-    /// Who sent it.
+    /// Its author.
     pub submitted_by: Submitter,
-    /// What is asked for.
+    /// The requested change.
     pub request: Request,
-    /// What the service's gate said; a hint.
+    /// The result of the service's gate; a hint only.
     pub gate: GateHint,
 }
 
-/// Who sent a draft.
+/// The author of a draft.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Submitter {
     /// Id of the user at the service.
     pub user_id: String,
-    /// Id of the client, where one was involved.
+    /// Id of the client, if one was involved.
     #[serde(deserialize_with = "json::nullable")]
     pub client_id: Option<String>,
 }
 
-/// What a draft asks for.
+/// The change that a draft asks for.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Request {
-    /// Take these files in as the skill.
+    /// Add these files as the skill, or as its next version.
     Propose {
         /// The files, sorted by path, SKILL.md among them. A draft carries no modes: every file is
         /// plain.
         files: Vec<File>,
     },
-    /// Fetch the skill from there.
+    /// Fetch the skill from a source.
     Install {
-        /// Where from.
+        /// The source.
         source: Source,
     },
-    /// Take the skill out.
+    /// Remove the skill.
     Remove,
 }
 
-/// Where a skill is to be fetched from.
+/// The source that a skill is to be fetched from.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Source {
-    /// The place.
+    /// The location.
     pub identifier: ProvenanceId,
-    /// Branch, tag or commit; `None` where the place has nothing of the kind.
+    /// Branch, tag or commit; `None` if the source has no such thing.
     #[serde(rename = "ref", deserialize_with = "json::nullable")]
     pub reference: Option<String>,
 }
 
-/// What the service's gate said about a draft.
+/// The result of the service's gate for a draft.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct GateHint {
     /// The rules that ran.
@@ -95,7 +95,7 @@ pub struct GateHint {
     pub flags: Vec<Flag>,
 }
 
-/// What the reader of a draft knows of the namespace.
+/// The namespace that the reader of a draft expects.
 #[derive(Clone, Copy, Debug)]
 pub struct DraftContext<'a> {
     /// The namespace.
@@ -104,7 +104,7 @@ pub struct DraftContext<'a> {
     pub vault_id: Option<&'a VaultId>,
 }
 
-/// Why a draft is refused.
+/// A reason to reject a draft.
 #[derive(Debug, thiserror::Error)]
 pub enum DraftError {
     /// Over 1 MiB.
@@ -122,13 +122,13 @@ pub enum DraftError {
     /// A text that names a user or a client is empty, too long, or holds hidden characters.
     #[error("`{0}` is not 1 to {MAX_ID_CHARS} visible characters")]
     Text(&'static str),
-    /// The same of the revision of a source.
+    /// The `ref` of a source breaks the same rule.
     #[error("`ref` is not 1 to {MAX_ID_CHARS} visible characters")]
     Revision,
     /// For another namespace.
     #[error("the draft is for the namespace `{0}`")]
     Slug(Slug),
-    /// For another vault, or for none where there is one.
+    /// For another vault, or for none although the namespace has one.
     #[error("the draft is for another vault")]
     VaultId,
     /// The name does not fit a vault.
@@ -136,7 +136,7 @@ pub enum DraftError {
     Name {
         /// The name as sent.
         name: String,
-        /// What is wrong with it.
+        /// The rule that it breaks.
         reason: BadName,
     },
     /// A path is bad, or two clash.
@@ -224,9 +224,9 @@ enum Encoding {
 }
 
 impl Draft {
-    /// Reads a draft for this namespace; fails when it is for another one or not a draft of its
-    /// kind. Whether it still fits the skill says [`Draft::check_base`]; whether its files may come
-    /// in says the gate.
+    /// Reads a draft for this namespace. Fails if it is for another one or is not a valid draft of
+    /// its kind. [`Draft::check_base`] tells whether it still fits the skill; the gate decides on
+    /// its files.
     pub fn parse(bytes: &[u8], context: &DraftContext<'_>) -> Result<Self, DraftError> {
         if bytes.len() > MAX_BYTES {
             return Err(DraftError::TooLarge(bytes.len()));
@@ -235,6 +235,7 @@ impl Draft {
         if wire.schema != SCHEMA {
             return Err(DraftError::Schema(wire.schema));
         }
+        // The owner who reviews the draft sees these ids, and hidden characters could deceive.
         check_text("user_id", Some(&wire.submitted_by.user_id))?;
         check_text("client_id", wire.submitted_by.client_id.as_deref())?;
         if wire.slug != *context.slug {
@@ -243,6 +244,7 @@ impl Draft {
         if wire.vault_id.as_ref() != context.vault_id {
             return Err(DraftError::VaultId);
         }
+        // Parsed here and not by serde, so that a bad name has its own code.
         let name = wire.name.parse().map_err(|reason| DraftError::Name {
             name: wire.name.clone(),
             reason,
@@ -260,8 +262,8 @@ impl Draft {
         })
     }
 
-    /// The bytes of the draft; fails when they would be refused by [`Draft::parse`] for its files
-    /// or its size. Files are written in the order of their paths.
+    /// Returns the bytes of the draft, with files in the order of their paths. Fails if
+    /// [`Draft::parse`] would reject them for its files or its size.
     pub fn to_bytes(&self) -> Result<Vec<u8>, DraftError> {
         let (kind, files, source) = match &self.request {
             Request::Propose { files } => (Kind::Propose, Some(files), None),
@@ -295,8 +297,8 @@ impl Draft {
         Self::parse(&bytes, &context).map(|_| bytes)
     }
 
-    /// Fails when the skill is no longer what the author saw. `current` is its bundle now, `None`
-    /// when there is none.
+    /// Fails if the skill has changed since the author saw it. `current` is its bundle now, `None`
+    /// if there is none.
     pub fn check_base(&self, current: Option<&Digest>) -> Result<(), DraftError> {
         if self.base_bundle_hash.as_ref() == current {
             Ok(())
@@ -342,6 +344,7 @@ fn is_id(text: &str) -> bool {
 }
 
 fn decode_all(wire: Vec<WireFile>) -> Result<Vec<File>, DraftError> {
+    // Before decoding: the limit of 1 MiB alone allows many thousand empty files.
     if wire.len() > MAX_FILES {
         return Err(DraftError::Files(format!(
             "the draft has {} files; {MAX_FILES} are allowed",
@@ -354,6 +357,7 @@ fn decode_all(wire: Vec<WireFile>) -> Result<Vec<File>, DraftError> {
     }
     if let Some(pair) = files
         .windows(2)
+        // Strict order also rejects a path that comes twice.
         .find(|pair| pair[0].path.as_str() >= pair[1].path.as_str())
     {
         return Err(DraftError::Files(format!(
@@ -380,6 +384,7 @@ fn decode(wire: WireFile) -> Result<File, DraftError> {
         Encoding::Utf8 => wire.content.into_bytes(),
         Encoding::Base64 => STANDARD.decode(&wire.content).map_err(|_| wrong())?,
     };
+    // One encoding per content, so that equal drafts are equal bytes.
     if encoding_of(&bytes) != wire.encoding {
         return Err(wrong());
     }
@@ -402,7 +407,8 @@ fn encode(file: &File) -> WireFile {
     }
 }
 
-/// The one encoding that these bytes have: text when and only when they are UTF-8 without U+0000.
+/// Returns the only valid encoding of these bytes: text if they are UTF-8 without U+0000, else
+/// base64.
 fn encoding_of(bytes: &[u8]) -> Encoding {
     if !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok() {
         Encoding::Utf8

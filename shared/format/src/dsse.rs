@@ -1,9 +1,9 @@
 //! The envelope around every signed payload (DSSE): payload type, base64 payload, signatures.
 //!
-//! Signed is `DSSEv1 SP len(type) SP type SP len(payload) SP payload`. The payload is decoded once,
-//! behind that head, into one buffer: the bytes that are verified are the bytes that are parsed. An
-//! envelope says nothing until [`Envelope::valid_signers`] names keys. An entry is tried with the
-//! key that its `keyid` names and with no other.
+//! The signed bytes are `DSSEv1 SP len(type) SP type SP len(payload) SP payload`. The payload is
+//! decoded once, behind that head, into one buffer: the bytes that are verified are the bytes that
+//! are parsed. An envelope proves nothing until [`Envelope::valid_signers`] returns keys. An entry
+//! is tried with the key that its `keyid` names and with no other.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::keys::{PublicKey, SecretKey, Signature, Signer, SignerError};
 /// The most signatures that one envelope may carry.
 pub const MAX_SIGNATURES: usize = 16;
 
-/// A signed payload; parsed, but not yet believed.
+/// A signed payload; parsed, not verified.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Envelope {
     payload_type: Box<str>,
@@ -37,7 +37,7 @@ pub struct SignatureEntry {
     pub signature: Signature,
 }
 
-/// Why bytes are not an envelope.
+/// A reason why bytes are not an envelope.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvelopeError {
     /// Not strict JSON of the envelope's shape.
@@ -58,8 +58,8 @@ pub enum EnvelopeError {
 }
 
 impl Envelope {
-    /// Signs the payload with each key, in the order given; a key that comes again and what exceeds
-    /// sixteen are left out.
+    /// Signs the payload with each key, in the order given. Repeated keys and keys after the
+    /// sixteenth are left out.
     pub fn sign(payload_type: &str, payload: &[u8], keys: &[&SecretKey]) -> Self {
         let (mut signed, payload_at) = head(payload_type, payload.len());
         signed.extend_from_slice(payload);
@@ -109,6 +109,7 @@ impl Envelope {
                 "the signature is not good under the signer's key",
             ));
         }
+        // Replaced and not repeated: two entries of one key id make the envelope invalid.
         let keyid: Box<str> = key.key_id().to_string().into();
         self.signatures.retain(|entry| entry.keyid != keyid);
         if self.signatures.len() >= MAX_SIGNATURES {
@@ -138,8 +139,8 @@ impl Envelope {
         &self.signatures
     }
 
-    /// Those of the keys under which the entry of their own `keyid` is good, in the order given. An
-    /// entry is tried with no other key, so that no key counts twice.
+    /// Returns those of the keys whose entry has a valid signature, in the order given. An entry is
+    /// tried with the key of its `keyid` only, so that no key counts twice.
     pub fn valid_signers(&self, keys: &[PublicKey]) -> Vec<PublicKey> {
         let signed = |key: &&PublicKey| {
             let keyid = key.key_id().to_string();
@@ -168,7 +169,7 @@ impl Serialize for Envelope {
     }
 }
 
-/// The envelope as it stands in JSON; the catalog's outer file has these members among its own.
+/// The envelope in JSON. The catalog's outer file has these members among its own.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct Wire<'a> {
     #[serde(borrow, rename = "payloadType")]
@@ -199,10 +200,13 @@ impl<'a> SignatureWire<'a> {
 impl Wire<'_> {
     /// Decodes the base64 of payload and signatures.
     pub(crate) fn open(self) -> Result<Envelope, EnvelopeError> {
+        // Each entry may cost a verification, so their number is bounded before any is decoded.
         if !(1..=MAX_SIGNATURES).contains(&self.signatures.len()) {
             return Err(EnvelopeError::SignatureCount);
         }
         let length = decoded_length(&self.payload).ok_or(EnvelopeError::Payload)?;
+        // The payload is decoded right behind the head: no second copy that could differ from the
+        // signed one.
         let (mut signed, payload_at) = head(&self.payload_type, length);
         decode_base64(&self.payload, &mut signed).ok_or(EnvelopeError::Payload)?;
         let mut signatures: Vec<SignatureEntry> = Vec::with_capacity(self.signatures.len());
@@ -232,12 +236,15 @@ fn head(payload_type: &str, payload_length: usize) -> (Vec<u8>, usize) {
         "DSSEv1 {} {payload_type} {payload_length} ",
         payload_type.len()
     );
+    // Two more bytes, since the decoder reserves room for a whole last group before it knows the
+    // padding.
     let mut signed = Vec::with_capacity(head.len() + payload_length + 2);
     signed.extend_from_slice(head.as_bytes());
     (signed, head.len())
 }
 
-/// How many bytes a padded base64 text stands for; `None` when its length cannot be right.
+/// Returns the number of bytes that a padded base64 text encodes; `None` if its length is
+/// impossible.
 pub(crate) fn decoded_length(text: &str) -> Option<usize> {
     let padding = text.bytes().rev().take_while(|byte| *byte == b'=').count();
     (text.len().is_multiple_of(4) && padding <= 2)
@@ -245,8 +252,8 @@ pub(crate) fn decoded_length(text: &str) -> Option<usize> {
 }
 
 /// Appends the bytes of a standard, padded, canonical base64 text; `None` for any other text. The
-/// engine refuses missing padding, stray bits and line breaks; encoding the last group again is the
-/// guard.
+/// engine rejects missing padding, stray bits and line breaks; encoding the last group again makes
+/// sure of it.
 pub(crate) fn decode_base64(text: &str, into: &mut Vec<u8>) -> Option<()> {
     let before = into.len();
     into.reserve(decoded_length(text)? + 2);
@@ -254,6 +261,7 @@ pub(crate) fn decode_base64(text: &str, into: &mut Vec<u8>) -> Option<()> {
     if into.len() - before != decoded_length(text)? {
         return None;
     }
+    // Only the last group can have stray bits; encoding all of 4 MiB again would double the cost.
     let last_group = text.get(text.len().saturating_sub(4)..)?;
     let whole = (text.len() / 4).saturating_sub(1) * 3;
     (STANDARD.encode(into.get(before + whole..)?) == last_group).then_some(())

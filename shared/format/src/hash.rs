@@ -79,7 +79,7 @@ impl FromStr for Digest {
     }
 }
 
-/// What a digit stands for; above 15 for what is none.
+/// The value of each hex digit; above 15 for any other byte.
 const NIBBLES: [u8; 256] = {
     let mut nibbles = [0xff; 256];
     let mut value = 0;

@@ -1,8 +1,7 @@
-//! `vault.index/2`: the texts by which a release's skills are searched, in objects of at most 2
+//! `vault.index/2`: the texts by which the skills of a release are searched, in objects of about 2
 //! MiB.
 //!
-//! An object names no release, so a part in which nothing changed keeps its hash and is not sent
-//! again.
+//! An object names no release, so an unchanged object keeps its hash and is not uploaded again.
 
 use crate::catalog::Catalog;
 use crate::hash::Digest;
@@ -15,25 +14,25 @@ use std::collections::BTreeMap;
 
 /// Value of `schema`.
 pub const SCHEMA: &str = "vault.index/2";
-/// Size at which a writer begins another object, in bytes.
+/// Size at which a writer starts another object, in bytes.
 pub const CUT_BYTES: usize = 2 * 1024 * 1024;
 /// Largest object that a reader takes, in bytes: the ceiling of any object.
 pub const MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// What one skill says about itself.
+/// The search texts of one skill.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct IndexEntry {
     /// Name in the vault.
     pub name: SkillName,
     /// The bundle that these texts are from.
     pub bundle_hash: Digest,
-    /// What it does.
+    /// The description.
     pub description: String,
     /// Tags.
     pub tags: Vec<String>,
     /// Categories.
     pub categories: Vec<String>,
-    /// When to use it; empty when not said.
+    /// The situations in which to use it; empty if not stated.
     pub when_to_use: String,
     /// Agents that it is meant for; empty means any.
     pub agents: Vec<AgentId>,
@@ -48,7 +47,7 @@ struct Object {
     skills: Vec<IndexEntry>,
 }
 
-/// Why bytes are not an index object of this vault.
+/// A reason why bytes are not an index object of this vault.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
     /// Over 4 MiB.
@@ -75,8 +74,8 @@ impl IndexError {
     }
 }
 
-/// Writes the objects for these entries, cut in name order; a later entry of the same name replaces
-/// an earlier one. No entries, no objects.
+/// Writes the objects for these entries, sorted by name. A later entry of the same name replaces an
+/// earlier one. Without entries there are no objects.
 pub fn build(vault_id: &VaultId, entries: impl IntoIterator<Item = IndexEntry>) -> Vec<Vec<u8>> {
     let sorted: BTreeMap<SkillName, IndexEntry> = entries
         .into_iter()
@@ -96,6 +95,8 @@ pub fn build(vault_id: &VaultId, entries: impl IntoIterator<Item = IndexEntry>) 
         // One more for the comma; the first entry has none, which only makes a part a byte smaller
         // than it might be.
         let length = json::to_bytes(&entry).len() + 1;
+        // An entry larger than the limit gets an object of its own instead of an empty one before
+        // it.
         if size + length > CUT_BYTES && !part.is_empty() {
             objects.push(object(std::mem::take(&mut part)));
             size = frame;
@@ -109,7 +110,7 @@ pub fn build(vault_id: &VaultId, entries: impl IntoIterator<Item = IndexEntry>) 
     objects
 }
 
-/// Whether the index that a catalog names is made of exactly these entries.
+/// Whether the index that a catalog names is built from exactly these entries.
 pub fn is_built_from(catalog: &Catalog, entries: impl IntoIterator<Item = IndexEntry>) -> bool {
     let objects = build(&catalog.vault_id, entries);
     let built = objects
@@ -119,7 +120,7 @@ pub fn is_built_from(catalog: &Catalog, entries: impl IntoIterator<Item = IndexE
     built.eq(named.map(|object| (object.bundle_hash, object.size)))
 }
 
-/// Reads one object of this vault; fails on anything but entries in strictly rising order of their
+/// Reads one object of this vault. Fails unless the entries are in strictly rising order of their
 /// names.
 pub fn parse(bytes: &[u8], vault_id: &VaultId) -> Result<Vec<IndexEntry>, IndexError> {
     if bytes.len() > MAX_BYTES {
@@ -129,6 +130,8 @@ pub fn parse(bytes: &[u8], vault_id: &VaultId) -> Result<Vec<IndexEntry>, IndexE
     if object.schema != SCHEMA {
         return Err(IndexError::Schema(object.schema));
     }
+    // The object's hash is signed in a catalog, but a publisher could name the index of another
+    // vault.
     if object.vault_id != *vault_id {
         return Err(IndexError::VaultId);
     }
@@ -142,7 +145,7 @@ pub fn parse(bytes: &[u8], vault_id: &VaultId) -> Result<Vec<IndexEntry>, IndexE
     }
 }
 
-/// Whether all parts together hold exactly these skills, in this order: the catalog's.
+/// Whether all objects together hold exactly these skills in this order, which is the catalog's.
 pub fn covers<'a>(
     parts: &'a [Vec<IndexEntry>],
     skills: impl IntoIterator<Item = (&'a SkillName, &'a Digest)>,

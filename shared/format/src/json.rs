@@ -1,10 +1,10 @@
-//! Strict JSON: what a signed payload, an envelope or a stored object may look like.
+//! Strict JSON for signed payloads, envelopes and stored objects.
 //!
-//! Refused beyond what serde refuses by itself: an array where an object is expected, at every
-//! level; numbers other than integers from 0 to 2^53-1; depth over 32; half surrogate pairs,
-//! invalid UTF-8 and a byte order mark, also inside members that no reader uses. In signed payloads
-//! that includes the numbers. A map needs [`unique_map`], since serde lets the last of two equal
-//! keys win; nothing signed is ever read into a free-form value.
+//! Rejected beyond what serde rejects: an array where an object is expected, at every level;
+//! numbers other than integers from 0 to 2^53-1; depth over 32; half surrogate pairs, invalid UTF-8
+//! and a byte order mark, also inside members that no reader uses. In signed payloads that includes
+//! the numbers. A map needs [`unique_map`], since serde lets the last of two equal keys win.
+//! Nothing signed is ever read into a free-form value.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,13 +24,13 @@ pub const MAX_DEPTH: usize = 32;
 /// The largest integer that every reader of JSON keeps exactly: 2^53-1.
 pub const MAX_INTEGER: u64 = (1 << 53) - 1;
 
-/// Why bytes are not the JSON they should be.
+/// A reason to reject bytes as JSON.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonError {
     /// Not UTF-8.
     #[error("the text is not UTF-8")]
     NotUtf8,
-    /// Does not begin with an object (a byte order mark counts as such a beginning).
+    /// Does not begin with an object, for example because of a byte order mark.
     #[error("the text does not begin with an object")]
     NotAnObject,
     /// Nested too deep.
@@ -47,37 +47,44 @@ pub enum JsonError {
     Shape(#[from] serde_json::Error),
 }
 
-/// Reads one JSON object and nothing after it; fails on everything listed at the top of this
+/// Reads one JSON object with nothing after it. Fails on everything listed at the top of this
 /// module.
 pub fn parse<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, JsonError> {
     let text = std::str::from_utf8(bytes).map_err(|_| JsonError::NotUtf8)?;
+    // Gives every other JSON value, and a byte order mark, one clear error whatever type is read.
     if !text
         .trim_start_matches([' ', '\t', '\n', '\r'])
         .starts_with('{')
     {
         return Err(JsonError::NotAnObject);
     }
+    // Before serde sees the text: it skips members that no reader uses without checking our depth
+    // or surrogates in them.
     check_structure(text.as_bytes())?;
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = T::deserialize(Strict(&mut deserializer))?;
+    // Anything after the object would be bytes that are hashed and signed but never read.
     deserializer.end()?;
     Ok(value)
 }
 
-/// Like [`parse`], for a signed payload: the rule of numbers holds in members that no reader uses,
-/// too.
+/// Like [`parse`], for a signed payload: the rule for numbers also holds in members that no reader
+/// uses.
 pub fn parse_payload<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, JsonError> {
     let value = parse(bytes)?;
+    // After parsing: the scan relies on valid JSON to find where strings end.
     check_numbers(bytes)?;
     Ok(value)
 }
 
-/// Looks at every number outside strings. The text is known to be JSON.
+/// Checks every number outside strings. The text must be valid JSON.
 fn check_numbers(text: &[u8]) -> Result<(), JsonError> {
     let mut rest = text;
     while let Some((byte, after)) = rest.split_first() {
         rest = match byte {
             b'"' => check_string(after)?,
+            // Readers in JavaScript keep numbers as doubles; negative, fractional and large ones
+            // could differ between two readers of one signed text.
             b'-' => return Err(JsonError::Number),
             b'0'..=b'9' => {
                 let in_number =
@@ -104,8 +111,8 @@ pub fn to_bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).expect("our types have text keys and infallible serializers")
 }
 
-/// Reads a member that must be there but may be `null`; use with `deserialize_with`.
-/// (serde takes a missing member of type `Option` for `null`.)
+/// Reads a member that must be present but may be `null`; use with `deserialize_with`. Without it,
+/// serde reads a missing member of type `Option` as `null`.
 pub fn nullable<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
@@ -120,7 +127,7 @@ pub fn optional<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     T::deserialize(deserializer).map(Some)
 }
 
-/// Reads a map and refuses a key that comes twice; use with `deserialize_with`.
+/// Reads a map and rejects a repeated key; use with `deserialize_with`.
 pub fn unique_map<'de, K, V, D>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
 where
     K: Deserialize<'de> + Ord,
@@ -146,8 +153,8 @@ where
     deserializer.deserialize_map(Unique(PhantomData))
 }
 
-/// One pass over the bytes for what `serde_json` skips in members that no reader uses: depth and
-/// surrogates. It judges nothing else, so text that is not JSON at all may pass it.
+/// Checks depth and surrogates, which `serde_json` skips in members that no reader uses, in one
+/// pass over the bytes. Nothing else is checked, so text that is not JSON may pass.
 fn check_structure(text: &[u8]) -> Result<(), JsonError> {
     if is_flat_and_plain(text) {
         return Ok(());
@@ -174,13 +181,13 @@ fn walk_structure(text: &[u8]) -> Result<(), JsonError> {
     Ok(())
 }
 
-/// Whether a text has too few opening brackets to be deep, those in strings counted too, and no
-/// escape at all: true of most that is signed, and seen without looking for where strings end.
+/// Whether a text has too few opening brackets to be too deep, counting those in strings, and no
+/// escape at all. True of most signed text, and found without looking for the ends of strings.
 fn is_flat_and_plain(text: &[u8]) -> bool {
     memchr2_iter(b'{', b'[', text).nth(MAX_DEPTH).is_none() && memchr(b'\\', text).is_none()
 }
 
-/// Returns what follows the closing quote of the string that begins here.
+/// Returns the text after the closing quote of the string that begins here.
 fn check_string(mut text: &[u8]) -> Result<&[u8], JsonError> {
     loop {
         let Some(end) = memchr2(b'"', b'\\', text) else {
@@ -192,6 +199,8 @@ fn check_string(mut text: &[u8]) -> Result<&[u8], JsonError> {
         let escape = &text[end + 1..];
         text = match escape.first() {
             Some(b'u') => match code_unit(&escape[1..]) {
+                // Rust strings can not hold a lone surrogate, but parsers in other languages can,
+                // and would read another text from the same signed bytes.
                 Some(0xd800..=0xdbff) => {
                     let [b'\\', b'u', low @ ..] = escape.get(5..).unwrap_or_default() else {
                         return Err(JsonError::LoneSurrogate);
@@ -216,9 +225,9 @@ fn code_unit(text: &[u8]) -> Option<u16> {
     })
 }
 
-/// Wraps every part of a deserializer, so that the rules hold at every level without the types
-/// knowing of them: a struct is asked for as a map (`serde_json` would take an array, too), an enum
-/// as a text, a number only as an integer.
+/// Wraps every part of a deserializer, so that the rules hold at every level without any code in
+/// the types: a struct is requested as a map (`serde_json` would also take an array), an enum as a
+/// text, a number only as an integer.
 struct Strict<T>(T);
 
 macro_rules! forward {
@@ -270,6 +279,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
+        // The derived visitor of a struct also accepts a sequence; asking for a map rules that out.
         self.0.deserialize_map(Strict(visitor))
     }
 
@@ -279,6 +289,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
+        // serde_json would also accept `{"variant": null}`, a second spelling of the same value.
         self.0.deserialize_str(UnitVariant(visitor))
     }
 
@@ -315,6 +326,8 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Strict<V> {
     }
 
     fn visit_i64<E: de::Error>(self, value: i64) -> Result<V::Value, E> {
+        // serde_json reports only negative numbers here, as small positive ones are unsigned
+        // already.
         match u64::try_from(value) {
             Ok(value) => self.visit_u64(value),
             Err(_) => Err(E::invalid_value(

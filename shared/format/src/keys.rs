@@ -1,8 +1,8 @@
-//! Ed25519 keys and signatures, as strict as the formats ask.
+//! Ed25519 keys and signatures, with the strictness that the formats require.
 //!
-//! A [`PublicKey`] that exists has one text, one point and no part of small order, so the key is
-//! the identity. Signatures are checked by `verify_strict` alone: the plain check accepts the
-//! identity key for every message.
+//! A [`PublicKey`] has one text, one point and no part of small order, so that the key is the
+//! identity. Signatures are checked with `verify_strict` alone: the plain check accepts the
+//! identity point as a key for every message.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -19,22 +19,22 @@ use zeroize::Zeroizing;
 use crate::hash::Digest;
 use crate::text::{base32, text_form};
 
-/// A device, release or recovery key that passed every check; the decompressed point is kept, so
-/// that a verification costs nothing but itself. The checks cost about 0.1 ms; the last thousand
-/// keys that passed are remembered, since a service reads the same few from its records and headers
-/// all the time.
+/// A device, release or recovery key that passed every check. It keeps the decompressed point, so
+/// that a verification does not compute it again. The checks cost about 0.1 ms; up to 1,024 keys
+/// that passed are remembered, since a service reads the same few from its records and headers all
+/// the time.
 #[derive(Clone, Copy)]
 pub struct PublicKey(VerifyingKey);
 
-/// 64 bytes that may be a signature; only [`PublicKey::verify`] can tell.
+/// The 64 bytes of a signature, not verified; [`PublicKey::verify`] does that.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Signature([u8; 64]);
 
-/// A signing key. Wiped when dropped, never printed.
+/// A signing key. It is wiped when dropped and never printed.
 #[derive(Clone)]
 pub struct SecretKey(SigningKey);
 
-/// What signs a release or a root version: a key in memory, or one that an agent holds.
+/// A signer of releases and root versions: a key in memory, or one that an agent holds.
 ///
 /// The message is DSSE's pre-authentication encoding; the signature is plain Ed25519 over it.
 pub trait Signer {
@@ -62,7 +62,7 @@ impl SignerError {
     }
 }
 
-/// Why a public key is refused.
+/// A reason to reject a public key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadKey {
     /// Not 43 characters of canonical base64url.
@@ -71,7 +71,7 @@ pub enum BadKey {
     /// The bytes decode to no point of the curve.
     #[error("the public key is not a point of the curve")]
     NotAPoint,
-    /// The bytes are a second spelling of a point.
+    /// The bytes are a second encoding of a point.
     #[error("the public key is not in its canonical form")]
     NotCanonical,
     /// The point has small order: signatures under it need no secret.
@@ -87,25 +87,27 @@ pub enum BadKey {
 #[error("signature must be 86 characters of canonical base64url")]
 pub struct BadSignature;
 
-/// Most keys that are remembered: about 256 KiB.
+/// The largest number of remembered keys, about 256 KiB.
 const MAX_PASSED: usize = 1024;
 
-/// Keys that passed every check. A key that passed once always passes, so removing one from this
-/// cache only costs time.
+/// Returns the cache of keys that passed every check. A key that passed once always passes, so
+/// removing one from the cache only costs time.
 fn passed() -> MutexGuard<'static, HashMap<[u8; 32], PublicKey>> {
     static PASSED: LazyLock<Mutex<HashMap<[u8; 32], PublicKey>>> = LazyLock::new(Mutex::default);
     PASSED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl PublicKey {
-    /// Takes 32 bytes; fails unless they are the canonical form of a point without any part of
-    /// small order.
+    /// Reads a key from 32 bytes. Fails unless they are the canonical form of a point without any
+    /// part of small order.
     pub fn from_bytes(bytes: &[u8; 32]) -> Result<Self, BadKey> {
         if let Some(key) = passed().get(bytes) {
             return Ok(*key);
         }
         let key = Self::checked(bytes)?;
         let mut passed = passed();
+        // Emptied as a whole, which needs no order of use and costs only the checks of the next
+        // keys.
         if passed.len() >= MAX_PASSED {
             passed.clear();
         }
@@ -116,12 +118,15 @@ impl PublicKey {
     fn checked(bytes: &[u8; 32]) -> Result<Self, BadKey> {
         let key = VerifyingKey::from_bytes(bytes).map_err(|_| BadKey::NotAPoint)?;
         let point = key.to_edwards();
+        // The library accepts second encodings of some points. With two texts for one key, a
+        // revoked key could come back.
         if point.compress().as_bytes() != bytes {
             return Err(BadKey::NotCanonical);
         }
         if key.is_weak() {
             return Err(BadKey::SmallOrder);
         }
+        // Not covered by `is_weak`: one secret could appear as eight different keys.
         if !point.is_torsion_free() {
             return Err(BadKey::MixedOrder);
         }
@@ -133,12 +138,12 @@ impl PublicKey {
         self.0.as_bytes()
     }
 
-    /// SHA-256 of the 32 bytes: the `keyid` of envelopes, and what a pin keeps of a recovery key.
+    /// SHA-256 of the 32 bytes, which is the `keyid` of envelopes.
     pub fn key_id(&self) -> Digest {
         Digest::of(self.as_bytes())
     }
 
-    /// What people compare: 8 groups of 4 base32 characters of the key's SHA-256.
+    /// The form that people compare: 8 groups of 4 base32 characters of the key's SHA-256.
     pub fn fingerprint(&self) -> String {
         let text = base32(&self.key_id().as_bytes()[..20]);
         let mut groups = String::with_capacity(39);
@@ -154,6 +159,7 @@ impl PublicKey {
     /// Whether the signature over the message is good under this key.
     pub fn verify(&self, message: &[u8], signature: &Signature) -> bool {
         self.0
+            // Never `verify`, which accepts keys of small order, for which anyone can sign.
             .verify_strict(message, &ed25519_dalek::Signature::from_bytes(&signature.0))
             .is_ok()
     }
@@ -236,7 +242,7 @@ impl fmt::Display for Signature {
 text_form!(Signature, BadSignature, "a signature");
 
 impl SecretKey {
-    /// Makes the key of a 32-byte seed, which must come from a secure random source.
+    /// Creates the key of a 32-byte seed, which must come from a secure random source.
     pub fn from_seed(seed: [u8; 32]) -> Self {
         let seed = Zeroizing::new(seed);
         Self(SigningKey::from_bytes(&seed))
@@ -274,14 +280,15 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-/// Decodes canonical base64url: the engine refuses padding, other alphabets and stray bits;
-/// encoding again is the guard.
+/// Decodes canonical base64url. The engine rejects padding, other alphabets and stray bits;
+/// encoding again makes sure of it.
 pub(crate) fn decode<const N: usize>(text: &str, length: usize) -> Option<[u8; N]> {
     if text.len() != length {
         return None;
     }
     let mut bytes = [0; N];
     let written = URL_SAFE_NO_PAD.decode_slice(text, &mut bytes).ok()?;
+    // 86 characters hold a signature, the longest value that is read here.
     let mut again = [0; 86];
     let end = URL_SAFE_NO_PAD.encode_slice(bytes, &mut again).ok()?;
     (written == N && again.get(..end) == Some(text.as_bytes())).then_some(bytes)

@@ -1,9 +1,8 @@
-//! What vault signs and what is checked of it: names, hashes, keys, JSON, DSSE envelopes, roots,
-//! manifests, bundles, catalogs, drafts, and the requests that devices sign.
+//! The formats that vault signs, and their verification: names, hashes, keys, JSON, DSSE envelopes,
+//! roots, manifests, bundles, catalogs, drafts, and the requests that devices sign.
 //!
 //! No input or output, no clock and no randomness: bytes and times come in as parameters, values or
-//! errors go out. Whatever is parsed here may come from a hostile host; no function of this crate
-//! panics on its input.
+//! errors go out. All input may come from a hostile host; no function of this crate panics on it.
 
 pub mod address;
 pub mod bundle;

@@ -1,8 +1,9 @@
-//! The signed manifest of a skill: which files with which bytes and modes, which actions, from
-//! where, past which gate.
+//! The signed manifest of a skill: its files with bytes and modes, its actions, its source, and the
+//! gate that it passed.
 //!
-//! Two types keep belief apart: [`SignedManifest`] holds bytes as received and shows no field,
-//! [`Manifest`] comes out of [`SignedManifest::verify`] alone (or is about to be signed at home).
+//! Two types separate verified from unverified: [`SignedManifest`] holds bytes as received and
+//! exposes no field; a [`Manifest`] comes only out of [`SignedManifest::verify`], or is about to be
+//! signed.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -37,19 +38,18 @@ pub const MAX_ARGS: usize = 64;
 /// The file that makes a folder a skill.
 pub const SKILL_MD: &str = "SKILL.md";
 
-/// What is known of one version of a skill; its rules hold once it was verified or signed.
+/// The description of one version of a skill. Its rules hold once it was verified or signed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Manifest {
     /// The vault that admitted the skill.
     pub vault_id: VaultId,
     /// The name of the skill, and of its directory.
     pub name: SkillName,
-    /// The frontmatter's own name where it does not fit the grammar and `name` was derived or
-    /// given.
+    /// The frontmatter's own name, if it does not fit the grammar and `name` was derived or given.
     pub frontmatter_name: Option<String>,
     /// 1 at the first admission of the name, one more at each other.
     pub version: u64,
-    /// When it was signed; information only, never used for a decision.
+    /// The time of signing; for information only, never used for a decision.
     pub signed_at: Timestamp,
     /// All files, sorted by path bytes; `SKILL.md` is one of them.
     pub files: Vec<FileEntry>,
@@ -59,9 +59,9 @@ pub struct Manifest {
     pub agents: Vec<AgentId>,
     /// Only in a variant that was rendered for one agent.
     pub rendered_from: Option<RenderedFrom>,
-    /// Where the skill came from.
+    /// The source of the skill.
     pub provenance: Provenance,
-    /// Which checks it passed on the way in.
+    /// The checks that it passed at admission.
     pub gate: Gate,
 }
 
@@ -78,7 +78,7 @@ pub struct FileEntry {
     pub mode: Mode,
 }
 
-/// The mode of a file: whether it can be executed; nothing else of a mode travels.
+/// The mode of a file: whether it is executable. No other permission is stored.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
 pub enum Mode {
     /// `0644`
@@ -98,7 +98,7 @@ impl Mode {
         }
     }
 
-    /// The mode of a file with these permission bits: its owner's executable bit is all that
+    /// Returns the mode of a file with these permission bits. Only its owner's executable bit
     /// counts.
     pub const fn of_permissions(bits: u32) -> Self {
         if bits & 0o100 == 0 {
@@ -117,7 +117,7 @@ impl Mode {
     }
 }
 
-/// What an action runs.
+/// The program that an action runs, with its arguments.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ActionSpec {
     /// A file of the skill, or the bare name of a program.
@@ -126,7 +126,7 @@ pub struct ActionSpec {
     pub args: Vec<String>,
     /// `.` or a directory of the skill.
     pub cwd: String,
-    /// What it does, for people.
+    /// The purpose, for people.
     #[serde(
         default,
         deserialize_with = "json::optional",
@@ -146,7 +146,7 @@ const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// What a rendered variant was made of.
+/// The origin of a rendered variant.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct RenderedFrom {
     /// The bundle of the plain skill.
@@ -166,28 +166,28 @@ pub struct AppliedTransform {
     pub sha256: Digest,
 }
 
-/// Which rules a skill was checked by, and what was let through with a warning.
+/// The rules that a skill was checked by, and the findings that passed as warnings.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Gate {
-    /// Whether warnings would have refused it.
+    /// Whether flags would have blocked it.
     pub strict: bool,
     /// The rules that ran, such as `structure/1`.
     pub rules: String,
-    /// What was downgraded to a warning, sorted.
+    /// The flags that were downgraded to warnings, sorted.
     pub flags: Vec<Flag>,
     /// Exceptions that the owner made; the member is left out when there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waivers: Vec<Waiver>,
 }
 
-/// A finding that did not refuse the skill.
+/// A finding that did not block the skill.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct Flag {
     /// The rule that found it.
     pub rule: String,
-    /// The file; empty where the finding is about the whole skill.
+    /// The file; empty if the finding is about the whole skill.
     pub path: String,
-    /// The line, from 1; 0 where it is about the whole file.
+    /// The line, from 1; 0 if it is about the whole file.
     pub line: u64,
 }
 
@@ -198,40 +198,40 @@ pub struct Waiver {
     pub rule: String,
     /// SHA-256 of the bytes it does not count for.
     pub sha256: Digest,
-    /// Why, in the owner's words.
+    /// The reason, in the owner's words.
     pub reason: String,
 }
 
-/// Whose signatures count for a reader of manifests.
+/// The signers that a reader of manifests trusts.
 #[derive(Clone, Copy, Debug)]
 pub struct ManifestTrust<'a> {
-    /// What the reader knows of the vault's keys. The manifest must be of that vault.
+    /// The reader's state of the vault's keys. The manifest must be of that vault.
     pub state: &'a RootState,
-    /// Where the reader found the skill.
+    /// The place in which the reader found the skill.
     pub place: SkillPlace,
 }
 
-/// What a reader knows of a manifest before it reads it.
+/// The expectations of a reader before it reads a manifest.
 #[derive(Clone, Copy, Debug)]
 pub struct ManifestExpectation<'a> {
     /// The name it must have: that of its directory, or of the catalog's entry.
     pub name: &'a SkillName,
     /// The version it must have, where a catalog names one.
     pub version: Option<u64>,
-    /// The version that is stored already; a lower one is refused.
+    /// The version that is stored already; a lower one is rejected.
     pub stored_version: Option<u64>,
 }
 
-/// Why a manifest is refused.
+/// A reason to reject a manifest.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// The bytes are not an envelope.
     #[error(transparent)]
     Envelope(#[from] EnvelopeError),
-    /// The envelope carries something else.
+    /// The envelope carries another type of payload.
     #[error("the envelope does not carry a skill manifest")]
     PayloadType,
-    /// The payload has not the shape of a manifest.
+    /// The payload does not have the shape of a manifest.
     #[error("not a skill manifest: {0}")]
     Payload(#[from] JsonError),
     /// The payload has another schema number.
@@ -302,8 +302,8 @@ impl ManifestError {
     }
 }
 
-/// The members that an export adds to the envelope of a manifest. No signature covers them: they
-/// name keys and a release that count by their own.
+/// The members that an export adds to the envelope of a manifest. No signature covers them: the
+/// root versions and the release that they name are verified on their own.
 #[derive(Debug, Deserialize)]
 pub struct ExportMembers {
     /// The root versions of the vault.
@@ -320,8 +320,7 @@ pub struct SignedManifest {
 }
 
 impl SignedManifest {
-    /// Signs a manifest; fails when it breaks a rule that a reader would refuse it for, or when the
-    /// signer gives no signature.
+    /// Signs a manifest. Fails if a reader would reject it, or if the signer gives no signature.
     pub fn sign(manifest: &Manifest, signer: &dyn Signer) -> Result<Self, ManifestError> {
         manifest.check()?;
         let payload = json::to_bytes(manifest);
@@ -332,7 +331,7 @@ impl SignedManifest {
         })
     }
 
-    /// Reads an envelope with one signature. What it carries stays unread until it is verified.
+    /// Reads an envelope with one signature. The payload stays unread until it is verified.
     pub fn parse(bytes: &[u8]) -> Result<Self, ManifestError> {
         let envelope = Envelope::parse(bytes)?;
         if envelope.signatures().len() != 1 {
@@ -360,8 +359,8 @@ impl SignedManifest {
         Ok(self.verify_with_signer(trust, None)?.0)
     }
 
-    /// The manifest and the key that signed it, from one check of the signature. Like
-    /// [`SignedManifest::verify`] where something is expected, else like
+    /// Returns the manifest and the key that signed it, with one check of the signature. Works like
+    /// [`SignedManifest::verify`] if something is expected, else like
     /// [`SignedManifest::verify_signature`].
     pub fn verify_with_signer(
         &self,
@@ -389,8 +388,8 @@ impl SignedManifest {
         Ok((manifest, signer))
     }
 
-    /// The key that signed, if some version of the vault's chain names it. Whether it counts is
-    /// another question.
+    /// Returns the key that signed, if some version of the vault's chain names it. Does not decide
+    /// whether it counts.
     pub fn signer(&self, state: &RootState) -> Option<PublicKey> {
         let [entry] = self.envelope.signatures() else {
             return None;
@@ -411,19 +410,19 @@ impl SignedManifest {
     }
 }
 
-/// How a set of files differs from what was signed: the first difference.
+/// The first difference of a set of files from the signed one.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{} {what}", crate::text::printable(.file))]
 pub struct Mismatch {
-    /// The path, as it was found.
+    /// The path in the compared set.
     pub file: String,
-    /// What is wrong with it, to follow its name.
+    /// The description of the difference, to be printed after the path.
     pub what: &'static str,
 }
 
 impl Manifest {
-    /// Whether these are the signed files, no more and no less: path, mode, size and SHA-256 of
-    /// each. Fails with the first difference; one of the content comes before one of a mode.
+    /// Checks that these are exactly the signed files: path, mode, size and SHA-256 of each. Fails
+    /// with the first difference; one of the content comes before one of a mode.
     pub fn compare<'a>(
         &self,
         files: impl IntoIterator<Item = (&'a str, Mode, &'a [u8])>,
@@ -437,8 +436,8 @@ impl Manifest {
         }
     }
 
-    /// [`Manifest::compare`] that lets files pass which are not executable although they were
-    /// signed so, and returns them: some file systems and archives keep no modes.
+    /// Like [`Manifest::compare`], but accepts files that were executable when signed and are not
+    /// now, and returns them: some file systems and archives keep no modes.
     pub fn compare_but_lost_modes<'a>(
         &self,
         files: impl IntoIterator<Item = (&'a str, Mode, &'a [u8])>,
@@ -452,6 +451,7 @@ impl Manifest {
         let mut seen = vec![false; self.files.len()];
         let (mut lost, mut gained) = (Vec::new(), None);
         for (path, mode, bytes) in files {
+            // The files are sorted by path, a rule that every signed manifest has passed.
             let Ok(place) = self
                 .files
                 .binary_search_by(|entry| entry.path.as_str().cmp(path))
@@ -467,6 +467,8 @@ impl Manifest {
             }
             match (entry.mode, mode) {
                 (Mode::Executable, Mode::Plain) => lost.push(&entry.path),
+                // A gained bit is never accepted: it would make a plain data file runnable. It is
+                // reported after the contents, which matter more.
                 (Mode::Plain, Mode::Executable) => gained = gained.or(Some(path)),
                 _ => {}
             }
@@ -547,6 +549,8 @@ impl Manifest {
         if !(1..=MAX_FILES).contains(&files.len()) {
             return Err(ManifestError::Files("a skill has 1 to 1,024 files"));
         }
+        // Strict order finds duplicates, gives equal skills equal bytes, and allows the binary
+        // search in `file`.
         if !files.is_sorted_by(|a, b| a.path.as_str() < b.path.as_str()) {
             return Err(ManifestError::Files(
                 "the files are not sorted by path, or one comes twice",
@@ -577,6 +581,7 @@ impl Manifest {
             description,
             ..
         } = action;
+        // Never a path outside the skill: an action runs with the user's rights.
         if !is_program(command) && self.file(command).is_none() {
             return Err(ManifestError::Actions(
                 "the command of an action is a file of the skill or the bare name of a program",
@@ -587,6 +592,7 @@ impl Manifest {
                 "an action has at most 64 args, none with U+0000",
             ));
         }
+        // A directory exists only through a file below it, since a manifest lists no directories.
         if cwd != "." && !self.files.iter().any(|entry| entry.path.is_below(cwd)) {
             return Err(ManifestError::Actions(
                 "the cwd of an action is `.` or a directory of the skill",
@@ -610,6 +616,7 @@ pub fn is_program(command: &str) -> bool {
         && command
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'+' | b'-'))
+        // A leading dot could name a path and a leading hyphen could be read as an option.
         && !command.starts_with(['.', '-'])
 }
 
@@ -650,7 +657,7 @@ impl Serialize for Manifest {
     }
 }
 
-/// The payload as JSON gives it: what has its own error is still text here.
+/// The payload as parsed JSON. Members whose errors have a code of their own are still text.
 #[derive(Deserialize)]
 struct Wire<'a> {
     #[serde(borrow)]
@@ -665,6 +672,7 @@ struct Wire<'a> {
     #[serde(borrow)]
     files: Vec<FileWire<'a>>,
     #[serde(deserialize_with = "json::unique_map")]
+    // A derived map would keep the last of two actions of one name, and another reader the first.
     actions: BTreeMap<String, ActionSpec>,
     agents: Vec<AgentId>,
     #[serde(default, deserialize_with = "json::optional")]
@@ -752,6 +760,8 @@ impl ProvenanceWire<'_> {
             revision: self.revision,
             fetched_at: self.fetched_at,
         };
+        // Two readers, one of the kind and one of the identifier, must not see different kinds of
+        // source.
         if provenance.kind().as_str() == self.kind {
             Ok(provenance)
         } else {

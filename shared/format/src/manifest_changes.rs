@@ -1,5 +1,5 @@
-//! How one version of a skill differs from another in what its manifest says, apart from the bytes
-//! of its files.
+//! The differences between two versions of a skill in their manifests, apart from the bytes of
+//! files.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,9 @@ use crate::path::FilePath;
 use crate::provenance::Provenance;
 use crate::text::quoted_whole as quoted;
 
-/// A line for every member in which two manifests differ but the version, the time and the bytes of
-/// files; for a new skill, `before` is `None`, and what SKILL.md alone does not decide has a line.
+/// Returns a line for every member in which two manifests differ, except version, time and the
+/// bytes of files. For a new skill, `before` is `None`, and everything that does not follow from
+/// SKILL.md alone has a line.
 pub fn manifest_changes(before: Option<&Manifest>, after: &Manifest) -> Vec<ChangeLine> {
     use ChangeKind::{Changed, Warning};
     // A new member must have its line before this compiles.
@@ -30,6 +31,7 @@ pub fn manifest_changes(before: Option<&Manifest>, after: &Manifest) -> Vec<Chan
     } = after;
     let mut lines = Vec::new();
     let mut line = |kind, text| lines.push(ChangeLine::new(kind, text));
+    // A manifest of another vault could be a replay of that vault's skill.
     if before.is_some_and(|before| before.vault_id != *vault_id) {
         line(Warning, format!("signed for the vault {vault_id}"));
     }
@@ -118,6 +120,7 @@ fn gate_changes(before: Option<&Gate>, after: &Gate) -> Vec<(ChangeKind, String)
     if before.is_some_and(|before| before.rules != *rules) {
         texts.push((ChangeKind::Changed, format!("scanned by {}", quoted(rules))));
     }
+    // A warning also for a new skill: the next publisher signs flags that the first did not block.
     if before.is_none_or(|before| before.strict) && !strict {
         let text = "its publisher scanned it without refusing flags";
         texts.push((ChangeKind::Warning, text.to_owned()));
@@ -190,6 +193,7 @@ fn action(spec: &ActionSpec) -> String {
         description,
         requires_tty,
     } = spec;
+    // Each word is quoted on its own, so that one argument with spaces does not look like several.
     let words = std::iter::once(command)
         .chain(args)
         .map(|word| quoted(word));
@@ -206,7 +210,8 @@ fn action(spec: &ActionSpec) -> String {
     text
 }
 
-/// Files whose mode alone differs. New, removed and changed files are compared by their bytes.
+/// Describes files that differ in their mode alone. New, removed and changed files are compared by
+/// their bytes.
 fn mode_changes(before: &[FileEntry], after: &[FileEntry]) -> Vec<String> {
     let old: BTreeMap<&FilePath, _> = before.iter().map(|file| (&file.path, file.mode)).collect();
     let mut texts = Vec::new();

@@ -1,7 +1,8 @@
-//! Names that travel: slugs, skills, actions, agents, and the ids of namespaces and drafts.
+//! Names in signed formats and addresses: slugs, skills, actions, agents, and the ids of namespaces
+//! and drafts.
 //!
-//! Each has one grammar and one text; nothing is trimmed, folded or corrected on the way in.
-//! Only [`SkillName::derive`] changes text, and it says so by its name.
+//! Each has one grammar and one text; nothing is trimmed, folded or corrected while reading. Only
+//! [`SkillName::derive`] changes text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +14,7 @@ use crate::text::{is_device_name, text_form};
 
 pub use crate::text::is_deceptive;
 
-/// Why a text is not the name it should be.
+/// A reason to reject a text as a name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadName {
     /// Not a slug.
@@ -103,6 +104,7 @@ fn is_slug(text: &str) -> bool {
 }
 
 fn is_skill_name(text: &str) -> bool {
+    // A skill's name is a directory, which Windows can not create under a device's name.
     text.len() <= 64 && is_hyphenated(text) && !is_device_name(text)
 }
 
@@ -120,6 +122,7 @@ fn is_agent_id(text: &str) -> bool {
 /// `[a-z0-9]+(-[a-z0-9]+)*`
 fn is_hyphenated(text: &str) -> bool {
     text.split('-')
+        // An empty word is a hyphen at an end, or two in a row.
         .all(|word| !word.is_empty() && word.bytes().all(|byte| byte != b'-' && is_name_byte(byte)))
 }
 
@@ -128,7 +131,8 @@ const fn is_name_byte(byte: u8) -> bool {
 }
 
 impl Slug {
-    /// Whether the slug is kept for routes and well-known hosts and must not be given to a tenant.
+    /// Whether the slug is reserved for routes and well-known hosts and must not be given to a
+    /// tenant.
     pub fn is_reserved(&self) -> bool {
         const RESERVED: [&str; 41] = [
             "about",
@@ -178,8 +182,8 @@ impl Slug {
 }
 
 impl SkillName {
-    /// Makes a name out of any text: NFKC, lower case, runs of other characters to one hyphen, ends
-    /// trimmed, cut at 64; `None` when nothing usable is left.
+    /// Derives a name from any text: NFKC, lower case, runs of other characters become one hyphen,
+    /// ends trimmed, cut at 64 characters. Returns `None` if nothing usable is left.
     pub fn derive(text: &str) -> Option<Self> {
         let mut name = String::new();
         for c in text.nfkc().flat_map(char::to_lowercase) {
@@ -188,27 +192,30 @@ impl SkillName {
             } else if !name.is_empty() && !name.ends_with('-') {
                 name.push('-');
             }
+            // Stops early, so that a frontmatter name of megabytes costs no more than 65
+            // characters.
             if name.len() > 64 {
                 break;
             }
         }
         name.truncate(64);
+        // Parsed like any other name: what is left may be empty or a Windows device.
         name.trim_end_matches('-').parse().ok()
     }
 }
 
-/// What people and agents call an installed skill: `<name>`, or `<vault>/<name>` for the skill of
-/// one vault, whoever holds the bare name.
+/// The name of an installed skill on this machine: `<name>`, or `<vault>/<name>` for the skill of
+/// one vault, independent of which vault holds the bare name.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct SkillRef {
-    /// What the vault is called on this machine; `None` for whoever holds the bare name.
+    /// The vault's name on this machine; `None` for the vault that holds the bare name.
     pub vault: Option<Slug>,
-    /// The skill's name there.
+    /// The skill's name in that vault.
     pub name: SkillName,
 }
 
 impl SkillRef {
-    /// The skill of one vault.
+    /// Names the skill of one vault.
     pub const fn qualified(vault: Slug, name: SkillName) -> Self {
         Self {
             vault: Some(vault),
@@ -261,8 +268,8 @@ macro_rules! id {
         pub struct $type([u8; 26]);
 
         impl $type {
-            /// Makes an id of the time in milliseconds since 1970 (48 bits are kept) and 80 random
-            /// bits.
+            /// Creates an id from the time in milliseconds since 1970 (48 bits are used) and 80
+            /// random bits.
             pub fn from_parts(ms: u64, random: u128) -> Self {
                 let mut text = [0; 26];
                 Ulid::from_parts(ms, random).array_to_str(&mut text);

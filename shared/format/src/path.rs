@@ -1,7 +1,7 @@
 //! Paths of files inside a skill.
 //!
-//! A path that exists is safe to create below a directory on any system we know: it is refused,
-//! never cleaned up. Names that a file system could take for the same file are found by
+//! A [`FilePath`] is safe to create below a directory on every supported system: a bad path is
+//! rejected, never corrected. Paths that a file system could take for the same file are found by
 //! [`check_paths`] over the whole set.
 
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ use crate::text::{is_device_name, is_unprintable, text_form};
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct FilePath(Box<str>);
 
-/// Which rule of the path grammar a text breaks.
+/// The rule of the path grammar that a text breaks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadPath {
     /// Empty, over 255 bytes, over 16 segments, or a segment over 100 bytes.
@@ -39,11 +39,11 @@ pub enum BadPath {
     /// A segment is a Windows device.
     #[error("path segment must not be a Windows device name")]
     Device,
-    /// A segment is, on some file system, the folder of a git repository: git runs commands that it
-    /// names.
+    /// A segment is, on some file system, the folder of a git repository. Git runs commands that
+    /// such a folder configures.
     #[error("path segment must not be .git or its short name git~1, in upper or lower case")]
     Git,
-    /// Begins with `.vault`, which is ours.
+    /// Begins with `.vault`, which is reserved for vault's own files.
     #[error("path must not begin with .vault")]
     Reserved,
 }
@@ -87,6 +87,7 @@ impl FromStr for FilePath {
 }
 
 fn check(text: &str) -> Result<(), BadPath> {
+    // Bounds first, so that the checks below run over short texts only.
     if !(1..=255).contains(&text.len()) || text.split('/').count() > 16 {
         return Err(BadPath::Length);
     }
@@ -97,6 +98,7 @@ fn check(text: &str) -> Result<(), BadPath> {
     if let Some(refused) = text.chars().find(refused) {
         return Err(BadPath::Character(refused));
     }
+    // macOS normalises names: two forms of one name would be one file there and two elsewhere.
     if !text.is_ascii() && !is_nfc(text) {
         return Err(BadPath::NotNfc);
     }
@@ -116,6 +118,7 @@ fn check_segment(segment: &str) -> Result<(), BadPath> {
     match segment {
         "" | "." | ".." => Err(BadPath::Segment),
         _ if segment.len() > 100 => Err(BadPath::Length),
+        // Windows drops them, so `a.` and `a` would be one file.
         _ if segment.ends_with(['.', ' ']) => Err(BadPath::Ending),
         _ if is_device_name(segment) => Err(BadPath::Device),
         _ if matches!(&*fold(segment), ".git" | "git~1") => Err(BadPath::Git),
@@ -123,7 +126,7 @@ fn check_segment(segment: &str) -> Result<(), BadPath> {
     }
 }
 
-/// A refused character for people: most of them show nothing.
+/// Formats a rejected character for a message. Most of them are invisible, so their code is shown.
 fn shown(c: char) -> String {
     if c.is_ascii_graphic() {
         format!("`{c}`")
@@ -132,7 +135,7 @@ fn shown(c: char) -> String {
     }
 }
 
-/// Checks that the paths can stand side by side: unique under NFC and full case folding,
+/// Checks that the paths can exist side by side: unique under NFC and full case folding,
 /// directories included, and none the parent of another. Fails with the first pair that clashes.
 pub fn check_paths<'a>(paths: impl IntoIterator<Item = &'a FilePath>) -> Result<(), PathClash> {
     let mut seen: HashMap<Cow<'a, str>, (&'a str, Kind)> = HashMap::new();
@@ -142,6 +145,8 @@ pub fn check_paths<'a>(paths: impl IntoIterator<Item = &'a FilePath>) -> Result<
             .match_indices('/')
             .map(|(end, _)| (&whole[..end], Kind::Directory));
         for (name, kind) in directories.chain([(whole, Kind::File)]) {
+            // Directories are compared like files: `Bin/x` and `bin/y` are two directories on Linux
+            // and one on macOS.
             match seen.get(&fold(name)) {
                 None => {
                     seen.insert(fold(name), (name, kind));
@@ -149,6 +154,7 @@ pub fn check_paths<'a>(paths: impl IntoIterator<Item = &'a FilePath>) -> Result<
                 Some((other, _)) if *other != name => {
                     return Err(PathClash::Same((*other).to_owned(), name.to_owned()));
                 }
+                // The same directory of several files.
                 Some((_, Kind::Directory)) if kind == Kind::Directory => {}
                 Some((_, other)) if *other != kind => {
                     return Err(PathClash::Parent(name.to_owned()));
@@ -166,8 +172,8 @@ enum Kind {
     File,
 }
 
-/// A name as file systems compare it that ignore case and Unicode form: NFC and full case folding;
-/// NFC once more, since folding can leave it.
+/// Folds a name as file systems without case and Unicode form compare it: NFC, full case folding,
+/// and NFC again, since folding can leave it.
 pub fn fold(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return if text.bytes().any(|byte| byte.is_ascii_uppercase()) {

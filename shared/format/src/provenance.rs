@@ -1,7 +1,7 @@
-//! Where a skill came from, as canonical text that is signed with it.
+//! The source of a skill, as canonical text that is signed with it.
 //!
-//! An identifier names a place, never a machine path and never a credential; the revision stands
-//! apart.
+//! An identifier names a location, never a path on a machine and never a credential. The revision
+//! is a member of its own.
 
 use std::fmt;
 use std::str::FromStr;
@@ -45,7 +45,7 @@ pub fn is_archive(path: &str) -> bool {
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ProvenanceId(Box<str>);
 
-/// Why a provenance is refused.
+/// A reason to reject a provenance.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadProvenance {
     /// Over 2,048 bytes, or with white space, control or deceptive characters.
@@ -58,13 +58,13 @@ pub enum BadProvenance {
         "a provenance identifier begins with local:, git:, github:, gitlab:, https:, wellknown:, registry:, vault: or inline:"
     )]
     Scheme,
-    /// User-info stands in an address.
+    /// An address contains user-info.
     #[error("an address in a provenance cannot contain a user name or password")]
     Credentials,
-    /// What follows the word has not the form that the word asks for.
+    /// The text after the first word does not have the form that the word requires.
     #[error("the provenance identifier is not in its canonical form")]
     Form,
-    /// The kind beside the identifier is not the identifier's.
+    /// The stated kind is not the one of the identifier.
     #[error("the provenance kind does not fit the identifier")]
     Kind,
     /// The revision is not a full commit id (code hosts), or not 1 to 255 printable bytes.
@@ -99,6 +99,7 @@ impl FromStr for ProvenanceId {
 
     fn from_str(text: &str) -> Result<Self, BadProvenance> {
         let (scheme, rest) = text.split_once(':').ok_or(BadProvenance::Scheme)?;
+        // Folder names may hold spaces; in an address a space would hide where it ends.
         let blank = |c: char| c.is_whitespace() && !(scheme == "local" && c == ' ');
         if text.len() > 2048 || text.chars().any(|c| is_deceptive(c) || blank(c)) {
             return Err(BadProvenance::Text);
@@ -133,6 +134,7 @@ fn form(good: bool) -> Result<(), BadProvenance> {
 }
 
 fn check_folder(name: &str) -> Result<(), BadProvenance> {
+    // One folder name and no path: the identifier is published, and paths contain user names.
     form(!matches!(name, "" | "." | "..") && !name.contains(['/', '\\']) && name.trim() == name)
 }
 
@@ -151,6 +153,8 @@ fn check_repository(rest: &str) -> Result<(), BadProvenance> {
 /// `<https or ssh address>[//<path>]`
 fn check_git(rest: &str) -> Result<(), BadProvenance> {
     let after_scheme = rest.find("://").ok_or(BadProvenance::Form)? + 3;
+    // The first `//` after the scheme separates the folder; `check_address` rejects it inside
+    // addresses.
     let (address, inside) = match rest[after_scheme..].split_once("//") {
         Some((address, inside)) => (&rest[..after_scheme + address.len()], Some(inside)),
         None => (rest, None),
@@ -176,6 +180,7 @@ fn check_registry(rest: &str) -> Result<(), BadProvenance> {
 /// `<origin>/v/<slug>/<name>`, the origin with the path prefix of the vault's address if it has
 /// one.
 fn check_vault(rest: &str) -> Result<(), BadProvenance> {
+    // From the end, since the origin may have a path prefix of any length.
     let mut parts = rest.rsplitn(4, '/');
     let (Some(name), Some(slug), Some("v"), Some(base)) =
         (parts.next(), parts.next(), parts.next(), parts.next())
@@ -203,13 +208,14 @@ fn is_loopback(authority: &str) -> bool {
     matches!(host, "localhost" | "127.0.0.1" | "[::1]")
 }
 
-/// Checks scheme, authority and path of an address, and returns its path (with the query, if there
-/// is one).
+/// Checks scheme, authority and path of an address. Returns its path, with the query if there is
+/// one.
 fn check_address<'a>(address: &'a str, schemes: &[&str]) -> Result<&'a str, BadProvenance> {
     let rest = schemes
         .iter()
         .find_map(|scheme| address.strip_prefix(scheme))
         .ok_or(BadProvenance::Form)?;
+    // The authority ends where URL parsers end it, so that no `@` behind it can change the host.
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     if authority.contains('@') {
@@ -220,6 +226,7 @@ fn check_address<'a>(address: &'a str, schemes: &[&str]) -> Result<&'a str, BadP
         _ => (authority, None),
     };
     let port_is_fine = port.is_none_or(|port| {
+        // No leading zero or sign: one port has one text.
         port.parse::<u16>()
             .is_ok_and(|number| number.to_string() == port)
     });
@@ -229,6 +236,8 @@ fn check_address<'a>(address: &'a str, schemes: &[&str]) -> Result<&'a str, BadP
             && (path.is_empty() || path.starts_with('/'))
             && !path.contains(['#', '\\']),
     )?;
+    // Clients resolve dot segments and servers merge slashes, so such an address has several
+    // spellings.
     let segments = path.split('?').next().unwrap_or_default();
     form(
         !segments
@@ -246,6 +255,7 @@ fn is_host(host: &str) -> bool {
     match literal {
         Some(address) => address
             .parse::<std::net::Ipv6Addr>()
+            // Only the canonical text of an IPv6 address.
             .is_ok_and(|parsed| parsed.to_string() == address),
         None => {
             !host.is_empty()
@@ -266,15 +276,15 @@ impl fmt::Display for ProvenanceId {
 
 text_form!(ProvenanceId, BadProvenance, "a provenance identifier");
 
-/// Where and when a skill was fetched, as its manifest states it.
+/// The source of a skill and the time of its fetch, as its manifest states them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Provenance {
-    /// The place.
+    /// The location.
     pub identifier: ProvenanceId,
-    /// What exactly was there: the full commit id for a code host; `None` where there is nothing of
-    /// the kind.
+    /// The exact content at the location: the full commit id for a code host; `None` if the source
+    /// has no revisions.
     pub revision: Option<String>,
-    /// When it was read.
+    /// The time of the fetch.
     pub fetched_at: Timestamp,
 }
 
@@ -284,7 +294,7 @@ impl Provenance {
         self.identifier.kind()
     }
 
-    /// Fails when the revision has not the form that the kind asks for.
+    /// Fails unless the revision has the form that the kind requires.
     pub fn check(&self) -> Result<(), BadProvenance> {
         let Some(revision) = self.revision.as_deref() else {
             return Ok(());
@@ -294,6 +304,8 @@ impl Provenance {
                 .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
         };
         let good = match self.kind() {
+            // SHA-1 or SHA-256 in full: a branch, a tag or a shortened id may name other content
+            // later.
             Kind::CodeHost => matches!(revision.len(), 40 | 64) && hex(revision),
             _ => (1..=255).contains(&revision.len()) && !revision.chars().any(is_deceptive),
         };

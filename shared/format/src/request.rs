@@ -1,8 +1,8 @@
-//! Requests that a device signs, and the strict reading of paths under `/v/`.
+//! Requests signed by devices, and the strict parser of paths under `/v/`.
 //!
-//! Signed is METHOD LF path LF seconds, the path exactly as sent without its query. Nothing is
-//! normalised, decoded or trimmed on either side: two texts that differ are two requests. The
-//! checks here need no look-up and no store.
+//! The signed bytes are METHOD LF path LF seconds, with the path exactly as sent and without its
+//! query. Nothing is normalised, decoded or trimmed on either side: two texts that differ are two
+//! requests. The checks here need no look-up and no store.
 
 use crate::hash::Digest;
 use crate::keys::{BadKey, PublicKey, SecretKey, Signature};
@@ -17,7 +17,7 @@ pub const TIMESTAMP_HEADER: &str = "x-vault-timestamp";
 /// Name of the header with the signature.
 pub const SIGNATURE_HEADER: &str = "x-vault-signature";
 
-/// How far the clocks of device and service may be apart, in seconds, inclusive.
+/// The largest difference between the clocks of device and service, in seconds, inclusive.
 pub const MAX_SKEW_SECONDS: u64 = 300;
 
 /// The three headers of a signed request.
@@ -31,8 +31,8 @@ pub struct DeviceHeaders {
     pub signature: String,
 }
 
-/// Signs a request; `path` is the path as it will be sent, with the prefix of the service's
-/// address, without query.
+/// Signs a request. `path` is the path as it will be sent, without query and with the prefix of the
+/// service's address.
 pub fn sign(key: &SecretKey, method: &str, path: &str, now: Timestamp) -> DeviceHeaders {
     DeviceHeaders {
         device: key.public().to_string(),
@@ -44,10 +44,12 @@ pub fn sign(key: &SecretKey, method: &str, path: &str, now: Timestamp) -> Device
 }
 
 fn signed_bytes(method: &str, path: &str, seconds: i64) -> Vec<u8> {
+    // A line feed can stand in no method, path or number, so no two requests have the same bytes.
+    // The host is left out: the key belongs to one origin and slug.
     format!("{method}\n{path}\n{seconds}").into_bytes()
 }
 
-/// Why a signed request is refused, in the order in which it is found out.
+/// A reason to reject a signed request, in the order of the checks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RequestError {
     /// One of the three headers is missing.
@@ -64,7 +66,7 @@ pub enum RequestError {
     SignatureInvalid,
 }
 
-/// The headers of a signed request, well-formed but not yet believed.
+/// The headers of a signed request; well-formed, not verified.
 #[derive(Clone, Copy, Debug)]
 pub struct SignedRequest {
     key: PublicKey,
@@ -73,9 +75,9 @@ pub struct SignedRequest {
 }
 
 impl SignedRequest {
-    /// Reads the three headers; fails with `SignatureRequired` when one is missing, `HeaderInvalid`
-    /// when one is not canonical. A header that came twice must be handed in joined by commas, or
-    /// as missing.
+    /// Reads the three headers. Fails with `SignatureRequired` if one is missing, and with
+    /// `HeaderInvalid` if one is not canonical. The caller passes a repeated header joined by
+    /// commas, or as missing.
     pub fn parse(
         device: Option<&str>,
         timestamp: Option<&str>,
@@ -84,9 +86,9 @@ impl SignedRequest {
         Self::parse_with(device, timestamp, signature, str::parse)
     }
 
-    /// Like [`SignedRequest::parse`], with a function that turns the text of a key into the key, so
-    /// that a service can keep the keys it has parsed before: the full check of a key costs about
-    /// as much as the signature.
+    /// Like [`SignedRequest::parse`], with a function that parses the key, so that a service can
+    /// reuse keys that it has parsed before: the full check of a key costs about as much as the
+    /// signature.
     pub fn parse_with(
         device: Option<&str>,
         timestamp: Option<&str>,
@@ -108,7 +110,7 @@ impl SignedRequest {
         })
     }
 
-    /// The key that the request names; anybody may name any key.
+    /// The key that the request names. It proves nothing before [`SignedRequest::verify`].
     pub const fn claimed_key(&self) -> &PublicKey {
         &self.key
     }
@@ -122,6 +124,8 @@ impl SignedRequest {
         now: Timestamp,
     ) -> Result<PublicKey, RequestError> {
         let seconds = i64::try_from(self.seconds).map_err(|_| RequestError::TimestampOutOfRange)?;
+        // Time before signature: a device with a wrong clock learns the reason, and an old request
+        // costs no verification.
         if seconds.abs_diff(now.unix()) > MAX_SKEW_SECONDS {
             return Err(RequestError::TimestampOutOfRange);
         }
@@ -136,25 +140,27 @@ impl SignedRequest {
     }
 }
 
-/// Decimal without sign or leading zero, at most 20 digits; what does not fit becomes the largest
-/// number, which no clock shows.
+/// Reads decimal seconds without sign or leading zero, at most 20 digits. A number that does not
+/// fit becomes the largest one, which no clock shows.
 fn seconds(text: &str) -> Option<u64> {
     let canonical = text == "0" || !text.starts_with('0');
     let digits = (1..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     (canonical && digits).then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// The id of a device in a namespace: it follows from slug and key, so that racing enrolments of
-/// one key agree.
+/// Derives the id of a device in a namespace from slug and key, so that racing enrolments of one
+/// key agree.
 pub fn device_id(slug: &Slug, key: &PublicKey) -> String {
     let mut text =
+        // The prefix keeps this digest apart from every other use of SHA-256 over slug and key.
         base32(Digest::of(format!("vault-device/1\n{slug}\n{key}").as_bytes()).as_bytes());
     text.truncate(26);
     format!("dev_{text}")
 }
 
 pub mod route {
-    //! The four routes under `/v/`, read from and written to the raw path by one function each.
+    //! The four routes under `/v/`, with one function that parses a raw path and one that writes
+    //! it.
 
     use std::fmt;
 
@@ -164,27 +170,27 @@ pub mod route {
     /// The longest path that can be valid, in bytes.
     pub const MAX_PATH: usize = 255;
 
-    /// A route of the hosted part. `Display` writes the path, from `/v/` on.
+    /// A route under `/v/`. `Display` writes the path, from `/v/` on.
     #[derive(Clone, Debug, Eq, Hash, PartialEq)]
     pub enum Route {
         /// `/v/<slug>/devices`: enrolment.
         Devices {
-            /// Whose.
+            /// The namespace.
             slug: Slug,
         },
         /// `/v/<slug>/devices/current`: the state of the asking device.
         DeviceCurrent {
-            /// Whose.
+            /// The namespace.
             slug: Slug,
         },
         /// `/v/<slug>/catalog.json`: the signed catalog.
         Catalog {
-            /// Whose.
+            /// The namespace.
             slug: Slug,
         },
         /// `/v/<slug>/bundles/<hash>.json`: a stored object.
         Bundle {
-            /// Whose.
+            /// The namespace.
             slug: Slug,
             /// SHA-256 of the object's bytes.
             hash: Digest,
@@ -203,9 +209,9 @@ pub mod route {
         }
     }
 
-    /// Reads a raw path that begins with `/v/` (the prefix of the service's address cut off);
-    /// `None` is a 404. Escapes, double slashes, dot segments, a slash at the end and an upper-case
-    /// hash are other paths, not spellings.
+    /// Parses a raw path that begins with `/v/`, without the prefix of the service's address.
+    /// `None` means 404. Escapes, double slashes, dot segments, a slash at the end and an
+    /// upper-case hash are other paths, not spellings of the same one.
     pub fn parse(path: &str) -> Option<Route> {
         if path.len() > MAX_PATH {
             return None;

@@ -1,5 +1,5 @@
-//! The version that had an operation first, and what that promises. A command, a route or a tool
-//! says it once, beside itself; help, `OpenAPI` and the tools' `_meta` are written from there.
+//! The first version with an operation, and its stability. A command, a route or a tool states it
+//! once; help, `OpenAPI` and the tools' `_meta` are generated from there.
 
 use std::fmt;
 
@@ -13,15 +13,15 @@ crate::words! {
     }
 }
 
-/// The version of vault that had an operation first.
+/// The first version of vault with an operation.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Since(&'static str);
 
 impl Since {
-    /// Of everything that is not known to be older.
+    /// The version of every operation that is not known to be older.
     pub const NEW: Self = Self("0.5.0");
 
-    /// An operation of an earlier version.
+    /// States an earlier version.
     pub const fn version(version: &'static str) -> Self {
         Self(version)
     }
@@ -31,7 +31,7 @@ impl Since {
         self.0
     }
 
-    /// What earlier versions had may no longer change.
+    /// Returns the stability: operations of earlier versions no longer change.
     pub fn stability(self) -> Stability {
         if self == Self::NEW {
             Stability::Beta

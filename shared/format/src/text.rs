@@ -1,15 +1,15 @@
-//! What all values with one canonical text have in common.
+//! Shared code of values with one canonical text, and safe display of foreign text.
 //!
-//! A type with `FromStr` and `Display` gets its serde form from here, so that a value read from
-//! JSON has passed the same one way in as any other.
+//! A type with `FromStr` and `Display` gets its serde form from here, so that a value from JSON
+//! passes the same parser as any other.
 
 use std::fmt;
 
 use serde::Serialize;
 
 /// Gives a `FromStr + Display` type its serde form, its JSON schema and the usual conversions, all
-/// through its text. What the schema says of the text beside its description comes last; only the
-/// parser decides.
+/// through its text. Further keywords of the schema come last; they are for documentation, and only
+/// the parser decides.
 macro_rules! text_form {
     ($type:ty, $error:ty, $expected:literal $(, $keyword:literal: $value:literal)*) => {
         impl serde::Serialize for $type {
@@ -63,8 +63,8 @@ macro_rules! text_form {
 
 pub(crate) use text_form;
 
-/// Makes the type of a member that has one value, such as `schema`: anything else is refused while
-/// reading.
+/// Defines the type of a member with one allowed value, such as `schema`; reading any other value
+/// fails.
 macro_rules! constant {
     ($(#[$doc:meta])* $type:ident, $value:expr) => {
         $(#[$doc])*
@@ -97,8 +97,8 @@ macro_rules! constant {
 
 pub(crate) use constant;
 
-/// Makes an enum whose variants are words of an interface: `Role::Owner` is `role:owner` in JSON, in
-/// text and in a setting.
+/// Defines an enum whose variants are words of an interface: `Role::Owner` is `role:owner` in JSON,
+/// in text and in a setting.
 ///
 /// Beside the variants the enum has `ALL`, `as_str`, `Display`, `FromStr` (fails with
 /// [`UnknownWord`]), and serde's two traits through the same words. Further traits, such as
@@ -148,14 +148,14 @@ macro_rules! words {
     };
 }
 
-/// A text that is none of the words of its enum; made by [`words!`](crate::words).
+/// The error for a text that is none of the words of its enum; made by [`words!`](crate::words).
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("not one of the words that are known here")]
 pub struct UnknownWord;
 
-/// Whether a character must not stand in any name, path or label: controls (C0, DEL, C1), line and
-/// paragraph separators, bidirectional controls, zero-width characters. They hide or reorder what a
-/// person reads.
+/// Whether a character is not allowed in names, paths and labels: controls (C0, DEL, C1), line and
+/// paragraph separators, bidirectional controls, zero-width characters. They hide or reorder the
+/// text that a person reads.
 pub const fn is_deceptive(c: char) -> bool {
     matches!(c,
         '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}'
@@ -164,9 +164,9 @@ pub const fn is_deceptive(c: char) -> bool {
         | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Control, format, bidi, default-ignorable, separators but U+0020, surrogates, private use,
-/// noncharacters. The list is fixed, so that every reader refuses the same bytes whatever Unicode
-/// it knows.
+/// The unprintable characters: control, format, bidi, default-ignorable, separators but U+0020,
+/// surrogates, private use, noncharacters. The list is fixed, so that every reader rejects the same
+/// bytes with any version of Unicode.
 const UNPRINTABLE: [(u32, u32); 45] = [
     (0x0000, 0x001f),
     (0x007f, 0x00a0),
@@ -215,8 +215,8 @@ const UNPRINTABLE: [(u32, u32); 45] = [
     (0xefffe, 0x0010_ffff),
 ];
 
-/// Whether a character shows nothing, looks like a plain space, or changes how others are shown:
-/// two names that differ in it look the same.
+/// Whether a character is invisible, looks like a plain space, or changes the display of others:
+/// two names that differ only in it look the same.
 pub(crate) fn is_unprintable(c: char) -> bool {
     let code = u32::from(c);
     UNPRINTABLE
@@ -224,9 +224,9 @@ pub(crate) fn is_unprintable(c: char) -> bool {
         .any(|(first, last)| (*first..=*last).contains(&code))
 }
 
-/// Whether a reader of prose is deceived by a character: it controls a terminal, turns the writing
-/// direction, or shows nothing (tag characters, zero-width characters). Spaces of any width and the
-/// selectors that choose between the text and the picture of a symbol are harmless in prose.
+/// Whether a character deceives a reader of prose: it controls a terminal, changes the writing
+/// direction, or is invisible (tag characters, zero-width characters). Spaces of any width and the
+/// selectors between the text and the picture of a symbol are harmless in prose.
 pub fn is_invisible(c: char) -> bool {
     is_unprintable(c)
         && !matches!(
@@ -236,8 +236,8 @@ pub fn is_invisible(c: char) -> bool {
         )
 }
 
-/// Text of others as a terminal or an agent may see it: every character that [`is_invisible`] is an
-/// escape, `\u{1b}` for example.
+/// Makes foreign text safe for a terminal or an agent: every character that [`is_invisible`]
+/// becomes an escape such as `\u{1b}`.
 pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -252,6 +252,7 @@ pub fn printable(text: &str) -> String {
 
 /// Whether a name is a Windows device, with any extension: such a file cannot be created there.
 pub(crate) fn is_device_name(segment: &str) -> bool {
+    // Windows ignores the extension and spaces before it: `con .txt` opens the console.
     let stem = segment.split('.').next().unwrap_or_default();
     let stem = stem.trim_end_matches(' ').to_ascii_lowercase();
     let port = stem
@@ -270,7 +271,7 @@ pub(crate) fn is_device_name(segment: &str) -> bool {
         )
 }
 
-/// Lower-case base32 (RFC 4648 without padding) of the bytes, as many whole characters as they
+/// Encodes bytes as lower-case base32 (RFC 4648 without padding), as many whole characters as they
 /// fill.
 pub(crate) fn base32(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
@@ -287,8 +288,8 @@ pub(crate) fn base32(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of a file as text to read, with `\\xNN` for each byte that is not UTF-8. `None` where
-/// they are a file of another kind: it has a NUL, or more than one byte in eight is not text.
+/// Converts the bytes of a file to readable text, with `\\xNN` for each byte that is not UTF-8.
+/// `None` for a binary file: it has a NUL, or more than one byte in eight is not text.
 pub fn readable(bytes: &[u8]) -> Option<String> {
     let mut text = String::with_capacity(bytes.len());
     let mut odd = 0;
@@ -302,7 +303,7 @@ pub fn readable(bytes: &[u8]) -> Option<String> {
     (odd * 8 <= bytes.len() && !bytes.contains(&0)).then_some(text)
 }
 
-/// The first characters of a text, quoted and printable, for use inside a message.
+/// Quotes the first 80 characters of a text and makes them printable, for use inside a message.
 pub fn quoted(text: &str) -> String {
     const SHOWN: usize = 80;
     let mut shown: String = text.chars().take(SHOWN).collect();
@@ -312,12 +313,13 @@ pub fn quoted(text: &str) -> String {
     format!("`{}`", printable(&shown))
 }
 
-/// A whole text, quoted and printable, for a person who decides by it: nothing is cut.
+/// Quotes a whole text and makes it printable. Nothing is cut, for a person whose decision depends
+/// on it.
 pub fn quoted_whole(text: &str) -> String {
     format!("`{}`", printable(text))
 }
 
-/// A place in a text: line and column, both counted from 1, the column in characters.
+/// A position in a text: line and column, both counted from 1, the column in characters.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct Position {
     /// Line, from 1.
@@ -332,10 +334,11 @@ impl Position {
         Self { line, column }
     }
 
-    /// The position of the byte at `offset` in `text`; the end of the text when the offset lies
+    /// Returns the position of the byte at `offset` in `text`, or of the end if the offset lies
     /// beyond it.
     pub fn of_offset(text: &str, offset: usize) -> Self {
         let mut end = offset.min(text.len());
+        // Parsers may report an offset inside a character.
         while !text.is_char_boundary(end) {
             end -= 1;
         }
@@ -358,7 +361,7 @@ fn saturating(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// An error and what caused it, in one line, for logs.
+/// Formats an error and its causes in one line, for logs.
 pub fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

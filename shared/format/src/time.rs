@@ -28,7 +28,7 @@ impl Timestamp {
     /// The last second that can be written, in the year 9999.
     pub const MAX: Self = Self(253_402_300_799);
 
-    /// Takes seconds since 1970; what lies outside the years 0000 to 9999 becomes the nearest end.
+    /// Converts seconds since 1970. Values outside the years 0000 to 9999 become the nearest end.
     pub const fn from_unix(seconds: i64) -> Self {
         if seconds < Self::MIN.0 {
             Self::MIN
@@ -44,13 +44,13 @@ impl Timestamp {
         self.0
     }
 
-    /// The time that many seconds later (or earlier), kept within the years 0000 to 9999.
+    /// Returns the time that many seconds later (or earlier), kept within the years 0000 to 9999.
     #[must_use]
     pub const fn plus_seconds(self, seconds: i64) -> Self {
         Self::from_unix(self.0.saturating_add(seconds))
     }
 
-    /// The time that many days later (or earlier), kept within the years 0000 to 9999.
+    /// Returns the time that many days later (or earlier), kept within the years 0000 to 9999.
     #[must_use]
     pub const fn plus_days(self, days: i64) -> Self {
         self.plus_seconds(days.saturating_mul(DAY))
