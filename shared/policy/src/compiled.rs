@@ -1,8 +1,7 @@
-//! A policy made ready for use, and what it grants to one caller.
+//! A compiled policy, and the grants that it gives to callers.
 //!
-//! Compiling costs once for a policy. A grant is a set of groups: asking whether it holds a skill
-//! is one look-up by name and one for each tag, so a gate can ask for each of a thousand skills on
-//! each call.
+//! A policy is compiled once. A grant is a set of groups: checking one skill is one look-up by name
+//! and one for each tag, so a gate can check a thousand skills on each call.
 
 use super::file::{Caller, Channel, Policy, PolicyError, Rule};
 use super::pattern::Pattern;
@@ -14,40 +13,39 @@ use std::sync::Arc;
 use vault_format::hash::Digest;
 use vault_format::name::SkillName;
 
-/// Longest query that rules are asked about, in bytes; a longer one is granted nothing at all,
-/// since a rule that takes groups away might have matched it.
+/// The longest query that rules are matched against, in bytes. A longer one is granted nothing at
+/// all, since a rule that removes groups might have matched it.
 pub const MAX_QUERY_BYTES: usize = 2048;
 
-/// Who asks, and from where.
+/// The caller, with platform and channel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asker<'a> {
-    /// Ids of the caller, in the order in which they are looked up among the policy's callers: at
-    /// `/mcp` the user's e-mail, then the client id. The first that the policy names counts.
-    /// E-mails are compared without ASCII case.
+    /// The ids of the caller, in the order of their look-up among the policy's callers: at `/mcp`
+    /// the user's e-mail, then the client id. The first that the policy names counts. E-mails are
+    /// compared without ASCII case.
     pub callers: &'a [&'a str],
-    /// The profile that an owner bound to the user; counts where no caller is named with a profile.
-    /// One that the policy does not have gives nothing.
+    /// The profile that an owner bound to the user. It counts if no caller entry names a profile. A
+    /// profile that the policy does not have gives nothing.
     pub bound_profile: Option<&'a str>,
     /// Platform, for example `mcp`, `cli`, `slack`.
     pub platform: &'a str,
-    /// Channel on the platform, where there is one.
+    /// Channel on the platform, if there is one.
     pub channel: Option<&'a str>,
 }
 
-/// What the grant is for: which of the context rules count.
+/// The purpose of a grant, which decides on the context rules that count.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reach<'a> {
-    /// Lists, and searches without a query: no rule.
+    /// Lists, and searches without a query: no rule counts.
     List,
     /// A query: the rules whose expression matches it, in order.
     Query(&'a str),
-    /// Fetch by name and resources: whatever some query could be granted, so the additions of all
-    /// rules whose profile and platform match; nothing is taken away by a rule.
+    /// Fetch by name, and resources: the additions of all rules whose profile and platform match,
+    /// since some query could grant them. No rule removes anything.
     Fetch,
 }
 
-/// A policy made ready for use: immutable, cheap to clone, to be kept under
-/// [`CompiledPolicy::hash`].
+/// A compiled policy: immutable, cheap to clone, and to be cached under [`CompiledPolicy::hash`].
 #[derive(Clone, Debug)]
 pub struct CompiledPolicy(Arc<Inner>);
 
@@ -55,7 +53,7 @@ pub struct CompiledPolicy(Arc<Inner>);
 struct Inner {
     hash: Option<Digest>,
     policy: Policy,
-    /// Names of the groups, in order; a group's place is its number.
+    /// Names of the groups, in order. The index of a group is its number.
     names: Vec<String>,
     profiles: HashMap<String, Groups>,
     /// Keys of the callers that are e-mails, by their lower-case form.
@@ -66,10 +64,9 @@ struct Inner {
     whole: Groups,
     by_name: HashMap<String, Vec<usize>>,
     by_tag: HashMap<String, Vec<usize>>,
-    /// Groups by their name and by each other word for them, as words of a query, with a space
-    /// between.
+    /// Groups by their names and aliases, as the words of a query with a space between.
     phrases: HashMap<String, Vec<usize>>,
-    /// Numbers of words that phrases have.
+    /// The numbers of words that phrases have.
     phrase_lengths: BTreeSet<usize>,
     disabled: Vec<Pattern>,
 }
@@ -93,35 +90,36 @@ impl CompiledRule {
 
 impl CompiledPolicy {
     /// Compiles a policy. Its hash is that of the object that [`Policy::to_object`] writes. Fails
-    /// when an expression cannot be compiled within its bounds, which no policy that was read does.
+    /// if an expression cannot be compiled within its bounds, which no policy from a file does.
     pub fn new(policy: Policy) -> Result<Self, PolicyError> {
         let hash = Digest::of(&policy.to_object());
         Inner::new(policy, hash).map(|inner| Self(Arc::new(inner)))
     }
 
-    /// Reads and compiles the object of a release; the hash is that of these bytes. Fails on what
-    /// [`Policy::from_object`] refuses.
+    /// Reads and compiles the object of a release. The hash is that of these bytes. Fails if
+    /// [`Policy::from_object`] rejects them.
     pub fn from_object(bytes: &[u8]) -> Result<Self, PolicyError> {
         let policy = Policy::from_object(bytes)?;
         Inner::new(policy, Digest::of(bytes)).map(|inner| Self(Arc::new(inner)))
     }
 
-    /// What holds where there is no policy: no caller gets anything.
+    /// The policy to use if there is none: no caller is granted anything.
     pub fn absent() -> Self {
         Self(Arc::default())
     }
 
-    /// SHA-256 of the `vault.policy/1` object; nothing where there is no policy.
+    /// SHA-256 of the `vault.policy/1` object; `None` without a policy.
     pub fn hash(&self) -> Option<Digest> {
         self.0.hash
     }
 
-    /// The policy that this was made of; an empty one where there is none.
+    /// The policy that this was compiled from; an empty one if there is none.
     pub fn policy(&self) -> &Policy {
         &self.0.policy
     }
 
-    /// Names of all groups that hold this skill, granted to anybody or not, in order. For owners.
+    /// Returns the names of all groups that hold this skill, granted to anyone or not, in order.
+    /// For owners.
     pub fn groups_holding<T: AsRef<str>>(&self, name: &SkillName, tags: &[T]) -> Vec<&str> {
         let numbers = self.0.holding(name.as_str(), tags).into_iter();
         numbers
@@ -129,25 +127,31 @@ impl CompiledPolicy {
             .collect()
     }
 
-    /// What this caller is granted here.
+    /// Returns the grant of this caller.
     pub fn granted(&self, asker: &Asker<'_>, reach: Reach<'_>) -> Grant {
         self.decide(asker, reach).grant
     }
 
-    /// The same with the way to it.
+    /// Returns the grant with the steps that led to it.
     pub(super) fn decide<'p>(&'p self, asker: &Asker<'p>, reach: Reach<'_>) -> Decision<'p> {
         let inner = &*self.0;
         let found = inner.caller(asker.callers);
         let named = found.and_then(|(_, caller)| caller.profile.as_deref());
         let base = match (named, asker.bound_profile, &inner.policy.default_profile) {
+            // A profile in the owner's signed policy takes precedence over one that only the
+            // service stores.
             (Some(profile), _, _) => Base::Named(profile),
             (None, Some(profile), _) if inner.profiles.contains_key(profile) => {
                 Base::Bound(profile)
             }
+            // A bound profile that was removed from the policy gives nothing: the default profile
+            // could grant more than the owner intended for this user.
             (None, Some(profile), _) => Base::BoundUnknown(profile),
             (None, None, Some(profile)) => Base::Default(profile),
             (None, None, None) => Base::None,
         };
+        // The channel comes after the profile: its own profile replaces the caller's in this place
+        // alone.
         let channel = found.and_then(|(_, caller)| channel_of(caller, asker));
         let profile = channel
             .and_then(|channel| channel.profile.as_deref())
@@ -164,6 +168,8 @@ impl CompiledPolicy {
             query_too_long: matches!(reach, Reach::Query(query) if query.len() > MAX_QUERY_BYTES),
             grant: Grant::nothing(self),
         };
+        // Without a profile nothing below can add a group: an unknown caller stays without access
+        // even if a rule would match.
         let Some((profile, groups)) = profile
             .filter(|_| !decision.query_too_long)
             .and_then(|profile| Some((profile, inner.profiles.get(profile)?)))
@@ -181,6 +187,8 @@ impl CompiledPolicy {
         match reach {
             Reach::List => {}
             Reach::Query(query) => {
+                // One pass over the query for all rules. The set returns them in the order of the
+                // file, in which later rules override earlier ones.
                 for number in &inner.expressions.matches(query) {
                     let rule = &inner.rules[number];
                     if holding(&(number, rule)) {
@@ -189,6 +197,8 @@ impl CompiledPolicy {
                     }
                 }
             }
+            // A skill that a query has shown must be readable afterwards, when the query is not
+            // known any more.
             Reach::Fetch => {
                 for (number, rule) in inner.rules.iter().enumerate().filter(holding) {
                     // What the rule itself takes away again, it does not grant.
@@ -208,8 +218,10 @@ impl CompiledPolicy {
         decision
     }
 
-    /// Numbers of the groups that a query calls by their name or another word for them.
+    /// Returns the numbers of the groups that a query mentions by name or alias.
     pub(super) fn called(&self, query: &str) -> BTreeSet<usize> {
+        // The words and the limit of the ranking, so that a group and its skills match the same
+        // queries.
         let words: Vec<String> = words(query).take(MAX_QUERY_WORDS).collect();
         let inner = &*self.0;
         let mut called = BTreeSet::new();
@@ -226,8 +238,8 @@ impl CompiledPolicy {
     }
 }
 
-/// The channel entry that counts: of those for this platform the first exact one, else the first
-/// `*`.
+/// Returns the channel entry that counts: of those for this platform the first exact one, else the
+/// first `*`.
 fn channel_of<'p>(caller: &'p Caller, asker: &Asker<'_>) -> Option<&'p Channel> {
     let here = || {
         caller
@@ -281,6 +293,7 @@ impl Inner {
         for (name, profile) in policy.profiles.iter().flatten() {
             let mut groups = Groups::none(inner.names.len());
             for group in profile.groups.iter().flatten() {
+                // Group names are fixed when the policy is compiled, so `*` is expanded once.
                 if group == "*" {
                     groups = Groups::all(inner.names.len());
                 }
@@ -317,7 +330,7 @@ impl Inner {
         Ok(inner)
     }
 
-    /// Numbers of the groups of these names; names that no group has are left out.
+    /// Returns the numbers of the groups with these names. Names without a group are left out.
     fn numbers(&self, names: Option<&[String]>) -> Vec<usize> {
         names
             .unwrap_or_default()
@@ -326,7 +339,7 @@ impl Inner {
             .collect()
     }
 
-    /// The first of these ids that the policy names, as it was given, and its entry.
+    /// Returns the first of these ids that the policy names, as given, with its entry.
     fn caller<'p>(&'p self, ids: &[&'p str]) -> Option<(&'p str, &'p Caller)> {
         let callers = self.policy.callers.as_ref()?;
         ids.iter().find_map(|id| {
@@ -340,7 +353,7 @@ impl Inner {
         })
     }
 
-    /// Numbers of the groups that hold this skill, in rising order, each once.
+    /// Returns the numbers of the groups that hold this skill, in rising order, each once.
     fn holding<T: AsRef<str>>(&self, name: &str, tags: &[T]) -> BTreeSet<usize> {
         let by_tag = tags
             .iter()
@@ -367,8 +380,9 @@ fn push(map: &mut HashMap<String, Vec<usize>>, key: String, number: usize) {
     }
 }
 
-/// Tags are compared without regard to case, as in profiles.
+/// Folds the case of a tag, as profiles do.
 fn folded(tag: &str) -> Cow<'_, str> {
+    // Almost every tag is lower-case ASCII and needs no copy.
     if tag
         .bytes()
         .all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase())
@@ -387,10 +401,10 @@ fn patterns(texts: Option<&[String]>) -> Vec<Pattern> {
         .collect()
 }
 
-/// How a grant came to be.
+/// A grant with the steps that led to it.
 #[derive(Debug)]
 pub(super) struct Decision<'p> {
-    /// The id that counted: the one that the policy names, else the first.
+    /// The id that counted: the first that the policy names, else the first given.
     pub(super) caller: &'p str,
     pub(super) is_named: bool,
     pub(super) base: Base<'p>,
@@ -401,7 +415,7 @@ pub(super) struct Decision<'p> {
     pub(super) grant: Grant,
 }
 
-/// Where the profile comes from, before the channel.
+/// The origin of the profile, before the channel changes it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Base<'p> {
     Named(&'p str),
@@ -420,7 +434,7 @@ impl<'p> Base<'p> {
     }
 }
 
-/// What one caller may see: an answer of [`CompiledPolicy::granted`], or everything, for an owner.
+/// The access of one caller: a result of [`CompiledPolicy::granted`], or everything, for an owner.
 #[derive(Clone, Debug)]
 pub struct Grant(Scope);
 
@@ -436,14 +450,14 @@ enum Scope {
     },
 }
 
-/// Which skills a grant lets through: equal for equal sets of groups of one policy, so that what
-/// was made for one caller (a list, a ranking) serves all that see the same. It names a policy by
-/// its hash, so it outlives the policy's object.
+/// A key for the set of skills that a grant allows. It is equal for equal sets of groups of one
+/// policy, so that a list or a ranking made for one caller serves all callers with the same access.
+/// It names a policy by its hash, so it outlives the policy's object.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct View(Option<(Option<Digest>, Groups)>);
 
 impl Grant {
-    /// Everything: for owners, whom the policy does not filter.
+    /// Grants everything, for owners: the policy does not filter them.
     pub const fn everything() -> Self {
         Self(Scope::Everything)
     }
@@ -459,6 +473,8 @@ impl Grant {
 
     fn of(policy: &CompiledPolicy, profile: &str, groups: Groups) -> Self {
         Self(Scope::Groups {
+            // Decided once, so that checking a skill needs no look-up for callers with a group of
+            // everything.
             whole: groups.meets(&policy.0.whole),
             policy: policy.clone(),
             profile: Some(profile.to_owned()),
@@ -471,7 +487,7 @@ impl Grant {
         self.allows_text(name.as_str(), tags)
     }
 
-    /// The same for a name that was not read as one.
+    /// Like [`Self::allows`], for a name that was not parsed.
     pub(super) fn allows_text<T: AsRef<str>>(&self, name: &str, tags: &[T]) -> bool {
         let Scope::Groups {
             policy,
@@ -488,14 +504,15 @@ impl Grant {
         };
         *whole
             || any(inner.by_name.get(name))
+            // Most policies name no tags; folding every tag of every skill would be wasted then.
             || !inner.by_tag.is_empty()
                 && tags
                     .iter()
                     .any(|tag| any(inner.by_tag.get(&*folded(tag.as_ref().trim()))))
     }
 
-    /// Names of the granted groups that hold this skill, in order; none for an owner, who sees past
-    /// groups.
+    /// Returns the names of the granted groups that hold this skill, in order; none for an owner,
+    /// who is not bound to groups.
     pub fn groups_of<T: AsRef<str>>(&self, name: &SkillName, tags: &[T]) -> Vec<&str> {
         self.numbers_of(name.as_str(), tags)
             .into_iter()
@@ -515,7 +532,7 @@ impl Grant {
         }
     }
 
-    /// Name of a group by its number; empty where there is none.
+    /// Returns the name of a group by its number; empty if there is no such group.
     pub(super) fn name(&self, number: usize) -> &str {
         match &self.0 {
             Scope::Everything => "",
@@ -528,7 +545,7 @@ impl Grant {
         matches!(&self.0, Scope::Groups { groups, .. } if groups.contains(number))
     }
 
-    /// The profile that holds; none where there is no grant, and for an owner.
+    /// The profile in effect; `None` without a grant, and for an owner.
     pub fn profile(&self) -> Option<&str> {
         match &self.0 {
             Scope::Everything => None,
@@ -554,7 +571,7 @@ impl Grant {
         groups.into_iter().flat_map(Groups::iter)
     }
 
-    /// Whether a tool of this name is granted: by a group or for everybody, and not disabled.
+    /// Whether a tool of this name is granted, by a group or for everyone, and not disabled.
     pub fn allows_tool(&self, tool: &str) -> bool {
         let Scope::Groups { policy, .. } = &self.0 else {
             return true;
@@ -570,8 +587,8 @@ impl Grant {
                 .any(|text| Pattern::new(text).matches(tool))
     }
 
-    /// The granted patterns of tools as they stand in the policy, in order: nothing is taken out of
-    /// them.
+    /// Returns the granted patterns of tools as the policy writes them, in order. Disabled ones are
+    /// included.
     fn tool_patterns(&self) -> BTreeSet<&str> {
         let Scope::Groups {
             policy,
@@ -600,9 +617,8 @@ impl Grant {
             .collect()
     }
 
-    /// The granted tools, in order, as names and patterns; what is disabled is left out. Where a
-    /// disabled pattern takes some but not all of a granted one, it follows at the end with `!`
-    /// before it.
+    /// Returns the granted tools, in order, as names and patterns, without disabled ones. A
+    /// disabled pattern that covers a part of a granted one follows at the end with `!` before it.
     pub fn tools(&self) -> Vec<String> {
         let Scope::Groups { policy, .. } = &self.0 else {
             return vec!["*".to_owned()];
@@ -612,6 +628,8 @@ impl Grant {
             .tool_patterns()
             .into_iter()
             .map(Pattern::new)
+            // Only a pattern that is covered completely disappears here; a partly covered one is
+            // kept.
             .filter(|granted| {
                 !disabled
                     .iter()
@@ -630,7 +648,8 @@ impl Grant {
             .collect()
     }
 
-    /// Names of the granted MCP servers, in order; none for an owner, who reads them in the policy.
+    /// Returns the names of the granted MCP servers, in order; none for an owner, who reads them in
+    /// the policy.
     pub fn mcp_servers(&self) -> Vec<String> {
         let Scope::Groups { policy, groups, .. } = &self.0 else {
             return Vec::new();
@@ -647,10 +666,11 @@ impl Grant {
         servers.into_iter().cloned().collect()
     }
 
-    /// Which skills this lets through, as a key for what is made of them.
+    /// Returns the key of the set of skills that this allows, for caches.
     pub fn view(&self) -> View {
         View(match &self.0 {
             Scope::Everything => None,
+            // With the policy's hash, since equal numbers mean other groups in another policy.
             Scope::Groups { policy, groups, .. } => Some((policy.hash(), groups.clone())),
         })
     }
@@ -683,7 +703,7 @@ impl Groups {
         }
     }
 
-    /// First more, then less: what both name is gone.
+    /// Adds groups, then removes groups: one in both lists is removed.
     fn change(&mut self, add: &[usize], remove: &[usize]) {
         for number in add {
             self.insert(*number);

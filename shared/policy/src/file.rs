@@ -1,7 +1,7 @@
-//! The file and the object, read into one type.
+//! The policy file and the policy object, read into one type.
 //!
-//! Both are refused when a name in them leads nowhere: a policy that grants by a misspelt group
-//! would grant nothing, or later something else. Who gets what is resolved elsewhere.
+//! Both are rejected if they use an undefined name: a policy that grants a misspelt group would
+//! grant nothing, or later something else. Grants are resolved elsewhere.
 
 use crate::toml_text::{self, Located, Step, TextError};
 use regex::{RegexBuilder, RegexSet, RegexSetBuilder};
@@ -17,15 +17,16 @@ use vault_format::text::{Position, quoted};
 pub const SCHEMA: &str = "vault.policy/1";
 /// Largest object, in bytes; the same ceiling as for the text.
 pub const MAX_BYTES: usize = toml_text::MAX_BYTES;
-/// Most context rules; each costs an expression to compile and to run.
+/// The largest number of context rules; each costs an expression to compile and to run.
 pub const MAX_RULES: usize = 1_000;
 /// Largest compiled expression of one rule, in bytes.
 const MAX_REGEX_BYTES: usize = 1024 * 1024;
-/// Largest compiled form of all expressions together, in bytes. The time that a hostile set takes
-/// grows with it and with the query: at 8 MiB and 4 KiB it was tens of seconds.
+/// Largest compiled form of all expressions together, in bytes. The time for a hostile set grows
+/// with it and with the length of the query: with 8 MiB and a query of 4 KiB it was tens of
+/// seconds.
 const MAX_REGEX_SET_BYTES: usize = 4 * 1024 * 1024;
 
-/// Named things of one kind, sorted by name bytes; a name that comes twice is refused.
+/// A table of named values, sorted by the bytes of the names. A repeated name is rejected.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Table<T>(BTreeMap<String, T>);
@@ -59,9 +60,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
     }
 }
 
-/// Objects with the members that must be there, then those that may be left out. What is left out
-/// stays left out when it is written, so that writing gives the same bytes again; `null` is
-/// refused.
+/// Defines objects with their required members, then their optional ones. An absent member stays
+/// absent when it is written, so that writing gives the same bytes again; `null` is rejected.
 macro_rules! objects {
     ($($(#[$about:meta])* $object:ident {
         $($(#[$need:meta])* $needed:ident: $needed_type:ty,)*
@@ -80,7 +80,7 @@ macro_rules! objects {
 }
 
 objects! {
-    /// Who may use what. Absent members stay absent, so that writing gives the same bytes again.
+    /// A capability policy. Absent members stay absent, so that writing gives the same bytes again.
     Policy {
         ;
         /// Profile of callers that are not named; without it they get nothing.
@@ -95,9 +95,9 @@ objects! {
         rules: Vec<Rule>,
         /// MCP servers that groups may name.
         mcp_servers: Table<McpServer>,
-        /// What holds whatever the profile.
+        /// Tools that are granted or disabled for every profile.
         always: Always,
-        /// What `add` may fetch from; absent: anything.
+        /// The sources that `add` may fetch from; absent: any.
         sources: Sources,
     }
 
@@ -121,7 +121,7 @@ objects! {
         aliases: Vec<String>,
     }
 
-    /// What one caller gets.
+    /// The grants of one caller.
     Caller {
         ;
         /// Name of a profile.
@@ -130,33 +130,33 @@ objects! {
         channels: Vec<Channel>,
     }
 
-    /// What is different in one channel of a platform.
+    /// The exceptions in one channel of a platform.
     Channel {
         /// Platform, for example `slack`.
         platform: String,
         /// Channel id, or `*` for any.
         channel: String,
         ;
-        /// Name of the profile that holds here instead.
+        /// Name of the profile to use here instead.
         profile: String,
-        /// Groups more.
+        /// Groups to add.
         add_groups: Vec<String>,
-        /// Groups less.
+        /// Groups to remove.
         remove_groups: Vec<String>,
     }
 
-    /// Groups more or less when the query matches.
+    /// A context rule: groups to add or remove if the query matches.
     Rule {
         /// Expression over the query, linear in time: no look-around, no back-references.
         when: String,
         ;
-        /// Platforms on which the rule holds; absent: all.
+        /// Platforms on which the rule applies; absent: all.
         platforms: Vec<String>,
-        /// Profiles for which it holds; absent: all.
+        /// Profiles for which it applies; absent: all.
         profiles: Vec<String>,
-        /// Groups more.
+        /// Groups to add.
         add_groups: Vec<String>,
-        /// Groups less.
+        /// Groups to remove.
         remove_groups: Vec<String>,
     }
 
@@ -167,7 +167,7 @@ objects! {
         ;
     }
 
-    /// What holds whatever the profile.
+    /// Tools that are granted or disabled for every profile.
     Always {
         ;
         /// Tools that every known caller gets.
@@ -176,7 +176,7 @@ objects! {
         disabled_tools: Vec<String>,
     }
 
-    /// Where skills may be fetched from.
+    /// The sources that skills may be fetched from.
     Sources {
         ;
         /// Patterns of identifiers; absent: anything.
@@ -190,8 +190,8 @@ objects! {
     }
 }
 
-/// The object as it is written. Reading never goes through `flatten`: its buffer would let arrays
-/// pass for objects.
+/// The object as it is written. Reading never uses `flatten`: its buffer would accept arrays as
+/// objects.
 #[derive(Serialize)]
 struct Object<'a> {
     schema: &'static str,
@@ -199,37 +199,37 @@ struct Object<'a> {
     policy: &'a Policy,
 }
 
-/// What says which kind of object the bytes are.
+/// The member that states the kind of an object.
 #[derive(Deserialize)]
 struct Head {
     schema: String,
 }
 
-/// Why a policy is refused. The place is that in `policy.toml`; an object has none.
+/// A reason to reject a policy, with the position in `policy.toml`; an object has none.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PolicyError {
     /// The shape is wrong: syntax, an unknown or doubled member, a value of another type.
     #[error("{}{message}", place(*.at))]
     Schema {
-        /// What is wrong.
+        /// The description of the fault.
         message: String,
-        /// Where.
+        /// The position, if the policy is a text.
         at: Option<Position>,
     },
-    /// A name leads nowhere.
+    /// A name is not defined.
     #[error("{}{message}", place(*.at))]
     UnknownName {
-        /// What is wrong.
+        /// The description of the fault.
         message: String,
-        /// Where.
+        /// The position, if the policy is a text.
         at: Option<Position>,
     },
     /// An expression cannot be compiled, or not within its bounds.
     #[error("{}{message}", place(*.at))]
     Regex {
-        /// What is wrong.
+        /// The description of the fault.
         message: String,
-        /// Where.
+        /// The position, if the policy is a text.
         at: Option<Position>,
     },
 }
@@ -248,7 +248,7 @@ impl PolicyError {
         }
     }
 
-    /// What is wrong, without the place.
+    /// The description of the fault, without the position.
     pub fn message(&self) -> &str {
         match self {
             Self::Schema { message, .. }
@@ -257,7 +257,7 @@ impl PolicyError {
         }
     }
 
-    /// Line and column in `policy.toml`, where there is a text.
+    /// Line and column in `policy.toml`, if the policy is a text.
     pub const fn position(&self) -> Option<Position> {
         match self {
             Self::Schema { at, .. } | Self::UnknownName { at, .. } | Self::Regex { at, .. } => *at,
@@ -275,7 +275,7 @@ impl From<TextError> for PolicyError {
 }
 
 impl Policy {
-    /// Reads `policy.toml`; fails with line and column on the first thing that is wrong.
+    /// Reads `policy.toml`. Fails with line and column of the first fault.
     pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
         let (policy, located) = toml_text::parse::<Self>(text)?;
         policy
@@ -284,8 +284,8 @@ impl Policy {
         Ok(policy)
     }
 
-    /// Reads a `vault.policy/1` object; fails on anything that `from_toml` refuses, unknown members
-    /// aside.
+    /// Reads a `vault.policy/1` object. Fails on everything that `from_toml` rejects, except
+    /// unknown members.
     pub fn from_object(bytes: &[u8]) -> Result<Self, PolicyError> {
         let schema = |message: String| PolicyError::Schema { message, at: None };
         if bytes.len() > MAX_BYTES {
@@ -294,6 +294,8 @@ impl Policy {
                 bytes.len()
             )));
         }
+        // The schema is read on its own, so that an object of a newer number is reported as such
+        // and not as a fault in some member.
         let head: Head = json::parse(bytes).map_err(|error| schema(error.to_string()))?;
         if head.schema != SCHEMA {
             return Err(schema(format!(
@@ -314,21 +316,22 @@ impl Policy {
         })
     }
 
-    /// The policy as the text of a `policy.toml` that [`Self::from_toml`] reads as the same policy.
-    /// The comments and the order of the text that it was read from are not in it.
+    /// Writes the policy as a `policy.toml` that [`Self::from_toml`] reads as the same policy.
+    /// Comments and order of an original text are lost.
     pub fn to_toml(&self) -> String {
         toml::to_string_pretty(self)
             .expect("its members are texts, lists and tables with text keys")
     }
 
-    /// The expressions of all rules as one set, matched in one pass; fails when they are too large
-    /// together.
+    /// Compiles the expressions of all rules to one set, matched in one pass. Fails if they are too
+    /// large together.
     pub(super) fn expressions(&self) -> Result<RegexSet, PolicyError> {
         self.expression_set().map_err(|fault| fault.located(None))
     }
 
     fn expression_set(&self) -> Result<RegexSet, Fault> {
         RegexSetBuilder::new(self.rules.iter().flatten().map(|rule| &rule.when))
+            // A service compiles the policies of its tenants; the bounds limit memory and time.
             .size_limit(MAX_REGEX_SET_BYTES)
             .dfa_size_limit(MAX_REGEX_BYTES)
             .build()
@@ -348,7 +351,7 @@ impl Policy {
         self.check_servers()
     }
 
-    /// Every name of a profile and of a group must be defined here.
+    /// Checks that every name of a profile and of a group is defined.
     fn check_names(&self) -> Result<(), Fault> {
         if let Some(name) = &self.default_profile {
             self.profile(name, &["default_profile".into()])?;
@@ -443,11 +446,13 @@ impl Policy {
 
     fn check_rules(&self) -> Result<(), Fault> {
         let rules = self.rules.as_deref().unwrap_or_default();
+        // Before any expression is compiled.
         if rules.len() > MAX_RULES {
             let message = format!("there are {} rules; {MAX_RULES} are allowed", rules.len());
             return Err(Fault::new(FaultKind::Schema, message, &["rules".into()]));
         }
         for (item, rule) in rules.iter().enumerate() {
+            // Each alone, only for an error with its line; the set below is what is used.
             rule.expression().map_err(|error| {
                 let message = format!(
                     "{} cannot be used as an expression: {}",
@@ -461,6 +466,7 @@ impl Policy {
                 )
             })?;
         }
+        // Small expressions can still be too large together.
         self.expression_set().map(drop)
     }
 
@@ -480,7 +486,7 @@ impl Policy {
 }
 
 impl Rule {
-    /// The compiled expression of `when`; fails when it is not linear in time or too large.
+    /// Compiles the expression of `when`. Fails if it is not linear in time or too large.
     pub fn expression(&self) -> Result<regex::Regex, regex::Error> {
         RegexBuilder::new(&self.when)
             .size_limit(MAX_REGEX_BYTES)
@@ -496,7 +502,7 @@ enum FaultKind {
     Regex,
 }
 
-/// What is wrong and the way to it, before it is known whether there is a text with lines.
+/// A fault and the path to it, before the position in a text is looked up.
 struct Fault {
     kind: FaultKind,
     message: String,
@@ -539,6 +545,7 @@ fn defined<T>(
     let known: Vec<String> = table
         .into_iter()
         .flat_map(|table| table.keys())
+        // Enough to find a misspelling; a policy may define thousands of names.
         .take(8)
         .map(|key| quoted(key))
         .collect();
@@ -567,7 +574,8 @@ fn is_web_address(url: &str) -> bool {
         && !url.chars().any(|c| c.is_whitespace() || c.is_control())
 }
 
-/// The last line of an expression's complaint; the lines before draw the place with spaces.
+/// Returns the last line of an expression's error, since the lines before mark the position with
+/// spaces.
 fn reason(error: &regex::Error) -> String {
     let text = error.to_string();
     let line = text.lines().last().unwrap_or_default().trim();

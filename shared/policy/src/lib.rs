@@ -1,10 +1,10 @@
-//! The capability policy: who may use which skills, tools and MCP servers.
+//! The capability policy: the skills, tools and MCP servers that each caller may use.
 //!
 //! `policy.toml` as the owner writes it and `vault.policy/1` as a release carries it are read into
-//! one [`Policy`]. A [`CompiledPolicy`] is made of it once and answers two questions: what a caller
-//! is granted ([`CompiledPolicy::granted`], for a gate that looks at each call), and the whole of
-//! it with ranks and reasons ([`resolve_capabilities`]). Whoever is not named, and whatever leads
-//! nowhere, gets nothing.
+//! one [`Policy`]. A [`CompiledPolicy`] is made from it once and answers two questions: the grant
+//! of a caller ([`CompiledPolicy::granted`], for a gate that checks each call), and the full list
+//! of capabilities with scores and reasons ([`resolve_capabilities`]). A caller without an entry,
+//! and a name without a definition, get nothing.
 
 mod compiled;
 mod file;

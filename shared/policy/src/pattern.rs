@@ -1,6 +1,6 @@
-//! Names of tools with `*` for any text, matched in time linear in pattern and name.
+//! Patterns of tool names with `*` for any text, matched in time linear in pattern and name.
 
-/// A pattern; `*` stands for any text, the empty one included. Everything else stands for itself.
+/// A pattern. `*` stands for any text, including the empty one; everything else stands for itself.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern(String);
 
@@ -13,10 +13,10 @@ impl Pattern {
         &self.0
     }
 
-    /// Whether the pattern stands for this name.
+    /// Whether the pattern matches this name.
     ///
-    /// Also answers whether it covers another pattern: a `*` of that one is then a character like
-    /// any other, which nothing but a `*` of ours stands for.
+    /// Also tells whether it covers another pattern: a `*` of that one is then an ordinary
+    /// character, which only a `*` of this pattern matches.
     pub(super) fn matches(&self, name: &str) -> bool {
         let Some((first, rest)) = self.0.split_once('*') else {
             return self.0 == name;
@@ -36,19 +36,21 @@ impl Pattern {
         name.ends_with(last)
     }
 
-    /// Whether some name may be meant by both; says yes too often rather than too seldom.
+    /// Whether some name may match both patterns; true too often rather than too rarely.
     pub(super) fn may_meet(&self, other: &Self) -> bool {
         match (self.ends(), other.ends()) {
             (None, _) => other.matches(&self.0),
             (_, None) => self.matches(&other.0),
             (Some((begin, end)), Some((other_begin, other_end))) => {
+                // Only the ends are compared. A wrong yes adds an exclusion that excludes nothing;
+                // a wrong no would hide that a tool is disabled.
                 (begin.starts_with(other_begin) || other_begin.starts_with(begin))
                     && (end.ends_with(other_end) || other_end.ends_with(end))
             }
         }
     }
 
-    /// What stands before the first and behind the last `*`.
+    /// Returns the text before the first `*` and after the last one.
     fn ends(&self) -> Option<(&str, &str)> {
         let (begin, rest) = self.0.split_once('*')?;
         Some((begin, rest.rsplit_once('*').map_or(rest, |(_, end)| end)))

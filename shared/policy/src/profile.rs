@@ -1,7 +1,7 @@
-//! Profiles: what one agent on one machine gets to see.
+//! Profiles: the skills that one agent on one machine gets.
 //!
-//! `profiles.toml` says how the owner wants them chosen; `vault.profile/1` is one of them as a
-//! release carries it.
+//! `profiles.toml` has the owner's rules for them; `vault.profile/1` is one of them as a release
+//! carries it.
 
 use crate::toml_text::{self, Located, Step, TextError};
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ pub struct Profile {
 pub struct ProfileSkill {
     /// Name in the vault.
     pub name: SkillName,
-    /// The bundle; that of a rendered variant where the agent has one.
+    /// The bundle; that of a rendered variant if the agent has one.
     pub bundle_hash: Digest,
     /// Exact size of the bundle, in bytes.
     pub size: u64,
@@ -49,7 +49,7 @@ struct Object {
     skills: Vec<ProfileSkill>,
 }
 
-/// Why bytes are not a profile object.
+/// A reason why bytes are not a profile object.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// Over 4 MiB.
@@ -77,7 +77,7 @@ impl ProfileError {
 }
 
 impl Profile {
-    /// Reads a `vault.profile/1` object; fails on anything but skills in strictly rising order of
+    /// Reads a `vault.profile/1` object. Fails unless the skills are in strictly rising order of
     /// their names.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProfileError> {
         if bytes.len() > MAX_BYTES {
@@ -104,8 +104,8 @@ impl Profile {
         }
     }
 
-    /// The exact bytes of the object. Skills are sorted by name; of two with one name the first
-    /// stays.
+    /// Writes the exact bytes of the object. Skills are sorted by name; of two with one name the
+    /// first is kept.
     pub fn to_object(&self) -> Vec<u8> {
         let mut skills = self.skills.clone();
         skills.sort_by(|a, b| a.name.cmp(&b.name));
@@ -119,7 +119,8 @@ impl Profile {
     }
 }
 
-/// One `[[profile]]` of `profiles.toml`: which skills an agent gets and where they are linked.
+/// One `[[profile]]` of `profiles.toml`: the skills that an agent gets and the folder in which they
+/// are linked.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ProfileRule {
     /// Name of the profile, unique in the file.
@@ -144,20 +145,21 @@ struct File {
     profile: Vec<ProfileRule>,
 }
 
-/// Why `profiles.toml` is refused, with line and column.
+/// A reason to reject `profiles.toml`, with line and column.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct RulesError(#[from] TextError);
 
 impl RulesError {
-    /// Where the fault stands in the file.
+    /// The position of the fault in the file.
     pub const fn position(&self) -> vault_format::text::Position {
         self.0.at
     }
 }
 
 impl ProfileRule {
-    /// The rule for an agent without a rule of its own: every skill that names it or names none.
+    /// Returns the rule for an agent without a rule of its own: every skill that names it or names
+    /// none.
     pub fn for_agent(agent: AgentId) -> Self {
         Self {
             name: agent.to_string(),
@@ -168,7 +170,7 @@ impl ProfileRule {
         }
     }
 
-    /// Reads `profiles.toml`; fails with line and column on the first thing that is wrong.
+    /// Reads `profiles.toml`. Fails with line and column of the first fault.
     pub fn from_toml(text: &str) -> Result<Vec<Self>, RulesError> {
         let (file, located) = toml_text::parse::<File>(text)?;
         let mut names = BTreeSet::new();
@@ -194,6 +196,7 @@ impl ProfileRule {
         let for_agent = agents.is_empty() || agents.contains(&self.agent);
         let included =
             self.include_tags.as_ref().is_none_or(Vec::is_empty) || any(&self.include_tags);
+        // Exclusion wins over inclusion: a skill with one tag of each kind is left out.
         for_agent && included && !any(&self.exclude_tags)
     }
 }
@@ -210,6 +213,7 @@ fn check(rule: &ProfileRule, located: &Located<'_>, item: usize) -> Result<(), T
     if rule
         .target
         .as_ref()
+        // An empty folder would mean the current directory of whatever command runs.
         .is_some_and(|target| target.is_empty() || target.chars().any(char::is_control))
     {
         return Err(located.error(&steps(item, "target"), "the target is not a folder"));

@@ -1,4 +1,5 @@
-//! The whole answer for one caller: what is granted, how well it fits the query, and why.
+//! The full answer for one caller: the granted capabilities, their scores for the query, and the
+//! reasons.
 
 use super::compiled::{Asker, Base, CompiledPolicy, Decision, Grant, MAX_QUERY_BYTES, Reach};
 use crate::search::{Ranking, Text};
@@ -9,7 +10,7 @@ use vault_format::hash::Digest;
 use vault_format::json;
 use vault_format::text::quoted;
 
-/// Value of `schema` in the text that a cache key is the hash of.
+/// Value of `schema` in the text whose hash is the cache key.
 const CACHE_KEY_SCHEMA: &str = "vault.capabilities/1";
 
 /// A question to [`resolve_capabilities`].
@@ -17,19 +18,19 @@ const CACHE_KEY_SCHEMA: &str = "vault.capabilities/1";
 pub struct Input<'a> {
     /// The policy; [`CompiledPolicy::absent`] where there is none.
     pub policy: &'a CompiledPolicy,
-    /// What stands for the skills in the cache key: SHA-256 of the catalog's payload, or another
-    /// digest that changes with them. Nothing where there is no catalog.
+    /// The digest that represents the skills in the cache key: SHA-256 of the catalog's payload, or
+    /// another digest that changes with them. `None` without a catalog.
     pub catalog: Option<Digest>,
-    /// Who asks, and from where.
+    /// The caller, with platform and channel.
     pub asker: Asker<'a>,
-    /// What the caller is about to do: the rules look at it and the skills are ranked by it.
-    /// Nothing: no rule counts.
+    /// The caller's task, in words: rules are matched against it and skills are ranked by it. With
+    /// `None` no rule counts.
     pub query: Option<&'a str>,
-    /// The skills there are, each name once, in any order.
+    /// All skills, each name once, in any order.
     pub skills: &'a [Text<'a>],
 }
 
-/// What a caller may use.
+/// The capabilities of a caller.
 #[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct Capabilities {
     /// The id that counted: the one that the policy names, else the first given.
@@ -50,7 +51,7 @@ pub struct Capabilities {
     /// Granted groups that the query is about: by name, by another word for them, or by a hit in
     /// their skills; in order.
     pub matched_groups: Vec<String>,
-    /// How the answer came to be, one sentence each; they name nothing that is not granted.
+    /// The steps to this answer, one sentence each; they name nothing that is not granted.
     pub reasons: Vec<String>,
     /// Equal for equal questions, so that an answer can be kept.
     pub cache_key: Digest,
@@ -61,14 +62,14 @@ pub struct Capabilities {
 pub struct GrantedSkill {
     /// Name in the vault.
     pub name: String,
-    /// How well it fits the query: 0 for not at all, else comparable within one answer only.
+    /// The score for the query: 0 if nothing fits, else comparable within one answer only.
     pub score: f64,
     /// The granted groups that hold it, in order.
     pub groups: Vec<String>,
 }
 
-/// Resolves what a caller may use. Never fails: whoever is not known, and whatever leads nowhere,
-/// gets nothing and is told why.
+/// Resolves the capabilities of a caller. Never fails: an unknown caller, and a name without a
+/// definition, get nothing, and the reasons say so.
 ///
 /// Costs time linear in the number of skills, in the length of the query and in the size of the
 /// policy.
@@ -84,6 +85,7 @@ pub fn resolve_capabilities(input: &Input<'_>) -> Capabilities {
         .filter(|skill| grant.allows_text(skill.name, skill.tags))
         .copied()
         .collect();
+    // Zero for skills without a hit: a query ranks granted skills and never filters them.
     let mut scores = vec![0.0; granted.len()];
     if let Some(query) = input.query {
         let ranking = Ranking::new(granted.iter().copied());
@@ -97,6 +99,8 @@ pub fn resolve_capabilities(input: &Input<'_>) -> Capabilities {
         .map(|query| input.policy.called(query))
         .unwrap_or_default()
         .into_iter()
+        // The query may name a group that the caller is not granted; it must not show in the
+        // answer.
         .filter(|number| grant.holds(*number))
         .collect();
     let mut skills: Vec<GrantedSkill> = granted
@@ -160,6 +164,7 @@ fn cache_key(input: &Input<'_>) -> Digest {
         platform,
         channel,
     } = input.asker;
+    // JSON keeps the members apart: joined texts could be equal for different questions.
     Digest::of(&json::to_bytes(&CacheKey {
         schema: CACHE_KEY_SCHEMA,
         policy: input.policy.hash(),
@@ -172,8 +177,8 @@ fn cache_key(input: &Input<'_>) -> Digest {
     }))
 }
 
-/// Says each step. A group that is not granted in the end is counted and not named: it may be
-/// called like a skill that the caller must not know of. For the same reason no expression is
+/// Describes each step. A group that is not granted in the end is counted and not named: its name
+/// could be that of a skill that the caller must not know of. For the same reason no expression is
 /// quoted.
 fn reasons(input: &Input<'_>, decision: &Decision<'_>) -> Vec<String> {
     let (grant, policy) = (&decision.grant, input.policy.policy());
@@ -260,7 +265,7 @@ fn base_reason(decision: &Decision<'_>) -> String {
     }
 }
 
-/// What these groups more and less did; nothing where they did nothing that is seen.
+/// Describes the effect of added and removed groups; `None` if there is no visible effect.
 fn change(grant: &Grant, what: &str, [add, remove]: [&Option<Vec<String>>; 2]) -> Option<String> {
     grant.profile()?;
     let granted: BTreeSet<&str> = grant.groups().collect();

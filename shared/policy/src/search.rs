@@ -1,5 +1,5 @@
-//! Text search over what skills say about themselves: BM25 over name, tags, categories, description
-//! and when to use.
+//! Text search over the descriptions of skills: BM25 over name, tags, categories, description and
+//! `when_to_use`.
 //!
 //! One ranking serves the command line, the MCP server and the hosted vault, so that the same
 //! question has the same answer everywhere. Equal scores are ordered by name.
@@ -8,30 +8,30 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use unicode_normalization::UnicodeNormalization;
 use vault_format::index::IndexEntry;
 
-/// Most words of a query that are looked at; later ones are ignored.
+/// The largest number of words of a query; later ones are ignored.
 pub const MAX_QUERY_WORDS: usize = 64;
 
 // The usual BM25 constants; texts are short, so length counts a little less than in a library of
 // books.
 const SATURATION: f64 = 1.2;
 const LENGTH_SHARE: f64 = 0.6;
-/// A word that only begins like the query's counts this much of a full match.
+/// The share of a full match for a word that only begins with the query's word.
 const PREFIX_SHARE: f64 = 0.4;
 const SHORTEST_PREFIX: usize = 3;
 const MOST_PREFIX_TERMS: usize = 128;
 
-/// What a skill says about itself, borrowed for indexing.
+/// The searchable texts of a skill, borrowed for indexing.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
     /// Name in the vault.
     pub name: &'a str,
-    /// What it does.
+    /// The description.
     pub description: &'a str,
     /// Tags.
     pub tags: &'a [String],
     /// Categories.
     pub categories: &'a [String],
-    /// When to use it; empty when not said.
+    /// The situations in which to use it; empty if not stated.
     pub when_to_use: &'a str,
 }
 
@@ -47,18 +47,18 @@ impl<'a> From<&'a IndexEntry> for Text<'a> {
     }
 }
 
-/// One answer.
+/// One result of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hit<'a> {
     /// Name of the skill.
     pub name: &'a str,
-    /// Its place in what the ranking was made from, from 0.
+    /// Its index in the input of the ranking, from 0.
     pub position: usize,
-    /// How well it fits; above 0, without an upper bound, comparable within one answer only.
+    /// The score: above 0, without an upper bound, comparable within one answer only.
     pub score: f64,
 }
 
-/// An index over a set of skills; made once, asked often.
+/// A search index over a set of skills; built once, searched often.
 #[derive(Clone, Debug, Default)]
 pub struct Ranking {
     documents: Vec<Indexed>,
@@ -70,7 +70,7 @@ struct Indexed {
     name: String,
     /// Its length in terms.
     length: u32,
-    /// The length by the average one, weighed as BM25 does.
+    /// The BM25 weight of the document's length relative to the average.
     damping: f64,
 }
 
@@ -89,6 +89,8 @@ impl Best {
     }
 
     fn raise(&mut self, document: usize, score: f64) {
+        // The best and not the sum: a query for `test` must not favour a skill with test, tester
+        // and testing.
         let kept = &mut self.scores[document];
         if *kept == 0.0 {
             self.raised.push(document);
@@ -96,7 +98,7 @@ impl Best {
         *kept = kept.max(score);
     }
 
-    /// Adds what is kept to `scores`, and keeps nothing.
+    /// Adds the best scores to `scores` and resets them.
     fn add_to(&mut self, scores: &mut [f64]) {
         for document in self.raised.drain(..) {
             scores[document] += std::mem::take(&mut self.scores[document]);
@@ -104,7 +106,7 @@ impl Best {
     }
 }
 
-/// How often a term occurs in a document, each field counted by its weight.
+/// The frequency of a term in a document, each field counted by its weight.
 #[derive(Clone, Copy, Debug)]
 struct Posting {
     document: usize,
@@ -118,11 +120,12 @@ impl Ranking {
         for text in texts {
             ranking.push(text);
         }
+        // Afterwards, since the average length is known only once all texts are indexed.
         ranking.damp();
         ranking
     }
 
-    /// Weighs each document's length by the average one, once all are there.
+    /// Computes the length weight of each document from the average length, once all are indexed.
     fn damp(&mut self) {
         let all: u64 = self.documents.iter().map(|it| u64::from(it.length)).sum();
         let all = as_f64(usize::try_from(all).unwrap_or(usize::MAX));
@@ -143,6 +146,7 @@ impl Ranking {
                 length = length.saturating_add(1);
             }
         };
+        // A hit in a name or tag says more about a skill than one in a long description.
         add(text.name, 4);
         text.tags.iter().for_each(|tag| add(tag, 3));
         text.categories.iter().for_each(|category| add(category, 2));
@@ -172,7 +176,7 @@ impl Ranking {
         self.documents.is_empty()
     }
 
-    /// The best `top_k` skills for a query, best first; nothing for a query without words.
+    /// Returns the best `top_k` skills for a query, best first; none for a query without words.
     pub fn search(&self, query: &str, top_k: usize) -> Vec<Hit<'_>> {
         let mut scores = vec![0.0_f64; self.documents.len()];
         let mut best = Best::of(self.documents.len());
@@ -196,6 +200,7 @@ impl Ranking {
                 .then_with(|| a.name.cmp(b.name))
                 .then(a.position.cmp(&b.position))
         };
+        // Sorting all hits of a large vault for five results would cost more than the search.
         if top_k < hits.len() {
             hits.select_nth_unstable_by(top_k, order);
             hits.truncate(top_k);
@@ -204,8 +209,8 @@ impl Ranking {
         hits
     }
 
-    /// For one word of the query: each document's best score, by the word itself or by a word that
-    /// begins with it.
+    /// Scores one word of the query: each document's best score, by the word itself or by a word
+    /// that begins with it.
     fn credit(&self, term: &str, best: &mut Best) {
         let mut credit = |postings: &[Posting], share: f64| {
             let weight = share * self.rarity(postings.len());
@@ -221,6 +226,7 @@ impl Ranking {
                 .range(term.to_owned()..)
                 .take_while(|(other, _)| other.starts_with(term))
                 .filter(|(other, _)| other.len() > term.len())
+                // A short word can begin thousands of terms; a query may have 64 such words.
                 .take(MOST_PREFIX_TERMS)
                 .for_each(|(_, postings)| credit(postings, PREFIX_SHARE));
         }
@@ -228,6 +234,8 @@ impl Ranking {
 
     fn rarity(&self, holding: usize) -> f64 {
         let (all, holding) = (as_f64(self.documents.len()), as_f64(holding));
+        // With the one added, so that a word in more than half of the skills does not score below
+        // zero.
         (1.0 + (all - holding + 0.5) / (holding + 0.5)).ln()
     }
 
@@ -246,7 +254,7 @@ const fn as_f64(count: usize) -> f64 {
     count as f64
 }
 
-/// The different words of a query, as many of them as are looked at.
+/// Returns the distinct words of a query, up to the limit.
 fn asked(query: &str) -> impl Iterator<Item = String> {
     let mut seen = BTreeSet::new();
     terms(query)
@@ -254,12 +262,12 @@ fn asked(query: &str) -> impl Iterator<Item = String> {
         .take(MAX_QUERY_WORDS)
 }
 
-/// Whether a word is long enough for words that begin with it to count.
+/// Whether a word is long enough to match words that begin with it.
 fn has_beginnings(term: &str) -> bool {
     term.chars().count() >= SHORTEST_PREFIX
 }
 
-/// The terms of a text: runs of letters and digits in lower case, a plural `s` taken off; scripts
+/// Splits a text into terms: runs of letters and digits in lower case without a plural `s`. Scripts
 /// without spaces between words give pairs of neighbouring characters.
 fn terms(text: &str) -> impl Iterator<Item = String> {
     let folded: String = text.nfkc().flat_map(char::to_lowercase).collect();
@@ -283,13 +291,14 @@ fn terms(text: &str) -> impl Iterator<Item = String> {
     terms.into_iter()
 }
 
-/// The words of a text as a search sees them; for matching words outside a ranking.
+/// Splits a text into words as a search does, to match words outside a ranking.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = String> {
     terms(text)
 }
 
 fn pairs(part: &str, terms: &mut Vec<String>) {
     let characters: Vec<char> = part.chars().collect();
+    // A single character has no neighbour and would never be found.
     if characters.len() == 1 {
         terms.push(part.to_owned());
     }
@@ -302,12 +311,13 @@ fn pairs(part: &str, terms: &mut Vec<String>) {
 
 fn singular(word: &str) -> &str {
     match word.strip_suffix('s') {
+        // `class` and `bus` are no plurals.
         Some(stem) if stem.len() > 2 && !stem.ends_with('s') => stem,
         _ => word,
     }
 }
 
-/// Han, kana and Thai: written without spaces between words.
+/// Whether a character is Han, kana or Thai, which are written without spaces between words.
 const fn is_spaceless(character: char) -> bool {
     matches!(
         character,

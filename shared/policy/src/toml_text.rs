@@ -1,7 +1,7 @@
-//! Settings written by a person in TOML: read strictly, every complaint with line and column.
+//! Strict reader of settings in TOML, with line and column in every error.
 //!
-//! A member that the type does not know is an error here, unlike in signed JSON: a person's slip of
-//! the pen must not silently widen or narrow what a policy grants.
+//! An unknown member is an error here, unlike in signed JSON: a typing error must not silently
+//! widen or narrow the grants of a policy.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,12 +14,12 @@ use vault_format::text::{Position, quoted};
 /// Largest text that is read, in bytes.
 pub(crate) const MAX_BYTES: usize = 1024 * 1024;
 
-/// What is wrong with a text and where.
+/// An error in a text, with its position.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TextError {
-    /// What is wrong, in one sentence.
+    /// The description, in one sentence.
     pub message: String,
-    /// Where, counted from 1.
+    /// The position, counted from 1.
     pub at: Position,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for TextError {
 
 impl std::error::Error for TextError {}
 
-/// A step from a table to what lies in it.
+/// A step from a table or list to a value in it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Step {
     /// The member of this name.
@@ -52,14 +52,14 @@ impl From<usize> for Step {
     }
 }
 
-/// A text that was read, still knowing where each value stands.
+/// A text with the position of each value.
 pub(crate) struct Located<'a> {
     text: &'a str,
     root: Spanned<DeTable<'a>>,
 }
 
 impl Located<'_> {
-    /// Where the value stands that these steps lead to, or the last one that exists on the way.
+    /// Returns the position of the value at these steps, or of the last one on the way that exists.
     pub fn place(&self, steps: &[Step]) -> Position {
         let mut offset = 0;
         let mut value: Option<&Spanned<DeValue<'_>>> = None;
@@ -77,7 +77,7 @@ impl Located<'_> {
         Position::of_offset(self.text, offset)
     }
 
-    /// A complaint about the value that these steps lead to.
+    /// Creates an error about the value at these steps.
     pub fn error(&self, steps: &[Step], message: impl Into<String>) -> TextError {
         TextError {
             message: message.into(),
@@ -86,11 +86,11 @@ impl Located<'_> {
     }
 }
 
-/// Reads a text as `T`, which must write out again every member that it reads; fails on any other
-/// member.
+/// Reads a text as `T`, which must serialize every member that it reads. Fails on any other member.
 pub(crate) fn parse<T: DeserializeOwned + Serialize>(
     text: &str,
 ) -> Result<(T, Located<'_>), TextError> {
+    // Parsing twice and serializing once multiply the memory of a text.
     if text.len() > MAX_BYTES {
         let message = format!("the text has {} bytes; {MAX_BYTES} are allowed", text.len());
         return Err(TextError {
@@ -102,6 +102,7 @@ pub(crate) fn parse<T: DeserializeOwned + Serialize>(
         message: vault_format::text::printable(error.message().trim_end()),
         at: Position::of_offset(text, error.span().map_or(0, |span| span.start)),
     };
+    // Parsed a second time, since `from_str` keeps no positions.
     let root = DeTable::parse(text).map_err(|error| complain(&error))?;
     let value: T = toml::from_str(text).map_err(|error| complain(&error))?;
     // What the type did not read is missing when it is written out: this finds unknown members
