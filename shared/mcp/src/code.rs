@@ -1,7 +1,8 @@
-//! The codes of faults, which programs match on.
+//! The codes of faults, for programs to match on.
 
 use std::fmt::Write as _;
 
+// One list defines the enum, its texts and the page of codes, so that none of them lacks a code.
 macro_rules! codes {
     ($($variant:ident $code:literal $meaning:literal;)*) => {
         /// The code of a fault.
@@ -21,7 +22,7 @@ macro_rules! codes {
                 }
             }
 
-            /// What it means, in a sentence.
+            /// Its meaning, in a sentence.
             pub const fn meaning(self) -> &'static str {
                 match self {
                     $(Self::$variant => $meaning,)*

@@ -1,5 +1,5 @@
-//! How files leave: which are inline, as text or as base64, and what an answer may take on the
-//! wire.
+//! The content of files in answers: inline as text or base64, or as links, within the limits of the
+//! transports.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,26 +12,28 @@ use vault_shelf::Loaded;
 
 use crate::uri::{self, META};
 
-/// The most bytes of file content that one answer of a tool carries.
+/// The largest amount of file content in one answer of a tool, in bytes.
 pub const MAX_INLINE_BYTES: usize = 1024 * 1024;
-/// The most bytes that an answer may take as a function's event.
+/// The largest size of an answer as a function's event, in bytes.
 pub const MAX_ANSWER_BYTES: usize = 5_900_000;
-/// The most bytes that all inline texts of one answer may take once they are escaped.
+/// The largest size of all inline texts of one answer after escaping, in bytes.
 const MAX_ESCAPED_BYTES: usize = 2 * MAX_INLINE_BYTES;
 
-/// How many bytes a body takes in a function's event: as escaped text or in base64, whichever is
-/// shorter.
+/// Returns the size of a body in a function's event: in base64, or as escaped text if only that
+/// fits the limit.
 pub fn answer_bytes(body: &[u8]) -> usize {
     let in_base64 = body.len().div_ceil(3) * 4;
+    // Exact only near the limit: counting escapes reads the whole body.
     if in_base64 <= MAX_ANSWER_BYTES {
         return in_base64;
     }
     std::str::from_utf8(body).map_or(in_base64, |text| escaped_bytes(text).min(in_base64))
 }
 
-/// The bytes of a text between the quotes of a JSON string.
+/// Returns the length of a text between the quotes of a JSON string, in bytes.
 pub fn escaped_bytes(text: &str) -> usize {
     let extra = |byte: u8| match byte {
+        // A backslash more; the other controls become `\u00xx`, five bytes more than one.
         b'"' | b'\\' | 0x08 | 0x09 | 0x0a | 0x0c | 0x0d => 1,
         0..=0x1f => 5,
         _ => 0,
@@ -39,16 +41,19 @@ pub fn escaped_bytes(text: &str) -> usize {
     text.len() + text.bytes().map(extra).sum::<usize>()
 }
 
-/// The file's text, where it can leave as text.
+/// Returns the file's text if it can be sent as text.
 pub fn text_of(bytes: &[u8]) -> Option<&str> {
+    // With U+0000 a file counts as binary, as in bundles.
     if bytes.len() > MAX_INLINE_BYTES || bytes.contains(&0) {
         return None;
     }
     let text = std::str::from_utf8(bytes).ok()?;
+    // A text of control characters grows up to sixfold, beyond the limit of an answer; base64 grows
+    // by a third.
     (escaped_bytes(text) <= MAX_ESCAPED_BYTES).then_some(text)
 }
 
-/// What is left of an answer's room for file content.
+/// The remaining room for file content in an answer.
 pub struct Room {
     bytes: usize,
     escaped: usize,
@@ -62,9 +67,11 @@ impl Room {
         }
     }
 
-    /// Whether these bytes still fit; then they are counted.
+    /// Reserves room for these bytes. Returns false, and reserves nothing, if they do not fit.
     pub fn take(&mut self, bytes: &[u8]) -> bool {
         let cost = text_of(bytes).map_or_else(|| bytes.len().div_ceil(3) * 4, escaped_bytes);
+        // Both limits: plain text is bounded by its length, text full of escapes by its escaped
+        // length.
         let fits = bytes.len() <= self.bytes && cost <= self.escaped;
         if fits {
             self.bytes -= bytes.len();
@@ -74,7 +81,7 @@ impl Room {
     }
 }
 
-/// The bytes of a file as base64.
+/// Encodes the bytes of a file as base64.
 pub fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
@@ -90,12 +97,13 @@ pub fn files(loaded: &Loaded) -> impl Iterator<Item = (&FileEntry, &File)> {
             .zip(&loaded.bundle.files)
     };
     let is_first = |(entry, _): &(&FileEntry, &File)| entry.path.as_str() == SKILL_MD;
+    // Two passes keep the manifest's order for all other files.
     pairs()
         .filter(is_first)
         .chain(pairs().filter(move |pair| !is_first(pair)))
 }
 
-/// What kind of file a path names, by its ending.
+/// Returns the media type of a path by its extension; empty if it is unknown.
 pub fn media_type(path: &str) -> &'static str {
     let ending = path.rsplit('/').next().unwrap_or_default().rsplit_once('.');
     let ending = ending.map(|(_, ending)| ending.to_ascii_lowercase());
@@ -123,16 +131,18 @@ pub fn media_type(path: &str) -> &'static str {
     }
 }
 
-/// The kind of these bytes under this path.
+/// Returns the media type of a file by path and content.
 pub fn media_type_of(path: &str, bytes: &[u8]) -> &'static str {
     match media_type(path) {
+        // The same test as in `contents`, so that the type matches the form in which the file is
+        // sent.
         "" if text_of(bytes).is_some() => "text/plain",
         "" => "application/octet-stream",
         known => known,
     }
 }
 
-/// A file's bytes as a resource.
+/// Wraps a file's bytes as the contents of a resource.
 pub fn contents(uri: String, path: &str, bytes: &[u8]) -> ResourceContents {
     let contents = match text_of(bytes) {
         Some(text) => ResourceContents::text(text, uri),
@@ -141,7 +151,7 @@ pub fn contents(uri: String, path: &str, bytes: &[u8]) -> ResourceContents {
     contents.with_mime_type(media_type_of(path, bytes))
 }
 
-/// A link to a file, with digest and size.
+/// Creates a link to a file, with digest and size.
 pub fn link(owner: &str, name: &SkillName, entry: &FileEntry) -> Resource {
     let path = entry.path.as_str();
     let mut link = Resource::new(uri::file(owner, name, path), path).with_size(entry.size);
@@ -152,7 +162,7 @@ pub fn link(owner: &str, name: &SkillName, entry: &FileEntry) -> Resource {
     link.with_meta(meta([("sha256", entry.sha256.to_string().into())]))
 }
 
-/// A `_meta` of ours.
+/// Creates a `_meta` object with vault's prefix before each name.
 pub fn meta<'n>(members: impl IntoIterator<Item = (&'n str, Value)>) -> MetaObject {
     let mut meta = MetaObject::new();
     for (name, value) in members {

@@ -1,9 +1,9 @@
-//! Why a call has no result: codes that programs match on, and whether a tool, the protocol or HTTP
-//! says so.
+//! The reasons why a call has no result, with codes for programs, and the layer that reports each:
+//! the tool, the protocol or HTTP.
 //!
-//! What a person did wrong with a tool is a result with `isError`, which a model can read and act
-//! on. What the protocol itself refuses is a JSON-RPC error. A missing right and a fault of ours
-//! are JSON-RPC errors whose HTTP status the transport sets by [`Denied`].
+//! A mistake in the use of a tool is a result with `isError`, which a model can read and act on. A
+//! request that the protocol rejects is a JSON-RPC error. A missing right and a fault of the
+//! service are JSON-RPC errors whose HTTP status the transport sets by [`Denied`].
 
 use std::error::Error;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ pub use crate::code::ToolError;
 use crate::session::{Denied, Session};
 use crate::uri::META;
 
-/// Why a call has no result.
+/// The reason why a call has no result.
 #[derive(Debug)]
 pub enum Fault {
     /// The caller can fix it.
     Caller {
-        /// What it is.
+        /// The code.
         code: ToolError,
-        /// In words.
+        /// The message.
         message: String,
-        /// What only this case knows.
+        /// Further members of the answer.
         data: JsonObject,
     },
     /// The token lacks a scope.
@@ -40,9 +40,9 @@ pub enum Fault {
     },
     /// Not the caller's fault.
     Ours {
-        /// What it is.
+        /// The code.
         code: ToolError,
-        /// What went wrong, for the log alone.
+        /// The cause, for the log only.
         cause: Arc<dyn Error + Send + Sync>,
     },
     /// The protocol's own error.
@@ -50,8 +50,8 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// A fault of the caller. The message may quote text of others, a source's answer for example:
-    /// an agent reads it with every hidden character as an escape.
+    /// Creates a fault of the caller. The message may quote foreign text, such as a source's
+    /// answer, so hidden characters in it are escaped.
     pub fn caller(code: ToolError, message: impl AsRef<str>) -> Self {
         Self::Caller {
             code,
@@ -60,7 +60,7 @@ impl Fault {
         }
     }
 
-    /// A fault of ours.
+    /// Creates a fault of the service.
     pub fn ours(code: ToolError, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Ours {
             code,
@@ -68,17 +68,18 @@ impl Fault {
         }
     }
 
-    /// No such skill. The same words whether it is not there or not for this caller.
+    /// Creates the fault for a missing skill. Its message is the same if the skill exists and the
+    /// caller may not see it.
     pub fn no_skill() -> Self {
         Self::caller(ToolError::NotFound, "there is no such skill")
     }
 
-    /// Arguments that the schema does not have.
+    /// Creates the fault for wrong arguments.
     pub fn arguments(message: impl AsRef<str>) -> Self {
         Self::caller(ToolError::InvalidArguments, message)
     }
 
-    /// Something else that the answer says.
+    /// Adds a member to the answer.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         if let Self::Caller { data, .. } = &mut self {
@@ -87,8 +88,8 @@ impl Fault {
         self
     }
 
-    /// The fault for what a shelf says. A shelf's own words go to owners alone: they may name what
-    /// others must not know of.
+    /// Converts an error of a shelf. Only owners get the shelf's own message: it may name skills
+    /// that others must not know of.
     pub fn of_shelf(error: ShelfError, owner: bool) -> Self {
         let caller = |code: ToolError, text: String, plain: &str| {
             Self::caller(code, if owner { text } else { plain.to_owned() })
@@ -137,6 +138,7 @@ impl Fault {
                 ToolError::ContentDamaged,
                 "the stored copy of the skill was modified after signing",
             ),
+            // Not the caller's fault: HTTP says 503, and the client tries again.
             ShelfError::LibraryElsewhere => Self::ours(ToolError::LibraryElsewhere, error),
             ShelfError::Busy => Self::ours(ToolError::LibraryBusy, error),
             ShelfError::Unavailable(_) => Self::ours(ToolError::ContentUnavailable, error),
@@ -150,7 +152,7 @@ impl Fault {
         }
     }
 
-    /// What a tool answers: a result with `isError`, or an error of the protocol.
+    /// Converts to the answer of a tool: a result with `isError`, or an error of the protocol.
     pub(crate) fn into_tool_result(
         self,
         session: &Session,
@@ -166,6 +168,8 @@ impl Fault {
                     "{}: {message}",
                     code.as_str()
                 ))]);
+                // In `_meta` and not in the structured content, which has to match the tool's
+                // output schema.
                 data.insert("code".to_owned(), code.as_str().into());
                 let mut meta = MetaObject::new();
                 meta.0.insert(format!("{META}error"), Value::Object(data));
@@ -176,7 +180,7 @@ impl Fault {
         }
     }
 
-    /// What a method of resources answers.
+    /// Converts to the answer of a method for resources.
     pub(crate) fn into_error(self, session: &Session, action: &str) -> ErrorData {
         match self {
             Self::Protocol(error) => error,
@@ -193,6 +197,7 @@ impl Fault {
                 }
             }
             Self::Scope { scope, consentable } => {
+                // The transport answers 403, with a challenge if the person could consent.
                 session.deny(Denied::Scope {
                     scope,
                     action: action.to_owned(),
@@ -207,6 +212,8 @@ impl Fault {
                 ErrorData::new(ErrorCode(-32000), message, Some(json!({ "code": code })))
             }
             Self::Ours { code, cause } => {
+                // The cause goes to the log only: it may contain addresses and names of the
+                // operator's systems.
                 let (word, chain) = (code.as_str(), error_chain(&*cause));
                 tracing::error!(code = word, cause = chain, action, "a call failed");
                 session.deny(Denied::Unavailable { code, cause });

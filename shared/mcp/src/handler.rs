@@ -19,25 +19,27 @@ use crate::tools::{self, Call};
 use crate::visible::SnapshotCache;
 use crate::{resources, skills, uri};
 
-/// How long a list of tools may be kept, in milliseconds: it changes with the program alone.
+/// The time for which clients may cache a list of tools, in milliseconds. It changes only with the
+/// program.
 const TOOLS_TTL_MS: u64 = 300_000;
-/// How long what is read from the vault may be kept, in milliseconds.
+/// The time for which clients may cache content of the vault, in milliseconds.
 const CONTENT_TTL_MS: u64 = 60_000;
 
 const INSTRUCTIONS: &str = "This vault keeps agent skills that its owner scanned and signed. Before a task, call `get_skill` with a \
     `query` that says what you are about to do; if a skill fits, call `get_skill` with its `name` and follow its SKILL.md. Skills are also \
     resources under skill://. The content of a skill is instructions from the vault's owner, not from the user.";
 
-/// The MCP server: what is the same for every connection and request. Cheap to clone.
+/// The MCP server: the state that all connections and requests share. Cheap to clone.
 #[derive(Clone)]
 pub struct Server {
     looks: Arc<SnapshotCache>,
-    /// The one session of a connection that has no requests of its own: standard input and output.
+    /// The session of a connection without HTTP requests: standard input and output.
     session: Option<Session>,
 }
 
 impl Server {
-    /// A server whose requests bring their [`Session`] in the extensions of their HTTP parts.
+    /// Creates a server whose requests carry their [`Session`] in the extensions of their HTTP
+    /// parts.
     pub fn over_http() -> Self {
         Self {
             looks: Arc::default(),
@@ -45,7 +47,7 @@ impl Server {
         }
     }
 
-    /// A server with one session for everything that is asked.
+    /// Creates a server with one session for all requests.
     pub fn of(session: Session) -> Self {
         Self {
             looks: Arc::default(),
@@ -53,7 +55,8 @@ impl Server {
         }
     }
 
-    /// Whose request it is. A request without a caller is refused: it never counts as the owner's.
+    /// Returns the session of a request. A request without a session is rejected; it never counts
+    /// as the owner's.
     fn session(&self, context: &RequestContext<RoleServer>) -> Result<Session, ErrorData> {
         let given = || {
             let parts = context.extensions.get::<Parts>()?;
@@ -61,20 +64,22 @@ impl Server {
         };
         self.session
             .clone()
+            // No default caller: a request that lost its session on the way would act as the owner.
             .or_else(given)
             .ok_or_else(|| ErrorData::internal_error("the request has no caller", None))
     }
 }
 
-/// Whether the request is of a revision that knows how long an answer may be kept.
+/// Whether the request has a protocol revision with caching times.
 fn is_modern(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()
+        // Revisions are dates, so the order of their texts is the order of time.
         .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
-/// Sets how long an answer may be kept, where the revision knows of it. Never by others: answers
-/// are of what one caller may see.
+/// Sets the caching time of an answer, if the revision supports it. Shared caches are excluded: an
+/// answer shows what one caller may see.
 macro_rules! kept {
     ($context:expr, $result:expr, $ttl:expr) => {{
         let result = $result;
@@ -242,7 +247,7 @@ impl ServerHandler for Server {
     }
 }
 
-/// The refusal of a method that this server does not declare.
+/// Creates the error for a method that this server does not declare.
 fn without(what: &str) -> ErrorData {
     let message = format!("this server has no {what}");
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None)

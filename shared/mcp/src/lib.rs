@@ -1,10 +1,10 @@
 //! The MCP server of vault: tools, resources and the Skills extension over a
 //! [`Shelf`](vault_shelf::Shelf).
 //!
-//! One handler serves standard input and output and Streamable HTTP. It keeps nothing between
-//! requests but what can be forgotten. Everything that a caller is told about skills comes through
-//! [`visible::Visible`]: what a caller may not see does not exist for them. Who calls, and which
-//! shelf is theirs, is decided outside and handed in as a [`Session`].
+//! One handler serves standard input and output and Streamable HTTP. Between requests it keeps only
+//! caches. Every answer about skills goes through [`visible::Visible`]: a skill that a caller may
+//! not see does not exist for them. The caller and their shelf are determined outside and passed in
+//! as a [`Session`].
 
 mod code;
 mod content;

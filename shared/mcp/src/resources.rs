@@ -20,12 +20,12 @@ use crate::fault::{Fault, ToolError};
 use crate::tools::Call;
 use crate::uri::{self, FILES, MANIFEST, Target};
 
-/// Most resources of a page.
+/// The largest number of resources on a page.
 const PAGE: usize = 100;
-/// About how many bytes of JSON a page takes at most.
+/// The approximate limit of a page in bytes of JSON.
 const PAGE_BYTES: usize = 1024 * 1024;
 
-/// The position that a cursor stands for: the name of the last skill of the page before.
+/// Parses a cursor, which is the name of the last skill of the previous page.
 pub fn after(cursor: Option<String>) -> Result<Option<SkillName>, Fault> {
     cursor.map(|text| text.parse()).transpose().map_err(|_| {
         Fault::Protocol(ErrorData::invalid_params(
@@ -35,7 +35,8 @@ pub fn after(cursor: Option<String>) -> Result<Option<SkillName>, Fault> {
     })
 }
 
-/// No such resource; the same words whether it is not there or not for this caller.
+/// Creates the error for a missing resource. It is the same if the resource exists and the caller
+/// may not see it.
 pub fn not_found(uri: &str) -> Fault {
     Fault::Protocol(ErrorData::resource_not_found(
         "there is no such resource",
@@ -43,7 +44,7 @@ pub fn not_found(uri: &str) -> Fault {
     ))
 }
 
-/// The SKILL.md of each skill, by name.
+/// Lists the SKILL.md of each skill, by name.
 pub async fn list(call: &Call<'_>, cursor: Option<String>) -> Result<ListResourcesResult, Fault> {
     let after = after(cursor)?;
     let visible = call.visible(Reach::List).await?;
@@ -52,7 +53,10 @@ pub async fn list(call: &Call<'_>, cursor: Option<String>) -> Result<ListResourc
     let mut last = None;
     let mut more = false;
     for entry in visible.entries_after(after.as_ref()) {
+        // An estimate instead of serializing twice: 300 bytes for the frame, and a description may
+        // double by escapes.
         size += 300 + 2 * entry.texts.description.len();
+        // At least one item, or a single long description would end the list.
         if resources.len() >= PAGE || (size > PAGE_BYTES && !resources.is_empty()) {
             more = true;
             break;
@@ -74,7 +78,8 @@ pub async fn list(call: &Call<'_>, cursor: Option<String>) -> Result<ListResourc
     Ok(result)
 }
 
-/// The skill of an address, with the part before its name and its content.
+/// Finds the skill of an address and loads its content. Returns it with the part of the address
+/// before the name.
 async fn skill_at<'v>(
     call: &'v Call<'_>,
     visible: &'v crate::visible::Visible,
@@ -86,8 +91,10 @@ async fn skill_at<'v>(
     Ok((owner, entry, call.load(entry).await?))
 }
 
-/// The bytes of a file, or of the signed manifest.
+/// Reads a file, or the signed manifest.
 pub async fn read(call: &Call<'_>, uri: &str) -> Result<ReadResourceResult, Fault> {
+    // Before the address is parsed, so that a caller without the right learns nothing from the
+    // answer.
     call.may_read()?;
     let Some(Target::In(id, path)) = uri::parse(call.owner(), uri) else {
         return Err(not_found(uri));
@@ -101,6 +108,7 @@ pub async fn read(call: &Call<'_>, uri: &str) -> Result<ReadResourceResult, Faul
         let entry = loaded.bundle.manifest.file(&path);
         let digest = entry.map_or_else(|| Digest::of(&file.bytes), |entry| entry.sha256);
         (Cow::Borrowed(file.bytes.as_slice()), digest)
+    // After the files: a skill may have a file of this name, which then takes precedence.
     } else if path == FILES {
         let bytes = list_of_files(entry, &loaded).to_string().into_bytes();
         let digest = Digest::of(&bytes);
@@ -109,6 +117,7 @@ pub async fn read(call: &Call<'_>, uri: &str) -> Result<ReadResourceResult, Faul
         return Err(not_found(uri));
     };
     let is_list = path == FILES && loaded.file(&path).is_none();
+    // The virtual list has no extension, and clients choose the parser by media type.
     let kind = if is_list { "list.json" } else { &path };
     let contents = contents(uri.to_owned(), kind, &bytes)
         .with_meta(meta([("sha256", digest.to_string().into())]));
@@ -124,7 +133,7 @@ pub async fn read(call: &Call<'_>, uri: &str) -> Result<ReadResourceResult, Faul
     Ok(ReadResourceResult::new(vec![contents]))
 }
 
-/// The files of a skill with size and digest.
+/// Lists the files of a skill with size and digest.
 fn list_of_files(entry: &Entry, loaded: &Loaded) -> Value {
     let files = files(loaded).map(|(file, _)| {
         json!({ "path": file.path, "size": file.size, "hash": format!("sha256:{}", file.sha256) })
@@ -132,15 +141,15 @@ fn list_of_files(entry: &Entry, loaded: &Loaded) -> Value {
     json!({ "skill": entry.name(), "files": files.collect::<Vec<_>>() })
 }
 
-/// Whether an answer with these contents can leave every transport.
+/// Whether an answer with these contents fits every transport.
 fn fits(contents: &ResourceContents) -> bool {
-    /// What stands around the contents: the envelope of the answer, and headers.
+    /// Room for the envelope of the answer, and headers, in bytes.
     const AROUND: usize = 4096;
     serde_json::to_vec(contents)
         .is_ok_and(|bytes| answer_bytes(&bytes) + AROUND <= MAX_ANSWER_BYTES)
 }
 
-/// What stands directly in a folder.
+/// Lists the direct children of a folder.
 pub async fn directory(
     call: &Call<'_>,
     uri: &str,
@@ -166,6 +175,7 @@ async fn owner_directory(
     let names: Vec<&SkillName> = visible
         .entries_after(after.as_ref())
         .map(Entry::name)
+        // One more tells whether there is a next page.
         .take(PAGE + 1)
         .collect();
     let page = names.get(..PAGE).unwrap_or(&names);
@@ -180,7 +190,7 @@ async fn owner_directory(
     Ok(result)
 }
 
-/// A skill has few enough files for one page.
+/// Lists a folder of a skill, in one page: a skill has at most 1,024 files.
 fn skill_directory(
     owner: &str,
     entry: &Entry,
@@ -213,6 +223,7 @@ fn skill_directory(
     }
     let manifest = ".vault";
     if path.is_empty() {
+        // The signed manifest is no file of the skill, so its folder is added by hand.
         folders.insert(manifest);
     } else if path == manifest {
         children.push(manifest_link(owner, name, loaded));
@@ -225,7 +236,7 @@ fn skill_directory(
     (!all.is_empty()).then(|| ListResourcesResult::with_all_items(all))
 }
 
-/// A link to the signed manifest.
+/// Creates a link to the signed manifest.
 fn manifest_link(owner: &str, name: &SkillName, loaded: &Loaded) -> Resource {
     let bytes = loaded.bundle.signed.as_bytes();
     Resource::new(uri::file(owner, name, MANIFEST), "manifest.json")

@@ -1,5 +1,5 @@
-//! Who calls, with which rights, and what they are served from: one request's own, or a whole
-//! connection's on standard input and output.
+//! The caller of a request with their rights and shelf: one for each HTTP request, or one for a
+//! whole connection over standard input and output.
 
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
@@ -12,15 +12,15 @@ use crate::code::ToolError;
 /// Whether a caller may do something.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Right {
-    /// Yes.
+    /// The caller may do it.
     Granted,
-    /// Not with this token; the person could consent to it.
+    /// The token does not allow it; the person could consent to it.
     Consentable,
-    /// No, and no consent can change it.
+    /// The caller may not do it, and consent does not change that.
     Never,
 }
 
-/// Which spelling of the names with a dot a list of tools shows; a call takes both.
+/// The spelling of tool names in lists. A call accepts both.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Names {
     /// `skill_list`
@@ -33,18 +33,18 @@ pub enum Names {
 /// The person or client behind a call.
 #[derive(Clone, Debug)]
 pub struct Person {
-    /// What the policy knows them by, the first that it names counts: the e-mail, then the client's
-    /// id.
+    /// Their ids in the policy: the e-mail, then the client's id. The first that the policy names
+    /// counts.
     pub ids: Vec<String>,
     /// The profile of the policy that they are bound to.
     pub profile: Option<String>,
-    /// Whether they own the vault: an owner sees everything.
+    /// Whether they own the vault. An owner sees everything.
     pub owner: bool,
-    /// Whether they may read.
+    /// The right to read.
     pub read: Right,
-    /// Whether they may change something.
+    /// The right to change something.
     pub write: Right,
-    /// Who they are in a draft and in the audit log.
+    /// Their identity in a draft and in the audit log.
     pub submitter: Submitter,
     /// Whether they work on the machine that holds the library, so that a folder's path means the
     /// same to both.
@@ -52,9 +52,10 @@ pub struct Person {
 }
 
 impl Person {
-    /// The owner at their own machine.
+    /// Creates the owner at their own machine.
     pub fn local() -> Self {
         Self {
+            // The policy does not filter an owner, so this id is only a label.
             ids: vec!["local".to_owned()],
             profile: None,
             owner: true,
@@ -69,7 +70,7 @@ impl Person {
     }
 }
 
-/// What HTTP must say in place of 200.
+/// A refusal for which HTTP must answer another status than 200.
 #[derive(Clone, Debug)]
 pub enum Denied {
     /// 403: the token lacks a scope.
@@ -78,19 +79,19 @@ pub enum Denied {
         scope: &'static str,
         /// The tool or method.
         action: String,
-        /// Whether the person could consent to it: only then a challenge is worth anything.
+        /// Whether the person could consent to it. Only then a challenge is useful.
         consentable: bool,
     },
-    /// 503: our fault, or another server's turn.
+    /// 503: a fault of the service, or another server holds the library.
     Unavailable {
         /// The code.
         code: ToolError,
-        /// What went wrong, for the log.
+        /// The cause, for the log.
         cause: Arc<dyn Error + Send + Sync>,
     },
 }
 
-/// What a request works with. Over HTTP it is put into the request's extensions; a request without
+/// The context of a request. Over HTTP it is put into the request's extensions; a request without
 /// one is not answered.
 #[derive(Clone)]
 pub struct Session(Arc<Inner>);
@@ -103,7 +104,7 @@ struct Inner {
 }
 
 impl Session {
-    /// A session of this person with this shelf.
+    /// Creates a session of this person with this shelf.
     pub fn new(shelf: Arc<dyn Shelf>, person: Person, names: Names) -> Self {
         Self(Arc::new(Inner {
             shelf,
@@ -113,27 +114,28 @@ impl Session {
         }))
     }
 
-    /// Where skills are read from and changes handed to.
+    /// The shelf that skills are read from and changes are submitted to.
     pub fn shelf(&self) -> &dyn Shelf {
         &*self.0.shelf
     }
 
-    /// Who calls.
+    /// The caller.
     pub fn person(&self) -> &Person {
         &self.0.person
     }
 
-    /// Which names its list of tools shows.
+    /// The spelling of names in its list of tools.
     pub fn names(&self) -> Names {
         self.0.names
     }
 
-    /// Why HTTP itself must refuse what a tool was asked for: the transport makes the status of it.
+    /// The reason why HTTP itself must refuse the request. The transport turns it into a status.
     pub fn denied(&self) -> Option<&Denied> {
         self.0.denied.get()
     }
 
     pub(crate) fn deny(&self, denied: Denied) {
+        // The first refusal counts; a session over HTTP serves one request.
         let _ = self.0.denied.set(denied);
     }
 }

@@ -1,4 +1,4 @@
-//! The Skills extension: entries with the digest of every file, and our signature beside them.
+//! The Skills extension: entries with the digest of every file, and vault's signature in `_meta`.
 
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -18,13 +18,13 @@ use crate::tools::Call;
 use crate::tools::signature;
 use crate::uri::{self, MANIFEST, Target};
 
-/// Most skills of a page: each has to be read from the store.
+/// The largest number of skills on a page: each has to be read from the store.
 const PAGE: usize = 25;
-/// About how many bytes of JSON a page takes at most.
+/// The approximate limit of a page in bytes of JSON.
 const PAGE_BYTES: usize = 1024 * 1024;
 
-/// The skills, by name. One whose content cannot be read now is left out, and so is one whose
-/// author's name does not fit its address.
+/// Lists the skills by name. A skill is left out if its content cannot be read now, or if its
+/// author's name does not match its address.
 pub async fn list(call: &Call<'_>, cursor: Option<String>) -> Result<ListSkillsResult, Fault> {
     let after = after(cursor)?;
     let visible = call.visible(Reach::List).await?;
@@ -37,6 +37,7 @@ pub async fn list(call: &Call<'_>, cursor: Option<String>) -> Result<ListSkillsR
             more = true;
             break;
         }
+        // Set for skills that are left out too, so that the next page starts behind them.
         last = Some(entry.name());
         match call.load(entry).await {
             Ok(loaded) => {
@@ -52,6 +53,8 @@ pub async fn list(call: &Call<'_>, cursor: Option<String>) -> Result<ListSkillsR
                     skills.push(skill);
                 }
             }
+            // One damaged skill must not hide all others. A store that does not answer still fails
+            // the list.
             Err(Fault::Caller {
                 code: crate::fault::ToolError::ContentDamaged | crate::fault::ToolError::NotFound,
                 ..
@@ -69,7 +72,7 @@ fn frontmatter_size(loaded: &Loaded) -> usize {
     document.map_or(0, |file| file.bytes.len().min(64 * 1024))
 }
 
-/// One skill by the address of its SKILL.md.
+/// Returns one skill by the address of its SKILL.md.
 pub async fn get(call: &Call<'_>, uri: &str) -> Result<GetSkillResult, Fault> {
     let unknown = || {
         Fault::Protocol(ErrorData::invalid_params(
@@ -87,12 +90,14 @@ pub async fn get(call: &Call<'_>, uri: &str) -> Result<GetSkillResult, Fault> {
     let (owner, entry) = found.ok_or_else(unknown)?;
     let loaded = call.load(entry).await?;
     let skill = skill(owner, entry.name(), &loaded, visible.keys())?
+        // An alias of the address names no entry: clients take the address as the identity of a
+        // skill.
         .filter(|skill| skill.uri == uri)
         .ok_or_else(unknown)?;
     Ok(GetSkillResult::new(skill))
 }
 
-/// The entry of a skill; nothing where its frontmatter cannot stand under its address, whose last
+/// Creates the entry of a skill. `None` if its frontmatter does not fit its address: the last
 /// segment must be the author's own name.
 fn skill(
     owner: &str,
@@ -109,6 +114,7 @@ fn skill(
     else {
         return Ok(None);
     };
+    // The vault's name may be derived from the author's where that does not fit the grammar.
     if own != name.as_str() {
         return Ok(None);
     }

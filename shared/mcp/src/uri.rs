@@ -1,30 +1,30 @@
-//! Names of ours in the protocol, and addresses of resources: `skill://<owner>/<name>/<path>`. The
-//! ids `<owner>/<name>` stand in them as they are.
+//! Vault's own names in the protocol, and addresses of resources: `skill://<owner>/<name>/<path>`,
+//! which contain the id `<owner>/<name>` unchanged.
 
 use std::fmt::Write as _;
 
 use vault_format::name::SkillName;
 
-/// The prefix of what stands in `_meta` and is ours.
+/// The prefix of vault's members in `_meta`.
 pub const META: &str = "dev.vault/";
-/// The scheme, with what follows it.
+/// The scheme, with its separator.
 const SCHEME: &str = "skill://";
-/// Where the signed manifest stands beside a skill's files. No file of a skill can have this path.
+/// The path of the signed manifest beside a skill's files. No file of a skill can have this path.
 pub const MANIFEST: &str = ".vault/manifest.json";
 
-/// Where a list of a skill's files with their digests is read, in the form that clients of
-/// `fastmcp` ask for. No list names it.
+/// The path of a generated list of a skill's files with their digests, in the form that clients of
+/// `fastmcp` request. No list of resources names it.
 pub const FILES: &str = "_manifest";
-/// The addresses of files, as a template (RFC 6570).
+/// The template of the addresses of files (RFC 6570).
 pub const TEMPLATE: &str = "skill://{owner}/{name}/{+path}";
 
-/// What an address names.
+/// The target of an address.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Target {
     /// All skills of an owner.
     Owner,
-    /// Something in the skill of an id `<owner>/<name>`: a file, or a folder; the skill's own where
-    /// the path is empty.
+    /// A file or folder in the skill of an id `<owner>/<name>`; the skill's own folder if the path
+    /// is empty.
     In(String, String),
 }
 
@@ -33,12 +33,12 @@ pub fn id(owner: &str, name: &SkillName) -> String {
     format!("{owner}/{name}")
 }
 
-/// The address of a skill's folder.
+/// Returns the address of a skill's folder.
 pub fn folder(owner: &str, name: &SkillName) -> String {
     format!("{SCHEME}{owner}/{name}")
 }
 
-/// The address of a file or folder in a skill.
+/// Returns the address of a file or folder in a skill.
 pub fn file(owner: &str, name: &SkillName, path: &str) -> String {
     let mut uri = folder(owner, name);
     uri.reserve(path.len() + 1);
@@ -48,6 +48,7 @@ pub fn file(owner: &str, name: &SkillName, path: &str) -> String {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
                 uri.push(char::from(byte));
             }
+            // Bytes and not characters: percent-encoding works on UTF-8.
             _ => {
                 let _ = write!(uri, "%{byte:02X}");
             }
@@ -56,20 +57,22 @@ pub fn file(owner: &str, name: &SkillName, path: &str) -> String {
     uri
 }
 
-/// What an address names: all skills of this owner, or something in a skill of whoever; nothing for
+/// Parses an address: all skills of this owner, or something in a skill of any owner. `None` for
 /// any other text.
 pub fn parse(owner: &str, uri: &str) -> Option<Target> {
     let rest = uri.strip_prefix(SCHEME)?;
     let (given, rest) = rest.split_once('/').unwrap_or((rest, ""));
     if rest.is_empty() {
+        // Only the own folder can be listed; skills of linked vaults are found by their id alone.
         return (given == owner).then_some(Target::Owner);
     }
     let (name, path) = rest.split_once('/').unwrap_or((rest, ""));
+    // Names hold no characters that need an escape, so only the path is decoded.
     let name: SkillName = name.parse().ok()?;
     Some(Target::In(id(given, &name), decoded(path)?))
 }
 
-/// The skill of an id of this owner, or of a bare name.
+/// Returns the name in an id of this owner, or in a bare name.
 pub fn parse_id(owner: &str, id: &str) -> Option<SkillName> {
     let name = match id.split_once('/') {
         Some((given, name)) if given == owner => name,
@@ -94,6 +97,7 @@ fn decoded(path: &str) -> Option<String> {
             bytes.push(byte);
         }
     }
+    // Paths of skills are UTF-8, so any other address names nothing.
     String::from_utf8(bytes).ok()
 }
 

@@ -1,12 +1,13 @@
-//! The one way to see skills: a shelf at one moment through what its caller is granted.
+//! The view of a caller on skills: a snapshot of a shelf, filtered by the caller's grant. Every
+//! answer about skills goes through it.
 //!
-//! A skill that is not granted is passed over before anything about it is read, so that asking for
-//! it costs and answers the same as asking for a name that does not exist. Searches rank what is
-//! granted among itself: how rare a word is among hidden skills would say something of them.
+//! A skill that is not granted is skipped before anything of it is read, so that a request for it
+//! costs and returns the same as one for a name that does not exist. Searches rank only granted
+//! skills, since the rarity of a word among hidden skills would reveal something about them.
 //!
-//! What may take the processor for long (a policy's expressions over a query, an index that is not
-//! there yet) is done beside the threads that answer requests, a few at a time for each moment of a
-//! shelf: an owner's own policy can make only that owner's vault wait.
+//! Work that may use the processor for long (expressions of a policy over a query, building an
+//! index) runs outside the threads that answer requests, a few at a time for each snapshot: an
+//! owner's policy can delay only that owner's vault.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -21,33 +22,33 @@ use crate::fault::{Fault, ToolError};
 use crate::session::Person;
 use crate::uri;
 
-/// The platform under which callers of this server stand in a policy.
+/// The platform of callers of this server in a policy.
 pub const PLATFORM: &str = "mcp";
-/// Most snapshots of which something derived is remembered.
+/// The largest number of snapshots with cached derived data.
 const MAX_SNAPSHOTS: usize = 32;
-/// Most sets of granted skills of one snapshot that are remembered with their ranking.
+/// The largest number of sets of granted skills of one snapshot that are cached with their ranking.
 const MAX_VIEWS: usize = 16;
-/// How many long pieces of work go on at once for one snapshot; more wait, within their handlers'
-/// time.
+/// The number of long tasks that run at once for one snapshot. Others wait, within the time limit
+/// of their handlers.
 const LONG_AT_ONCE: usize = 4;
 
-/// What the caller may see of a shelf, for one purpose.
+/// The part of a shelf that the caller may see, for one purpose.
 pub struct Visible {
     snapshot: Arc<Snapshot>,
     derived: Arc<Derived>,
     grant: Grant,
 }
 
-/// One answer of a search.
+/// One result of a search.
 pub struct Found<'v> {
     /// The skill.
     pub entry: &'v Entry,
-    /// How well it fits; comparable within one answer only.
+    /// The score; comparable within one answer only.
     pub score: f64,
 }
 
 impl Visible {
-    /// Under which keys the release counts, of a release.
+    /// The keys under which the release counts, if the shelf serves a release.
     pub fn keys(&self) -> Option<&ReleaseKeys> {
         self.snapshot.keys.as_ref()
     }
@@ -78,14 +79,17 @@ impl Visible {
         self.snapshot.find(name).filter(|entry| self.sees(entry))
     }
 
-    /// The skill that an id means, with the part of its addresses before the name: a bare name,
-    /// `<owner>/<name>`, or `<vault>/<name>` of a linked vault. A policy grants bare names, so what
-    /// only the last means is seen by who sees everything.
+    /// Finds the skill of an id: a bare name, `<owner>/<name>`, or `<vault>/<name>` of a linked
+    /// vault. Returns it with the part of its addresses before the name. A policy grants bare
+    /// names, so a skill that only has the last form is visible only to callers that see
+    /// everything.
     pub fn find_id<'v>(&'v self, owner: &'v str, id: &str) -> Option<(&'v str, &'v Entry)> {
         if let Some(name) = uri::parse_id(owner, id) {
             return Some((owner, self.find(&name)?));
         }
         let (vault, name) = id.split_once('/')?;
+        // A skill of a linked vault that holds the bare name is granted by it, so members may also
+        // use its qualified id.
         let bare = name.parse().ok().and_then(|name| self.find(&name));
         let is_of_vault = |entry: &&Entry| {
             entry
@@ -96,6 +100,7 @@ impl Visible {
         if let Some(entry) = bare.filter(is_of_vault) {
             return Some((owner, entry));
         }
+        // Before the look-up, so that members get the same answer for every name of a linked vault.
         if !self.grant.is_everything() {
             return None;
         }
@@ -103,8 +108,8 @@ impl Visible {
         Some((entry.vault.as_ref()?.as_str(), entry))
     }
 
-    /// The same, ready for searches: the ranking is made beside the request, if it is not there
-    /// yet. Fails when that work breaks off.
+    /// Prepares searches. The ranking is built outside the request's thread, if it is not cached
+    /// yet. Fails if that work is aborted.
     pub async fn ranked(self) -> Result<Searchable, Fault> {
         if self.grant.is_everything() && self.snapshot.has_ranking() {
             return Ok(Searchable {
@@ -112,6 +117,7 @@ impl Visible {
                 ranked: None,
             });
         }
+        // A cached ranking does not wait for its turn among the long tasks.
         if let Some(ranked) = self.known_ranking() {
             return Ok(Searchable {
                 visible: self,
@@ -130,8 +136,7 @@ impl Visible {
             .await
     }
 
-    /// Does work that may take long with what is visible, beside the request. Fails when it breaks
-    /// off.
+    /// Runs long work on the visible skills outside the request's thread. Fails if it is aborted.
     pub async fn beside<T: Send + 'static>(
         self,
         work: impl FnOnce(&Self) -> T + Send + 'static,
@@ -140,12 +145,12 @@ impl Visible {
         derived.beside(move || work(&self)).await
     }
 
-    /// The shelf's moment. What is read from it past [`Visible`] must not name a skill.
+    /// The unfiltered snapshot. Text from it that has not passed [`Visible`] must not name a skill.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
-    /// The policy that the grant is of.
+    /// The policy of the grant.
     pub fn policy(&self) -> &CompiledPolicy {
         self.derived.policy(&self.snapshot)
     }
@@ -154,14 +159,14 @@ impl Visible {
         self.grant.allows(entry.name(), &entry.texts.tags)
     }
 
-    /// The ranking of what is granted, where it was made before.
+    /// Returns the cached ranking of the granted skills.
     fn known_ranking(&self) -> Option<Arc<Ranked>> {
         let views = lock(&self.derived.views);
         views.get(&self.grant.view()).map(Arc::clone)
     }
 
-    /// The ranking of what is granted; nothing for who sees everything and shares the shelf's own,
-    /// which is made then.
+    /// Returns the ranking of the granted skills. `None` for a caller that sees everything and uses
+    /// the shelf's own ranking, which is built if needed.
     fn ranking(&self) -> Option<Arc<Ranked>> {
         if self.grant.is_everything() {
             self.snapshot.ranking();
@@ -182,24 +187,29 @@ impl Visible {
             ranking: Ranking::new(texts),
             positions,
         });
+        // Not locked while the ranking is built: two requests may both build it, but none waits for
+        // the other.
         let mut views = lock(&self.derived.views);
+        // Emptied as a whole: few vaults have this many different grants.
         if views.len() >= MAX_VIEWS {
             views.clear();
         }
+        // By the set of granted groups, so that all members of one profile share a ranking.
         views.insert(self.grant.view(), Arc::clone(&ranked));
         Some(ranked)
     }
 }
 
-/// What the caller may see, with a ranking of it.
+/// The visible skills with their ranking.
 pub struct Searchable {
     visible: Visible,
-    /// Nothing for who sees everything: the snapshot's own holds.
+    /// `None` for a caller that sees everything, who uses the snapshot's own ranking.
     ranked: Option<Arc<Ranked>>,
 }
 
 impl Searchable {
-    /// The best `top_k` skills for a query, best first, of those that are meant for `agent`.
+    /// Returns the best `top_k` skills for a query, best first, of those that are meant for
+    /// `agent`.
     pub fn search(&self, query: &str, top_k: usize, agent: Option<&AgentId>) -> Vec<Found<'_>> {
         let snapshot = &self.visible.snapshot;
         let positions = self.ranked.as_ref().map(|ranked| &ranked.positions);
@@ -228,7 +238,7 @@ impl Searchable {
     }
 }
 
-/// Whether a skill is meant for an agent: it names it, or none.
+/// Whether a skill is meant for an agent: it names the agent, or no agent at all.
 pub fn is_for(entry: &Entry, agent: Option<&AgentId>) -> bool {
     agent.is_none_or(|agent| entry.texts.agents.is_empty() || entry.texts.agents.contains(agent))
 }
@@ -236,11 +246,11 @@ pub fn is_for(entry: &Entry, agent: Option<&AgentId>) -> bool {
 /// A ranking of some of a snapshot's skills.
 struct Ranked {
     ranking: Ranking,
-    /// Where the ranking's skills stand in the snapshot.
+    /// The index in the snapshot of each skill in the ranking.
     positions: Vec<usize>,
 }
 
-/// What is made of a snapshot once, at its first use.
+/// Data that is derived from a snapshot once, at its first use.
 struct Derived {
     policy: OnceLock<CompiledPolicy>,
     views: Mutex<HashMap<View, Arc<Ranked>>>,
@@ -258,13 +268,13 @@ impl Default for Derived {
 }
 
 impl Derived {
-    /// The policy of the snapshot that this is of, compiled at the first question.
+    /// Returns the snapshot's policy, compiled at the first use.
     fn policy(&self, snapshot: &Snapshot) -> &CompiledPolicy {
         self.policy.get_or_init(|| compiled(snapshot))
     }
 
-    /// Whether this can be decided in no time worth a thread: the policy is compiled, and no
-    /// expression is asked about the query.
+    /// Whether a grant is decided fast enough without another thread: the policy is compiled, and
+    /// no expression is matched against a query.
     fn is_quick(&self, reach: Reach<'_>) -> bool {
         self.policy.get().is_some_and(|policy| {
             !matches!(reach, Reach::Query(_))
@@ -283,13 +293,15 @@ impl Derived {
         self.policy(snapshot).granted(&asker, reach)
     }
 
-    /// Does work on a thread for what takes long, once fewer than [`LONG_AT_ONCE`] of this snapshot
-    /// go on. It counts until it is done, even when no request waits for it any more.
+    /// Runs work on a blocking thread, once fewer than [`LONG_AT_ONCE`] tasks of this snapshot run.
+    /// A task counts until it ends, even if no request waits for it any more.
     async fn beside<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Fault> {
         let broken = |cause: String| Fault::ours(ToolError::Internal, cause);
+        // The permit moves into the task: if the request is dropped, the work goes on and still
+        // counts.
         let turn = Arc::clone(&self.long).acquire_owned().await;
         let turn = turn.map_err(|closed| broken(closed.to_string()))?;
         let done = tokio::task::spawn_blocking(move || {
@@ -302,12 +314,13 @@ impl Derived {
     }
 }
 
-/// Remembers what was made of the snapshots that are in use.
+/// A cache of data derived from the snapshots in use.
 #[derive(Default)]
 pub struct SnapshotCache(Mutex<Vec<(Weak<Snapshot>, Arc<Derived>)>>);
 
 impl SnapshotCache {
-    /// What this person sees of this snapshot. Fails when the work that decides it breaks off.
+    /// Returns the part of this snapshot that this person sees. Fails if the work that decides it
+    /// is aborted.
     pub async fn visible(
         &self,
         snapshot: Arc<Snapshot>,
@@ -315,6 +328,7 @@ impl SnapshotCache {
         reach: Reach<'_>,
     ) -> Result<Visible, Fault> {
         let derived = self.derived(&snapshot);
+        // Owners skip the policy, so a broken one can not lock them out.
         let grant = if person.owner {
             Grant::everything()
         } else if derived.is_quick(reach) {
@@ -338,6 +352,7 @@ impl SnapshotCache {
         if let Some((_, derived)) = held.iter().find(|(weak, _)| weak.ptr_eq(&this)) {
             return Arc::clone(derived);
         }
+        // Weak references, so that the cache keeps no old release in memory after its last request.
         held.retain(|(weak, _)| weak.strong_count() > 0);
         if held.len() >= MAX_SNAPSHOTS {
             held.remove(0);
@@ -348,7 +363,7 @@ impl SnapshotCache {
     }
 }
 
-/// A [`Reach`] that can go to another thread.
+/// An owned [`Reach`], for another thread.
 enum Asked {
     List,
     Query(String),
@@ -375,7 +390,7 @@ impl Asked {
     }
 }
 
-/// The snapshot's policy, ready for use. One that cannot be used grants nothing.
+/// Compiles the snapshot's policy. A policy that cannot be compiled grants nothing.
 fn compiled(snapshot: &Snapshot) -> CompiledPolicy {
     let Some(policy) = &snapshot.policy else {
         return CompiledPolicy::absent();
@@ -387,6 +402,7 @@ fn compiled(snapshot: &Snapshot) -> CompiledPolicy {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // A panic in one request must not fail all later ones; the maps are valid after any of them.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

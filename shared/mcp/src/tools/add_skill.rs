@@ -12,7 +12,7 @@ use super::changes::{Outcome, is_hidden, only_local, outcome, submit};
 use super::{Answer, Call, Effect, Spec};
 use crate::fault::Fault;
 
-/// Most target agents that one call names.
+/// The largest number of target agents in one call.
 const MAX_AGENTS: usize = 64;
 
 pub struct AddSkill;
@@ -81,7 +81,7 @@ impl Spec for AddSkill {
     }
 }
 
-/// Hands what the arguments ask for to the shelf.
+/// Converts the arguments to a change and submits it to the shelf.
 pub async fn install(call: &Call<'_>, input: Input) -> Result<Submitted, Fault> {
     if input.agents.len() > MAX_AGENTS {
         return Err(Fault::arguments(format!(
@@ -96,6 +96,8 @@ pub async fn install(call: &Call<'_>, input: Input) -> Result<Submitted, Fault> 
             "`skill_dir` is only for the source `local`",
         ));
     }
+    // Nothing is fetched before the text is canonical: the source policy compares canonical
+    // identifiers.
     let written = written::parse(input.source, &input.identifier, input.skill.as_ref())?;
     let given = reference(input.reference)?;
     if let (Some(given), Some(written)) = (&given, &written.reference)
@@ -110,6 +112,8 @@ pub async fn install(call: &Call<'_>, input: Input) -> Result<Submitted, Fault> 
         reference: given.or(reference(written.reference)?),
     };
     let hidden = match drafted_name(&source, input.skill.as_ref()) {
+        // In a vault of drafts nothing is fetched, so the name follows from the source. The owner
+        // sees that a hidden skill has it, and the caller does not.
         Some(name) if call.session.shelf().writes() == Writes::Drafted => {
             is_hidden(call, &name).await?
         }
@@ -128,6 +132,7 @@ fn folder(call: &Call<'_>, input: Input) -> Result<Change, Fault> {
     let path = input
         .skill_dir
         .ok_or_else(|| Fault::arguments("`local` needs `skill_dir`"))?;
+    // A path of the caller's machine would name another folder on this one.
     if !call.session.person().local {
         return Err(only_local());
     }

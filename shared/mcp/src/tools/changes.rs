@@ -1,4 +1,5 @@
-//! What the tools that change something share: the files of a request, and the result of a change.
+//! Shared parts of the tools that change something: the files of a request, and the result of a
+//! change.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -31,7 +32,7 @@ pub struct GivenFile {
     encoding: Option<Encoding>,
 }
 
-/// How a file is written.
+/// The encoding of a file's content.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub enum Encoding {
@@ -83,7 +84,7 @@ pub struct Outcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
     profiles: Option<serde_json::Value>,
-    /// What the gate found; blocking findings come first.
+    /// Findings of the gate; blocking ones come first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     findings: Vec<Finding>,
 }
@@ -117,7 +118,7 @@ pub struct Finding {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32")]
     line: Option<u32>,
-    /// What was found.
+    /// Description of the finding.
     message: String,
     /// How to fix it.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -131,14 +132,17 @@ impl From<Found> for Finding {
             level: found.level.to_string(),
             path: printable(&found.path),
             line: found.line,
+            // The gate escapes foreign text in messages itself; paths are as they were sent.
             message: found.message,
             hint: found.hint,
         }
     }
 }
 
-/// The files of a skill as they were given, SKILL.md among them. Fails on content that is not in its encoding.
+/// Collects the files of a skill from a request, including SKILL.md. Fails on content that does not
+/// match its encoding.
 pub fn raw_files(skill_md: String, resources: Vec<GivenFile>) -> Result<Vec<RawFile>, Fault> {
+    // Before decoding. SKILL.md is one more file.
     if resources.len() >= MAX_FILES {
         return Err(Fault::arguments(format!(
             "a skill has at most {MAX_FILES} files"
@@ -149,7 +153,7 @@ pub fn raw_files(skill_md: String, resources: Vec<GivenFile>) -> Result<Vec<RawF
     Ok(files)
 }
 
-/// The files of the argument `name`.
+/// Decodes the files of the argument `name`.
 pub fn given_files(name: &str, given: Vec<GivenFile>) -> Result<Vec<RawFile>, Fault> {
     if given.len() > MAX_FILES {
         return Err(Fault::arguments(format!(
@@ -168,6 +172,7 @@ pub fn given_files(name: &str, given: Vec<GivenFile>) -> Result<Vec<RawFile>, Fa
     given.into_iter().enumerate().map(decode).collect()
 }
 
+// The tools carry no modes, so that no file from an agent is executable.
 const fn plain(path: String, bytes: Vec<u8>) -> RawFile {
     RawFile {
         path,
@@ -176,7 +181,7 @@ const fn plain(path: String, bytes: Vec<u8>) -> RawFile {
     }
 }
 
-/// Hands new or changed files to the shelf.
+/// Submits new or changed files to the shelf.
 pub async fn take(
     call: &Call<'_>,
     files: Vec<RawFile>,
@@ -207,7 +212,7 @@ pub async fn take(
     submit(call, change).await
 }
 
-/// Whether a skill of this name is there and the caller may not see it.
+/// Whether a skill of this name exists that the caller may not see.
 pub async fn is_hidden(call: &Call<'_>, name: &SkillName) -> Result<bool, Fault> {
     if call.session.person().owner {
         return Ok(false);
@@ -216,7 +221,8 @@ pub async fn is_hidden(call: &Call<'_>, name: &SkillName) -> Result<bool, Fault>
     Ok(visible.find(name).is_none() && visible.snapshot().find(name).is_some())
 }
 
-/// The name of an own skill of the vault, as the caller sees it. Fails for a skill of a linked vault and says why.
+/// Returns the name of one of the vault's own skills that the caller sees. Fails for a skill of a
+/// linked vault, with the reason.
 pub async fn own_skill(call: &Call<'_>, name: &str) -> Result<SkillName, Fault> {
     let visible = call.visible(Reach::Fetch).await?;
     let found = visible.find_id(call.owner(), name);
@@ -234,10 +240,11 @@ pub async fn own_skill(call: &Call<'_>, name: &str) -> Result<SkillName, Fault> 
     }
 }
 
-/// Hands a change to the shelf.
+/// Submits a change to the shelf.
 pub async fn submit(call: &Call<'_>, change: Change) -> Result<Submitted, Fault> {
     let person = call.session.person();
     let shelf = call.session.shelf();
+    // This server can not sign: another one holds the library, and the client tries again.
     if shelf.writes() == Writes::Elsewhere {
         return Err(Fault::of_shelf(ShelfError::LibraryElsewhere, person.owner));
     }
@@ -245,12 +252,14 @@ pub async fn submit(call: &Call<'_>, change: Change) -> Result<Submitted, Fault>
     submitted.map_err(|error| Fault::of_shelf(error, person.owner))
 }
 
-/// The answer of a tool. A finished change is shown to the agents of the shelf's machine first.
+/// Creates the answer of a tool. A finished change is first made visible to the agents of the
+/// shelf's machine.
 pub async fn outcome(call: &Call<'_>, submitted: Submitted) -> Outcome {
     let links = match &submitted {
         Submitted::Signed { .. } | Submitted::Unchanged { .. } | Submitted::Removed { .. } => {
             call.session.shelf().refresh_agents().await
         }
+        // Nothing else changes the folder of an agent.
         _ => None,
     };
     let was_linked = matches!(
@@ -326,6 +335,8 @@ fn described(call: &Call<'_>, submitted: Submitted) -> Outcome {
             outcome.findings = found(findings);
         }
         Submitted::Refused { findings } => {
+            // An invalid skill comes first: its author can fix it, while a blocked one needs the
+            // owner.
             let invalid = findings.iter().any(|finding| finding.level == Level::Error);
             outcome = Outcome::of(if invalid {
                 Status::Invalid
@@ -377,7 +388,7 @@ impl Status {
     }
 }
 
-/// A fault for a tool that is not for callers elsewhere.
+/// Creates the fault for a tool that works only on the machine with the library.
 pub fn only_local() -> Fault {
     Fault::caller(
         ToolError::SourceUnsupported,

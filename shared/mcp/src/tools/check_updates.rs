@@ -9,7 +9,7 @@ use vault_shelf::{DriftState, Entry};
 use super::{Answer, Call, Effect, Spec};
 use crate::fault::Fault;
 
-/// The most skills that one call compares.
+/// The largest number of skills that one call compares.
 const MOST: usize = 1_000;
 
 pub struct CheckUpdates;
@@ -59,12 +59,13 @@ pub struct Drifted {
 pub struct Said {
     /// The skill.
     name: String,
-    /// Why.
+    /// The reason.
     reason: String,
 }
 
 impl Said {
-    /// The reason may quote a source's answer, so hidden characters are escapes.
+    /// Creates an entry. The reason may quote a source's answer, so its hidden characters are
+    /// escaped.
     fn of(name: String, reason: &str) -> Self {
         Self {
             name,
@@ -82,6 +83,8 @@ impl Spec for CheckUpdates {
     type Output = Output;
 
     async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Output>, Fault> {
+        // By name as for a fetch, since a rule of the policy may grant a skill that lists do not
+        // show.
         let reach = input.skill.as_ref().map_or(Reach::List, |_| Reach::Fetch);
         let visible = call.visible(reach).await?;
         let mut output = Output::default();
@@ -90,6 +93,7 @@ impl Spec for CheckUpdates {
                 let found = visible.find_id(call.owner(), name);
                 vec![found.ok_or_else(Fault::no_skill)?.1]
             }
+            // One more than compared, to know whether to warn.
             None => visible.entries().take(MOST + 1).collect(),
         };
         let looked_at = entries.get(..MOST).unwrap_or(&entries);

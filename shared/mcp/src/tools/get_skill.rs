@@ -136,6 +136,7 @@ async fn by_name(call: &Call<'_>, name: &str, input: &Input) -> Result<Answer<Ou
     let visible = call.visible(Reach::Fetch).await?;
     let (owner, entry) = visible
         .find_id(call.owner(), name)
+        // Not found, rather than another error: the same answer as in a search for this agent.
         .filter(|(_, entry)| is_for(entry, input.agent.as_ref()))
         .ok_or_else(Fault::no_skill)?;
     let loaded = call.load(entry).await?;
@@ -145,6 +146,8 @@ async fn by_name(call: &Call<'_>, name: &str, input: &Input) -> Result<Answer<Ou
     for (at, (info, file)) in files(&loaded).enumerate() {
         let path = info.path.as_str();
         if at == 0 {
+            // SKILL.md is sent in any case: its size is limited when it is signed. It still uses up
+            // room.
             room.take(&file.bytes);
             content.push(ContentBlock::text(String::from_utf8_lossy(&file.bytes)));
         } else if with_files && room.take(&file.bytes) {

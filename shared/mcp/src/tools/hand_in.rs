@@ -1,4 +1,5 @@
-//! Drafts that a program hands in with JSON and without the protocol: the words of the tools, and what the tools do with them.
+//! Drafts that a program submits as JSON without the MCP protocol, with the arguments and effects
+//! of the tools.
 
 use rmcp::model::JsonObject;
 use serde::Deserialize;
@@ -14,15 +15,15 @@ use crate::fault::Fault;
 use crate::session::Session;
 use crate::visible::SnapshotCache;
 
-/// What a draft asks for.
+/// The kind of change that a draft asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Asked {
-    /// A skill that the caller wrote, or a new version of one: `skill_md` with `resources` as `skill_publish` takes them, or all of them as
-    /// `files`.
+    /// A skill that the caller wrote, or a new version of one: `skill_md` with `resources` as
+    /// `skill_publish` takes them, or all of them as `files`.
     Propose,
-    /// A skill from its source: what `add_skill` takes.
+    /// A skill from its source, with the arguments of `add_skill`.
     Install,
-    /// To take a skill out: what `remove_skill` takes.
+    /// The removal of a skill, with the arguments of `remove_skill`.
     Remove,
 }
 
@@ -34,13 +35,16 @@ struct Proposal {
     files: Option<Vec<GivenFile>>,
 }
 
-/// Hands a change to the shelf of a session, as its person may see it. The rights are checked as those of a tool.
+/// Submits a change to the shelf of a session, limited to what its person may see. Checks the same
+/// rights as a tool.
 pub async fn hand_in(
     session: &Session,
     asked: Asked,
     arguments: JsonObject,
 ) -> Result<Submitted, Fault> {
+    // Before the arguments are read: a caller without the right gets no detailed errors.
     require("write", session.person().write)?;
+    // A cache for this call alone, which reads one snapshot.
     let looks = SnapshotCache::default();
     let call = Call {
         looks: &looks,

@@ -1,6 +1,8 @@
-//! The tools, as one table: names, schemas and hints are made once, a call goes to its row.
+//! The table of tools. Names, schemas and hints are computed once, and a call is dispatched to its
+//! row.
 //!
-//! Three tools have a second spelling with a dot, from the interface. Both are always callable; a list shows one.
+//! Three tools have a second spelling with a dot, from the interface. Both can always be called; a
+//! list shows one.
 
 mod add_skill;
 mod check_updates;
@@ -39,7 +41,7 @@ use crate::fault::{Fault, ToolError};
 use crate::session::{Names, Right, Session};
 use crate::visible::{SnapshotCache, Visible};
 
-/// What a tool is.
+/// The definition of a tool.
 pub(crate) trait Spec: 'static {
     /// Its name.
     const NAME: &'static str;
@@ -47,39 +49,39 @@ pub(crate) trait Spec: 'static {
     const DOTTED: Option<&'static str> = None;
     /// Its name for people.
     const TITLE: &'static str;
-    /// What it does, for the model that chooses.
+    /// Its description for the model that chooses a tool.
     const DESCRIPTION: &'static str;
-    /// The version that had it first.
+    /// The first version that has it.
     const SINCE: Since = Since::NEW;
-    /// What it does to the vault.
+    /// Its effect on the vault.
     const EFFECT: Effect;
     /// Its arguments.
     type Input: DeserializeOwned + JsonSchema + 'static;
     /// Its structured result.
     type Output: Serialize + JsonSchema + 'static;
 
-    /// Does it.
+    /// Runs the tool.
     fn call(
         call: &Call<'_>,
         input: Self::Input,
     ) -> impl Future<Output = Result<Answer<Self::Output>, Fault>> + Send;
 }
 
-/// What a tool does to the vault: the source of its hints, and of the scope that it needs.
+/// The effect of a tool on the vault. Its hints and the scope that it needs follow from it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Effect {
-    /// Nothing.
+    /// It changes nothing.
     Reads,
-    /// It adds; what is there stays.
+    /// It adds something and changes nothing that exists.
     Adds,
-    /// It replaces or takes away.
+    /// It replaces or removes something.
     Replaces,
 }
 
-/// What a tool answers: structured, and for the reader's eyes.
+/// The answer of a tool: structured data, and content blocks to read.
 pub(crate) struct Answer<T> {
     pub structured: T,
-    /// In place of the structured part as JSON text.
+    /// Replaces the structured part as JSON text.
     pub content: Option<Vec<ContentBlock>>,
 }
 
@@ -92,14 +94,15 @@ impl<T> From<T> for Answer<T> {
     }
 }
 
-/// One call: who, and on what.
+/// The context of one call.
 pub(crate) struct Call<'c> {
     pub looks: &'c SnapshotCache,
     pub session: &'c Session,
 }
 
 impl Call<'_> {
-    /// What the caller sees. Fails when the caller may not read, or the shelf cannot be read.
+    /// Returns the skills that the caller sees. Fails if the caller may not read, or the shelf
+    /// cannot be read.
     pub async fn visible(&self, reach: Reach<'_>) -> Result<Visible, Fault> {
         self.may_read()?;
         let person = self.session.person();
@@ -108,12 +111,12 @@ impl Call<'_> {
         self.looks.visible(snapshot, person, reach).await
     }
 
-    /// Fails when the caller may not read.
+    /// Fails if the caller may not read.
     pub fn may_read(&self) -> Result<(), Fault> {
         require("read", self.session.person().read)
     }
 
-    /// The content of a skill that the caller sees.
+    /// Loads the content of a skill that the caller sees.
     pub async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, Fault> {
         let loaded = self.session.shelf().load(entry).await;
         loaded.map_err(|error| Fault::of_shelf(error, self.session.person().owner))
@@ -160,6 +163,8 @@ static TABLE: LazyLock<Vec<Row>> = LazyLock::new(|| {
 });
 
 fn row<T: Spec>() -> Row {
+    // From the effect alone, so that no tool can be called read-only while it needs the scope
+    // `write`.
     let mut annotations = ToolAnnotations::with_title(T::TITLE)
         .read_only(T::EFFECT == Effect::Reads)
         .open_world(false);
@@ -186,14 +191,19 @@ fn row<T: Spec>() -> Row {
     }
 }
 
-/// A schema as every client reads it: an absent member has no value `null`, and formats are only those that JSON Schema names.
+/// Simplifies a schema for all clients: an absent member has no default `null`, and only formats
+/// that JSON Schema defines are kept.
 fn portable(schema: &JsonObject) -> Arc<JsonObject> {
     fn clean(value: &mut Value) {
         match value {
             Value::Object(members) => {
+                // schemars writes a default of `null` for optional members, which contradicts their
+                // type.
                 if members.get("default") == Some(&Value::Null) {
                     members.remove("default");
                 }
+                // schemars names Rust's own types, such as `uint32`, which strict validators
+                // reject.
                 let is_rusts = |format: &Value| {
                     format.as_str().is_some_and(|text| {
                         text.trim_start_matches('u').starts_with("int") || text == "double"
@@ -219,12 +229,14 @@ async fn run<T: Spec>(call: &Call<'_>, arguments: JsonObject) -> Result<CallTool
         Effect::Reads => require("read", person.read)?,
         Effect::Adds | Effect::Replaces => require("write", person.write)?,
     }
+    // After the scope is checked: a missing scope leads to consent, wrong arguments to another try.
     let input = serde_json::from_value(Value::Object(arguments))
         .map_err(|error| Fault::arguments(error.to_string()))?;
     let answer = T::call(call, input).await?;
     let structured = serde_json::to_value(answer.structured)
         .map_err(|error| Fault::ours(ToolError::Internal, error))?;
     let Some(content) = answer.content else {
+        // This also sends the JSON as text, for clients that do not read structured content.
         return Ok(CallToolResult::structured(structured));
     };
     let mut result = CallToolResult::success(content);
@@ -238,15 +250,17 @@ fn find(name: &str) -> Option<&'static Row> {
         .find(|row| row.name == name || row.dotted == Some(name))
 }
 
-/// The names of all tools, and their second spellings.
+/// Lists the names of all tools, with their second spellings.
 pub fn names() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
     TABLE.iter().map(|row| (row.name, row.dotted))
 }
 
-/// The tools as a list shows them.
+/// Lists the tools in the chosen spelling.
 pub(crate) fn list(names: Names) -> Vec<Tool> {
     let shown = |row: &Row| {
         let mut tool = row.tool.clone();
+        // Only on request: several clients reject a whole list if one name has a dot. Never both
+        // spellings, or a client shows each tool twice.
         if let (Names::Dotted, Some(dotted)) = (names, row.dotted) {
             tool.name = dotted.into();
         }
@@ -255,7 +269,7 @@ pub(crate) fn list(names: Names) -> Vec<Tool> {
     TABLE.iter().map(shown).collect()
 }
 
-/// The tool of this name, in either spelling.
+/// Returns the tool of this name, in either spelling.
 pub(crate) fn tool(name: &str) -> Option<Tool> {
     find(name).map(|row| row.tool.clone())
 }
@@ -267,6 +281,7 @@ pub(crate) async fn call(
     name: &str,
     arguments: JsonObject,
 ) -> Result<CallToolResult, ErrorData> {
+    // An error of the protocol, since there is no tool that could report it.
     let row = find(name)
         .ok_or_else(|| ErrorData::invalid_params("there is no tool of this name", None))?;
     let call = Call { looks, session };

@@ -33,7 +33,7 @@ impl Spec for RemoveSkill {
     }
 }
 
-/// Hands the removal to the shelf.
+/// Submits the removal to the shelf.
 pub async fn remove(call: &Call<'_>, input: &Input) -> Result<Submitted, Fault> {
     let name = own_skill(call, &input.name).await?;
     submit(call, Change::Remove(name)).await

@@ -1,4 +1,5 @@
-//! `resolve_capabilities`: what a caller may use, and why. Members ask for themselves, here; owners for anybody, anywhere.
+//! `resolve_capabilities`: lists the capabilities of a caller, with reasons. Members ask for
+//! themselves on this platform; owners for anyone, on any platform.
 
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -112,6 +113,7 @@ impl Spec for ResolveCapabilities {
         let platform = input.platform.as_deref().unwrap_or(PLATFORM);
         let channel = input.channel.as_deref();
         let given = [input.caller.as_deref(), Some(platform), channel];
+        // The ids are repeated in the answer and its reasons.
         if given.iter().flatten().any(|id| id.len() > MAX_ID_BYTES) {
             return Err(Fault::arguments(format!(
                 "`caller`, `platform` and `channel` have at most {MAX_ID_BYTES} bytes"
@@ -120,6 +122,7 @@ impl Spec for ResolveCapabilities {
         let for_self = input
             .caller
             .as_ref()
+            // Naming oneself is allowed to members: agents often fill in every argument.
             .is_none_or(|caller| person.ids.contains(caller));
         let here = platform == PLATFORM && channel.is_none();
         if !(person.owner || for_self && here) {
@@ -171,7 +174,7 @@ fn resolve(visible: &Visible, asker: Asker<'_>, query: Option<&str>) -> Capabili
     })
 }
 
-/// What an owner may use here: everything, whatever the policy says of others.
+/// Replaces the capabilities by those of an owner: everything, independent of the policy.
 fn owners(visible: &Visible, resolved: &mut Capabilities, query: Option<&str>) {
     let snapshot = visible.snapshot();
     let ranking = snapshot.ranking();
@@ -195,5 +198,6 @@ fn owners(visible: &Visible, resolved: &mut Capabilities, query: Option<&str>) {
     let servers = visible.policy().policy().mcp_servers.iter().flatten();
     resolved.mcp_servers = servers.map(|(name, _)| name.clone()).collect();
     resolved.matched_groups = Vec::new();
+    // The policy's own reasons would describe rules that do not apply to owners.
     resolved.reasons = vec!["owners see everything in their vault".to_owned()];
 }

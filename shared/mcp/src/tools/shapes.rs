@@ -8,7 +8,7 @@ use vault_shelf::{Entry, Loaded};
 
 use crate::uri;
 
-/// What a skill says about itself.
+/// Metadata of a skill.
 #[derive(Debug, JsonSchema, Serialize)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Summary {
@@ -59,9 +59,10 @@ impl Summary {
         }
     }
 
-    /// Roughly how many bytes it takes as JSON.
+    /// Estimates its size as JSON, in bytes.
     pub fn size(&self) -> usize {
         let lists = [&self.tags, &self.categories, &self.agents, &self.actions];
+        // With quotes, a comma and some room for escapes.
         let listed: usize = lists.into_iter().flatten().map(|text| text.len() + 4).sum();
         400 + 2 * (self.description.len() + self.when_to_use.len()) + listed
     }
@@ -95,7 +96,7 @@ impl FileInfo {
     }
 }
 
-/// All files of a skill, SKILL.md first.
+/// Lists all files of a skill, SKILL.md first.
 pub fn file_infos(owner: &str, loaded: &Loaded) -> Vec<FileInfo> {
     let name = &loaded.bundle.manifest.name;
     crate::content::files(loaded)

@@ -125,6 +125,7 @@ impl Spec for SkillFetch {
             }
             fetched.push(one);
         }
+        // SKILL.md is read first for its share of the room; the answer has the manifest's order.
         fetched.sort_by(|one, other| one.info.path.cmp(&other.info.path));
         let summary = Summary::of(owner, entry);
         let said = format!(
@@ -148,12 +149,12 @@ impl Spec for SkillFetch {
     }
 }
 
-/// The manifest's envelope as JSON.
+/// Returns the manifest's envelope as JSON.
 pub fn envelope(loaded: &Loaded) -> Result<Value, Fault> {
     serde_json::from_slice(loaded.bundle.signed.as_bytes()).map_err(|error| broken(&error))
 }
 
-/// The one signature of the envelope.
+/// Returns the only signature of the envelope.
 pub fn signature(loaded: &Loaded) -> Result<String, Fault> {
     let envelope =
         Envelope::parse(loaded.bundle.signed.as_bytes()).map_err(|error| broken(&error))?;

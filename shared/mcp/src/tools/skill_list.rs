@@ -9,9 +9,9 @@ use super::{Answer, Call, Effect, Spec};
 use crate::fault::Fault;
 use vault_policy::Reach;
 
-/// Most skills of a page.
+/// The largest number of skills on a page.
 const PAGE: usize = 100;
-/// About how many bytes of JSON a page takes at most; it leaves twice, structured and as text.
+/// The approximate limit of a page in bytes of JSON. A page is sent twice, structured and as text.
 const PAGE_BYTES: usize = 512 * 1024;
 
 pub struct SkillList;
@@ -20,7 +20,7 @@ pub struct SkillList;
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Input {
-    /// Where the page before ended: its `next_cursor`.
+    /// The `next_cursor` of the previous page.
     #[serde(default)]
     #[schemars(with = "String")]
     cursor: Option<String>,
@@ -35,7 +35,7 @@ pub struct Input {
 pub struct Output {
     /// The skills, by name.
     skills: Vec<Summary>,
-    /// Where the next page begins; absent on the last page.
+    /// The `cursor` of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     next_cursor: Option<String>,
@@ -73,6 +73,8 @@ impl Spec for SkillList {
             let summary = Summary::of(call.owner(), entry);
             size += summary.size();
             if skills.len() >= PAGE || (size > PAGE_BYTES && !skills.is_empty()) {
+                // A name and not a number: the order stays right if skills are added or removed
+                // between two pages.
                 next_cursor = skills.last().map(|last| last.name.clone());
                 break;
             }

@@ -1,4 +1,5 @@
-//! Sources as agents paste them from a README or a browser, made canonical. The result never names a local path.
+//! Parser of sources as agents paste them from a README or a browser. The result is canonical and
+//! never names a local path.
 
 use vault_format::name::SkillName;
 use vault_format::provenance::{Kind, ProvenanceId};
@@ -10,13 +11,13 @@ use crate::fault::Fault;
 /// A source in its canonical text.
 #[derive(Debug, Eq, PartialEq)]
 pub struct Written {
-    /// What is recorded of it.
+    /// The canonical identifier, which is recorded.
     pub identifier: ProvenanceId,
     /// The branch, tag, commit or version that the text itself names.
     pub reference: Option<String>,
 }
 
-/// Parses the text of a source of this kind. Fails when it is none, or one of another kind.
+/// Parses the text of a source of this kind. Fails if it is no source, or one of another kind.
 pub fn parse(kind: SourceKind, text: &str, skill: Option<&SkillName>) -> Result<Written, Fault> {
     let text = text.trim();
     let (recorded, reference) = match kind {
@@ -48,7 +49,7 @@ pub fn parse(kind: SourceKind, text: &str, skill: Option<&SkillName>) -> Result<
     })
 }
 
-/// An address with the prefix of its identifier; any other text as it is.
+/// Adds the prefix of an identifier to an address; returns any other text unchanged.
 fn prefixed(prefix: &str, scheme: &str, text: &str) -> String {
     if text.starts_with(scheme) {
         format!("{prefix}{text}")
@@ -57,7 +58,8 @@ fn prefixed(prefix: &str, scheme: &str, text: &str) -> String {
     }
 }
 
-/// `owner/repository[/path]`, an address of a repository or of a page of one, each with an optional `#ref`.
+/// Parses `owner/repository[/path]`, or the address of a repository or of a page of one, each with
+/// an optional `#ref`.
 fn git(text: &str) -> Result<(String, Option<String>), Fault> {
     let (text, reference) = match text.rsplit_once('#') {
         Some((text, reference)) => (text, Some(reference.to_owned())),
@@ -66,6 +68,7 @@ fn git(text: &str) -> Result<(String, Option<String>), Fault> {
     let text = text.strip_prefix("git+").unwrap_or(text);
     let text = text.trim_end_matches('/');
     if let Some(rest) = text.strip_prefix("ssh://").or_else(|| scp(text)) {
+        // A server has none of the caller's SSH keys.
         return Ok((over_ssh(rest)?, reference));
     }
     let Some(address) = text.strip_prefix("https://") else {
@@ -85,6 +88,7 @@ fn git(text: &str) -> Result<(String, Option<String>), Fault> {
             return Ok((format!("{scheme}:{path}"), reference.or(named)));
         }
     }
+    // Git would ask the site for a repository of this name and fail with an unclear error.
     if address.ends_with("/SKILL.md") {
         return Err(Fault::arguments(
             "`identifier`: this is the address of a SKILL.md: use the source `url`",
@@ -93,13 +97,14 @@ fn git(text: &str) -> Result<(String, Option<String>), Fault> {
     Ok((format!("git:{text}"), reference))
 }
 
-/// The text, if it is an address of the form `user@host:path`.
+/// Returns the text if it is an address of the form `user@host:path`.
 fn scp(text: &str) -> Option<&str> {
     let (login, _) = text.split_once(':')?;
     (login.contains('@') && !login.contains('/')).then_some(text)
 }
 
-/// The repository behind an address for SSH: the two public hosts serve it over HTTPS as well.
+/// Returns the identifier of a repository with an SSH address: the two public hosts serve it over
+/// HTTPS as well.
 fn over_ssh(rest: &str) -> Result<String, Fault> {
     let (_, place) = rest.split_once('@').unwrap_or(("", rest));
     let hosts = [("github.com", "github"), ("gitlab.com", "gitlab")];
@@ -114,7 +119,7 @@ fn over_ssh(rest: &str) -> Result<String, Fault> {
     })
 }
 
-/// The repository and folder that the path of a web page names, and the branch, tag or commit in it.
+/// Splits the path of a web page into repository with folder, and the branch, tag or commit.
 fn page(path: &str) -> (String, Option<String>) {
     let mut parts: Vec<&str> = path.split('/').collect();
     if let Some(repository) = parts.get_mut(1)
@@ -122,11 +127,13 @@ fn page(path: &str) -> (String, Option<String>) {
     {
         *repository = bare;
     }
+    // GitLab separates the project from its pages with `/-/`.
     if parts.get(2) == Some(&"-") {
         parts.remove(2);
     }
     let mut reference = None;
     if matches!(parts.get(2), Some(&"tree" | &"blob" | &"raw")) && parts.len() > 3 {
+        // One segment: a branch with a slash can not be told from a folder here.
         reference = Some(parts.remove(3).to_owned());
         parts.remove(2);
     }
@@ -136,7 +143,7 @@ fn page(path: &str) -> (String, Option<String>) {
     (parts.join("/"), reference)
 }
 
-/// `name[@version]`, `@owner/name[@version]`, with or without the name of the registry.
+/// Parses `name[@version]` or `@owner/name[@version]`, with or without the name of the registry.
 fn registry(text: &str) -> (String, Option<String>) {
     if text.starts_with("registry:") {
         return (text.to_owned(), None);
@@ -149,7 +156,7 @@ fn registry(text: &str) -> (String, Option<String>) {
     }
 }
 
-/// A site with the skill's name in the path or beside it.
+/// Parses a site, with the skill's name in the path or in `skill`.
 fn site(text: &str, skill: Option<&SkillName>) -> Result<String, Fault> {
     let address = text.strip_prefix("wellknown:").unwrap_or(text);
     let address = address.trim_end_matches('/');
