@@ -7,6 +7,7 @@ use vault_format::time::Timestamp;
 use crate::{Email, Given};
 
 /// An account.
+// No `Debug`: the link in `invite_url` must not come into a log by a format string.
 #[derive(Clone, Deserialize, JsonSchema, Serialize)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -26,7 +27,7 @@ pub struct Account {
     /// Whether a password from an invitation of an earlier version of vault has ended: invite the
     /// account again.
     pub invite_again: bool,
-    /// When it was made.
+    /// Time of its creation.
     #[serde(default)]
     pub created_at: Timestamp,
     /// Whether it signs in with a second factor.
@@ -61,6 +62,7 @@ pub struct DeletedAccount {
 #[serde(deny_unknown_fields)]
 pub struct ServiceSignOut {
     /// `everybody`.
+    // A word that a person types, since one stray request would end all sessions of the service.
     #[schemars(extend("const" = "everybody"))]
     pub confirm: String,
 }

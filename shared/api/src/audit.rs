@@ -12,7 +12,7 @@ use vault_format::time::Timestamp;
 pub struct AuditEntry {
     /// A ULID: sorts by time.
     pub id: String,
-    /// When, by the service's clock.
+    /// Time, by the service's clock.
     pub at: Timestamp,
     /// The user's id; the account's id of an operator, or where no vault is concerned; or `server`.
     pub actor: String,
@@ -20,11 +20,12 @@ pub struct AuditEntry {
     pub client: Option<String>,
     /// The address that the request came from.
     pub source: Option<IpAddr>,
-    /// What was asked for: the name of the route.
+    /// The requested action: the name of the route.
     pub action: String,
-    /// What it was about: a machine's id, a release, a name.
+    /// The subject of the action: a machine's id, a release, a name.
     pub target: Option<String>,
     /// The state before, in short.
+    // JSON without a type: each action has a state of another form.
     pub before: Option<Value>,
     /// The state after, in short.
     pub after: Option<Value>,

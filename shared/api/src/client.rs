@@ -9,30 +9,30 @@ use vault_format::time::Timestamp;
 pub struct Client {
     /// Its id, `cli_…`.
     pub id: String,
-    /// What the app calls itself.
+    /// The name that the app gives itself.
     pub name: Option<String>,
-    /// Where its answers go: hosts, or the schemes of apps. Empty once its registration has
+    /// The hosts of its redirect addresses, or the schemes of apps. Empty once its registration has
     /// expired.
     #[serde(default)]
     pub redirect_hosts: Vec<String>,
-    /// When it registered; when it was connected, once the registration has expired.
+    /// Time of its registration; time of its connection once the registration has expired.
     #[serde(default)]
     pub created_at: Timestamp,
-    /// When it was connected.
+    /// Time of its connection.
     #[serde(default)]
     pub connected_at: Timestamp,
-    /// When it got tokens the last time; null while no consent is valid.
+    /// Time at which it last got tokens; null while no consent is valid.
     pub last_used_at: Option<Timestamp>,
-    /// How many people's consent is valid.
+    /// Number of people with a valid consent.
     #[serde(default)]
     pub users: usize,
 }
 
-/// What ending an app did.
+/// The result of disconnecting an app.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct RevokedClient {
     /// Its id.
     pub client_id: String,
-    /// How many tokens it had.
+    /// Number of its revoked tokens.
     pub revoked_tokens: usize,
 }

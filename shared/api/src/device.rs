@@ -9,7 +9,7 @@ use vault_format::time::Timestamp;
 use vault_format::words;
 
 words! {
-    /// What a machine may do.
+    /// The state of a machine, which decides on its rights.
     #[derive(JsonSchema)]
     pub enum DeviceStatus {
         /// Waits for the owner: reads the catalog.
@@ -22,11 +22,13 @@ words! {
 }
 
 /// A machine that asks to be let in.
+// No `Debug`: the code admits a machine and must not come into a log.
 #[derive(Clone, Deserialize, JsonSchema, Serialize)]
 pub struct Enrolment {
     /// The key that signs the request.
+    // A text, so that the service answers a bad key with its own code instead of that of bad JSON.
     pub public_key: String,
-    /// What the machine is called: printable characters. A machine without a name is shown by its
+    /// The machine's name, of printable characters. A machine without a name is shown by its
     /// fingerprint.
     #[schemars(length(min = 1, max = 64))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,13 +43,13 @@ pub struct Enrolment {
 pub struct EnrolledDevice {
     /// Its id.
     pub device_id: String,
-    /// What it may do.
+    /// Its state.
     pub status: DeviceStatus,
     /// Its key.
     pub public_key: PublicKey,
     /// Its name.
     pub hostname: String,
-    /// When it enrolled the first time.
+    /// Time of its first enrolment.
     pub enrolled_at: Timestamp,
 }
 
@@ -56,12 +58,12 @@ pub struct EnrolledDevice {
 pub struct CurrentDevice {
     /// Its id.
     pub device_id: String,
-    /// What it may do.
+    /// Its state.
     pub status: DeviceStatus,
     /// Its name.
     #[serde(default)]
     pub hostname: String,
-    /// When it enrolled the first time.
+    /// Time of its first enrolment.
     #[serde(default)]
     pub enrolled_at: Timestamp,
     /// The current catalog; null before the first release, and for a revoked machine.
@@ -85,25 +87,28 @@ pub struct CatalogReference {
 pub struct Device {
     /// Its id.
     pub device_id: String,
-    /// What it may do.
+    /// Its state.
     pub status: DeviceStatus,
     /// Its key.
     pub public_key: PublicKey,
-    /// What `vault link` prints on the machine: the owner compares the two before admitting.
+    /// The fingerprint that `vault link` prints on the machine. The owner compares the two before
+    /// admitting it.
     pub fingerprint: KeyFingerprint,
     /// The machine's own choice; empty if it has no name.
     pub hostname: String,
-    /// When it enrolled the first time.
+    /// Time of its first enrolment.
     #[serde(default)]
     pub enrolled_at: Timestamp,
-    /// When an owner or a code decided about it.
+    /// Time at which an owner or a code admitted or denied it.
     pub decided_at: Option<Timestamp>,
     /// True in the answer that forgets it.
+    // Left out while false, since a list of machines would repeat it for each.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forgotten: bool,
 }
 
-/// What people are shown of a machine: its name, or the fingerprint of its key if it has none.
+/// Returns the name of a machine for display: its hostname, or the fingerprint of its key if it has
+/// none.
 pub fn device_name(hostname: &str, key: &PublicKey) -> String {
     if hostname.is_empty() {
         KeyFingerprint::device(key).to_string()
@@ -113,7 +118,8 @@ pub fn device_name(hostname: &str, key: &PublicKey) -> String {
 }
 
 impl Device {
-    /// What people are shown. Its fingerprint is computed: the service could state another one.
+    /// Returns the name for display. The fingerprint is computed here, because the service could
+    /// state another one.
     pub fn name(&self) -> String {
         device_name(&self.hostname, &self.public_key)
     }

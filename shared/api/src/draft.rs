@@ -1,4 +1,4 @@
-//! Drafts: what people and apps ask owners and publishers for.
+//! Drafts: changes that people and apps request from owners and publishers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use vault_format::words;
 use crate::Email;
 
 words! {
-    /// What a draft asks for.
+    /// The kind of change that a draft asks for.
     #[derive(JsonSchema)]
     pub enum DraftKind {
         /// Add or replace a skill with these files.
@@ -29,7 +29,7 @@ words! {
 }
 
 words! {
-    /// What became of a draft.
+    /// The state of a draft.
     #[derive(JsonSchema)]
     pub enum DraftState {
         /// It waits.
@@ -50,7 +50,7 @@ words! {
 pub struct Draft {
     /// Its id.
     pub id: DraftId,
-    /// What it asks for.
+    /// The kind of change that it asks for.
     pub kind: DraftKind,
     /// The skill, if it is about one.
     pub name: Option<SkillName>,
@@ -60,29 +60,30 @@ pub struct Draft {
     pub sha256: Digest,
     /// Their number.
     pub size: u64,
-    /// When it came in.
+    /// Time of its submission.
     pub submitted_at: Timestamp,
-    /// Who sent it.
+    /// Its author.
     pub submitted_by: DraftAuthor,
-    /// How many flags the service's gate raised.
+    /// Number of flags that the service's gate raised.
     pub flags: u64,
-    /// What became of it.
+    /// Its state.
     pub state: DraftState,
-    /// When that changed.
+    /// Time of the last change of its state.
     pub changed_at: Timestamp,
-    /// When it ends by itself.
+    /// Time at which it expires.
     pub expires_at: Option<Timestamp>,
     /// The release that has what it asks for.
     pub release: Option<u64>,
-    /// Why it was declined; or which files it lacks, because they look like secrets.
+    /// The reason for which it was declined; or the files that the release lacks, because they look
+    /// like secrets.
     pub reason: Option<String>,
-    /// What is proposed, of the kind `release`.
+    /// The proposed release, for the kind `release`.
     pub proposal: Option<ProposedRelease>,
     /// The key, of the kind `key_request`.
     pub key: Option<RequestedKey>,
 }
 
-/// Who sent a draft.
+/// The author of a draft.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct DraftAuthor {
     /// The user's id.
@@ -120,13 +121,13 @@ pub struct ProposedRelease {
 pub struct RequestedKey {
     /// The key.
     pub public_key: PublicKey,
-    /// What people compare.
+    /// The fingerprint of the key, for people to compare.
     pub fingerprint: KeyFingerprint,
-    /// The name that it would like.
+    /// The requested name of the key.
     pub name: KeyName,
 }
 
-/// Why a draft is accepted: which release has it, or what was reviewed.
+/// The acceptance of a draft: the release that has it, or the content that was reviewed.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DraftAcceptance {
@@ -141,6 +142,8 @@ pub struct DraftAcceptance {
     /// `vault drafts show` prints it; of a draft that removes a skill, SHA-256 of the draft. Other
     /// files are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
+    // The server signs with its own key: it must sign the files that a person has seen, and no
+    // others that a draft has by then.
     pub reviewed_sha256: Option<Digest>,
     /// Other vaults: which files the release lacks, because they look like secrets.
     #[schemars(length(min = 1, max = 500))]
@@ -148,7 +151,7 @@ pub struct DraftAcceptance {
     pub reason: Option<String>,
 }
 
-/// Why a draft is declined.
+/// The refusal of a draft.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DraftRefusal {

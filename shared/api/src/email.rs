@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// An e-mail address: plain ASCII, lower case, 3 to 254 bytes.
 ///
-/// ASCII alone, because two addresses that look the same must not be two accounts; nothing is ever
-/// sent there.
+/// Only ASCII, because two addresses that look the same must not be two accounts.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Email(String);
@@ -24,6 +23,7 @@ impl FromStr for Email {
     type Err = BadEmail;
 
     fn from_str(text: &str) -> Result<Self, BadEmail> {
+        // As people type it: one address in two spellings must not become two accounts.
         let text = text.trim().to_ascii_lowercase();
         let (name, host) = text.split_once('@').ok_or(BadEmail)?;
         let good = text.len() <= 254
@@ -77,6 +77,7 @@ impl JsonSchema for Email {
         json_schema!({
             "type": "string",
             "description": "An e-mail address in plain ASCII, lower case.",
+            // Wider than the stored form: the service trims the address and changes its case.
             "pattern": "^\\s*[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+\\s*$",
             "minLength": 3,
             "maxLength": 254,

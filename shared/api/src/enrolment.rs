@@ -6,7 +6,7 @@ use vault_format::time::Timestamp;
 use vault_format::words;
 
 words! {
-    /// How machines enrol in a vault.
+    /// The way in which machines enrol in a vault.
     #[derive(Default, JsonSchema)]
     #[schemars(inline)]
     pub enum EnrolmentMode {
@@ -26,25 +26,26 @@ pub struct EnrolmentSetting {
     pub enrolment: EnrolmentMode,
 }
 
-/// What an enrolment code is made for.
+/// The limits of a new enrolment code.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewEnrolmentCode {
-    /// How many machines it admits; 1 if it is absent.
+    /// Number of machines that it admits; 1 if absent.
     #[schemars(range(min = 1, max = 10_000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uses: Option<u32>,
-    /// For how many seconds it counts, a minute to 90 days; a day if it is absent.
+    /// Seconds for which it is valid, from a minute to 90 days; a day if absent.
     #[schemars(range(min = 60, max = 7_776_000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_in: Option<i64>,
-    /// What the machines must be called; `*` stands for any characters.
+    /// Required name of the machines; `*` stands for any characters.
     #[schemars(length(min = 1, max = 64))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
 /// An enrolment code, as owners see it.
+// No `Debug`: whoever reads the code in a log could admit a machine.
 #[derive(Clone, Deserialize, JsonSchema, Serialize)]
 pub struct EnrolmentCode {
     /// Its id, `enc_…`.
@@ -52,16 +53,16 @@ pub struct EnrolmentCode {
     /// The code; in the answer that makes it, and never again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// How many machines it admits.
+    /// Number of machines that it admits.
     pub uses: u32,
-    /// How many it has admitted.
+    /// Number of machines that it has admitted.
     pub used: u32,
-    /// What the machines must be called; null: anything.
+    /// Required name of the machines; null: any.
     pub name: Option<String>,
     /// The id of the user who made it.
     pub created_by: String,
-    /// When it was made.
+    /// Time of its creation.
     pub created_at: Timestamp,
-    /// When it ends.
+    /// Time at which it expires.
     pub expires_at: Timestamp,
 }

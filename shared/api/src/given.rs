@@ -8,8 +8,8 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-/// A member of a request that has to be the text of a `T`. Any text is read, so that the service
-/// can answer a wrong one with its own error code in place of that of wrong JSON.
+/// A member of a request that must be the text of a `T`. Any text is read, so that the service
+/// answers a wrong one with its own error code instead of that of wrong JSON.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Given<T> {
@@ -21,6 +21,7 @@ pub struct Given<T> {
 impl<T: FromStr> Given<T> {
     /// The value. Fails with `error` if the text is not that of a `T`.
     pub fn parse_or<E>(&self, error: E) -> Result<T, E> {
+        // The parser's own error is dropped: the caller has the code of the route for it.
         self.text.parse().map_err(|_| error)
     }
 }
@@ -46,6 +47,7 @@ impl<T: Display> From<T> for Given<T> {
     }
 }
 
+// A client must send the text of a `T`, so the written reference describes a `T`.
 impl<T: JsonSchema> JsonSchema for Given<T> {
     fn inline_schema() -> bool {
         T::inline_schema()
@@ -55,6 +57,7 @@ impl<T: JsonSchema> JsonSchema for Given<T> {
         T::schema_name()
     }
 
+    // The same id as `T`, or the generator would add a second definition under the same name.
     fn schema_id() -> Cow<'static, str> {
         T::schema_id()
     }

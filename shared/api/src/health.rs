@@ -24,7 +24,7 @@ pub struct Health {
     pub status: HealthStatus,
     /// Its version.
     pub version: String,
-    /// When this process began.
+    /// Time at which this process started.
     pub boot_time: Timestamp,
     /// The database.
     pub database: DatabaseHealth,

@@ -5,10 +5,11 @@ use serde::{Deserialize, Serialize};
 
 /// A page of a list.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+// One definition for each type of item, named after it.
 #[schemars(rename = "{T}List")]
 pub struct Items<T> {
     /// The items of this page.
     pub items: Vec<T>,
-    /// What to send as `after` to get the next page; null on the last one.
+    /// The value of `after` for the next page; null on the last one.
     pub next: Option<String>,
 }

@@ -24,9 +24,10 @@ pub struct JsonRpcRequest {
     pub jsonrpc: JsonRpcVersion,
     /// The id of a request, text or a whole number; a notification has none.
     #[serde(skip_serializing_if = "Option::is_none")]
+    // Without this the reference would allow any JSON, as `Value` does.
     #[schemars(extend("type" = ["string", "integer"]))]
     pub id: Option<Value>,
-    /// What is asked.
+    /// The requested method.
     pub method: String,
     /// The parameters.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +44,7 @@ pub struct JsonRpcAnswer {
     /// The result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<BTreeMap<String, Value>>,
-    /// What failed.
+    /// The failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<JsonRpcFailure>,
 }
@@ -56,18 +57,18 @@ pub struct JsonRpcError {
     /// The id of the request, if one could be read.
     #[serde(default)]
     pub id: Value,
-    /// What failed.
+    /// The failure.
     pub error: JsonRpcFailure,
 }
 
-/// What failed.
+/// The failure.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct JsonRpcFailure {
-    /// The number of JSON-RPC.
+    /// The error number of JSON-RPC.
     pub code: i64,
     /// One sentence for people; may change.
     pub message: String,
-    /// More; `code` in it is that of the service.
+    /// Further data; `code` in it is the service's error code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }

@@ -13,7 +13,7 @@ pub struct Namespace {
     pub slug: Slug,
     /// The id of this allocation of the name.
     pub namespace_id: NamespaceId,
-    /// Who signs its releases.
+    /// The signer of its releases.
     pub kind: Kind,
     /// Whether it serves.
     pub status: Status,
@@ -36,6 +36,7 @@ pub struct NewNamespace {
 }
 
 /// A namespace that was allocated.
+// No `Debug`: the link in `invite_url` sets a password and must not come into a log.
 #[derive(Clone, Deserialize, JsonSchema, Serialize)]
 pub struct CreatedNamespace {
     /// Its name.

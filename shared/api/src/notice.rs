@@ -1,4 +1,4 @@
-//! Where the notices of a vault go: `/admin/vaults/{slug}/notices`.
+//! The destinations of a vault's notices: `/admin/vaults/{slug}/notices`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use vault_format::words;
 use crate::Given;
 
 words! {
-    /// What a notice is about, as far as an owner chooses.
+    /// The subject of a notice, as owners choose them for a webhook.
     #[derive(JsonSchema)]
     pub enum NoticeTopic {
         /// Machines wait for an owner.
@@ -38,7 +38,8 @@ words! {
     }
 }
 
-/// Where the notices of a vault go.
+/// The destinations of a vault's notices.
+// No `Debug`, here and below: a webhook's secret would let others forge notices.
 #[derive(Clone, Deserialize, JsonSchema, Serialize)]
 pub struct NoticeDestinations {
     /// Endpoints, at most three.
@@ -55,24 +56,25 @@ pub struct NoticeDestinations {
 pub struct Webhook {
     /// Its id, `whk_…`.
     pub id: String,
-    /// Where notices go.
+    /// The address that notices are sent to.
     pub address: String,
-    /// What signs them, `whsec_` and base64; in the answer that adds it, and never again.
+    /// The secret that signs them, `whsec_` and base64; in the answer that adds the webhook, and
+    /// never again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
-    /// What it gets.
+    /// The subjects of its notices.
     pub events: Vec<NoticeTopic>,
     /// Whether it gets notices.
     pub state: WebhookState,
-    /// Since when everything fails.
+    /// Time since which everything fails.
     pub failing_since: Option<Timestamp>,
-    /// What failed the last time.
+    /// The last failure.
     pub last_failure: Option<String>,
-    /// Since when it gets nothing.
+    /// Time since which it gets nothing.
     pub off_since: Option<Timestamp>,
     /// The id of the user who added it.
     pub created_by: String,
-    /// When it was added.
+    /// Time at which it was added.
     pub created_at: Timestamp,
 }
 
@@ -83,19 +85,19 @@ pub struct NewWebhook {
     /// An https address on a public host.
     #[schemars(length(max = 1024))]
     pub address: String,
-    /// What it gets; absent or empty: everything.
+    /// The subjects of its notices; absent or empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Given<NoticeTopic>>,
 }
 
-/// What became of a test notice.
+/// The result of a test notice.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct TestedWebhook {
     /// The webhook's id.
     pub id: String,
     /// Whether the endpoint took it.
     pub arrived: bool,
-    /// What failed.
+    /// The failure.
     pub failure: Option<String>,
 }
 

@@ -3,19 +3,21 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the authorization server can do (RFC 8414).
+/// The capabilities of the authorization server (RFC 8414).
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
+// Most members are optional in the standard, and the command line reads the document of any
+// service.
 #[serde(default)]
 pub struct AuthorizationServer {
-    /// Who it is.
+    /// Its identifier, which is its base address.
     pub issuer: String,
-    /// Where people sign in.
+    /// The address at which people sign in.
     pub authorization_endpoint: String,
-    /// Where codes become tokens.
+    /// The address that exchanges codes for tokens.
     pub token_endpoint: String,
-    /// Where apps register.
+    /// The address at which apps register.
     pub registration_endpoint: String,
-    /// Where tokens end.
+    /// The address that revokes tokens.
     pub revocation_endpoint: String,
     /// The scopes that exist.
     pub scopes_supported: Vec<String>,
@@ -33,7 +35,7 @@ pub struct AuthorizationServer {
     pub code_challenge_methods_supported: Vec<String>,
     /// True: answers name the issuer (RFC 9207).
     pub authorization_response_iss_parameter_supported: bool,
-    /// What `acr_values` may ask for.
+    /// The values of `acr_values`.
     pub acr_values_supported: Vec<String>,
     /// Whether an app may be known by the address of a document that describes it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +48,7 @@ pub struct AuthorizationServer {
 pub struct ProtectedResource {
     /// Its address.
     pub resource: String,
-    /// Who gives the tokens.
+    /// The servers that issue its tokens.
     pub authorization_servers: Vec<String>,
     /// The scopes that exist.
     pub scopes_supported: Vec<String>,
@@ -57,12 +59,14 @@ pub struct ProtectedResource {
 }
 
 /// An app that registers (RFC 7591).
+// Unknown members are accepted here: the standard tells servers to ignore metadata that they do not
+// know.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Registration {
-    /// Where answers may go: 1 to 20 addresses, of at most 512 bytes.
+    /// Allowed redirect addresses: 1 to 20, of at most 512 bytes.
     #[schemars(length(min = 1, max = 20), inner(length(max = 512)))]
     pub redirect_uris: Vec<String>,
-    /// What the app calls itself.
+    /// The name that the app gives itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_name: Option<String>,
     /// `authorization_code` and `refresh_token`.
@@ -84,13 +88,13 @@ pub struct Registration {
 pub struct Registered {
     /// Its id, `cli_…`.
     pub client_id: String,
-    /// When, in seconds since 1970.
+    /// Time of the registration, in seconds since 1970.
     #[serde(default)]
     pub client_id_issued_at: i64,
     /// Its name, without characters that could mislead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_name: Option<String>,
-    /// Where answers may go.
+    /// Allowed redirect addresses.
     #[serde(default)]
     pub redirect_uris: Vec<String>,
     /// `authorization_code` and `refresh_token`.
@@ -108,6 +112,7 @@ pub struct Registered {
 }
 
 /// Tokens.
+// No `Debug`: tokens must not come into a log.
 #[derive(Clone, Deserialize, JsonSchema, Serialize)]
 pub struct Tokens {
     /// `vat_…`.
@@ -115,12 +120,12 @@ pub struct Tokens {
     /// `Bearer`.
     #[serde(default)]
     pub token_type: String,
-    /// Seconds.
+    /// Lifetime of the access token, in seconds.
     pub expires_in: i64,
-    /// `vrt_…`; works once. An operator gets none.
+    /// `vrt_…`; can be used once. An operator gets none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refresh_token: Option<String>,
-    /// What the access token carries, separated by spaces.
+    /// The scopes of the access token, separated by spaces.
     #[serde(default)]
     pub scope: String,
 }
@@ -130,7 +135,7 @@ pub struct Tokens {
 #[serde(default)]
 #[schemars(rename = "OAuthError")]
 pub struct OAuthError {
-    /// What to match on.
+    /// The error code, to match on.
     pub error: String,
     /// One sentence for people; may change.
     pub error_description: String,

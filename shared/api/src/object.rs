@@ -19,10 +19,11 @@ words! {
     }
 }
 
-/// Which of these objects the service lacks.
+/// A question for the objects that the service lacks.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct ObjectQuestion {
     /// The kind of all of them.
+    // One class for all, since each class has a folder of its own in the store.
     pub class: Given<ObjectClass>,
     /// At most 10,000 objects.
     #[schemars(length(max = 10_000))]
@@ -34,7 +35,7 @@ pub struct ObjectQuestion {
 pub struct ObjectReference {
     /// SHA-256 of its bytes.
     pub sha256: Digest,
-    /// Their number.
+    /// Their length in bytes.
     #[schemars(range(min = 0, max = 18_446_744_073_709_551_615_u64))]
     pub size: u64,
 }

@@ -10,39 +10,40 @@ use vault_format::words;
 pub struct PaymentEvent {
     /// Its id.
     pub id: String,
-    /// What happened.
+    /// The type of the event.
     #[serde(rename = "type")]
     pub kind: String,
-    /// When, in seconds since 1970.
+    /// Time of the event, in seconds since 1970.
     pub created: i64,
-    /// What it is about.
+    /// The subject of the event.
     pub data: PaymentData,
 }
 
-/// What an event is about.
+/// The subject of an event.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct PaymentData {
     /// The provider's object.
+    // JSON without a type: its form depends on the type of the event.
     pub object: Value,
 }
 
 words! {
-    /// What became of an event.
+    /// The effect of an event.
     #[derive(JsonSchema)]
     #[schemars(inline)]
     pub enum PaymentOutcomeWord {
-        /// It counts.
+        /// The event has taken effect.
         Taken = "taken",
-        /// It counted before.
+        /// The event had taken effect before.
         Repeated = "repeated",
-        /// It is about nothing here.
+        /// The event concerns nothing of this service.
         Ignored = "ignored",
     }
 }
 
-/// What became of an event.
+/// The effect of an event.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct PaymentOutcome {
-    /// In one word.
+    /// The effect in one word.
     pub outcome: PaymentOutcomeWord,
 }

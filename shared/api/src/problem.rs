@@ -6,6 +6,7 @@ use serde_json::Value;
 
 /// An error as a problem document (RFC 9457).
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+// A gateway in front of the service reports its own errors in other forms; then members are empty.
 #[serde(default)]
 pub struct Problem {
     /// `about:blank`.
@@ -17,7 +18,7 @@ pub struct Problem {
     pub status: u16,
     /// One sentence for people; may change.
     pub detail: String,
-    /// What to match on.
+    /// The error code, to match on.
     pub code: String,
     /// The id of the request in the log.
     pub request_id: String,

@@ -19,19 +19,19 @@ pub struct Release {
     pub sha256: Digest,
     /// SHA-256 of the signed payload.
     pub payload_sha256: Digest,
-    /// When it became current, by the service's clock.
+    /// Time at which it became current, by the service's clock.
     pub published_at: Timestamp,
-    /// Who published it: a user's id, or `server`.
+    /// Its publisher: a user's id, or `server`.
     pub by: String,
-    /// How many skills it has that the release before had not.
+    /// Number of skills that the previous release did not have.
     pub added: u64,
-    /// How many skills it has with another bundle.
+    /// Number of skills with another bundle than before.
     pub changed: u64,
-    /// How many skills the release before had and it has not.
+    /// Number of skills of the previous release that it does not have.
     pub removed: u64,
-    /// How many skills it has; null: published before this was kept.
+    /// Number of its skills; null: published before this was recorded.
     pub skills: Option<u64>,
-    /// The fingerprints of the keys that signed it; empty: published before this was kept.
+    /// The fingerprints of the keys that signed it; empty: published before this was recorded.
     // Fingerprints and not keys, since parsing a key costs more than all else of a record, and lists
     // read many.
     #[serde(default)]

@@ -10,7 +10,7 @@ use vault_format::words;
 use crate::{Email, Given};
 
 words! {
-    /// What a token may be used for.
+    /// A right of a token.
     #[derive(JsonSchema, Ord, PartialOrd)]
     pub enum Scope {
         /// See skills and use them.
@@ -21,7 +21,7 @@ words! {
 }
 
 words! {
-    /// What a user is in a vault.
+    /// The role of a user in a vault.
     #[derive(JsonSchema)]
     pub enum Role {
         /// Runs the vault: machines, users, releases.
@@ -34,7 +34,7 @@ words! {
 }
 
 words! {
-    /// What a user is to a vault.
+    /// The state of a user's membership in a vault.
     #[derive(Default, JsonSchema)]
     pub enum MembershipState {
         /// An owner invited the address; the invitation is not accepted yet.
@@ -55,6 +55,7 @@ impl Role {
 /// A set of scopes, possibly empty; JSON is an array of words, `Display` the space-separated form
 /// of OAuth.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+// Flags and not a list, so that order and repeated words make no difference between two sets.
 #[serde(from = "Vec<Scope>", into = "Vec<Scope>")]
 #[schemars(with = "Vec<Scope>", inline)]
 pub struct Scopes {
@@ -79,9 +80,10 @@ impl Scopes {
         write: true,
     };
 
-    /// The known words of a `scope` parameter; unknown ones are dropped.
+    /// Parses a `scope` parameter. Unknown words are dropped.
     pub fn known(text: &str) -> Self {
         text.split(' ')
+            // OAuth lets a server grant less than an app asks for, so an unknown scope is no error.
             .filter_map(|word| word.parse().ok())
             .collect()
     }
@@ -94,7 +96,7 @@ impl Scopes {
         }
     }
 
-    /// What is in this set and not in `other`.
+    /// Returns the scopes of this set that are not in `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self {
@@ -103,7 +105,7 @@ impl Scopes {
         }
     }
 
-    /// What both sets have.
+    /// Returns the scopes that are in both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self {
@@ -112,7 +114,7 @@ impl Scopes {
         }
     }
 
-    /// What either set has.
+    /// Returns the scopes that are in either set.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self {
@@ -178,16 +180,16 @@ pub struct User {
     /// Whether the person accepted the invitation.
     #[serde(default)]
     pub state: MembershipState,
-    /// What the user is.
+    /// The user's role.
     pub role: Role,
-    /// The most that a token of the user may carry.
+    /// The largest set of scopes of the user's tokens.
     pub scopes: Scopes,
     /// The profile of the policy that restricts the user.
     pub profile: Option<String>,
-    /// When the user was added.
+    /// Time at which the user was added.
     #[serde(default)]
     pub created_at: Timestamp,
-    /// When the user was last active, to the minute.
+    /// Time of the user's last activity, to the minute.
     pub last_seen_at: Option<Timestamp>,
 }
 
@@ -197,15 +199,15 @@ pub struct User {
 pub struct NewUser {
     /// The address to invite.
     pub email: Given<Email>,
-    /// What the person is to be; `role:member` if it is absent.
+    /// The person's future role; `role:member` if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Given<Role>>,
-    /// The most that the person's tokens may carry; `read` if it is absent.
+    /// The largest set of scopes of the person's tokens; `read` if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<Given<Scope>>>,
 }
 
-/// Which profile of the policy restricts a user.
+/// A change of the policy profile that restricts a user.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileChange {
@@ -219,7 +221,7 @@ fn profile_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({ "type": ["string", "null"], "minLength": 1, "maxLength": 64 })
 }
 
-/// Which role a user is to have.
+/// A change of a user's role.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoleChange {
@@ -227,7 +229,7 @@ pub struct RoleChange {
     pub role: Given<Role>,
 }
 
-/// Which scopes a user is to get and to lose; none is in both.
+/// A change of a user's scopes; none is both granted and revoked.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScopeChange {

@@ -13,7 +13,7 @@ use vault_format::words;
 use crate::{EnrolmentMode, Role};
 
 words! {
-    /// Who signs the releases of a vault.
+    /// The signer of a vault's releases.
     #[derive(JsonSchema)]
     pub enum Kind {
         /// The server has the library and its key; nothing is pushed.
@@ -86,9 +86,9 @@ words! {
 pub struct VaultSummary {
     /// Its name.
     pub slug: Slug,
-    /// What the caller is in it.
+    /// The caller's role in it.
     pub role: Role,
-    /// Who signs its releases.
+    /// The signer of its releases.
     pub kind: Kind,
     /// The current release; null before the first one.
     pub release: Option<u64>,
@@ -110,20 +110,20 @@ pub struct Vault {
     pub slug: Slug,
     /// The id of this allocation of the name.
     pub namespace_id: NamespaceId,
-    /// Who signs its releases.
+    /// The signer of its releases.
     pub kind: Kind,
     /// Whether it serves.
     pub status: Status,
     /// Whether it is paid for.
     pub subscription: Subscription,
-    /// When a vault that is past due lapses.
+    /// Time at which a vault with an overdue payment lapses.
     pub grace_ends_at: Option<Timestamp>,
     /// Whether machines need a code to enrol.
     #[serde(default)]
     pub enrolment: EnrolmentMode,
     /// The e-mail address of the account that it was made for.
     pub owner: String,
-    /// When it was allocated.
+    /// Time of its allocation.
     pub created_at: Timestamp,
     /// The vault whose releases count; null before the first release.
     // Never absent: a service that says nothing about its pin has not forgotten it.
@@ -133,11 +133,11 @@ pub struct Vault {
     pub pin_reset: Option<PinReset>,
     /// The current release; null before the first one.
     pub release: Option<CurrentRelease>,
-    /// When the current release was published.
+    /// Time at which the current release was published.
     pub last_push: Option<Timestamp>,
-    /// How large a release may be.
+    /// The limit of a release.
     pub quota: Quota,
-    /// How much of everything it has.
+    /// The numbers of its skills, releases and waiting machines.
     pub counts: Counts,
     /// The drafts that wait.
     #[serde(default)]
@@ -159,11 +159,11 @@ impl Vault {
     }
 }
 
-/// What a publisher reads of a [`Vault`]. A word or a form that a later service adds stops nobody
-/// from publishing: it counts as nothing that is known here.
+/// The part of a [`Vault`] that a publisher needs. An unknown word or form of a later service does
+/// not prevent publishing: it is read as absent.
 #[derive(Clone, Debug, Deserialize)]
 pub struct VaultHead {
-    /// Who signs its releases.
+    /// The signer of its releases.
     #[serde(default, deserialize_with = "known")]
     pub kind: Option<Kind>,
     #[serde(default, deserialize_with = "known")]
@@ -191,6 +191,8 @@ impl VaultHead {
 
     /// The vault that is pinned.
     pub fn vault_id(&self) -> Option<VaultId> {
+        // `None` for a pin of a form that is unknown here, but `is_unpinned` is false then: nothing
+        // is published over it.
         Pin::deserialize(&self.pin).ok().map(|pin| pin.vault_id)
     }
 }
@@ -198,16 +200,20 @@ impl VaultHead {
 fn known<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
+    // Read as JSON first: after a failed parse, the deserializer would stand inside the value.
     let value = Value::deserialize(deserializer)?;
     Ok(T::deserialize(value).ok())
 }
 
+// Neither null nor a pin: null would mean that nothing is pinned, and a publisher would then let
+// its vault take the place of another one.
 const fn not_said() -> Value {
     Value::Bool(false)
 }
 
-/// What a name is pinned to.
+/// The vault to which a name is pinned.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+// No tag: the member `earlier`, which a pin of today does not have, tells the two apart.
 #[serde(untagged)]
 #[schemars(inline)]
 pub enum Pinned {
@@ -242,7 +248,7 @@ pub struct EarlierPin {
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[schemars(rename = "LastPinReset")]
 pub struct PinReset {
-    /// When.
+    /// Time of the reset.
     pub at: Timestamp,
     /// The id of the user who did it.
     pub by: String,
@@ -250,7 +256,7 @@ pub struct PinReset {
     pub vault_id: Option<VaultId>,
 }
 
-/// The release that machines read now.
+/// The current release, which machines read.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct CurrentRelease {
     /// Its number.
@@ -261,18 +267,18 @@ pub struct CurrentRelease {
     pub payload_sha256: Digest,
     /// Bytes of the catalog.
     pub size: u64,
-    /// When it was published.
+    /// Time of its publication.
     pub published_at: Timestamp,
 }
 
-/// How large a release may be.
+/// The limit of a release.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Quota {
     /// The most bytes that one release may name; null: no limit.
     pub bytes: Option<u64>,
 }
 
-/// How much of everything a vault has.
+/// The numbers of a vault's skills, releases and waiting machines.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Counts {
     /// Skills of the current release.
@@ -283,7 +289,7 @@ pub struct Counts {
     pub devices_pending: i64,
 }
 
-/// How many drafts wait, of the first 1,000 that are open.
+/// The numbers of waiting drafts, among the first 1,000 open ones.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct DraftCounts {
     /// Drafts about skills.
@@ -325,6 +331,7 @@ pub struct PinResetDone {
     /// Its name.
     pub slug: Slug,
     /// Always null.
+    // A unit is `null` in JSON.
     pub pin: (),
 }
 
@@ -337,10 +344,10 @@ pub struct DeletedVault {
     pub status: Status,
 }
 
-/// What a sign-out of a vault or of the service did.
+/// The result of a sign-out of a vault or of the service.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct SignedOut {
-    /// The number under which tokens are given from now on.
+    /// The number of the current generation of tokens; those of earlier ones are invalid.
     pub epoch: u32,
 }
 
