@@ -57,7 +57,7 @@ pub struct DeletedAccount {
     pub without_owner: Vec<String>,
 }
 
-/// A request to sign everybody out that a person has confirmed.
+/// A request to sign out all accounts of the service, confirmed by a person.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceSignOut {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vault_format::time::Timestamp;
 
-/// One thing that was done or refused; also what the service stores of it.
+/// An action that was done or refused, in the form in which the service stores it.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct AuditEntry {
     /// A ULID: sorts by time.

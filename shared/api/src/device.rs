@@ -21,7 +21,7 @@ words! {
     }
 }
 
-/// A machine that asks to be let in.
+/// A machine that asks to enrol.
 // No `Debug`: the code admits a machine and must not come into a log.
 #[derive(Clone, Deserialize, JsonSchema, Serialize)]
 pub struct Enrolment {

@@ -32,9 +32,9 @@ words! {
     /// The state of a draft.
     #[derive(JsonSchema)]
     pub enum DraftState {
-        /// It waits.
+        /// It waits for a decision.
         Pending = "pending",
-        /// A release has what it asks for.
+        /// A release contains the requested change.
         Accepted = "accepted",
         /// An owner or a publisher declined it.
         Declined = "declined",
@@ -58,7 +58,7 @@ pub struct Draft {
     pub base_bundle_hash: Option<Digest>,
     /// SHA-256 of its bytes.
     pub sha256: Digest,
-    /// Their number.
+    /// Their length in bytes.
     pub size: u64,
     /// Time of its submission.
     pub submitted_at: Timestamp,
@@ -72,7 +72,7 @@ pub struct Draft {
     pub changed_at: Timestamp,
     /// Time at which it expires.
     pub expires_at: Option<Timestamp>,
-    /// The release that has what it asks for.
+    /// The release that contains the requested change.
     pub release: Option<u64>,
     /// The reason for which it was declined; or the files that the release lacks, because they look
     /// like secrets.
@@ -116,7 +116,7 @@ pub struct ProposedRelease {
     pub signers: Vec<PublicKey>,
 }
 
-/// A key that asks to publish.
+/// A key whose owner asks to become a publisher.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct RequestedKey {
     /// The key.
@@ -131,8 +131,8 @@ pub struct RequestedKey {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DraftAcceptance {
-    /// The release that has what the draft asks for. Not in a self-signed vault, whose server makes
-    /// it.
+    /// The release that contains the requested change. Absent in a self-signed vault, whose server
+    /// makes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<u64>,
     /// Self-signed vaults: the skill's bundle now, if it is not the one that the author saw.

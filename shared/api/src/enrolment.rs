@@ -18,11 +18,11 @@ words! {
     }
 }
 
-/// Whether machines need a code to enrol.
+/// A change of the way in which machines enrol.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct EnrolmentSetting {
-    /// Whether they do.
+    /// The new mode.
     pub enrolment: EnrolmentMode,
 }
 

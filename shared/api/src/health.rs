@@ -6,13 +6,13 @@ use vault_format::time::Timestamp;
 use vault_format::words;
 
 words! {
-    /// Whether something works.
+    /// The state of the service or of a part of it.
     #[derive(JsonSchema)]
     #[schemars(inline)]
     pub enum HealthStatus {
-        /// It does.
+        /// It works.
         Ok = "ok",
-        /// It does not.
+        /// It does not work.
         Error = "error",
     }
 }
@@ -20,7 +20,7 @@ words! {
 /// Whether the service works.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Health {
-    /// Whether it does.
+    /// The state of the service.
     pub status: HealthStatus,
     /// Its version.
     pub version: String,
@@ -33,8 +33,8 @@ pub struct Health {
 /// Whether the database answers within a second.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct DatabaseHealth {
-    /// Whether it does.
+    /// The state of the database.
     pub status: HealthStatus,
-    /// Milliseconds.
+    /// The time of the answer, in milliseconds.
     pub latency_ms: u64,
 }

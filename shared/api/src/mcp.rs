@@ -12,12 +12,12 @@ words! {
     #[derive(JsonSchema)]
     #[schemars(inline)]
     pub enum JsonRpcVersion {
-        /// The only one.
+        /// The only version.
         Two = "2.0",
     }
 }
 
-/// A message.
+/// A message from a client.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct JsonRpcRequest {
     /// The version.
@@ -49,7 +49,7 @@ pub struct JsonRpcAnswer {
     pub error: Option<JsonRpcFailure>,
 }
 
-/// The answer to a message that is refused before it is read.
+/// The answer to a message that is rejected before it is read.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct JsonRpcError {
     /// The version.

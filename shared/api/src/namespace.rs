@@ -15,7 +15,7 @@ pub struct Namespace {
     pub namespace_id: NamespaceId,
     /// The signer of its releases.
     pub kind: Kind,
-    /// Whether it serves.
+    /// Its state, which decides whether it is served.
     pub status: Status,
     /// Whether it is paid for.
     pub subscription: Subscription,

@@ -25,15 +25,15 @@ words! {
 }
 
 words! {
-    /// Whether a webhook gets notices.
+    /// The state of a webhook.
     #[derive(JsonSchema)]
     #[schemars(inline)]
     pub enum WebhookState {
-        /// It does.
+        /// It gets notices.
         On = "on",
-        /// It does, and the last ones did not arrive.
+        /// It gets notices, and the last ones did not arrive.
         Failing = "failing",
-        /// It does not, because everything failed for 7 days.
+        /// It gets no notices, because all failed for 7 days.
         Off = "off",
     }
 }
@@ -95,7 +95,7 @@ pub struct NewWebhook {
 pub struct TestedWebhook {
     /// The webhook's id.
     pub id: String,
-    /// Whether the endpoint took it.
+    /// Whether the endpoint accepted it.
     pub arrived: bool,
     /// The failure.
     pub failure: Option<String>,
@@ -105,6 +105,6 @@ pub struct TestedWebhook {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoticeMail {
-    /// Whether they do.
+    /// True if they do.
     pub mail: bool,
 }

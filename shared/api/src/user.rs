@@ -128,7 +128,7 @@ impl Scopes {
         self.and(other) == self
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         !self.read && !self.write
     }

@@ -24,20 +24,20 @@ words! {
 }
 
 words! {
-    /// Whether a vault serves anything.
+    /// The state of a vault, which decides whether it is served.
     #[derive(JsonSchema)]
     pub enum Status {
         /// In use.
         Active = "active",
-        /// Stopped by an operator; everybody is told.
+        /// Stopped by an operator; each request is answered with this reason.
         Suspended = "suspended",
-        /// Gone for good; reads as if it had never been.
+        /// Deleted for good; answered like a vault that never existed.
         Deleted = "deleted",
     }
 }
 
 words! {
-    /// Whether a vault is paid for.
+    /// The payment state of a vault.
     #[derive(Default, JsonSchema)]
     pub enum Subscription {
         /// The service takes no payments; counts as active.
@@ -47,7 +47,7 @@ words! {
         Active = "active",
         /// A payment failed; the vault serves until the grace period ends.
         PastDue = "past_due",
-        /// Not paid any more: bundles stop, the catalog does not.
+        /// No longer paid: bundles are not served, the catalog is.
         Lapsed = "lapsed",
     }
 }
@@ -74,7 +74,7 @@ words! {
     #[derive(JsonSchema)]
     #[schemars(inline)]
     pub enum StepState {
-        /// Not yet.
+        /// Not done yet.
         Pending = "pending",
         /// Done.
         Done = "done",
@@ -112,7 +112,7 @@ pub struct Vault {
     pub namespace_id: NamespaceId,
     /// The signer of its releases.
     pub kind: Kind,
-    /// Whether it serves.
+    /// Its state, which decides whether it is served.
     pub status: Status,
     /// Whether it is paid for.
     pub subscription: Subscription,
@@ -296,7 +296,7 @@ pub struct DraftCounts {
     pub pending: u64,
     /// Releases that wait for signatures.
     pub proposals: u64,
-    /// Keys that ask to publish.
+    /// Requests to become a publisher.
     pub key_requests: u64,
 }
 
@@ -317,7 +317,7 @@ pub struct ConfirmedVault {
     pub slug: String,
 }
 
-/// A request to forget the pin of a vault.
+/// A request to remove the pin of a vault.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[schemars(rename = "PinReset")]
 pub struct ConfirmedPinReset {
@@ -325,7 +325,7 @@ pub struct ConfirmedPinReset {
     pub slug: String,
 }
 
-/// A vault whose pin was forgotten.
+/// A vault whose pin was removed.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct PinResetDone {
     /// Its name.

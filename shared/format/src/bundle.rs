@@ -176,7 +176,7 @@ pub fn encode(
         parts.extend(entry.parts.into_iter().flatten());
     }
     bytes.extend_from_slice(AFTER_FILES.as_bytes());
-    // Cutting files can not help here: the envelope and the paths alone are too large.
+    // Cutting files cannot help here: the envelope and the paths alone are too large.
     if bytes.len() > MAX_OBJECT_BYTES {
         return Err(BundleError::Size);
     }

@@ -199,7 +199,7 @@ fn check_string(mut text: &[u8]) -> Result<&[u8], JsonError> {
         let escape = &text[end + 1..];
         text = match escape.first() {
             Some(b'u') => match code_unit(&escape[1..]) {
-                // Rust strings can not hold a lone surrogate, but parsers in other languages can,
+                // Rust strings cannot hold a lone surrogate, but parsers in other languages can,
                 // and would read another text from the same signed bytes.
                 Some(0xd800..=0xdbff) => {
                     let [b'\\', b'u', low @ ..] = escape.get(5..).unwrap_or_default() else {

@@ -104,7 +104,7 @@ fn is_slug(text: &str) -> bool {
 }
 
 fn is_skill_name(text: &str) -> bool {
-    // A skill's name is a directory, which Windows can not create under a device's name.
+    // A skill's name is a directory, which Windows cannot create under a device's name.
     text.len() <= 64 && is_hyphenated(text) && !is_device_name(text)
 }
 

@@ -217,7 +217,7 @@ impl Searchable {
             .ranked
             .as_ref()
             .map_or_else(|| snapshot.ranking(), |ranked| &ranked.ranking);
-        // The filter comes after the ranking, so with one more are asked for than wanted.
+        // The agent filter comes after the ranking, so with a filter all hits are requested.
         let wanted = if agent.is_some() {
             ranking.len()
         } else {
@@ -328,7 +328,7 @@ impl SnapshotCache {
         reach: Reach<'_>,
     ) -> Result<Visible, Fault> {
         let derived = self.derived(&snapshot);
-        // Owners skip the policy, so a broken one can not lock them out.
+        // Owners skip the policy, so a broken one cannot lock them out.
         let grant = if person.owner {
             Grant::everything()
         } else if derived.is_quick(reach) {

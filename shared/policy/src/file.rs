@@ -162,7 +162,7 @@ objects! {
 
     /// An MCP server that a group may grant.
     McpServer {
-        /// Its address, `https://…`, or `http://…` on the own machine.
+        /// Its address, `https://…` or `http://…`.
         url: String,
         ;
     }

@@ -35,9 +35,9 @@ pub struct Input<'a> {
 pub struct Capabilities {
     /// The id that counted: the one that the policy names, else the first given.
     pub caller: String,
-    /// As asked.
+    /// The requested platform.
     pub platform: String,
-    /// As asked.
+    /// The requested channel.
     pub channel: Option<String>,
     /// The profile that holds; nothing where nothing is granted.
     pub profile: Option<String>,

@@ -12,7 +12,7 @@ use crate::name::SkillName;
 use crate::root::RootState;
 
 /// The largest number of remembered skills. Skills that are removed after that are not remembered:
-/// a publisher that removes many can not push out earlier ones.
+/// a publisher that removes many cannot push out earlier ones.
 pub const MAX_FORMER_SKILLS: usize = 20_000;
 
 /// A skill of an earlier release.

@@ -237,7 +237,8 @@ impl Case<'_> {
 
     fn judge(&self, bytes: &[u8]) -> Result<CatalogOutcome, CatalogError> {
         let reader = self.reader;
-        // The current release is not judged anew, so that its owner can publish roots that end it.
+        // The current release is not judged again, so that its owner can publish a root version
+        // that ends it.
         if reader.side == Side::Service
             && let Some(last) = reader.last
             && last.is_same_file(self.file)

@@ -252,7 +252,7 @@ fn check_numbers(wire: &Wire) -> Result<(), InvalidRoot> {
         return Err(InvalidRoot::Rule("a version is a number from 1 to 1,024"));
     }
     let first = wire.version == 1;
-    // The id is derived from version 1, so version 1 can not contain it.
+    // The id is derived from version 1, so version 1 cannot contain it.
     if wire.vault_id.is_none() != first || wire.previous_sha256.is_none() != first {
         return Err(InvalidRoot::Rule(
             "vault_id and previous_sha256 are null in version 1 and there alone",

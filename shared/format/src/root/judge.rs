@@ -136,7 +136,7 @@ fn compare(
     if shared == 0 {
         return Err(RootError::VaultChanged);
     }
-    // A prefix of the own chain, or the same one, changes nothing: a host can not shorten what the
+    // A prefix of the own chain, or the same one, changes nothing: a host cannot shorten what the
     // reader has.
     if shared == length {
         return Ok((own.clone(), false));

@@ -30,7 +30,7 @@ pub struct KeyRequest {
     pub vault_id: VaultId,
     /// The namespace.
     pub slug: Slug,
-    /// The key that asks, and that signs the request.
+    /// The key to be admitted, which also signs the request.
     pub public_key: PublicKey,
     /// The requested name.
     pub name: KeyName,

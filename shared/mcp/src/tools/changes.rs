@@ -190,7 +190,8 @@ pub async fn take(
 ) -> Result<Submitted, Fault> {
     let mut hidden = false;
     if !call.session.person().owner {
-        // The name is read here once more: whether a skill that the caller may not see has it must not show in what the shelf says.
+        // The name is read here as well: the shelf's answer must not show whether a hidden skill
+        // has it.
         let name = check(files.clone(), &GateOptions::default())
             .package
             .map(|package| package.name);
@@ -198,7 +199,8 @@ pub async fn take(
             Some(name) => is_hidden(call, &name).await?,
             None => false,
         };
-        // A draft for a name that the caller cannot know to be taken is as good as any other: who decides on it sees what it would replace.
+        // A draft may use the name of a hidden skill: the owner who decides on it sees the skill
+        // that it would replace.
         if hidden && call.session.shelf().writes() != Writes::Drafted {
             return Err(Fault::of_shelf(ShelfError::NameTaken(String::new()), false));
         }
@@ -244,7 +246,7 @@ pub async fn own_skill(call: &Call<'_>, name: &str) -> Result<SkillName, Fault> 
 pub async fn submit(call: &Call<'_>, change: Change) -> Result<Submitted, Fault> {
     let person = call.session.person();
     let shelf = call.session.shelf();
-    // This server can not sign: another one holds the library, and the client tries again.
+    // This server cannot sign: another one holds the library, and the client tries again.
     if shelf.writes() == Writes::Elsewhere {
         return Err(Fault::of_shelf(ShelfError::LibraryElsewhere, person.owner));
     }

@@ -173,7 +173,7 @@ fn row<T: Spec>() -> Row {
     } else {
         annotations = annotations.destructive(T::EFFECT == Effect::Replaces);
     }
-    // A type of ours whose schema is not an object would be found by the first test that lists the tools.
+    // A type whose schema is not an object is found by the first test that lists the tools.
     let input = portable(&schema_for_input::<T::Input>().unwrap_or_default());
     let tool = Tool::new(T::NAME, T::DESCRIPTION, input)
         .with_title(T::TITLE)

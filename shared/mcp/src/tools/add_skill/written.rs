@@ -133,7 +133,7 @@ fn page(path: &str) -> (String, Option<String>) {
     }
     let mut reference = None;
     if matches!(parts.get(2), Some(&"tree" | &"blob" | &"raw")) && parts.len() > 3 {
-        // One segment: a branch with a slash can not be told from a folder here.
+        // One segment: a branch with a slash cannot be told from a folder here.
         reference = Some(parts.remove(3).to_owned());
         parts.remove(2);
     }
