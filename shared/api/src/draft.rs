@@ -141,9 +141,9 @@ pub struct DraftAcceptance {
     /// Self-signed vaults, required there: SHA-256 over the files that were reviewed, as
     /// `vault drafts show` prints it; of a draft that removes a skill, SHA-256 of the draft. Other
     /// files are refused.
-    #[serde(skip_serializing_if = "Option::is_none")]
     // The server signs with its own key: it must sign the files that a person has seen, and no
     // others that a draft has by then.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reviewed_sha256: Option<Digest>,
     /// Other vaults: which files the release lacks, because they look like secrets.
     #[schemars(length(min = 1, max = 500))]

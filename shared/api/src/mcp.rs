@@ -23,8 +23,8 @@ pub struct JsonRpcRequest {
     /// The version.
     pub jsonrpc: JsonRpcVersion,
     /// The id of a request, text or a whole number; a notification has none.
+    // The schema names the two types, since `Value` would allow any JSON in the reference.
     #[serde(skip_serializing_if = "Option::is_none")]
-    // Without this the reference would allow any JSON, as `Value` does.
     #[schemars(extend("type" = ["string", "integer"]))]
     pub id: Option<Value>,
     /// The requested method.

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The capabilities of the authorization server (RFC 8414).
+// Every member has a default, since most are optional in the standard and the command line reads
+// the document of any service.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
-// Most members are optional in the standard, and the command line reads the document of any
-// service.
 #[serde(default)]
 pub struct AuthorizationServer {
     /// Its identifier, which is its base address.

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// An error as a problem document (RFC 9457).
+// Every member has a default: a gateway in front of the service reports its own errors in other
+// forms.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
-// A gateway in front of the service reports its own errors in other forms; then members are empty.
 #[serde(default)]
 pub struct Problem {
     /// `about:blank`.

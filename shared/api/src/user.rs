@@ -54,8 +54,8 @@ impl Role {
 
 /// A set of scopes, possibly empty; JSON is an array of words, `Display` the space-separated form
 /// of OAuth.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 // Flags and not a list, so that order and repeated words make no difference between two sets.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(from = "Vec<Scope>", into = "Vec<Scope>")]
 #[schemars(with = "Vec<Scope>", inline)]
 pub struct Scopes {

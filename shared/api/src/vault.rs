@@ -212,8 +212,8 @@ const fn not_said() -> Value {
 }
 
 /// The vault to which a name is pinned.
-#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 // No tag: the member `earlier`, which a pin of today does not have, tells the two apart.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(untagged)]
 #[schemars(inline)]
 pub enum Pinned {

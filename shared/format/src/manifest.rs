@@ -671,8 +671,8 @@ struct Wire<'a> {
     signed_at: Timestamp,
     #[serde(borrow)]
     files: Vec<FileWire<'a>>,
-    #[serde(deserialize_with = "json::unique_map")]
     // A derived map would keep the last of two actions of one name, and another reader the first.
+    #[serde(deserialize_with = "json::unique_map")]
     actions: BTreeMap<String, ActionSpec>,
     agents: Vec<AgentId>,
     #[serde(default, deserialize_with = "json::optional")]

@@ -108,8 +108,8 @@ pub async fn read(call: &Call<'_>, uri: &str) -> Result<ReadResourceResult, Faul
         let entry = loaded.bundle.manifest.file(&path);
         let digest = entry.map_or_else(|| Digest::of(&file.bytes), |entry| entry.sha256);
         (Cow::Borrowed(file.bytes.as_slice()), digest)
-    // After the files: a skill may have a file of this name, which then takes precedence.
     } else if path == FILES {
+        // After the files: a skill may have a file of this name, which then takes precedence.
         let bytes = list_of_files(entry, &loaded).to_string().into_bytes();
         let digest = Digest::of(&bytes);
         (Cow::Owned(bytes), digest)

@@ -102,7 +102,7 @@ pub(crate) fn parse<T: DeserializeOwned + Serialize>(
         message: vault_format::text::printable(error.message().trim_end()),
         at: Position::of_offset(text, error.span().map_or(0, |span| span.start)),
     };
-    // Parsed a second time, since `from_str` keeps no positions.
+    // Parsed twice, since `from_str` keeps no positions.
     let root = DeTable::parse(text).map_err(|error| complain(&error))?;
     let value: T = toml::from_str(text).map_err(|error| complain(&error))?;
     // What the type did not read is missing when it is written out: this finds unknown members

@@ -251,8 +251,8 @@ impl Case<'_> {
             });
         }
         // The order of these checks is part of the contract with other implementations, since it
-        // decides which code a bad catalog gets. Nothing of the payload is used before its
-        // signatures count.
+        // decides which code a bad catalog gets. Apart from the choice of that code, nothing of the
+        // payload is used before its signatures count.
         let signers = self.signers()?;
         let catalog = self.file.read_payload()?;
         self.check_root(&catalog)?;
@@ -356,11 +356,11 @@ impl Case<'_> {
             Err(RootError::NotInChain { version: number }.into())
         } else if self.reader.side == Side::Publisher && self.counted_before() {
             Ok(())
-        // Without the newest root in the same file, a host may be hiding it: that is an attack, not
-        // an owner who has not published yet.
         } else if self.carries_newest() {
             Err(CatalogError::ReleaseAwaited)
         } else {
+            // Without the newest root in the same file, a host may be hiding it: that is an attack,
+            // not an owner who has not published yet.
             let (shown, known) = (number, newest);
             Err(RootError::RolledBack { shown, known }.into())
         }
