@@ -1,7 +1,7 @@
-//! Answers of the service as what an HTTP API takes from a function (payload format 2.0).
+//! Converts the service's responses to answers of an HTTP API event (payload format 2.0).
 //!
-//! Exact bytes leave in base64 whatever their content type says: as JSON text they would be
-//! escaped, and a quote or a control character takes two to six bytes then.
+//! Exact bytes are sent in base64 whatever their content type is: as JSON text they would be
+//! escaped, and a quote or a control character would then take two to six bytes.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use serde::Serialize;
 use vault_service::error::{ErrorCode, Refusal};
 use vault_service::mcp::{MAX_ANSWER_BYTES, answer_bytes, escaped_bytes};
 
-/// The most that a function may answer, in bytes of JSON.
+/// Maximum size of a function's answer, in bytes of JSON.
 pub const MAX_EVENT_BYTES: usize = 6_000_000;
-/// The most bytes of a body that leave as text without a second look: longer ones leave as whatever
-/// is shorter.
+/// Maximum size of a body that is sent as text without measuring it, in bytes. A longer body is
+/// sent in the shorter form, text or base64.
 const MAX_TEXT_BYTES: usize = 512 * 1024;
 
 /// An answer to an HTTP event.
@@ -26,20 +26,25 @@ const MAX_TEXT_BYTES: usize = 512 * 1024;
 pub struct Answer {
     status_code: u16,
     headers: BTreeMap<String, String>,
-    /// There even when empty: `cargo lambda watch` refuses an answer without it.
+    /// Serialised even if it is empty: `cargo lambda watch` rejects an answer without it.
     cookies: Vec<String>,
     body: String,
     is_base64_encoded: bool,
 }
 
 impl Answer {
-    /// The answer to a request with this method.
+    /// Converts the response to a request with this method. Answers 500 if the response is larger
+    /// than a function may send.
     pub async fn of(method: &Method, response: Response<Body>) -> Self {
         let (parts, body) = response.into_parts();
         let body = if method == Method::HEAD {
-            // A server drops it where it writes the answer; here nobody else would.
+            // A server drops the body of a HEAD response when it writes it. A function has to do
+            // that itself.
             Bytes::new()
         } else {
+            // Lambda treats a larger answer as a failed invocation, so replace it by an error of
+            // ours that is logged and has the service's form. The limit of `to_bytes` counts raw
+            // bytes; escapes and base64 can still push the event over it.
             match to_bytes(body, MAX_ANSWER_BYTES).await {
                 Ok(body) if in_event(&parts.headers, &body) <= MAX_ANSWER_BYTES => body,
                 Ok(body) => {
@@ -56,7 +61,7 @@ impl Answer {
         Self::new(parts.status, &parts.headers, &body)
     }
 
-    /// A refusal outside the service's router.
+    /// Creates the answer for an error outside the service's router.
     pub fn refusal(refusal: &Refusal, request_id: &str) -> Self {
         let mut headers = HeaderMap::new();
         let media = header::HeaderValue::from_static("application/problem+json");
@@ -67,6 +72,8 @@ impl Answer {
     }
 
     fn new(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
+        // The format has one value per header name. Repeated headers are joined, except cookies: a
+        // value of `Set-Cookie` may contain a comma.
         let mut cookies = Vec::new();
         let mut joined: BTreeMap<String, String> = BTreeMap::new();
         for (name, value) in headers {
@@ -81,6 +88,7 @@ impl Answer {
             }
         }
         let in_base64 = body.len().div_ceil(3) * 4;
+        // A JSON string must be UTF-8, so any other body is sent as base64 too.
         let text = (!is_exact(headers))
             .then(|| std::str::from_utf8(body).ok())
             .flatten()
@@ -95,7 +103,7 @@ impl Answer {
     }
 }
 
-/// How many bytes a body takes in the event.
+/// Returns the size of a body in the event, in bytes.
 fn in_event(headers: &HeaderMap, body: &[u8]) -> usize {
     if is_exact(headers) {
         body.len().div_ceil(3) * 4
@@ -104,7 +112,8 @@ fn in_event(headers: &HeaderMap, body: &[u8]) -> usize {
     }
 }
 
-/// Whether the body is an object's exact bytes: those alone carry a digest or a tag.
+/// Returns whether the body is an object's exact bytes: only such responses carry a digest or a
+/// tag.
 fn is_exact(headers: &HeaderMap) -> bool {
     headers.contains_key("repr-digest") || headers.contains_key(header::ETAG)
 }

@@ -1,6 +1,6 @@
-//! The one place of the functions that reads variables.
+//! The only place in the functions that reads environment variables.
 
-/// A variable's text; `None` when it is unset, empty or not UTF-8.
+/// Returns the text of a variable; `None` if it is unset, empty or not UTF-8.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the one place that reads them"

@@ -1,9 +1,9 @@
-//! Events of an HTTP API (payload format 2.0) as requests, the event of a schedule, and the event
-//! by which an operator invokes a function directly.
+//! Parses invocation events: HTTP API requests (payload format 2.0), the event of a schedule, and
+//! the event with which an operator invokes a function directly.
 //!
-//! The request is made here, not by `lambda_http`: its conversion cuts a decoded path at `?`, and a
-//! body, query or host that does not fit ends the process. `rawPath` is taken as it stands: it is
-//! what a device signed.
+//! The request is built here and not by `lambda_http`: its conversion cuts a decoded path at `?`,
+//! and a malformed body, query or host ends the process. `rawPath` is used unchanged, because it is
+//! the path that a device signed.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,15 +16,16 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use vault_service::http::{Peer, RawPath};
 
-/// What a function is invoked with.
+/// An event that invokes a function.
 pub enum Event<'e> {
-    /// A request.
+    /// An HTTP request.
     Http(Box<HttpEvent<'e>>),
-    /// Time for background work.
+    /// The schedule's event, which starts background work.
     Schedule,
-    /// Whoever may invoke functions wants a new way in for the account with this address.
+    /// An operator's request to reset the account with this address. Permission to invoke the
+    /// function is the authorization.
     ResetAccount(Cow<'e, str>),
-    /// Nothing that we know.
+    /// An event of an unknown kind.
     Other,
 }
 
@@ -39,13 +40,13 @@ struct Outline<'e> {
     reset_account: Option<Cow<'e, str>>,
 }
 
-/// A request of a client, as the gateway tells it.
+/// An HTTP request of a client, as described by the gateway.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpEvent<'e> {
     #[serde(borrow)]
     raw_path: Cow<'e, str>,
-    // Whoever fills in for the gateway may say null for what is not there.
+    // An emulator of the gateway may send null for an absent member.
     #[serde(borrow, default)]
     raw_query_string: Option<Cow<'e, str>>,
     #[serde(default)]
@@ -72,18 +73,20 @@ struct HttpContext {
     source_ip: Option<String>,
 }
 
-/// An event that says it is a request and is none.
+/// An event that has the shape of a request but is not a valid one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the event is not a request")]
 pub struct BadRequest;
 
 impl<'e> Event<'e> {
-    /// Reads an event. Fails when it is shaped like a request and does not read as one.
+    /// Parses an event. Fails if it has the shape of a request and is not a valid one.
     pub fn parse(text: &'e str) -> Result<Self, BadRequest> {
         let outline: Outline<'_> = match serde_json::from_str(text) {
             Ok(outline) => outline,
             Err(_) => return Ok(Self::Other),
         };
+        // Look at `rawPath` first. The gateway sets it on every request, so no client can pass its
+        // request off as a schedule or as the reset of an account.
         if outline.raw_path.is_some() {
             let event = serde_json::from_str(text).map_err(|_| BadRequest)?;
             return Ok(Self::Http(Box::new(event)));
@@ -91,7 +94,7 @@ impl<'e> Event<'e> {
         if let Some(email) = outline.reset_account {
             return Ok(Self::ResetAccount(email));
         }
-        // A rule of EventBridge, or its scheduler.
+        // The `source` of an EventBridge rule and of the EventBridge scheduler.
         match outline.source.as_deref() {
             Some("aws.events" | "aws.scheduler") => Ok(Self::Schedule),
             _ => Ok(Self::Other),
@@ -100,7 +103,7 @@ impl<'e> Event<'e> {
 }
 
 impl HttpEvent<'_> {
-    /// The request that the client sent. Fails when a part of it cannot be one of a request.
+    /// Converts the event to the client's request. Fails if one of its parts is invalid.
     pub fn into_request(self) -> Result<Request<Body>, BadRequest> {
         let mut request = Request::new(body(self.body, self.is_base64_encoded == Some(true))?);
         *request.method_mut() = Method::from_bytes(self.request_context.http.method.as_bytes())
@@ -116,13 +119,15 @@ impl HttpEvent<'_> {
                 HeaderValue::from_bytes(value.as_bytes()).map_err(|_| BadRequest)?,
             );
         }
+        // Payload format 2.0 takes cookies out of the headers.
         if let Some(cookies) = self.cookies.filter(|cookies| !cookies.is_empty()) {
             let joined = HeaderValue::from_bytes(cookies.join("; ").as_bytes());
             headers.insert(header::COOKIE, joined.map_err(|_| BadRequest)?);
         }
         let extensions = request.extensions_mut();
         extensions.insert(RawPath(self.raw_path.into()));
-        // The gateway knows who called; what headers say about that was sent by the caller.
+        // Only the gateway knows the client's address. Headers about it are sent by the client
+        // itself.
         let source = self.request_context.http.source_ip;
         if let Some(Ok(address)) = source.map(|text| text.parse::<IpAddr>()) {
             extensions.insert(Peer(SocketAddr::new(address, 0)));
@@ -142,10 +147,11 @@ fn body(text: Option<Cow<'_, str>>, is_base64: bool) -> Result<Body, BadRequest>
     }
 }
 
-/// The address for the router: the gateway has decoded the path, so what a path cannot hold is
-/// encoded again.
+/// Builds the URI for the router. The gateway has decoded the path, so characters that a path
+/// cannot contain are encoded again.
 fn uri(path: &str, query: &str) -> Result<Uri, BadRequest> {
     let mut text = String::with_capacity(path.len() + query.len() + 1);
+    // A path in origin form begins with a slash, but `rawPath` may be empty.
     if !path.starts_with('/') {
         text.push('/');
     }
@@ -154,13 +160,15 @@ fn uri(path: &str, query: &str) -> Result<Uri, BadRequest> {
         text.push('?');
         encode(&mut text, query, b"?");
     }
-    // In origin form: a path that begins with two slashes must not read as a host.
+    // Origin form: a path that begins with two slashes must not be read as a host.
     let parts = axum::http::uri::PathAndQuery::try_from(text).map_err(|_| BadRequest)?;
     Ok(Uri::from(parts))
 }
 
 fn encode(out: &mut String, text: &str, more: &[u8]) {
     for byte in text.bytes() {
+        // `%` is not encoded: some gateways leave the path encoded, and encoding it twice would
+        // change it.
         if byte.is_ascii_alphanumeric()
             || b"-._~!$&'()*+,;=:@/%".contains(&byte)
             || more.contains(&byte)

@@ -1,4 +1,4 @@
-//! One function: an event in, an answer out.
+//! A Lambda function: takes one event and returns its answer.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,31 +20,31 @@ use crate::answer::Answer;
 use crate::event::Event;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
-/// Asks for the first owner's password; only while there is no owner.
+/// Reads the first owner's password. It is called only while there is no owner.
 pub type PasswordSource = SecretSource;
 
-/// Who becomes the first owner.
+/// The account to create as the first owner.
 pub struct FirstOwner {
-    /// The account's name.
+    /// The account's e-mail address.
     pub email: String,
-    /// Where its password comes from.
+    /// The source of its password.
     pub password: PasswordSource,
 }
 
-/// What an invocation gives back.
+/// The result of an invocation.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Outcome {
-    /// To a request.
+    /// The answer to an HTTP request.
     Http(Box<Answer>),
-    /// To the schedule.
+    /// The report of background work, for the schedule.
     Work(Report),
-    /// To whoever runs the service.
+    /// The result of an account reset, for the operator.
     Reset(Reset),
 }
 
-/// An account that was reset, with the link that sets its new password. The link is shown here
-/// alone.
+/// An account that was reset, with the link that sets its new password. The link is shown only
+/// here.
 #[derive(Clone, Eq, PartialEq, Serialize)]
 pub struct Reset {
     email: Email,
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Reset {
     }
 }
 
-/// An invocation that has no answer.
+/// The error of an invocation that has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Failed {
     /// The event is neither a request nor, for `admin`, one of the schedule or a reset.
@@ -76,18 +76,19 @@ pub enum Failed {
     Work(#[source] vault_store::StoreError),
 }
 
-/// A function of one group.
+/// A function that serves one group of routes.
 pub struct Function {
     app: App,
     part: Part,
     router: Router,
     first_owner: Option<FirstOwner>,
-    /// Whether an owner is known to exist; forgetting it costs one reading.
+    /// Set once an owner is known to exist. A new process starts without it and reads the record
+    /// again.
     has_owner: AtomicBool,
 }
 
 impl Function {
-    /// The function that serves `part` over `app`.
+    /// Creates the function that serves `part` over `app`.
     pub fn new(app: App, part: Part, first_owner: Option<FirstOwner>) -> Self {
         Self {
             router: vault_service::part_router(app.clone(), part),
@@ -98,9 +99,12 @@ impl Function {
         }
     }
 
-    /// Answers one event, as JSON text. Fails when it is of no kind that this function knows.
+    /// Handles one event, given as JSON text. Fails if this function does not handle events of its
+    /// kind.
     pub async fn handle(&self, event: &str) -> Result<Outcome, Failed> {
         let Ok(event) = Event::parse(event) else {
+            // An error here would fail the invocation, and the client would see a 5xx. Answer 400
+            // instead.
             return Ok(self.bad_request());
         };
         match event {
@@ -115,10 +119,12 @@ impl Function {
                 Ok(Outcome::Http(Box::new(Answer::of(&method, response).await)))
             }
             Event::Schedule => {
+                // A schedule that invokes a function without background work has to fail visibly.
                 let work = self.part.work().ok_or(Failed::UnknownEvent)?;
                 let report = work(&self.app).await.map_err(Failed::Work)?;
                 Ok(Outcome::Work(report))
             }
+            // Only `admin` resets accounts, so permission to invoke another function is not enough.
             Event::ResetAccount(email) if self.part.group() == Some(Group::Admin) => {
                 self.reset_account(&email).await.map(Outcome::Reset)
             }
@@ -126,8 +132,8 @@ impl Function {
         }
     }
 
-    /// The way back when no operator can sign in: who may invoke the function runs the service, as
-    /// who may write its table does.
+    /// Resets an account. It is the recovery path when no operator can sign in: whoever may invoke
+    /// the function controls the service, as with write access to its table.
     async fn reset_account(&self, email: &str) -> Result<Reset, Failed> {
         let email: Email = email.parse().map_err(|_| Failed::NoAccount)?;
         let (app, issuer) = (&self.app, self.app.config.public_url.base());
@@ -139,7 +145,7 @@ impl Function {
         Ok(Reset { email, invite_url })
     }
 
-    /// Does what [`Function::handle`] does, for the runtime.
+    /// Handles an event of the Lambda runtime like [`Function::handle`] and logs a failure.
     pub(crate) async fn handle_text(&self, event: Box<RawValue>) -> Result<Outcome, Error> {
         let outcome = self.handle(event.get()).await;
         if let Err(failed) = &outcome {
@@ -153,12 +159,13 @@ impl Function {
         Outcome::Http(Box::new(Answer::refusal(&refusal, &self.app.fresh_id())))
     }
 
-    /// Makes the first owner when there is none. A failure is logged and does not keep the request
-    /// from its answer: it is tried again with the next.
+    /// Creates the first owner if there is none. A failure is logged and does not affect the
+    /// current request; the next request tries again.
     async fn make_first_owner(&self) {
         let Some(owner) = &self.first_owner else {
             return;
         };
+        // Relaxed order is enough: a stale `false` only costs another look-up.
         if self.has_owner.load(Ordering::Relaxed) {
             return;
         }
@@ -174,6 +181,8 @@ impl Function {
     }
 
     async fn try_first_owner(&self, owner: &FirstOwner) -> Result<Option<FirstStart>, Error> {
+        // Check before reading the password, which needs a request of its own and is used only
+        // once.
         if bootstrap::owner(&self.app).await?.is_some() {
             return Ok(None);
         }

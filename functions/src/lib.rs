@@ -1,9 +1,8 @@
-//! The service as AWS Lambda functions: settings from variables, S3 and DynamoDB behind the ports,
-//! one group of routes each.
+//! The service as AWS Lambda functions. Settings come from environment variables, S3 and DynamoDB
+//! are behind the ports, and each function serves one group of routes.
 //!
-//! Everything is made before the first event is asked for. Nothing that is right or wrong hangs on
-//! what a process remembers: a function may be started anew for each event, or live for days
-//! between two.
+//! All setup happens before the first event. Correctness never depends on the memory of a process:
+//! a function may be started anew for each event, or stay alive for days between two.
 
 mod answer;
 mod environment;
@@ -33,27 +32,27 @@ pub use settings::{BadSettings, Password, Settings};
 pub use vault_service::route::Group;
 pub use vault_service::router::Part;
 
-/// Makes a source of the first owner's password from the name of a parameter.
+/// Creates the source of a secret from the name of a parameter in the Systems Manager.
 pub type Parameters = fn(&vault_aws::SdkConfig, String) -> PasswordSource;
 
-/// Makes the client of an identity provider.
+/// Creates the client of an identity provider.
 pub type ProviderMaker = fn(&Issuer) -> Arc<dyn ProviderHttp>;
 
-/// What one function is made of: its part of the service, and what no other function carries the
-/// code of.
+/// The composition of one function: its part of the service, and hooks for the code that no other
+/// function links.
 pub struct Program {
-    /// What it answers.
+    /// The part of the service that it serves.
     pub part: Part,
     /// Adds to the app what only this function needs.
     pub complete: fn(App, Option<MailSettings>) -> Result<App, lambda_http::Error>,
-    /// [`parameter_source`] where the first owner may be made, people sign in or mail leaves.
+    /// [`parameter_source`] in functions that create the first owner, sign people in or send mail.
     pub parameters: Option<Parameters>,
-    /// Makes the client of the identity provider, where people sign in.
+    /// Creates the client of the identity provider, in functions that sign people in.
     pub provider: Option<ProviderMaker>,
 }
 
 impl Program {
-    /// A function that needs nothing but its part.
+    /// Creates a function that needs nothing beyond its part of the service.
     pub const fn of(part: Part) -> Self {
         Self {
             part,
@@ -63,20 +62,21 @@ impl Program {
         }
     }
 
-    /// The process of the function, from its variables to its end. It ends with 2 when a variable
-    /// is missing or wrong, and with 1 when the Lambda service does not answer; one line of the log
-    /// says why.
+    /// Runs the process of the function until it ends. Exits with status 2 if a variable is missing
+    /// or wrong, and with 1 if the Lambda service does not answer. One line of the log gives the
+    /// reason.
     pub fn main(self) -> ExitCode {
         main(&self)
     }
 }
 
 fn main(program: &Program) -> ExitCode {
-    // Another one is told like every wrong variable: by one line, in the log's form.
+    // An unknown level is reported below with the other wrong variables, in the log's own format.
+    // Until then, log at `info`.
     let level = environment::variable("VAULT_LOG_LEVEL")
         .filter(|level| settings::LOG_LEVELS.contains(&level.as_str()));
     log(level.as_deref().unwrap_or("info"));
-    // A function is always one group; everything at once is what `vault serve` is for.
+    // A function always serves one group; only `vault serve` serves all of them.
     let group = program.part.group().unwrap_or(Group::Devices);
     let settings = match Settings::read(group, &environment::variable) {
         Ok(settings) => settings,
@@ -85,7 +85,7 @@ fn main(program: &Program) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // One event at a time: a second thread would only wait.
+    // A function handles one event at a time, so a second thread would only wait.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -131,7 +131,7 @@ async fn serve(program: &Program, settings: Settings) -> Result<(), lambda_http:
     run(service_fn(handler)).await
 }
 
-/// The settings of mail, with the server's address from where it stands.
+/// Returns the mail settings, with the server's address read from its parameter if necessary.
 async fn mail(
     program: &Program,
     sdk: &vault_aws::SdkConfig,
@@ -148,13 +148,14 @@ async fn mail(
     Ok(mail.with_server(server.expose_secret())?)
 }
 
-/// A password that stands in a parameter of the Systems Manager and is read when it is asked for.
+/// Creates the source of a secret in a parameter of the Systems Manager. The parameter is read when
+/// the source is called.
 pub fn parameter_source(sdk: &vault_aws::SdkConfig, name: String) -> PasswordSource {
     let client = aws_sdk_ssm::Client::new(sdk);
     Box::new(move || Box::pin(parameter(client.clone(), name.clone())))
 }
 
-/// A parameter of the Systems Manager, decrypted.
+/// Reads and decrypts a parameter of the Systems Manager.
 async fn parameter(
     client: aws_sdk_ssm::Client,
     name: String,
@@ -176,11 +177,13 @@ async fn parameter(
         .into())
 }
 
-/// JSON lines on standard error, as `vault serve` writes them.
+/// Sets up logging: JSON lines on standard error, as `vault serve` writes them.
 fn log(level: &str) {
+    // Other crates log warnings only, so that their messages do not drown those of the service.
     let filter = EnvFilter::builder().parse_lossy(format!(
         "warn,rmcp=error,vault_mcp={level},vault_functions={level},vault_service={level},vault_aws={level},vault_store={level}"
     ));
+    // This fails only if a logger is installed already, which then stays.
     let _ = tracing_subscriber::fmt()
         .json()
         .flatten_event(true)

@@ -1,4 +1,4 @@
-//! What a function is told by its variables, checked before the first event is asked for.
+//! Settings of a function, read from environment variables and checked before the first event.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,10 +10,10 @@ use vault_service::model::account::Email;
 use vault_service::notices::smtp::{BadMailSettings, MailSettings};
 use vault_service::route::Group;
 
-/// The least that the first owner's password may have, in characters.
+/// Minimum length of the first owner's password, in characters.
 const PASSWORD_CHARACTERS: usize = 24;
 
-/// The variables of the sign-in but for the secret.
+/// Variables of the sign-in, except the client secret.
 const SIGN_IN: [&str; 5] = [
     "VAULT_SIGN_IN",
     "VAULT_OIDC_ISSUER",
@@ -22,25 +22,27 @@ const SIGN_IN: [&str; 5] = [
     "VAULT_SIGN_UP",
 ];
 
-/// How much the log tells: what `VAULT_LOG_LEVEL` may be.
+/// The values that `VAULT_LOG_LEVEL` may have.
 pub const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// Everything that a function needs to start.
+/// All settings that a function needs to start.
 #[derive(Debug)]
 pub struct Settings {
     /// The service's own settings.
     pub config: Config,
-    /// Table, bucket, region, and the address of an emulator.
+    /// The table, bucket and region, and the address of an emulator.
     pub aws: vault_aws::Settings,
-    /// Whom to make the first owner while there is none; only where a group can do that.
+    /// E-mail address and password of the first owner to create while there is none. Set only for
+    /// the groups that can create one.
     pub first_owner: Option<(String, Password)>,
-    /// The secret that proves the service to its identity provider; only where people sign in.
+    /// The secret that authenticates the service to its identity provider. Set only for the group
+    /// that signs people in.
     pub provider_secret: Option<Password>,
-    /// How mail leaves; only for the group that sends notices.
+    /// Settings of outgoing mail. Set only for the group that sends notices.
     pub mail: Option<Mail>,
 }
 
-/// Where the mail server's address comes from, and whom mail comes from.
+/// Settings of outgoing mail before the server's address is read.
 #[derive(Debug)]
 pub struct Mail {
     server: Password,
@@ -48,28 +50,30 @@ pub struct Mail {
 }
 
 impl Mail {
-    /// Where the server's address comes from.
+    /// Returns the source of the server's address.
     pub const fn server(&self) -> &Password {
         &self.server
     }
 
-    /// The settings with the server's address.
+    /// Returns the settings with this server address. Fails if the address or the sender is
+    /// invalid.
     pub fn with_server(&self, server: &str) -> Result<Option<MailSettings>, BadMailSettings> {
         MailSettings::read(Some(server), self.from.as_deref())
     }
 }
 
-/// Where the first owner's password comes from, or the secret of the identity provider.
+/// The source of a secret: the first owner's password, the identity provider's secret, or the mail
+/// server's address.
 #[derive(Debug)]
 pub enum Password {
-    /// From a variable: for emulators.
+    /// The value of a variable, for emulators.
     Given(SecretString),
-    /// From the parameter of this name in the Systems Manager, read when it is needed: the password
-    /// only while there is no owner.
+    /// The name of a parameter in the Systems Manager. It is read on demand, the first owner's
+    /// password only while there is no owner.
     Parameter(String),
 }
 
-/// Variables that are missing or wrong, all of them at once.
+/// Environment variables that are missing or wrong. Lists all of them at once.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub struct BadSettings {
     missing: Vec<&'static str>,
@@ -88,7 +92,7 @@ impl fmt::Display for BadSettings {
     }
 }
 
-/// Reads one variable after another and remembers what is not right.
+/// Reads variables and collects all problems, so that one start reports every one.
 struct Reading<'a> {
     variable: &'a dyn Fn(&str) -> Option<String>,
     bad: BadSettings,
@@ -100,6 +104,8 @@ impl Reading<'_> {
     }
 
     fn required(&mut self, name: &'static str) -> String {
+        // An unset variable reads as empty text, so that the checks after it still run. Such
+        // settings are never used, because `bad` is not empty.
         self.text(name).unwrap_or_else(|| {
             self.bad.missing.push(name);
             String::new()
@@ -121,8 +127,7 @@ impl Reading<'_> {
 }
 
 impl Settings {
-    /// Reads the variables of a function of this group. Fails with everything that is missing or
-    /// wrong.
+    /// Reads the variables of a function of this group. Fails with all missing and wrong variables.
     pub fn read(
         group: Group,
         variable: &dyn Fn(&str) -> Option<String>,
@@ -168,8 +173,8 @@ impl Settings {
     }
 }
 
-/// The region: part of the names of AWS's servers, so that another text would be found out with the
-/// first event only.
+/// Reads the region. It is part of the host names of AWS, so a wrong text would otherwise fail only
+/// with the first event.
 fn region(reading: &mut Reading<'_>) -> String {
     let region = reading.required("AWS_REGION");
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -179,8 +184,9 @@ fn region(reading: &mut Reading<'_>) -> String {
     region
 }
 
-/// The address of an emulator, where there is one.
+/// Reads the address of an emulator, if one is set.
 fn endpoint(reading: &mut Reading<'_>) -> Option<String> {
+    // The SDK reads `AWS_ENDPOINT_URL` by itself, so it is checked like our own variable.
     let names = ["VAULT_AWS_ENDPOINT", "AWS_ENDPOINT_URL"];
     let (name, endpoint) = names
         .into_iter()
@@ -200,6 +206,7 @@ fn config(reading: &mut Reading<'_>) -> Option<Config> {
     let url = reading.required("VAULT_PUBLIC_URL");
     let mut config = match url.parse() {
         Ok(url) => Config::new(url),
+        // An empty text was reported as missing already.
         Err(_) if url.is_empty() => return None,
         Err(error) => {
             reading.wrong("VAULT_PUBLIC_URL", error);
@@ -247,12 +254,13 @@ fn config(reading: &mut Reading<'_>) -> Option<Config> {
         }
     }
     let limits = &mut config.limits;
-    // Reads are throttled by the gateway: a count in one process's memory means nothing among many.
+    // The gateway throttles reads. A count in the memory of one process means nothing among many.
     (limits.catalog_per_device, limits.bundles_per_device) = (0, 0);
     Some(config)
 }
 
-/// The secret at the identity provider: a variable for emulators, else the name of a parameter.
+/// Returns the secret for the identity provider: the name of a parameter, or else a value for
+/// emulators.
 fn provider_secret(reading: &Reading<'_>) -> Option<Password> {
     let name = reading.text("VAULT_OIDC_CLIENT_SECRET_PARAMETER");
     let given = || {
@@ -271,7 +279,7 @@ fn mail(reading: &mut Reading<'_>) -> Option<Mail> {
     }
     let server = reading.text("VAULT_SMTP_URL")?;
     if let Err(error) = MailSettings::read(Some(&server), from.as_deref()) {
-        // The sentence names the variable.
+        // The text of the error names the variable already.
         reading.bad.wrong.push(error.to_string());
     }
     let server = Password::Given(server.into());
@@ -290,6 +298,7 @@ fn first_owner(reading: &mut Reading<'_>) -> Option<(String, Password)> {
         return Some((email, Password::Parameter(name)));
     }
     let Some(password) = reading.text("VAULT_ADMIN_PASSWORD") else {
+        // Report the parameter as missing: a password in a variable is only for emulators.
         reading.bad.missing.push("VAULT_ADMIN_PASSWORD_PARAMETER");
         return None;
     };

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     vault_functions::Program {
-        // The only function that sends notices: the code for it is in no other.
+        // Only this function sends notices, so the code for it is linked into no other.
         complete: |app, mail| {
             let senders = vault_service::notices::senders(&app.config.public_url, mail)?;
             Ok(app.with_senders(senders))

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // Beside `admin` the only function that asks anybody but AWS.
+    // Apart from `admin`, this is the only function that sends requests to hosts other than AWS.
     vault_functions::Program {
         complete: |app, _| {
             let outbound = vault_service::outbound::Outbound::new();
