@@ -43,7 +43,7 @@ pub struct Guard {
     may_reach: fn(IpAddr) -> bool,
 }
 
-/// Why the guard returns no addresses for a host name.
+/// The error of a look-up whose addresses the guard does not return.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
     /// The filter rejects an address of the host, or the host has no address or more than the

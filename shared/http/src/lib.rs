@@ -23,7 +23,7 @@ use reqwest::header::{self, HeaderMap};
 use reqwest::{ClientBuilder, Method, RequestBuilder};
 use tokio::time::Instant;
 
-/// How long an idle connection is kept. Servers keep theirs longer: `vault serve` 75 s.
+/// Time for which an idle connection is kept. Servers keep theirs longer: `vault serve` 75 s.
 const IDLE_TIME: Duration = Duration::from_secs(30);
 
 /// Time limits of a request, and the minimum speed of its response.
@@ -103,7 +103,7 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// Why a request failed, or why its response is incomplete.
+/// The error of a failed request or of an incomplete response.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     /// The client cannot be created, for example because the certificates cannot be loaded.
@@ -153,6 +153,7 @@ impl From<reqwest::Error> for HttpError {
             }
             cause = found.source();
         }
+        // The URL may contain a secret, and callers name the place in their own messages.
         let error = error.without_url();
         if error.is_timeout() {
             Self::Timeout(error)
@@ -198,6 +199,8 @@ impl Client {
         }
         let client = self.builder(reuse)?.build();
         let client = client.map_err(|error| HttpError::Setup(error.into()))?;
+        // Another task may have created a client in the meantime. All requests use that one, so
+        // that they share its connections.
         Ok(cell.get_or_init(|| client))
     }
 
@@ -269,11 +272,14 @@ impl Client {
             // The client never resolves an IP literal, so the guard's resolver does not see it.
             guard.check_literal(request.url())?;
         }
+        // The peer may have carried out such a request before it closed a kept connection, so it
+        // must neither use one nor be repeated.
         if !request.method().is_idempotent() {
             let inner = self.made(&self.once, false)?.execute(request).await?;
             return Ok(self.response(inner));
         }
         let client = self.inner()?;
+        // Before the first answer there is no kept connection, and a close is a real failure.
         let again = request
             .try_clone()
             .filter(|_| self.answered.load(Ordering::Relaxed));
@@ -299,6 +305,8 @@ impl Client {
 fn is_closed_unanswered(error: &reqwest::Error) -> bool {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(found) = cause {
+        // Depending on the moment of the close, hyper reports an incomplete message, a cancelled
+        // request, or a reset by the system.
         if let Some(error) = found.downcast_ref::<hyper::Error>() {
             return error.is_incomplete_message() || error.is_canceled() || is_reset(error);
         }
