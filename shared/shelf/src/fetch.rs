@@ -1,8 +1,8 @@
-//! The port `Fetch`: how a shelf gets a skill from elsewhere, and how it asks whether the place has
-//! something else now.
+//! The port `Fetch`: fetches skills from their sources, and compares skills with their sources to
+//! detect upstream changes.
 //!
-//! The library knows no network: it is handed a [`Fetch`], and admits what comes back like anything
-//! else.
+//! The library does not use the network. It receives a [`Fetch`] and checks the fetched files like
+//! any other input.
 
 use std::sync::Arc;
 
@@ -18,94 +18,99 @@ use vault_policy::Policy;
 
 use crate::DriftState;
 
-/// What is remembered of the place a skill was fetched from, beside its signed provenance: enough
-/// to ask there again, and whose signature to expect. Not signed itself; what comes back is gated
-/// and signed like anything else.
+/// The recorded source of a skill, stored beside its signed provenance: enough to fetch from there
+/// again, and the signer to expect. The record itself is not signed; everything that is fetched
+/// with it is checked and signed like any other input.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Upstream {
-    /// The place, as the manifest names it.
+    /// The source, as the manifest names it.
     pub identifier: ProvenanceId,
-    /// The address that was asked, where the identifier does not say it all (another user, another
-    /// scheme).
+    /// The address that was fetched, if the identifier alone does not lead back to it, such as
+    /// another user or scheme.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// The skill's folder inside the repository; empty for its root.
+    /// The skill's folder in the repository; empty for its root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Branch, tag, commit or version that was asked for; `None` follows the default.
+    /// The requested branch, tag, commit or version; `None` follows the default.
+    // `ref` is a keyword of Rust.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "ref")]
     pub reference: Option<String>,
-    /// What was there: a commit, a version, or `sha256:` with the digest of the artifact.
+    /// The fetched state: a commit, a version, or `sha256:` with the digest of the artifact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// The id of the skill's folder in that commit: equal as long as the folder is, whatever else
-    /// the repository does.
+    /// The git tree id of the skill's folder in that commit. It stays equal as long as the folder
+    /// does, whatever else changes in the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
-    /// The vault whose publisher signed the skill there: the fingerprint of its first root version.
-    /// It is pinned: what comes later from that place is signed by that vault too, whatever keys it
-    /// has then.
+    /// The vault that signed the skill at its source: the fingerprint of its first root version. It
+    /// is pinned: later versions from this source must be signed by the same vault, under any of
+    /// its keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<VaultFingerprint>,
-    /// The number of the newest root version that was shown there; it does not fall.
+    /// The number of the newest root version seen at the source. It must not fall.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_version: Option<u64>,
-    /// The version that was signed there; it does not fall.
+    /// The signed version at the source. It must not fall.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_version: Option<u64>,
 }
 
-/// Why a skill that was signed at its source is not taken from there any more.
+/// The reason for which a skill that was signed at its source is no longer accepted from there.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PinError {
-    /// It carries no signature any more; the vault that was pinned.
+    /// The skill is no longer signed. Holds the pinned vault.
     #[error("it is no longer signed; it was signed by {0}")]
     Unsigned(VaultFingerprint),
-    /// Another vault signed it.
+    /// Another vault signed the skill.
     #[error("it is signed by {found}; it was signed by {pinned}")]
     OtherSigner {
         /// The vault that was pinned when the skill was added.
         pinned: VaultFingerprint,
-        /// The vault that signed what is there now.
+        /// The vault that signed the current state of the source.
         found: VaultFingerprint,
     },
-    /// The same vault, but its keys as they were before: they may have been revoked since.
+    /// The same vault signed it, but under older keys, which may have been revoked since.
     #[error(
         "it is signed under version {found} of its vault's keys, which is older than {pinned}, the one that is known"
     )]
     RootsRolledBack {
-        /// The version that is known.
+        /// The known root version.
         pinned: u64,
-        /// The version that is there now.
+        /// The root version at the source now.
         found: u64,
     },
-    /// The same vault, but an earlier version than the one that is here.
+    /// The same vault signed it, but an earlier version than the recorded one.
     #[error("version {found} is signed there, which is older than {pinned}, the installed one")]
     RolledBack {
-        /// The version that is here.
+        /// The recorded version.
         pinned: u64,
-        /// The version that is there now.
+        /// The version at the source now.
         found: u64,
     },
 }
 
 impl Upstream {
-    /// Whether what comes from there `now` carries the signature that was pinned, and no earlier
-    /// version. Anything does where nothing was.
+    /// Checks that the state of the source `now` has the pinned signer and no earlier version.
+    /// Without a pin, every state passes.
     pub fn check_pin(&self, now: &Self) -> Result<(), PinError> {
         let Some(pinned) = self.signer else {
             return Ok(());
         };
         let found = now.signer.ok_or(PinError::Unsigned(pinned))?;
+        // Compare the vault before any number: the numbers of two vaults have nothing in common.
         if found != pinned {
             return Err(PinError::OtherSigner { pinned, found });
         }
+        // Older roots may still list a key that was revoked since, and its thief could sign with
+        // it.
         if let (Some(pinned), Some(found)) = (self.root_version, now.root_version)
             && found < pinned
         {
             return Err(PinError::RootsRolledBack { pinned, found });
         }
         match (self.signed_version, now.signed_version) {
+            // An equal version passes, because an unchanged skill may be fetched again.
             (Some(pinned), Some(found)) if found < pinned => {
                 Err(PinError::RolledBack { pinned, found })
             }
@@ -114,50 +119,49 @@ impl Upstream {
     }
 }
 
-/// The member of `_meta` under which an index says whose signature a skill carries: a
-/// [`SignedSkill`].
+/// The member of `_meta` that an index uses for a skill's signature, a [`SignedSkill`].
 pub const SIGNED_META: &str = "dev.vault/signed";
 
-/// What an index says of a skill that a vault signed. Nothing of it is believed before the
-/// signature is verified.
+/// The signature that an index lists for a skill. It is untrusted until the signature is verified.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct SignedSkill {
     /// The address of the signed manifest, relative to the index.
     pub manifest: String,
-    /// The key that signed it.
+    /// The key that signed the manifest.
     pub public_key: PublicKey,
 }
 
-/// A skill as it was fetched; nothing about it has been checked but its digests.
+/// A fetched skill. Only its digests have been checked.
 #[derive(Clone, Debug)]
 pub struct FetchedSkill {
     /// Its files.
     pub files: Vec<RawFile>,
-    /// The name of its folder there, for a skill whose own name leaves nothing usable.
+    /// The name of its folder at the source, for a skill whose own name is not usable.
     pub folder: Option<String>,
-    /// Where it came from.
+    /// The source to record for it.
     pub upstream: Upstream,
 }
 
-/// Why nothing was fetched, in words for whoever asked.
+/// The error of a fetch, as text for the caller.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchFault {
-    /// The policy, or a rule that holds for everybody, keeps that place out.
+    /// The policy, or a rule that applies to everyone, rejects the source.
     #[error("{0}")]
     Refused(String),
-    /// The place, the reference or the skill is not there, or there are several and none was named.
+    /// The source, the reference or the skill does not exist, or there are several skills and the
+    /// caller named none.
     #[error("{0}")]
     NotFound(String),
-    /// The place did not answer as it should, or not in time.
+    /// The source answered incorrectly or not in time.
     #[error("{0}")]
     Unreachable(String),
 }
 
-/// What fetches skills from their sources.
+/// Fetches skills from their sources.
 #[async_trait]
 pub trait Fetch: Send + Sync + std::fmt::Debug {
-    /// Fetches one skill. The policy is asked before anything goes over the network; `skill` says
-    /// which one where the source has several.
+    /// Fetches one skill. The policy is checked before the first request. `skill` selects a skill
+    /// of a source that has several.
     async fn fetch(
         &self,
         source: &Source,
@@ -165,8 +169,8 @@ pub trait Fetch: Send + Sync + std::fmt::Debug {
         policy: Option<&Policy>,
     ) -> Result<FetchedSkill, FetchFault>;
 
-    /// Fetches one skill of a source that is written as on the command line: a local archive, a
-    /// repository, the address of a site, an entry of a registry.
+    /// Fetches one skill from a source in the command line's notation: a local archive, a
+    /// repository, the address of a site, or an entry of a registry.
     async fn fetch_text(
         &self,
         source: &str,
@@ -174,16 +178,16 @@ pub trait Fetch: Send + Sync + std::fmt::Debug {
         policy: Option<&Policy>,
     ) -> Result<FetchedSkill, FetchFault>;
 
-    /// Fetches a skill again from where it came.
+    /// Fetches a skill again from its recorded source.
     async fn fetch_again(
         &self,
         upstream: &Upstream,
         policy: Option<&Policy>,
     ) -> Result<FetchedSkill, FetchFault>;
 
-    /// Compares skills with their sources, a few at a time; skills of one repository or site share
-    /// its requests. `answer` gets each result as it comes, with the index of its question. Never
-    /// fails: a failure is part of the result.
+    /// Compares skills with their sources, a few at a time. Skills of one repository or site share
+    /// its requests. `answer` receives each result as it arrives, with the index of its entry in
+    /// `upstreams`. Never fails: a failure is part of the result.
     async fn compare(
         self: Arc<Self>,
         upstreams: Vec<Upstream>,

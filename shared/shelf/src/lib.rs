@@ -1,8 +1,9 @@
-//! The port `Shelf`: what MCP tools read skills from and hand changes to. The library is one, a
-//! namespace's current release another.
+//! The port `Shelf`: MCP tools read skills from it and submit changes to it. The library is one
+//! implementation, the current release of a namespace another.
 //!
-//! A reader takes one [`Snapshot`] and answers from it, so that a list and what it names are of one
-//! moment. A shelf filters nothing: who may see what is decided above it, once, for every tool.
+//! A reader takes one [`Snapshot`] and answers from it, so that a list and the skills in it are of
+//! the same moment. A shelf filters nothing: the layer above decides who sees what, in one place
+//! for all tools.
 
 pub mod fetch;
 
@@ -28,59 +29,61 @@ use vault_store::StoreError;
 pub struct Entry {
     /// Name, bundle and texts.
     pub texts: IndexEntry,
-    /// Its signed version.
+    /// The signed version.
     pub version: u64,
-    /// Size of its bundle in bytes.
+    /// The size of its bundle, in bytes.
     pub size: u64,
-    /// What the linked vault that it came with is called here; such a skill is changed there, not
-    /// here.
+    /// The local name of the linked vault that the skill belongs to. Such a skill can only be
+    /// changed in that vault.
     pub vault: Option<Slug>,
 }
 
 impl Entry {
-    /// Its name.
+    /// The skill's name.
     pub fn name(&self) -> &SkillName {
         &self.texts.name
     }
 
-    /// Whether it came with a linked vault.
+    /// Returns whether the skill belongs to a linked vault.
     pub const fn is_linked(&self) -> bool {
         self.vault.is_some()
     }
 }
 
-/// Under which keys a release counts.
+/// The keys under which a release counts.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ReleaseKeys {
-    /// The newest root version that the shelf goes by.
+    /// The newest root version that the shelf uses.
     pub root_version: u64,
-    /// The keys whose signatures of the release count.
+    /// The keys whose signatures on the release count.
     pub signers: Vec<PublicKey>,
 }
 
-/// A shelf at one moment; never changed, so it can be kept by what it was made from. A copy shares
-/// the skills.
+/// The contents of a shelf at one moment. It never changes, so it can be cached by its inputs.
+/// Copies share the skills.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     entries: Arc<[Entry]>,
-    /// Skills of linked vaults whose bare names mean other skills.
+    /// Skills of linked vaults whose names are taken by other skills.
     qualified: Arc<[Entry]>,
-    /// SHA-256 of the catalog's payload, of a release.
+    /// SHA-256 of the catalog's payload, if this is a release.
     pub catalog: Option<Digest>,
-    /// Under which keys it counts, of a release.
+    /// The keys under which the release counts, if this is a release.
     pub keys: Option<ReleaseKeys>,
-    /// What the owner signed, or wrote beside the library, about who sees what; `None`: members see
-    /// nothing.
+    /// The owner's policy, signed in a release or stored beside the library. Without one, members
+    /// see nothing.
     pub policy: Option<Arc<Policy>>,
-    /// SHA-256 of the policy as an object.
+    /// SHA-256 of the policy in its form as an object.
     pub policy_sha256: Option<Digest>,
     ranking: Arc<OnceLock<Ranking>>,
 }
 
 impl Snapshot {
-    /// A shelf that holds these skills; of two of one name the first stays.
+    /// Creates a snapshot of these skills. If two have the same name, the first one stays.
     pub fn new(entries: impl IntoIterator<Item = Entry>) -> Self {
+        // A map sorts the skills by name, and `find` relies on that order.
         let mut sorted = BTreeMap::new();
+        // The first one stays, so that a later entry cannot replace a skill by using its name.
         for entry in entries {
             sorted.entry(entry.texts.name.clone()).or_insert(entry);
         }
@@ -90,8 +93,8 @@ impl Snapshot {
         }
     }
 
-    /// The same skills, and beside them those of linked vaults that only `<vault>/<name>` means.
-    /// Lists and searches leave these out.
+    /// Returns the same skills, together with those of linked vaults that can only be addressed as
+    /// `<vault>/<name>`. Lists and searches leave the latter out.
     #[must_use]
     pub fn with_qualified(self, entries: impl IntoIterator<Item = Entry>) -> Self {
         Self {
@@ -100,7 +103,7 @@ impl Snapshot {
         }
     }
 
-    /// The same skills under this policy.
+    /// Returns the same skills under this policy.
     #[must_use]
     pub fn with_policy(self, policy: Option<Arc<Policy>>) -> Self {
         Self {
@@ -112,12 +115,12 @@ impl Snapshot {
         }
     }
 
-    /// The skills in the order of their names.
+    /// Returns the skills, sorted by name.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The skill of this name.
+    /// Finds the skill of this name.
     pub fn find(&self, name: &SkillName) -> Option<&Entry> {
         let at = self
             .entries
@@ -126,8 +129,9 @@ impl Snapshot {
         self.entries.get(at)
     }
 
-    /// The skill that only the name of its linked vault and its own mean.
+    /// Finds a skill that can only be addressed by the name of its linked vault and its own name.
     pub fn find_qualified(&self, vault: &str, name: &str) -> Option<&Entry> {
+        // Compare as text: the parts come from a caller, who may send an invalid slug or name.
         let of_vault = |entry: &&Entry| {
             entry
                 .vault
@@ -138,23 +142,24 @@ impl Snapshot {
         entries.find(|entry| entry.name().as_str() == name)
     }
 
-    /// Whether [`Snapshot::ranking`] was asked for before, so that the answer is there.
+    /// Returns whether [`Snapshot::ranking`] has already built the index.
     pub fn has_ranking(&self) -> bool {
         self.ranking.get().is_some()
     }
 
-    /// The index for searches, whose positions are those of [`Snapshot::entries`]; made at the
-    /// first question.
+    /// Returns the index for searches, whose positions are those of [`Snapshot::entries`]. The
+    /// first call builds it.
     pub fn ranking(&self) -> &Ranking {
+        // Built on demand, because most snapshots are never searched and building reads every text.
         self.ranking
             .get_or_init(|| Ranking::new(self.entries.iter().map(|entry| Text::from(&entry.texts))))
     }
 }
 
-/// A skill that was found good in every respect, with the key that it was verified under.
+/// A skill that passed every check, and the key under which it was verified.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// Manifest, its envelope, and the files.
+    /// The manifest, its envelope and the files.
     pub bundle: OpenedBundle,
     /// SHA-256 of the bundle.
     pub bundle_hash: Digest,
@@ -163,14 +168,16 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// What it takes in memory, roughly, in bytes.
+    /// Returns the approximate size in memory, in bytes.
     pub fn size(&self) -> usize {
+        // An estimate for caches: 256 bytes stand for the allocations of each file, and the
+        // envelope is counted three times for its decoded and parsed forms.
         let files = self.bundle.files.iter();
         let held = files.map(|file| file.bytes.len() + file.path.as_str().len() + 256);
         self.bundle.signed.as_bytes().len() * 3 + held.sum::<usize>()
     }
 
-    /// The file of this path.
+    /// Returns the file at this path.
     pub fn file(&self, path: &str) -> Option<&File> {
         self.bundle
             .files
@@ -179,129 +186,130 @@ impl Loaded {
     }
 }
 
-/// What becomes of a change that is handed to a shelf.
+/// The handling of changes that are submitted to a shelf.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Writes {
-    /// It is gated and signed here at once.
+    /// The change is checked and signed here at once.
     Signed,
-    /// It waits as a draft for an owner with the key.
+    /// The change waits as a draft for an owner with the key.
     Drafted,
-    /// Another server holds the key: [`ShelfError::LibraryElsewhere`].
+    /// Another server holds the key, so the change fails with [`ShelfError::LibraryElsewhere`].
     Elsewhere,
 }
 
-/// What a caller asks a shelf to change. The rights to ask were checked before.
+/// A change that a caller submits to a shelf. The caller's rights were checked before.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// Take these files in.
+    /// Add these files as a skill.
     Take {
-        /// The files, unchecked.
+        /// The unchecked files.
         files: Vec<RawFile>,
-        /// Whether it may be a new version of a skill that is there (`skill_publish`), or must be
-        /// new or equal (`propose_skill`).
+        /// Allow a new version of an existing skill (`skill_publish`). Otherwise the skill must be
+        /// new or unchanged (`propose_skill`).
         replace: bool,
-        /// Answer as if it were done, and change nothing: [`Submitted::WouldPass`] where it would
-        /// be signed or drafted.
+        /// Answer as if the change were made, but change nothing. A change that would be signed or
+        /// drafted is answered with [`Submitted::WouldPass`].
         check: bool,
-        /// The caller may not see the skill that has this name: it is drafted as under a name that
-        /// no skill has, with the same work. Only for a shelf that makes drafts.
+        /// The caller may not see the existing skill of this name. The change is drafted as if no
+        /// skill had the name, with the same work, so that neither answer nor timing reveals it.
+        /// Only for shelves that make drafts.
         hidden: bool,
     },
-    /// Take the skill in that stands in this folder of this machine; only where caller and shelf
-    /// are on one machine.
+    /// Add the skill in a folder of this machine. Only if caller and shelf are on the same machine.
     Folder {
         /// The folder.
         path: String,
-        /// What its provenance must be: the same that `vault add` records for it.
+        /// The expected provenance: the one that `vault add` would record for the folder.
         identifier: String,
-        /// Target agents beside those that the skill declares.
+        /// Target agents in addition to those that the skill declares.
         agents: Vec<AgentId>,
     },
-    /// Fetch the skill from there.
+    /// Fetch a skill from a source.
     Fetch {
-        /// Where from, and at which reference.
+        /// The source, with its reference.
         source: Source,
-        /// Which skill of that source, where it has several; the name of the draft on a hosted
-        /// shelf.
+        /// The skill to fetch from a source that has several. On a hosted shelf, also the name of
+        /// the draft.
         skill: Option<SkillName>,
-        /// Target agents beside those that the skill declares.
+        /// Target agents in addition to those that the skill declares.
         agents: Vec<AgentId>,
-        /// As in [`Change::Take`], of the skill that has the name of [`drafted_name`].
+        /// Like `hidden` of [`Change::Take`], for the skill whose name is [`drafted_name`].
         hidden: bool,
     },
-    /// Fetch it again from where it came.
+    /// Fetch a skill again from its recorded source.
     Update(SkillName),
-    /// Take it out.
+    /// Remove a skill.
     Remove(SkillName),
 }
 
-/// The name of a draft that asks for a skill of this source: the skill that was named, else the end
-/// of the source's own name.
+/// Returns the name of a draft that asks for a skill of this source: the requested skill, or else
+/// the last part of the source's own name.
 pub fn drafted_name(source: &Source, skill: Option<&SkillName>) -> Option<SkillName> {
+    // Split at `:` too: an identifier such as `registry:name` has no slash.
     let last = source.identifier.as_str().rsplit(['/', ':']).next();
     skill
         .cloned()
         .or_else(|| SkillName::derive(last.unwrap_or_default()))
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Clone, Debug)]
 pub enum Submitted {
-    /// It is signed and on the shelf.
+    /// The skill is signed and on the shelf.
     Signed {
         /// The skill.
         name: SkillName,
-        /// Its version now.
+        /// The version after the change.
         version: u64,
-        /// Its bundle now.
+        /// The bundle after the change.
         bundle_hash: Digest,
-        /// What the gate said beside that it passes.
+        /// The gate's findings, none of which blocks the skill.
         findings: Vec<Finding>,
     },
-    /// On the shelf already, under this name with these files, wherever they came from; nothing was
-    /// changed.
+    /// The shelf already has a skill with this name and these files, from whatever source. Nothing
+    /// was changed.
     Unchanged {
         /// The skill.
         name: SkillName,
-        /// Its version.
+        /// The version.
         version: u64,
-        /// Its bundle.
+        /// The bundle.
         bundle_hash: Digest,
     },
-    /// It is off the shelf.
+    /// The skill was removed from the shelf.
     Removed {
         /// The skill.
         name: SkillName,
-        /// Whether a folder of an agent on this machine showed it.
+        /// Whether an agent's folder on this machine had a link to it.
         was_linked: bool,
     },
-    /// It waits for an owner.
+    /// The change waits for an owner.
     Drafted {
         /// Id of the draft.
         draft: DraftId,
         /// The skill it is about.
         name: SkillName,
-        /// What the gate said; the owner's gate decides.
+        /// The gate's findings. The owner's gate decides.
         findings: Vec<Finding>,
-        /// How many drafts of the same author wait now, this one included.
+        /// The number of waiting drafts of the same author, including this one.
         waiting: u64,
     },
-    /// It would pass ([`Change::Take`] with `check`); nothing was changed.
+    /// The change would pass ([`Change::Take`] with `check`). Nothing was changed.
     WouldPass {
-        /// The name it would have.
+        /// The name that the skill would have.
         name: SkillName,
-        /// What the gate said beside that it passes.
+        /// The gate's findings, none of which blocks the skill.
         findings: Vec<Finding>,
     },
-    /// The gate refused it; nothing was changed.
+    /// The gate blocked the skill. Nothing was changed.
     Refused {
-        /// [`Outcome::Blocked`], with everything that was found, what blocks first.
+        /// All findings of [`Outcome::Blocked`], the blocking ones first.
         findings: Vec<Finding>,
     },
 }
 
 impl Submitted {
-    /// How the gate ended, where it was asked.
+    /// Returns the gate's outcome, if the gate ran.
     pub fn outcome(&self) -> Option<Outcome> {
         match self {
             Self::Signed { findings, .. }
@@ -317,131 +325,133 @@ impl Submitted {
     }
 }
 
-/// What the agents of this machine see after a change.
+/// The state of this machine's agents after a change.
 #[derive(Clone, Debug, Default)]
 pub struct AgentLinks {
-    /// Whether any agent sees other skills than before, so that running ones must be restarted.
+    /// Whether an agent sees other skills than before, so that running agents must be restarted.
     pub restart_required: bool,
-    /// The report of the sync, as `vault add --json` has it; `None` if no folder is linked.
+    /// The sync report in the form of `vault add --json`; `None` if no folder is linked.
     pub profiles: Option<serde_json::Value>,
-    /// The names of agents that were found and whose folders are not linked.
+    /// The names of detected agents whose folders are not linked.
     pub unlinked_agents: Vec<String>,
 }
 
-/// How a skill stands to where it came from.
+/// The relation of a skill to its source.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum DriftState {
-    /// The source has something else now.
+    /// The source has changed.
     Drifted {
-        /// What is recorded of it.
+        /// The recorded state.
         recorded: String,
-        /// What it has.
+        /// The state of the source.
         upstream: String,
     },
-    /// The same.
+    /// The source has not changed.
     UpToDate,
-    /// Nothing to compare with, or this shelf may not ask; says which.
+    /// The source was not compared, because nothing is recorded or this shelf may not send
+    /// requests. Holds the reason.
     Unchecked(String),
-    /// The source could not be read; says why.
+    /// The source could not be read. Holds the reason.
     Failed(String),
 }
 
-/// One skill's answer to a question for drift.
+/// The result of comparing one skill with its source.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Drift {
     /// The skill.
     pub name: SkillName,
-    /// Where it came from, as recorded; `None` where a shelf does not know without reading the
-    /// whole skill.
+    /// The recorded source; `None` if the shelf would have to read the whole skill to know it.
     pub source: Option<String>,
-    /// How it stands.
+    /// The relation to the source.
     pub state: DriftState,
 }
 
-/// Why a shelf gave no answer.
+/// The error of a shelf.
 #[derive(Debug, thiserror::Error)]
 pub enum ShelfError {
-    /// No such skill (any more).
+    /// The skill does not exist, or no longer exists.
     #[error("there is no skill named `{0}`")]
     NotFound(SkillName),
-    /// The skill is there and its bytes are not what was signed.
+    /// The skill exists, but its bytes differ from the signed ones.
     #[error("the stored copy of `{0}` is damaged: {1}")]
     Damaged(SkillName, String),
-    /// The object of a skill that the current release names is not in the store: our fault.
+    /// The store lacks the object of a skill that the current release names: a fault of the
+    /// service.
     #[error("the content of `{0}` is missing from the store")]
     Unavailable(SkillName),
-    /// Content is not given out: the subscription has lapsed.
+    /// The subscription has lapsed, so the shelf gives out no content.
     #[error("the subscription of this vault has lapsed")]
     SubscriptionLapsed,
-    /// The current release does not count: a key that signed it was revoked, or an earlier version
-    /// of vault published it. Nothing of it is given out until the owner signs a new one.
+    /// The current release does not count, because a key that signed it was revoked or an earlier
+    /// version of vault published it. The shelf gives out nothing of it until the owner signs a new
+    /// one.
     #[error("the current release is no longer valid: the owner has to sign a new one")]
     ReleaseAwaited,
-    /// Sources of this kind are not fetched (yet, or not by this shelf).
+    /// This shelf does not fetch sources of this kind.
     #[error("{0}")]
     SourceUnsupported(String),
-    /// The folder cannot be read as a skill's: not there, no folder, a link, changing under the
-    /// reader.
+    /// The folder cannot be read as a skill: it does not exist, is no folder, is a link, or changes
+    /// while it is read.
     #[error("{0}")]
     Source(String),
-    /// The source did not answer as it should, or not in time. Repeating may help; other arguments
+    /// The source answered incorrectly or not in time. Repeating the call may help; other arguments
     /// do not.
     #[error("{0}")]
     Unreachable(String),
-    /// The provenance given is not what this source has.
+    /// The given provenance is not that of the source.
     #[error("{0}")]
     Identifier(String),
-    /// The source has other files than those that were reviewed.
+    /// The source no longer has the files that were reviewed.
     #[error("{0}")]
     NotReviewed(String),
-    /// A skill of this name is there from elsewhere, or came with a link.
+    /// A skill of this name exists from another source or in a linked vault.
     #[error("{0}")]
     NameTaken(String),
-    /// Another server holds the library. Repeating there, or later, may help.
+    /// Another server holds the library. Repeating the call there, or later, may help.
     #[error("another server holds the library")]
     LibraryElsewhere,
-    /// Too many drafts wait: of the namespace, or of this author.
+    /// The namespace or the author has too many waiting drafts.
     #[error("{0}")]
     DraftsFull(String),
-    /// The draft would pass 1 MiB, or the change another limit.
+    /// The draft would exceed 1 MiB, or the change another limit.
     #[error("{0}")]
     TooLarge(String),
-    /// Another process changes the library. Repeating may help.
+    /// Another process is changing the library. Repeating the call may help.
     #[error("the library is in use by another process")]
     Busy,
     /// The store does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Anything else on our side. For the log: it may name paths of this machine.
+    /// Any other internal error. For the log only: it may name paths of this machine.
     #[error("{0}")]
     Failed(String),
 }
 
-/// Skills to read, and a place to hand changes to.
+/// A store of skills that also accepts changes.
 #[async_trait]
 pub trait Shelf: Send + Sync {
-    /// The owner's part of `<owner>/<name>`: the namespace's slug, or `local`.
+    /// Returns the owner's part of `<owner>/<name>`: the namespace's slug, or `local`.
     fn owner(&self) -> &str;
 
-    /// What becomes of changes.
+    /// Returns the handling of changes.
     fn writes(&self) -> Writes;
 
-    /// The shelf as it is now; cheap where nothing changed since the last one.
+    /// Returns the current contents. The call is cheap if nothing changed since the last one.
     async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError>;
 
-    /// The skill of an entry, verified: signature, vault, name, version, every file.
+    /// Loads the skill of an entry and verifies its signature, vault, name, version and every file.
     async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError>;
 
-    /// Carries a change out or keeps it for an owner, with its audit entry. All or nothing.
+    /// Makes a change or keeps it for an owner, together with its audit entry. All or nothing.
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError>;
 
-    /// Shows the skills as they are after a change to the agents on the machine of this shelf.
-    /// `None` for a shelf that has no agents.
+    /// Updates the agents on the shelf's machine after a change. Returns `None` for a shelf that
+    /// has no agents.
     async fn refresh_agents(&self) -> Option<AgentLinks> {
         None
     }
 
-    /// Compares these skills with where they came from; asks nobody on a hosted shelf. `named` says
-    /// that the caller chose them: then skills that a rollback holds are compared too.
+    /// Compares skills with their sources; a hosted shelf sends no requests. `named` means that the
+    /// caller chose the skills: then skills held back by a rollback are compared too.
     async fn drift(&self, entries: &[&Entry], named: bool) -> Result<Vec<Drift>, ShelfError>;
 }
