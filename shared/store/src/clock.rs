@@ -1,7 +1,7 @@
-//! The port `Clock`: the only place from which time comes.
+//! The port `Clock`: the only source of time.
 //!
-//! Expiry, time stamps and windows are decided by this clock, never by a database's or a function's
-//! own, so that a test moves time by a clock of its own and never sleeps.
+//! Expiry, time stamps and windows use this clock, never that of a database or a function. A test
+//! can therefore set the time and never has to sleep.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,9 +10,9 @@ use vault_format::time::Timestamp;
 
 /// Wall-clock time.
 pub trait Clock: Send + Sync {
-    /// The time in whole seconds, rounded down.
+    /// Returns the time in whole seconds, rounded down.
     fn now(&self) -> Timestamp;
-    /// The time in milliseconds since 1970-01-01T00:00:00Z; never below zero.
+    /// Returns the time in milliseconds since 1970-01-01T00:00:00Z; never below zero.
     fn now_millis(&self) -> u64;
 }
 
@@ -40,8 +40,8 @@ impl Clock for SystemClock {
         reason = "this is the port's implementation"
     )]
     fn now_millis(&self) -> u64 {
-        // A clock set before 1970 reads as 1970: every signature and token is then refused, none is
-        // accepted.
+        // A clock set before 1970 reads as 1970. Every signature and token is then rejected, and
+        // none is accepted by mistake.
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();

@@ -1,10 +1,9 @@
-//! What the service asks of a store, of a clock and of randomness.
+//! The ports that the service needs: two kinds of store, a clock and randomness.
 //!
 //! Two ports hold data: [`objects::Objects`] (immutable bytes by their hash) and
 //! [`records::Records`] (small JSON documents, changed all-or-nothing). Two make tests repeatable:
-//! [`clock::Clock`] and [`random::Random`]. What every adapter must keep stands in the crate
-//! `vault-testing`, one named test per clause. This crate knows no database, no file and no
-//! network.
+//! [`clock::Clock`] and [`random::Random`]. The crate `vault-testing` has the rules for adapters as
+//! contract tests, one named test per rule. This crate uses no database, no file and no network.
 
 pub mod clock;
 mod error;

@@ -1,8 +1,8 @@
 //! The port `Objects`: immutable bytes by content-addressed key.
 //!
 //! The last part of a key is the SHA-256 of the bytes under it, so nothing is ever overwritten, and
-//! a reader may cache for ever. An adapter hashes before a key exists: bytes that are not their
-//! name are refused, never stored.
+//! a reader may cache an object forever. An adapter hashes the bytes before it creates the key:
+//! bytes that do not match it are rejected, never stored.
 
 use std::fmt;
 
@@ -14,15 +14,16 @@ use vault_format::words;
 
 use crate::StoreError;
 
-/// The largest object: 4 MiB (an answer of a function may be 6 MB, and base64 adds a third).
+/// Maximum size of an object, 4 MiB: the answer of a function may have 6 MB, and base64 adds a
+/// third.
 pub const MAX_OBJECT_BYTES: usize = 4 * 1024 * 1024;
-/// The most objects one [`Objects::list`] answers.
+/// Maximum number of objects that one [`Objects::list`] returns.
 pub const MAX_PAGE: usize = 1000;
-/// The most objects one [`Objects::missing`] is asked about.
+/// Maximum number of objects in one call of [`Objects::missing`].
 pub const MAX_ASKED: usize = 10_000;
 
 words! {
-    /// What kind of thing an object is; a part of its key.
+    /// The class of an object; a part of its key.
     #[derive(Ord, PartialOrd)]
     pub enum Class {
         /// Skill bundles, and the index, profile and part objects that share their address space.
@@ -40,19 +41,19 @@ words! {
     }
 }
 
-/// Where an object stands: `ns/<namespace id>/<class>/<sha256>`.
+/// The key of an object: `ns/<namespace id>/<class>/<sha256>`.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ObjectKey {
-    /// The allocation that owns the object.
+    /// The namespace that owns the object.
     pub namespace: NamespaceId,
-    /// What kind of thing it is.
+    /// The class of the object.
     pub class: Class,
     /// The SHA-256 of its bytes.
     pub digest: Digest,
 }
 
 impl ObjectKey {
-    /// The key of the object whose bytes hash to `digest`.
+    /// Creates the key of the object whose bytes hash to `digest`.
     pub fn new(namespace: NamespaceId, class: Class, digest: Digest) -> Self {
         Self {
             namespace,
@@ -61,13 +62,15 @@ impl ObjectKey {
         }
     }
 
-    /// The key that these bytes have in this namespace and class.
+    /// Computes the key of these bytes in this namespace and class.
     pub fn of(namespace: NamespaceId, class: Class, bytes: &[u8]) -> Self {
         Self::new(namespace, class, Digest::of(bytes))
     }
 
-    /// Fails with `Invalid` when the bytes are too many, or their SHA-256 is not this key's.
+    /// Checks an object's bytes. Fails with `Invalid` if they exceed the size limit or their
+    /// SHA-256 is not the one in this key.
     pub fn check(&self, bytes: &[u8]) -> Result<(), StoreError> {
+        // Compare the size first: it is free, and an oversized body must not cost a hash.
         if bytes.len() > MAX_OBJECT_BYTES {
             return Err(StoreError::invalid("an object may have 4 MiB"));
         }
@@ -86,30 +89,32 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// What a put found.
+/// The result of storing an object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stored {
-    /// The key was not there; it is now.
+    /// The key was new.
     New,
-    /// The key was there already, with these very bytes.
+    /// The key existed, with the same bytes.
     Present,
 }
 
-/// Immutable bytes by their hash. What is promised here is checked by the contract suite of
-/// `vault-testing`.
+/// A store of immutable bytes by their hash. The contract suite of `vault-testing` checks every
+/// promise made here.
 #[async_trait] // async fn is not yet callable through `dyn`
 pub trait Objects: Send + Sync {
-    /// The object's bytes, or `None` when the key does not exist.
+    /// Returns the object's bytes, or `None` if the key does not exist.
     async fn get(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError>;
 
-    /// Writes the bytes unless the key exists. Both outcomes leave exactly these bytes under the
-    /// key. Fails with `Invalid` when the bytes are over 4 MiB or do not hash to the key.
+    /// Writes the bytes unless the key exists. After both outcomes, exactly these bytes are under
+    /// the key. Fails with `Invalid` if the bytes exceed 4 MiB or do not hash to the key.
     async fn put(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError>;
 
-    /// Does [`Objects::put`] for each, in order; in one transaction where the store has one, so it
-    /// costs one flush. Refuses all when one is refused. After any other error some may be there:
-    /// repeating is safe.
+    /// Stores objects in order, like [`Objects::put`]. A store with transactions uses one, so that
+    /// the call costs one flush. Rejects all objects if it rejects one. After any other error some
+    /// may be stored; repeating is safe.
     async fn put_many(&self, objects: Vec<(ObjectKey, Bytes)>) -> Result<Vec<Stored>, StoreError> {
+        // Check all objects before the first is written, so that an invalid one leaves nothing
+        // behind.
         check_put_many(&objects)?;
         let mut stored = Vec::with_capacity(objects.len());
         for (key, bytes) in objects {
@@ -118,13 +123,13 @@ pub trait Objects: Send + Sync {
         Ok(stored)
     }
 
-    /// Those of the keys that do not exist, or exist with another size in bytes; in the order
-    /// asked. Fails with `Invalid` for more than 10,000 keys.
+    /// Returns the keys that do not exist or whose objects have another size in bytes, in the given
+    /// order. Fails with `Invalid` for more than 10,000 keys.
     async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError>;
 
-    /// Hash and size in bytes of the objects of one class, ascending by hash, beginning behind
-    /// `after`. Fewer than `limit` means the end. Fails with `Invalid` unless `limit` is 1 to
-    /// 1,000.
+    /// Returns hash and size in bytes of the objects of one class, sorted by hash, starting behind
+    /// `after`. A page shorter than `limit` is the last one. Fails with `Invalid` unless `limit` is
+    /// 1 to 1,000.
     async fn list(
         &self,
         namespace: &NamespaceId,
@@ -133,17 +138,18 @@ pub trait Objects: Send + Sync {
         limit: usize,
     ) -> Result<Vec<(Digest, u64)>, StoreError>;
 
-    /// Removes the object; removing what is not there is no error.
+    /// Removes the object. Removing an absent object succeeds.
     async fn delete(&self, key: &ObjectKey) -> Result<(), StoreError>;
 }
 
-/// Fails with `Invalid` when one of the objects breaks a rule of [`ObjectKey::check`]: for
-/// adapters.
+/// Checks objects for [`Objects::put_many`]. Fails with `Invalid` if one of them fails
+/// [`ObjectKey::check`]. For adapters.
 pub fn check_put_many(objects: &[(ObjectKey, Bytes)]) -> Result<(), StoreError> {
     objects.iter().try_for_each(|(key, bytes)| key.check(bytes))
 }
 
-/// Fails with `Invalid` when too many keys are asked about: for adapters.
+/// Checks the number of keys for [`Objects::missing`]. Fails with `Invalid` if there are too many.
+/// For adapters.
 pub fn check_missing(wanted: &[(ObjectKey, u64)]) -> Result<(), StoreError> {
     if wanted.len() > MAX_ASKED {
         return Err(StoreError::invalid("one question may name 10,000 objects"));
@@ -151,7 +157,7 @@ pub fn check_missing(wanted: &[(ObjectKey, u64)]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Fails with `Invalid` unless `limit` is 1 to 1,000: for adapters.
+/// Checks the limit of a page. Fails with `Invalid` unless it is 1 to 1,000. For adapters.
 pub fn check_list(limit: usize) -> Result<(), StoreError> {
     if limit == 0 || limit > MAX_PAGE {
         return Err(StoreError::invalid("a page holds 1 to 1,000 objects"));

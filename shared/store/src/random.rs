@@ -1,4 +1,4 @@
-//! The port `Random`: the only place from which random bytes come.
+//! The port `Random`: the only source of random bytes.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use ulid::Ulid;
 
 use crate::clock::Clock;
 
-/// Random bytes.
+/// A source of random bytes.
 pub trait Random: Send + Sync {
     /// Overwrites the whole buffer with fresh bytes.
     fn fill(&self, buffer: &mut [u8]);
@@ -18,7 +18,7 @@ impl<T: Random + ?Sized> Random for Arc<T> {
     }
 }
 
-/// The operating system's generator: fit for keys and tokens.
+/// The operating system's random generator. It is suitable for keys and tokens.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemRandom;
 
@@ -28,27 +28,28 @@ impl Random for SystemRandom {
         reason = "this is the port's implementation"
     )]
     fn fill(&self, buffer: &mut [u8]) {
-        // Going on without randomness would make guessable tokens, so there is no other way out; no
-        // request, file or peer can bring this about.
+        // Without randomness, tokens would be guessable, so stop the process. No request, file or
+        // peer can cause this.
         getrandom::fill(buffer).expect("the operating system gives random bytes");
     }
 }
 
-/// `N` fresh random bytes.
+/// Returns `N` fresh random bytes.
 pub fn bytes<const N: usize>(random: &dyn Random) -> [u8; N] {
     let mut buffer = [0; N];
     random.fill(&mut buffer);
     buffer
 }
 
-/// The two parts of a new ULID: milliseconds and 80 random bits.
+/// Returns the two parts of a new ULID: milliseconds and 80 random bits.
 pub fn ulid_parts(clock: &dyn Clock, random: &dyn Random) -> (u64, u128) {
+    // The random part of a ULID has 80 bits, so fill only the low 10 of the 16 bytes.
     let mut wide = [0; 16];
     random.fill(&mut wide[6..]);
     (clock.now_millis(), u128::from_be_bytes(wide))
 }
 
-/// A new ULID as 26 characters: sorts by time, then by chance.
+/// Creates a new ULID as 26 characters. ULIDs sort by time, and randomly within a millisecond.
 pub fn ulid(clock: &dyn Clock, random: &dyn Random) -> String {
     let (millis, bits) = ulid_parts(clock, random);
     Ulid::from_parts(millis, bits).to_string()

@@ -1,8 +1,8 @@
-//! What was read lately, kept in memory within a bound: for immutable things by their hash, so
-//! nothing here becomes stale.
+//! A cache in memory with a size limit. It holds immutable values by their hash, so no entry
+//! becomes stale.
 //!
-//! Two generations: when the younger one has taken half of the room the older one is forgotten.
-//! What is read often moves back into the younger.
+//! The cache has two generations. When the younger one has taken half of the room, the older one is
+//! dropped. A value that is read from the older one moves back into the younger.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 
-/// Values of about `room` bytes together, those that were asked for last.
+/// A cache of the most recently used values, about `room` bytes in total.
 pub struct Recent<K, V> {
     room: usize,
     held: Mutex<Generations<K, V>>,
@@ -22,11 +22,11 @@ struct Generations<K, V> {
     old: HashMap<K, (V, usize)>,
 }
 
-/// What an entry takes besides its value, roughly.
+/// Approximate size of an entry in addition to its value, in bytes.
 const OVERHEAD: usize = 256;
 
 impl<K: Eq + Hash, V: Clone> Recent<K, V> {
-    /// Nothing yet, in a room of `room` bytes; 0 keeps nothing.
+    /// Creates an empty cache of `room` bytes. With 0 it keeps nothing.
     pub fn new(room: usize) -> Self {
         Self {
             room,
@@ -38,27 +38,31 @@ impl<K: Eq + Hash, V: Clone> Recent<K, V> {
         }
     }
 
-    /// The value under this key, if it is still here.
+    /// Returns the value under this key, if it is cached.
     pub fn find<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
     {
+        // A poisoned lock is harmless: the cache may be incomplete after a panic, but its values
+        // are immutable.
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((value, _)) = held.young.get(key) {
             return Some(value.clone());
         }
+        // Moving the value keeps it when the old generation is dropped, which is what approximates
+        // "least recently used" without a list.
         let (key, (value, size)) = held.old.remove_entry(key)?;
         self.place(&mut held, key, value.clone(), size);
         Some(value)
     }
 
-    /// Keeps a value of `size` bytes; one that is larger than half of the room is not kept.
+    /// Stores a value of `size` bytes. A value larger than half of the room is not stored.
     pub fn insert(&self, key: K, value: V, size: usize) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         self.place(&mut held, key, value, size);
     }
 
-    /// Forgets what does not pass.
+    /// Removes the entries whose keys do not pass.
     pub fn retain(&self, mut passes: impl FnMut(&K) -> bool) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.old.retain(|key, _| passes(key));
@@ -69,6 +73,7 @@ impl<K: Eq + Hash, V: Clone> Recent<K, V> {
     fn place(&self, held: &mut Generations<K, V>, key: K, value: V, size: usize) {
         let cost = size.saturating_add(OVERHEAD);
         let half = self.room / 2;
+        // A value that fills a whole generation would evict everything else.
         if cost > half {
             return;
         }
@@ -77,6 +82,7 @@ impl<K: Eq + Hash, V: Clone> Recent<K, V> {
             held.young_bytes = 0;
         }
         held.young_bytes += cost;
+        // The replaced value was counted when it was inserted.
         if let Some((_, replaced)) = held.young.insert(key, (value, size)) {
             held.young_bytes -= replaced + OVERHEAD;
         }

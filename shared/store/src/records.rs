@@ -1,15 +1,15 @@
 //! The port `Records`: small JSON documents by (partition, key), changed all-or-nothing.
 //!
 //! One [`Records::commit`] applies up to 100 writes if every condition holds, else none. The limits
-//! are those of the narrowest store (one DynamoDB transaction), and they are checked here, before
-//! any adapter, so that all stores refuse the same. Expired means absent at once, by the port
-//! [`crate::clock::Clock`]; a store's own clean-up comes later.
+//! are those of the narrowest store (one DynamoDB transaction). They are checked here, before any
+//! adapter, so that all stores reject the same calls. An expired record is absent at once, by the
+//! port [`crate::clock::Clock`]; the store deletes it later.
 //!
-//! **Revisions.** Each change of a record gives it a revision above every one its key had before,
-//! across deletion and expiry too: a revision that was read once can never name another state (no
-//! ABA). SQL and memory draw revisions from one sequence for the whole store. A store without one
-//! may let a new record start at the time in 2^-12 ms and leave a tombstone for the while in which
-//! that start could repeat. Revisions are compared, never counted: they have gaps.
+//! **Revisions.** Each change of a record gives it a revision above every earlier one of its key,
+//! also across deletion and expiry. A revision therefore never names two states (no ABA problem).
+//! SQL and memory draw revisions from one sequence for the whole store. A store without one may let
+//! a new record start at the time in 2^-12 ms, and leave a tombstone for the period in which that
+//! start could repeat. Revisions are compared, never counted: they have gaps.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -23,36 +23,37 @@ use vault_format::time::Timestamp;
 
 use crate::StoreError;
 
-/// The most writes in one commit.
+/// Maximum number of writes in one commit.
 pub const MAX_WRITES: usize = 100;
-/// The most keys in one [`Records::get_many`].
+/// Maximum number of keys in one [`Records::get_many`].
 pub const MAX_KEYS: usize = 100;
-/// The most records one [`Records::list`] answers.
+/// Maximum number of records that one [`Records::list`] returns.
 pub const MAX_PAGE: usize = 1000;
-/// The longest partition or key, in bytes of UTF-8.
+/// Maximum length of a partition or key, in bytes of UTF-8.
 pub const MAX_KEY_BYTES: usize = 512;
-/// The largest document, in bytes of JSON: 256 KiB.
+/// Maximum size of a document, in bytes of JSON: 256 KiB.
 pub const MAX_DOCUMENT_BYTES: usize = 256 * 1024;
-/// The most document bytes in one commit: 3 MiB (a DynamoDB transaction may have 4 MB with
-/// everything around it).
+/// Maximum total size of the documents in one commit, in bytes: 3 MiB. A DynamoDB transaction may
+/// have 4 MB in total.
 pub const MAX_COMMIT_BYTES: usize = 3 * 1024 * 1024;
-/// The longest name of a counter.
+/// Maximum length of a counter's name, in bytes.
 pub const MAX_FIELD_BYTES: usize = 64;
-/// The bound of a counter's value and step, either way: what every JSON reader keeps exactly.
+/// Maximum absolute value of a counter, its step and its bounds: the largest integer that every
+/// JSON reader keeps exactly.
 pub const MAX_COUNT: i64 = (1 << 53) - 1;
 
-/// Where a record stands. Both parts are 1 to 512 bytes without control characters; other text is
-/// refused when used.
+/// The key of a record. Both parts have 1 to 512 bytes without control characters; any other text
+/// is rejected when the key is used.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct RecordKey {
     /// The group that [`Records::list`] reads.
     pub partition: String,
-    /// The name inside the group; lists are ordered by its UTF-8 bytes.
+    /// The name in the group. Lists are sorted by its UTF-8 bytes.
     pub key: String,
 }
 
 impl RecordKey {
-    /// The record `key` of `partition`.
+    /// Creates the key of the record `key` in `partition`.
     pub fn new(partition: impl Into<String>, key: impl Into<String>) -> Self {
         Self {
             partition: partition.into(),
@@ -72,16 +73,15 @@ impl fmt::Display for RecordKey {
     }
 }
 
-/// A record's content: the text of one JSON object of at most 256 KiB.
+/// The content of a record: the text of one JSON object of at most 256 KiB.
 ///
-/// A store keeps the object, not its bytes: order of members and white space may come back
-/// different.
+/// A store keeps the object, not its bytes: the order of members and white space may change.
 #[derive(Clone, Debug)]
 pub struct Document(Arc<str>);
 
 impl Document {
-    /// The document that `value` serialises to. Fails with `Invalid` when that is not a JSON
-    /// object, is over 256 KiB, or holds the character NUL (PostgreSQL cannot keep it).
+    /// Serialises `value` as a document. Fails with `Invalid` if the result is not a JSON object,
+    /// exceeds 256 KiB, or contains the character NUL, which PostgreSQL cannot store.
     pub fn of(value: &impl Serialize) -> Result<Self, StoreError> {
         let text = serde_json::to_string(value)
             .map_err(|e| StoreError::invalid(format!("not a document: {e}")))?;
@@ -89,13 +89,12 @@ impl Document {
         Ok(Self(text.into()))
     }
 
-    /// A document as a store gives it back: the text came out of [`Document::of`] once. For
-    /// adapters.
+    /// Creates a document from a store's text, which [`Document::of`] created. For adapters.
     pub fn stored(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
 
-    /// Reads the document as `T`. Fails with `Corrupt` when it is no such thing.
+    /// Parses the document as `T`. Fails with `Corrupt` if that is not possible.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, StoreError> {
         serde_json::from_str(&self.0)
             .map_err(|e| StoreError::Corrupt(format!("a record does not read: {e}")))
@@ -123,41 +122,42 @@ impl Document {
 }
 
 impl PartialEq for Document {
-    /// Equal as JSON, whatever the order of members.
+    /// Compares the documents as JSON, independent of the order of members.
     fn eq(&self, other: &Self) -> bool {
         let value = |document: &Self| serde_json::from_str::<Value>(&document.0).ok();
+        // Equal texts need no parsing. Texts that are not JSON equal only themselves.
         self.0 == other.0 || value(self).is_some_and(|mine| value(other) == Some(mine))
     }
 }
 
-/// A record as read.
+/// A record as read from a store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// Where it stands.
+    /// The record's key.
     pub key: RecordKey,
-    /// Rises with each change of this key: what [`When::At`] compares.
+    /// The revision, which rises with each change of this key. [`When::At`] compares it.
     pub revision: u64,
-    /// From this second on the record is absent.
+    /// The second from which on the record is absent.
     pub expires_at: Option<Timestamp>,
-    /// Its content.
+    /// The content.
     pub document: Document,
 }
 
 impl Record {
-    /// Reads the content as `T`. Fails with `Corrupt` when it is no such thing.
+    /// Parses the content as `T`. Fails with `Corrupt` if that is not possible.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, StoreError> {
         self.document.read()
     }
 }
 
-/// The condition under which a write may happen.
+/// The condition of a write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum When {
     /// The key holds no record, or an expired one.
     Absent,
     /// The key holds a record at exactly this revision.
     At(u64),
-    /// Whatever the key holds.
+    /// No condition.
     Any,
 }
 
@@ -166,36 +166,36 @@ pub enum When {
 pub enum Write {
     /// Sets the whole record: content and expiry.
     Put {
-        /// Where.
+        /// The key.
         key: RecordKey,
         /// The new content.
         document: Document,
-        /// From this second on the record is absent; `None` keeps it for ever.
+        /// The second from which on the record is absent; `None` keeps it forever.
         expires_at: Option<Timestamp>,
         /// The condition.
         when: When,
     },
-    /// Removes the record. With [`When::Any`] a record that is not there is no error.
+    /// Removes the record. With [`When::Any`], removing an absent record succeeds.
     Delete {
-        /// Where.
+        /// The key.
         key: RecordKey,
         /// The condition.
         when: When,
     },
-    /// Changes nothing, but lets the commit happen only if the condition holds. [`When::Any`]
-    /// always holds.
+    /// Changes nothing, but makes the commit fail unless the condition holds. [`When::Any`] always
+    /// holds.
     Check {
-        /// Where.
+        /// The key.
         key: RecordKey,
         /// The condition.
         when: When,
     },
-    /// Adds `by` to the integer `field` of the document, if the result is within `min` to `max`,
-    /// else the commit fails. An absent record is created with this one field; an absent field
-    /// starts at 0; a field that is not an integer fails the condition. Other fields and the expiry
-    /// of a record that is there stay as they are.
+    /// Adds `by` to the integer `field` of the document. The commit fails unless the result is
+    /// within `min` to `max`. An absent record is created with this one field, an absent field
+    /// starts at 0, and a field that is not an integer fails the condition. Other fields and the
+    /// expiry of an existing record stay as they are.
     Count {
-        /// Where.
+        /// The key.
         key: RecordKey,
         /// The member of the document: 1 to 64 of `a-z`, `0-9`, `_`.
         field: String,
@@ -211,7 +211,7 @@ pub enum Write {
 }
 
 impl Write {
-    /// Sets a record that never expires.
+    /// Creates a write that sets a record without expiry.
     pub fn put(key: RecordKey, document: Document, when: When) -> Self {
         Self::Put {
             key,
@@ -221,7 +221,7 @@ impl Write {
         }
     }
 
-    /// Sets a record that is absent from the second `expires_at` on.
+    /// Creates a write that sets a record that is absent from the second `expires_at` on.
     pub fn put_until(
         key: RecordKey,
         document: Document,
@@ -236,17 +236,17 @@ impl Write {
         }
     }
 
-    /// Removes a record.
+    /// Creates a write that removes a record.
     pub fn delete(key: RecordKey, when: When) -> Self {
         Self::Delete { key, when }
     }
 
-    /// Demands a condition.
+    /// Creates a write that only checks a condition.
     pub fn check(key: RecordKey, when: When) -> Self {
         Self::Check { key, when }
     }
 
-    /// Counts within `0` and `max`, in a record that never expires.
+    /// Creates a write that adds to a counter within `0` and `max`, in a record without expiry.
     pub fn count(key: RecordKey, field: impl Into<String>, by: i64, max: i64) -> Self {
         Self::Count {
             key,
@@ -258,7 +258,7 @@ impl Write {
         }
     }
 
-    /// The record that this write is about.
+    /// Returns the key of the write.
     pub fn key(&self) -> &RecordKey {
         match self {
             Self::Put { key, .. }
@@ -269,24 +269,25 @@ impl Write {
     }
 }
 
-/// What a key holds after a write.
+/// The state of a key after a write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum After {
-    /// What it held before.
+    /// The state is unchanged.
     Same,
-    /// No record.
+    /// There is no record.
     Nothing,
-    /// This record, under a new revision.
+    /// There is this record, under a new revision.
     Holds {
-        /// Its content.
+        /// The content.
         document: Document,
-        /// From this second on it is absent.
+        /// The second from which on the record is absent.
         expires_at: Option<Timestamp>,
     },
 }
 
 impl Write {
-    /// Whether the write does the same whatever the key holds: an adapter need not look.
+    /// Returns whether the result is the same whatever the key holds, so that an adapter need not
+    /// read it.
     pub fn is_blind(&self) -> bool {
         match self {
             Self::Put { when, .. } | Self::Delete { when, .. } | Self::Check { when, .. } => {
@@ -296,9 +297,9 @@ impl Write {
         }
     }
 
-    /// What the key holds after this write, if it held the live record `held` before; `None` when
-    /// the condition does not hold. For adapters that decide while no other writer can change the
-    /// key.
+    /// Returns the state of the key after this write, if it held the live record `held` before;
+    /// `None` if the condition does not hold. For adapters that decide while no other writer can
+    /// change the key.
     pub fn applied_to(&self, held: Option<&Record>) -> Option<After> {
         match self {
             Self::Put {
@@ -324,6 +325,8 @@ impl Write {
                     Some(record) => record.read().ok()?,
                     None => Map::new(),
                 };
+                // A counter that the record does not have yet starts at 0. A member that is not an
+                // integer fails the condition instead of being overwritten.
                 let before = members.get(field).map_or(Some(0), Value::as_i64)?;
                 let value = before
                     .checked_add(*by)
@@ -331,6 +334,8 @@ impl Write {
                 members.insert(field.clone(), value.into());
                 Some(After::Holds {
                     document: Document::stored(Value::Object(members).to_string()),
+                    // A count must not prolong the record: a rate limit's window ends at its
+                    // original time.
                     expires_at: held.map_or(*expires_at, |record| record.expires_at),
                 })
             }
@@ -348,39 +353,41 @@ impl When {
     }
 }
 
-/// How a commit ended.
+/// The result of a commit.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a commit whose condition failed changed nothing"]
 pub enum Commit {
-    /// Everything was written and is durable. In the order of the writes: the new revision of each
-    /// `Put`, `None` for the others (a DynamoDB transaction does not tell what a counter became).
+    /// Everything was written and is durable. Holds the new revision of each `Put`, in the order of
+    /// the writes, and `None` for other writes (a DynamoDB transaction does not return the value of
+    /// a counter).
     Done(Vec<Option<u64>>),
     /// Nothing was written.
     Failed {
         /// The first write, in order, whose condition did not hold.
         index: usize,
-        /// What that key held then; `None` when absent.
+        /// The record under that key at that moment; `None` if there is none.
         found: Option<Record>,
     },
 }
 
 impl Commit {
-    /// Whether everything was written.
+    /// Returns whether everything was written.
     pub fn is_done(&self) -> bool {
         matches!(self, Self::Done(_))
     }
 }
 
-/// Small JSON documents by (partition, key). What is promised here is checked by the contract suite
-/// of `vault-testing`.
+/// A store of small JSON documents by (partition, key). The contract suite of `vault-testing`
+/// checks every promise made here.
 #[async_trait] // async fn is not yet callable through `dyn`
 pub trait Records: Send + Sync {
-    /// The records under these keys, in the order asked, `None` where absent; a key may be asked
-    /// twice. All are read at one moment: never one half of a commit. Sees every commit that was
-    /// acknowledged before. Fails with `Invalid` for more than 100 keys or an odd key.
+    /// Returns the records under these keys in the given order, with `None` for absent ones. A key
+    /// may occur twice. All are read at one moment, so the result never contains half of a commit.
+    /// It includes every commit that was acknowledged before. Fails with `Invalid` for more than
+    /// 100 keys or an invalid key.
     async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError>;
 
-    /// The record under this key, or `None`. Fails with `Invalid` for an odd key.
+    /// Returns the record under this key, or `None`. Fails with `Invalid` for an invalid key.
     async fn get(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
         Ok(self
             .get_many(std::slice::from_ref(key))
@@ -389,10 +396,10 @@ pub trait Records: Send + Sync {
             .flatten())
     }
 
-    /// The records of a partition whose key begins with `prefix` (may be empty) and stands behind
-    /// `after`, ascending by the bytes of their key. Fewer than `limit` means the end. Sees every
-    /// commit that was acknowledged before. Fails with `Invalid` unless `limit` is 1 to 1,000, or
-    /// for odd text.
+    /// Returns the records of a partition whose keys begin with `prefix` (which may be empty) and
+    /// are behind `after`, sorted by the bytes of the key. A page shorter than `limit` is the last
+    /// one. It includes every commit that was acknowledged before. Fails with `Invalid` for an
+    /// invalid text, or unless `limit` is 1 to 1,000.
     async fn list(
         &self,
         partition: &str,
@@ -401,22 +408,23 @@ pub trait Records: Send + Sync {
         limit: usize,
     ) -> Result<Vec<Record>, StoreError>;
 
-    /// Applies every write if every condition holds, else none. A condition that fails is an
-    /// outcome, not an error. Fails with `Invalid` for more than 100 writes, a key named twice,
-    /// over 3 MiB of documents, or an odd key or field; with `Conflict` when other writers
-    /// interfered for too long. After `Unavailable` the writes may have happened or not: read
-    /// before repeating what must not happen twice.
+    /// Applies every write if every condition holds, else none. A failed condition is an outcome,
+    /// not an error. Fails with `Invalid` for more than 100 writes, a key that occurs twice, over 3
+    /// MiB of documents, or an invalid key or field; with `Conflict` if other writers interfered
+    /// for too long. After `Unavailable`, the writes may or may not have happened: read before
+    /// repeating a write that must not happen twice.
     async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError>;
 
-    /// Deletes up to `limit` expired records, which are no longer visible, and answers how many. 0
-    /// from a store that does this by itself.
+    /// Deletes up to `limit` expired records, which are invisible already, and returns their
+    /// number. Returns 0 for a store that deletes them by itself.
     async fn sweep(&self, limit: usize) -> Result<usize, StoreError>;
 
-    /// Asks the store for a sign of life.
+    /// Checks that the store answers.
     async fn ping(&self) -> Result<(), StoreError>;
 }
 
-/// Fails with `Invalid` when a commit breaks a rule of the port: every adapter begins with it.
+/// Checks a commit against the rules of the port. Every adapter calls it first. Fails with
+/// `Invalid`.
 pub fn check_commit(writes: &[Write]) -> Result<(), StoreError> {
     if writes.len() > MAX_WRITES {
         return Err(StoreError::invalid("a commit may have 100 writes"));
@@ -425,6 +433,7 @@ pub fn check_commit(writes: &[Write]) -> Result<(), StoreError> {
     let mut bytes = 0;
     for write in writes {
         write.key().check()?;
+        // A DynamoDB transaction may contain each item only once.
         if !seen.insert(write.key()) {
             return Err(StoreError::invalid("a commit may name a key once"));
         }
@@ -449,8 +458,7 @@ pub fn check_commit(writes: &[Write]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Fails with `Invalid` when a reading of many keys breaks a rule of the port: every adapter begins
-/// with it.
+/// Checks the keys of [`Records::get_many`]. Every adapter calls it first. Fails with `Invalid`.
 pub fn check_get_many(keys: &[RecordKey]) -> Result<(), StoreError> {
     if keys.len() > MAX_KEYS {
         return Err(StoreError::invalid("one reading may name 100 keys"));
@@ -458,7 +466,7 @@ pub fn check_get_many(keys: &[RecordKey]) -> Result<(), StoreError> {
     keys.iter().try_for_each(RecordKey::check)
 }
 
-/// Fails with `Invalid` when a list breaks a rule of the port: every adapter begins with it.
+/// Checks the arguments of [`Records::list`]. Every adapter calls it first. Fails with `Invalid`.
 pub fn check_list(
     partition: &str,
     prefix: &str,
@@ -477,12 +485,12 @@ pub fn check_list(
     Ok(())
 }
 
-/// The first text behind every text that begins with `prefix`, in the order of UTF-8 bytes; `None`
-/// when there is none. For adapters whose store knows ranges only.
+/// Returns the first text behind all texts that begin with `prefix`, in the order of UTF-8 bytes;
+/// `None` if there is none. For adapters whose store only knows ranges.
 pub fn prefix_end(prefix: &str) -> Option<String> {
     let mut characters: Vec<char> = prefix.chars().collect();
     while let Some(last) = characters.pop() {
-        // The range of `char` steps over the surrogates, as UTF-8 does.
+        // The range of `char` skips the surrogates, as UTF-8 does.
         if let Some(next) = (last..=char::MAX).nth(1) {
             characters.push(next);
             return Some(characters.into_iter().collect());
@@ -495,6 +503,7 @@ fn check_name(text: &str) -> Result<(), StoreError> {
     if text.is_empty() || text.len() > MAX_KEY_BYTES {
         return Err(StoreError::invalid("a partition or key has 1 to 512 bytes"));
     }
+    // Control characters would let one key look like another in logs, and PostgreSQL rejects NUL.
     if text.chars().any(char::is_control) {
         return Err(StoreError::invalid(
             "a partition or key has no control characters",
@@ -521,10 +530,10 @@ fn check_count(field: &str, by: i64, min: i64, max: i64) -> Result<(), StoreErro
     Ok(())
 }
 
-/// Whether the JSON text holds an escaped NUL; an unescaped one is not JSON.
+/// Returns whether the JSON text contains an escaped NUL. An unescaped one is not valid JSON.
 fn has_nul(text: &str) -> bool {
-    // Nearly every document ends here; the exact look is only for text with these six characters in
-    // it.
+    // Nearly every document returns here. Only a text with these six characters needs the exact
+    // check.
     if !text.contains("\\u0000") {
         return false;
     }
@@ -533,7 +542,8 @@ fn has_nul(text: &str) -> bool {
         if rest[at..].starts_with(b"\\u0000") {
             return true;
         }
-        // A backslash and what it escapes: `\\u0000` is a backslash and five plain characters.
+        // Skip a backslash and the character that it escapes: `\\u0000` is a backslash followed by
+        // five plain characters.
         rest = rest.get(at + 2..).unwrap_or_default();
     }
     false
