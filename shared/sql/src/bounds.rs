@@ -1,8 +1,8 @@
-//! The range of keys that a list means, as both databases ask for it.
+//! The range of keys of a list, in the form that both databases query.
 
 use vault_store::records::{MAX_KEY_BYTES, prefix_end};
 
-/// Keys from `from` on, but not `but` itself, and before `before`.
+/// The keys from `from` on, before `before`, without the key `but`.
 pub struct Bounds {
     pub from: String,
     pub but: Option<String>,
@@ -10,13 +10,13 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// The keys that begin with `prefix` and stand behind `after`.
+    /// Returns the range of the keys that begin with `prefix` and are behind `after`.
     pub fn of(prefix: &str, after: Option<&str>) -> Self {
         Self {
+            // `after` may be any key, also one before the prefix.
             from: after.unwrap_or_default().max(prefix).to_owned(),
             but: after.map(str::to_owned),
-            // A key has at most 512 bytes, so none stands behind a longer text of the last
-            // character.
+            // A key has at most 512 bytes, so none is behind a longer text of the last character.
             before: prefix_end(prefix)
                 .unwrap_or_else(|| char::MAX.to_string().repeat(MAX_KEY_BYTES / 4 + 1)),
         }

@@ -1,20 +1,21 @@
-//! Why a database could not be opened.
+//! Errors of opening a database.
 
 use vault_store::StoreError;
 
-/// Why [`crate::Sql::open`] failed. None of the texts repeats the address: it may hold a password.
+/// The error of [`crate::Sql::open`]. No text repeats the address, which may contain a password.
 #[derive(Debug, thiserror::Error)]
 pub enum SqlError {
-    /// The address cannot be read.
+    /// The address is invalid.
     #[error("the database address is not usable: {0}")]
     Address(&'static str),
-    /// The address of a server cannot be read.
+    /// The address of a server is invalid.
     #[error("the PostgreSQL address is not usable")]
     ServerAddress(#[source] tokio_postgres::Error),
     /// The certificates for the connection to PostgreSQL cannot be used.
     #[error("the certificates for PostgreSQL are not usable: {0}")]
     Certificates(String),
-    /// A newer program has been here. An older one would not keep what the newer one relies on.
+    /// A newer program has migrated the database. An older one would not keep the newer one's
+    /// rules.
     #[error(
         "the database has schema {found}, this program knows up to {known}: use the newer version of vault"
     )]
@@ -24,7 +25,7 @@ pub enum SqlError {
         /// The newest version that this program knows.
         known: i64,
     },
-    /// The database does not answer, or refuses what opening needs.
+    /// The database does not answer, or rejects a step of opening it.
     #[error("the database cannot be opened")]
     Open(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
@@ -47,8 +48,8 @@ impl From<tokio_postgres::Error> for SqlError {
     }
 }
 
-/// What a schema version in the database means for a program that knows `known` of them: which to
-/// run next.
+/// Returns the index of the first migration to run, for a database with schema version `found` and
+/// a program with `known` migrations. Fails if the database is newer.
 pub(crate) fn pending(found: i64, known: usize) -> Result<usize, SqlError> {
     let newer = || SqlError::NewerSchema {
         found,
@@ -62,8 +63,8 @@ pub(crate) fn pending(found: i64, known: usize) -> Result<usize, SqlError> {
     }
 }
 
-/// A task or thread of our own that did the work is gone: only when it panicked or the runtime is
-/// being shut down.
+/// Creates the error for a task or thread of this crate that has ended early: it panicked, or the
+/// runtime is shutting down.
 pub(crate) fn worker_gone() -> StoreError {
     StoreError::unavailable("the store's worker has ended")
 }

@@ -1,9 +1,9 @@
 //! SQLite and PostgreSQL behind the data ports of `vault-store`.
 //!
-//! One address opens either: `sqlite:path` or a plain path is one file on this machine,
-//! `postgres://…` is a server that several services may share. Both keep the same contract
-//! (`vault_testing::contract`); expiry is decided by the port `Clock`, never by the database's own.
-//! Opening brings the schema up to date, forward only; a schema newer than this program is refused.
+//! One address opens either: `sqlite:path` or a plain path is a file on this machine,
+//! `postgres://…` a server that several services may share. Both keep the same contract
+//! (`vault_testing::contract`). Expiry is decided by the port `Clock`, never by the clock of the
+//! database. Opening migrates the schema forward; a schema newer than this program is rejected.
 
 mod bounds;
 mod error;
@@ -28,11 +28,11 @@ pub struct Sql {
     records: Arc<dyn Records>,
 }
 
-/// What may be set when opening; the default is what the service uses.
+/// Options of an open database. The defaults are those of the service.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How long a request waits for the database (another process's lock, a free connection) before
-    /// it ends as `StoreError::Unavailable`.
+    /// Time for which a request waits for the database (the lock of another process, a free
+    /// connection) before it fails with `StoreError::Unavailable`.
     pub patience: Duration,
 }
 
@@ -45,14 +45,14 @@ impl Default for Options {
 }
 
 impl Sql {
-    /// Opens the database at `url` and brings its schema up to date. `clock` decides what is
-    /// expired. Fails when the address cannot be read, the database does not answer, or its schema
-    /// is newer than this program.
+    /// Opens the database at `url` and migrates its schema. `clock` decides which records are
+    /// expired. Fails if the address is invalid, the database does not answer, or its schema is
+    /// newer than this program.
     pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Self, SqlError> {
         Self::open_with(url, clock, Options::default()).await
     }
 
-    /// Does what [`Sql::open`] does, with options.
+    /// Opens a database like [`Sql::open`], with other options.
     pub async fn open_with(
         url: &str,
         clock: Arc<dyn Clock>,
@@ -76,28 +76,29 @@ impl Sql {
         }
     }
 
-    /// The object store.
+    /// Returns the object store.
     pub fn objects(&self) -> Arc<dyn Objects> {
         Arc::clone(&self.objects)
     }
 
-    /// The record store.
+    /// Returns the record store.
     pub fn records(&self) -> Arc<dyn Records> {
         Arc::clone(&self.records)
     }
 
-    /// Asks the database for a sign of life.
+    /// Checks that the database answers.
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.records.ping().await
     }
 
-    /// Deletes up to `limit` expired records, which nobody can see any more, and answers how many.
+    /// Deletes up to `limit` expired records, which are invisible already, and returns their
+    /// number.
     pub async fn sweep(&self, limit: usize) -> Result<usize, StoreError> {
         self.records.sweep(limit).await
     }
 }
 
-/// What an address names.
+/// The target of an address.
 #[derive(Debug, Eq, PartialEq)]
 enum Address {
     File(PathBuf),
@@ -110,6 +111,7 @@ impl Address {
             return Ok(Self::Server);
         }
         let path = match url.split_once(':') {
+            // Other programs write `sqlite://path`, so both forms are accepted.
             Some(("sqlite", rest)) => rest.strip_prefix("//").unwrap_or(rest),
             // `C:\vault.db` is a path, `mysql://host` is not.
             Some((_, rest)) if rest.starts_with("//") => {

@@ -1,10 +1,10 @@
-//! From an address to a pool of connections, with TLS where the address asks for it.
+//! Creates a pool of connections from an address, with TLS where the address requires it.
 //!
-//! `sslmode=disable` never uses TLS. Without it a server on this machine is reached in clear, and
-//! any other with TLS or not at all: whoever stands between could refuse TLS in the server's name
-//! and read the password. `require` (and `verify-ca`, `verify-full`) always uses it. A certificate
-//! is always verified, against the system's roots or the file in `sslrootcert`: an unverified one
-//! would protect from nobody who matters.
+//! `sslmode=disable` never uses TLS. Without `sslmode`, the connection to a server on this machine
+//! is not encrypted, and every other connection uses TLS or fails: an attacker on the network could
+//! otherwise refuse TLS in the server's name and read the password. `require` (and `verify-ca`,
+//! `verify-full`) always uses TLS. Certificates are always verified, against the system's roots or
+//! the file in `sslrootcert`: an unverified certificate does not stop an attacker on the network.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -20,29 +20,36 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::lease::Connections;
 use crate::SqlError;
 
-/// Connections of one service: the server allows 100 to all its clients unless told otherwise.
+/// Maximum number of connections of one service. By default, the server allows 100 to all its
+/// clients.
 const CONNECTIONS: usize = 16;
 
-/// Begins the transaction of a commit. Each statement must see what was committed before it, not
-/// before the first; who waits too long for the locks of others gives up.
+/// Begins the transaction of a commit. Each statement must see everything that was committed before
+/// it, not before the first statement. A transaction that waits too long for locks gives up.
 pub const BEGIN: &str = "begin isolation level read committed; set local lock_timeout = 2000";
 
-/// Ends what a service that died or hangs has left open on the server, so that its locks go.
+/// Settings of a session. They end what a crashed or hanging service has left open on the server,
+/// so that its locks are released.
 const SESSION: &str = "set idle_in_transaction_session_timeout = 10000; set statement_timeout = 10000; set client_min_messages = warning";
 
-/// The pool for an address. Connects to nothing yet.
+/// Creates the pool for an address. It opens no connection yet.
 pub fn pool(url: &str, patience: Duration) -> Result<Connections, SqlError> {
     let (url, authority) = take_authority(url)?;
     let mut config: Config = url.parse().map_err(SqlError::ServerAddress)?;
     config.application_name("vault");
     config.connect_timeout(patience);
     config.keepalives_idle(Duration::from_secs(30));
-    // A request must not hang on a server that vanished without a word.
+    // Without this limit, a request would hang on a server that vanished without closing the
+    // connection.
     config.tcp_user_timeout(Duration::from_secs(10));
     let recycling = ManagerConfig {
+        // The fast method does not test a pooled connection, which would cost a round trip per
+        // request. A dead one is noticed by its first statement and replaced.
         recycling_method: RecyclingMethod::Fast,
     };
     let manager = if wants_tls(&config) {
+        // Set the mode that was decided here: with `prefer`, the client would continue without TLS
+        // if the server refused it.
         config.ssl_mode(SslMode::Require);
         Manager::from_config(config, tls(authority.as_deref())?, recycling)
     } else {
@@ -67,7 +74,8 @@ pub fn pool(url: &str, patience: Duration) -> Result<Connections, SqlError> {
     Ok(Connections::new(pool))
 }
 
-/// Takes `sslrootcert` out of an address, and says `sslmode` in words that tokio-postgres knows.
+/// Removes `sslrootcert` from an address, and replaces the values of `sslmode` that tokio-postgres
+/// does not know.
 fn take_authority(url: &str) -> Result<(String, Option<String>), SqlError> {
     let Some((base, query)) = url.split_once('?') else {
         return Ok((url.to_owned(), None));
@@ -77,7 +85,10 @@ fn take_authority(url: &str) -> Result<(String, Option<String>), SqlError> {
     for pair in query.split('&') {
         match pair.split_once('=') {
             Some(("sslrootcert", value)) => authority = Some(percent_decoded(value)?),
+            // `require` verifies as much here, because a certificate is always verified.
             Some(("sslmode", "verify-ca" | "verify-full")) => kept.push("sslmode=require"),
+            // `allow` would try without encryption first; `prefer` is the closest mode that
+            // `wants_tls` decides.
             Some(("sslmode", "allow")) => kept.push("sslmode=prefer"),
             _ => kept.push(pair),
         }
@@ -107,7 +118,7 @@ fn percent_decoded(text: &str) -> Result<String, SqlError> {
 fn wants_tls(config: &Config) -> bool {
     match config.get_ssl_mode() {
         SslMode::Disable => false,
-        // What is connected to is `hostaddr` where there is one.
+        // If there is a `hostaddr`, the client connects to it and not to the host.
         SslMode::Prefer => {
             !(config.get_hosts().iter().all(is_local)
                 && config.get_hostaddrs().iter().all(IpAddr::is_loopback))
@@ -129,8 +140,8 @@ fn is_local(host: &Host) -> bool {
 fn tls(authority: Option<&str>) -> Result<MakeRustlsConnect, SqlError> {
     let unusable = |reason: &dyn std::fmt::Display| SqlError::Certificates(reason.to_string());
     let Some(file) = authority else {
-        // The reader of the system's roots takes the process's provider. Ring is the only one that
-        // is linked, so an error means that it is set already.
+        // The loader of the system's roots uses the process's provider. Ring is the only one that
+        // is linked, so an error means that it is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         return MakeRustlsConnect::with_native_certs()
             .map(|(connector, _)| connector)
@@ -144,6 +155,7 @@ fn tls(authority: Option<&str>) -> Result<MakeRustlsConnect, SqlError> {
             .add(certificate.map_err(|e| unusable(&e))?)
             .map_err(|e| unusable(&e))?;
     }
+    // Without any root, every connection would fail with a message that does not name the file.
     if roots.is_empty() {
         return Err(unusable(&"the file in sslrootcert holds none"));
     }

@@ -1,8 +1,8 @@
-//! Connections on loan, and what their errors mean.
+//! Leases of pooled connections, and the meaning of their errors.
 //!
-//! A connection goes back to the pool only after everything on it went well. In every other case,
-//! also when the caller goes away in the middle, it is closed, and the server rolls back what was
-//! open: no caller ever inherits another's transaction.
+//! A connection returns to the pool only after everything on it succeeded. In every other case,
+//! also if the caller is cancelled, it is closed and the server rolls back the open transaction. No
+//! caller ever inherits another one's transaction.
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 use vault_store::StoreError;
 
-/// The longest that one attempt may take; a server that takes longer counts as not answering.
+/// Maximum time of one attempt. A server that takes longer counts as not answering.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Values for a statement's parameters.
 pub type Values<'a> = [&'a (dyn ToSql + Sync)];
 
-/// The pool.
+/// The pool of connections.
 pub struct Connections(Pool);
 
 impl Connections {
@@ -27,8 +27,8 @@ impl Connections {
         Self(pool)
     }
 
-    /// A connection of one's own. `fresh` closes those that lie idle first: after a restart of the
-    /// server all of them are dead, and each would have to be tried.
+    /// Leases a connection. `fresh` closes all idle ones first: after a restart of the server all
+    /// of them are dead, and each would have to be tried.
     pub async fn lease(&self, fresh: bool) -> Result<Lease, StoreError> {
         if fresh {
             self.0.retain(|_, _| false);
@@ -38,8 +38,8 @@ impl Connections {
         )))
     }
 
-    /// Runs one statement, which may be repeated: once more when the connection turns out to be
-    /// dead.
+    /// Runs one statement that may be repeated. It is repeated once if the connection turns out to
+    /// be dead.
     pub async fn query(
         &self,
         statement: &str,
@@ -53,6 +53,7 @@ impl Connections {
                     lease.give_back();
                     return Ok(rows);
                 }
+                // Only once: if a fresh connection is dead too, the server is down.
                 Err(failure) if failure.is_dead() && !fresh => fresh = true,
                 Err(failure) => return Err(failure.into()),
             }
@@ -60,16 +61,16 @@ impl Connections {
     }
 }
 
-/// A connection on loan. Dropped, it is closed; [`Lease::give_back`] keeps it.
+/// A leased connection. Dropping the lease closes it; [`Lease::give_back`] keeps it.
 pub struct Lease(Option<Object>);
 
 impl Lease {
-    /// Puts the connection back into the pool: nothing may be open on it.
+    /// Returns the connection to the pool. No transaction may be open on it.
     pub fn give_back(mut self) {
         self.0 = None; // dropping an `Object` returns it
     }
 
-    /// The statement, prepared once for each connection.
+    /// Prepares a statement, once for each connection.
     pub async fn prepare(&self, statement: &str) -> Result<Statement, Failure> {
         Ok(self.client().prepare_cached(statement).await?)
     }
@@ -88,12 +89,12 @@ impl Lease {
         self.query(&statement, values).await
     }
 
-    /// Runs statements without values or answers.
+    /// Runs statements that have no values and no results.
     pub async fn batch(&self, statements: &str) -> Result<(), Failure> {
         Ok(self.client().batch_execute(statements).await?)
     }
 
-    /// Ends the attempt when the server takes too long.
+    /// Runs an attempt and ends it if the server takes too long.
     pub async fn bounded<T>(
         &self,
         attempt: impl Future<Output = Result<T, Failure>>,
@@ -113,24 +114,26 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(connection) = self.0.take() {
+            // `Object::take` removes the connection from the pool, so dropping it closes it.
+            // Dropping the `Object` itself would return it.
             drop(Object::take(connection));
         }
     }
 }
 
-/// Why an attempt failed.
+/// The failure of an attempt.
 #[derive(Debug)]
 pub enum Failure {
-    /// Before the commit was sent: nothing was changed.
+    /// It failed before the commit was sent, so nothing was changed.
     Early(tokio_postgres::Error),
-    /// When the commit was on its way: it may have happened.
+    /// It failed after the commit was sent, so it may have happened.
     Late(tokio_postgres::Error),
-    /// The server took too long: it may have happened.
+    /// The server took too long. The commit may have happened.
     Slow,
 }
 
 impl Failure {
-    /// The same failure, when the commit was on its way already.
+    /// Converts the failure to one of a commit that was already sent.
     pub fn at_commit(self) -> Self {
         match self {
             Self::Early(error) => Self::Late(error),
@@ -138,13 +141,16 @@ impl Failure {
         }
     }
 
-    /// Whether the connection was dead before anything could happen: another one may do better.
+    /// Returns whether the connection was dead before anything could happen, so that a repetition
+    /// on another connection is safe.
     pub fn is_dead(&self) -> bool {
         let Self::Early(error) = self else {
             return false;
         };
         match error.code() {
             Some(code) => {
+                // These codes mean that the server ended the session. Class 08 are connection
+                // exceptions.
                 let ends = [
                     SqlState::ADMIN_SHUTDOWN,
                     SqlState::CRASH_SHUTDOWN,
@@ -156,8 +162,8 @@ impl Failure {
         }
     }
 
-    /// Whether another writer was in the way: the transaction was rolled back, and may be tried
-    /// again.
+    /// Returns whether another writer interfered. The transaction was rolled back and may be
+    /// repeated.
     pub fn is_conflict(&self) -> bool {
         let (Self::Early(error) | Self::Late(error)) = self else {
             return false;

@@ -1,21 +1,21 @@
-//! The schema in PostgreSQL: one script a version, forward only.
+//! The PostgreSQL schema: one script for each version, forward only.
 
 use super::connect::BEGIN;
 use super::lease::{Connections, Failure, Lease};
 use crate::SqlError;
 use crate::error::pending;
 
-/// A script that was released is never edited.
+/// The scripts in order. A released script is never edited.
 const MIGRATIONS: [&str; 2] = [
     include_str!("../schema/postgres_1.sql"),
     include_str!("../schema/postgres_2.sql"),
 ];
 
-/// Services that start at the same moment migrate one after the other.
+/// Serialises the migrations of services that start at the same moment. The number is arbitrary.
 const LOCK: &str =
     "set local lock_timeout = 60000; select pg_advisory_xact_lock(8603182236524379745)";
 
-/// Brings the schema up to date, in one transaction. Fails when it is newer than this program.
+/// Migrates the schema in one transaction. Fails if it is newer than this program.
 pub async fn run(connections: &Connections) -> Result<(), SqlError> {
     let lease = connections.lease(false).await.map_err(SqlError::open)?;
     migrate(&lease).await?;
@@ -25,6 +25,8 @@ pub async fn run(connections: &Connections) -> Result<(), SqlError> {
 
 async fn migrate(lease: &Lease) -> Result<(), SqlError> {
     let failed = |failure: Failure| SqlError::open(vault_store::StoreError::from(failure));
+    // Take the lock before reading the version: two services would otherwise both run the same
+    // script.
     lease.batch(BEGIN).await.map_err(failed)?;
     lease.batch(LOCK).await.map_err(failed)?;
     let table = "create table if not exists vault_schema (

@@ -1,10 +1,10 @@
 //! PostgreSQL: one server for several services.
 //!
-//! A commit first takes advisory locks of its keys, in one order for everybody, so that commits
-//! about the same keys queue and never deadlock, absent keys included (a row lock needs a row).
-//! Under the locks it reads what the keys hold, decides as every other adapter does, writes and
-//! ends: two round trips in all. Reads take no lock; one statement is one snapshot, and a commit
-//! becomes visible as a whole.
+//! A commit first takes advisory locks for its keys, always in the same order, so that commits of
+//! the same keys queue and never deadlock. This covers absent keys too, for which there is no row
+//! to lock. Under the locks it reads what the keys hold, decides like every other adapter, writes
+//! and ends: two round trips in total. Reads take no lock; one statement is one snapshot, and a
+//! commit becomes visible as a whole.
 
 mod connect;
 mod lease;
@@ -32,9 +32,9 @@ use self::lease::{Connections, Failure, Lease};
 use crate::bounds::Bounds;
 use crate::{Options, SqlError};
 
-/// How long a commit goes on when other writers interfere.
+/// Time for which a commit is repeated when other writers interfere.
 const CONFLICT: Duration = Duration::from_secs(2);
-/// The content of one statement that puts objects.
+/// Maximum size of the objects in one statement, in bytes.
 const PUT_BYTES: usize = 8 * 1024 * 1024;
 
 const RECORDS: &str = "select asked.place, held.revision, held.expires_at, held.document
@@ -45,8 +45,8 @@ const PAGE: &str = "select key, revision, expires_at, document from records
     where partition = $1 and key >= $2 and key < $3 and key is distinct from $4
       and (expires_at is null or expires_at > $5)
     order by key limit $6";
-// Evaluated row by row in the order of the array, which is sorted: this is what keeps commits from
-// deadlocks.
+// Evaluated row by row in the order of the array, which is sorted. This order prevents deadlocks
+// between commits.
 const LOCKS: &str = "select case when own then pg_advisory_xact_lock(lock) else pg_advisory_xact_lock_shared(lock) end
     from unnest($1::bigint[], $2::boolean[]) as wanted (lock, own)";
 const REVISIONS: &str = "select nextval('vault_revision') from generate_series(1, $1::int)";
@@ -57,8 +57,8 @@ const UPSERT: &str = "insert into records (partition, key, revision, expires_at,
 const DELETE: &str = "delete from records
     using unnest($1::text[], $2::text[]) as gone (partition, key)
     where records.partition = gone.partition and records.key = gone.key";
-// The outer condition is looked at again when a commit changed the row meanwhile: a record that
-// came back stays.
+// PostgreSQL checks the outer condition again if a commit changed the row in the meantime, so a
+// record that was written again stays.
 const SWEEP: &str = "delete from records where (partition, key) in
     (select partition, key from records where expires_at is not null and expires_at <= $1 limit $2)
     and expires_at <= $1 returning 1";
@@ -84,7 +84,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Connects, and migrates the database.
+    /// Connects and migrates the database.
     pub async fn open(
         url: &str,
         clock: Arc<dyn Clock>,
@@ -95,7 +95,7 @@ impl Postgres {
         Ok(Self { clock, connections })
     }
 
-    /// One attempt at a commit: under locks, in a transaction of its own.
+    /// Makes one attempt at a commit: under locks, in a transaction of its own.
     async fn attempt(
         &self,
         lease: &Lease,
@@ -118,8 +118,9 @@ impl Postgres {
         let lock_values: [&(dyn ToSql + Sync); 2] = [&locks.numbers, &locks.own];
         let record_values: [&(dyn ToSql + Sync); 3] = [&asked.partitions, &asked.keys, &now.unix()];
         let revision_values: [&(dyn ToSql + Sync); 1] = [&wanted];
-        // Sent at one go, run in this order: each sees what was committed before the locks were
-        // given, and a revision drawn under the lock is above all that this key ever had.
+        // The statements are sent together and run in this order. Each one sees what was committed
+        // before the locks were granted, and a revision drawn under the lock is above every earlier
+        // one of the key.
         let ((), _, held, revisions) = tokio::try_join!(
             biased;
             lease.batch(connect::BEGIN),
@@ -138,11 +139,15 @@ impl Postgres {
                 held.next().flatten()
             };
             let Some(after) = write.applied_to(held.as_ref()) else {
+                // End the transaction here, so that the connection can return to the pool and the
+                // locks are released.
                 lease.batch("rollback").await?;
                 return Ok(Commit::Failed { index, found: held });
             };
             let revision: i64 = revision.try_get(0)?;
             let is_put = matches!(write, Write::Put { .. });
+            // Only a `Put` reports its revision, as in every adapter: DynamoDB cannot tell that of
+            // a counter.
             done.push(is_put.then_some(revision.cast_unsigned()));
             changes.add(write.key(), after, revision);
         }
@@ -203,14 +208,16 @@ impl Objects for Postgres {
 
     async fn put_many(&self, objects: Vec<(ObjectKey, Bytes)>) -> Result<Vec<Stored>, StoreError> {
         objects::check_put_many(&objects)?;
-        // In the order of the keys: two that put the same objects wait for each other in one
-        // direction only.
+        // Insert in the order of the keys, so that two calls with the same objects wait for each
+        // other in one direction only.
         let mut sorted: Vec<&(ObjectKey, Bytes)> = objects.iter().collect();
         sorted.sort_by_key(|(key, _)| *key);
         sorted.dedup_by_key(|(key, _)| *key);
         let mut new = HashSet::new();
         while !sorted.is_empty() {
             let mut size = 0;
+            // Always take at least one object, so that the loop makes progress whatever the bound
+            // is.
             let fits = sorted.iter().take_while(|(_, bytes)| {
                 let first = size == 0;
                 size += bytes.len() + 1;
@@ -220,7 +227,7 @@ impl Objects for Postgres {
             new.extend(self.put_some(&sorted).await?);
             sorted = rest;
         }
-        // The same object twice is new once.
+        // An object that occurs twice is new only once.
         let stored = |key| {
             if new.remove(key) {
                 Stored::New
@@ -234,7 +241,7 @@ impl Objects for Postgres {
     async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError> {
         objects::check_missing(wanted)?;
         let place = Place::of(wanted.iter().map(|(key, _)| key));
-        // No object has a size that does not fit: -1 equals none.
+        // A size that does not fit an `i64` becomes -1, which no object has.
         let sizes: Vec<i64> = wanted
             .iter()
             .map(|(_, size)| i64::try_from(*size).unwrap_or(-1))
@@ -260,7 +267,7 @@ impl Objects for Postgres {
         limit: usize,
     ) -> Result<Vec<(Digest, u64)>, StoreError> {
         objects::check_list(limit)?;
-        // No bytes at all stand before every digest.
+        // The empty byte string sorts before every digest.
         let after: &[u8] = after.map_or(&[], |digest| digest.as_bytes());
         let rows = self
             .connections
@@ -356,9 +363,11 @@ impl Records for Postgres {
                 }
                 Err(failure) => failure,
             };
-            // A connection whose transaction is in an unknown state is closed with its lease; the
-            // server rolls back.
+            // The state of the transaction is unknown. Closing the connection makes the server roll
+            // it back.
             drop(lease);
+            // A dead connection costs no time, so repeat at once. A conflict needs a random wait,
+            // or the same writers collide again.
             if failure.is_dead() && !fresh {
                 fresh = true;
             } else if failure.is_conflict() {
@@ -390,8 +399,8 @@ impl Records for Postgres {
     }
 }
 
-/// The advisory locks of a commit, sorted: a number for each key, alone for what changes, shared
-/// for what is checked.
+/// The advisory locks of a commit, sorted: one number for each key, exclusive for changes and
+/// shared for checks.
 struct Locks {
     numbers: Vec<i64>,
     own: Vec<bool>,
@@ -402,8 +411,8 @@ impl Locks {
         let mut locks = BTreeMap::new();
         for write in writes {
             let RecordKey { partition, key } = write.key();
-            // No name holds NUL, so the joined text is of one key only. Two keys with one number
-            // only wait in vain.
+            // No key contains NUL, so the joined text belongs to one key only. Two keys with the
+            // same number only wait for each other needlessly.
             let digest = Digest::of(format!("{partition}\0{key}").as_bytes());
             let number = digest
                 .as_bytes()
@@ -418,7 +427,7 @@ impl Locks {
     }
 }
 
-/// The keys of a reading, as arrays for the server.
+/// The keys of a query, as arrays for the server.
 struct Asked<'a> {
     partitions: Vec<&'a str>,
     keys: Vec<&'a str>,
@@ -433,7 +442,7 @@ impl<'a> Asked<'a> {
         Self { partitions, keys }
     }
 
-    /// The answer of [`RECORDS`], in the order asked.
+    /// Returns the records of [`RECORDS`] in the order of the keys.
     fn answers(&self, rows: &[Row]) -> Result<Vec<Option<Record>>, tokio_postgres::Error> {
         let mut records = vec![None; self.keys.len()];
         for row in rows {
@@ -450,7 +459,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// What a commit changes, as arrays for the server.
+/// The changes of a commit, as arrays for the server.
 #[derive(Default)]
 struct Changes<'a> {
     partitions: Vec<&'a str>,
@@ -483,7 +492,7 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Writes everything and ends the transaction.
+    /// Writes all changes and ends the transaction.
     async fn write(&self, lease: &Lease) -> Result<(), Failure> {
         let (upsert, delete) = tokio::try_join!(lease.prepare(UPSERT), lease.prepare(DELETE))?;
         let documents: Vec<&str> = self.documents.iter().map(Document::as_str).collect();
@@ -495,8 +504,8 @@ impl<'a> Changes<'a> {
             &documents,
         ];
         let gone: [&(dyn ToSql + Sync); 2] = [&self.gone_partitions, &self.gone_keys];
-        // Sent at one go. When a statement fails, the server makes a rollback of the commit behind
-        // it.
+        // The statements are sent together. If one fails, the server turns the commit behind it
+        // into a rollback.
         let written = tokio::try_join!(
             biased;
             async {
@@ -507,7 +516,7 @@ impl<'a> Changes<'a> {
             },
             lease.batch("commit"),
         );
-        // From here on nobody can say whether the server got as far as the commit.
+        // From here on it is unknown whether the server has reached the commit.
         written.map(drop).map_err(Failure::at_commit)
     }
 }
@@ -544,7 +553,7 @@ fn texts(key: &ObjectKey) -> (&str, &'static str, &[u8]) {
     )
 }
 
-/// The record in columns 1 to 3 of a row.
+/// Reads the record in columns 1 to 3 of a row.
 fn record(key: RecordKey, row: &Row) -> Result<Record, tokio_postgres::Error> {
     Ok(Record {
         key,

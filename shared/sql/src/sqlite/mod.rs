@@ -1,8 +1,9 @@
 //! SQLite: one file, one writer, many readers.
 //!
-//! Writes of this process queue for one thread, which commits them in groups ([`writer`]); reads
+//! Writes of this process queue for one thread, which commits them in groups ([`writer`]). Reads
 //! use connections of their own and never wait for a write (write-ahead log). Another process may
-//! use the same file: its lock is waited for, up to the patience of [`Options`](crate::Options).
+//! use the same file: this one waits for its lock, up to the patience of
+//! [`Options`](crate::Options).
 
 mod readers;
 mod rows;
@@ -29,32 +30,35 @@ use crate::bounds::Bounds;
 use crate::error::{pending, worker_gone};
 use crate::{Options, SqlError};
 
-/// The schema, one script a version, forward only: a script that was released is never edited.
+/// The schema: one script for each version, forward only. A released script is never edited.
 const MIGRATIONS: [&str; 1] = [include_str!("../schema/sqlite_1.sql")];
 
-/// From this size on hashing an object leaves the async worker: 256 KiB take 0.1 ms.
+/// Minimum total size of objects that are hashed outside the async worker, in bytes: hashing 256
+/// KiB takes 0.1 ms.
 const LARGE: usize = 256 * 1024;
 
-/// The statements of one connection that are kept prepared: more than this module has.
+/// Number of prepared statements kept per connection: more than this module has.
 const STATEMENTS: usize = 64;
 
-/// Both data ports on one SQLite file. Once it is dropped the file is whole without the write-ahead
+/// Both data ports on one SQLite file. After the drop, the file is complete without the write-ahead
 /// log, unless another process has it open.
 pub struct Sqlite {
     clock: Arc<dyn Clock>,
-    // Dropped in this order, so that the connection that writes is the last to close.
+    // Fields are dropped in this order, so that the writing connection closes last.
     readers: Arc<Readers>,
     writer: Writer,
 }
 
 impl Sqlite {
-    /// Opens or creates the file (readable by its owner alone) and its folder, and migrates it.
+    /// Opens or creates the file (readable only by its owner) and its folder, and migrates it.
     pub async fn open(
         path: PathBuf,
         clock: Arc<dyn Clock>,
         options: Options,
     ) -> Result<Self, SqlError> {
+        // Opening reads and may migrate the file, so keep it off the async worker.
         let opened = tokio::task::spawn_blocking(move || {
+            // The writer comes first: it creates and migrates the file that the readers open.
             let writer = create(&path, options.patience)?;
             let readers = Readers::open(&path, options.patience)?;
             let writer = Writer::start(writer, Arc::clone(&clock), options.patience)
@@ -126,6 +130,8 @@ impl Records for Sqlite {
     async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
         records::check_get_many(keys)?;
         let now = self.clock.now();
+        // Try on this thread first: a point read takes microseconds, a hop to another thread
+        // several times that.
         match self
             .readers
             .at_once(|connection| rows::records(connection, keys, now))
@@ -168,7 +174,7 @@ impl Records for Sqlite {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        // The thread that writes must be there as well as the file.
+        // A file that can be read is not enough: the writing thread must be alive too.
         if !self.writer.is_alive() {
             return Err(worker_gone());
         }
@@ -176,7 +182,7 @@ impl Records for Sqlite {
     }
 }
 
-/// Hashes what is to be stored, away from the async worker when it is much.
+/// Checks the hashes of objects, outside the async worker if they are large.
 async fn checked(objects: Vec<(ObjectKey, Bytes)>) -> Result<Vec<(ObjectKey, Bytes)>, StoreError> {
     let size: usize = objects.iter().map(|(_, bytes)| bytes.len()).sum();
     if size < LARGE {
@@ -196,8 +202,8 @@ fn weight(write: &Write) -> usize {
     }
 }
 
-/// Opens the connection that writes: creates folder and file, sets what the file keeps, and
-/// migrates.
+/// Opens the writing connection: creates the folder and the file, sets the file's options, and
+/// migrates it.
 fn create(path: &Path, patience: Duration) -> Result<Connection, SqlError> {
     if let Some(folder) = path
         .parent()
@@ -215,8 +221,8 @@ fn create(path: &Path, patience: Duration) -> Result<Connection, SqlError> {
                 Ok(connection)
             });
         match opened {
-            // Two processes that make the file a write-ahead-log one at the same moment: SQLite
-            // answers busy at once, whatever the timeout, since waiting could never end.
+            // Two processes may switch the file to the write-ahead log at the same moment. SQLite
+            // then reports "busy" at once, whatever the timeout, because waiting could never end.
             Err(SqlError::Open(error)) if is_busy(&*error) && Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(20));
             }
@@ -225,8 +231,8 @@ fn create(path: &Path, patience: Duration) -> Result<Connection, SqlError> {
     }
 }
 
-/// Makes the file before SQLite does, since SQLite would let everybody read it: it holds hashes of
-/// passwords. The files that SQLite puts beside it get the same mode.
+/// Creates the file before SQLite does, because SQLite would make it readable by everyone and it
+/// contains password hashes. SQLite gives the same mode to the files beside it.
 fn make_private(path: &Path) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.create(true).truncate(false).read(true).write(true);
@@ -241,16 +247,18 @@ fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(patience)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // The file may have been edited by others: functions and virtual tables of its schema are not
+    // trusted.
     connection.execute_batch("pragma trusted_schema = off; pragma temp_store = memory;")?;
     Ok(connection)
 }
 
 fn prepare(connection: &Connection) -> Result<(), SqlError> {
-    // synchronous = full flushes the log at each commit: what was acknowledged survives a power
-    // cut. The log is cut back after a burst of large objects, so that it does not keep their size
-    // for ever. A page of a new file is large enough that a record lies in its row whole (a row of
-    // this kind may have a quarter of a page): with 4 KiB the longer ones lie on pages of their
-    // own, which are read from the file anew at every look-up that passes them.
+    // `synchronous = full` flushes the log at each commit, so that acknowledged writes survive a
+    // power failure. The size limit truncates the log after a burst of large objects, which would
+    // otherwise keep its size forever. A page of 8 KiB holds a typical record in its row, which may
+    // take a quarter of a page. With 4 KiB, longer records are on overflow pages, which every
+    // look-up that passes them reads from the file again.
     connection.execute_batch(
         "pragma page_size = 8192; pragma journal_mode = wal; pragma synchronous = full; pragma journal_size_limit = 16777216;",
     )?;
@@ -258,6 +266,8 @@ fn prepare(connection: &Connection) -> Result<(), SqlError> {
 }
 
 fn migrate(connection: &Connection) -> Result<(), SqlError> {
+    // Take the write lock before the version is read, so that two processes cannot both run the
+    // same script.
     connection.execute_batch("begin immediate")?;
     let migrated = run_migrations(connection);
     let end = if migrated.is_ok() {
@@ -299,14 +309,14 @@ fn is_busy(error: &(dyn std::error::Error + 'static)) -> bool {
         == Some(ErrorCode::DatabaseBusy)
 }
 
-/// What an error of SQLite means for a caller of the ports.
+/// Converts an error of SQLite to the error of the ports.
 fn store_error(error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             StoreError::Corrupt(error.to_string())
         }
-        // Locked, full, read-only, input and output: none of them is the caller's fault, all may
-        // pass.
+        // Locked, full, read-only or an I/O error: none is the caller's fault, and each may be
+        // temporary.
         _ => StoreError::unavailable(error),
     }
 }

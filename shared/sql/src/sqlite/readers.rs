@@ -1,14 +1,14 @@
-//! The connections that read.
+//! The reading connections.
 //!
-//! A device's request is one reading of two or three records, on the hottest path of the service.
-//! Such a reading takes a few microseconds: two look-ups in a tree whose pages lie in memory. A hop
-//! to another thread and back costs several times that, and two context switches, so a point
-//! reading runs where it is asked for, on the async worker. That is sound because it is bounded: it
-//! holds its connection for those microseconds only, it reads at most 100 keys, and it never waits
-//! for a lock of the database, since writers do not block readers of a write-ahead log, and the
-//! rare case in which they do (recovery after a crash, another process that holds the file alone)
-//! is given up at once and repeated on a thread that may wait. What reads much (lists, objects) or
-//! may wait is always on such a thread.
+//! A device's request reads two or three records, on the hottest path of the service. Such a read
+//! takes a few microseconds: two look-ups in a tree whose pages are in memory. A hop to another
+//! thread and back costs several times that, and two context switches, so a point read runs on the
+//! async worker that needs it. That is sound because it is bounded. It holds its connection for
+//! those microseconds only and reads at most 100 keys. It never waits for a lock of the database,
+//! because writers do not block readers of a write-ahead log. In the rare exceptions (recovery
+//! after a crash, another process with an exclusive lock) it gives up at once and is repeated on a
+//! thread that may wait. Reads that are large (lists, objects) or may wait always run on such a
+//! thread.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,13 +22,13 @@ use vault_store::StoreError;
 use super::{connect, store_error};
 use crate::error::worker_gone;
 
-/// Connections for readings that may wait; more would only wait for the same disk.
+/// Number of connections for reads that may wait. More would only wait for the same disk.
 const PATIENT: usize = 2;
 
 pub struct Readers {
-    /// For readings on the async worker: as many as workers can run at a time.
+    /// For reads on the async worker: as many as there are workers.
     quick: Vec<Mutex<Connection>>,
-    /// For readings on threads of their own.
+    /// For reads on threads that may wait.
     patient: Vec<Mutex<Connection>>,
     turn: AtomicUsize,
 }
@@ -38,11 +38,12 @@ impl Readers {
         let workers = available_parallelism().map_or(2, usize::from).clamp(1, 8);
         let open = |patience: Duration| {
             let connection = connect(path, patience)?;
-            // A cache of 1 MiB each: the system keeps the file's pages anyway, once for all
+            // A cache of 1 MiB each is enough: the system caches the file's pages for all
             // connections.
             connection.execute_batch("pragma query_only = on; pragma cache_size = -1024;")?;
             Ok(Mutex::new(connection))
         };
+        // No patience: a read on the async worker must never block on a lock.
         let quick: rusqlite::Result<_> = (0..workers).map(|_| open(Duration::ZERO)).collect();
         let patient: rusqlite::Result<_> = (0..PATIENT).map(|_| open(patience)).collect();
         Ok(Self {
@@ -52,7 +53,8 @@ impl Readers {
         })
     }
 
-    /// Reads where it is called; `None` when the database is locked just now, and nothing was read.
+    /// Reads on the calling thread. Returns `None` if the database is locked at this moment, and
+    /// nothing was read.
     pub fn at_once<T>(
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -76,8 +78,8 @@ impl Readers {
             .map_err(store_error)
     }
 
-    /// A connection nobody uses, or the next in turn. A reader that panicked left its connection
-    /// whole: it only read.
+    /// Returns a free connection, or the next one in turn. A reader that panicked left its
+    /// connection intact, because it only read.
     fn free<'a>(&self, connections: &'a [Mutex<Connection>]) -> MutexGuard<'a, Connection> {
         for connection in connections {
             match connection.try_lock() {
@@ -86,6 +88,7 @@ impl Readers {
                 Err(TryLockError::WouldBlock) => {}
             }
         }
+        // All are in use. Taking turns spreads the waiting callers over all connections.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % connections.len();
         connections[turn]
             .lock()

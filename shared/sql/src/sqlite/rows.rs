@@ -1,4 +1,4 @@
-//! What is read, as statements: for the readers, and for the writer inside its transaction.
+//! The queries: for the readers, and for the writer inside its transaction.
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -10,7 +10,7 @@ use vault_store::records::{Document, Record, RecordKey};
 
 use crate::bounds::Bounds;
 
-/// The records under these keys that are alive at `now`, all of one moment.
+/// Returns the records under these keys that are alive at `now`, all of one moment.
 pub fn records(
     connection: &Connection,
     keys: &[RecordKey],
@@ -23,7 +23,7 @@ pub fn records(
         [_, _, _, _, _] => return side_by_side(connection, FIVE, keys, now),
         _ => {}
     }
-    // One transaction is one snapshot. It only reads, so leaving it can be no loss.
+    // One transaction is one snapshot. It only reads, so a rollback loses nothing.
     connection.prepare_cached("begin")?.execute(())?;
     let read = keys
         .iter()
@@ -47,8 +47,8 @@ macro_rules! point {
     };
 }
 
-/// What a device's request reads, as one statement: half the cost of a transaction around two or
-/// three.
+/// The read of a device's request, as one statement. It costs half as much as a transaction around
+/// two or three.
 const TWO: &str = concat!(point!(0, 2, 3), " union all ", point!(1, 4, 5));
 const THREE: &str = concat!(
     point!(0, 2, 3),
@@ -58,7 +58,7 @@ const THREE: &str = concat!(
     point!(2, 6, 7)
 );
 
-/// What a token names.
+/// The read of the records that a token refers to.
 const FIVE: &str = concat!(
     point!(0, 2, 3),
     " union all ",
@@ -71,7 +71,7 @@ const FIVE: &str = concat!(
     point!(4, 10, 11)
 );
 
-/// As [`records`]; one statement reads one snapshot too.
+/// Reads records like [`records`], with one statement, which reads one snapshot too.
 fn side_by_side(
     connection: &Connection,
     statement: &str,
@@ -84,6 +84,7 @@ fn side_by_side(
         statement.raw_bind_parameter(2 + 2 * at, &key.partition)?;
         statement.raw_bind_parameter(3 + 2 * at, &key.key)?;
     }
+    // Absent records yield no row, so each row carries the position of its key.
     let mut found: Vec<Option<Record>> = keys.iter().map(|_| None).collect();
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next()? {
@@ -98,7 +99,7 @@ fn side_by_side(
     Ok(found)
 }
 
-/// The record under this key, if it is alive at `now`.
+/// Returns the record under this key if it is alive at `now`.
 pub fn record(
     connection: &Connection,
     key: &RecordKey,
@@ -119,7 +120,7 @@ pub fn record(
     found.optional()
 }
 
-/// A page of a partition, alive at `now`.
+/// Returns a page of the records of a partition that are alive at `now`.
 pub fn page(
     connection: &Connection,
     partition: &str,
@@ -152,7 +153,7 @@ pub fn page(
     listed?.collect()
 }
 
-/// An object's bytes.
+/// Returns an object's bytes.
 pub fn object(connection: &Connection, key: &ObjectKey) -> rusqlite::Result<Option<Bytes>> {
     let mut statement = connection.prepare_cached(
         "select bytes from objects where namespace = ?1 and class = ?2 and digest = ?3",
@@ -167,7 +168,7 @@ pub fn object(connection: &Connection, key: &ObjectKey) -> rusqlite::Result<Opti
         .optional()
 }
 
-/// Those of the keys that are not there with that size.
+/// Returns the keys that do not exist with the given size.
 pub fn missing(
     connection: &Connection,
     wanted: &[(ObjectKey, u64)],
@@ -175,6 +176,7 @@ pub fn missing(
     let mut statement = connection.prepare_cached(
         "select size from objects where namespace = ?1 and class = ?2 and digest = ?3",
     )?;
+    // One transaction is one snapshot, and it takes the read lock once instead of once per key.
     connection.prepare_cached("begin")?.execute(())?;
     let missing = wanted.iter().filter_map(|(key, size)| {
         let place = params![
@@ -196,7 +198,7 @@ pub fn missing(
     missing
 }
 
-/// A page of one class of objects.
+/// Returns a page of one class of objects.
 pub fn objects(
     connection: &Connection,
     namespace: &NamespaceId,
@@ -208,7 +210,7 @@ pub fn objects(
         "select digest, size from objects where namespace = ?1 and class = ?2 and digest > ?3
          order by digest limit ?4",
     )?;
-    // No bytes at all stand before every digest.
+    // The empty byte string sorts before every digest.
     let after: &[u8] = after.map_or(&[], |digest| digest.as_bytes());
     let values = params![namespace.as_str(), class.as_str(), after, count(limit)];
     let listed = statement.query_map(values, |row| {
@@ -220,14 +222,14 @@ pub fn objects(
     listed?.collect()
 }
 
-/// Whether the file can be read.
+/// Checks that the file can be read.
 pub fn ping(connection: &Connection) -> rusqlite::Result<()> {
     connection
         .prepare_cached("select last from revision")?
         .query_row((), |_| Ok(()))
 }
 
-/// A limit as SQLite takes it.
+/// Converts a limit to SQLite's type.
 pub fn count(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }

@@ -1,9 +1,9 @@
-//! The one thread that writes, and commits in groups.
+//! The only thread that writes. It commits in groups.
 //!
-//! A commit costs a flush of the disk, some milliseconds; what queues meanwhile is committed
-//! together, with one flush for all. Each request runs under a savepoint of its own, so one that
-//! fails takes no other with it. An answer goes out only after the flush: acknowledged means
-//! durable.
+//! A commit costs a flush of the disk, which takes some milliseconds. Requests that queue in the
+//! meantime are committed together, with one flush for all. Each request runs under a savepoint of
+//! its own, so a failed one does not affect the others. Answers are sent only after the flush:
+//! acknowledged means durable.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -23,24 +23,24 @@ use vault_store::records::{After, Commit, Record, RecordKey, Write};
 use super::{rows, store_error};
 use crate::error::worker_gone;
 
-/// The most requests in one group, and their content in bytes: a group is held in memory and
-/// written at one go.
+/// Maximum number of requests in one group, and of their content in bytes. A group is held in
+/// memory and written at once.
 const MAX_REQUESTS: usize = 512;
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// The way to the thread that writes. Dropping it waits until the thread has done what was asked
-/// and has closed its connection.
+/// The handle of the writing thread. Dropping it waits until the thread has finished all requests
+/// and closed its connection.
 pub struct Writer {
-    // Taken only by `drop`.
+    // Only `drop` takes it.
     queue: Option<UnboundedSender<Box<dyn Request>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // The thread ends when nobody can ask any more. The last connection to close moves the
-        // write-ahead log into the file; a process that ended in the middle would leave a file that
-        // is no backup without its log.
+        // The thread ends when no sender is left. The last connection that closes moves the
+        // write-ahead log into the file. If the process ended before that, a copy of the file
+        // without its log would not be a complete backup.
         self.queue = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -49,7 +49,7 @@ impl Drop for Writer {
 }
 
 impl Writer {
-    /// Gives the connection to a new thread. Fails when the system gives no thread.
+    /// Moves the connection to a new thread. Fails if the system cannot start one.
     pub fn start(
         connection: Connection,
         clock: Arc<dyn Clock>,
@@ -72,8 +72,8 @@ impl Writer {
         })
     }
 
-    /// Runs `work` inside the next group and answers when it is durable. `bytes` says how much it
-    /// writes. The work is run at most once; a caller that goes away does not stop it.
+    /// Runs `work` in the next group and answers when it is durable. `bytes` is the amount that it
+    /// writes. The work runs at most once, and a cancelled caller does not stop it.
     pub async fn write<T, W>(&self, bytes: usize, work: W) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -92,19 +92,19 @@ impl Writer {
         answer.await.map_err(|_| worker_gone())?
     }
 
-    /// Whether the thread is there.
+    /// Returns whether the thread is alive.
     pub fn is_alive(&self) -> bool {
         self.queue.as_ref().is_some_and(|queue| !queue.is_closed())
     }
 }
 
-/// A request whose kind of answer the thread need not know.
+/// A request of any result type, as the thread sees it.
 trait Request: Send {
     fn since(&self) -> Instant;
     fn bytes(&self) -> usize;
-    /// Does the work. An error leaves it undone.
+    /// Does the work. An error means that nothing of it was written.
     fn run(&mut self, batch: &mut Batch<'_>) -> rusqlite::Result<()>;
-    /// Gives the answer: what the work made, or that all was in vain.
+    /// Sends the result of the work, or the error for which everything was undone.
     fn answer(self: Box<Self>, in_vain: Option<StoreError>);
 }
 
@@ -141,7 +141,7 @@ where
             Some(error) => Err(error),
             None => self.outcome.ok_or_else(worker_gone),
         };
-        // The caller may have gone away; the work is done all the same.
+        // The caller may be cancelled. Its work is done anyway.
         let _ = self.reply.send(answer);
     }
 }
@@ -157,12 +157,14 @@ struct Writing {
 impl Writing {
     fn run(mut self) {
         while self.collect() {
-            // The wait of the oldest counts, so that nobody waits longer than the patience for a
-            // foreign lock.
+            // The wait of the oldest request counts, so that none waits for another process's lock
+            // longer than the patience.
             let waited = self.waiting[0].since().elapsed();
             let begun = self
                 .connection
                 .busy_timeout(self.patience.saturating_sub(waited))
+                // Take the write lock at once. A transaction that begins as a reader could fail to
+                // upgrade after work was done.
                 .and_then(|()| self.execute("begin immediate"));
             match begun {
                 Ok(()) => self.group(),
@@ -171,9 +173,11 @@ impl Writing {
         }
     }
 
-    /// Fills the group from the queue; waits for a first request. False when nobody can ask any
-    /// more.
+    /// Fills the group from the queue and waits for a first request. Returns `false` if no sender
+    /// is left.
     fn collect(&mut self) -> bool {
+        // After a lock that could not be taken, `waiting` still holds requests, which must not wait
+        // for a new one to arrive.
         if self.waiting.is_empty() {
             match self.requests.blocking_recv() {
                 Some(request) => self.waiting.push(request),
@@ -191,7 +195,7 @@ impl Writing {
         true
     }
 
-    /// Runs the group inside the transaction that has begun, ends it, and answers.
+    /// Runs the group in the open transaction, ends the transaction, and answers.
     fn group(&mut self) {
         let group = std::mem::take(&mut self.waiting);
         let mut done = Vec::with_capacity(group.len());
@@ -205,7 +209,7 @@ impl Writing {
             match batch.savepoint(|batch| request.run(batch)) {
                 Ok(()) => done.push(request),
                 // A full disk or a failed write ends the whole transaction, not only this request's
-                // part. Going on would begin a new one at the next savepoint.
+                // part. The next savepoint would silently begin a new one.
                 Err(error) if self.connection.is_autocommit() => {
                     done.push(request);
                     done.extend(failed.into_iter().map(|(request, _)| request));
@@ -216,6 +220,8 @@ impl Writing {
             }
         }
         let ended = batch.end().and_then(|()| self.execute("commit"));
+        // A failed request was rolled back to its savepoint, so its answer does not depend on the
+        // commit.
         for (request, error) in failed {
             request.answer(Some(store_error(error)));
         }
@@ -225,13 +231,13 @@ impl Writing {
         }
     }
 
-    /// Leaves the transaction, and tells everybody that nothing of theirs was written.
+    /// Rolls the transaction back and tells all callers that nothing of theirs was written.
     fn undo(&self, group: Vec<Box<dyn Request>>, error: &rusqlite::Error) {
         if !group.is_empty() {
             tracing::error!(%error, requests = group.len(), "a transaction of grouped writes failed");
         }
         if !self.connection.is_autocommit() {
-            // If even this fails, the next `begin` fails, and says so to its callers.
+            // If even this fails, the next `begin` fails and reports it to its callers.
             let _ = self.execute("rollback");
         }
         for request in group {
@@ -239,8 +245,8 @@ impl Writing {
         }
     }
 
-    /// The transaction could not begin. On a lock those that waited long enough are told; the
-    /// others wait on.
+    /// Handles a transaction that could not begin. If the database is locked, only the requests
+    /// that have waited long enough fail; the others keep waiting.
     fn give_up(&mut self, error: &rusqlite::Error) {
         let locked = error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy);
         let patience = self.patience;
@@ -261,7 +267,7 @@ impl Writing {
     }
 }
 
-/// The same failure for each of many callers.
+/// Creates the same failure again, for each of several callers.
 fn in_vain(error: &rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
@@ -271,12 +277,12 @@ fn in_vain(error: &rusqlite::Error) -> StoreError {
     }
 }
 
-/// The open transaction of a group, as the work of a request sees it. No other writer is there, in
-/// this process or another, so what is read here still holds when it is written.
+/// The open transaction of a group, as a request's work sees it. There is no other writer in this
+/// process or another, so what is read here still holds when it is written.
 pub struct Batch<'a> {
     connection: &'a Connection,
     now: Timestamp,
-    /// The last revision given out; kept in the file at the end of the group.
+    /// The last revision given out. It is saved at the end of the group.
     revision: i64,
     revision_before: i64,
 }
@@ -295,6 +301,7 @@ impl<'a> Batch<'a> {
     }
 
     fn end(&self) -> rusqlite::Result<()> {
+        // A group that changed no record must not write the page of the revision.
         if self.revision != self.revision_before {
             self.execute("update revision set last = ?1", [self.revision])?;
         }
@@ -313,11 +320,12 @@ impl<'a> Batch<'a> {
             }
             self.execute("rollback to request", ())?;
         }
+        // A rollback to a savepoint leaves it open, so release it in both cases.
         self.execute("release request", ())?;
         ran
     }
 
-    /// Puts the objects that are not there.
+    /// Stores the objects that do not exist yet.
     pub fn put(&mut self, objects: &[(ObjectKey, Bytes)]) -> rusqlite::Result<Vec<Stored>> {
         let put = objects.iter().map(|(key, bytes)| {
             let new = self.execute(
@@ -336,7 +344,7 @@ impl<'a> Batch<'a> {
         put.collect()
     }
 
-    /// Removes an object.
+    /// Deletes an object.
     pub fn delete(&mut self, key: &ObjectKey) -> rusqlite::Result<()> {
         self.execute(
             "delete from objects where namespace = ?1 and class = ?2 and digest = ?3",
@@ -351,6 +359,7 @@ impl<'a> Batch<'a> {
 
     /// Applies the writes if every condition holds.
     pub fn commit(&mut self, writes: &[Write]) -> rusqlite::Result<Commit> {
+        // Decide every write before the first change, so that a failed condition needs no rollback.
         let mut changes = Vec::with_capacity(writes.len());
         for (index, write) in writes.iter().enumerate() {
             let held = if write.is_blind() {
@@ -370,7 +379,7 @@ impl<'a> Batch<'a> {
         Ok(Commit::Done(changed.collect::<rusqlite::Result<_>>()?))
     }
 
-    /// Deletes some expired records.
+    /// Deletes up to `limit` expired records.
     pub fn sweep(&mut self, limit: usize) -> rusqlite::Result<usize> {
         self.execute(
             "delete from records where (partition, key) in
