@@ -1,4 +1,4 @@
-//! Counting the requests that go to the stores, so that a test can assert what a route costs.
+//! Counts the requests to the stores, so that a test can assert the cost of a route.
 
 use std::ops::Sub;
 use std::sync::Arc;
@@ -9,29 +9,29 @@ use aws_sdk_dynamodb::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_dynamodb::error::BoxError;
 use aws_smithy_runtime_api::client::orchestrator::Metadata;
 
-/// Requests sent, by kind; each retry and each page is one.
+/// The number of requests sent, by kind. Each retry and each page counts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Calls {
-    /// Readings of records by key: one for all keys of a `get_many`.
+    /// Reads of records by key. A `get_many` counts as one.
     pub record_reads: u64,
     /// Pages of a partition.
     pub record_lists: u64,
     /// Transactions that write.
     pub record_writes: u64,
-    /// Readings of an object's bytes.
+    /// Reads of an object's bytes.
     pub object_reads: u64,
-    /// Questions for an object's size, or for the bucket itself.
+    /// Requests for an object's size or for the bucket itself.
     pub object_heads: u64,
     /// Pages of object keys.
     pub object_lists: u64,
-    /// Writings of an object.
+    /// Writes of an object.
     pub object_writes: u64,
     /// Deletions of an object.
     pub object_deletes: u64,
 }
 
 impl Calls {
-    /// All kinds together.
+    /// Returns the total over all kinds.
     pub fn total(&self) -> u64 {
         let records = self.record_reads + self.record_lists + self.record_writes;
         let looked = self.object_reads + self.object_heads + self.object_lists;
@@ -42,7 +42,7 @@ impl Calls {
 impl Sub for Calls {
     type Output = Self;
 
-    /// What was sent between an `earlier` reading and this one.
+    /// Returns the requests sent between an `earlier` reading and this one.
     fn sub(self, earlier: Self) -> Self {
         Self {
             record_reads: self.record_reads - earlier.record_reads,
@@ -71,7 +71,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The kind of the SDK's operation of this name.
+    /// Returns the kind of the SDK operation of this name.
     fn of(operation: &str) -> Option<Self> {
         Some(match operation {
             "GetItem" | "TransactGetItems" => Self::RecordRead,
@@ -87,7 +87,7 @@ impl Kind {
     }
 }
 
-/// The running counts, one for each [`Kind`]. As an interceptor of both clients it counts each
+/// The running counts, one for each [`Kind`]. It is an interceptor of both clients and counts every
 /// attempt.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counters(Arc<[AtomicU64; 8]>);

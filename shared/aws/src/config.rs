@@ -1,4 +1,4 @@
-//! The one SDK configuration: rustls with ring.
+//! The SDK configuration that both clients share: rustls with ring.
 
 use aws_config::{BehaviorVersion, ConfigLoader, Region, SdkConfig};
 use aws_sdk_dynamodb::config::{Credentials, StalledStreamProtectionConfig};
@@ -7,13 +7,14 @@ use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 
 use crate::Settings;
 
-/// The configuration for `settings`, with the credentials that the SDK finds (in a function: its
-/// variables). Make it once, before the first request: it reads the system's root certificates.
+/// Loads the configuration for `settings`, with the credentials that the SDK finds (in a function:
+/// its variables). Call it once, before the first request, because it reads the system's root
+/// certificates.
 pub async fn sdk_config(settings: &Settings) -> SdkConfig {
     loader(settings).load().await
 }
 
-/// Does what [`sdk_config`] does, with these credentials instead.
+/// Loads a configuration like [`sdk_config`], with these credentials.
 pub async fn sdk_config_with(settings: &Settings, credentials: Credentials) -> SdkConfig {
     loader(settings)
         .credentials_provider(credentials)
@@ -22,6 +23,7 @@ pub async fn sdk_config_with(settings: &Settings, credentials: Credentials) -> S
 }
 
 fn loader(settings: &Settings) -> ConfigLoader {
+    // The SDK's own HTTPS client would link aws-lc, a second crypto library with a C build.
     let https = Builder::new()
         .tls_provider(Provider::Rustls(CryptoMode::Ring))
         .build_https();

@@ -1,17 +1,17 @@
 //! S3 and DynamoDB behind the data ports of `vault-store`: objects in one bucket, records in one
 //! table.
 //!
-//! Both clients come from one SDK configuration ([`sdk_config`]), made once before a function
-//! begins to serve. The crate reads no variable and no clock of its own; the SDK alone looks for
+//! Both clients come from one SDK configuration ([`sdk_config`]), made before a function begins to
+//! serve. The crate reads no environment variable and no clock of its own; only the SDK looks for
 //! credentials. The SDK retries with jitter and within [`RetryLimits`]. An interceptor counts each
 //! attempt ([`Aws::calls`]). A write that may have happened is repeated under the same idempotency
-//! token. What cannot be answered is `StoreError::Unavailable`: a missing table or bucket, a
-//! missing permission, a truncated answer. It never reads as "not found".
+//! token. A missing table or bucket, a missing permission or a truncated answer is
+//! `StoreError::Unavailable`, never "not found".
 //!
-//! What a role needs. To read records: `dynamodb:GetItem`, `Query`; to commit: also `PutItem` (a
+//! Permissions of a role. To read records: `dynamodb:GetItem`, `Query`; to commit also `PutItem` (a
 //! deletion puts a tombstone, so `DeleteItem` is never used), `UpdateItem`, `ConditionCheckItem`.
 //! To read objects: `s3:GetObject` and `ListBucket`, without which S3 answers 403 for a missing
-//! key; to write them: also `PutObject`; to collect them: `DeleteObject`. The table has the keys
+//! key; to write them also `PutObject`; to collect them `DeleteObject`. The table has the keys
 //! [`PARTITION_KEY`] and [`SORT_KEY`], both text, and collects by [`TTL_ATTRIBUTE`].
 
 mod calls;
@@ -35,21 +35,21 @@ pub use config::{sdk_config, sdk_config_with};
 pub use dynamodb::{PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE};
 pub use retry::RetryLimits;
 
-/// Where the table and the bucket are.
+/// The location of the table and the bucket.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Settings {
     /// The table's name.
     pub table: String,
     /// The bucket's name.
     pub bucket: String,
-    /// The address of an emulator, which is then asked for both with the bucket in the path; `None`
+    /// The address of an emulator, used for both stores and with the bucket in the path; `None`
     /// means AWS.
     pub endpoint: Option<String>,
     /// The region, such as `eu-central-1`.
     pub region: String,
 }
 
-/// Access key and secret key, for an emulator that takes any.
+/// Creates credentials from an access key and a secret key, for an emulator that accepts any.
 pub fn fixed_credentials(access_key: &str, secret_key: &str) -> Credentials {
     Credentials::new(access_key, secret_key, None, None, "fixed")
 }
@@ -63,8 +63,9 @@ pub struct Aws {
 }
 
 impl Aws {
-    /// Both stores as `settings` names them, with this SDK configuration. `clock` decides what is
-    /// expired, `random` makes idempotency tokens. Sends nothing yet: see [`Aws::ping`].
+    /// Creates both stores from `settings` and this SDK configuration. `clock` decides which
+    /// records are expired, `random` creates idempotency tokens. Sends no request yet: see
+    /// [`Aws::ping`].
     pub fn new(
         config: &SdkConfig,
         settings: &Settings,
@@ -74,7 +75,7 @@ impl Aws {
         Self::with_limits(config, settings, clock, random, RetryLimits::default())
     }
 
-    /// Does what [`Aws::new`] does, with other retry limits.
+    /// Creates both stores like [`Aws::new`], with other retry limits.
     pub fn with_limits(
         config: &SdkConfig,
         settings: &Settings,
@@ -92,28 +93,28 @@ impl Aws {
         }
     }
 
-    /// The object store.
+    /// Returns the object store.
     pub fn objects(&self) -> Arc<dyn Objects> {
         self.objects.clone()
     }
 
-    /// The record store.
+    /// Returns the record store.
     pub fn records(&self) -> Arc<dyn Records> {
         self.records.clone()
     }
 
-    /// Asks the table for a sign of life. Fails when it is missing, has other keys, or may not be
+    /// Checks that the table answers. Fails if it does not exist, has other keys, or may not be
     /// read.
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.records.ping().await
     }
 
-    /// Asks the bucket for a sign of life. Fails when it is missing or may not be listed.
+    /// Checks that the bucket answers. Fails if it does not exist or may not be listed.
     pub async fn ping_bucket(&self) -> Result<(), StoreError> {
         self.objects.ping().await
     }
 
-    /// How many requests went out so far, retries included.
+    /// Returns the number of requests sent so far, including retries.
     pub fn calls(&self) -> Calls {
         self.calls.read()
     }

@@ -1,5 +1,5 @@
-//! The SDK's standard retry: its limits, the one classifier added to it, and what a failed request
-//! becomes.
+//! The SDK's standard retry: its limits, one additional classifier, and the conversion of failed
+//! requests to errors.
 
 use std::error::Error;
 use std::future::Future;
@@ -17,25 +17,25 @@ use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::types::CancellationReason;
 use vault_store::StoreError;
 
-/// How often a request is sent and how long an operation may take.
+/// Limits on the repetitions of a request and on the time of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryLimits {
-    /// The most attempts of one request, the first included.
+    /// Maximum number of attempts of one request, including the first.
     pub attempts: u32,
-    /// The longest wait before the second attempt. It doubles with each attempt; the SDK waits a
+    /// Maximum wait before the second attempt. It doubles with each attempt, and the SDK waits a
     /// random part of it.
     pub initial_backoff: Duration,
-    /// The longest single wait.
+    /// Maximum length of a single wait.
     pub max_backoff: Duration,
-    /// The longest time of one attempt.
+    /// Maximum time of one attempt.
     pub attempt_timeout: Duration,
-    /// The longest time of one operation of a port, all its requests and waits together.
+    /// Maximum time of one operation of a port, including all its requests and waits.
     pub operation_timeout: Duration,
 }
 
 impl Default for RetryLimits {
-    /// Eight attempts whose waits stay under two seconds, ten seconds in all: less than the twenty
-    /// of a handler.
+    /// Eight attempts with less than two seconds of waits in total, and ten seconds per operation:
+    /// half of the twenty that a handler has.
     fn default() -> Self {
         Self {
             attempts: 8,
@@ -62,8 +62,8 @@ impl RetryLimits {
             .build()
     }
 
-    /// The operation's answer, or `Unavailable` if it exceeds `operation_timeout`. The SDK's own
-    /// limit covers one request; an operation of a port may need several.
+    /// Returns the operation's result, or `Unavailable` if it exceeds `operation_timeout`. The
+    /// SDK's own limit covers one request, but an operation of a port may need several.
     pub(crate) async fn within<T>(
         &self,
         operation: impl Future<Output = Result<T, StoreError>>,
@@ -75,16 +75,16 @@ impl RetryLimits {
     }
 }
 
-/// No retry quota over all requests: `RetryLimits` bounds each operation, and a function answers
-/// one request at a time.
+/// Disables the SDK's retry quota over all requests: `RetryLimits` bounds each operation, and a
+/// function handles one request at a time.
 pub(crate) fn no_quota() -> RetryPartition {
     RetryPartition::custom("vault")
         .token_bucket(TokenBucket::unlimited())
         .build()
 }
 
-/// Retries what the SDK's own classifiers leave out: 409 and 429, a success that cannot be parsed
-/// (a write may have happened), and transactions cancelled by contention alone.
+/// Retries what the SDK's own classifiers leave out: statuses 409 and 429, a success that cannot be
+/// parsed (a write may have happened), and transactions that were cancelled only by contention.
 #[derive(Debug)]
 pub(crate) struct Classifier;
 
@@ -99,7 +99,7 @@ impl ClassifyRetry for Classifier {
             get.or_else(|| error.downcast_ref().and_then(write_cancelled))
         });
         if let Some(reasons) = reasons {
-            // Not a transient error: the SDK would close the connection as well.
+            // Not a transient error, for which the SDK would also close the connection.
             return if is_contention(reasons) {
                 RetryAction::throttling_error()
             } else {
@@ -118,9 +118,10 @@ impl ClassifyRetry for Classifier {
     }
 }
 
-/// Whether other requests alone hindered the transaction. A failed condition is an outcome,
-/// whatever else hindered it.
+/// Returns whether only other requests prevented the transaction. A failed condition is an outcome,
+/// even if other requests interfered as well.
 fn is_contention(reasons: &[CancellationReason]) -> bool {
+    // DynamoDB gives one reason per item, and "None" to those that did not cause the cancellation.
     let mut codes = reasons.iter().filter_map(CancellationReason::code);
     let mut contended = false;
     let only = codes.all(|code| {
@@ -134,7 +135,7 @@ fn is_contention(reasons: &[CancellationReason]) -> bool {
     only && contended
 }
 
-/// The reasons of a cancelled reading.
+/// Returns the reasons of a cancelled read.
 pub(crate) fn get_cancelled(error: &TransactGetItemsError) -> Option<&[CancellationReason]> {
     match error {
         TransactGetItemsError::TransactionCanceledException(cancelled) => {
@@ -144,7 +145,7 @@ pub(crate) fn get_cancelled(error: &TransactGetItemsError) -> Option<&[Cancellat
     }
 }
 
-/// The reasons of a cancelled commit.
+/// Returns the reasons of a cancelled commit.
 pub(crate) fn write_cancelled(error: &TransactWriteItemsError) -> Option<&[CancellationReason]> {
     match error {
         TransactWriteItemsError::TransactionCanceledException(cancelled) => {
@@ -154,8 +155,9 @@ pub(crate) fn write_cancelled(error: &TransactWriteItemsError) -> Option<&[Cance
     }
 }
 
-/// What the SDK reports about `subject` (which table, which bucket). It is always `Unavailable`: an
-/// answer that the port knows (a missing key, a failed condition) was taken out before.
+/// Converts an error of the SDK about `subject` (a table or bucket). The result is always
+/// `Unavailable`: answers that the port knows (a missing key, a failed condition) were handled
+/// before.
 pub(crate) fn unavailable<E>(subject: &str, error: SdkError<E, HttpResponse>) -> StoreError
 where
     E: Error + ProvideErrorMetadata + Send + Sync + 'static,
@@ -166,7 +168,7 @@ where
     })
 }
 
-/// Code, message and status of a service's answer: what an operator needs in the log.
+/// Describes an error for the log: the code, message and status of the service's answer.
 fn describe<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> String {
     match error {
         SdkError::ServiceError(answer) => format!(
@@ -182,7 +184,7 @@ fn describe<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> Strin
     }
 }
 
-/// A failure in one line, and the SDK's error.
+/// A failure in one line, with the SDK's error as its source.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 struct Cause {

@@ -1,8 +1,9 @@
 //! `Objects` in one S3 bucket: the key's text is the object's name.
 //!
-//! Bytes are hashed before they are sent and after they are read; S3 is told their SHA-256, so that
-//! a body changed on the way makes no object. A write carries `If-None-Match: *`: 412 means that
-//! the object exists, 409 that another writer is storing it at this moment; the SDK retries that.
+//! Bytes are hashed before they are sent and after they are read. S3 receives their SHA-256, so
+//! that a body changed on the way does not become an object. A write carries `If-None-Match: *`:
+//! 412 means that the object exists, 409 that another writer is storing it at this moment, which
+//! the SDK retries.
 
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
@@ -30,12 +31,12 @@ use crate::Settings;
 use crate::calls::Counters;
 use crate::retry::{self, Classifier, RetryLimits};
 
-/// Above this many keys, asking for each costs more than listing where they stand.
+/// Number of keys above which listing costs less than one request per key.
 const ASKED_ONE_BY_ONE: usize = 500;
-/// Requests of one call that are under way at the same time.
+/// Maximum number of concurrent requests of one call.
 const AT_ONCE: usize = 16;
 
-/// One bucket.
+/// One S3 bucket.
 #[derive(Clone)]
 pub(crate) struct Bucket {
     client: Client,
@@ -43,7 +44,7 @@ pub(crate) struct Bucket {
     limits: RetryLimits,
 }
 
-/// What stands under a key, as a HEAD tells.
+/// The properties of an object, from a HEAD request.
 struct Head {
     size: u64,
     /// The base64 SHA-256 that S3 checked when the object was written.
@@ -58,15 +59,15 @@ impl Bucket {
         calls: Counters,
     ) -> Self {
         let config = aws_sdk_s3::config::Builder::from(config)
-            // An emulator has no host name for each bucket; the SDK may have found its address by
-            // itself.
+            // An emulator has no host name for each bucket. The SDK may have found the emulator's
+            // address by itself.
             .force_path_style(settings.endpoint.is_some() || config.endpoint_url().is_some())
             .timeout_config(limits.timeouts())
             .retry_config(limits.config())
             .retry_partition(retry::no_quota())
             .retry_classifier(Classifier)
             .interceptor(calls)
-            // The SHA-256 that is sent and compared here says more than the SDK's CRC.
+            // The SHA-256 that is sent and compared here is stronger than the SDK's CRC.
             .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
             .response_checksum_validation(ResponseChecksumValidation::WhenRequired)
             .build();
@@ -81,7 +82,7 @@ impl Bucket {
         self.limits.within(self.is_there()).await
     }
 
-    /// Fails when there is no such bucket, or it may not be listed.
+    /// Checks the bucket. Fails if it does not exist or may not be listed.
     async fn is_there(&self) -> Result<(), StoreError> {
         let asked = self.client.head_bucket().bucket(&*self.name).send().await;
         asked.map(drop).map_err(|error| self.unavailable(error))
@@ -100,7 +101,7 @@ impl Bucket {
             let request = self.client.get_object().bucket(&*self.name);
             let answer = match request.key(key.to_string()).send().await {
                 Ok(answer) => answer,
-                // Only this code means that the key is not there: a missing bucket is 404 too.
+                // Only this code means that the key does not exist: a missing bucket is a 404 too.
                 Err(error) if error.code() == Some("NoSuchKey") => return Ok(None),
                 Err(error) => return Err(self.unavailable(error)),
             };
@@ -146,15 +147,15 @@ impl Bucket {
     async fn put_one(&self, key: &ObjectKey, bytes: &Bytes) -> Result<Stored, StoreError> {
         let stored = self.write(key, bytes, false).await?;
         if stored == Stored::Present && !self.holds(key, bytes).await? {
-            // Damaged from outside: every writer of this key has the same bytes, so writing over it
-            // is right.
+            // The object was damaged from outside. Every writer of this key has the same bytes, so
+            // overwriting it is safe.
             tracing::warn!(%key, "wrote an object again that did not match its hash");
             self.write(key, bytes, true).await?;
         }
         Ok(stored)
     }
 
-    /// Whether these very bytes stand under the key, which exists.
+    /// Returns whether the existing object under the key has exactly these bytes.
     async fn holds(&self, key: &ObjectKey, bytes: &Bytes) -> Result<bool, StoreError> {
         match self.head(key).await? {
             Some(head) if head.size != bytes.len() as u64 => Ok(false),
@@ -162,19 +163,20 @@ impl Bucket {
                 sha256: Some(sha256),
                 ..
             }) => Ok(sha256 == checksum(&key.digest)),
-            // No checksum: not written here. Only the bytes can tell.
+            // Without a checksum, the object was not written by this adapter. Only its bytes can
+            // tell.
             Some(_) => match self.read(key).await {
                 Ok(read) => Ok(read.is_some()),
                 Err(StoreError::Corrupt(_)) => Ok(false),
                 Err(error) => Err(error),
             },
-            // Deleted since.
+            // The object was deleted in the meantime.
             None => Ok(false),
         }
     }
 
-    /// What stands under the key; `None` for 404, which a HEAD answers for a missing bucket as
-    /// well.
+    /// Returns the properties of an object; `None` for 404, which a HEAD request also gets for a
+    /// missing bucket.
     async fn head(&self, key: &ObjectKey) -> Result<Option<Head>, StoreError> {
         let request = self.client.head_object().bucket(&*self.name);
         let request = request
@@ -197,7 +199,7 @@ impl Bucket {
         }
     }
 
-    /// The sizes of those of the keys that exist, by asking for each.
+    /// Returns the sizes of the existing objects, with one request for each key.
     async fn sizes_asked(
         &self,
         wanted: &[(ObjectKey, u64)],
@@ -210,6 +212,7 @@ impl Bucket {
             async move { Ok((key, bucket.head(&key).await?)) }
         });
         let heads = heads.await?;
+        // A 404 may also mean that the bucket is gone. Then nothing is known about the keys.
         if heads.iter().any(|(_, head)| head.is_none()) {
             self.is_there().await?;
         }
@@ -219,8 +222,8 @@ impl Bucket {
             .collect())
     }
 
-    /// The sizes of those of the keys that exist, by listing where they stand, from the first of
-    /// them to the last.
+    /// Returns the sizes of the existing objects by listing their classes, each from its start to
+    /// the last of the keys.
     async fn sizes_listed(
         &self,
         wanted: &[(ObjectKey, u64)],
@@ -236,7 +239,7 @@ impl Bucket {
             let Some(last) = digests.last().copied() else {
                 continue;
             };
-            // The page begins at the first hash, not behind it.
+            // The first page begins at the start of the class.
             let mut after: Option<Digest> = None;
             loop {
                 let page = match after {
@@ -258,7 +261,7 @@ impl Bucket {
         Ok(sizes)
     }
 
-    /// One page of a class, ascending by hash. What stands there under another name is passed over.
+    /// Returns one page of a class, sorted by hash. Objects with other names are skipped.
     async fn page(
         &self,
         namespace: &NamespaceId,
@@ -280,7 +283,7 @@ impl Bucket {
                 .send()
                 .await
                 .map_err(|error| self.unavailable(error))?;
-            // The SDK parses half of an answer as a shorter one.
+            // The SDK parses a truncated answer as a shorter list.
             let count = answer.key_count().and_then(|n| usize::try_from(n).ok());
             if answer.is_truncated().is_none() || count != Some(answer.contents().len()) {
                 return Err(StoreError::unavailable("incomplete page of keys"));
@@ -324,7 +327,7 @@ impl Objects for Bucket {
             async move { Ok((key, bucket.put(&key, bytes).await?)) }
         });
         let mut written: HashMap<ObjectKey, Stored> = written.await?.into_iter().collect();
-        // The first time that a key is named tells what happened; by the second it was there.
+        // The first occurrence of a key gets the result; at the second one the object existed.
         let answers = keys.iter().map(|key| {
             written
                 .insert(*key, Stored::Present)
@@ -363,6 +366,8 @@ impl Objects for Bucket {
         let delete = async {
             match request.key(key.to_string()).send().await {
                 Ok(_) => Ok(()),
+                // S3 reports success for an absent key. A server that reports it as missing means
+                // the same.
                 Err(error) if error.code() == Some("NoSuchKey") => Ok(()),
                 Err(error) => Err(self.unavailable(error)),
             }
@@ -371,7 +376,7 @@ impl Objects for Bucket {
     }
 }
 
-/// The body, whole and not over 4 MiB.
+/// Reads the whole body. Fails if it exceeds 4 MiB.
 async fn body(answer: GetObjectOutput) -> Result<Bytes, StoreError> {
     let told = answer.content_length().map(|length| size(Some(length)));
     let too_large = || StoreError::Corrupt("object is larger than 4 MiB".to_owned());
@@ -389,13 +394,14 @@ async fn body(answer: GetObjectOutput) -> Result<Bytes, StoreError> {
         }
         whole.extend_from_slice(&part);
     }
+    // A body that ended early must be read again, not be reported as a damaged object.
     if told.is_some_and(|length| length != whole.len() as u64) {
         return Err(StoreError::unavailable("object body ended early"));
     }
     Ok(whole.freeze())
 }
 
-/// Does `work` for each item, some at a time; the first failure ends all.
+/// Runs `work` for each item, several at a time. The first failure ends all.
 async fn at_once<I, T, F>(
     items: impl IntoIterator<Item = I>,
     work: impl Fn(I) -> F,
@@ -428,12 +434,12 @@ async fn next<T: 'static>(
     }
 }
 
-/// A SHA-256 as S3 writes it.
+/// Formats a SHA-256 as S3 does.
 fn checksum(digest: &Digest) -> String {
     STANDARD.encode(digest.as_bytes())
 }
 
-/// A length that S3 tells; it is never negative.
+/// Converts a length from S3, which is never negative.
 fn size(told: Option<i64>) -> u64 {
     told.and_then(|length| u64::try_from(length).ok())
         .unwrap_or_default()

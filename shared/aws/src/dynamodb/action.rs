@@ -1,9 +1,8 @@
-//! One write of a commit as one action of a DynamoDB transaction.
+//! Converts a write of a commit to an action of a DynamoDB transaction.
 //!
-//! Each action carries the port's condition, and one of our own: the revision that it gives must be
-//! above the one that is there, whatever the clock shows. A `Count` has two forms, since DynamoDB
-//! knows no "create or add" with bounds: it is tried on a living record first, and creates one when
-//! there was none.
+//! Each action carries the port's condition and one of our own: its new revision must be above the
+//! existing one, whatever the clock shows. A `Count` has two forms, because DynamoDB has no "create
+//! or add" with bounds: it first tries to change a live record, and creates one if there is none.
 
 use aws_sdk_dynamodb::error::BuildError;
 use aws_sdk_dynamodb::types::{
@@ -19,7 +18,8 @@ use super::item::{self, DOCUMENT, EXPIRES, Held, Item, NOT_COUNTERS, PARTITION_K
 const IS_ALIVE: &str = "attribute_exists(#d) AND (attribute_not_exists(#e) OR #e > :now)";
 const IS_DEAD: &str = "(attribute_not_exists(#d) OR #e <= :now)";
 
-/// Table and time of a commit: the time decides what is expired, and where revisions begin.
+/// The table and the time of a commit. The time decides which records are expired and at which
+/// revision new ones start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment<'a> {
     pub(super) table: &'a str,
@@ -27,7 +27,7 @@ pub(super) struct Moment<'a> {
     pub(super) first_revision: u64,
 }
 
-/// What is known of the place that a write goes to.
+/// The knowledge about a key from earlier rounds of the commit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Known {
     /// The new revision must be at least this.
@@ -37,22 +37,22 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// What an item that was found there teaches.
+    /// Learns from the item that a failed condition returned.
     pub(super) fn learn(&mut self, held: Option<&Held>) {
         self.floor = held.map_or(0, |held| held.revision.saturating_add(1));
         self.dead = held.is_none_or(|held| held.record.is_none());
     }
 }
 
-/// An action and the revision that a `Put` gives.
+/// An action, and the revision that a `Put` sets.
 #[derive(Debug)]
 pub(super) struct Action {
     pub(super) item: TransactWriteItem,
     pub(super) revision: Option<u64>,
 }
 
-/// The action for `write`; `None` when it changes nothing and always holds. Fails with `Invalid`
-/// for an odd document.
+/// Creates the action for `write`; `None` if it changes nothing and always holds. Fails with
+/// `Invalid` for an invalid document.
 pub(super) fn action(
     write: &Write,
     known: Known,
@@ -94,6 +94,8 @@ pub(super) fn action(
             by,
             expires_at,
             ..
+        // An earlier round has found no live record, so create it. The bounds were checked when
+        // that round's answer was evaluated.
         } if known.dead => {
             let document = Document::of(&serde_json::json!({ field.as_str(): by }))?;
             let item = item::record(key, floor, &document, *expires_at, moment.now)?;
@@ -117,7 +119,7 @@ pub(super) fn action(
     Ok(Some(action))
 }
 
-/// The revision of what is written: above the one that the condition names, if it names one.
+/// Returns the new revision. It is above the one that the condition names, if any.
 fn new_revision(when: When, floor: u64) -> u64 {
     match when {
         When::At(revision) => floor.max(revision.saturating_add(1)),
@@ -134,6 +136,8 @@ fn put(
     let put = Put::builder()
         .set_item(Some(item))
         .expression_attribute_names("#r", REVISION);
+    // `#r < :new` keeps revisions rising if this clock is behind the one that wrote the item. It
+    // fails the transaction, and the next round knows the floor.
     let condition = match when {
         When::Any => "attribute_not_exists(#r) OR #r < :new".to_owned(),
         When::Absent => format!("attribute_not_exists(#r) OR (#r < :new AND {IS_DEAD})"),
@@ -171,6 +175,7 @@ fn check(key: &RecordKey, when: When, moment: Moment<'_>) -> Result<TransactWrit
             .condition_expression(format!("#r = :held AND {IS_ALIVE}"))
             .expression_attribute_names("#r", REVISION)
             .expression_attribute_values(":held", item::number(held)),
+        // `Absent` must accept an expired record or a tombstone, whose items still exist.
         When::Absent | When::Any => check
             .condition_expression(format!("attribute_not_exists(#pk) OR {IS_DEAD}"))
             .expression_attribute_names("#pk", PARTITION_KEY),
@@ -180,7 +185,7 @@ fn check(key: &RecordKey, when: When, moment: Moment<'_>) -> Result<TransactWrit
         .build())
 }
 
-/// Adds to the counter of a living record, if the sum stays within the bounds.
+/// Creates the action that adds to the counter of a live record if the sum stays within the bounds.
 fn count(
     key: &RecordKey,
     field: &str,
@@ -188,12 +193,16 @@ fn count(
     (min, max): (i64, i64),
     moment: Moment<'_>,
 ) -> Result<TransactWriteItem, StoreError> {
-    // All within 2^53, so the difference fits.
+    // All values are within 2^53, so the differences do not overflow.
+    // A condition cannot compute a sum, so the bounds are shifted by the step and compared with the
+    // old value.
     let (low, high) = (min - by, max - by);
     let mut within = "#n BETWEEN :low AND :high".to_owned();
     let mut update = Update::builder();
+    // An absent counter counts as 0, so it may only be absent if 0 is within the shifted bounds.
     if (low..=high).contains(&0) {
-        // A member of that name that holds no integer stands in the list of the others.
+        // `x` lists the members with a counter's name that hold no integer. Such a member must fail
+        // the condition.
         within.push_str(" OR (attribute_not_exists(#n) AND NOT contains(#x, :name))");
         update = update
             .expression_attribute_names("#x", NOT_COUNTERS)

@@ -1,4 +1,4 @@
-//! A record as a DynamoDB item, and back.
+//! Converts records to DynamoDB items and back.
 //!
 //! | attribute | holds |
 //! |---|---|
@@ -34,25 +34,25 @@ pub(super) const EXPIRES: &str = "e";
 pub(super) const NOT_COUNTERS: &str = "x";
 const COUNTER: &str = "n_";
 
-/// Seconds that an item stays after it expired or was deleted. A new record of the key begins at a
-/// revision made of the time, so it must not begin while a clock that runs ahead could still have
-/// given the old one a higher revision.
+/// Time for which an item stays after it expired or was deleted, in seconds. A new record of the
+/// key starts at a revision made from the time. It must not start while a clock that runs ahead
+/// could have given the old record a higher revision.
 const KEPT_SECONDS: i64 = 86_400;
 
-/// One item, as the SDK has it.
+/// An item in the form of the SDK.
 pub(super) type Item = HashMap<String, AttributeValue>;
 
-/// The attribute of the counter `field`.
+/// Returns the attribute of the counter `field`.
 pub(super) fn counter(field: &str) -> String {
     format!("{COUNTER}{field}")
 }
 
-/// An integer as DynamoDB takes it.
+/// Converts an integer to an attribute value.
 pub(super) fn number(value: impl Copy + ToString) -> AttributeValue {
     AttributeValue::N(value.to_string())
 }
 
-/// The two attributes that name an item.
+/// Returns the two attributes that form an item's key.
 pub(super) fn place(key: &RecordKey) -> Item {
     HashMap::from([
         (PARTITION_KEY.to_owned(), text(&key.partition)),
@@ -64,7 +64,7 @@ pub(super) fn text(value: &str) -> AttributeValue {
     AttributeValue::S(value.to_owned())
 }
 
-/// The item that holds this document. Fails with `Invalid` when the document is no JSON object.
+/// Creates the item of a document. Fails with `Invalid` if the document is not a JSON object.
 pub(super) fn record(
     key: &RecordKey,
     revision: u64,
@@ -76,6 +76,8 @@ pub(super) fn record(
         .map_err(|error| StoreError::invalid(format!("not a document: {error}")))?;
     let mut item = place(key);
     let mut others = String::from(" ");
+    // Counters are attributes of their own, because an update can only add to an attribute, not to
+    // a part of the document's text.
     members.retain(|name, value| {
         if !is_counter(name) {
             return true;
@@ -96,6 +98,8 @@ pub(super) fn record(
         DOCUMENT.to_owned(),
         text(&Value::Object(members).to_string()),
     );
+    // The list of names begins and ends with a space, so that `contains` with spaces around a name
+    // matches whole names only.
     item.insert(NOT_COUNTERS.to_owned(), AttributeValue::S(others));
     item.insert(REVISION.to_owned(), number(revision));
     if let Some(end) = expires_at {
@@ -106,9 +110,9 @@ pub(super) fn record(
     Ok(item)
 }
 
-/// The item that remembers a deleted record's revision for a while.
+/// Creates the item that keeps the revision of a deleted record for a while.
 pub(super) fn tombstone(key: &RecordKey, revision: u64, now: Timestamp) -> Item {
-    // A revision from a clock that runs ahead is kept until that clock's day is over.
+    // A revision from a clock that runs ahead is kept until a day after that clock's time.
     let of_revision = i64::try_from((revision >> super::REVISION_BITS) / 1000).unwrap_or(i64::MAX);
     let collected = now.unix().max(of_revision).saturating_add(KEPT_SECONDS);
     let mut item = place(key);
@@ -117,17 +121,17 @@ pub(super) fn tombstone(key: &RecordKey, revision: u64, now: Timestamp) -> Item 
     item
 }
 
-/// What an item holds.
+/// The content of an item.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
-    /// Its revision, also where the record is gone.
+    /// The revision, also if the record is deleted or expired.
     pub(super) revision: u64,
-    /// The record that is alive there.
+    /// The live record, if there is one.
     pub(super) record: Option<Record>,
 }
 
 impl Held {
-    /// Reads an item that stands under `key`. Fails with `Corrupt` when it was not written here.
+    /// Parses the item under `key`. Fails with `Corrupt` if it was not written by this adapter.
     pub(super) fn read(key: RecordKey, item: &Item, now: Timestamp) -> Result<Self, StoreError> {
         let damaged = |what: &str| StoreError::Corrupt(format!("the item {key} has {what}"));
         let integer = |name: &str| match item.get(name) {
@@ -149,6 +153,7 @@ impl Held {
                     .map_err(|_| damaged("a document that is no text"))?,
             ),
         };
+        // An expired record is absent at once; DynamoDB may collect it days later.
         let Some(document) = document.filter(|_| expires_at.is_none_or(|end| end > now)) else {
             return Ok(Self {
                 revision,
@@ -168,7 +173,7 @@ impl Held {
     }
 }
 
-/// The key of an item that a list found. Fails with `Corrupt` when it has none.
+/// Returns the key of a listed item. Fails with `Corrupt` if it has none.
 pub(super) fn key_of(item: &Item) -> Result<RecordKey, StoreError> {
     let part = |name: &str| item.get(name).and_then(|value| value.as_s().ok());
     match (part(PARTITION_KEY), part(SORT_KEY)) {
@@ -177,7 +182,7 @@ pub(super) fn key_of(item: &Item) -> Result<RecordKey, StoreError> {
     }
 }
 
-/// The document's text with the counters in front; their names need no escaping.
+/// Adds the counters to the front of the document's text. Their names need no escaping.
 fn with_counters(text: &str, item: &Item) -> Option<Document> {
     let rest = text.strip_prefix('{')?;
     let mut whole = String::with_capacity(text.len() + 16);
@@ -199,7 +204,7 @@ fn with_counters(text: &str, item: &Item) -> Option<Document> {
     Some(Document::stored(whole))
 }
 
-/// Whether a `Count` may name this member.
+/// Returns whether a `Count` may use this member.
 fn is_counter(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
     (1..=MAX_FIELD_BYTES).contains(&name.len()) && name.bytes().all(plain)

@@ -1,13 +1,13 @@
 //! `Records` in one DynamoDB table with the keys `pk` and `sk`.
 //!
-//! A commit is one `TransactWriteItems`, also where it is one write: the idempotency token makes a
-//! repetition after a lost answer safe. Several keys are read by one `TransactGetItems`, since
-//! `BatchGetItem` may see half a commit. Expiry is compared here with the port's clock, in
-//! conditions and after reading; TTL only collects.
+//! A commit is one `TransactWriteItems`, also for a single write: its idempotency token makes a
+//! repetition after a lost answer safe. Several keys are read with one `TransactGetItems`, because
+//! `BatchGetItem` may see half a commit. Expiry is compared with the port's clock, in conditions
+//! and after reading; the TTL only collects.
 //!
-//! A revision begins at the time in 2^-12 ms and rises by one with a count. A put whose clock is
-//! behind learns the revision that is there and goes above it; a deleted record leaves a tombstone
-//! for a day, so that a revision never names two states.
+//! A revision starts at the time in 2^-12 ms and rises by one with each count. A put whose clock is
+//! behind learns the existing revision and goes above it. A deleted record leaves a tombstone for a
+//! day, so that a revision never names two states.
 
 mod action;
 mod item;
@@ -37,18 +37,18 @@ use crate::retry::{self, Classifier, RetryLimits};
 
 pub use self::item::{PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE};
 
-/// How far a time in milliseconds is shifted to make a revision.
+/// Number of bits by which a time in milliseconds is shifted to make a revision.
 const REVISION_BITS: u32 = 12;
-/// Keys that are read at once where all together may be over DynamoDB's 4 MB: ten of the largest
-/// items are below it.
+/// Number of keys that are read together if all keys might exceed DynamoDB's 4 MB: ten of the
+/// largest items are below it.
 const LARGE_AT_ONCE: usize = 10;
-/// Items on a page that is read because those before held too little.
+/// Size of a page that is read because the earlier ones had too few live items.
 const NEXT_PAGE: usize = 200;
-/// Rounds of a commit in which only our own condition failed (a clock behind, a counter to be
-/// created).
+/// Maximum number of rounds of a commit in which only our own condition failed (a clock that is
+/// behind, a counter to be created).
 const MAX_ROUNDS: u32 = 40;
 
-/// One table.
+/// One DynamoDB table.
 #[derive(Clone)]
 pub(crate) struct Table {
     client: Client,
@@ -58,13 +58,13 @@ pub(crate) struct Table {
     limits: RetryLimits,
 }
 
-/// How one transaction ended.
+/// The end of one transaction.
 enum Ended {
     Written,
     Cancelled(Vec<CancellationReason>),
 }
 
-/// How one reading of many ended.
+/// The result of reading several items.
 enum Read {
     Items(Vec<Option<Item>>),
     TooLarge,
@@ -112,7 +112,7 @@ impl Table {
         Ok(answer.map_err(|error| self.unavailable(error))?.item)
     }
 
-    /// The items under these different keys, at one moment.
+    /// Reads the items under these distinct keys, at one moment.
     async fn read_many(&self, keys: &[&RecordKey]) -> Result<Vec<Option<Item>>, StoreError> {
         match keys {
             [] => Ok(Vec::new()),
@@ -137,7 +137,7 @@ impl Table {
         let error = match request.set_transact_items(Some(gets)).send().await {
             Ok(answer) => {
                 let answers = answer.responses.unwrap_or_default();
-                // Too few answers must not read as "absent".
+                // Missing answers must not be read as "absent".
                 if answers.len() != keys.len() {
                     return Err(StoreError::unavailable("answer for other keys"));
                 }
@@ -146,6 +146,8 @@ impl Table {
             }
             Err(error) => error,
         };
+        // The two forms of "too large": a cancelled transaction, or a request that is rejected as a
+        // whole.
         let reasons = error.as_service_error().and_then(retry::get_cancelled);
         let has = |code| reasons.is_some_and(|all| all.iter().any(|one| one.code() == Some(code)));
         let invalid = error.code() == Some("ValidationException");
@@ -158,9 +160,9 @@ impl Table {
         Err(self.unavailable(error))
     }
 
-    /// Reads what is too large for one transaction in parts, twice: where no revision moved in
-    /// between, all stood together at one moment, between the end of the first reading and the
-    /// beginning of the second.
+    /// Reads keys that are too large for one transaction in parts, twice. If no revision has
+    /// changed between the two readings, the items all existed together at one moment: after the
+    /// first reading ended and before the second began.
     async fn read_in_parts(&self, keys: &[&RecordKey]) -> Result<Vec<Option<Item>>, StoreError> {
         let mut before = self.read_parts(keys).await?;
         for _ in 0..self.limits.attempts {
@@ -189,6 +191,7 @@ impl Table {
     }
 
     async fn get_all(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
+        // A transaction rejects duplicate keys, which callers may pass.
         let mut different: Vec<&RecordKey> = keys.iter().collect();
         different.sort_unstable();
         different.dedup();
@@ -225,8 +228,8 @@ impl Table {
         let mut start = after.map(|after| item::place(&RecordKey::new(partition, after)));
         let (mut listed, mut pages) = (Vec::new(), 0);
         loop {
-            // The first page is what was asked for. Where dead items took places on it, the next
-            // are larger: many dead ones behind each other must not cost a request each.
+            // The first page has the requested size. If dead items took places on it, the next
+            // pages are larger: a long run of dead items must not cost one request each.
             let page = if pages == 0 {
                 limit
             } else {
@@ -239,6 +242,7 @@ impl Table {
             };
             let mut request = self.client.query().table_name(&*self.name);
             request = request
+                // An eventually consistent page could miss a commit that was acknowledged before.
                 .consistent_read(true)
                 .key_condition_expression(condition)
                 .expression_attribute_names("#pk", PARTITION_KEY)
@@ -255,13 +259,14 @@ impl Table {
                 .await
                 .map_err(|error| self.unavailable(error))?;
             let Some(items) = answer.items else {
-                // An answer without the list is none: it must not read as an empty partition.
+                // An answer without a list must not be read as an empty partition.
                 return Err(StoreError::unavailable("answer without items"));
             };
             let now = self.clock.now();
             for found in &items {
                 listed.extend(Held::read(item::key_of(found)?, found, now)?.record);
             }
+            // Only a missing last key means the end: a page may be short or empty before it.
             start = answer.last_evaluated_key.filter(|key| !key.is_empty());
             if start.is_none() || listed.len() >= limit {
                 listed.truncate(limit);
@@ -295,6 +300,7 @@ impl Table {
                 Ended::Written => return Ok(Commit::Done(revisions)),
                 Ended::Cancelled(reasons) => reasons,
             };
+            // With another number of reasons, they cannot be assigned to the writes.
             if reasons.len() != places.len() {
                 return Err(StoreError::unavailable("reasons for other writes"));
             }
@@ -309,6 +315,9 @@ impl Table {
                     _ => None,
                 };
                 let found = held.as_ref().and_then(|held| held.record.as_ref());
+                // Decide like every other adapter whether the port's condition failed. If it holds,
+                // only our own condition on the revision failed, and the next round starts from
+                // what was found.
                 if writes[index].applied_to(found).is_none() {
                     return Ok(Commit::Failed {
                         index,
@@ -325,7 +334,7 @@ impl Table {
         Err(StoreError::Conflict)
     }
 
-    /// Why a transaction was cancelled, if no condition failed.
+    /// Returns the error of a transaction that was cancelled although no condition failed.
     fn cancelled(&self, reasons: &[CancellationReason]) -> StoreError {
         let mut others = reasons
             .iter()
@@ -343,8 +352,8 @@ impl Table {
         }
     }
 
-    /// Sends one transaction. All attempts carry the same token, so that one after a lost answer
-    /// finds what was written instead of writing again; a cancelled transaction has written
+    /// Sends one transaction. All attempts carry the same token, so that a repetition after a lost
+    /// answer finds the writes instead of writing again. A cancelled transaction has written
     /// nothing.
     async fn transact(&self, items: Vec<TransactWriteItem>) -> Result<Ended, StoreError> {
         let request = self.client.transact_write_items();
@@ -385,7 +394,7 @@ impl Records for Table {
         self.limits.within(self.commit_all(&writes)).await
     }
 
-    /// Nothing: DynamoDB collects by the attribute `ttl`.
+    /// Does nothing: DynamoDB collects by the attribute `ttl`.
     async fn sweep(&self, _limit: usize) -> Result<usize, StoreError> {
         Ok(0)
     }
@@ -396,7 +405,8 @@ impl Records for Table {
     }
 }
 
-/// Rejects an answer without a body: the SDK parses it as an empty object, and that means "absent".
+/// Rejects an answer without a body. The SDK parses it as an empty object, which would mean
+/// "absent".
 #[derive(Debug)]
 struct NotEmpty;
 
