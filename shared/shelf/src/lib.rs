@@ -107,6 +107,8 @@ impl Snapshot {
     #[must_use]
     pub fn with_policy(self, policy: Option<Arc<Policy>>) -> Self {
         Self {
+            // The object form is what a release stores, so this digest is also the policy's key
+            // there.
             policy_sha256: policy
                 .as_ref()
                 .map(|policy| Digest::of(&policy.to_object())),
