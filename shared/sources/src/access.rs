@@ -1,4 +1,4 @@
-//! What all source kinds share: settings, HTTP and git access, and the source policy.
+//! The parts that all source kinds share: settings, HTTP and git access, and the source policy.
 
 use std::sync::Arc;
 
@@ -137,6 +137,8 @@ impl Fetcher {
         source: &GitSource,
     ) -> Result<(Vec<String>, GitSettings)> {
         let mut settings = self.settings.git.clone();
+        // Only guarded callers need the checks below: the user at this machine may fetch from
+        // private hosts.
         if !self.settings.guarded || settings.loopback {
             // Setting `GIT_SSH_COMMAND` overrides `core.sshCommand`, so read the user's own value
             // first.
@@ -155,6 +157,7 @@ impl Fetcher {
             .address
             .parse()
             .map_err(|error| FetchError::content(&source.place, format!("{error}")))?;
+        // A URL has brackets around an IPv6 address, but the resolver takes the bare address.
         let host = url.host_str().unwrap_or_default();
         let addresses = http::guard(false)
             .addresses(host.trim_matches(['[', ']']))

@@ -36,9 +36,13 @@ pub(crate) fn unpack(place: &str, bytes: &[u8]) -> Result<Vec<RawFile>> {
         paths: HashMap::new(),
         bytes: 0,
     };
+    // Decide by the content, because a URL or a file name may have any ending. The second signature
+    // is that of an empty zip.
     if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
         unpacked.zip(bytes)?;
     } else if bytes.starts_with(&[0x1f, 0x8b]) {
+        // Read all gzip members. A reader that stops after the first would see other files than
+        // other tools.
         unpacked.tar(MultiGzDecoder::new(bytes))?;
     } else if bytes.get(257..262) == Some(b"ustar") {
         unpacked.tar(bytes)?;
@@ -57,7 +61,7 @@ pub(crate) fn unpack(place: &str, bytes: &[u8]) -> Result<Vec<RawFile>> {
 struct Unpacked<'a> {
     place: &'a str,
     files: Vec<RawFile>,
-    /// The path of each file, by what it is where letter case does not count.
+    /// The path of each file, by its form without letter case.
     paths: HashMap<String, String>,
     bytes: u64,
 }
@@ -69,6 +73,7 @@ impl Unpacked<'_> {
 
     fn tar(&mut self, stream: impl Read) -> Result<()> {
         let broken = |place: &str, error: &std::io::Error| {
+            // The tar reader wraps the error of its stream, so look inside it for our own limit.
             if error
                 .get_ref()
                 .is_some_and(<dyn std::error::Error + Send + Sync>::is::<UnpackLimitExceeded>)
@@ -82,6 +87,8 @@ impl Unpacked<'_> {
             }
         };
         let place = self.place;
+        // Headers and padding are decompressed too although they yield no file, so bound the whole
+        // stream.
         let mut archive = tar::Archive::new(Bounded {
             stream,
             left: MAX_STREAM_BYTES,
@@ -89,6 +96,7 @@ impl Unpacked<'_> {
         let entries = archive.entries().map_err(|error| broken(place, &error))?;
         for (at, entry) in entries.enumerate() {
             let mut entry = entry.map_err(|error| broken(place, &error))?;
+            // Folders and metadata yield no file, so the number of files alone is no bound.
             if at >= MAX_ENTRIES {
                 return Err(self.too_many());
             }
@@ -131,10 +139,11 @@ impl Unpacked<'_> {
         if archive.len() > MAX_ENTRIES {
             return Err(self.too_many());
         }
-        // Two members of one path, and members that only some tools see.
+        // Reject two members of one path, and members that only some tools see.
         archive.validate_header_consistency().map_err(broken)?;
         for at in 0..archive.len() {
             let mut entry = archive.by_index(at).map_err(broken)?;
+            // Take the raw name: decoding would guess the characters of a name that is not UTF-8.
             let path = std::str::from_utf8(entry.name_raw())
                 .map_err(|_| self.bad("it holds a file name that is not UTF-8"))?
                 .to_owned();
@@ -170,6 +179,7 @@ impl Unpacked<'_> {
 
     fn keep(&mut self, path: &str, mode: Mode, bytes: Vec<u8>) -> Result<()> {
         let path = path.strip_prefix("./").unwrap_or(path);
+        // Reject such a path instead of cleaning it: a cleaned one could meet another member.
         let plain = !path.is_empty()
             && !path.contains('\\')
             && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
@@ -185,6 +195,7 @@ impl Unpacked<'_> {
         if self.files.len() >= MAX_ARCHIVE_FILES {
             return Err(self.too_many());
         }
+        // On a file system without letter case, the second file would overwrite the first.
         if let Some(other) = self.paths.insert(fold(path).into_owned(), path.to_owned()) {
             let (path, other) = (shown(path), shown(&other));
             return Err(self.bad(if path == other {

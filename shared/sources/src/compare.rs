@@ -51,14 +51,17 @@ impl Fetcher {
         upstream: &Upstream,
         policy: &SourcePolicy,
     ) -> Result<DriftState> {
+        // A source that cannot be fetched again is no failure: there is only nothing to compare.
         let source = match source_of(self, upstream) {
             Ok(source) => source,
             Err(bad) => return Ok(DriftState::Unchecked(bad.to_string())),
         };
+        // Without a recorded revision, every state would look like a change.
         let Some(recorded) = &upstream.revision else {
             let reason = "its earlier state is not recorded".to_owned();
             return Ok(DriftState::Unchecked(reason));
         };
+        // The policy may have become stricter since the skill was added.
         policy.check(&source)?;
         let comparison = Comparison {
             access: self.under(policy).to_source(&source),

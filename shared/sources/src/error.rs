@@ -6,7 +6,7 @@ use vault_format::text::printable;
 /// Result type of this crate.
 pub(crate) type Result<T, E = FetchError> = std::result::Result<T, E>;
 
-/// Why a fetch failed. A failed fetch changes nothing.
+/// The error of a fetch. A failed fetch changes nothing.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum FetchError {
     /// The owner's source policy does not allow the source.
@@ -33,7 +33,7 @@ pub enum FetchError {
     Unreachable {
         /// Name of the source.
         place: String,
-        /// What failed.
+        /// The failure.
         reason: String,
     },
     /// git failed.
@@ -41,7 +41,7 @@ pub enum FetchError {
     Git {
         /// Name of the repository.
         place: String,
-        /// What is wrong.
+        /// The fault.
         fault: GitFault,
         /// git's own messages, one line each.
         said: String,
@@ -65,7 +65,7 @@ pub enum FetchError {
     Signer {
         /// Name of the signed manifest, or of the source.
         place: String,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
     /// Releases of the vault that signed the skill need several publishers, and the source carries
@@ -93,15 +93,15 @@ pub enum FetchError {
     Content {
         /// Name of the file, archive or index.
         place: String,
-        /// What is wrong with the content.
+        /// The fault in the content.
         reason: String,
     },
     /// This machine, or this kind of source, does not support the operation.
     #[error("{message}")]
     Unsupported {
-        /// What is not supported.
+        /// The unsupported operation.
         message: String,
-        /// What to do instead.
+        /// Advice for the user.
         hint: String,
     },
     /// A local operation failed.
@@ -114,7 +114,7 @@ pub enum FetchError {
     },
 }
 
-/// What is wrong when git fails.
+/// The fault that made git fail.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum GitFault {
     /// No repository is at the address.
@@ -199,6 +199,7 @@ impl GitFault {
                 ],
             ),
         ];
+        // The capitals of these messages differ between versions of git and SSH.
         let said = said.to_ascii_lowercase();
         let matches = |texts: &[&str]| texts.iter().any(|text| said.contains(text));
         let found = TEXTS.iter().find(|(_, texts)| matches(texts));
@@ -278,7 +279,7 @@ impl FetchError {
         }
     }
 
-    /// What git said, one line each, for people who know git.
+    /// Returns git's own messages, one line each, for people who know git.
     pub fn details(&self) -> impl Iterator<Item = &str> {
         let said = match self {
             Self::Git { said, .. } => said.as_str(),

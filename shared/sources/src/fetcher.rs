@@ -63,6 +63,8 @@ impl Fetcher {
     pub async fn has_reference(&self, source: &GitSource, reference: &str) -> bool {
         let asked = GitSource {
             reference: Some(reference.to_owned()),
+            // Look for this reference only, not for those that the tail of a web address may
+            // contain.
             tail: Vec::new(),
             ..source.clone()
         };
@@ -83,8 +85,8 @@ impl From<FetchError> for FetchFault {
                 fault: GitFault::NoRepository | GitFault::NoReference,
                 ..
             } => Self::NotFound(text),
-            // That a name leads to an inside address is as much as a caller from outside may learn
-            // of a name that leads nowhere.
+            // A name that leads to an inside address reads like one that leads nowhere. A caller
+            // from outside may not learn more.
             _ => Self::Unreachable(text),
         }
     }
@@ -106,6 +108,7 @@ impl Fetcher {
             None => opened.only(),
         };
         let found = found.ok_or_else(|| {
+            // The names come from the source, so limit their number and escape them.
             let names = opened.found.iter().take(50).map(|found| shown(&found.name));
             let names: Vec<String> = names.collect();
             let what = match skill {

@@ -40,6 +40,7 @@ pub(crate) fn skills<'a>(paths: impl Iterator<Item = &'a str>, base: &str) -> Ve
         } else {
             inside.split('/').count()
         };
+        // Folders of dependencies and of build results contain skills of other authors.
         if depth <= MAX_DEPTH && !inside.split('/').any(is_skipped) {
             found.insert((depth, folder.to_owned()));
         }
@@ -90,7 +91,9 @@ pub fn local_skills(folder: &Path) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(folder.join(&inside)) else {
             continue;
         };
+        // A folder with very many entries must not stall the search.
         for entry in entries.filter_map(Result::ok).take(20_000) {
+            // `file_type` does not follow links, so the search neither leaves the folder nor loops.
             let (Ok(kind), Ok(name)) = (entry.file_type(), entry.file_name().into_string()) else {
                 continue;
             };

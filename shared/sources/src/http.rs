@@ -18,7 +18,7 @@ use crate::tokens::Tokens;
 /// Maximum number of redirects per request.
 const MAX_REDIRECTS: usize = 5;
 
-/// Where the addresses of a source may lead.
+/// The addresses that a source may lead to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Scope {
     /// To public addresses, over HTTPS.
@@ -104,6 +104,7 @@ impl Http {
     ) -> Result<Option<FetchedBody>> {
         let mut url = asked.clone();
         for _ in 0..=MAX_REDIRECTS {
+            // Check every hop, because a redirect may lead anywhere.
             check(&url, scope, self.loopback)?;
             policy.check_hop(asked, &url)?;
             let answer = self
@@ -165,6 +166,7 @@ fn check(url: &Url, scope: Scope, loopback: bool) -> Result<()> {
     if url.scheme() != "https" && !(may_be_plain && url.scheme() == "http") {
         return Err(FetchError::unreachable(url, "it does not use https"));
     }
+    // Credentials in a URL would be sent to its host, and would be shown in messages.
     if !url.username().is_empty() || url.password().is_some() {
         return Err(FetchError::unreachable(
             url.host_str().unwrap_or_default(),

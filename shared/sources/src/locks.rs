@@ -47,6 +47,7 @@ pub fn read(
     folder: &std::path::Path,
     options: &ParseOptions,
 ) -> Result<Vec<LockedSkill>, String> {
+    // serde would also accept an array for the structure.
     if !bytes.trim_ascii_start().starts_with(b"{") {
         return Err("it is not a lock file of skills: not a JSON object".to_owned());
     }
@@ -58,6 +59,7 @@ pub fn read(
         .map(|(name, entry)| LockedSkill {
             source: source(&name, &entry, folder, options),
             tree: entry
+                // Only a git tree id can be compared with the source later.
                 .skill_folder_hash
                 .filter(|hash| crate::git::is_commit(hash)),
             name,

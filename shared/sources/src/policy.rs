@@ -45,6 +45,7 @@ impl SourcePolicy {
             return Ok(());
         }
         let refuse = |reason: &str| Err(refusal(&source.shown(), reason));
+        // The content of these is fixed by a digest or a signature before it is used.
         let is_signed = matches!(source, Source::WellKnown { .. } | Source::Vault { .. });
         if self.signed_only && !is_signed {
             return refuse(
@@ -145,6 +146,7 @@ struct Pattern {
 impl Pattern {
     fn new(text: &str) -> Self {
         let text = text.trim_end_matches('/');
+        // A pattern covers everything below its match, so a final `/*` adds nothing.
         let text = text.strip_suffix("/*").map_or(text, |text| text);
         Self {
             segments: folded(text).split('/').map(str::to_owned).collect(),
@@ -190,6 +192,8 @@ fn part_matches(pattern: &str, part: &str) -> bool {
         return false;
     };
     let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
+    // Taking the earliest match of each piece leaves the most text for the rest, so there is no
+    // need to go back.
     for piece in middle.split('*') {
         let Some(at) = part.find(piece) else {
             return false;

@@ -45,6 +45,7 @@ impl Tokens {
             if !host_fits || !token_fits {
                 return Err(BadToken(at + 1));
             }
+            // A URL with the default port contains no port, so `:443` would never match.
             let host = host.strip_suffix(":443").unwrap_or(host);
             tokens.push((host.to_ascii_lowercase(), Zeroizing::new(token.to_owned())));
         }
@@ -54,6 +55,7 @@ impl Tokens {
     /// Returns the token for the host of a URL. A port other than the default one must match too.
     pub(crate) fn for_url(&self, url: &Url) -> Option<&str> {
         let host = url.host_str()?;
+        // Another port of the same host may belong to somebody else.
         let wanted = match url.port() {
             Some(port) => format!("{host}:{port}"),
             None => host.to_owned(),

@@ -151,13 +151,16 @@ pub(crate) async fn fetch(
         folder: Some(folder.path()),
     };
     let small = Run::new(64 << 10, settings.list_time);
+    // git can fetch a repository with SHA-256 ids only into one of the same format.
     let format = match resolved.commit.len() {
         64 => "--object-format=sha256",
         _ => "--object-format=sha1",
     };
+    // The empty template keeps hooks and settings of the user's template out.
     let init = ["init", "--quiet", "--bare", "--template=", format];
     git.run(&init, &small).await?;
     download(&git, folder.path(), source, resolved, depth, pinned_to).await?;
+    // Fetching an annotated tag gives the tag object, so ask for the commit behind it.
     let head = [
         "rev-parse",
         "--verify",
@@ -169,6 +172,7 @@ pub(crate) async fn fetch(
     let commit = String::from_utf8_lossy(&commit).trim().to_owned();
     let (root, committed) = commit_facts(&git, &commit).await?;
     let listing = Run::new(MAX_LISTING_BYTES, settings.fetch_time);
+    // `-z` ends each entry with NUL, so that a newline in a file name cannot forge an entry.
     let list = ["ls-tree", "-r", "-t", "-z", "--full-tree", &commit];
     let tree = entries(&place, &git.run(&list, &listing).await?)?;
     Ok(Checkout {
@@ -206,6 +210,7 @@ async fn download(
             "--no-recurse-submodules",
             "--no-auto-maintenance",
             &filter,
+            // Everything behind `--` is no option, whatever it begins with.
             "--",
             &source.address,
             name,
@@ -236,12 +241,14 @@ async fn commit_facts(git: &Git<'_>, commit: &str) -> Result<(String, i64)> {
     let run = Run::new(1 << 20, git.settings.list_time);
     let bytes = git.run(&["cat-file", "commit", commit], &run).await?;
     let text = String::from_utf8_lossy(&bytes);
+    // The message below the empty line is free text and may contain lines that look like these.
     let head = text.split("\n\n").next().unwrap_or_default();
     let tree = head
         .lines()
         .find_map(|line| line.strip_prefix("tree "))
         .filter(|id| is_commit(id))
         .ok_or_else(broken)?;
+    // The line ends with the time and the zone. The name before them may contain spaces.
     let time = head
         .lines()
         .find_map(|line| line.strip_prefix("committer "))

@@ -68,6 +68,7 @@ pub(crate) async fn resolve(
     source: &GitSource,
     pinned_to: &[String],
 ) -> Result<Resolved> {
+    // A full commit id needs no look-up; the fetch shows whether it exists.
     if let Some(commit) = source.reference.as_deref().filter(|text| is_commit(text)) {
         return Ok(Resolved {
             commit: commit.to_owned(),
@@ -226,6 +227,7 @@ pub(crate) fn pin(host: &str, port: u16, addresses: &[std::net::IpAddr]) -> Vec<
             std::net::IpAddr::V6(ip) => format!("[{ip}]"),
         })
         .collect();
+    // curl accepts several addresses for a host, separated by commas.
     let resolve = format!("http.curloptResolve={host}:{port}:{}", list.join(","));
     [
         "-c",

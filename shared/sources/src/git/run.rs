@@ -94,6 +94,7 @@ const REMOVED_VARIABLES: [&str; 12] = [
 impl Git<'_> {
     fn command(&self, arguments: &[impl AsRef<str>]) -> Command {
         let mut command = Command::new(&self.settings.program);
+        // Settings on the command line take precedence over all of git's configuration files.
         for setting in CONFIGURATION {
             command.args(["-c", setting]);
         }
@@ -118,12 +119,14 @@ impl Git<'_> {
                 .env_remove("GIT_CONFIG_PARAMETERS")
                 .env_remove("SSH_AUTH_SOCK");
         }
+        // Transports such as `ext::` run a command of their address, so name the allowed ones.
         let transports = if self.settings.loopback {
             "https:ssh:http:file"
         } else {
             "https:ssh"
         };
         let ssh = self.settings.ssh_command.as_deref().unwrap_or("ssh");
+        // SSH must fail instead of asking for a password or the trust in a host key.
         let ssh = format!("{ssh} -oBatchMode=yes -oConnectTimeout=15");
         command
             .env("GIT_TERMINAL_PROMPT", "0")
@@ -135,7 +138,9 @@ impl Git<'_> {
             .env("GIT_NO_LAZY_FETCH", "1")
             .env("GIT_OPTIONAL_LOCKS", "0")
             .env("GIT_LFS_SKIP_SMUDGE", "1")
+            // Faults are recognised by their English messages.
             .env("LC_ALL", "C")
+            // The current folder may be in a repository, whose configuration git would read.
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -166,6 +171,7 @@ impl Git<'_> {
         run: &Run,
         folder: &Path,
     ) -> Result<Vec<u8>> {
+        // git has no limit for the size of a fetch, so measure the folder while it runs.
         let watch = async {
             loop {
                 tokio::time::sleep(SIZE_CHECK_INTERVAL).await;
@@ -197,6 +203,7 @@ impl Git<'_> {
             }
         })?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok());
+        // From here on, dropping this future kills git together with its children.
         let mut group = Group(pid.and_then(rustix::process::Pid::from_raw));
         let failed = |error: std::io::Error| FetchError::local("running git", &error);
         let (out, said) = exchange(&mut child, run).await;

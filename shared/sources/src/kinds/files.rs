@@ -69,6 +69,7 @@ impl Kind for RemoteSkillMd<'_> {
     async fn open(&self, access: Access<'_>) -> Result<Opened> {
         let url = self.0;
         let got = access.fetch(url, MAX_SKILL_MD_BYTES).await?;
+        // Code hosts answer with an HTML page if the address is not that of the raw file.
         if got.content_type.starts_with("text/html") {
             return Err(FetchError::content(url, "it is a web page, not a SKILL.md"));
         }
@@ -150,6 +151,8 @@ impl Content for FileSet {
             folder: last_part(&found.folder)
                 .or_else(|| file_stem(self.upstream.identifier.as_str())),
             upstream: Upstream {
+                // Without a recorded folder, the only skill is found again if it moves within the
+                // artifact.
                 path: self.has_several.then(|| found.folder.clone()),
                 ..self.upstream.clone()
             },
@@ -181,6 +184,7 @@ fn read_file(path: &Path, max: u64) -> Result<Vec<u8>> {
     // Do not block when opening a pipe, and do not follow a symbolic link.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let fd = open(path, flags, Bits::empty()).map_err(|error| failed(&error))?;
+    // Check the open file: the path could lead to another file by now.
     let stat = fstat(&fd).map_err(|error| failed(&error))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(FetchError::content(&place, "it is not a regular file"));

@@ -119,6 +119,8 @@ impl Entry {
 }
 
 fn is_name(name: &str) -> bool {
+    // The name becomes part of addresses and identifiers, so reject characters with a meaning
+    // there.
     (1..=256).contains(&name.len())
         && !name.starts_with(['.', '-'])
         && !name.contains(['/', '\\', ':', '?', '#', '@', '%'])
@@ -173,6 +175,7 @@ impl Site {
         let (is_pinned, values) = index.map_err(|why| FetchError::content(&got.url, why))?;
         let mut notices = Vec::new();
         if !is_pinned {
+            // Only an index with digests fixes the content, which `signed_only` demands.
             if access.policy.wants_digests() {
                 return Err(FetchError::Policy {
                     place: origin_text(origin),
@@ -185,6 +188,7 @@ impl Site {
         }
         let mut entries = Vec::new();
         for value in values.into_iter().take(find::MAX_SKILLS) {
+            // One faulty entry must not hide the others, so it becomes a notice.
             match Entry::parse(value, is_pinned) {
                 Ok(entry) => entries.push(entry),
                 Err(notice) => notices.push(notice),

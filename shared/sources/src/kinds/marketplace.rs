@@ -113,6 +113,8 @@ impl Kind for Plugin<'_> {
             }
             Place::RemotePlugin(elsewhere) => {
                 let source = elsewhere.source(&access.fetcher.settings.parse, &place)?;
+                // The policy was checked for the marketplace only, and the plugin is in another
+                // repository.
                 access.policy.check(&Source::Git(source.clone()))?;
                 let repository = Repository::fetch(access, &source).await?;
                 repository.open_all().await
@@ -224,6 +226,7 @@ impl RemotePlugin {
             }
         };
         let bad = |bad: BadSource| FetchError::content(place, bad.to_string());
+        // A marketplace comes from elsewhere and must not name a local path.
         let mut source = Source::parse(&text, options, &|_| false).map_err(bad)?;
         if let Some(path) = self
             .path

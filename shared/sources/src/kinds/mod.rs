@@ -126,6 +126,7 @@ pub(crate) async fn fetch_recorded(
         .content
         .take(access.to_source(&source), found)
         .await?;
+    // Whoever takes over the source later must not be able to replace the pinned signer's skill.
     let pin = upstream.check_pin(&skill.upstream);
     pin.map_err(|error| FetchError::Signer {
         place: source.shown(),
@@ -197,6 +198,7 @@ pub(crate) fn source_of(fetcher: &Fetcher, upstream: &Upstream) -> Result<Source
     // `address` is set only if the identifier alone does not lead back to the source.
     let Some(address) = &upstream.address else {
         let mut source = Source::of_identifier(&upstream.identifier, reference, options)?;
+        // The recorded folder counts, not the one in the identifier. An empty one is the root.
         if let (Source::Git(git), Some(_)) = (&mut source, &upstream.path) {
             git.path = path;
         }

@@ -53,6 +53,7 @@ impl Package {
     /// Creates a package reference. The default version is the tag `latest`. Fails with the reason
     /// if the name or version is invalid.
     pub(crate) fn new(name: &str, version: Option<&str>) -> Result<Self, String> {
+        // Both parts become segments of the registry's address.
         let is_part = |part: &str| {
             !part.is_empty()
                 && !part.starts_with(['.', '-', '_'])
@@ -93,6 +94,7 @@ impl Package {
         let base = &access.fetcher.settings.npm;
         let access = access.to_base(Some(base));
         let mut url = base.clone();
+        // `push` escapes the slash of a scoped name, as the registry expects it.
         url.path_segments_mut()
             .map_err(|()| FetchError::content(base, "it is not a base address"))?
             .pop_if_empty()
@@ -113,6 +115,7 @@ impl Package {
             .tarball
             .parse()
             .map_err(|_| FetchError::content(&url, "its archive has no address"))?;
+        // Old versions only have a SHA-1, against which collisions can be made.
         let announced = description.dist.integrity.unwrap_or_default();
         let announced = announced
             .split_whitespace()

@@ -105,6 +105,7 @@ impl Kind for ClawHub<'_> {
         if got.content_type.contains("json") {
             let hand_off: HandOff = parse_json(&url, &got.body)?;
             let source = hand_off.source(&url, &access.fetcher.settings.parse)?;
+            // The repository is another source than the registry, so the policy decides again.
             access.policy.check(&Source::Git(source.clone()))?;
             let repository = Repository::fetch(access, &source).await?;
             return repository.recorded_as(recorded).open_all().await;
@@ -114,6 +115,7 @@ impl Kind for ClawHub<'_> {
     }
 
     async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
+        // A published version does not change.
         if self.version.is_some() {
             return Ok(DriftState::UpToDate);
         }
@@ -136,6 +138,7 @@ impl ClawHub<'_> {
             return Err(self.refused("the registry marks it as malware".to_owned()));
         }
         let handle = skill.owner.and_then(|owner| owner.handle);
+        // The slug may belong to another publisher by now, so a given owner must match.
         if let (Some(asked), Some(handle)) = (self.owner, &handle)
             && !asked.eq_ignore_ascii_case(handle)
         {
@@ -148,6 +151,7 @@ impl ClawHub<'_> {
         if let Some(version) = self.version {
             return Ok(version.to_owned());
         }
+        // The version becomes part of an address and of the record.
         let version = skill.latest.map(|latest| latest.version).filter(|version| {
             (1..=100).contains(&version.len())
                 && version.bytes().all(|byte| byte.is_ascii_graphic())
@@ -203,6 +207,7 @@ impl HandOff {
                 "it points to a repository without a full commit id",
             ));
         }
+        // The registry gives the repository as an address or as `owner/name`.
         let repository = self
             .repo
             .trim_start_matches("https://github.com/")
@@ -237,6 +242,7 @@ async fn api_base(access: Access<'_>) -> Result<Url> {
     let url: Url = text
         .parse()
         .map_err(|_| FetchError::content(&address, "its apiBase is not an address"))?;
+    // Without this check, the discovery document could direct requests to any host.
     access.policy.check_hop(base, &url)?;
     Ok(url)
 }

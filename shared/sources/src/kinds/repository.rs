@@ -82,6 +82,8 @@ impl Repository {
         let (pinned, settings) = access.fetcher.git_access(source).await?;
         let resolved = git::resolve(&settings, source, &pinned).await?;
         let checkout = git::fetch(&settings, source, &resolved, Depth::Files, &pinned).await?;
+        // The date is the committer's claim. The rule delays new releases, but does not stop a
+        // forged date.
         access.policy.check_age(
             &source.place,
             checkout.committed,
@@ -189,6 +191,8 @@ impl Repository {
                 .get(id)
                 .cloned()
                 .ok_or_else(|| FetchError::content(place, format!("{} is missing", shown(path))))?;
+            // git stores a pointer in place of an LFS file, and signing the pointer would sign the
+            // wrong content.
             if bytes.starts_with(b"version https://git-lfs.github.com/spec/") {
                 let reason = format!("{} is in Git LFS, which vault does not fetch", shown(path));
                 return Err(FetchError::content(place, reason));
@@ -205,6 +209,7 @@ impl Repository {
     /// Returns the origin to record for the skill in a folder.
     fn upstream(&self, fetcher: &Fetcher, folder: &str) -> Result<Upstream> {
         let tree = self.checkout.tree_id(folder).map(str::to_owned);
+        // Updates have to ask the registry again, which may name another repository by then.
         if let Some(recorded) = &self.recorded {
             return Ok(Upstream {
                 tree,
@@ -230,6 +235,7 @@ impl Repository {
 impl Content for Repository {
     async fn take(&self, access: Access<'_>, found: &Found) -> Result<FetchedSkill> {
         let folder = &found.folder;
+        // The policy may allow only some folders of the repository.
         access
             .policy
             .check_names(&self.source.policy_names(Some(folder)))?;

@@ -106,6 +106,7 @@ impl Site {
             }
             Artifact::Files(paths) => {
                 let files = self.listed_files(access, entry, paths).await?;
+                // The older index has no digests, so compute one over all files to detect changes.
                 let digest = content_digest(&files);
                 Ok((files, digest))
             }
@@ -185,6 +186,7 @@ impl Site {
             let file = files.iter().find(|file| file.path == path.as_str())?;
             Some(file.bytes.clone())
         };
+        // A release lists bundles by their hashes, so compute the hash from the files at hand.
         let bundle = bundle::hash_of(&signed, &manifest, bytes);
         let listed = released.zip(bundle).is_some_and(|(catalog, bundle)| {
             let mut skills = catalog.skills.iter();
@@ -206,8 +208,8 @@ impl Site {
         })
     }
 
-    /// The release in the file of this name beside a manifest; `None` if it does not exist. Fails
-    /// unless enough publishers have signed it.
+    /// Fetches and verifies the release in the file of this name beside a manifest; `None` if it
+    /// does not exist. Fails unless enough publishers have signed it.
     async fn released(
         &self,
         access: Access<'_>,
@@ -219,6 +221,8 @@ impl Site {
             place: shown(manifest.as_str()),
             reason,
         };
+        // Only a file beside the manifest: what a manifest says must not point to another folder or
+        // host.
         let path = name.parse::<FilePath>();
         let is_beside = path.is_ok_and(|path| path.directory().is_none());
         let at = is_beside.then(|| manifest.join(name).ok()).flatten();
@@ -260,6 +264,7 @@ impl Site {
         let mut left = MAX_UNPACKED_BYTES;
         let mut files = Vec::with_capacity(paths.len());
         for path in paths {
+            // The path comes from the index and becomes part of an address.
             let fine = path.split('/').all(|part| {
                 !matches!(part, "" | "." | "..") && !part.contains(['\\', '%', '?', '#', '\0'])
             });
@@ -277,6 +282,7 @@ impl Site {
                         format!("{} is not the path of a skill's file", shown(path)),
                     )
                 })?;
+            // The limit applies to all files together, as for an archive.
             let max = left.min(MAX_DOWNLOAD_BYTES);
             let body = access.fetch(&at, max).await?.body;
             left -= body.len() as u64;

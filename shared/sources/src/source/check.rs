@@ -19,6 +19,8 @@ pub(super) fn check_segments<'a>(
     text: &str,
     mut segments: impl Iterator<Item = &'a str>,
 ) -> Result<(), BadSource> {
+    // A leading `-` could be read as an option, and the other characters separate parts of an
+    // address.
     let fine = segments.all(|segment| {
         !matches!(segment, "" | "." | "..")
             && !segment.starts_with('-')
@@ -56,6 +58,7 @@ pub(super) fn check_repository_part(text: &str, part: &str) -> Result<(), BadSou
 
 /// Checks a user or host name. Both become part of an SSH command line.
 pub(super) fn check_ssh_word(text: &str, word: &str) -> Result<(), BadSource> {
+    // ssh would read such a word as an option, and `-oProxyCommand=…` runs a program.
     let fine = !word.starts_with('-')
         && word.chars().all(|c| {
             c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+' | '[' | ']' | ':')
@@ -69,6 +72,8 @@ pub(super) fn check_ssh_word(text: &str, word: &str) -> Result<(), BadSource> {
 
 /// Checks a branch, tag, commit or version against git's rules for reference names.
 pub(crate) fn check_reference(text: &str) -> Result<(), BadSource> {
+    // Beside git's rules, this rejects expressions such as `a..b`, `a~1` or `a@{1}`, which name
+    // other commits.
     let fine = (1..=255).contains(&text.len())
         && !text.starts_with(['-', '/', '.'])
         && !text.ends_with(['/', '.'])

@@ -109,7 +109,7 @@ impl Default for ParseOptions {
     }
 }
 
-/// Why a text is not a valid source.
+/// The error for a text that is not a valid source.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadSource {
     /// The text matches no form of a source, or contains something that every form rejects.
@@ -117,7 +117,7 @@ pub enum BadSource {
     Invalid {
         /// The text, without credentials and shortened.
         text: String,
-        /// What is wrong with the text.
+        /// The fault in the text.
         reason: String,
         /// Advice for the user.
         hint: Option<String>,
@@ -190,6 +190,7 @@ fn without_credentials(text: &str) -> String {
         return text.to_owned();
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    // A password may contain `@`, so the last one ends the credentials.
     match authority.rfind('@') {
         Some(at) => format!("{scheme}//…{}", &rest[at..]),
         None => text.to_owned(),
@@ -213,6 +214,7 @@ impl Source {
         if text.is_empty() || text.len() > MAX_SOURCE_BYTES {
             return bad("it is empty or longer than 2,048 bytes");
         }
+        // Invisible characters could make two different sources look the same.
         if text.chars().any(is_deceptive) {
             return bad("it has control or invisible characters");
         }
@@ -290,6 +292,7 @@ impl Source {
     pub fn with_reference(mut self, reference: &str) -> Result<Self, BadSource> {
         check_reference(reference)?;
         let slot = match &mut self {
+            // A tail already contains the reference of a web address.
             Self::Git(git) if git.tail.is_empty() => &mut git.reference,
             Self::ClawHub { version, .. } | Self::Registry { version, .. } => version,
             _ => {

@@ -67,9 +67,11 @@ impl Parser<'_> {
         {
             return self.address(&scheme.to_ascii_lowercase(), text);
         }
+        // A colon behind a slash belongs to a path.
         if let Some((before, _)) = text.split_once(':')
             && !before.contains('/')
         {
+            // A host name has a dot or a user before it, a prefix has neither.
             if before.contains(['@', '.']) && !before.starts_with('@') {
                 return self.git_address(text).map(Source::Git);
             }
@@ -167,6 +169,8 @@ impl Parser<'_> {
         if last == "SKILL.md" {
             return Ok(Source::SkillMd(url.clone()));
         }
+        // Other sites with two or more path segments are treated as git servers: the skill of a
+        // site is a single segment.
         if last.strip_suffix(".git").is_some()
             || (parts.len() >= 2 && !parts.contains(&".well-known"))
         {
@@ -191,6 +195,7 @@ impl Parser<'_> {
     ) -> Option<Result<Source, BadSource>> {
         match (host, parts) {
             ("raw.githubusercontent.com", [owner, repository, tail @ ..]) if !tail.is_empty() => {
+                // Both `refs/heads/main` and `main` name a branch in raw addresses.
                 let tail = match tail {
                     ["refs", "heads" | "tags", tail @ ..] | tail => tail,
                 };
@@ -203,6 +208,7 @@ impl Parser<'_> {
             ("github.com" | "www.github.com", [owner, repository]) => {
                 Some(self.hosted("github.com", &[owner, repository], &[]))
             }
+            // GitLab puts a lone hyphen between the project, at any depth of groups, and its pages.
             (_, parts) if parts.contains(&"-") => {
                 let dash = parts.iter().position(|part| *part == "-")?;
                 match (&parts[..dash], &parts[dash + 1..]) {
@@ -259,6 +265,7 @@ impl Parser<'_> {
 
     /// Parses a git address.
     fn git_address(&self, text: &str) -> Result<GitSource, BadSource> {
+        // Outside of an IPv6 literal, `::` starts a helper program of git.
         let literal = text.starts_with("https://[") || text.starts_with("ssh://");
         if text.starts_with('-')
             || (text.contains("::") && !literal)
@@ -299,6 +306,7 @@ impl Parser<'_> {
         if !plain && !matches!(url.scheme(), "https" | "ssh") {
             return Err(self.bad(format!("{}: addresses are not supported", url.scheme())));
         }
+        // The user name of an SSH address is no secret, and most hosts require `git@`.
         if url.scheme() != "ssh" && !url.username().is_empty() || url.password().is_some() {
             return Err(self.bad("an address cannot contain a user name or password").with_hint(
                 "git's credential helpers are used for private repositories: leave the credentials out",
@@ -341,6 +349,7 @@ impl Parser<'_> {
         };
         check_ssh_word(self.text, user)?;
         check_ssh_word(self.text, host)?;
+        // Host names ignore letter case, but patterns of the policy are compared as text.
         let host = host.to_ascii_lowercase();
         let host_is_fine = !host.is_empty()
             && host
@@ -356,6 +365,7 @@ impl Parser<'_> {
 
     fn repository(address: String, scheme: &str, authority: &str, path: &str) -> GitSource {
         let bare = path.strip_suffix(".git").unwrap_or(path);
+        // Only projects directly below an owner have a short identifier.
         let two = bare.split('/').count() == 2;
         let identifier = match authority {
             "github.com" if two => format!("github:{bare}"),
@@ -419,6 +429,7 @@ impl Parser<'_> {
     }
 
     fn project_and_path(&self, host: &str, text: &str) -> Result<Source, BadSource> {
+        // An `@` before the last slash belongs to the path; behind it, it selects a skill.
         let (text, skill) = match text.rsplit_once('@') {
             Some((text, skill)) if !skill.contains('/') => (text, Some(skill)),
             _ => (text, None),
