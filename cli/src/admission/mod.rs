@@ -79,11 +79,14 @@ pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
     let message = chain(&error);
     match error {
         AdmitError::Blocked { findings } => {
+            // Warnings are shown as well, but only the others block.
             let blocking = findings.iter().filter(|finding| finding.level > Level::Warning);
             let (source_shown, number) = (clean(source, 200), count(blocking.count() as u64, "finding"));
             fail!(GateBlocked, "the gate refused {source_shown}: {number}")
             .excerpts(findings.iter().map(|finding| texts.excerpt(finding)))
             .data(json!({ "source": source, "findings": findings }))
+            // For a folder of skills, its subfolders are the better advice than flags for one
+            // skill.
             .hint_if(below_hint(source).or_else(|| allow_hint(findings.iter())))
         }
         AdmitError::NameTaken { name, .. }
@@ -98,8 +101,11 @@ pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
         AdmitError::SourceUnsupported { .. } => Failure::new(ErrorCode::SourceUnsupported, message),
         AdmitError::Source(SourceError::Link(path) | SourceError::HardLink(path) | SourceError::Special { path, .. }) => {
             let folder = Path::new(source);
+            // A file's path is relative to the skill, but the given path itself is already whole.
             let whole = if path == folder { path } else { folder_of(folder).join(path) };
+            // The text of the error already tells links, hard links and devices apart.
             let what = message.split_once(" is a ").map_or("symbolic link", |(_, what)| what);
+            // Only a symbolic link has a target. For the other kinds, this fails.
             let target = std::fs::read_link(&whole).map_or_else(
                 |_| String::new(),
                 |target| format!(" (it leads to {})", clean(&target.display().to_string(), 200)),
@@ -145,6 +151,7 @@ pub fn include_unknown(names: &str) -> Failure {
 /// one of them cannot be allowed.
 pub fn allow_hint<'a>(findings: impl Iterator<Item = &'a Finding>) -> Option<String> {
     let blocking = findings.filter(|finding| finding.level > Level::Warning);
+    // A single finding that no flag allows makes the whole suggestion useless.
     let flags = blocking.map(|finding| (finding.level == Level::Flag).then_some(finding.rule));
     let flags: BTreeSet<&str> = flags.collect::<Option<_>>()?;
     if flags.is_empty() {

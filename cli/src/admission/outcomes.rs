@@ -50,6 +50,7 @@ impl<'a> Outcomes<'a> {
         let mut entry = json!({
             self.member: name, "code": failure.code.word(), "message": failure.message, "hint": failure.hint,
         });
+        // The printed line has to contain the name, for which the JSON entry has a member.
         let mut shown = failure.clone();
         if self.member == "name" {
             shown.message = format!("{name}: {}", failure.message);
@@ -75,6 +76,8 @@ impl<'a> Outcomes<'a> {
             format!("{failed} of {total} {verb} not {what}")
         };
         match self.first {
+            // Programs match the code of the first failure. People have read the single messages
+            // already.
             Some(first) => Err(Failure::new(first.code.clone(), message).data(data)),
             None => Ok(data),
         }

@@ -38,6 +38,8 @@ impl Texts {
                 Self::of_folder(&project.path().join(path).to_string_lossy())
             }
             Source::InVault { vault, path } => Self::of_folder(&vault.join(path).to_string_lossy()),
+            // The files of an earlier version are in the store and not at a path that could be
+            // quoted.
             Source::Earlier(_) => Self::of_fetched(shown, &[]),
         }
     }
@@ -54,6 +56,7 @@ impl Texts {
     pub fn of_fetched(shown: &str, files: &[RawFile]) -> Self {
         let texts = files
             .iter()
+            // A huge file would stay in memory only for one line of it.
             .filter(|file| file.bytes.len() <= MOST)
             .map(|file| (file.path.clone(), decode(&file.bytes).into_owned()));
         Self {
@@ -67,6 +70,7 @@ impl Texts {
             "" => self.base.clone(),
             inner => self.base.join(inner),
         };
+        // The path comes from the skill, so it must not be able to control the terminal.
         clean(&printable(&path.display().to_string()), 300)
     }
 

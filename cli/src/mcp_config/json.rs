@@ -38,6 +38,7 @@ pub fn read(text: &str) -> Result<Map<String, Value>, EditError> {
 }
 
 fn parse(text: &str) -> Result<CstRootNode, EditError> {
+    // The parser does not accept a byte order mark, which some editors write.
     CstRootNode::parse(text.trim_start_matches(BOM), &OPTIONS).map_err(|error| EditError::Syntax {
         line: u32::try_from(error.line_display()).unwrap_or(u32::MAX),
         reason: error.kind().to_string(),
@@ -115,6 +116,7 @@ pub fn remove(text: &str, path: &[&str], name: &str) -> Result<String, EditError
 }
 
 fn print(before: &str, root: &CstRootNode) -> String {
+    // The byte order mark is part of the rest of the file, which must not change.
     let mark = before.chars().next().filter(|first| *first == BOM);
     format!("{}{root}", mark.map_or_else(String::new, String::from))
 }
@@ -123,6 +125,7 @@ fn input(value: &Value) -> CstInputValue {
     match value {
         Value::Null => CstInputValue::Null,
         Value::Bool(value) => CstInputValue::Bool(*value),
+        // Use the number's own text, so that a conversion does not change its digits.
         Value::Number(number) => CstInputValue::Number(number.to_string()),
         Value::String(text) => CstInputValue::String(text.clone()),
         Value::Array(items) => CstInputValue::Array(items.iter().map(input).collect()),

@@ -17,7 +17,7 @@ pub enum Format {
     Toml,
 }
 
-/// Why a text cannot be edited.
+/// The error of an edit.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EditError {
     /// The text cannot be parsed.
@@ -76,6 +76,7 @@ impl Format {
             Self::Json => json::put(text, path, name, value)?,
             Self::Toml => toml::put(text, path, name, value)?,
         };
+        // Compute the expected content independently of the editor that changed the text.
         let wanted = with_entry(self.read(text)?, path, name, Some(value));
         self.checked(changed, wanted, path)
     }
@@ -150,6 +151,7 @@ fn drop_empty(root: &mut Map<String, Value>, path: &[&str]) {
 fn in_order(members: &Map<String, Value>) -> Vec<(&String, &Value)> {
     let mut all: Vec<_> = members.iter().collect();
     let first = ["type", "source", "command", "args"];
+    // The sort is stable, so the other members keep their order.
     all.sort_by_key(|(name, _)| {
         let place = first.iter().position(|known| known == name);
         place.unwrap_or(first.len())

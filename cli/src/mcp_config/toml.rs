@@ -27,6 +27,7 @@ pub fn read(text: &str) -> Result<Map<String, Value>, EditError> {
 /// Removes the entry of this name, if any, and adds the new one as the last table of the file.
 pub fn put(text: &str, path: &[&str], name: &str, value: &Value) -> Result<String, EditError> {
     let mut item = Item::Table(table(value)?);
+    // Only the entry gets a header line: the tables of its path are implicit.
     for part in [name].into_iter().chain(path.iter().rev().copied()) {
         let mut outer = Table::new();
         outer.set_implicit(true);
@@ -45,6 +46,7 @@ pub fn put(text: &str, path: &[&str], name: &str, value: &Value) -> Result<Strin
 }
 
 fn with_line_ends_of(text: &str, lines: &str) -> String {
+    // A file that mixes line ends has no convention to follow.
     if text.contains("\r\n") && !text.replace("\r\n", "").contains('\n') {
         lines.replace('\n', "\r\n")
     } else {
@@ -89,6 +91,7 @@ pub fn remove(text: &str, path: &[&str], name: &str) -> Result<String, EditError
     spans(table, &mut ranges);
     ranges.sort_by_key(|range| range.start);
     let mut out = text.to_owned();
+    // Remove from the end, so that the ranges before stay valid.
     for range in ranges.into_iter().rev() {
         let line_end = out[range.end..].find('\n');
         let end = line_end.map_or(out.len(), |at| range.end + at + 1);
@@ -113,6 +116,7 @@ fn spans(table: &Table, ranges: &mut Vec<Range<usize>>) {
         ranges.push(header.start..ends.max().unwrap_or(header.end));
     }
     let inner = table.iter().filter_map(|(_, item)| item.as_table());
+    // Dotted tables are lines of the outer table, whose range includes them.
     for table in inner.filter(|table| !table.is_dotted()) {
         spans(table, ranges);
     }

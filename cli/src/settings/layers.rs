@@ -51,6 +51,8 @@ impl Settings {
             settings.read_file(path, false)?;
         }
         if let Some(path) = project {
+            // The file may come from somebody else, so a fault in it must neither stop commands nor
+            // apply half of the file.
             let before = settings.clone();
             if let Err(fault) = settings.read_file(path, true) {
                 settings = before;

@@ -58,8 +58,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Why the project's file sets nothing, if it is faulty. A command that needs one of its
-    /// settings fails with it; the others warn.
+    /// Returns the fault of the project's file, because of which the file sets nothing. A command
+    /// that needs one of its settings fails with it; the others warn.
     pub const fn project_fault(&self) -> Option<&Failure> {
         self.project_fault.as_ref()
     }
@@ -102,6 +102,7 @@ impl Settings {
 
     /// Returns a boolean, if it is set.
     pub fn boolean(&self, name: &str) -> Option<bool> {
+        // `set` has already rejected all other texts.
         self.text(name).map(|value| is_true(value).unwrap_or(false))
     }
 
@@ -127,7 +128,7 @@ impl Settings {
             .collect()
     }
 
-    /// The layer that set a value: `flag`, `environment`, `project`, `user` or `default`.
+    /// Returns the layer that set a value: `flag`, `environment`, `project`, `user` or `default`.
     pub fn origin_word(&self, name: &str) -> &'static str {
         match self.with_origin(name) {
             Some((_, Origin::Flag(_))) => "flag",

@@ -64,6 +64,7 @@ impl Process {
                 })
                 .collect(),
             environment,
+            // A relative home folder would put keys into whatever folder is current.
             home: std::env::home_dir().filter(|home| home.is_absolute()),
             stdin_is_terminal: std::io::stdin().is_terminal(),
             stdout_is_terminal: std::io::stdout().is_terminal(),
@@ -79,18 +80,18 @@ impl Process {
         (!value.is_empty()).then_some(value)
     }
 
-    /// All variables as they are, for programs that this process starts.
+    /// Returns all variables as they are, for programs that this process starts.
     pub fn environment(&self) -> &[(OsString, OsString)] {
         &self.environment
     }
 
-    /// The names of all non-empty variables that start with `VAULT_`.
+    /// Returns the names of all non-empty variables that start with `VAULT_`.
     pub fn vault_variables(&self) -> impl Iterator<Item = &str> {
         let names = self.variables.keys().map(String::as_str);
         names.filter(|name| name.starts_with("VAULT_") && self.variable(name).is_some())
     }
 
-    /// The user's home folder, if known.
+    /// Returns the user's home folder, if it is known.
     pub fn home(&self) -> Option<&Path> {
         self.home.as_deref()
     }
@@ -103,8 +104,8 @@ impl Process {
         }
     }
 
-    /// The folder where the installer puts starter skills: `$XDG_DATA_HOME/vault/skills`, or else
-    /// `~/.local/share/vault/skills`.
+    /// Returns the folder for the installer's starter skills: `$XDG_DATA_HOME/vault/skills`, or
+    /// else `~/.local/share/vault/skills`.
     pub fn starter_dir(&self) -> Option<PathBuf> {
         Some(
             self.user_folder("XDG_DATA_HOME", ".local/share")?
@@ -112,8 +113,8 @@ impl Process {
         )
     }
 
-    /// The configuration folder: `$XDG_CONFIG_HOME/vault`, or else `~/.config/vault`. Relative
-    /// values count as unset, as the XDG specification requires.
+    /// Returns the configuration folder: `$XDG_CONFIG_HOME/vault`, or else `~/.config/vault`.
+    /// Relative values count as unset, as the XDG specification requires.
     pub fn config_folder(&self) -> Option<PathBuf> {
         Some(
             self.user_folder("XDG_CONFIG_HOME", ".config")?
@@ -140,18 +141,19 @@ impl Process {
         })
     }
 
-    /// Whether a coding agent started this process.
+    /// Returns whether a coding agent started this process.
     pub fn is_run_by_agent(&self) -> bool {
         AGENT_MARKS.iter().any(|mark| self.variable(mark).is_some())
     }
 
-    /// Whether a CI system started this process.
+    /// Returns whether a CI system started this process.
     pub fn is_run_by_ci(&self) -> bool {
+        // `CI=false` is a way to run as outside of CI.
         self.variable("CI").is_some_and(|value| value != "false")
     }
 
-    /// Whether to use colour on a stream, according to `NO_COLOR`, `CLICOLOR_FORCE`, `TERM=dumb`
-    /// and whether the stream is a terminal.
+    /// Returns whether to use colour on a stream, according to `NO_COLOR`, `CLICOLOR_FORCE`,
+    /// `TERM=dumb` and whether the stream is a terminal.
     pub fn wants_colour(&self, stream_is_terminal: bool) -> bool {
         if self.variable("NO_COLOR").is_some() {
             return false;
@@ -169,13 +171,15 @@ impl Process {
             .map(|folder| folder.join(name))
             .find(|file| {
                 file.metadata()
+                    // A file that is not executable would only fail later, when it is started.
                     .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
             })
     }
 
-    /// The machine's host name. It labels the device and the OAuth client of this machine.
+    /// Returns the machine's host name. It labels the device and the OAuth client of this machine.
     pub fn host_name(&self) -> Option<String> {
         self.variable("HOSTNAME").map(str::to_owned).or_else(|| {
+            // The kernel has the current name, while the file may have the name for the next start.
             let mut files = ["/proc/sys/kernel/hostname", "/etc/hostname"].iter();
             let text = files.find_map(|file| std::fs::read_to_string(file).ok())?;
             Some(text.trim().to_owned()).filter(|text| !text.is_empty())
@@ -204,7 +208,8 @@ impl Process {
     }
 }
 
-/// The width of a terminal. `None` for anything else, and for a terminal that does not say.
+/// Returns the width of a terminal. `None` for anything else, and for a terminal that does not
+/// report it.
 fn columns(stream: impl std::os::fd::AsFd) -> Option<usize> {
     let (width, _) = terminal_size::terminal_size_of(stream)?;
     Some(width.0.into())

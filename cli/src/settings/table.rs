@@ -35,7 +35,8 @@ const DEFAULT_BIND: &str = "127.0.0.1, or 0.0.0.0 for a public URL elsewhere";
 const DEFAULT_INDEX: &str = "index.db under the storage path";
 const DEFAULT_PROVIDER_NAME: &str = "host of VAULT_OIDC_ISSUER";
 const DEFAULT_SIGN_IN: &str = "password, or both with a provider";
-/// What `vault serve` serves where [`TABLE`] says `~/.vault` for the other commands.
+/// The library that `vault serve` uses, in place of the `~/.vault` that [`TABLE`] gives for the
+/// other commands.
 pub const SERVED_LIBRARY: &str = "library beside the database";
 const LOG_LEVELS: &[&str] = &["debug", "info", "warn", "error"];
 const TOOL_NAMES: &[&str] = &["plain", "dotted"];
@@ -107,8 +108,8 @@ pub(super) const TABLE: &[Variable] = &[
     variable("VAULT_TRUSTED_PROXIES", Kind::List, ""),
 ];
 
-/// Variables that are no settings of `vault` and are read elsewhere: by the installer, by the smoke
-/// test, and by the actions of skills.
+/// Variables that are not settings of `vault` and are read elsewhere: by the installer, by the
+/// smoke test, and by the actions of skills.
 pub(super) const OTHER_VARIABLES: [&str; 8] = [
     "VAULT_CALLED_FROM",
     "VAULT_INSTALL_DIR",
@@ -125,7 +126,7 @@ pub(super) fn variable_named(name: &str) -> Option<&'static Variable> {
     TABLE.iter().find(|variable| variable.name == name)
 }
 
-/// The names of all variables.
+/// Returns the names of all variables.
 pub(super) fn variable_names() -> impl Iterator<Item = &'static str> {
     TABLE.iter().map(|variable| variable.name)
 }
@@ -160,6 +161,7 @@ pub(super) fn masked(kind: Kind, value: &str) -> String {
             if url.password().is_some() && url.set_password(Some(MASK)).is_err() {
                 return MASK.to_owned();
             }
+            // PostgreSQL also accepts the password as a parameter of the address.
             let mut pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
             let passwords = pairs.iter_mut().filter(|(name, _)| name == "password");
             if passwords.map(|(_, text)| MASK.clone_into(text)).count() > 0 {
