@@ -30,34 +30,35 @@ pub struct Address {
 }
 
 impl Base {
-    /// The scheme, host and port.
+    /// Returns the scheme, host and port.
     pub fn origin(&self) -> &str {
         &self.text[..self.origin]
     }
 
-    /// The path prefix: empty, or starting with a slash.
+    /// Returns the path prefix: empty, or starting with a slash.
     pub fn prefix(&self) -> &str {
         &self.text[self.origin..]
     }
 
-    /// The canonical address.
+    /// Returns the canonical address.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether the host is this machine.
+    /// Returns whether the host is this machine.
     pub const fn is_loopback(&self) -> bool {
         self.loopback
     }
 
-    /// The host name if it always means this machine (RFC 6761): `localhost` or a name below it.
+    /// Returns the host name if it always means this machine (RFC 6761): `localhost` or a name
+    /// below it.
     pub fn localhost_name(&self) -> Option<&str> {
         let (_, rest) = self.origin().split_once("://")?;
         let name = rest.split(':').next()?;
         is_localhost(name).then_some(name)
     }
 
-    /// Whether the scheme is http.
+    /// Returns whether the scheme is http.
     pub fn is_plain(&self) -> bool {
         self.text.starts_with("http:")
     }
@@ -67,7 +68,7 @@ impl Base {
         format!("{}{path}", self.text)
     }
 
-    /// Whether an address has the same scheme, host and port.
+    /// Returns whether an address has the same scheme, host and port.
     pub fn is_origin_of(&self, address: &str) -> bool {
         Url::parse(address).is_ok_and(|url| url.origin().ascii_serialization() == self.origin())
     }
@@ -80,6 +81,8 @@ impl Base {
         let name = host.replace(|c| !plain(c), "_");
         let (scheme, rest) = self.text.split_once("://").unwrap_or_default();
         let (host, port) = rest.split_once(':').unwrap_or((rest, "0"));
+        // Two addresses could get the same name by the replacement of characters, so add a hash
+        // then.
         let says_all = !scheme.is_empty()
             && host.chars().all(plain)
             && port.bytes().all(|byte| byte.is_ascii_digit());
@@ -87,6 +90,7 @@ impl Base {
             return name;
         }
         let hash = Digest::of(self.text.as_bytes()).to_string();
+        // The name is ASCII by now, so it can be cut at any byte.
         format!("{}_{}", &name[..name.len().min(100)], &hash[..20])
     }
 }
@@ -101,7 +105,7 @@ impl fmt::Display for Base {
     }
 }
 
-/// Why a text is not the address of a service.
+/// The error for a text that is not the address of a service.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{0}; an address looks like https://vault.example or https://vault.example/v/team")]
 pub struct BadAddress(String);
@@ -168,6 +172,7 @@ impl FromStr for Address {
             }
             _ => (path, None),
         };
+        // Devices sign the prefix byte by byte, so accept only characters that nobody escapes.
         let good = prefix
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b"-._~/".contains(&b));

@@ -13,15 +13,17 @@ pub fn open(process: &Process, address: &str) -> bool {
         return false;
     };
     Command::new(opener)
+        // The address comes from the service. As an argument, it never passes through a shell.
         .arg(address)
         .stdin(Stdio::null())
+        // Messages of the browser must not mix with the output of the command.
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .is_ok()
 }
 
-/// The program that opens an address on this desktop.
+/// Returns the program that opens an address on this desktop.
 fn opener(process: &Process) -> Option<PathBuf> {
     let has = |name| process.variable(name).is_some();
     if cfg!(target_os = "macos") {

@@ -1,6 +1,6 @@
 //! The service and vault that this library is connected to, as recorded by `vault cloud connect`.
 //!
-//! The record is the file `connection.json` in the vault's part of the trust folder: whoever could
+//! The record is the file `connection.json` in the vault's part of the trust folder: anyone who can
 //! change it could have the vault published elsewhere. It contains no secrets.
 
 use schemars::JsonSchema;
@@ -58,7 +58,7 @@ impl Connection {
         OwnerClient::open(context, &self.base, self.slug.as_str())
     }
 
-    /// The address that other machines link to.
+    /// Returns the address that other machines link to.
     pub fn address(&self) -> String {
         self.base.at(&format!("/v/{}", self.slug))
     }

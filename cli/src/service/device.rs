@@ -81,8 +81,10 @@ impl DeviceClient {
             let answer = self.read(&path, size.min(ceiling::OBJECT)).await;
             let answer = answer.map_err(|failure| longer_than_signed(hash, size, failure))?;
             match answer.retry_after() {
+                // Fetching many bundles may hit the rate limit, which is no failure.
                 Some(seconds) if tries < 3 => {
                     tries += 1;
+                    // The service must not be able to make this machine wait for long.
                     tokio::time::sleep(Duration::from_secs(seconds.clamp(1, 20))).await;
                 }
                 _ => return Ok(answer.good()?.body),

@@ -1,4 +1,5 @@
-//! Drafts at a service: what its namespaces wait for, with a decision of an owner or publisher.
+//! Drafts at a service: the changes that wait in a namespace for the decision of an owner or
+//! publisher.
 
 use serde_json::json;
 use vault_api::{Draft, DraftAcceptance, DraftKind, DraftRefusal};
@@ -8,7 +9,7 @@ use vault_service::error::ErrorCode as ServiceCode;
 use super::{Answer, OwnerClient, connection::Connection};
 use crate::errors::Failure;
 
-/// The kind of a draft in words, for lists.
+/// Returns the kind of a draft in words, for lists.
 pub const fn words(kind: DraftKind) -> &'static str {
     match kind {
         DraftKind::Propose => "skill",
@@ -19,12 +20,12 @@ pub const fn words(kind: DraftKind) -> &'static str {
     }
 }
 
-/// Where the drafts of a namespace are.
+/// Returns the path of a namespace's drafts.
 pub fn drafts_path(connection: &Connection) -> String {
     format!("/admin/vaults/{}/drafts", connection.slug)
 }
 
-/// The client of somebody who decides on drafts.
+/// The client of an owner or publisher who decides on drafts.
 pub struct DraftClient<'a> {
     client: &'a OwnerClient,
     path: String,
@@ -64,7 +65,7 @@ impl<'a> DraftClient<'a> {
         ))
     }
 
-    /// Reports that a release has the draft. `left_out` says what it lacks; the author reads it.
+    /// Reports that a release contains the draft. `left_out` names what it lacks, for the author.
     pub async fn accept(
         &self,
         draft: &DraftId,
@@ -79,8 +80,8 @@ impl<'a> DraftClient<'a> {
         self.accepted(draft, &body).await
     }
 
-    /// Makes a server that signs the vault take in what was reviewed, and publish it; in place of
-    /// this bundle where that is not the one that the draft's author saw.
+    /// Makes a server that signs the vault admit the reviewed files and publish them. `replaced` is
+    /// the bundle to replace if it is not the one that the draft's author saw.
     pub async fn admit(
         &self,
         draft: &DraftId,
@@ -115,7 +116,7 @@ impl<'a> DraftClient<'a> {
         self.client.send(reqwest::Method::DELETE, &path, None).await
     }
 
-    /// Hands in a request to become a publisher.
+    /// Submits a request to become a publisher.
     pub async fn request_key(&self, bytes: Vec<u8>) -> Result<Draft, Failure> {
         let path = format!("{}?kind=key_request", self.path);
         let body = super::Body::Bytes("application/octet-stream", bytes.into());

@@ -67,7 +67,7 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// The body.
     pub body: Vec<u8>,
-    /// Who asked: the address of the service, and the command that signs in there.
+    /// The address of the service, and the command that signs in there, for hints.
     asked_by: Option<(Base, String)>,
 }
 
@@ -78,6 +78,7 @@ impl Http {
         let reach = if base.is_loopback() {
             Reach::Loopback {
                 localhost: base.localhost_name().map(str::to_owned),
+                // Plain HTTP needs no certificates, which a minimal machine may not have.
                 plain: base.is_plain(),
             }
         } else {
@@ -91,6 +92,7 @@ impl Http {
             roots: &[],
         });
         let host = base.to_string();
+        // Create the inner client now, so that missing certificates fail before any request.
         let inner = client.inner().map_err(|error| failure(&host, &error))?;
         Ok(Self {
             inner: inner.clone(),
@@ -130,6 +132,7 @@ impl Http {
             )
             .hint("use the service's own address; vault never follows redirects"));
         }
+        // An error needs no more than a problem document.
         let is_good = (200..300).contains(&status);
         let ceiling = if is_good { ceiling } else { ceiling::SMALL };
         let body = match response.body(ceiling).await {
@@ -152,7 +155,7 @@ pub fn form(pairs: &[(&str, &str)]) -> String {
     form.extend_pairs(pairs).finish()
 }
 
-/// Converts the error of a request without a complete response.
+/// Converts the error of a request that got no complete response.
 fn failure(host: &str, error: &HttpError) -> Failure {
     match error {
         HttpError::Setup(cause) => {
@@ -182,7 +185,7 @@ fn failure(host: &str, error: &HttpError) -> Failure {
     }
 }
 
-/// The system's error text, without the error number.
+/// Returns the system's error text without the error number.
 fn reason(error: &HttpError) -> String {
     let reason = error.reason();
     clean(reason.split(" (os error").next().unwrap_or(&reason), 200)
@@ -247,7 +250,7 @@ struct Problem {
 }
 
 impl Answer {
-    /// Whether the status is 2xx.
+    /// Returns whether the status is 2xx.
     pub const fn is_good(&self) -> bool {
         self.status >= 200 && self.status < 300
     }
@@ -263,10 +266,11 @@ impl Answer {
         (self.status == 429).then(|| seconds().unwrap_or(1))
     }
 
-    /// The problem of an error response. Its code is `http_<status>` if the body has none.
+    /// Returns the problem of an error response. Its code is `http_<status>` if the body has none.
     fn problem(&self) -> Problem {
         let mut problem: Problem = serde_json::from_slice(&self.body).unwrap_or_default();
         let code = problem.code.as_bytes();
+        // The code becomes part of this program's output, so accept only the usual form.
         let is_letter = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'_';
         if !(1..=64).contains(&code.len()) || !code.iter().all(is_letter) {
             problem.code = format!("http_{}", self.status);
@@ -274,7 +278,7 @@ impl Answer {
         problem
     }
 
-    /// Whether the service rejected the request with this code.
+    /// Returns whether the service rejected the request with this code.
     pub fn is_refusal(&self, code: ServiceCode) -> bool {
         self.status == code.row().status.as_u16() && self.problem().code == code.row().code
     }
@@ -346,6 +350,7 @@ impl Answer {
         }
         Some(match self.status {
             429 | 503 => match self.header(RETRY_AFTER) {
+                // The header may also hold a date, or any other text of an untrusted service.
                 Some(seconds) if seconds.bytes().all(|b| b.is_ascii_digit()) => {
                     format!("try again in {seconds} s")
                 }
@@ -364,8 +369,8 @@ impl Answer {
         })
     }
 
-    /// A hint with the address of the service in place of its placeholders, so that its commands
-    /// work as printed.
+    /// Fills the address of the service into the placeholders of a hint, so that its commands work
+    /// as printed.
     fn with_address(&self, hint: &str) -> String {
         let Some((base, sign_in)) = &self.asked_by else {
             return hint.to_owned();

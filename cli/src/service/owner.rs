@@ -64,12 +64,12 @@ impl OwnerClient {
         })
     }
 
-    /// The address of the service.
+    /// Returns the address of the service.
     pub const fn base(&self) -> &Base {
         &self.base
     }
 
-    /// The id under which this client is registered.
+    /// Returns the id under which this client is registered.
     pub async fn client_id(&self) -> String {
         self.tokens.lock().await.client_id.clone()
     }
@@ -146,6 +146,7 @@ impl OwnerClient {
         let mut items = Vec::new();
         let mut after = String::new();
         let join = if path.contains('?') { '&' } else { '?' };
+        // A service must not be able to keep this loop going forever.
         for _ in 0..1000 {
             let page: Items<T> = self.get(&format!("{path}{join}limit=100{after}")).await?;
             items.extend(page.items);
@@ -179,6 +180,7 @@ impl OwnerClient {
             }
         }
         let next = self.refresh(&tokens).await?;
+        // Store the new pair before it is used: the old refresh token no longer works.
         self.file.write(&next, &lock)?;
         *tokens = next;
         drop(lock);
@@ -196,6 +198,7 @@ impl OwnerClient {
             ("client_id", &tokens.client_id),
         ];
         let answer = self.http.post_form(&tokens.token_endpoint, &fields).await?;
+        // The refresh token was used, revoked or has expired, and only a new sign-in helps.
         if matches!(answer.status, 400 | 401) {
             return Err(signed_out(&self.base, &self.file));
         }

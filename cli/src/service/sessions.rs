@@ -1,7 +1,7 @@
 //! Ends sign-ins of the command line, after a machine that had one was lost or copied.
 //!
-//! The service lists apps for all people of a vault. Which of them an account connected stands in
-//! the audit log alone.
+//! The service lists apps for all users of a vault. Only the audit log tells which account
+//! connected an app.
 
 use std::collections::HashSet;
 
@@ -12,18 +12,19 @@ use vault_api::{AuditEntry, Client};
 use super::OwnerClient;
 use crate::{errors::Failure, output::clean};
 
-/// Whether an app names itself as this program does, on any machine.
+/// Returns whether an app has a name that this program registers, on any machine.
 fn is_command_line(client: &Client) -> bool {
     let name = client.name.as_deref().unwrap_or_default();
     name == "vault" || name.starts_with("vault on ")
 }
 
-/// Ends the other command-line sign-ins of this client's account, and with `own` this client's too.
-/// Returns what the ended ones are called.
+/// Ends the other command-line sign-ins of this client's account, and this client's own if `own` is
+/// set. Returns the names of the ended ones.
 pub async fn end_sign_ins(owner: &OwnerClient, own: bool) -> Result<Vec<String>, Failure> {
     let own_id = owner.client_id().await;
     let consents: Vec<AuditEntry> = owner.list("/admin/audit?action=oauth.consent").await?;
     let is_own = |id: &str| id == own_id;
+    // The consent for this client's own id tells which account is the user's.
     let mut mine = consents
         .iter()
         .filter(|consent| consent.target.as_deref().is_some_and(is_own));
@@ -43,7 +44,7 @@ pub async fn end_sign_ins(owner: &OwnerClient, own: bool) -> Result<Vec<String>,
         .collect();
     let mut clients: Vec<Client> = owner.list("/admin/clients").await?;
     clients.retain(|client| is_command_line(client) && ids.contains(&*client.id));
-    // The own one last: nothing can be ended without it.
+    // The own sign-in comes last, because the others cannot be ended without it.
     clients.sort_by_key(|client| is_own(&client.id));
     let mut ended = Vec::new();
     for client in clients {

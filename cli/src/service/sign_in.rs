@@ -35,7 +35,7 @@ use crate::{
     output::{BOLD, HINT, Ui, clean, paint},
 };
 
-/// How long the user may take to sign in.
+/// Time limit for the user to sign in.
 const PATIENCE: Duration = Duration::from_mins(10);
 
 /// The scope of an operator's sign-in.
@@ -48,7 +48,7 @@ pub struct SignIn<'a> {
     pub base: &'a Base,
     /// The vault that the token is for. With `None` the user chooses on the sign-in pages.
     pub namespace: Option<&'a str>,
-    /// What the sign-in is for, beside the machine's name in the list of connected apps.
+    /// The purpose of the sign-in, shown beside the machine's name in the list of connected apps.
     pub purpose: Option<&'a str>,
     /// Ask for the rights of an operator. They last for minutes and cannot be refreshed.
     pub operator: bool,
@@ -78,7 +78,7 @@ struct CallbackParams {
 }
 
 /// Runs the complete sign-in: metadata, registration, authorization and token. Fails with exit 4 if
-/// access was denied or nobody is there to sign in, and with exit 7 if the service misbehaves.
+/// access was denied or no user can answer, and with exit 7 if the service misbehaves.
 pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Failure> {
     // Without a terminal, no person is there to sign in. A program may pass on the answer with
     // `--no-browser`.
@@ -91,7 +91,8 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
         return Err(nobody_there(wanted.base));
     }
     let http = Http::new(context, wanted.base)?;
-    // Credentials are entered after this.
+    // Taken before the user enters credentials, so that they are never counted as newer than they
+    // are.
     let began_at = SystemClock.now().unix();
     let metadata = metadata(&http, wanted.base).await?;
     let failed = |error: std::io::Error| fail!(Io, "cannot open a loopback port: {error}");
@@ -99,6 +100,8 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
     let port = listener.local_addr().map_err(failed)?.port();
     let redirect = format!("http://127.0.0.1:{port}/callback");
     let client_id = register(context, &http, &metadata, &redirect, wanted.purpose).await?;
+    // The verifier ties the code to this process (PKCE), and the state ties the callback to this
+    // sign-in.
     let verifier = random_text();
     let state = random_text();
     let address = authorize_address(&metadata, wanted, &client_id, &redirect, &verifier, &state)?;
@@ -122,8 +125,8 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
     ))
 }
 
-/// A client for one vault, with the tokens of an earlier sign-in or of a new one.
-/// Also returns whether it signed in now.
+/// Returns a client for one vault, with the tokens of an earlier sign-in or of a new one, and
+/// whether it signed in now.
 pub async fn signed_in(
     context: &Context,
     connection: &Connection,
@@ -158,18 +161,18 @@ async fn sign_in_anew(
     OwnerClient::with(context, base, file, tokens)
 }
 
-/// What a command needs of the sign-in before it asks its question.
+/// The sign-in that a command needs before it asks its question.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Needs {
-    /// A sign-in that the service takes.
+    /// A sign-in that the service accepts.
     SignIn,
-    /// One for which credentials were entered in the last minutes.
+    /// A sign-in whose credentials were entered in the last minutes.
     FreshSignIn,
 }
 
-/// The client of a vault's owner or publisher, after the service has taken its sign-in. On a
-/// terminal it opens the sign-in page where there is none, or where it is too old for what the
-/// command needs; without a terminal the service decides on what there is.
+/// Returns the client of a vault's owner or publisher, after the service has accepted its sign-in.
+/// On a terminal, it opens the sign-in page if there is no sign-in or it is too old for the
+/// command. Without a terminal, the service decides whether the present sign-in suffices.
 pub async fn ready(
     context: &Context,
     connection: &Connection,
@@ -191,6 +194,7 @@ pub async fn ready(
             (sign_in_anew(context, connection, false).await?, true)
         }
     };
+    // Try the sign-in now, so that a command does not ask its question and fail afterwards.
     let path = format!("/admin/vaults/{slug}");
     match client.get::<Value>(&path).await {
         Ok(_) => Ok(client),
@@ -201,7 +205,7 @@ pub async fn ready(
     }
 }
 
-/// The failure of a sign-in that nobody can answer.
+/// Creates the failure of a sign-in that no user can answer.
 fn nobody_there(base: &Base) -> Failure {
     fail!(SignedOut, "you are not signed in at {base}, and there is no terminal to sign in on").hint(
         "run the command on a terminal; or give --no-browser, open the address that it prints in any browser, \
@@ -219,6 +223,7 @@ async fn metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
     let request = http.request(Method::GET, &address);
     let answer = http.send(request, ceiling::SMALL).await?;
     let is_json = serde_json::from_slice::<Value>(&answer.body).is_ok();
+    // Such an answer comes from another kind of server, which deserves a clearer message.
     if answer.status == 404 || (answer.is_good() && !is_json) {
         return Err(fail!(NotAService, "{base} is not a vault service")
             .hint("give the service's public address"));
@@ -312,7 +317,8 @@ fn authorize_address(
                 "read write"
             },
         ),
-        // Credentials that are entered now let the next minutes change roles and keys.
+        // The service treats credentials that are entered now as fresh, and then allows changes of
+        // roles and keys for some minutes.
         ("prompt", "login"),
         ("state", state),
     ]);
@@ -365,7 +371,7 @@ async fn await_callback(
     tokio::select! {
         biased;
         callback = callback_from_browser(listener) => Ok(callback),
-        // Standard input ended: whoever was to hand on the answer is gone.
+        // Standard input has ended, so no callback can be pasted any more.
         callback = pasted => callback.ok_or_else(|| nobody_there(wanted.base)),
         () = tokio::time::sleep(PATIENCE) => Err(
             fail!(SignInTimeout, "no sign-in within ten minutes").hint("run the command again")
@@ -409,6 +415,7 @@ async fn answer_browser(mut stream: TcpStream) -> Option<CallbackParams> {
     let mut buffer = [0_u8; 2048];
     while !head.windows(4).any(|four| four == b"\r\n\r\n") {
         let read = stream.read(&mut buffer).await.ok()?;
+        // Every program on this machine can connect, so limit what it can send.
         if read == 0 || head.len() > 16 * 1024 {
             return None;
         }
@@ -416,6 +423,7 @@ async fn answer_browser(mut stream: TcpStream) -> Option<CallbackParams> {
     }
     let head = String::from_utf8_lossy(&head);
     let target = head.strip_prefix("GET ")?.split(' ').next()?;
+    // Browsers also request an icon. Only the callback ends the wait.
     let Some(query) = target.strip_prefix("/callback?") else {
         let _ = stream
             .write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")

@@ -26,7 +26,7 @@ pub struct Tokens {
     pub client_id: String,
     /// The token sent with every request.
     pub access_token: String,
-    /// When the access token expires, in Unix seconds by this machine's clock.
+    /// The expiry of the access token, in Unix seconds by this machine's clock.
     pub expires_at: i64,
     /// The token that is exchanged once for the next pair. Empty for an operator's token.
     pub refresh_token: String,
@@ -36,18 +36,18 @@ pub struct Tokens {
     pub token_endpoint: String,
     /// The address where tokens are revoked, if the service has one.
     pub revocation_endpoint: Option<String>,
-    /// When the person entered credentials for them, in Unix seconds by this machine's clock; 0 if
-    /// that was not recorded.
+    /// The time at which the user entered credentials, in Unix seconds by this machine's clock; 0
+    /// if it was not recorded.
     #[serde(default)]
     pub signed_in_at: i64,
 }
 
-/// How long a service takes credentials for fresh is five minutes. A minute is left for the answer
-/// to a question.
+/// Age below which credentials count as fresh, in seconds. Services accept five minutes; one minute
+/// is left for the answer to a question.
 const FRESH_SECONDS: i64 = 4 * 60;
 
 impl Tokens {
-    /// The tokens that a service has granted just now.
+    /// Creates the tokens that a service has just granted.
     pub(super) fn granted(
         grant: vault_api::Tokens,
         client_id: String,
@@ -58,6 +58,7 @@ impl Tokens {
         Self {
             client_id,
             access_token: grant.access_token,
+            // The service's number is untrusted: a huge one would make an expired token look valid.
             expires_at: SystemClock.now().unix() + grant.expires_in.clamp(0, 86_400),
             refresh_token: grant.refresh_token.unwrap_or_default(),
             scope: grant.scope,
@@ -67,14 +68,15 @@ impl Tokens {
         }
     }
 
-    /// Whether their person entered credentials so recently that the service lets them change roles
-    /// and members now.
+    /// Returns whether the user entered credentials so recently that the service allows changes of
+    /// roles and members now.
     pub fn is_fresh(&self, now: Timestamp) -> bool {
         let age = now.unix() - self.signed_in_at;
+        // A negative age comes from a clock that was set back, and counts as not fresh.
         (0..FRESH_SECONDS).contains(&age)
     }
 
-    /// Whether the token has the rights of an operator.
+    /// Returns whether the token has the rights of an operator.
     pub fn is_operator(&self) -> bool {
         self.scope.split(' ').any(|word| word == "operator")
     }
@@ -105,8 +107,8 @@ pub struct TokenFile {
 }
 
 impl TokenFile {
-    /// The token file for the owner of a vault, named by its slug, or for the operator of a service
-    /// (`@operator`, which is not a valid slug).
+    /// Returns the token file for the owner of a vault, named by its slug, or for the operator of a
+    /// service (`@operator`, which is not a valid slug).
     pub fn of(context: &Context, base: &Base, name: &str) -> Result<Self, Failure> {
         let path = context
             .config_folder()?
@@ -117,7 +119,7 @@ impl TokenFile {
         Ok(Self { path, name })
     }
 
-    /// The command that signs in anew at this service.
+    /// Returns the command that signs in again at this service.
     pub fn sign_in_command(&self, base: &Base) -> String {
         if self.name.starts_with('@') {
             format!("vault operator --url {base} namespace list")
@@ -172,7 +174,7 @@ impl TokenFile {
         })
     }
 
-    /// Removes the tokens, which are worth nothing any more.
+    /// Removes the tokens, for example after they were revoked.
     pub fn remove(&self, _lock: &File) -> Result<(), Failure> {
         match std::fs::remove_file(&self.path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
