@@ -1,4 +1,5 @@
-//! The connected namespace and the owner at this machine, as the library's driver sees them.
+//! The connected namespace and the owner at this machine, in the form that the library's driver
+//! expects.
 
 use vault_api::Draft;
 use vault_format::{catalog::ProfileEntry, name::SkillName};
@@ -32,6 +33,8 @@ impl Namespace for Publisher<'_> {
         };
         let state = state::read(self.vault, base.as_str(), slug)?;
         let pending = state.and_then(|state| state.pending);
+        // A release that needs one signature can always be resumed. A proposal may have been
+        // withdrawn in the meantime, and must then not come back.
         let (Some(pending), true) = (pending, trust.chain().document().release().threshold() > 1)
         else {
             return Ok(true);
@@ -47,7 +50,7 @@ impl Namespace for Publisher<'_> {
 
     async fn upload(&self, plan: &ReleasePlan, all: bool) -> Result<Uploaded, Failure> {
         if plan.needed > 1 && !all {
-            // Another publisher can judge a proposal only under keys that the service shows.
+            // Another publisher can only judge a proposal under keys that the service shows.
             self.push_roots().await?;
         }
         self.upload_missing(plan, all).await
@@ -59,6 +62,7 @@ impl Namespace for Publisher<'_> {
         }
         let answer = self.put_catalog(&plan.catalog, plan.follows.as_ref());
         match self.judged(answer.await?) {
+            // Another publisher was faster, and the driver may plan again from that release.
             Err(Refused::Other(failure)) if failure.code == ServiceCode::ReleaseConflict => {
                 let conflict = Failure::new(ErrorCode::ReleaseConflict, &failure.message);
                 let hint = "someone else is publishing at the same time: sync again";
@@ -69,13 +73,13 @@ impl Namespace for Publisher<'_> {
     }
 }
 
-/// The owner, who is asked at a terminal or has answered with the options.
+/// The owner, who answers questions at a terminal or has answered them with options.
 pub(super) struct AskedOwner<'a> {
     pub(super) publisher: &'a Publisher<'a>,
     pub(super) options: &'a SyncOptions,
-    /// What was taken over from other publishers.
+    /// The changes taken over from other publishers.
     pub(super) taken: TakenOver,
-    /// Whether one more conflict is answered with another plan.
+    /// Whether one more conflict leads to another plan.
     pub(super) may_retry: bool,
 }
 
@@ -89,7 +93,7 @@ impl Owner<Failure> for AskedOwner<'_> {
         key_changes::warn(self.publisher.context, slug.as_str(), changes);
     }
 
-    /// Names the skills that a revoked key had signed, and asks. Nothing is signed unseen.
+    /// Names the skills that a revoked key had signed, and asks. Nothing is signed unreviewed.
     fn sign_again(&mut self, skills: &[SkillName]) -> Result<(), Failure> {
         let ui = &self.publisher.context.ui;
         let names: Vec<_> = skills.iter().map(|name| format!("  {name}")).collect();
@@ -113,11 +117,13 @@ impl Owner<Failure> for AskedOwner<'_> {
         self.publisher.fetch_profiles(entries).await
     }
 
-    /// Asks a person at a terminal about the skills that `--replace` removes on every machine, since
-    /// only the service's release has them.
+    /// Asks the user at a terminal about the skills that `--replace` removes on every machine,
+    /// because only the service's release has them.
     fn confirm(&mut self, plan: &ReleasePlan) -> Result<(), Failure> {
         let (ui, options) = (&self.publisher.context.ui, self.options);
         let is_asked = options.on_divergence == OnDivergence::Replace && ui.may_ask();
+        // A proposal removes nothing yet, because other publishers review it. With `--last-good`,
+        // the user has already named the state to return to.
         let is_proposal = plan.needed > 1;
         if !is_asked || is_proposal || plan.removed.is_empty() || options.last_good.is_some() {
             return Ok(());
@@ -133,6 +139,7 @@ impl Owner<Failure> for AskedOwner<'_> {
     }
 
     fn retry(&mut self, conflict: Failure) -> Result<(), Failure> {
+        // Only one repetition: a second conflict means that somebody keeps publishing.
         if !std::mem::take(&mut self.may_retry) {
             return Err(conflict);
         }

@@ -14,19 +14,20 @@ use crate::{
     service::connection::Connection,
 };
 
-/// What is published after a change of keys.
+/// The content to publish after a change of keys.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum What {
     /// A release under the new keys.
     Release,
-    /// The keys alone, beside the current release: whoever signed it may be revoked.
+    /// The keys alone, together with the current release, whose signer may have been revoked.
     Keys,
 }
 
-/// Every namespace that this vault is published to or connected with.
+/// Returns every namespace that this vault is published to or connected with.
 pub fn namespaces(context: &Context, vault: &Vault) -> Result<Vec<Connection>, Failure> {
     let mut known: Vec<Connection> = Connection::find(context)?.into_iter().collect();
     for state in publish::state::all(vault)? {
+        // An address that cannot be parsed cannot be reached, and must not stop the others.
         let Ok(base) = state.base.parse() else {
             continue;
         };
@@ -34,6 +35,7 @@ pub fn namespaces(context: &Context, vault: &Vault) -> Result<Vec<Connection>, F
             base,
             slug: state.slug,
         };
+        // The connected namespace usually has a record as well.
         if known.iter().all(|one| one.address() != found.address()) {
             known.push(found);
         }
@@ -41,7 +43,7 @@ pub fn namespaces(context: &Context, vault: &Vault) -> Result<Vec<Connection>, F
     Ok(known)
 }
 
-/// Every namespace that has a release of this vault.
+/// Returns every namespace that has a release of this vault.
 pub fn published(context: &Context, vault: &Vault) -> Result<Vec<Connection>, Failure> {
     let mut found = Vec::new();
     for known in namespaces(context, vault)? {
@@ -53,8 +55,9 @@ pub fn published(context: &Context, vault: &Vault) -> Result<Vec<Connection>, Fa
     Ok(found)
 }
 
-/// Takes newer keys that the services show, so that no change is made beside another one. Only keys
-/// that contradict this machine's are an error: no service can prevent a change by its answers.
+/// Applies newer keys that the services show, so that no change conflicts with another one. Only
+/// keys that contradict this machine's are an error: no service can prevent a change by its
+/// answers.
 pub fn take_newer_keys(context: &Context, vault: &Vault) -> Result<(), Failure> {
     for connection in published(context, vault)? {
         let looked = Publisher::new(context, vault, &connection)
@@ -78,12 +81,13 @@ pub fn take_newer_keys(context: &Context, vault: &Vault) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Fails if a service shows a release of another publisher that this machine has not taken over:
-/// under other keys it might not count any more. A service that cannot be asked prevents nothing.
+/// Fails if a service shows a release of another publisher that this machine has not taken over: it
+/// might no longer count under other keys. A service that cannot be asked prevents nothing.
 pub fn require_taken_over(context: &Context, vault: &Vault) -> Result<(), Failure> {
     for connection in published(context, vault)? {
         let asked = Publisher::new(context, vault, &connection)
             .and_then(|publisher| context.block_on(publisher.unseen_release()));
+        // If a failure stopped the command, a service could prevent the revocation of a stolen key.
         if let Ok(Some(release)) = asked {
             let address = connection.address();
             return Err(fail!(
@@ -105,7 +109,7 @@ pub fn publish_everywhere(
 ) -> Result<(Vec<String>, Vec<Value>), Failure> {
     let (mut lines, mut data) = (Vec::new(), Vec::new());
     let wanted = match what {
-        // A key change alone is no reason to make a first release.
+        // A change of keys alone is no reason for a first release.
         What::Release => published(context, vault)?,
         What::Keys => namespaces(context, vault)?,
     };
@@ -153,7 +157,8 @@ fn publish(
     what: What,
 ) -> Result<String, Failure> {
     let publisher = Publisher::new(context, vault, connection)?;
-    // A service that does not list them prevents nothing.
+    // List the proposals before the change, which ends them. A service that does not list them must
+    // not prevent it.
     let waiting = context.block_on(publisher.proposals()).unwrap_or_default();
     let line = publish_to(context, &publisher, what)?;
     for draft in waiting {

@@ -44,7 +44,7 @@ const MAX_SHOWN_RELEASES: usize = 50;
 
 /// Options of a sync.
 pub struct SyncOptions {
-    /// What to do if another machine published with this vault's key.
+    /// The handling of a release that another machine published with this vault's key.
     pub on_divergence: OnDivergence,
     /// Whether to sign a new release even if nothing changed.
     pub renew: bool,
@@ -56,7 +56,7 @@ pub struct SyncOptions {
     pub last_good: Option<Stored>,
     /// A release number that a device may have seen and the new release must exceed.
     pub above_release: Option<u64>,
-    /// How the change of another publisher is reviewed before it is taken over.
+    /// The review of another publisher's change before it is taken over.
     pub review: ReleaseReview,
 }
 
@@ -75,7 +75,8 @@ impl Default for SyncOptions {
 }
 
 impl SyncOptions {
-    /// The command that takes over a reviewed release without a question, but for its payload.
+    /// Returns the command that takes over a reviewed release without a question, up to its
+    /// payload.
     fn answered_by(&self) -> String {
         let mut command = "vault sync".to_owned();
         if self.on_divergence == OnDivergence::Adopt {
@@ -94,14 +95,14 @@ impl SyncOptions {
 
 /// The outcome of a sync.
 pub struct SyncOutcome {
-    /// What came of it.
+    /// The result.
     pub published: Published<Draft>,
-    /// What was taken over from other publishers.
+    /// The changes taken over from other publishers.
     pub taken: TakenOver,
 }
 
 impl SyncOutcome {
-    /// The release that is current, or proposed, after a sync.
+    /// Returns the number of the release that is current, or proposed, after a sync.
     pub fn release(&self) -> u64 {
         match &self.published {
             Published::Unchanged(current) => current.release,
@@ -109,7 +110,7 @@ impl SyncOutcome {
         }
     }
 
-    /// Whether the release waits for the signatures of other publishers.
+    /// Returns whether the release waits for the signatures of other publishers.
     pub const fn is_proposed(&self) -> bool {
         matches!(self.published, Published::Proposed(..))
     }
@@ -141,13 +142,14 @@ impl<'a> Publisher<'a> {
         })
     }
 
-    /// The library.
+    /// Returns the library.
     pub const fn vault(&self) -> &Vault {
         self.vault
     }
 
     /// Publishes this library as the next release. A release above a given number is followed by
-    /// one more: a device that holds another payload under the number before takes only that one.
+    /// one more: a device that already has another payload under that number accepts only the next
+    /// one.
     pub async fn sync(&self, options: &SyncOptions) -> Result<SyncOutcome, Failure> {
         let mut outcome = self.sync_once(options).await?;
         if let (Some(_), Published::Release(first, _)) = (options.above_release, &outcome.published)
@@ -160,7 +162,7 @@ impl<'a> Publisher<'a> {
             };
             let mut second = self.sync_once(&again).await?;
             if let Published::Release(plan, _) = &mut second.published {
-                // What differs from before both.
+                // The report covers both releases together.
                 plan.added.clone_from(&first.added);
                 plan.changed.clone_from(&first.changed);
                 plan.removed.clone_from(&first.removed);
@@ -188,6 +190,7 @@ impl<'a> Publisher<'a> {
             may_retry: true,
         };
         let published = publish::publish(self.vault, &request, self, &mut owner).await?;
+        // Somebody else may have proposed other content under the same number in the meantime.
         if let Published::Proposed(_, draft) = &published {
             self.warn_of_rivals(draft).await?;
         }
@@ -195,8 +198,8 @@ impl<'a> Publisher<'a> {
         Ok(SyncOutcome { published, taken })
     }
 
-    /// Takes key changes that the service shows, and says who was added, removed or revoked. Returns
-    /// the current catalog.
+    /// Applies key changes that the service shows, and reports which keys were added, removed or
+    /// revoked. Returns the current catalog.
     pub async fn look_at_keys(&self) -> Result<Option<Vec<u8>>, Failure> {
         let current = self.current_catalog().await?;
         let Connection { base, slug } = self.connection;
@@ -207,8 +210,8 @@ impl<'a> Publisher<'a> {
         Ok(current)
     }
 
-    /// The release of another publisher that the service shows and that this machine has not taken
-    /// over.
+    /// Returns the number of another publisher's release that the service shows and that this
+    /// machine has not taken over.
     pub async fn unseen_release(&self) -> Result<Option<u64>, Failure> {
         let current = self.current_catalog().await?;
         let Connection { base, slug } = self.connection;
@@ -235,6 +238,7 @@ impl<'a> Publisher<'a> {
         let Some(longer) = publish::with_roots(self.vault, &current)? else {
             return Ok(false);
         };
+        // Only keys are added, so the release must still be the one that was read.
         self.put_catalog(&longer, Some(&Digest::of(&current)))
             .await?
             .good()?;
@@ -248,9 +252,8 @@ impl<'a> Publisher<'a> {
         Ok(())
     }
 
-    /// Fetches how the namespace stands, where its catalog is not ours. Fails if the server itself
-    /// signs this vault: its catalog then belongs to the server's own library, and a client cannot
-    /// publish to it.
+    /// Fetches the state of the namespace. Fails if the server itself signs this vault: its catalog
+    /// then belongs to the server's own library, and a client cannot publish to it.
     async fn shown(&self) -> Result<VaultHead, Failure> {
         let shown: VaultHead = self.client.get(&self.root).await?;
         if shown.kind != Some(Kind::SelfSigned) {
@@ -266,6 +269,8 @@ impl<'a> Publisher<'a> {
     /// local copy if the service reports the same digest.
     pub async fn current_catalog(&self) -> Result<Option<Vec<u8>>, Failure> {
         let base = self.connection.base.as_str();
+        // A publication that was interrupted may have reached the service, so the local copy only
+        // serves if none is pending.
         if let Some(state) = publish::state::read(self.vault, base, &self.connection.slug)?
             && let Some(known) = &state.published
             && state.pending.is_none()
@@ -275,6 +280,7 @@ impl<'a> Publisher<'a> {
             // Downloading the catalog is unnecessary if the service still has the one published
             // here.
             let same = shown.catalog_sha256() == Some(known.file_sha256);
+            // The local copy may be damaged, so check it as well.
             if same && Digest::of(&bytes) == known.file_sha256 {
                 return Ok(Some(bytes));
             }
@@ -323,13 +329,15 @@ impl<'a> Publisher<'a> {
                     root_version,
                     ..
                 } = one;
+                // A release may be stored once more with newer keys, so ask for the one that was
+                // listed.
                 let path = format!(
                     "{}/releases/{release}/catalog?root_version={root_version}",
                     self.root
                 );
                 async move {
                     let answer = client.read(&path).await?;
-                    // The service does not keep old catalogs for ever.
+                    // The service does not keep old catalogs forever.
                     if answer.is_refusal(ServiceCode::NotFound) {
                         return Ok(None);
                     }
@@ -342,6 +350,7 @@ impl<'a> Publisher<'a> {
             },
         )
         .await?;
+        // The requests end in any order.
         catalogs.sort_by_key(|(release, _)| *release);
         Ok(catalogs)
     }

@@ -1,5 +1,5 @@
-//! Releases that several publishers sign: proposing one, reading another's, publishing a complete
-//! one.
+//! Releases that several publishers sign: proposes one, reads another publisher's, and publishes a
+//! complete one.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ use crate::{
 };
 
 impl Publisher<'_> {
-    /// The proposed releases that wait for signatures.
+    /// Returns the proposed releases that wait for signatures.
     pub(super) async fn proposals(&self) -> Result<Vec<Draft>, Failure> {
         let drafts = DraftClient::new(&self.client, self.connection);
         let mut waiting = drafts.list(false).await?;
@@ -30,7 +30,7 @@ impl Publisher<'_> {
         Ok(waiting)
     }
 
-    /// Says that another publisher has proposed other content under the same number: no machine
+    /// Warns if another publisher has proposed other content under the same number: no machine
     /// signs both.
     pub(super) async fn warn_of_rivals(&self, draft: &Draft) -> Result<(), Failure> {
         let Some(own) = &draft.proposal else {
@@ -38,6 +38,7 @@ impl Publisher<'_> {
         };
         for other in self.proposals().await? {
             let is_rival = other.proposal.as_ref().is_some_and(|other| {
+                // Equal payloads are the same proposal, whoever submitted it.
                 other.release == own.release && other.payload_sha256 != own.payload_sha256
             });
             if is_rival {
@@ -76,6 +77,7 @@ impl Publisher<'_> {
             .await?;
         match answer.good() {
             Ok(_) => Ok(()),
+            // The signatures cover the previous release too, so they do not fit the new one.
             Err(failure) if failure.code == ServiceCode::ReleaseConflict => Err(fail!(
                 ProposalOutdated,
                 "another release was published meanwhile"
@@ -99,7 +101,7 @@ impl Publisher<'_> {
         Ok(fetched)
     }
 
-    /// Hands in the exact bytes of a catalog that has too few signatures.
+    /// Submits the exact bytes of a catalog that has too few signatures.
     pub async fn post_proposal(&self, catalog: &[u8]) -> Result<Draft, Refused<Failure>> {
         let path = format!("{}?kind=release", drafts_path(self.connection));
         let body = Body::Bytes("application/octet-stream", Bytes::copy_from_slice(catalog));

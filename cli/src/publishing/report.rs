@@ -1,4 +1,4 @@
-//! What a sync reports.
+//! The report of a sync.
 
 use serde_json::json;
 use vault_api::Draft;
@@ -81,6 +81,7 @@ fn proposed(address: &str, plan: &ReleasePlan, draft: &Draft, taken: &TakenOver)
     lines.extend(changes(&plan.added, &plan.changed, &plan.removed));
     lines.extend(rendered_lines(&plan.rendered));
     lines.extend(taken.lines());
+    // A proposal has at least its author's signature, even if the service does not list it.
     let has = draft
         .proposal
         .as_ref()
@@ -90,7 +91,7 @@ fn proposed(address: &str, plan: &ReleasePlan, draft: &Draft, taken: &TakenOver)
         plan.needed,
         paint(HINT, format!("vault release sign {}", draft.id))
     ));
-    // Who signs it asks its author whether this is what they see.
+    // Other publishers compare this payload with the author before they sign.
     lines.push(paint(DIM, format!("  payload {}", plan.payload_sha256)));
     Report::new(
         json!({

@@ -1,5 +1,5 @@
-//! The review of what somebody else made, before this machine signs it or takes it over: every
-//! difference, this machine's gate, and an answer that names exactly what was shown.
+//! The review of a change that somebody else made, before this machine signs it or takes it over:
+//! every difference, this machine's gate, and an answer that names exactly what was shown.
 
 use std::{
     collections::HashMap,
@@ -40,7 +40,7 @@ pub struct ReviewFlags {
 }
 
 impl ReviewFlags {
-    /// How much is shown.
+    /// Returns the level of detail.
     pub const fn detail(&self) -> Detail {
         if self.full {
             Detail::Full
@@ -64,7 +64,7 @@ pub struct ReleaseReview {
 }
 
 impl ReleaseReview {
-    /// What this machine's owner lets pass.
+    /// Returns the exceptions that this machine's owner allows.
     pub fn exceptions(&self, context: &Context) -> Result<Exceptions, Failure> {
         Ok(Exceptions {
             strict: context.strict()?,
@@ -73,9 +73,9 @@ impl ReleaseReview {
     }
 }
 
-/// Everything that a person compares.
+/// The result of comparing a release, for a person to review.
 pub struct Review {
-    /// What the owner of this machine reads.
+    /// The text for the owner of this machine.
     pub shown: Shown,
     /// The same for programs.
     pub data: Value,
@@ -86,8 +86,8 @@ pub struct Review {
 }
 
 impl Publisher<'_> {
-    /// Fetches what a release changes, verifies it, runs this machine's gate on it, and writes down
-    /// every difference.
+    /// Fetches the changes of a release, verifies them, runs this machine's gate on them, and
+    /// describes every difference.
     pub async fn review(
         &self,
         change: &ReleaseChange,
@@ -99,11 +99,12 @@ impl Publisher<'_> {
         fetched.extend(self.fetch_objects("bundles", &needed.objects).await?);
         fetched.extend(self.fetch_former(&needed.former).await);
         for hash in &needed.former_objects {
-            // Without it, the whole profile counts as new.
+            // Without the former object, the whole profile counts as new.
             if let Ok(former) = self.fetch_objects("bundles", &[*hash]).await {
                 fetched.extend(former);
             }
         }
+        // Only the fetched profiles tell which rendered variants exist, so fetch in two steps.
         let (variants, former) = change.variants(&|hash| fetched.get(hash).cloned())?;
         fetched.extend(self.fetch_own(&variants).await?);
         fetched.extend(self.fetch_former(&former).await);
@@ -120,14 +121,15 @@ impl Publisher<'_> {
             fetched,
         };
         review.shown = review.lines(change, &changes, flags.detail());
+        // Write the files only after the check, so that all of them are verified.
         if let Some(folder) = &flags.out {
             review.write_sides(folder)?;
         }
         Ok(review)
     }
 
-    /// Earlier versions, to compare with. One that the service does not have any more is left out,
-    /// and then all files of the skill are shown as new.
+    /// Fetches earlier versions for the comparison. If the service no longer has one, it is left
+    /// out, and all files of the skill are shown as new.
     async fn fetch_former(&self, entries: &[SkillEntry]) -> HashMap<Digest, Vec<u8>> {
         let mut fetched = HashMap::new();
         for entry in entries {
@@ -185,7 +187,7 @@ impl Review {
 
     /// Writes the files of both sides below a new folder.
     fn write_sides(&self, folder: &Path) -> Result<(), Failure> {
-        // Agents' ids are words of a grammar that has no separators of paths.
+        // The grammar of agent ids has no path separators.
         let names: Vec<String> = self
             .reviewed
             .skills
@@ -214,9 +216,10 @@ impl Review {
     }
 }
 
-/// Writes files below a new folder, each set below its side and name. None is executable: they are
-/// there to be read.
+/// Writes files below a new folder, each set below its side and name. No file is executable,
+/// because they are only for reading.
 pub fn write_sides(folder: &Path, sides: &[(&str, &str, &[File])]) -> Result<(), Failure> {
+    // The folder must be new: a file that is already there could be mistaken for a reviewed one.
     fs::create_dir(folder)
         .map_err(|error| fail!(Io, "cannot create {}: {error}", folder.display()))?;
     for (side, name, files) in sides {
@@ -236,9 +239,9 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 }
 
 impl Ui {
-    /// Shows what somebody else made and asks whether it is signed or taken over. `--yes` is no
-    /// answer. Without a terminal, or with `given`, exactly this hash must have been given on the
-    /// command line, which reviews it elsewhere.
+    /// Shows a change that somebody else made, and asks whether to sign it or take it over. `--yes`
+    /// does not answer this question. Without a terminal, or if `given` is set, the command line
+    /// must name exactly this hash: the review then happened elsewhere.
     pub fn confirm_review(
         &self,
         shown: &Shown,
@@ -249,6 +252,7 @@ impl Ui {
         for line in &shown.lines {
             self.must_see(line);
         }
+        // The user has read the change elsewhere, so parts that are hidden here do not matter.
         if question.is_answered_by(given)? {
             return Ok(());
         }
@@ -268,6 +272,7 @@ impl Ui {
             ))
             .data(question.data()));
         }
+        // A yes covers the whole change, so nothing may be hidden unless it was written to files.
         if shown.hidden > 0 && flags.out.is_none() {
             let hidden = count(shown.hidden as u64, "place");
             return Err(fail!(
@@ -280,6 +285,7 @@ impl Ui {
         for effect in *effects {
             self.must_see(format!("  {effect}"));
         }
+        // `--yes` does not count here, or a script would accept whatever the service shows.
         if self.confirm_in_person(text)? {
             return Ok(());
         }
@@ -287,20 +293,21 @@ impl Ui {
     }
 }
 
-/// What is asked at the end of a review.
+/// The question at the end of a review.
 pub struct Question<'a> {
     /// The question.
     pub text: &'a str,
-    /// What a yes does, one effect a line.
+    /// The effects of a yes, one per line.
     pub effects: &'a [String],
     /// The hash of exactly what was shown.
     pub hash: &'a Digest,
-    /// The flag that names this hash where nobody can be asked.
+    /// The flag that names this hash without a terminal.
     pub flag: &'a str,
 }
 
 impl Question<'_> {
-    /// Whether the hash on the command line answers it; fails where it names something else.
+    /// Returns whether the hash on the command line answers the question. Fails if it is another
+    /// hash.
     pub fn is_answered_by(&self, given: Option<&Digest>) -> Result<bool, Failure> {
         let Self { hash, flag, .. } = self;
         match given {
@@ -315,14 +322,15 @@ impl Question<'_> {
         }
     }
 
-    /// What a program shows to somebody who then answers with the flag.
+    /// Returns the data for a program that later answers with the flag.
     fn data(&self) -> Value {
+        // The flag may be a whole command, but programs need only its last word.
         let flag = self.flag.rsplit(' ').next();
         json!({ "flag": flag, "sha256": self.hash })
     }
 }
 
-/// A line of a difference, with the mark of its kind.
+/// Formats a line of a difference with the mark of its kind.
 pub fn line(line: &ChangeLine) -> String {
     let text = &line.text;
     match line.kind {

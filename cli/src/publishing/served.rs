@@ -1,4 +1,4 @@
-//! Skills of a vault whose server signs it, as its owners read them over the service.
+//! Reads skills of a vault that a server signs, through the service as its owners do.
 
 use std::collections::BTreeSet;
 
@@ -15,15 +15,15 @@ use vault_format::{
 use super::Publisher;
 use crate::errors::Failure;
 
-/// A vault whose server signs it, as an owner reads it.
+/// A vault that its server signs, as an owner reads it.
 pub struct ServedVault<'a> {
     publisher: Publisher<'a>,
     id: Option<VaultId>,
 }
 
 impl<'a> Publisher<'a> {
-    /// The vault of the namespace, if the server itself signs it, so that this machine's key has no
-    /// part in it.
+    /// Returns the vault of the namespace if the server itself signs it. This machine's key then
+    /// has no part in it.
     pub async fn into_served(self) -> Result<Option<ServedVault<'a>>, Failure> {
         let shown: VaultHead = self.client.get(&self.root).await?;
         if shown.kind != Some(Kind::SelfSigned) {
@@ -38,13 +38,13 @@ impl<'a> Publisher<'a> {
 }
 
 impl ServedVault<'_> {
-    /// Its id; `None` before the first release.
+    /// Returns the vault's id; `None` before the first release.
     pub const fn id(&self) -> Option<&VaultId> {
         self.id.as_ref()
     }
 
-    /// The bundle hash and content of a skill in the current release, verified with the keys that
-    /// the release itself names: their holder is the server that is asked.
+    /// Returns the bundle hash and content of a skill in the current release. They are verified
+    /// with the keys that the release itself names, whose holder is the server that is asked.
     pub async fn skill(&self, name: &SkillName) -> Result<Option<(Digest, OpenedBundle)>, Failure> {
         let Some(bytes) = self.publisher.current_catalog().await? else {
             return Ok(None);
@@ -53,6 +53,7 @@ impl ServedVault<'_> {
         let file = SignedCatalog::parse(&bytes).map_err(|error| unreadable(error.to_string()))?;
         let chain =
             RootChain::verify(file.roots()).map_err(|error| unreadable(error.to_string()))?;
+        // This machine has no pin for the vault, so the file is compared with its own digest only.
         let catalog = file
             .read_counted(&file.payload_sha256())
             .map_err(|error| unreadable(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! Takes over what other publishers of the vault, or other machines with its key, have published.
+//! Takes over releases of the vault's other publishers, or of other machines with its key.
 
 use serde::Serialize;
 use vault_format::{
@@ -27,7 +27,7 @@ use crate::{
     output::{BOLD, join},
 };
 
-/// What a sync has taken over.
+/// The changes that a sync has taken over.
 #[derive(Debug, Default, Serialize)]
 pub struct TakenOver {
     /// Skills that were added or replaced.
@@ -45,12 +45,12 @@ impl TakenOver {
         self.policy |= other.policy;
     }
 
-    /// Whether nothing was taken over.
+    /// Returns whether nothing was taken over.
     pub(super) const fn is_empty(&self) -> bool {
         self.adopted.is_empty() && self.dropped.is_empty() && !self.policy
     }
 
-    /// The lines for people.
+    /// Formats the changes for people.
     pub(super) fn lines(&self) -> Vec<String> {
         let names = |what: &str, names: &[SkillName]| {
             let names: Vec<_> = names.iter().map(ToString::to_string).collect();
@@ -65,8 +65,8 @@ impl TakenOver {
 }
 
 impl Publisher<'_> {
-    /// Fetches what others changed, shows it, asks, and takes it over. Nothing is taken over
-    /// unseen.
+    /// Fetches the changes of others, shows them, asks, and takes them over. Nothing is taken over
+    /// unreviewed.
     pub(super) async fn take_over(
         &self,
         changes: &TakeOver,
@@ -78,7 +78,7 @@ impl Publisher<'_> {
             .review(&changes.change, &exceptions, &how.flags)
             .await?;
         let mut fetched = review.fetched;
-        // What was there when the release was compared may have been fetched for nothing else.
+        // The comparison needs fewer bundles than the installation.
         let is_missing = |entry: &&SkillEntry| !fetched.contains_key(&entry.bundle_hash);
         let missing = changes.skills.iter().filter(is_missing).cloned();
         let missing: Vec<_> = missing.collect();
@@ -86,7 +86,7 @@ impl Publisher<'_> {
         if let PolicyChange::Take(entry) = &changes.policy {
             fetched.extend(self.fetch_objects("policies", &[entry.sha256]).await?);
         }
-        // This machine has signed exactly this payload, after the same review.
+        // This machine has already signed exactly this payload, after the same review.
         if !changes.signed_here {
             self.ask_to_take_over(changes, &review.shown, options)?;
         }
@@ -132,6 +132,7 @@ impl Publisher<'_> {
             flag: &options.answered_by(),
         };
         let ui = &self.context.ui;
+        // A scheduled sync would otherwise print the whole review each time.
         if let Some(waiting) = self.was_shown(changes, how)? {
             ui.must_see(format!(
                 "release {}, signed by {who}, waits for a review since {}: --full shows it again",
@@ -146,14 +147,16 @@ impl Publisher<'_> {
         ui.confirm_review(shown, &question, how.payload.as_ref(), &how.flags)
     }
 
-    /// When a sync without a terminal has shown exactly this release, if that was within the last
-    /// day: then one line is enough. Otherwise records that it is shown now.
+    /// Returns the waiting review if a sync without a terminal has shown exactly this release
+    /// within the last day. One line is then enough. Otherwise records that the release is shown
+    /// now.
     fn was_shown(
         &self,
         changes: &TakeOver,
         how: &ReleaseReview,
     ) -> Result<Option<WaitingReview>, Failure> {
         let is_asked = how.payload.is_some() || how.flags.full || how.flags.out.is_some();
+        // At a terminal, or if details are requested, the review is shown in full.
         if self.context.ui.may_ask() || is_asked {
             return Ok(None);
         }
@@ -177,6 +180,7 @@ impl Publisher<'_> {
         for entry in entries {
             let bytes = fetched.get(&entry.bundle_hash);
             let profile = bytes
+                // Fetched objects are unverified, so compare the hash before parsing.
                 .filter(|bytes| Digest::of(bytes) == entry.bundle_hash)
                 .and_then(|bytes| Profile::parse(bytes).ok());
             profiles.push(profile.ok_or_else(|| {

@@ -139,7 +139,8 @@ impl Publisher<'_> {
             .await
     }
 
-    /// Returns an answer to a release that was handed in, if it is good.
+    /// Returns the answer to a submitted release if it is good, and otherwise the refusal in the
+    /// driver's terms.
     pub(super) fn judged(&self, answer: Answer) -> Result<Answer, Refused<Failure>> {
         if answer.is_refusal(ServiceCode::SkillRolledBack) {
             let returned = self.returned(&answer);
@@ -153,8 +154,8 @@ impl Publisher<'_> {
         })
     }
 
-    /// The versions that a refused release has to go above, where skills come back that an earlier
-    /// release removed. This machine may not have seen that release.
+    /// Returns the versions that a refused release has to exceed, for skills that an earlier
+    /// release removed and that come back. This machine may not have seen that release.
     fn returned(&self, answer: &Answer) -> BTreeMap<SkillName, u64> {
         let returned = serde_json::from_slice::<Returned>(&answer.body);
         let skills = returned.map_or_else(|_| Vec::new(), |it| it.skills);
@@ -168,7 +169,7 @@ impl Publisher<'_> {
     }
 }
 
-/// The refusal of skills that come back below the version that they had.
+/// The service's refusal of skills that come back below their earlier version.
 #[derive(Deserialize)]
 struct Returned {
     #[serde(default)]
@@ -189,7 +190,8 @@ const fn object_class(class: Class) -> ObjectClass {
     }
 }
 
-/// Groups objects into requests.
+/// Groups objects into requests. A request has one large object, or small ones up to the size of a
+/// pack.
 fn loads<'o>(objects: &[&'o PlannedObject]) -> Vec<Vec<&'o PlannedObject>> {
     let mut loads = Vec::new();
     let mut open: Vec<&PlannedObject> = Vec::new();
