@@ -1,6 +1,7 @@
-//! `vault serve --recovery`: the server's own vault with a recovery key from its first version on.
+//! `vault serve --recovery`: creates the server's own vault with a recovery key from its first
+//! version on.
 //!
-//! The key of the server then never had the power to change the vault's keys, so a thief who copies
+//! The key of the server then never has the power to change the vault's keys, so a stolen copy of
 //! it can be revoked for good.
 
 use std::{path::Path, sync::Arc};
@@ -14,8 +15,8 @@ use vault_store::{clock::SystemClock, random::SystemRandom};
 
 use crate::errors::Failure;
 
-/// Fails if there is a vault already, or if `file` cannot be written: only a vault that nobody has
-/// seen gets a recovery key from the beginning. Writes nothing.
+/// Checks that there is no vault yet and that `file` can be written. Only a vault that was never
+/// used can get a recovery key from its first version on. Writes nothing.
 pub(super) fn check(paths: &VaultPaths, file: &Path) -> Result<(), Failure> {
     let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
     match Vault::open(paths.clone(), clock, random) {
@@ -32,11 +33,13 @@ pub(super) fn check(paths: &VaultPaths, file: &Path) -> Result<(), Failure> {
     let folder = file
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
+    // Find a wrong path now, before the vault is created.
     if let Some(folder) = folder
         && let Err(error) = folder.read_dir()
     {
         return Err(Failure::io("opening", folder, &error));
     }
+    // An existing file may hold the recovery key of another vault.
     if file.symlink_metadata().is_ok() {
         return Err(RecoveryError::Exists(file.to_owned()).into());
     }
@@ -52,7 +55,7 @@ pub(super) fn create(
 ) -> Result<(), Failure> {
     let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
     let vault = Vault::open_or_create_with(paths.clone(), clock, random, passphrases)?;
-    // Nobody has seen this vault, so it is made anew, with the recovery key in its first version.
+    // Nobody has seen this vault yet, so its first version can be made again with the recovery key.
     recovery::create(
         &vault,
         None,

@@ -44,7 +44,7 @@ use crate::{
 
 /// Minimum length of the first owner's password, in characters.
 const ADMIN_PASSWORD_CHARACTERS: usize = 24;
-/// The database where none is named.
+/// The database if none is named.
 const DEFAULT_DATABASE: &str = "./data/vault.db";
 
 /// The validated options of a server.
@@ -59,11 +59,11 @@ pub struct Options {
     pub database: String,
     /// Paths of the library of the namespace `default` and of its keys.
     pub paths: VaultPaths,
-    /// What chose the library, for the log.
+    /// The flag or setting that chose the library, for the log.
     pub library_from: &'static str,
     /// The path of `VAULT_DB_PATH` where no file can be, for the log.
     pub unusable_index: Option<PathBuf>,
-    /// Where the passphrases of its keys come from.
+    /// The source of its keys' passphrases.
     pub passphrases: Arc<dyn Passphrases>,
     /// The e-mail address of the first owner. Required if there is no owner yet.
     pub admin_email: Option<String>,
@@ -74,7 +74,7 @@ pub struct Options {
     /// The file for the recovery key of a new library. With `None` the library's own key changes
     /// its keys.
     pub recovery: Option<PathBuf>,
-    /// How mail leaves. With `None`, notices go to webhooks only.
+    /// The settings of outgoing mail. With `None`, notices go to webhooks only.
     pub mail: Option<MailSettings>,
     /// Fetches skills for the MCP tools. With `None`, tools cannot add skills from remote sources.
     pub fetch: Option<Arc<dyn Fetch>>,
@@ -134,11 +134,13 @@ impl Options {
                     "VAULT_BIND must be an address, not `{text}`"
                 )
             })?,
+            // Only this machine can use a loopback URL, so do not listen on other interfaces.
             None if loopback => Ipv4Addr::LOCALHOST.into(),
             None => Ipv4Addr::UNSPECIFIED.into(),
         };
         let (library, library_from) = library_folder(context, settings, library, database);
         let mut paths = context.paths_at(&library, settings)?;
+        // `start` reports it, when the log is set up.
         let unusable_index = paths.drop_unusable_index();
         Ok(Self {
             config,
@@ -161,8 +163,8 @@ impl Options {
     }
 }
 
-/// Returns the folder of the library and what chose it. Never the user's own vault unless it is
-/// named: everybody who signs in could read it.
+/// Returns the folder of the library, and the flag or setting that chose it. The user's own vault
+/// is used only if it is named, because everyone who signs in could read it.
 fn library_folder(
     context: &Context,
     settings: &Settings,
@@ -186,14 +188,15 @@ fn library_folder(
     (file.with_file_name("library"), "default")
 }
 
-/// Passphrases of a server come from a file: nobody answers a question there.
+/// Creates the source of a server's passphrases. It reads only a file, because nobody is there to
+/// answer a question.
 fn passphrases(context: &Context, settings: &Settings) -> Arc<dyn Passphrases> {
     let file = settings.text("VAULT_KEY_PASSPHRASE_FILE");
     let file = file.map(|path| expand(&context.process, path));
     Arc::new(KeyPassphrases::new(file, false))
 }
 
-/// The file of a SQLite database, `None` for a database on the network.
+/// Returns the file of a SQLite database, or `None` for a database on the network.
 fn database_file(database: &str) -> Option<&Path> {
     let path = database.strip_prefix("sqlite:").unwrap_or(database);
     (!path.contains("://")).then(|| Path::new(path))
@@ -211,8 +214,8 @@ fn missing_settings(names: &str) -> Failure {
     fail!(SettingMissing, "{names} must be set").hint("vault serve --help shows how")
 }
 
-/// The failure for a database that cannot be opened: a wrong setting (exit 2), or a database that
-/// does not answer.
+/// Converts the error of opening a database: a wrong setting (exit 2), or a database that does not
+/// answer.
 pub(crate) fn database_failure(error: &SqlError) -> Failure {
     match error {
         SqlError::Address(_) | SqlError::ServerAddress(_) | SqlError::Certificates(_) => {
@@ -331,7 +334,7 @@ pub fn log_to<W>(writer: W, level: &str)
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    // `rmcp::service` logs an error for each client that hangs up before its answer.
+    // `rmcp::service` logs an error for each client that disconnects before its answer.
     let filter = tracing_subscriber::EnvFilter::builder()
         .parse_lossy(format!("warn,rmcp=error,rmcp::service=off,vault={level},vault_mcp={level},vault_service={level},vault_sql={level},vault_library={level},vault_store={level}"));
     let _ = tracing_subscriber::fmt()
@@ -348,6 +351,7 @@ where
 pub fn run(options: Options) -> Result<(), Failure> {
     runtime()?.block_on(async {
         let (stop, stopping) = watch::channel(false);
+        // Install the handlers before the start, so that an early signal stops the server as well.
         let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
         let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;
         tokio::spawn(async move {
@@ -434,6 +438,7 @@ impl Server {
                 options.provider_secret.clone().map(given_secret),
             )
             .with_senders(senders);
+        // The owner comes first, because creating it also allocates the namespace of the library.
         let email = options.admin_email.as_deref();
         first_owner(&app, email, options.admin_password.as_ref()).await?;
         if let Some(file) = &options.recovery {
@@ -446,6 +451,8 @@ impl Server {
             publisher::Publisher::open(&app, options.paths, options.passphrases, shared)?
                 .with_fetch(options.fetch);
         let app = app.with_shelves(publisher.shelves());
+        // Publish before the first request is served, so that devices do not see an older state
+        // than the library's.
         publisher.publish_changes().await;
         tracing::info!(
             %address,
@@ -483,6 +490,7 @@ impl Server {
             let _ = stop.wait_for(|stop| *stop).await;
         })
         .await;
+        // At its end, the publisher releases the lease for other servers.
         let _ = publishing.await;
         let _ = working.await;
     }

@@ -1,4 +1,4 @@
-//! The namespace of the server's own library, to which the server publishes without asking anybody.
+//! The namespace of the server's own library. The server publishes to it without questions.
 
 use std::{collections::HashSet, convert::Infallible};
 
@@ -31,7 +31,7 @@ use vault_store::{
 /// Maximum size of the objects stored in one transaction, in bytes.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// Why publishing the library failed.
+/// The error of publishing the library.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PublishError {
     #[error(transparent)]
@@ -118,8 +118,8 @@ impl releases::Namespace for OwnNamespace {
     }
 
     async fn upload(&self, plan: &ReleasePlan, _all: bool) -> Result<Uploaded, PublishError> {
-        // The store is this server's own: what the current release names is asked for as well, and
-        // stored again where it was lost.
+        // The store is this server's own. Objects of the current release are checked too, and
+        // stored again if they were lost.
         let objects = &plan.objects;
         let keys = objects.iter().map(|object| (self.key(object), object.size));
         let mut missing = HashSet::new();
@@ -156,6 +156,7 @@ impl releases::Namespace for OwnNamespace {
         let slug = &self.namespace.slug;
         match publish::publish(&self.app, slug, catalog, follows, &actor).await {
             Ok(_) => Ok(None),
+            // The driver then uploads all objects again and repeats the step.
             Err(refusal) if refusal.code() == ErrorCode::ObjectsMissing => {
                 Err(Refused::ObjectsMissing(refusal.into()))
             }
@@ -164,12 +165,12 @@ impl releases::Namespace for OwnNamespace {
     }
 }
 
-/// Stands for the owner while a server publishes by itself: nobody is there to ask, so each question
-/// fails.
+/// Stands in for the owner while a server publishes by itself. Every question fails, because nobody
+/// is there to answer.
 struct Unattended;
 
 impl Owner<PublishError> for Unattended {
-    /// Only a person may sign them, after a look at their names.
+    /// Fails: only a person may sign these skills, after seeing their names.
     fn sign_again(&mut self, skills: &[SkillName]) -> Result<(), PublishError> {
         Err(PublishError::SignAgain(skills.len()))
     }

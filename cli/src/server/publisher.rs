@@ -37,8 +37,8 @@ const LEASE_SECONDS: i64 = 30;
 const LEASE_LOW_SECONDS: i64 = 20;
 /// Interval between plans without a change. It renews releases before they expire.
 const RENEW: Duration = Duration::from_hours(1);
-/// How long a change through the server waits for the writer lock of another process. It is shorter
-/// than the 20 s limit of a request.
+/// Time for which a change through the server waits for the writer lock of another process. It is
+/// shorter than the 20 s limit of a request.
 const WAIT: Duration = Duration::from_secs(10);
 
 /// The record that names the server that holds the library.
@@ -181,7 +181,7 @@ impl Publisher {
             self.holding.set_published(generation);
             return Ok(None);
         }
-        // Without the namespace there is nowhere to publish to.
+        // Without the namespace, there is no place to publish to.
         let Some((namespace, _)) = namespace::find(&self.app, &self.slug).await? else {
             return Ok(None);
         };
@@ -243,6 +243,7 @@ impl Publisher {
         let found = self.app.records.get(&key).await?;
         let when = match &found {
             None => When::Absent,
+            // An expired lease reads as absent, so this one is still held by another server.
             Some(record) if record.read::<Lease>()?.holder != self.holder => return Ok(None),
             Some(record) if record.expires_at > Some(now.plus_seconds(LEASE_LOW_SECONDS)) => {
                 return Ok(record.expires_at);

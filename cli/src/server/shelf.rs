@@ -34,12 +34,12 @@ use vault_store::StoreError;
 
 use crate::errors::chain;
 
-/// How long a caller waits until its change is published. It is shorter than the 20 s limit of a
-/// request, and longer than the interval between releases.
+/// Time for which a caller waits until its change is published. It is shorter than the 20 s limit
+/// of a request, and longer than the interval between releases.
 const PUBLISH_WAIT: Duration = Duration::from_secs(12);
 
-/// How long this server holds the library, the notification that wakes its publisher, and what that
-/// has published.
+/// The time until which this server holds the library, the notification that wakes its publisher,
+/// and the publisher's progress.
 #[derive(Debug)]
 pub struct Holding {
     until: AtomicI64,
@@ -79,7 +79,7 @@ impl Holding {
         self.published.send_replace(Some(generation));
     }
 
-    /// Wakes the publisher, and waits until it has published this generation. Fails when that takes
+    /// Wakes the publisher and waits until it has published this generation. Fails if that takes
     /// longer than `wait`.
     async fn until_published(&self, generation: u64, wait: Duration) -> Result<(), ShelfError> {
         let mut published = self.published.subscribe();
@@ -118,7 +118,7 @@ impl OwnShelves {
 }
 
 impl OwnShelves {
-    /// Whether this server holds the library of this namespace now.
+    /// Returns whether this server holds the library of this namespace now.
     fn holds(&self, app: &App, namespace: &Namespace) -> bool {
         namespace.slug == self.slug
             && namespace.kind == Kind::SelfSigned
@@ -172,6 +172,7 @@ impl Shelves for OwnShelves {
             return Err(ShelfError::LibraryElsewhere);
         }
         let vault = self.library.vault().clone();
+        // Reading the generation waits for the disk, so keep it off the async worker.
         let generation = tokio::task::spawn_blocking(move || vault.generation()).await;
         let generation = generation.map_err(|broken| ShelfError::Failed(broken.to_string()))??;
         self.holding
@@ -217,7 +218,7 @@ impl OwnShelf {
         commit.is_done().then_some(()).ok_or(StoreError::Conflict)
     }
 
-    /// Signs a change that `author` made, if its files are those that were reviewed, and wakes the
+    /// Signs a change that `author` made, if its files are the reviewed ones, and wakes the
     /// publisher.
     async fn take(
         &self,
@@ -250,7 +251,8 @@ impl OwnShelf {
         Ok(submitted)
     }
 
-    /// Writes a change to the audit log. The change is done: a failure is logged only.
+    /// Writes a change to the audit log. A failure is only logged, because the change is already
+    /// done.
     async fn log(&self, actor: &Actor, submitted: &Submitted) {
         if let Err(error) = self.audit(actor, submitted).await {
             tracing::error!(error = %chain(&error), user = %actor.user, ?submitted, "a change of the library is missing in the audit log");
