@@ -15,12 +15,13 @@ pub struct Row {
     pub exit: Exit,
     /// The stable code as text.
     pub word: &'static str,
-    /// What happened, in one sentence.
+    /// The event, in one sentence.
     pub meaning: &'static str,
-    /// What to do about it, in one sentence.
+    /// The remedy, in one sentence.
     pub action: &'static str,
 }
 
+// One table yields the enum, its rows and the list of all codes, so that none is forgotten.
 macro_rules! codes {
     ($($exit:ident $heading:literal { $($name:ident $word:literal $meaning:literal $action:literal;)* })*) => {
         /// The error codes of this program.
@@ -328,6 +329,7 @@ impl PartialEq<ErrorCode> for FailureCode {
 
 impl PartialEq<ServiceCode> for FailureCode {
     fn eq(&self, code: &ServiceCode) -> bool {
+        // A code that this version does not know must equal no other one.
         matches!(self, Self::Remote { word, .. } if service_code(word) == Some(*code))
     }
 }
@@ -338,7 +340,7 @@ pub fn service_code(word: &str) -> Option<ServiceCode> {
     all.find(|code| code.row().code == word)
 }
 
-/// What to do about a service's refusal, where the code alone decides it.
+/// Returns the remedy for a service's refusal, if the code alone determines it.
 pub const fn service_hint(code: ServiceCode) -> Option<&'static str> {
     Some(match code {
         ServiceCode::DevicePending => {
@@ -396,6 +398,7 @@ pub const fn service_hint(code: ServiceCode) -> Option<&'static str> {
         ServiceCode::QuotaExceeded => {
             "remove skills, or ask the operator of the service for more room"
         }
+        // For the other codes, the message suffices or the status determines the hint.
         _ => return None,
     })
 }

@@ -81,6 +81,7 @@ impl From<KeyError> for Failure {
         let message = chain(&error);
         match error {
             KeyError::Open { path, .. } => {
+                // A folder needs the execute bit to be entered.
                 let mode = if path.is_dir() { "700" } else { "600" };
                 Self::new(ErrorCode::KeyOpenToOthers, message)
                     .hint(format!("chmod {mode} {}", shell_path(path.display())))
@@ -88,6 +89,7 @@ impl From<KeyError> for Failure {
             KeyError::Missing(_) => Self::new(ErrorCode::KeyMissing, message).hint(
                 "a copied vault has no keys: copy the key file, or work on the machine that has it",
             ),
+            // Ctrl-C at the prompt is not a missing passphrase.
             KeyError::Passphrase(cause) if cause.kind() == ErrorKind::Interrupted => {
                 Self::new(ErrorCode::Interrupted, "interrupted")
             }
@@ -188,9 +190,10 @@ impl From<LinkError> for Failure {
     }
 }
 
-/// Suggests what a vault publishes instead of a name that it does not know.
+/// Suggests a published name in place of one that the vault does not publish.
 fn published_hint<'a>(name: &str, published: impl Iterator<Item = &'a str> + Clone) -> String {
     const SHOWN: usize = 12;
+    // A likely misspelling is better advice than the whole list.
     if let Some(near) = nearest(name, published.clone()) {
         return format!("did you mean `{}`?", clean(near, 64));
     }
@@ -215,13 +218,15 @@ fn published_hint<'a>(name: &str, published: impl Iterator<Item = &'a str> + Clo
 
 impl From<&RootError> for Failure {
     fn from(error: &RootError) -> Self {
+        // Both sides use the same texts for codes. An error that is new in the library must not
+        // fail here.
         let code = ErrorCode::parse(error.word()).unwrap_or(ErrorCode::RootInvalid);
         let failure = Self::new(code, chain(error));
         failure.hint_if(root_hint(error))
     }
 }
 
-/// What to do about root versions that do not count.
+/// Returns the remedy for root versions that do not count.
 const fn root_hint(error: &RootError) -> Option<&'static str> {
     Some(match error {
         RootError::VaultChanged | RootError::NotExpected(_) => {
@@ -248,6 +253,7 @@ impl From<CatalogError> for Failure {
             format!("the catalog is refused: {}", chain(&error)),
         );
         let hint = match error {
+            // The hint of the inner error is more specific than one about catalogs.
             CatalogError::Root(ref error) => return failure.hint_if(root_hint(error)),
             CatalogError::ReleaseAwaited => {
                 "installed skills stay as they are; pull again once the owner has published"
@@ -304,8 +310,13 @@ impl From<PlanError> for Failure {
             } => {
                 let who = join(signers.iter().map(key_changes::name));
                 let code = ErrorCode::parse(reason.word()).unwrap_or(ErrorCode::CatalogNotOurs);
+                // The command names exactly the release that was examined, so it cannot take over
+                // another one.
                 let named = format!("--last-good {release}:{payload_sha256}");
+                // The key of a former signer may be stolen, so only a trusted machine can vouch for
+                // the payload.
                 let unless = either(former_signers.is_empty(), "if its author confirms this payload", "if a machine that you trust had this payload before");
+                // An empty library has nothing that could be published over the release.
                 let hint = if is_empty_here {
                     format!("nothing was published; to bring back its skills, {unless}: vault cloud rollback {release} {named}")
                 } else {
@@ -404,6 +415,8 @@ impl From<RecoveryError> for Failure {
             RecoveryError::Chain { ref cause, .. } => {
                 let code = ErrorCode::parse(cause.word()).unwrap_or(ErrorCode::RootInvalid);
                 let hint = match cause {
+                    // Here the file is ahead of this machine, so the usual hint about the service
+                    // would be wrong.
                     RootError::RolledBack { .. } => Some(
                         "nothing was changed; the file has signed newer keys than are known here: vault sync --cloud takes them, and vault key heal --above <number> goes above them",
                     ),
@@ -426,9 +439,10 @@ impl From<RecoveryError> for Failure {
     }
 }
 
-/// What to do about a change of keys that was not made.
+/// Returns the remedy for a change of keys that was not made.
 const fn root_write_hint(error: &RootWriteError) -> Option<&'static str> {
     match error {
+        // At the limit, another publisher does not help.
         RootWriteError::HighThreshold { publishers, .. } if *publishers < MAX_THRESHOLD => {
             Some("add a publisher first: vault publishers add <fingerprint>")
         }
@@ -459,6 +473,7 @@ fn diverged(difference: &Difference, message: String) -> Failure {
             .map(|name| format!("{mark} {name}  {what}"))
             .collect()
     };
+    // Skills that a former signer published are not offered for adoption: its key may be stolen.
     let hint = either(
         difference.former_signers.is_empty(),
         "--adopt adds their skills, --replace drops them",
@@ -490,6 +505,7 @@ fn conflicts(conflicts: &Conflicts, message: String) -> Failure {
     };
     let policy = conflicts.policy;
     let profiles = conflicts.profiles.iter();
+    // A profile is built from local rules and transforms, so it cannot be adopted like a skill.
     let hint = either(
         conflicts.profiles.is_empty(),
         "--adopt takes theirs; then change yours again and sync",

@@ -53,7 +53,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The number that the process exits with.
+    /// Returns the exit code as a number.
     pub const fn code(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -85,7 +85,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// A line of a file, or the file alone.
+    /// Creates the location of a line, or of the whole file.
     pub fn new(path: &Path, line: impl Into<Option<u32>>) -> Self {
         Self {
             path: path.display().to_string(),
@@ -108,14 +108,14 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why a command did not succeed.
+/// The failure of a command.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The stable code for programs. It decides the exit code.
     pub code: FailureCode,
-    /// What happened, in one sentence without a full stop.
+    /// The message: one sentence without a full stop.
     pub message: String,
-    /// What to do about it.
+    /// The hint: the command or step that fixes the problem.
     pub hint: Option<String>,
     /// Optional parts, boxed so that a `Result` with a failure stays small.
     more: Box<More>,
@@ -141,24 +141,24 @@ impl Failure {
         }
     }
 
-    /// The exit code of the process.
+    /// Returns the exit code of the process.
     pub fn exit(&self) -> Exit {
         self.code.exit()
     }
 
-    /// The failure for a path that does not exist: exit 2.
+    /// Creates the failure for a path that does not exist: exit 2.
     pub fn no_such_path(path: impl fmt::Display) -> Self {
         let path = clean(&path.to_string(), 400);
         fail!(SourceUnreadable, "no such file or folder: {path}")
     }
 
-    /// The failure for a file or folder that could not be read or written: exit 1.
+    /// Creates the failure for a file or folder that could not be read or written: exit 1.
     pub fn io(doing: &str, path: impl AsRef<Path>, error: &std::io::Error) -> Self {
         let path = path.as_ref().display();
         Self::of_disk(format!("{doing} {path} failed: {error}"), error)
     }
 
-    /// The failure for a disk error, with a hint if the disk is full.
+    /// Creates the failure for a disk error, with a hint if the disk is full.
     fn of_disk(message: String, cause: &std::io::Error) -> Self {
         let failure = Self::new(ErrorCode::Io, message);
         let is_full = matches!(
@@ -215,23 +215,24 @@ impl Failure {
         self
     }
 
-    /// The location in a file.
+    /// Returns the location in a file.
     pub const fn place(&self) -> Option<&Place> {
         self.more.place.as_ref()
     }
 
-    /// The details below the message, such as the entries of a list.
+    /// Returns the details below the message, such as the entries of a list.
     pub fn lines(&self) -> &[String] {
         &self.more.details
     }
 
-    /// All lines below the message for people: the details, and the texts that only people need.
+    /// Returns all lines below the message for people: the details, and the texts that only people
+    /// need.
     pub fn lines_for_people(&self) -> impl Iterator<Item = &str> {
         let texts = self.more.details.iter().chain(&self.more.excerpts);
         texts.flat_map(|text| text.lines())
     }
 
-    /// The JSON data for programs.
+    /// Returns the JSON data for programs.
     pub const fn facts(&self) -> Option<&serde_json::Value> {
         self.more.data.as_ref()
     }
@@ -253,6 +254,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     let mut source = error.source();
     while let Some(inner) = source {
         let part = inner.to_string();
+        // Many errors repeat their source in their own text.
         if !text.contains(&part) {
             text.push_str(": ");
             text.push_str(&part);
