@@ -1,5 +1,5 @@
-//! Files of the vault's folder that take effect once their owner approves them: shows what changed,
-//! asks, and names those that stay as they were.
+//! Files of the vault's folder that take effect only after their owner has approved them. Shows the
+//! changes, asks, and names the files that stay as they were.
 
 use serde_json::{Value, json};
 use vault_library::{AuthoredFile, PendingFile, Vault, admit::approve, pending_files};
@@ -11,18 +11,19 @@ use crate::{
     output::{BOLD, Report, TICK, Warning, paint},
 };
 
-/// What became of the files that differed from their approved versions.
+/// The result for the files that differ from their approved versions.
 #[derive(Debug, Default)]
 pub struct Approvals {
-    /// Those that are in force now.
+    /// Files that are now in force.
     pub approved: Vec<AuthoredFile>,
-    /// Those whose earlier approved version stays in force.
+    /// Files whose earlier approved version stays in force.
     pub pending: Vec<AuthoredFile>,
 }
 
 impl Approvals {
     /// Adds the files to the report of a command. It ends with exit 3 while a file is pending.
     pub fn add_to(&self, mut report: Report) -> Report {
+        // A failure of the command itself matters more than a pending file.
         if report.exit == Exit::Done && !self.pending.is_empty() {
             report.exit = Exit::Differences;
         }
@@ -34,7 +35,7 @@ impl Approvals {
     }
 }
 
-/// The paths of files as JSON.
+/// Formats the paths of files as JSON.
 pub fn paths(files: &[AuthoredFile]) -> Value {
     json!(files.iter().map(ToString::to_string).collect::<Vec<_>>())
 }
@@ -64,6 +65,8 @@ pub fn ask(
                     .note(format!("{TICK} approved {BOLD}{file}{BOLD:#}"));
                 approvals.approved.push(pending.file);
             }
+            // If the vault cannot be written, the other files would fail too. Any other error
+            // concerns this file only.
             Err(approve::ApproveError::Vault(error)) => return Err(error.into()),
             Err(error) => {
                 warn(context, &pending.file, Some(&chain(&error)));
@@ -74,7 +77,7 @@ pub fn ask(
     Ok(approvals)
 }
 
-/// Names the files that differ from their approved versions.
+/// Warns about the files that differ from their approved versions.
 pub fn warn_about_pending(
     context: &Context,
     vault: &Vault,
@@ -88,9 +91,10 @@ pub fn warn_about_pending(
     Ok(())
 }
 
-/// Shows the difference and asks.
+/// Shows the difference and asks for the approval.
 fn may_approve(context: &Context, pending: &PendingFile) -> Result<bool, Failure> {
     let ui = &context.ui;
+    // An unreadable file has no difference to show, and without a question nobody would read it.
     if pending.found.is_ok() && ui.may_ask() && !ui.is_yes() {
         for line in difference(pending) {
             ui.must_see(line);
@@ -100,7 +104,7 @@ fn may_approve(context: &Context, pending: &PendingFile) -> Result<bool, Failure
     Ok(ui.is_yes() || (ui.may_ask() && ui.confirm(&question)?))
 }
 
-/// What changed since the file was approved.
+/// Formats the changes since the file was approved.
 pub fn difference(pending: &PendingFile) -> Vec<String> {
     let PendingFile {
         file,

@@ -16,16 +16,17 @@ use crate::{
 /// The largest list that is read, in bytes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// The entries of a list.
+/// A list of accepted findings.
 #[derive(Debug, Default)]
 pub struct AcceptList {
-    /// The entries that count now.
+    /// The entries that are in force.
     pub entries: Vec<Waiver>,
-    /// The entries that count no more, with their last day.
+    /// The expired entries, with their last day.
     expired: Vec<(Waiver, String)>,
 }
 
 #[derive(Deserialize)]
+// A misspelt member must not be ignored: it could be the expiry.
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
@@ -66,7 +67,7 @@ impl<'a> From<&'a Waiver> for AcceptEntry<'a> {
 }
 
 impl AcceptList {
-    /// Reads a list.
+    /// Reads a list of accepted findings.
     pub fn read(path: &Path, now: Timestamp) -> Result<Self, Failure> {
         let text =
             std::fs::read_to_string(path).map_err(|error| Failure::io("reading", path, &error))?;
@@ -85,13 +86,16 @@ impl AcceptList {
         let mut list = Self::default();
         for entry in file.accept {
             let rule = entry.rule;
+            // The reason is for the reviewers of the repository, so an empty one is a mistake.
             if entry.reason.trim().is_empty() {
                 return Err(format!("the entry for {rule} gives no reason"));
             }
+            // A time or a zone would leave open which day is the last one.
             let day = match (entry.expires.date, entry.expires.time) {
                 (Some(day), None) => day.to_string(),
                 _ => return Err(format!("`expires` of the entry for {rule} is not a date")),
             };
+            // The entry is in force until the end of its last day, in UTC.
             let end: Timestamp = format!("{day}T23:59:59Z")
                 .parse()
                 .map_err(|_| format!("`expires` of the entry for {rule} is not a date"))?;
@@ -109,7 +113,7 @@ impl AcceptList {
         Ok(list)
     }
 
-    /// The entries that matched no finding.
+    /// Returns the entries that matched no finding.
     fn unused(&self, audit: &Audit) -> Vec<&Waiver> {
         let used = |entry: &&Waiver| {
             let mut skills = audit.skills.iter().flat_map(|skill| &skill.accepted);

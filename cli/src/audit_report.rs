@@ -74,6 +74,7 @@ impl ReportOptions {
     /// Rejects `--json` together with a format that is not JSON, unless the report goes to a file.
     pub fn check(&self, context: &Context, has_output: bool) -> Result<(), Failure> {
         let is_other = !matches!(self.format, Format::Text | Format::Json);
+        // With an output file, the report goes there and the JSON envelope to standard output.
         if !context.ui.is_json() || has_output || !is_other {
             return Ok(());
         }
@@ -109,7 +110,7 @@ impl ReportOptions {
     }
 }
 
-/// The exit code of a command that judges one skill and does not fail for warnings.
+/// Returns the exit code of a command that judges one skill and does not fail for warnings.
 pub const fn exit_of(verdict: Verdict) -> Exit {
     match verdict {
         Verdict::Accepted | Verdict::Warnings => Exit::Done,
@@ -118,7 +119,7 @@ pub const fn exit_of(verdict: Verdict) -> Exit {
     }
 }
 
-/// The verdict on a skill that the gate judged with what the vault knows about it.
+/// Creates the verdict on a skill from the outcome of the gate.
 pub fn judged(
     source: &str,
     outcome: Outcome,
@@ -150,6 +151,7 @@ pub fn judged(
 /// Formats a skill of an audited folder: its findings, then the verdict.
 pub fn skill_lines(location: &Location, skill: &Audited, all: bool) -> Vec<String> {
     let mut lines = finding_lines(location, skill, all);
+    // The audited folder itself has the path `.`, which reads oddly behind a prefix.
     let shown = match (skill.path.as_str(), location.prefix.trim_end_matches('/')) {
         (".", "") => ".".to_owned(),
         (".", prefix) => prefix.to_owned(),
@@ -164,12 +166,12 @@ pub fn skill_lines(location: &Location, skill: &Audited, all: bool) -> Vec<Strin
     lines
 }
 
-/// Microseconds since `started`.
+/// Returns the microseconds since `started`.
 pub fn micros(started: Instant) -> u64 {
     u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// How the paths of an audited folder are displayed. The default is the current folder.
+/// The display form of the paths in an audited folder. The default is that of the current folder.
 #[derive(Clone, Debug, Default)]
 pub struct Location {
     /// Prefix of paths in text: empty, or ending with `/`.
@@ -186,6 +188,8 @@ impl Location {
             .components()
             .filter(|part| *part != std::path::Component::CurDir)
             .collect();
+        // Locations in SARIF are relative to the current folder, which is usually the repository's
+        // root.
         let here = std::env::current_dir().and_then(std::fs::canonicalize).ok();
         let below = std::fs::canonicalize(folder)
             .ok()
@@ -193,6 +197,7 @@ impl Location {
         let reference = below.unwrap_or_default();
         let slashed = |text: String| if text.is_empty() { text } else { text + "/" };
         Self {
+            // The root folder already ends with a slash.
             prefix: slashed(named.display().to_string()).replace("//", "/"),
             base: slashed(vault_gate::report::percent_encoded(
                 std::os::unix::ffi::OsStrExt::as_bytes(reference.as_os_str()),
@@ -297,6 +302,7 @@ pub fn verdict(place: &Location, skill: &Audited) -> String {
     let path = clean(&printable(&format!("{}{path}", place.prefix)), 300);
     let path = paint(HINT, path);
     let mut rules = skill.findings.iter().map(|at| at.finding.rule);
+    // Mention equal bytes only if no rule has reported the duplicate already.
     if likeness >= 1.0 && rules.all(|rule| rule != "duplicate") {
         format!("{text}; same bytes as {path}")
     } else {

@@ -75,6 +75,8 @@ pub fn command() -> clap::Command {
         paint(HEADING, "Exit codes:"),
         paint(BOLD, "vault <command> --help")
     ));
+    // Each command would repeat the global options in its help. The hidden copies keep it short,
+    // and its last line says where the options are described.
     let global: Vec<Arg> = command
         .get_arguments()
         .filter(|argument| argument.is_global_set())
@@ -89,7 +91,7 @@ pub fn command() -> clap::Command {
         .after_help(groups)
 }
 
-/// One line of a list of commands: the name and what the command does.
+/// Formats one line of a list of commands: the name and what the command does.
 fn row(command: &clap::Command) -> String {
     let name = command.get_name();
     let about = command.get_about().map(ToString::to_string);
@@ -101,9 +103,9 @@ fn row(command: &clap::Command) -> String {
     )
 }
 
-/// Ends the help of a command and its subcommands with one line: how stable the command is, since
-/// when there is one, and where the global options are described. Clap adds a global option only
-/// where a command does not have it yet, so hidden copies stay hidden.
+/// Adds a last line to the help of a command and its subcommands: how stable the command is, since
+/// which version it exists, and where the global options are described. Clap adds a global option
+/// only where a command does not have it yet, so hidden copies stay hidden.
 fn with_footer(command: clap::Command, global: &[Arg], words: &str, since: Since) -> clap::Command {
     let label = match since.stability() {
         Stability::Stable => "Stable",
@@ -122,6 +124,7 @@ fn with_footer(command: clap::Command, global: &[Arg], words: &str, since: Since
         .args(global)
         .after_help(help)
         .mut_subcommands(|sub| {
+            // A subcommand that is newer than its command has an entry of its own.
             let words = format!("{words} {}", sub.get_name());
             let own = SUBCOMMANDS.iter().find(|(name, _)| *name == words);
             with_footer(sub, global, &words, own.map_or(since, |(_, since)| *since))
@@ -159,6 +162,7 @@ pub fn overview() -> String {
 pub fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
     let mut command = command();
     let mut matches = command.try_get_matches_from_mut(arguments)?;
+    // The error has no usage text until it is formatted with the command.
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 

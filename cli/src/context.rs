@@ -60,8 +60,8 @@ impl Context {
         }
     }
 
-    /// The user's folder of keys, tokens and settings. Fails if neither `XDG_CONFIG_HOME` nor a
-    /// home folder is known.
+    /// Returns the user's folder of keys, tokens and settings. Fails if neither `XDG_CONFIG_HOME`
+    /// nor a home folder is known.
     pub fn config_folder(&self) -> Result<PathBuf, Failure> {
         self.process.config_folder().ok_or_else(|| {
             fail!(NoHome, "there is no home folder to keep keys in")
@@ -69,15 +69,18 @@ impl Context {
         })
     }
 
-    /// The settings, loaded once. The environment overrides the project's file, which overrides the
-    /// user's file. A file named by `--config` replaces both files.
+    /// Returns the settings and loads them on the first call. The environment overrides the
+    /// project's file, which overrides the user's file. A file named by `--config` replaces both
+    /// files.
     pub fn settings(&self) -> Result<&Settings, Failure> {
         self.settings
             .get_or_init(|| {
-                // `--config` replaces the user's and the project's file.
+                // A named file replaces both others, so that a script gets the same settings in
+                // every folder.
                 if let Some(file) = &self.global.config {
                     return Settings::load(&self.process, Some(file));
                 }
+                // There is no current folder if it was deleted, and then no project either.
                 let project = std::env::current_dir()
                     .ok()
                     .and_then(|folder| layers::project_file(&self.process, &folder));
@@ -88,8 +91,8 @@ impl Context {
             .map_err(Clone::clone)
     }
 
-    /// Whether security findings of the gate block a skill. Fails if the project's settings are
-    /// faulty: they could make the gate stricter.
+    /// Returns whether security findings of the gate block a skill. Fails if the project's settings
+    /// are faulty: they could make the gate stricter.
     pub fn strict(&self) -> Result<bool, Failure> {
         let settings = self.settings()?;
         if let Some(fault) = settings.project_fault() {
@@ -100,6 +103,8 @@ impl Context {
 
     /// Warns if the project's settings are faulty and the command went on without them.
     pub fn warn_about_project(&self) {
+        // Do not load the settings for this: a command that did not need them must not warn about
+        // them.
         let settings = self.settings.get().and_then(|loaded| loaded.as_ref().ok());
         if let Some(fault) = settings.and_then(Settings::project_fault) {
             let text = format!("the project's settings were ignored: {}", fault.message);
@@ -113,7 +118,7 @@ impl Context {
         }
     }
 
-    /// Paths of the vault and its keys.
+    /// Returns the paths of the vault and its keys.
     pub fn paths(&self) -> Result<VaultPaths, Failure> {
         self.paths_by(self.settings()?)
     }
@@ -133,6 +138,7 @@ impl Context {
         };
         let mut paths = self.paths_at(&root, settings)?;
         if let Some(index) = paths.drop_unusable_index() {
+            // The paths are computed several times in a run, but one warning is enough.
             self.index_checked.get_or_init(|| {
                 let index = clean(&index.display().to_string(), 200);
                 let text = format!("VAULT_DB_PATH is not used: no file can be at {index}");
@@ -142,7 +148,8 @@ impl Context {
         Ok(paths)
     }
 
-    /// The vault's folder that `--vault` or `VAULT_STORAGE_PATH` names, if one of them is set.
+    /// Returns the vault folder that `--vault` or `VAULT_STORAGE_PATH` names, if one of them is
+    /// set.
     pub fn named_vault(&self, settings: &Settings) -> Option<PathBuf> {
         let set = || settings.text("VAULT_STORAGE_PATH");
         let flag = self.global.vault.clone();
@@ -162,8 +169,8 @@ impl Context {
         }
     }
 
-    /// Paths of the vault at `root` and its keys under the given settings. A server passes its own
-    /// settings, because it does not read the user's file.
+    /// Returns the paths of the vault at `root` and its keys under the given settings. A server
+    /// passes its own settings, because it does not read the user's file.
     pub fn paths_at(&self, root: &Path, settings: &Settings) -> Result<VaultPaths, Failure> {
         let root =
             std::path::absolute(root).map_err(|error| Failure::io("resolving", root, &error))?;
@@ -192,6 +199,7 @@ impl Context {
             Err(VaultError::Missing(_)) => Ok(None),
             vault => {
                 let vault = vault?.with_passphrases(self.passphrases()?);
+                // A run may open the vault several times, but one warning is enough.
                 self.checked.get_or_init(|| self.warn_about_folders(&vault));
                 Ok(Some(vault))
             }
@@ -220,10 +228,11 @@ impl Context {
         Ok(vault)
     }
 
-    /// Where the passphrases of keys come from.
+    /// Returns the source of the keys' passphrases.
     pub fn passphrases(&self) -> Result<Arc<KeyPassphrases>, Failure> {
         let file = self.settings()?.text("VAULT_KEY_PASSPHRASE_FILE");
         let file = file.map(|path| expand(&self.process, path));
+        // There is one object per run, because it remembers the passphrase for new key files.
         let made = || Arc::new(KeyPassphrases::new(file, self.ui.may_ask()));
         Ok(Arc::clone(self.passphrases.get_or_init(made)))
     }

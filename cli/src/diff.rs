@@ -1,5 +1,5 @@
-//! Shows the differences between two versions of a skill, line by line. What is left out is counted
-//! and said.
+//! Shows the differences between two versions of a skill, line by line. Omitted parts are counted
+//! and reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,35 +12,35 @@ use crate::output::{BAD, BOLD, DIM, GOOD, clean, count, paint, size};
 
 /// Unchanged lines shown before and after each change.
 const CONTEXT_LINES: usize = 3;
-/// Changed lines of one file that are shown where nothing else was asked for.
+/// Maximum number of changed lines shown for a file on the screen.
 const MAX_CHANGED_LINES: usize = 400;
-/// Characters of a changed line that are shown where nothing else was asked for.
+/// Maximum number of characters shown of a changed line on the screen.
 const MAX_CHANGED_CHARS: usize = 10_000;
-/// Characters shown of an unchanged line.
+/// Maximum number of characters shown of an unchanged line.
 const MAX_CONTEXT_CHARS: usize = 300;
-/// How long two versions of a file are compared before the comparison becomes coarser.
+/// Time after which the comparison of two versions of a file becomes coarser.
 const MOST_TIME: Duration = Duration::from_secs(2);
 
-/// How much of a change is shown.
+/// The level of detail of a difference.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Detail {
-    /// What fits a terminal; what is left out is counted.
+    /// A part that fits a terminal. Omitted lines are counted.
     Screen,
-    /// Every changed line, whole.
+    /// Every changed line in full.
     Full,
 }
 
-/// The lines that show a change.
+/// A difference in lines for display.
 #[derive(Clone, Debug, Default)]
 pub struct Shown {
     /// The lines.
     pub lines: Vec<String>,
-    /// How many places of the change are not shown.
+    /// Number of places of the change that are not shown.
     pub hidden: usize,
 }
 
 impl Shown {
-    /// The lines without colours.
+    /// Returns the lines without colours.
     pub fn plain(&self) -> Vec<String> {
         let lines = self.lines.iter();
         lines
@@ -48,7 +48,7 @@ impl Shown {
             .collect()
     }
 
-    /// Adds what another change shows.
+    /// Appends another difference.
     pub fn add(&mut self, other: Self) {
         self.lines.extend(other.lines);
         self.hidden += other.hidden;
@@ -78,6 +78,7 @@ pub fn diff_files(
         let lines = &mut all.lines;
         match (before.get(path), after.get(path)) {
             (Some(old), Some(new)) => {
+                // A change of the mode alone can make a file executable, so it is shown by itself.
                 if old.mode != new.mode {
                     let (old, new) = (old.mode.bits(), new.mode.bits());
                     lines.push(paint(
@@ -103,8 +104,8 @@ pub fn diff_files(
     all
 }
 
-/// The differences that [`diff_files`] shows, whole and for programs: for each file that differs its
-/// size and SHA-256 on both sides, and the changed lines.
+/// Returns the differences that [`diff_files`] shows, in full and for programs: for each differing
+/// file, its size and SHA-256 on both sides and the changed lines.
 pub fn file_changes(
     before: &BTreeMap<&str, FileVersion<'_>>,
     after: &BTreeMap<&str, FileVersion<'_>>,
@@ -140,7 +141,7 @@ pub fn file_changes(
     json!(changes)
 }
 
-/// The files of a skill by their paths.
+/// Returns the files of a skill by their paths.
 pub fn by_path(files: &[File]) -> BTreeMap<&str, FileVersion<'_>> {
     let mut versions = BTreeMap::new();
     for File { path, mode, bytes } in files {
@@ -149,9 +150,11 @@ pub fn by_path(files: &[File]) -> BTreeMap<&str, FileVersion<'_>> {
     versions
 }
 
-/// The changed lines of one file with the lines around them. Bytes that are not UTF-8 are shown as
-/// `\\xNN`; a file that is not text is named with its size and digest.
+/// Compares two versions of one file and shows the changed lines with the lines around them. Bytes
+/// that are not UTF-8 are shown as `\\xNN`. A file that is not text is shown as its size and
+/// digest.
 pub fn diff_texts(old: &[u8], new: &[u8], detail: Detail) -> Shown {
+    // Nobody can compare such bytes by eye, so show what identifies them.
     let (Some(old_text), Some(new_text)) = (readable(old), readable(new)) else {
         let named = |bytes: &[u8]| format!("{} {}", size(bytes.len() as u64), Digest::of(bytes));
         let line = format!("  not text: {} → {}", named(old), named(new));
@@ -161,6 +164,7 @@ pub fn diff_texts(old: &[u8], new: &[u8], detail: Detail) -> Shown {
         };
     };
     let (old, new): (Vec<_>, Vec<_>) = (old_text.lines().collect(), new_text.lines().collect());
+    // `lines` drops the line ends, so the texts may be equal although the bytes differ.
     if old == new {
         return Shown {
             lines: vec![paint(
@@ -170,6 +174,7 @@ pub fn diff_texts(old: &[u8], new: &[u8], detail: Detail) -> Shown {
             hidden: 0,
         };
     }
+    // Comparing long unrelated files takes quadratic time, and both may come from somebody else.
     let diff = TextDiff::configure()
         .timeout(MOST_TIME)
         .diff_slices(&old, &new);
@@ -182,6 +187,7 @@ pub fn diff_texts(old: &[u8], new: &[u8], detail: Detail) -> Shown {
         for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
             let is_changed = change.tag() != ChangeTag::Equal;
             changed += usize::from(is_changed);
+            // Go on counting, so that the reader learns how much is hidden.
             if detail == Detail::Screen && changed > MAX_CHANGED_LINES {
                 more += usize::from(is_changed);
                 continue;
@@ -204,7 +210,7 @@ pub fn diff_texts(old: &[u8], new: &[u8], detail: Detail) -> Shown {
     shown
 }
 
-/// A line as it is shown, and whether a change in it is cut.
+/// Formats a line and returns whether a change in it is cut.
 fn one_line(line: &str, is_changed: bool, detail: Detail) -> (String, bool) {
     let most = match (is_changed, detail) {
         (false, _) => MAX_CONTEXT_CHARS,
@@ -213,6 +219,7 @@ fn one_line(line: &str, is_changed: bool, detail: Detail) -> (String, bool) {
     };
     let more = line.chars().count().saturating_sub(most);
     let shown = clean(line, most);
+    // A cut in an unchanged line hides no change.
     if more == 0 || !is_changed {
         return (shown, false);
     }

@@ -1,7 +1,8 @@
-//! Shows what a draft would change in this vault, and takes it in once somebody has accepted it.
+//! Shows what a draft would change in this vault, and carries it out after a person has accepted
+//! it.
 //!
-//! Where the server signs the vault, the draft is compared with what the service publishes, and the
-//! server takes it in.
+//! If the server signs the vault, the draft is compared with the published release, and the server
+//! carries it out.
 
 use serde_json::Value;
 use vault_api::Draft;
@@ -36,18 +37,18 @@ use crate::{
     service::connection::Connection,
 };
 
-/// The choices of the person who accepts.
+/// The choices of the person who accepts a draft.
 #[derive(Clone, Debug, Default)]
 pub struct Choices {
     /// Rules whose flags are accepted for exactly these files.
     pub allow: Vec<String>,
-    /// Why, signed with the exception.
+    /// The reason, which is signed with the exception.
     pub reason: Option<String>,
     /// Files of the draft to take although they look like secrets.
     pub include: Vec<String>,
     /// Accept a draft whose skill has changed since its author saw it.
     pub anyway: bool,
-    /// How it is shown.
+    /// The display options of the review.
     pub review: ReviewFlags,
 }
 
@@ -56,11 +57,11 @@ pub struct Reviewer<'a> {
     context: &'a Context,
     vault: &'a Vault,
     connection: &'a Connection,
-    /// Reads what the service publishes, where the server signs the vault.
+    /// Reads the published skills, if the server signs the vault.
     served: Option<ServedVault<'a>>,
 }
 
-/// A skill as it is without the draft.
+/// The present state of a skill, without the draft.
 pub struct Before {
     /// Its version.
     pub version: u64,
@@ -70,16 +71,17 @@ pub struct Before {
     pub files: Vec<File>,
 }
 
-/// What accepting a draft does.
+/// The effect of accepting a draft.
 enum Effect {
     /// Admits these files.
     Admit(Box<Candidate>),
     /// Removes the skill.
     Remove(SkillName),
-    /// Makes the server take it in, in place of this bundle if that is not what the author saw.
+    /// Makes the server admit it, in place of this bundle if that is not the one that the author
+    /// saw.
     Server(Option<Digest>),
-    /// Nothing: this vault has it already, for example because an earlier run ended before it could
-    /// report so.
+    /// Nothing: this vault already has it, for example because an earlier run ended before it could
+    /// report that.
     None,
 }
 
@@ -87,30 +89,31 @@ enum Effect {
 pub struct Review {
     /// The draft.
     pub draft: Draft,
-    /// What a person reads: findings and differences.
+    /// The text for people: findings and differences.
     pub shown: Shown,
-    /// Names exactly what is shown: the digest of the files, or of the draft that removes a skill.
+    /// The hash of exactly what is shown: the digest of the files, or of a draft that removes a
+    /// skill.
     pub bundle: Digest,
-    /// Files of the draft that are not taken, because they look like secrets.
+    /// Files of the draft that are left out because they look like secrets.
     pub left_out: Vec<String>,
-    /// The files that differ, for programs.
+    /// The differing files, for programs.
     pub files: Value,
     effect: Effect,
 }
 
 impl Review {
-    /// Whether this vault has what the draft asks for.
+    /// Returns whether this vault already has what the draft asks for.
     pub const fn is_taken(&self) -> bool {
         matches!(self.effect, Effect::None)
     }
 
-    /// Says which files are not taken, if there are any: the service leaves some out of a draft, and
-    /// this machine leaves them out of what it fetches.
+    /// Returns a text about the files that are left out, if there are any. The service omits some
+    /// from a draft, and this machine omits some from what it fetches.
     pub fn left_out_text(&self) -> Option<String> {
         secrets::left_out_text(&self.left_out).or_else(|| self.draft.reason.clone())
     }
 
-    /// The bundle that the server replaces although the author has not seen it.
+    /// Returns the bundle that the server replaces although the author has not seen it.
     pub const fn replaced(&self) -> Option<&Digest> {
         match &self.effect {
             Effect::Server(base) => base.as_ref(),
@@ -120,7 +123,7 @@ impl Review {
 }
 
 impl<'a> Reviewer<'a> {
-    /// Creates the reviewer of a namespace's drafts, after asking the service who signs the vault.
+    /// Creates the reviewer of a namespace's drafts. Asks the service who signs the vault.
     pub fn new(
         context: &'a Context,
         vault: &'a Vault,
@@ -136,18 +139,18 @@ impl<'a> Reviewer<'a> {
         })
     }
 
-    /// Where the vault is published.
+    /// Returns the connection to the namespace.
     pub const fn connection(&self) -> &'a Connection {
         self.connection
     }
 
-    /// Whether the server signs the vault.
+    /// Returns whether the server signs the vault.
     pub const fn is_server(&self) -> bool {
         self.served.is_some()
     }
 
-    /// Whether this vault has another version of the skill than the draft's author saw. Reads
-    /// nothing of the draft's content.
+    /// Returns whether this vault has another version of the skill than the one that the draft's
+    /// author saw. Does not read the draft's content.
     pub fn differs_from_base(&self, draft: &Draft) -> Result<bool, Failure> {
         let Some(name) = &draft.name else {
             return Ok(false);
@@ -156,7 +159,7 @@ impl<'a> Reviewer<'a> {
         Ok(installed != draft.base_bundle_hash)
     }
 
-    /// The files of the installed skill that look like secrets.
+    /// Returns the files of the installed skill that look like secrets.
     pub fn present_secrets(&self, draft: &Draft) -> Result<Vec<String>, Failure> {
         let Some(name) = &draft.name else {
             return Ok(Vec::new());
@@ -215,6 +218,7 @@ impl<'a> Reviewer<'a> {
             }
         };
         let bundle = before.as_ref().map(|before| before.bundle);
+        // If the vault already has the result, its state necessarily differs from the draft's base.
         if !matches!(effect, Effect::None) && !choices.anyway {
             check_base(&content, bundle.as_ref())?;
         }
@@ -222,12 +226,16 @@ impl<'a> Reviewer<'a> {
             &by_path(before.as_ref().map_or(&[], |before| &before.files)),
             &by_path(files.as_deref().unwrap_or_default()),
         );
+        // A removal has no files, so the digest of the draft itself identifies it.
         let digest = match &files {
             Some(files) => bundle::files_sha256(files),
             None => Digest::of(bytes),
         };
+        // The gate ran here only to inform the reader. The server runs its own and signs.
         let effect = match effect {
             Effect::Admit(_) | Effect::Remove(_) if self.is_server() => {
+                // Name the present bundle only if it is not the base of the draft. The server then
+                // replaces exactly what was reviewed here.
                 Effect::Server(bundle.filter(|_| content.check_base(bundle.as_ref()).is_err()))
             }
             effect => effect,
@@ -253,7 +261,7 @@ impl<'a> Reviewer<'a> {
         Ok(review)
     }
 
-    /// Does what a reviewed draft asks for. Returns whether the vault has changed.
+    /// Carries out a reviewed draft. Returns whether the vault has changed.
     pub fn take(&self, review: &Review) -> Result<bool, Failure> {
         match &review.effect {
             Effect::None | Effect::Server(_) => Ok(false),
@@ -274,7 +282,7 @@ impl<'a> Reviewer<'a> {
         }
     }
 
-    /// The own skill of this name, if there is one.
+    /// Returns the own skill of this name, if there is one.
     fn installed(&self, name: &SkillName) -> Result<Option<Before>, Failure> {
         match run::inspect(self.vault, name) {
             Ok(skill) if skill.origin == Origin::Local => Ok(Some(Before {
@@ -282,6 +290,7 @@ impl<'a> Reviewer<'a> {
                 bundle: skill.bundle,
                 files: skill.examined.files,
             })),
+            // A skill of a linked vault is not changed by drafts of this one.
             Ok(_) | Err(RunError::UnknownSkill(_)) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -311,7 +320,7 @@ impl<'a> Reviewer<'a> {
         })
     }
 
-    /// The files that the draft carries, or that its source has now.
+    /// Returns the files that the draft contains, or that its source has now.
     fn source(&self, draft: &Draft, content: &draft::Draft) -> Result<Source, Failure> {
         match &content.request {
             Request::Propose { files } => Ok(Source::Text {
@@ -319,6 +328,8 @@ impl<'a> Reviewer<'a> {
                 by: draft.submitted_by.user_id.clone(),
             }),
             Request::Install { source } => {
+                // The author of the draft chose the source, so it is fetched without this user's
+                // access.
                 let fetched = fetch::fetch_named(self.context, source, &content.name)?;
                 Ok(Source::Fetched(Box::new(fetched)))
             }
@@ -341,7 +352,7 @@ impl<'a> Reviewer<'a> {
             allow: choices.allow.clone(),
             reason: choices.reason.clone(),
             include: choices.include.clone(),
-            // A member wrote it, whoever signs it.
+            // A member wrote the files, whoever signs them.
             by_others: true,
             ..Options::default()
         };
@@ -369,8 +380,8 @@ impl<'a> Reviewer<'a> {
     }
 }
 
-/// What accepting a draft with files does, and those files. Shows how they differ from the present
-/// ones.
+/// Determines the effect of accepting a draft with files, and returns those files. Shows how they
+/// differ from the present ones.
 fn effect_of(
     candidate: Candidate,
     choices: &Choices,
@@ -395,7 +406,7 @@ fn effect_of(
     (Effect::Admit(Box::new(candidate)), Some(files))
 }
 
-/// The skill, what becomes of it, and who asks for it.
+/// Formats the skill, the change and its author.
 fn heading(draft: &Draft, content: &draft::Draft, before: Option<&Before>) -> String {
     let author = &draft.submitted_by;
     let who = author.name();

@@ -64,6 +64,7 @@ pub fn sort(vault: &Vault, names: &[SkillRef]) -> Result<DriftTargets, Failure> 
         unchecked: Vec::new(),
     };
     let mut wanted = Vec::new();
+    // Find a misspelt name before the first request.
     for name in names {
         match run::find(vault, name)? {
             Some(found) => wanted.push((found.name, found.origin)),
@@ -82,6 +83,7 @@ pub fn sort(vault: &Vault, names: &[SkillRef]) -> Result<DriftTargets, Failure> 
         }
         // Skills of a linked vault are updated by `vault cloud pull`, not from a source.
         if skill.origin != Origin::Local {
+            // Without names, the question is only about the vault's own skills.
             if is_named {
                 let why = reason(NotCompared::Linked);
                 sorted.unchecked.push((skill.name, why));
@@ -102,6 +104,7 @@ pub fn sort(vault: &Vault, names: &[SkillRef]) -> Result<DriftTargets, Failure> 
             Err(why) => sorted.unchecked.push((skill.name, reason(why))),
         }
     }
+    // Damaged skills are not in the listing, but must not pass as unchanged.
     for (name, origin, _) in &listing.damaged {
         if *origin == Origin::Local && wanted(name, origin) {
             let why = "differs from what was signed; add it again".to_owned();
@@ -111,7 +114,7 @@ pub fn sort(vault: &Vault, names: &[SkillRef]) -> Result<DriftTargets, Failure> 
     Ok(sorted)
 }
 
-/// Why a skill is not compared, with the command that changes that.
+/// Formats the reason for which a skill is not compared, with the command that changes that.
 fn reason(why: NotCompared) -> String {
     match why {
         NotCompared::Held => HELD.to_owned(),
@@ -133,6 +136,7 @@ pub fn compare(
     fetching: Option<&Fetching>,
     asked: &[DriftCheck],
 ) -> Result<Vec<DriftState>, Failure> {
+    // Fetched skills count as unchecked until their result arrives.
     let mut states = compare_folders(vault, asked)?;
     let Some(fetching) = fetching else {
         return Ok(states);
@@ -149,6 +153,7 @@ pub fn compare(
     let done = context.block_on(async {
         let fetcher = Arc::clone(&fetching.fetcher);
         let compare = fetcher.compare_all(upstreams, &fetching.policy, |at, state| {
+            // `at` counts fetched skills only.
             states[places[at]] = state;
             bar.inc(1);
         });
@@ -159,9 +164,10 @@ pub fn compare(
     done.map(|()| states)
 }
 
-/// The states of the skills from folders; the others have not been checked yet.
+/// Returns the states of the skills from folders. The others are marked as unchecked.
 fn compare_folders(vault: &Vault, asked: &[DriftCheck]) -> Result<Vec<DriftState>, Failure> {
     let is_folder = |asked: &DriftCheck| matches!(asked.source, CurrentSource::Folder(_));
+    // Comparing folders hashes their files, so do it only if a skill needs it.
     let compared = if asked.iter().any(is_folder) {
         folders::compare_all(vault)?
     } else {
@@ -180,12 +186,13 @@ fn compare_folders(vault: &Vault, asked: &[DriftCheck]) -> Result<Vec<DriftState
     Ok(states.collect())
 }
 
-/// Warns of folders with other files than the skills that were added from them: a release has the
-/// skills as they were added.
+/// Warns of folders whose files differ from the skills that were added from them: a release
+/// contains the skills as they were added.
 pub fn warn_of_changed_folders(context: &Context, vault: &Vault) -> Result<(), Failure> {
     let held = history::held(vault)?;
     let changed: Vec<SkillName> = folders::compare_all(vault)?
         .into_iter()
+        // A skill that a rollback holds differs from its folder on purpose.
         .filter(|(folder, state)| *state == FolderState::Changed && !held.contains(&folder.name))
         .map(|(folder, _)| folder.name)
         .collect();

@@ -27,7 +27,7 @@ pub struct Fetching {
     pub fetcher: Arc<Fetcher>,
     /// The sources that the owner's policy allows.
     pub policy: SourcePolicy,
-    /// How source arguments are parsed.
+    /// The options for parsing source arguments.
     pub options: ParseOptions,
 }
 
@@ -36,6 +36,7 @@ impl Fetching {
     /// so that nothing is fetched without checking it.
     pub fn new(context: &Context) -> Result<Self, Failure> {
         let mut settings = settings(context, false)?;
+        // The user typed the sources, so a site on this machine is meant.
         settings.local_sites = true;
         Self::with(context, settings)
     }
@@ -60,7 +61,7 @@ impl Fetching {
     }
 }
 
-/// How source arguments are parsed in this process.
+/// Returns the options for parsing source arguments in this process.
 pub fn parse_options(context: &Context) -> Result<ParseOptions, Failure> {
     let loopback = context.settings()?.boolean("VAULT_SOURCES_ALLOW_LOOPBACK");
     let mut options = ParseOptions {
@@ -94,6 +95,7 @@ pub fn parse(context: &Context, text: &str, options: &ParseOptions) -> Result<So
         let confirmed = context
             .ui
             .confirm(&question)
+            // Without a terminal, the hint must name both ways to answer.
             .map_err(|failure| failure.hint(hint()))?;
         if confirmed {
             return bad.accept_shorthand().map_err(|bad| bad_source(&bad));
@@ -135,6 +137,7 @@ pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
     let settings = context.settings()?;
     let parse = parse_options(context)?;
     let process = &context.process;
+    // If git is not in PATH, starting it fails later with a message of its own.
     let mut git = GitSettings::new(process.program("git").unwrap_or_else(|| "git".into()));
     git.ssh_command = process.variable("GIT_SSH_COMMAND").map(str::to_owned);
     git.loopback = parse.loopback;
@@ -172,15 +175,17 @@ pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
         registry,
         parse,
         guarded,
+        // Only a caller whose sources come from the user turns this on.
         local_sites: false,
     })
 }
 
-/// The policy that says what may be fetched. Fails if it cannot be read.
+/// Reads the policy that decides what may be fetched. Fails if it cannot be read.
 fn policy(context: &Context) -> Result<Option<Policy>, Failure> {
     let root = context.paths()?.root;
     let policy = match context.existing_vault()? {
         Some(vault) => read_source_policy(&vault),
+        // The policy file may be written before the vault exists, and counts from then on.
         None => read_policy_at(&root),
     };
     policy.map_err(|error| {
@@ -195,7 +200,7 @@ fn policy(context: &Context) -> Result<Option<Policy>, Failure> {
     })
 }
 
-/// Fetches a skill from a source that somebody else named. Only public hosts are reached.
+/// Fetches a skill from a source that another person chose. Reaches only public hosts.
 pub fn fetch_named(
     context: &Context,
     source: &draft::Source,
@@ -206,6 +211,7 @@ pub fn fetch_named(
     let fetched = context.block_on(async {
         let fetched = fetcher.fetch(source, Some(skill), policy.as_ref()).await;
         fetched.map_err(|fault| {
+            // The text may quote a hostile host.
             let message = clean(&fault.to_string(), 400);
             match fault {
                 FetchFault::Refused(_) => fail!(SourceRefused, "{message}"),
@@ -227,6 +233,7 @@ pub fn for_tools(context: &Context) -> Result<Arc<Fetcher>, Failure> {
 /// credentials and configuration.
 pub fn for_remote_callers(context: &Context) -> Result<Arc<Fetcher>, Failure> {
     let mut settings = settings(context, true)?;
+    // A remote caller must not fetch with this user's access.
     settings.git.own_credentials = false;
     Ok(fetcher(settings))
 }

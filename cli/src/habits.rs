@@ -96,7 +96,8 @@ const HABITS: &[(&str, &str)] = &[
     ("settings", "vault config list"),
 ];
 
-/// The command for what was typed, if it is a known habit. `words` are the arguments after `vault`.
+/// Returns the command for what was typed, if it is a known habit. `words` are the arguments after
+/// `vault`.
 pub fn command_for(words: &[&str]) -> Option<String> {
     let words: Vec<&str> = words
         .iter()
@@ -111,6 +112,7 @@ pub fn command_for(words: &[&str]) -> Option<String> {
             (part, Some(word)) => part == *word,
         })
     };
+    // Several habits may match. The longest one is the most specific.
     let longest = HABITS
         .iter()
         .filter(|(habit, _)| fits(habit))
@@ -121,6 +123,7 @@ pub fn command_for(words: &[&str]) -> Option<String> {
         .map(|before| before.split(' ').count());
     let word = given.and_then(|at| words.get(at));
     Some(match word {
+        // The typed word fills the last placeholder. An action cannot be guessed from it.
         Some(word) if is_plain(word) && command.ends_with('>') && !command.contains("<action>") => {
             let (start, _) = command.split_once('<').unwrap_or((command, ""));
             format!("{start}{word}")

@@ -14,7 +14,7 @@ use crate::{
     output::{HINT, clean, nearest, paint},
 };
 
-/// The folder of a skill. `path` is the folder or its SKILL.md.
+/// Returns the folder of a skill. `path` is the folder or its SKILL.md.
 pub fn folder_of(path: &Path) -> PathBuf {
     let parent = path.parent().filter(|_| path.is_file());
     parent.unwrap_or(path).to_owned()
@@ -48,7 +48,7 @@ pub fn target(vault: Option<&Vault>, word: &str) -> Result<Target, Failure> {
     Err(not_installed(vault, word))
 }
 
-/// The failure for a name that is not installed, with the nearest installed name as a hint.
+/// Creates the failure for a name that is not installed, with the nearest installed name as a hint.
 pub fn not_installed(vault: Option<&Vault>, name: &str) -> Failure {
     let failure = fail!(
         SkillNotFound,
@@ -71,7 +71,7 @@ pub fn named<'v>(vault: Option<&'v Vault>, name: &str) -> Result<(&'v Vault, Ski
     ))
 }
 
-/// The failure for a name that `names` lacks, with the nearest of them as a hint.
+/// Creates the failure for a name that is not among `names`, with the nearest of them as a hint.
 pub fn not_there(name: &str, names: &[impl AsRef<str>]) -> Failure {
     let failure = fail!(NotInstalled, "`{}` is not installed", clean(name, 64));
     let names = names.iter().map(AsRef::as_ref);
@@ -86,6 +86,7 @@ pub fn suggest(vault: &Vault, error: run::RunError) -> Failure {
 }
 
 fn with_suggestion(failure: Failure, vault: &Vault, name: &str) -> Failure {
+    // A suggestion is not worth another error.
     let names = installed_names(vault).unwrap_or_default();
     match nearest(name, names.iter().map(String::as_str)) {
         Some(near) => failure.hint(format!("did you mean `{}`?", paint(HINT, near))),
@@ -93,8 +94,8 @@ fn with_suggestion(failure: Failure, vault: &Vault, name: &str) -> Failure {
     }
 }
 
-/// The names of all installed skills that are not damaged, qualified where the bare name means
-/// another skill.
+/// Returns the names of all installed skills that are not damaged. A name is qualified if the bare
+/// name means another skill.
 pub fn installed_names(vault: &Vault) -> Result<Vec<String>, VaultError> {
     let skills = shelf::list(vault)?.skills.into_iter();
     let name = |skill: shelf::Listed| {
@@ -107,7 +108,7 @@ pub fn installed_names(vault: &Vault) -> Result<Vec<String>, VaultError> {
     Ok(skills.map(name).collect())
 }
 
-/// The own skill that is meant, for commands that change it where it is signed.
+/// Returns the own skill of this name, for commands that change a skill in the vault that signs it.
 pub fn own(vault: &Vault, skill: &SkillRef) -> Result<SkillName, Failure> {
     match run::find(vault, skill)? {
         Some(FoundSkill {
@@ -135,8 +136,7 @@ pub fn own(vault: &Vault, skill: &SkillRef) -> Result<SkillName, Failure> {
     }
 }
 
-/// The bare name of the skill that is meant, for commands that decide what agents are shown under
-/// it.
+/// Returns the bare name of the skill, for commands that decide what agents see under it.
 pub fn bare(vault: &Vault, text: &str) -> Result<SkillName, Failure> {
     let skill: SkillRef = text.parse().map_err(|_| not_installed(Some(vault), text))?;
     match run::find(vault, &skill)? {
@@ -165,17 +165,18 @@ pub fn not_listed<'n>(
     }
 }
 
-/// The failure for a skill that this vault did not sign itself.
+/// Creates the failure for a skill that this vault did not sign itself.
 pub fn not_own(vault: &Vault, name: impl std::fmt::Display) -> Result<Failure, Failure> {
     let name = name.to_string();
     let mut names = installed_names(vault)?;
+    // The name exists, but in another vault, so suggesting it again would not help.
     names.retain(|other| *other != name);
     let failure = fail!(SkillNotFound, "{name} is not installed from this vault");
     let names = names.iter().map(String::as_str);
     Ok(not_listed(failure, &name, names, "vault list"))
 }
 
-/// How messages describe the entries of a list.
+/// Words and codes for messages about the entries of a list.
 pub struct Kind {
     /// The noun for one entry.
     pub noun: &'static str,
@@ -196,6 +197,7 @@ pub fn pick<'t, T>(
     id_and_name: impl Fn(&'t T) -> (&'t str, Option<&'t str>),
     line: impl Fn(&T) -> String,
 ) -> Result<&'t T, Failure> {
+    // An id is unique, so it takes precedence over names.
     if let Some(entry) = entries.iter().find(|entry| id_and_name(entry).0 == asked) {
         return Ok(entry);
     }

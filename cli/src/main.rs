@@ -99,6 +99,7 @@ fn run(mut cli: Cli, process: Process) -> Exit {
 
 /// Prints the help, version or usage error that clap returned, and returns the exit code.
 fn usage(error: &clap::Error, arguments: &[OsString], process: &Process) -> Exit {
+    // Words behind `--` are arguments of another program, such as an action.
     let before_dashes = || arguments.iter().take_while(|argument| *argument != "--");
     let global = Global {
         // Parsing failed, so search the arguments for the flags that decide the output format.
@@ -144,7 +145,7 @@ fn usage(error: &clap::Error, arguments: &[OsString], process: &Process) -> Exit
     }
 }
 
-/// The command for what was typed out of habit from another tool.
+/// Returns the command for what was typed out of habit from another tool.
 fn habit(kind: ErrorKind, arguments: &[OsString]) -> Option<String> {
     if !matches!(
         kind,

@@ -17,7 +17,7 @@ use crate::{context::Context, errors::Failure, output::print_notice, text::for_t
 /// The longest passphrase that is read from a file, in bytes.
 const MAX_BYTES: u64 = 4096;
 
-/// Where passphrases of this run come from.
+/// The source of passphrases in this run.
 #[derive(Debug)]
 pub struct KeyPassphrases {
     /// The file that `VAULT_KEY_PASSPHRASE_FILE` names.
@@ -28,7 +28,7 @@ pub struct KeyPassphrases {
 }
 
 impl KeyPassphrases {
-    /// Passphrases from this file, or else from a prompt if `may_ask`.
+    /// Creates the source: this file, or else a prompt if `may_ask`.
     pub const fn new(file: Option<PathBuf>, may_ask: bool) -> Self {
         Self {
             file,
@@ -62,13 +62,16 @@ impl KeyPassphrases {
             io::Error::new(error.kind(), format!("reading {path} failed: {error}"))
         };
         let length = std::fs::metadata(path).map_err(named)?.len();
+        // A passphrase is short, so a longer file is the wrong one.
         if length > MAX_BYTES {
             return Err(named(io::Error::other("it is longer than 4 KiB")));
         }
         // One buffer of the file's length, so that no copy is left behind by growing.
         let mut text = Zeroizing::new(String::with_capacity(usize::try_from(length).unwrap_or(0)));
         let file = std::fs::File::open(path).map_err(named)?;
+        // Never read beyond the buffer, even if the file grows meanwhile.
         io::Read::read_to_string(&mut io::Read::take(file, length), &mut text).map_err(named)?;
+        // Editors end the line with a newline, which is not part of the passphrase.
         let end = text.find(['\r', '\n']).unwrap_or(text.len());
         text.truncate(end);
         if text.is_empty() {
@@ -83,8 +86,10 @@ impl Passphrases for KeyPassphrases {
         let given = match self.read_file()? {
             Some(text) => Some(text),
             None if self.may_ask => {
+                // A path may contain control characters.
                 let question = format!("Passphrase of {}:", path.display());
                 let asked = inquire::Password::new(&for_terminal(&question))
+                    // A wrong passphrase does not open the key, so there is no need to ask twice.
                     .without_confirmation()
                     .prompt();
                 Some(Zeroizing::new(asked.map_err(not_answered)?))
@@ -116,7 +121,7 @@ impl Passphrases for KeyPassphrases {
     }
 }
 
-/// Ctrl-C keeps its kind on the way through the library.
+/// Converts the error of a prompt. Ctrl-C keeps its kind on the way through the library.
 fn not_answered(error: InquireError) -> io::Error {
     match error {
         InquireError::OperationCanceled | InquireError::OperationInterrupted => {
@@ -126,7 +131,7 @@ fn not_answered(error: InquireError) -> io::Error {
     }
 }
 
-/// The failure of a passphrase that could not be read or was not entered.
+/// Creates the failure for a passphrase that could not be read or was not entered.
 pub fn unreadable(error: &io::Error) -> Failure {
     if error.kind() == io::ErrorKind::Interrupted {
         return fail!(Interrupted, "interrupted");

@@ -16,7 +16,7 @@ use crate::{
     output::{clean, excerpt::marked_line, nearest},
 };
 
-/// The path of this run's policy file.
+/// Returns the path of this run's policy file.
 pub fn own_path(context: &Context) -> Result<PathBuf, Failure> {
     Ok(context.paths()?.root.join(POLICY_FILE))
 }
@@ -68,6 +68,7 @@ fn meant(message: &str) -> Option<String> {
 pub fn read_file(path: &Path) -> Result<Policy, Failure> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)
+        // Read one byte more than the limit, so that a longer file is rejected instead of cut.
         .and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes))
         .map_err(|error| Failure::io("reading", path, &error))?;
     let text = String::from_utf8(bytes).map_err(|_| not_text(path))?;
@@ -84,6 +85,7 @@ fn refused(error: ResolveError, path: &Path) -> Failure {
         ResolveError::Vault(error) => error.into(),
         ResolveError::NotText => not_text(path),
         ResolveError::Policy(error) => {
+            // The text is only needed for the excerpt, so a failure to read it is harmless.
             invalid(&error, path, std::fs::read_to_string(path).ok().as_deref())
         }
     }

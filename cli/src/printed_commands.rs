@@ -13,7 +13,7 @@ use regex::Regex;
 
 use crate::cli;
 
-/// Where messages of these commands are written.
+/// The sources that contain the messages of these commands.
 const TEXTS: [&str; 12] = [
     "commands/administer",
     "commands/share",
@@ -45,7 +45,7 @@ const VALUES: [&str; 8] = [
 static COMMAND: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"\bvault ([a-z][^"`;,()\n:]*(?::[^"`;,()\n ][^"`;,()\n:]*)*)"#).unwrap()
 });
-/// What stands for something that is put there. `{HINT}` and the like are colours.
+/// A placeholder that the reader replaces. `{HINT}` and the like are colours.
 static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"<[^>]*>|\{[^}]*\}").unwrap());
 
 /// Whether a text begins with a command, followed by prose or nothing. A bare

@@ -72,9 +72,10 @@ pub fn refresh(context: &Context, vault: &Vault) -> Option<ProfileSyncReport> {
     Some(report)
 }
 
-/// This machine, if its agents read the vault's skills from folders.
+/// Returns this machine, if its agents read the vault's skills from folders.
 fn local_machine(context: &Context) -> Option<Machine> {
     let settings = context.settings().ok()?;
+    // In remote mode, agents read skills from a service and not from folders.
     let is_remote = settings.text("VAULT_MODE") == Some("remote");
     context.process.machine(None).filter(|_| !is_remote)
 }
@@ -87,7 +88,7 @@ fn warn_not_synced(context: &Context, error: ProfileSyncError) {
     );
 }
 
-/// What the agents of this machine see after a change.
+/// The state of this machine's agents after a change.
 #[derive(Default)]
 pub struct AgentLinks {
     report: Option<ProfileSyncReport>,
@@ -100,13 +101,13 @@ pub struct AgentLinks {
 }
 
 impl AgentLinks {
-    /// Whether agents see other skills than before.
+    /// Returns whether agents see other skills than before.
     pub fn restart_required(&self) -> bool {
         let mut reports = self.report.iter();
         self.unlinked || reports.any(|report| report.restart_required)
     }
 
-    /// What a command returns of it.
+    /// Returns the part that a command prints as JSON.
     pub fn shown(&self) -> ShownLinks {
         ShownLinks {
             restart_required: self.restart_required(),
@@ -122,7 +123,7 @@ impl AgentLinks {
         }
     }
 
-    /// The table of the linked folders, if any agent sees other skills than before.
+    /// Formats the table of the linked folders, if any agent sees other skills than before.
     pub fn text(&self, context: &Context) -> Option<String> {
         let report = self.report.as_ref()?;
         let restart = self.restart_required();
@@ -215,6 +216,7 @@ pub fn show_to_agents(context: &Context, vault: &Vault) -> AgentLinks {
             Err(error) => warn_not_synced(context, error),
         },
         Ok(false) => {
+            // Remember the answer, so that the same question does not come with every change.
             if let Err(error) = agents::decline(vault, &ids) {
                 warn_not_synced(context, error.into());
             }
@@ -229,7 +231,7 @@ pub fn show_to_agents(context: &Context, vault: &Vault) -> AgentLinks {
     links
 }
 
-/// The sync that links these agents.
+/// Creates the input of a sync that links these agents.
 pub fn discovering(machine: Machine, agents: Vec<AgentId>) -> SyncProfilesInput {
     SyncProfilesInput {
         machine,
@@ -239,7 +241,7 @@ pub fn discovering(machine: Machine, agents: Vec<AgentId>) -> SyncProfilesInput 
     }
 }
 
-/// The name of an agent for people.
+/// Returns the name of an agent for people.
 pub fn agent_name(agent: &AgentId) -> String {
     agents::by_name(agent.as_str())
         .map_or_else(|| agent.to_string(), |agent| agent.display_name.clone())
@@ -264,7 +266,7 @@ fn warn(context: &Context, report: &ProfileSyncReport) {
                 hint,
             );
         }
-        // Said once; `vault doctor` goes on listing them.
+        // Warn only once; `vault doctor` keeps listing them.
         if !root.newly_foreign.is_empty() {
             let names = list(&root.newly_foreign);
             let path = context.process.short(&root.path);
@@ -278,7 +280,7 @@ fn warn(context: &Context, report: &ProfileSyncReport) {
     }
 }
 
-/// Names the skills that were rendered for one agent and signed.
+/// Formats a line for each skill that was rendered for an agent and signed.
 pub fn rendered_lines(rendered: &[RenderedVariant]) -> impl Iterator<Item = String> {
     rendered.iter().map(|variant| {
         let RenderedVariant { skill, agent } = variant;
@@ -315,7 +317,7 @@ pub fn report_of(context: &Context, report: &ProfileSyncReport) -> Report {
     Report::view(ProfileSync::of(report.clone()), text).exit(exit)
 }
 
-/// The linked folders, with what changed in them.
+/// Formats the linked folders and their changes as a table.
 fn table_text(context: &Context, report: &ProfileSyncReport, restart: bool) -> String {
     let mut table = Table::new(&["folder", "agents", "skills", ""]);
     for root in &report.roots {
@@ -329,7 +331,7 @@ fn table_text(context: &Context, report: &ProfileSyncReport, restart: bool) -> S
     format!("{}\n{result}", table.text())
 }
 
-/// What to do once agents see other skills than before.
+/// The advice after a change of the skills that agents see.
 pub const RESTART: &str = "Restart running agents to pick this up.";
 
 fn row(context: &Context, root: &RootState) -> [String; 4] {

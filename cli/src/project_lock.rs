@@ -53,6 +53,7 @@ pub struct Lock {
 /// An entry of the lock file. An entry without a digest is not resolved yet; the next install
 /// resolves it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+// An unknown member may come from a newer version and change what is to be installed.
 #[serde(deny_unknown_fields)]
 pub struct LockEntry {
     /// The name in the vault.
@@ -108,8 +109,10 @@ impl LockEntry {
         check_address(&upstream, options).map_err(|bad| bad.to_string())
     }
 
-    /// Whether this is the entry of a folder of the project. `folder` is absolute and resolved.
+    /// Returns whether this is the entry of a folder of the project. `folder` is absolute and
+    /// resolved.
     pub fn names_folder(&self, project: &Path, folder: &Path) -> bool {
+        // Compare resolved paths, because the project may be reached through a link.
         let named = || project.join(&self.source).canonicalize();
         self.source.starts_with("./") && named().is_ok_and(|named| named == folder)
     }
@@ -117,6 +120,7 @@ impl LockEntry {
     /// Returns the upstream that provides exactly this content. Returns `None` for a folder of the
     /// project and for an entry that is not resolved yet.
     pub fn upstream(&self) -> Option<Upstream> {
+        // The source of an unresolved entry may be any text that `vault add` accepts.
         self.digest?;
         Some(Upstream {
             identifier: self.source.parse().ok()?,
@@ -201,6 +205,7 @@ impl Lock {
             )
             .hint("it was written by a newer version: update vault"));
         }
+        // Two entries with one name would replace each other at every install.
         let mut names = BTreeSet::new();
         if let Some(twice) = skills.iter().find(|locked| !names.insert(&locked.name)) {
             return Err(fail!(LockInvalid, "{shown} names {} twice", twice.name));
@@ -219,13 +224,13 @@ impl Lock {
         Ok(())
     }
 
-    /// The folder of the project, if it may be one of this user.
+    /// Returns the folder of the project. Fails if this user may not use it as one.
     pub fn project(&self, context: &Context) -> Result<ProjectFolder, Failure> {
         let (vault, home) = (context.paths()?.root, context.process.home());
         Ok(ProjectFolder::new(self.folder(), &vault, home)?)
     }
 
-    /// The folder of the project.
+    /// Returns the folder of the project.
     pub fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("."))
     }
@@ -234,10 +239,11 @@ impl Lock {
     pub fn put(&mut self, locked: LockEntry) {
         self.skills.retain(|other| other.name != locked.name);
         self.skills.push(locked);
+        // Sorted entries keep the differences between versions small.
         self.skills.sort_by(|a, b| a.name.cmp(&b.name));
     }
 
-    /// Adds or replaces an entry, writes the file and says so.
+    /// Adds or replaces an entry, writes the file and reports that.
     fn note(mut self, context: &Context, locked: LockEntry) -> Result<(), Failure> {
         self.put(locked);
         self.write()?;
@@ -253,6 +259,7 @@ impl Lock {
         let text = toml::to_string(&File { schema: 1, skills })
             .map_err(|error| fail!(LockInvalid, "{error}"))?;
         let write = || -> std::io::Result<()> {
+            // A rename cannot cross file systems, so the temporary file is in the same folder.
             let mut temporary = tempfile::Builder::new()
                 .prefix(".vault.lock-")
                 .tempfile_in(self.folder())?;
@@ -283,6 +290,7 @@ fn place(context: &Context) -> Result<(PathBuf, bool), Failure> {
         if folder.join(".git").symlink_metadata().is_ok() {
             return Ok((path, false));
         }
+        // Folders above the home folder may belong to other users.
         if context.process.home() == Some(folder) {
             break;
         }
@@ -290,14 +298,14 @@ fn place(context: &Context) -> Result<(PathBuf, bool), Failure> {
     Ok((here.join(FILE), false))
 }
 
-/// The digest of a candidate's files.
+/// Computes the digest of a candidate's files.
 pub fn digest(candidate: &Candidate) -> Digest {
     let files = candidate.package.files.iter();
     digest_of(files.map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice())))
 }
 
-/// The digest of the own skill installed under a name, or `None` if there is none, and its files
-/// that look like secrets.
+/// Returns the digest of the own skill installed under a name, or `None` if there is none, and its
+/// files that look like secrets.
 pub fn installed_content(
     vault: &Vault,
     name: &SkillName,
@@ -309,7 +317,7 @@ pub fn installed_content(
     Ok((digest, include.unwrap_or_default()))
 }
 
-/// The digest of an installed skill's files.
+/// Computes the digest of an installed skill's files.
 pub fn digest_of_installed(found: &Examined) -> Digest {
     let files = found.files.iter();
     digest_of(files.map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice())))

@@ -41,6 +41,7 @@ pub fn unpack(folder: &Path) -> io::Result<()> {
         let mut options = OpenOptions::new();
         let mut created = options
             .write(true)
+            // Never overwrite a file: the folder may contain edited copies.
             .create_new(true)
             .mode(mode)
             .open(&path)?;

@@ -1,4 +1,4 @@
-//! Linked vaults: the client that signs as this machine, and checks of what the service shows.
+//! Linked vaults: the client that signs as this machine, and checks of the service's catalogs.
 
 use vault_format::{
     catalog::{CatalogWarning, SignedCatalog},
@@ -34,12 +34,12 @@ pub fn device_client(
     DeviceClient::new(context, &base, &link.pin().slug, link.device_key(vault)?)
 }
 
-/// The failure for a machine that is linked to no vault.
+/// Creates the failure for a machine that is linked to no vault.
 pub fn not_linked() -> Failure {
     fail!(NotLinked, "this machine is not linked to a vault").hint("vault link <url>/v/<slug>")
 }
 
-/// Finds the link that is called so: by its address, its id, its name here, or its slug.
+/// Finds the link with this name: its address, its id, its local name, or its slug.
 pub fn find_link(vault: &Vault, asked: &str) -> Result<Link, Failure> {
     let mut links = subscribe::all(vault)?;
     if links.is_empty() {
@@ -52,6 +52,7 @@ pub fn find_link(vault: &Vault, asked: &str) -> Result<Link, Failure> {
         let pin = link.pin();
         link.id().as_str() == asked || pin.name.as_str() == asked || address(link) == asked
     };
+    // Two services may have vaults of the same slug, so a slug only counts if nothing else matches.
     if links.iter().any(is_named) {
         links.retain(is_named);
     } else {
@@ -70,7 +71,7 @@ pub fn find_link(vault: &Vault, asked: &str) -> Result<Link, Failure> {
     }
 }
 
-/// A selection as the options that make it; empty if it selects everything.
+/// Formats a selection as the options that create it; empty if it selects everything.
 pub fn selection_text(selection: &Selection) -> String {
     let mut options = Vec::new();
     let mut add =
@@ -90,13 +91,13 @@ pub fn selection_text(selection: &Selection) -> String {
     options.join(" ")
 }
 
-/// The address of the linked vault.
+/// Returns the address of the linked vault.
 pub fn address(link: &Link) -> String {
     format!("{}/v/{}", link.pin().base, link.pin().slug)
 }
 
-/// Warns of a release that ends within 30 days, or has ended. `own` says whether this vault
-/// published it.
+/// Warns of a release that ends within 30 days or has ended. `own` means that this vault published
+/// it.
 pub fn warn_of_end(context: &Context, address: &str, ends_at: Timestamp, own: bool) {
     let now = SystemClock.now();
     if publish::ends_soon(ends_at, now) {
@@ -145,12 +146,13 @@ pub fn check_not_rolled_back(link: &Link) -> Result<(), Failure> {
     .hint("installed skills stay as they are; tell the owner"))
 }
 
-/// Says which vault was shown where another one was expected, for people to compare.
+/// Names the vault that was shown in place of the expected one, for people to compare.
 fn name_shown_vault(
     mut failure: Failure,
     bytes: &[u8],
     expected: Option<VaultFingerprint>,
 ) -> Failure {
+    // The catalog was rejected. It is only parsed for a name to show, and nothing is trusted.
     let file = SignedCatalog::parse(bytes).ok();
     let Some(chain) = file.and_then(|file| RootChain::verify(file.roots()).ok()) else {
         return failure;
@@ -166,8 +168,8 @@ fn name_shown_vault(
     failure
 }
 
-/// Judges a catalog of a linked vault, and says how the vault's keys have changed, also if the
-/// catalog is then refused.
+/// Judges a catalog of a linked vault, and reports how the vault's keys have changed, even if the
+/// catalog is then rejected.
 pub fn accept(
     context: &Context,
     vault: &Vault,

@@ -8,6 +8,7 @@ use vault_format::text::{is_invisible, printable};
 /// Prepares text of others for one line: line breaks and tabs become spaces, [`printable`] escapes
 /// what a reader does not see, and the text is cut after `most` characters.
 pub fn clean(text: &str, most: usize) -> String {
+    // Cut first, because escapes make the text longer and a cut must not split one.
     let start: String = text.chars().take(most).collect();
     let mut shown = printable(&start.replace("\r\n", " ").replace(['\n', '\r', '\t'], " "));
     if text.chars().nth(most).is_some() {
@@ -16,10 +17,11 @@ pub fn clean(text: &str, most: usize) -> String {
     shown
 }
 
-/// Escapes what a terminal must not get, as [`printable`] does, and keeps newlines and this
-/// program's styles. The last step before each write, so that no forgotten [`clean`] lets a
-/// stranger's text control a terminal or hide a sentence from its reader.
+/// Escapes what a terminal must not receive, like [`printable`], but keeps newlines and this
+/// program's styles. It is the last step before each write, so that text from others cannot control
+/// the terminal or hide a sentence even if a [`clean`] was forgotten.
 pub fn for_terminal(text: &str) -> Cow<'_, str> {
+    // Nearly every text needs no change.
     if !text.chars().any(|c| c != '\n' && is_invisible(c)) {
         return Cow::Borrowed(text);
     }
@@ -29,6 +31,7 @@ pub fn for_terminal(text: &str) -> Cow<'_, str> {
         let (before, from) = rest.split_at(at);
         shown.push_str(before);
         let first = from.chars().next().map_or(0, char::len_utf8);
+        // Other escape sequences than styles could move the cursor or hide text.
         let kept = if from.starts_with('\n') {
             first
         } else {
@@ -45,7 +48,7 @@ pub fn for_terminal(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// The length of the style `ESC [ digits and semicolons m` at the start of the text, or 0.
+/// Returns the length of the style `ESC [ digits and semicolons m` at the start of the text, or 0.
 fn style_length(text: &str) -> usize {
     let Some(parameters) = text.strip_prefix("\u{1b}[") else {
         return 0;
@@ -60,8 +63,8 @@ fn style_length(text: &str) -> usize {
     }
 }
 
-/// A path as one word of a shell command. `~/` at its start stays outside the quotes, so that a
-/// shell expands it.
+/// Formats a path as one word of a shell command. `~/` at its start stays outside the quotes, so
+/// that a shell expands it.
 pub fn shell_path(path: impl fmt::Display) -> String {
     let path = path.to_string();
     let (home, rest) = match path.strip_prefix("~/") {
@@ -72,6 +75,7 @@ pub fn shell_path(path: impl fmt::Display) -> String {
     if !rest.is_empty() && rest.chars().all(is_plain) {
         return path;
     }
+    // Nothing can be escaped inside single quotes, so end them for each quote in the text.
     format!("{home}'{}'", rest.replace('\'', r"'\''"))
 }
 
@@ -108,6 +112,7 @@ pub fn join<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
 pub fn nearest<'a>(written: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     candidates
         .map(|candidate| (strsim::damerau_levenshtein(written, candidate), candidate))
+        // One error is likely in a short word, and one more for every six letters.
         .filter(|(distance, candidate)| *distance <= 1 + candidate.len().min(written.len()) / 6)
         .min()
         .map(|(_, candidate)| candidate)
