@@ -143,6 +143,7 @@ pub fn log_pending(vault: &Vault) {
         Ok(pending) => {
             for pending in pending {
                 let file = pending.file;
+                // An error and not a warning: a server could go on with outdated rules for long.
                 tracing::error!(
                     "{file} has changes that are not approved and have no effect yet: vault approve {file}"
                 );

@@ -61,6 +61,7 @@ pub fn command() -> clap::Command {
     let command = Cli::command();
     let mut groups = String::new();
     let mut above = "";
+    // `HEADINGS` and `SINCE` list the commands in the order of the variants, as clap does.
     for (heading, sub) in Command::HEADINGS.iter().zip(command.get_subcommands()) {
         if above != *heading {
             let break_before = if above.is_empty() { "" } else { "\n" };

@@ -129,6 +129,7 @@ pub fn file_changes(
             (_, None) => Vec::new(),
             (Some(old), Some(new)) if old.bytes == new.bytes => Vec::new(),
             (old, Some(new)) => {
+                // A new file is compared with an empty one, so that all its lines count as added.
                 let old = old.map_or(&b""[..], |old| old.bytes);
                 diff_texts(old, new.bytes, Detail::Full).plain()
             }

@@ -177,6 +177,7 @@ impl<'a> Reviewer<'a> {
         choices: &Choices,
     ) -> Result<Review, Failure> {
         let content = self.parse(draft, bytes)?;
+        // The server runs its own gate, which knows no flags of the person who accepts.
         if self.is_server() && !choices.allow.is_empty() {
             return Err(fail!(
                 Usage,

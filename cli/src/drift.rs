@@ -95,6 +95,7 @@ pub fn sort(vault: &Vault, names: &[SkillRef]) -> Result<DriftTargets, Failure> 
             bundle: &skill.bundle,
             provenance: &skill.texts.provenance,
         };
+        // A skill that a rollback holds is compared only if the user named it.
         match sources.of(own, is_named)? {
             Ok(source) => sorted.asked.push(DriftCheck {
                 name: skill.name,
@@ -160,6 +161,7 @@ pub fn compare(
         compare.await;
         Ok(())
     });
+    // Remove the bar before an error is printed.
     bar.finish_and_clear();
     done.map(|()| states)
 }

@@ -143,6 +143,7 @@ pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
     git.loopback = parse.loopback;
     let address = |name: &str, text: &str| {
         let url: Option<Url> = text.parse().ok();
+        // Over plain HTTP, anyone on the network could replace the answers.
         let is_plain = |url: &Url| url.scheme() == "http" && (parse.loopback || is_loopback(url));
         url.filter(|url| url.scheme() == "https" || is_plain(url))
             .ok_or_else(|| {

@@ -80,6 +80,7 @@ fn is_bare_local(arguments: &[OsString], process: &Process) -> bool {
 }
 
 fn run(mut cli: Cli, process: Process) -> Exit {
+    // An option of the command, such as `--format json`, may ask for the envelope too.
     cli.global.json |= cli.command.wants_json();
     let ui = Ui::new(&cli.global, &process);
     let context = Context::new(process, cli.global, ui, cli::command);

@@ -206,6 +206,7 @@ pub fn show_to_agents(context: &Context, vault: &Vault) -> AgentLinks {
         return links;
     }
     let question = format!("Link the vault's skills for {names}?");
+    // Skills that no agent sees are of no use, so yes is the default.
     match context.ui.confirm_default(&question, true) {
         Ok(true) => match sync_profiles(vault, &discovering(machine, ids)) {
             Ok(report) => {
@@ -312,6 +313,7 @@ pub fn report_of(context: &Context, report: &ProfileSyncReport) -> Report {
             .ui
             .note(format!("Not linked: {names}. To link: {command}"));
     }
+    // Scripts have to notice a folder that could not be changed.
     let failed = report.roots.iter().any(|root| root.failed.is_some());
     let exit = if failed { Exit::Failed } else { Exit::Done };
     Report::view(ProfileSync::of(report.clone()), text).exit(exit)

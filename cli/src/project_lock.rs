@@ -346,6 +346,7 @@ pub fn of_upstream(
         name,
         source: upstream.identifier.to_string(),
         address: upstream.address.clone(),
+        // An empty path means the root, which is the default.
         path: upstream.path.clone().filter(|path| !path.is_empty()),
         reference: upstream.reference.clone(),
         revision: upstream.revision.clone(),

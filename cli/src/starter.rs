@@ -21,6 +21,7 @@ pub fn offers(installed: Option<&Path>) -> BTreeMap<String, Option<PathBuf>> {
     let folders = installed.and_then(|folder| fs::read_dir(folder).ok());
     for entry in folders.into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
+        // The folder is the user's, so it may contain other things as well.
         if name.parse::<SkillName>().is_ok() && entry.path().join("SKILL.md").is_file() {
             // A copy in the folder may be edited, so it takes precedence over the built-in one.
             offers.insert(name, Some(entry.path()));

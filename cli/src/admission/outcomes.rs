@@ -58,6 +58,7 @@ impl<'a> Outcomes<'a> {
             let findings = failure.facts().map(|data| &data["findings"]);
             entry["findings"] = json!(findings);
         }
+        // Print at once, so that a long run does not hide its failures until the end.
         self.context.ui.note_failure(&shown);
         self.failed.push(entry);
         // The first failure decides the exit code; later ones are only listed.

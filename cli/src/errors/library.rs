@@ -584,6 +584,7 @@ impl From<AdoptError> for Failure {
             AdoptError::Policy(_) | AdoptError::Bundle { .. } => {
                 Self::new(ErrorCode::BundleRefused, message)
             }
+            // Only a blocked skill can be let pass by a flag. Any other refusal needs a fix.
             AdoptError::Refused {
                 reason: AdmitError::Blocked { findings },
                 name,

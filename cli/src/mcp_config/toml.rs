@@ -65,6 +65,7 @@ fn table(value: &Value) -> Result<Table, EditError> {
                 .to_string()
                 .parse()
                 .map_err(|_| EditError::WouldChangeOtherEntries)?;
+            // The parsed list still has the spacing of JSON.
             if let Some(list) = value.as_array_mut() {
                 list.fmt();
             }

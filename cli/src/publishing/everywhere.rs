@@ -179,6 +179,8 @@ fn publish(
 fn publish_to(context: &Context, publisher: &Publisher<'_>, what: What) -> Result<String, Failure> {
     Ok(match what {
         What::Release => {
+            // A default sync stops if another publisher was faster, so nothing is taken over on the
+            // way.
             let outcome = context.block_on(publisher.sync(&SyncOptions::default()))?;
             let release = outcome.release();
             match outcome.published {

@@ -370,6 +370,7 @@ impl<'a> Publisher<'a> {
                 async move {
                     let bytes = object(&client, &root, &entry.bundle_hash).await?;
                     let mut all = Vec::new();
+                    // Only the bundle lists its parts, so they can be fetched only after it.
                     for (hash, _) in adopt::parts(&entry, &bytes)? {
                         all.push((hash, object(&client, &root, &hash).await?));
                     }

@@ -162,6 +162,7 @@ impl Publisher {
                 }
             }
         }
+        // Stop signing before the lease ends, because another server may take it at that moment.
         self.holding.set(None);
         if let Err(error) = self.release_lease().await {
             tracing::warn!(error = %chain(&error), "the lease of the library was not released");

@@ -163,6 +163,8 @@ impl Shelves for OwnShelves {
         } = accepted;
         let shelf = self.own(app, namespace, actor.source);
         let submitted = shelf.take(author, change, reviewed).await?;
+        // The log names the person who accepted the change. Its author is part of the skill's
+        // provenance.
         shelf.log(actor, &submitted).await;
         Ok(submitted)
     }
@@ -178,6 +180,7 @@ impl Shelves for OwnShelves {
         self.holding
             .until_published(generation, PUBLISH_WAIT)
             .await?;
+        // Read the namespace again: the release was made after the caller's copy was read.
         let found = namespace::find(app, &namespace.slug).await?;
         let current = found.and_then(|(namespace, _)| namespace.current);
         Ok(current.map(|current| current.release))

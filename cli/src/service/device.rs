@@ -78,6 +78,7 @@ impl DeviceClient {
         let path = format!("/v/{}/bundles/{hash}.json", self.slug);
         let mut tries = 0;
         loop {
+            // The signed size bounds the answer. The ceiling bounds a catalog with an absurd size.
             let answer = self.read(&path, size.min(ceiling::OBJECT)).await;
             let answer = answer.map_err(|failure| longer_than_signed(hash, size, failure))?;
             match answer.retry_after() {

@@ -55,6 +55,7 @@ impl<'a> DraftClient<'a> {
             .read(&format!("{}/{}", self.path, draft.id))
             .await?;
         let body = answer.good()?.body;
+        // A decision must be about the draft that was listed, so other bytes are rejected.
         if Digest::of(&body) == draft.sha256 {
             return Ok(body);
         }

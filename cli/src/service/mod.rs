@@ -342,6 +342,7 @@ impl Answer {
 
     fn hint(&self, problem: &Problem) -> Option<String> {
         let code = codes::service_code(&problem.code);
+        // Only this machine knows by how much the two clocks differ.
         if code == Some(ServiceCode::TimestampOutOfRange) {
             return Some(self.clock_hint());
         }

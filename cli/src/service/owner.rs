@@ -183,6 +183,7 @@ impl OwnerClient {
         // Store the new pair before it is used: the old refresh token no longer works.
         self.file.write(&next, &lock)?;
         *tokens = next;
+        // Released only after the new pair is stored, so that a waiting process reads that pair.
         drop(lock);
         Ok(tokens.access_token.clone())
     }

@@ -238,6 +238,7 @@ async fn metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
                 .hint("if you trust that address, connect to it instead"),
         );
     }
+    // An endpoint on another origin could receive the code together with its verifier.
     let elsewhere = [
         &metadata.authorization_endpoint,
         &metadata.token_endpoint,
@@ -253,6 +254,7 @@ async fn metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
             "{base} sends sign-in to another host: {other}"
         ));
     }
+    // Without S256, a stolen code would suffice to get the tokens.
     if !metadata
         .code_challenge_methods_supported
         .iter()
@@ -281,6 +283,7 @@ async fn register(
         .json(&json!({
             "client_name": format!("vault{machine}{purpose}"),
             "redirect_uris": [redirect],
+            // A program on a user's machine cannot keep a client secret.
             "token_endpoint_auth_method": "none",
             "grant_types": ["authorization_code", "refresh_token"],
             "response_types": ["code"],

@@ -14,6 +14,7 @@ pub async fn find(client: &OwnerClient, user: &str) -> Result<User, Failure> {
 }
 
 fn pick(users: &[User], user: &str) -> Result<User, Failure> {
+    // People type e-mail addresses in any case.
     let is = |found: &&User| found.id == user || found.email.as_str().eq_ignore_ascii_case(user);
     if let Some(found) = users.iter().find(is) {
         return Ok(found.clone());

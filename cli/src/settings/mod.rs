@@ -120,6 +120,7 @@ impl Settings {
     /// Finds variables named `VAULT_…` that nothing reads. Returns each name with the setting whose
     /// name is nearest, if one is near.
     pub fn unknown_variables(process: &Process) -> Vec<(String, Option<&'static str>)> {
+        // A misspelt variable would otherwise have no effect without any sign of it.
         let unknown = process
             .vault_variables()
             .filter(|name| variable_named(name).is_none() && !OTHER_VARIABLES.contains(name));
