@@ -154,7 +154,7 @@ pub fn compare(
     let done = context.block_on(async {
         let fetcher = Arc::clone(&fetching.fetcher);
         let compare = fetcher.compare_all(upstreams, &fetching.policy, |at, state| {
-            // `at` counts fetched skills only.
+            // `at` counts only fetched skills, so map it to the position among all.
             states[places[at]] = state;
             bar.inc(1);
         });

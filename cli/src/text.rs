@@ -21,7 +21,7 @@ pub fn clean(text: &str, most: usize) -> String {
 /// program's styles. It is the last step before each write, so that text from others cannot control
 /// the terminal or hide a sentence even if a [`clean`] was forgotten.
 pub fn for_terminal(text: &str) -> Cow<'_, str> {
-    // Nearly every text needs no change.
+    // Nearly every text needs no change, and then no copy.
     if !text.chars().any(|c| c != '\n' && is_invisible(c)) {
         return Cow::Borrowed(text);
     }

@@ -98,7 +98,7 @@ pub fn remove(text: &str, path: &[&str], name: &str) -> Result<String, EditError
         let end = line_end.map_or(out.len(), |at| range.end + at + 1);
         out.replace_range(range.start..end, "");
     }
-    // `put` adds a blank line before the table, so remove it too.
+    // Adding an entry puts a blank line before its table, so remove that line too.
     if out.len() < text.len() && text.starts_with(&out) {
         for blank in ["\r\n\r\n", "\n\n"] {
             if out.ends_with(blank) {

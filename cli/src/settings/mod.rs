@@ -102,7 +102,7 @@ impl Settings {
 
     /// Returns a boolean, if it is set.
     pub fn boolean(&self, name: &str) -> Option<bool> {
-        // `set` has already rejected all other texts.
+        // Loading the settings has already rejected all other texts.
         self.text(name).map(|value| is_true(value).unwrap_or(false))
     }
 

@@ -148,7 +148,7 @@ impl Process {
 
     /// Returns whether a CI system started this process.
     pub fn is_run_by_ci(&self) -> bool {
-        // `CI=false` is a way to run as outside of CI.
+        // Some tools set `CI=false` to have programs behave as outside of CI.
         self.variable("CI").is_some_and(|value| value != "false")
     }
 

@@ -47,7 +47,7 @@ pub(crate) fn skills<'a>(paths: impl Iterator<Item = &'a str>, base: &str) -> Ve
     }
     let mut kept: Vec<String> = Vec::new();
     for (_, folder) in found {
-        // Folders come in order of depth, so `kept` already contains any outer skill.
+        // Folders come in order of depth, so the list already contains any outer skill.
         let nested = kept.iter().any(|outer| {
             outer != base
                 && !outer.is_empty()

@@ -2,7 +2,7 @@
 
 use vault_store::records::{MAX_KEY_BYTES, prefix_end};
 
-/// The keys from `from` on, before `before`, without the key `but`.
+/// The keys from a first one on and before an end, without one excluded key.
 pub struct Bounds {
     pub from: String,
     pub but: Option<String>,
