@@ -94,7 +94,7 @@ pub fn warn_about_pending(
 /// Shows the difference and asks for the approval.
 fn may_approve(context: &Context, pending: &PendingFile) -> Result<bool, Failure> {
     let ui = &context.ui;
-    // An unreadable file has no difference to show, and without a question nobody would read it.
+    // An unreadable file has no difference to show, and without a question there is no reader.
     if pending.found.is_ok() && ui.may_ask() && !ui.is_yes() {
         for line in difference(pending) {
             ui.must_see(line);

@@ -175,7 +175,7 @@ pub fn diff_texts(old: &[u8], new: &[u8], detail: Detail) -> Shown {
             hidden: 0,
         };
     }
-    // Comparing long unrelated files takes quadratic time, and both may come from somebody else.
+    // Comparing long unrelated files takes quadratic time, and their authors are untrusted.
     let diff = TextDiff::configure()
         .timeout(MOST_TIME)
         .diff_slices(&old, &new);

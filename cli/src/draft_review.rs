@@ -353,7 +353,8 @@ impl<'a> Reviewer<'a> {
             allow: choices.allow.clone(),
             reason: choices.reason.clone(),
             include: choices.include.clone(),
-            // A member wrote the files, whoever signs them.
+            // A member wrote the files. Their actions do not get the whole environment, whoever
+            // signs them.
             by_others: true,
             ..Options::default()
         };
@@ -392,6 +393,7 @@ fn effect_of(
     let files = candidate.package.files.clone();
     let none = Vec::new();
     let old = before.map_or(&none, |before| &before.files);
+    // A proposal carries no modes, so compare only paths and bytes.
     let is_same = old.len() == files.len()
         && old
             .iter()

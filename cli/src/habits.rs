@@ -132,7 +132,7 @@ pub fn command_for(words: &[&str]) -> Option<String> {
     })
 }
 
-/// The global flags without a value. They may stand anywhere.
+/// The global flags without a value, which may be anywhere on the command line.
 const GLOBAL: &[&str] = &[
     "--json",
     "--quiet",
@@ -146,7 +146,7 @@ const GLOBAL: &[&str] = &[
     "--color=never",
 ];
 
-/// Whether a word can stand in a suggestion as it was typed.
+/// Returns whether a word can be part of a suggestion as it was typed.
 fn is_plain(word: &str) -> bool {
     word.chars()
         .all(|c| c.is_ascii_alphanumeric() || "-_./:@#".contains(c))

@@ -96,7 +96,7 @@ pub struct AgentLinks {
     pub linked_now: bool,
     /// Whether the change itself has removed links of skills.
     pub unlinked: bool,
-    /// The line that names the command for further agents, where no question could be asked.
+    /// The line that names the command for further agents, if no question could be asked.
     pub next: Option<String>,
 }
 

@@ -132,8 +132,8 @@ impl Function {
         }
     }
 
-    /// Resets an account. It is the recovery path when no operator can sign in: whoever may invoke
-    /// the function controls the service, as with write access to its table.
+    /// Resets an account. It is the recovery path when no operator can sign in: permission to
+    /// invoke the function implies control of the service, as write access to its table does.
     async fn reset_account(&self, email: &str) -> Result<Reset, Failed> {
         let email: Email = email.parse().map_err(|_| Failed::NoAccount)?;
         let (app, issuer) = (&self.app, self.app.config.public_url.base());

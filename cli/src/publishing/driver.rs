@@ -139,7 +139,8 @@ impl Owner<Failure> for AskedOwner<'_> {
     }
 
     fn retry(&mut self, conflict: Failure) -> Result<(), Failure> {
-        // Only one repetition: a second conflict means that somebody keeps publishing.
+        // Only one repetition: after a second conflict, another publisher is probably still at
+        // work.
         if !std::mem::take(&mut self.may_retry) {
             return Err(conflict);
         }

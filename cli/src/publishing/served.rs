@@ -44,7 +44,7 @@ impl ServedVault<'_> {
     }
 
     /// Returns the bundle hash and content of a skill in the current release. They are verified
-    /// with the keys that the release itself names, whose holder is the server that is asked.
+    /// with the keys that the release itself names, which belong to the server that answers.
     pub async fn skill(&self, name: &SkillName) -> Result<Option<(Digest, OpenedBundle)>, Failure> {
         let Some(bytes) = self.publisher.current_catalog().await? else {
             return Ok(None);

@@ -110,7 +110,7 @@ impl releases::Namespace for OwnNamespace {
     }
 
     async fn may_resume(&self) -> Result<bool, PublishError> {
-        // A server's release needs no other signature, so nobody else can have withdrawn it.
+        // A server's release needs no other signature, so no other publisher can have withdrawn it.
         Ok(true)
     }
 

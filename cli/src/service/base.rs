@@ -172,7 +172,7 @@ impl FromStr for Address {
             }
             _ => (path, None),
         };
-        // Devices sign the prefix byte by byte, so accept only characters that nobody escapes.
+        // Devices sign the prefix byte by byte, so accept only characters that are never escaped.
         let good = prefix
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b"-._~/".contains(&b));

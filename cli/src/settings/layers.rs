@@ -51,7 +51,7 @@ impl Settings {
             settings.read_file(path, false)?;
         }
         if let Some(path) = project {
-            // The file may come from somebody else, so a fault in it must neither stop commands nor
+            // The author of the file is untrusted, so a fault in it must neither stop commands nor
             // apply half of the file.
             let before = settings.clone();
             if let Err(fault) = settings.read_file(path, true) {
