@@ -1,5 +1,5 @@
-//! Declared actions: the command is a file that can run or a program's bare name, the folder is one
-//! of the skill's, and no variable is one of vault's own.
+//! Checks of declared actions: the command is a file that can run or the bare name of a program,
+//! the folder is one of the skill's, and no variable is a setting of vault.
 
 use crate::document::{Action, Frontmatter, SKILL_MD, is_reserved_variable};
 use crate::finding::{Finding, Level};
@@ -9,7 +9,7 @@ use vault_format::manifest::{ActionSpec, Mode, is_program};
 use vault_format::name::ActionName;
 use vault_format::text::quoted;
 
-/// The actions as the manifest carries them; what is wrong with one is said and leaves it out.
+/// Returns the actions as the manifest carries them. A faulty action is reported and left out.
 pub(super) fn check(
     frontmatter: &Frontmatter,
     files: &[File],
@@ -28,7 +28,7 @@ pub(super) fn check(
     specs
 }
 
-/// What is wrong with the actions of a document that cannot be admitted, so that its author sees
+/// Reports the faults of actions in a document that is rejected anyway, so that its author sees
 /// every fault at once.
 pub(super) fn check_declared(
     declared: &[(String, Action)],
@@ -52,11 +52,12 @@ fn faults(name: &str, action: &Action, files: &[File]) -> Vec<Finding> {
     found.collect()
 }
 
-/// The action with `./bin/x` as `bin/x` where that is a file of the skill, and `./bin/` as `bin`:
-/// people write both.
+/// Returns the action in one spelling: `./bin/x` as `bin/x` if that is a file of the skill, and
+/// `./bin/` as `bin`, because people write both.
 fn normal(action: &Action, files: &[File]) -> Action {
     let mut action = action.clone();
     let below = action.command.strip_prefix("./");
+    // Only if the file exists; else the fault must quote the command as the author wrote it.
     if let Some(path) = below.filter(|path| files.iter().any(|file| file.path.as_str() == *path)) {
         action.command = path.to_owned();
     }
@@ -111,6 +112,8 @@ fn command_fault(action: &Action, files: &[File]) -> Option<Fault> {
     let command = action.command.as_str();
     let found = |path: &str| files.iter().find(|file| file.path.as_str() == path);
     if let Some(file) = found(command) {
+        // A `#!` line is enough: archives and Windows lose the executable bit, and `vault` sets it
+        // on the copy that runs.
         let runs = file.mode == Mode::Executable || file.bytes.starts_with(b"#!");
         return if runs {
             None
@@ -131,6 +134,7 @@ fn command_fault(action: &Action, files: &[File]) -> Option<Fault> {
     if is_program(command) {
         return None;
     }
+    // No shell splits the command, so a whole command line would be looked up as one program name.
     if command.split_whitespace().nth(1).is_some() {
         let message = format!("{} holds white space", quoted(command));
         return fault(
@@ -150,6 +154,7 @@ fn command_fault(action: &Action, files: &[File]) -> Option<Fault> {
 
 fn cwd_fault(action: &Action, files: &[File]) -> Option<Fault> {
     let cwd = action.cwd.as_str();
+    // A bundle has no entries for folders: one exists only through the files below it.
     if cwd == "." || files.iter().any(|file| file.path.is_below(cwd)) {
         return None;
     }

@@ -1,5 +1,5 @@
-//! What a signed manifest says and the bytes of its skill decide: compared by everyone who holds
-//! both, so that no signer can make a skill say or run what its files do not.
+//! Members of a signed manifest that follow from the bytes of its skill. Every reader that holds
+//! both compares them, so that no signer can make a skill claim or run what its files do not.
 
 use crate::actions;
 use crate::document::{Document, Frontmatter, SKILL_MD};
@@ -8,23 +8,25 @@ use vault_format::hash::Digest;
 use vault_format::index::IndexEntry;
 use vault_format::manifest::Manifest;
 
-/// A member of a manifest is not what the bytes of the skill make it.
+/// Error: a member of a manifest differs from what the bytes of the skill declare.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the signed {0} are not those that SKILL.md declares")]
 pub struct DerivedMismatch(
-    /// The member.
+    /// Name of the member.
     pub &'static str,
 );
 
-/// Compares a manifest with the files that it lists, whose hashes were verified: its actions are
-/// those of SKILL.md, and all agents that SKILL.md names are among its agents (its signer may have
-/// chosen more, or some where SKILL.md names none). Returns the frontmatter; `None` where it can't
-/// be read, and then there are no actions.
+/// Compares a manifest with the files that it lists, whose hashes the caller has verified. Its
+/// actions must be those of SKILL.md, and its agents must include all that SKILL.md names: a signer
+/// may add agents, or choose some if SKILL.md names none. Returns the frontmatter, or `None` if it
+/// cannot be read; the manifest must then have no actions.
 pub fn check(manifest: &Manifest, files: &[File]) -> Result<Option<Frontmatter>, DerivedMismatch> {
     let document = files.iter().find(|file| file.path.as_str() == SKILL_MD);
     let document =
         document.and_then(|file| Document::parse_known(&file.bytes, &manifest.name).ok());
     let Some(document) = document else {
+        // An older gate may have admitted frontmatter that no longer parses. Such a skill stays
+        // readable, but nothing may run on the word of its signer alone.
         return if manifest.actions.is_empty() {
             Ok(None)
         } else {
@@ -32,6 +34,8 @@ pub fn check(manifest: &Manifest, files: &[File]) -> Result<Option<Frontmatter>,
         };
     };
     let (frontmatter, _) = document.into_parts();
+    // The function that admits actions also derives them here, so the two cannot differ. Its
+    // findings are for authors and are dropped.
     if actions::check(&frontmatter, files, &mut Vec::new()) != manifest.actions {
         return Err(DerivedMismatch("actions"));
     }
@@ -42,8 +46,8 @@ pub fn check(manifest: &Manifest, files: &[File]) -> Result<Option<Frontmatter>,
     Ok(Some(frontmatter))
 }
 
-/// The search texts of a skill, as the index of a release has them. Where an older version admitted
-/// frontmatter that no longer parses, only the skill's name can be searched.
+/// Returns the search texts of a skill as the index of a release lists them. If the frontmatter of
+/// an older version no longer parses, only the skill's name can be searched.
 pub fn index_entry(
     manifest: &Manifest,
     frontmatter: Option<&Frontmatter>,

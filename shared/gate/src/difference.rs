@@ -1,7 +1,8 @@
-//! What was added since a known version, judged by itself: campaigns are good skills plus a lure.
+//! Lines added since a known version, judged by themselves: attack campaigns add a lure to a good
+//! skill.
 //!
-//! Lines that the known version holds somewhere are left blank, so that the rest keeps its place.
-//! Known headings and introductions are blank too: nothing that was written before excuses what
+//! Lines that the known version contains anywhere are blanked, so that the rest keeps its place.
+//! Known headings and introductions are blanked too: nothing that was written before excuses what
 //! came later.
 
 use super::scan::{Scan, scan_file};
@@ -9,14 +10,17 @@ use crate::finding::{Finding, Level};
 use std::collections::HashSet;
 use vault_format::bundle::File;
 
-/// Findings about the added lines that were not said about the whole.
+/// Returns the flags about added lines that the scan of the whole did not report.
 pub(super) fn findings(
     before: &[File],
     after: &[File],
     publisher: &[String],
     said: &[Finding],
 ) -> Vec<Finding> {
+    // Lines of all files: text that only moved to another file is not new.
     let known: HashSet<&[u8]> = before.iter().flat_map(|file| lines(&file.bytes)).collect();
+    // No bound of its own: the caller comes here only after the whole, of which these lines are a
+    // part, was scanned within its bound.
     let mut scan = Scan::of_publisher(publisher, None);
     for file in after {
         let old = before.iter().find(|old| old.path == file.path);
@@ -37,6 +41,8 @@ pub(super) fn findings(
         })
     };
     let mut findings = scan.findings(false);
+    // A finding without a line is about the file as a whole, and the blanked text is not that file.
+    // Warnings were given their weight in context, by the scan of the whole.
     findings.retain(|finding| {
         finding.level == Level::Flag && finding.line.is_some() && !is_said(finding)
     });
@@ -56,13 +62,14 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|line| !line.is_empty())
 }
 
-/// The text with every known line emptied; marks of fenced blocks stay, since they say what the
-/// rest is.
+/// Returns the text with every known line blanked. Marks of fenced blocks stay, because they tell
+/// how to read the rest.
 fn blank_known(bytes: &[u8], known: &HashSet<&[u8]>) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
         let text = line.trim_ascii();
         if known.contains(text) && !text.starts_with(b"```") {
+            // The line break stays, so that findings carry the line numbers of the file.
             out.extend(line.iter().filter(|byte| **byte == b'\n'));
         } else {
             out.extend_from_slice(line);

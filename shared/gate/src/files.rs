@@ -1,4 +1,4 @@
-//! Files: which are left out, how many and how large they may be, and where they may lie.
+//! Checks of a skill's files: names that are left out, number, sizes and paths.
 
 use crate::finding::{Finding, Level};
 use vault_format::bundle::File;
@@ -6,9 +6,9 @@ use vault_format::manifest::{MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, Mode, S
 use vault_format::path::{FilePath, check_paths};
 use vault_format::text::quoted;
 
-/// Above this number of files some MCP hosts take the skill no longer: a warning.
+/// Number of files above which some MCP hosts reject a skill: a warning.
 pub const MANY_FILES: usize = 512;
-/// Complaints of one kind are listed up to here; a folder of a million bad names must not fill the
+/// Most findings of one kind that are listed; a folder of a million bad names must not fill the
 /// screen.
 const MOST_LISTED: usize = 20;
 
@@ -23,7 +23,7 @@ const IGNORED: [&str; 8] = [
     ".vscode",
 ];
 
-/// A file as it was found: nothing about it has been checked.
+/// A file as it was found, unchecked.
 #[derive(Clone, Debug)]
 pub struct RawFile {
     /// Path below the skill's folder, segments joined by `/`.
@@ -34,7 +34,7 @@ pub struct RawFile {
     pub bytes: Vec<u8>,
 }
 
-/// A file of a bundle, to be judged once more.
+/// Turns a file of a bundle back into input for the gate.
 impl From<File> for RawFile {
     fn from(file: File) -> Self {
         Self {
@@ -45,8 +45,8 @@ impl From<File> for RawFile {
     }
 }
 
-/// Whether a file is metadata that an operating system adds to folders by itself. Beside signed
-/// files it is no deviation; a folder of such a name is one.
+/// Whether a file is metadata that an operating system adds to folders by itself. Such a file
+/// beside signed files is no deviation; a folder of such a name is one.
 pub fn is_system_metadata(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     [".DS_Store", "Thumbs.db", "desktop.ini"].contains(&name) || name.starts_with("._")
@@ -65,12 +65,13 @@ pub fn is_ignored(path: &str) -> bool {
     })
 }
 
-/// Leaves the ignored ones out and returns the others that have a good path, sorted by path bytes.
+/// Drops the ignored files and returns the others that have a valid path, sorted by path bytes.
 pub(super) fn check(files: Vec<RawFile>, findings: &mut Vec<Finding>) -> Vec<File> {
     let kept: Vec<RawFile> = files
         .into_iter()
         .filter(|file| !is_ignored(&file.path))
         .collect();
+    // Ignored files are never stored, so they count towards no limit.
     check_count(kept.len(), findings);
     check_sizes(&kept, findings);
     let kept = with_document_name(kept, findings);
@@ -135,16 +136,18 @@ fn check_sizes(files: &[RawFile], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether a path is that of the document, in any case of letters.
+/// Whether a path is that of SKILL.md, in any case of letters.
 pub(super) fn is_document(path: &str) -> bool {
     path.eq_ignore_ascii_case(SKILL_MD)
 }
 
-/// `skill.md` is kept as SKILL.md, which is where agents look; its bytes stay as they are.
+/// Renames `skill.md` to SKILL.md, the name that agents look for; its bytes stay as they are.
 fn with_document_name(mut files: Vec<RawFile>, findings: &mut Vec<Finding>) -> Vec<RawFile> {
     let named: Vec<usize> = (0..files.len())
         .filter(|at| is_document(&files[*at].path))
         .collect();
+    // With two spellings in one folder the choice would be a guess. They stay as they are, and
+    // `path-clash` rejects the skill.
     if let [only] = named[..]
         && files[only].path != SKILL_MD
     {
@@ -167,6 +170,8 @@ fn check_document(files: &[RawFile], findings: &mut Vec<Finding>) {
     let inner = files
         .iter()
         .map(|file| file.path.as_str())
+        // The usual mistake is a folder one level too high. `min` makes the hint independent of the
+        // order of the files.
         .filter(|path| path.ends_with("/SKILL.md"))
         .min();
     let hint = match inner {
@@ -206,6 +211,7 @@ fn with_paths(files: Vec<RawFile>, findings: &mut Vec<Finding>) -> Vec<File> {
             }
         }
     }
+    // Sorted before the cut, so that the same paths are listed in whatever order the files come.
     bad.sort_by(|a, b| a.path.cmp(&b.path));
     let left_out = bad.len().saturating_sub(MOST_LISTED);
     bad.truncate(MOST_LISTED);
@@ -220,7 +226,8 @@ fn with_paths(files: Vec<RawFile>, findings: &mut Vec<Finding>) -> Vec<File> {
     good
 }
 
-/// ELF, PE and Mach-O, by what their loaders look at.
+/// Whether bytes are a program of an operating system (ELF, PE or Mach-O), judged by the fields
+/// that loaders check.
 pub(super) fn is_native(bytes: &[u8]) -> bool {
     let word = |at: usize| {
         bytes
@@ -238,6 +245,7 @@ pub(super) fn is_native(bytes: &[u8]) -> bool {
         Some([0xCA, 0xFE, 0xBA, 0xBE]) => {
             word(4).is_some_and(|count| u32::from_be_bytes(count) < 30)
         }
+        // Two letters may begin any text; the PE header that they point to may not.
         Some([b'M', b'Z', ..]) => {
             let header =
                 word(0x3C).and_then(|offset| usize::try_from(u32::from_le_bytes(offset)).ok());

@@ -1,8 +1,8 @@
-//! What reading and gating a skill found, in a form that a person, a report and a signature can all
-//! use.
+//! Findings: problems that reading or gating a skill reports, in a form that people, reports and
+//! signatures can use.
 //!
-//! A finding names the rule, says where, and says what to do. The same input gives the same
-//! findings in the same order.
+//! A finding names the rule, the place and the fix. The same input gives the same findings in the
+//! same order.
 
 mod structure;
 
@@ -14,12 +14,12 @@ use vault_format::text::{Position, printable};
 use vault_format::words;
 
 words! {
-    /// How much a finding weighs.
+    /// Weight of a finding.
     #[derive(JsonSchema, Ord, PartialOrd)]
     pub enum Level {
-        /// Good to know: it changes no verdict.
+        /// Information only: it changes no verdict.
         Note = "note",
-        /// Said, never in the way.
+        /// Reported, but never blocks.
         Warning = "warning",
         /// A security flag: blocks while the gate is strict, a warning otherwise.
         Flag = "flag",
@@ -29,14 +29,14 @@ words! {
 }
 
 words! {
-    /// What could come of a finding that is ignored.
+    /// Possible harm if a finding is ignored.
     #[derive(JsonSchema, Ord, PartialOrd)]
     pub enum Severity {
         /// A matter of quality.
         Low = "low",
         /// Something that an owner should look at.
         Medium = "medium",
-        /// Somebody could be harmed.
+        /// A user could be harmed.
         High = "high",
         /// Untrusted code runs, or secrets leave.
         Critical = "critical",
@@ -44,7 +44,7 @@ words! {
 }
 
 impl Severity {
-    /// The number that code scanning services sort by, on the scale of CVSS (0.1 to 10.0).
+    /// Returns the number by which code scanning services sort, on the scale of CVSS (0.1 to 10.0).
     pub const fn score(self) -> &'static str {
         match self {
             Self::Low => "2.0",
@@ -56,7 +56,7 @@ impl Severity {
 }
 
 words! {
-    /// In which reading of a file something was found.
+    /// Reading of a file in which something was found.
     #[derive(Default, JsonSchema, Ord, PartialOrd)]
     pub enum View {
         /// As it stands in the file.
@@ -71,7 +71,7 @@ words! {
     }
 }
 
-/// What is the same for every finding of a rule.
+/// Properties that all findings of a rule share.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rule {
     /// Stable id, for example `VG-DR-001`; never given to another rule.
@@ -80,9 +80,9 @@ pub struct Rule {
     pub name: &'static str,
     /// Code of the OWASP Agentic Skills Top 10, for example `AST01`.
     pub category: &'static str,
-    /// What could come of it.
+    /// Possible harm.
     pub severity: Severity,
-    /// Why it matters, in one sentence; empty where the message says it all.
+    /// Reason why it matters, in one sentence; empty if the message is enough.
     pub why: &'static str,
 }
 
@@ -104,12 +104,12 @@ impl Rule {
     }
 }
 
-/// The rules about the shape of a skill, sorted by name.
+/// Returns the rules about the shape of a skill, sorted by name.
 pub fn structure_rules() -> &'static [Rule] {
     &structure::RULES
 }
 
-/// One thing that a rule found.
+/// One problem that a rule found.
 #[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Finding {
     /// Stable id of the rule, for example `VG-ST-014`.
@@ -118,37 +118,37 @@ pub struct Finding {
     pub rule: &'static str,
     /// Code of the OWASP Agentic Skills Top 10, for example `AST04`.
     pub category: &'static str,
-    /// What could come of it.
+    /// Possible harm.
     pub severity: Severity,
-    /// What it does to admission.
+    /// Effect on admission.
     pub level: Level,
-    /// File it is about, as given; empty when it is about the skill as a whole. May be hostile
-    /// text: escape it before printing.
+    /// File that the finding is about, as given; empty if it is about the skill as a whole. May be
+    /// hostile text: escape it before printing.
     pub path: String,
     /// Line in that file from 1, where the rule looks at a place in a text.
     pub line: Option<u32>,
     /// Column in characters from 1, where there is a line.
     pub column: Option<u32>,
-    /// The reading of the file in which it was found.
+    /// Reading of the file in which it was found.
     pub view: View,
-    /// What stands there in that reading: at most 120 characters, controls escaped; empty where
-    /// there is nothing to quote.
+    /// Text at that place in that reading: at most 120 characters, controls escaped; empty if there
+    /// is nothing to quote.
     pub excerpt: String,
-    /// What is the matter, in one sentence without control characters.
+    /// The problem, in one sentence without control characters.
     pub message: String,
-    /// Why it matters, in one sentence; empty where the message says it all.
+    /// Reason why it matters, in one sentence; empty if the message is enough.
     pub why: &'static str,
-    /// How to fix it, in one sentence; empty where there is nothing to do.
+    /// The fix, in one sentence; empty if there is nothing to do.
     pub hint: String,
 }
 
 impl Finding {
-    /// A finding of the structural rule of this name, about the skill as a whole.
+    /// Creates a finding of the structural rule with this name, about the skill as a whole.
     pub(crate) fn new(rule: &'static str, level: Level, message: impl AsRef<str>) -> Self {
         Self::of(&structure::rule(rule), level, message)
     }
 
-    /// A finding of this rule, about the skill as a whole.
+    /// Creates a finding of this rule, about the skill as a whole.
     pub fn of(rule: &Rule, level: Level, message: impl AsRef<str>) -> Self {
         Self {
             id: rule.id,
@@ -161,13 +161,15 @@ impl Finding {
             column: None,
             view: View::Raw,
             excerpt: String::new(),
+            // Messages quote hostile text. Escaped here, none can steer a terminal, whoever prints
+            // it.
             message: printable(message.as_ref()),
             why: rule.why,
             hint: String::new(),
         }
     }
 
-    /// The same finding, quoting what stands there in this reading of the file; cut at
+    /// Returns the finding with a quotation from this reading of the file, cut at
     /// [`MAX_EXCERPT_CHARS`].
     #[must_use]
     pub fn quoting(mut self, view: View, text: &str) -> Self {
@@ -176,14 +178,14 @@ impl Finding {
         self
     }
 
-    /// The same finding, about one file.
+    /// Returns the finding with the path of its file.
     #[must_use]
     pub fn at(mut self, path: impl Into<String>) -> Self {
         self.path = path.into();
         self
     }
 
-    /// The same finding, at a place in its file.
+    /// Returns the finding with a place in its file.
     #[must_use]
     pub fn on(mut self, position: Position) -> Self {
         self.line = Some(position.line);
@@ -191,14 +193,14 @@ impl Finding {
         self
     }
 
-    /// The same finding with advice.
+    /// Returns the finding with advice.
     #[must_use]
     pub fn hint(mut self, hint: impl AsRef<str>) -> Self {
         self.hint = printable(hint.as_ref());
         self
     }
 
-    /// The position, where the finding has one.
+    /// Returns the place, if the finding has one.
     pub fn position(&self) -> Option<Position> {
         Some(Position::new(self.line?, self.column?))
     }
@@ -208,6 +210,7 @@ impl fmt::Display for Finding {
     /// One line: `SKILL.md:3:14: error: message (rule)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.path.is_empty() {
+            // The path itself stays as given, because programs look the file up by it.
             write!(f, "{}:", printable(&self.path))?;
         }
         if let Some(position) = self.position() {
@@ -220,15 +223,17 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The most characters of an excerpt, escapes counted.
+/// Most characters of an excerpt, escapes counted.
 pub const MAX_EXCERPT_CHARS: usize = 120;
 
-/// The beginning of a text, printable, at most [`MAX_EXCERPT_CHARS`] characters long.
+/// Returns the beginning of a text in printable form, at most [`MAX_EXCERPT_CHARS`] characters
+/// long.
 pub(crate) fn excerpt(text: &str) -> String {
     let mut out = String::new();
     let mut left = MAX_EXCERPT_CHARS;
     let mut buffer = [0; 4];
     for character in text.trim().chars() {
+        // Escaped one character at a time, so that the cut never falls inside an escape.
         let shown = printable(character.encode_utf8(&mut buffer));
         let width = shown.chars().count();
         if width >= left {

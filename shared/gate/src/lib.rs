@@ -61,18 +61,19 @@ use vault_format::name::SkillName;
 /// Name of this rule set in a manifest's `gate.rules`.
 pub const RULES: &str = "gate/1";
 
-/// The work that a scan in a service may take, for [`GateOptions::most_work`]. It is counted and not
-/// measured, so that every service refuses the same skills. The slowest inputs come to 0.6 to 1.2 GB a
-/// second on one core of a release build, so a scan ends within about 11 seconds.
+/// Bound of work for a scan in a service, for [`GateOptions::most_work`]. Work is counted in bytes
+/// and not measured in time, so that every service rejects the same skills. The slowest known
+/// inputs take 0.6 to 1.2 GB of counted work a second on one core of a release build, so a scan
+/// ends within about 11 seconds.
 pub const SERVICE_WORK: u64 = 6 << 30;
 
-/// The owner of a repository, or the host, that a source names, for [`GateOptions::publisher`];
-/// hosts where anybody can publish have no publisher.
+/// Returns the publisher that a source names, for [`GateOptions::publisher`]: the owner of the
+/// repository, or the host. Hosts where anybody can publish have no publisher.
 pub fn publisher(source: &str) -> Option<String> {
     rules::hosts::publisher(source)
 }
 
-/// Every rule of the scanner, in a fixed order.
+/// Returns every rule of the scanner, in a fixed order.
 pub fn scan_rules() -> impl Iterator<Item = &'static Rule> {
     rules::all().map(|rule| &rule.rule).chain([
         &names::LOOK_ALIKE,
@@ -81,37 +82,38 @@ pub fn scan_rules() -> impl Iterator<Item = &'static Rule> {
     ])
 }
 
-/// How to gate.
+/// Options for one run of the gate.
 #[derive(Clone, Debug)]
 pub struct GateOptions<'a> {
     /// Whether flags block; true unless the owner says otherwise.
     pub strict: bool,
-    /// The name that the owner wants; wins over the frontmatter's.
+    /// Name that the owner chose; takes precedence over the frontmatter's.
     pub name: Option<SkillName>,
-    /// Name of the skill's folder: the last resort for a name when the frontmatter's leaves nothing
-    /// usable.
+    /// Name of the skill's folder: the last resort for a name if none can be made of the
+    /// frontmatter's.
     pub folder: Option<&'a str>,
-    /// Rules, by name or id, whose flags the owner lets pass for exactly these bytes.
+    /// Names or ids of rules whose flags the owner accepts for exactly these bytes.
     pub allow: Vec<String>,
-    /// Why, in the owner's words.
+    /// The owner's reason for `allow`.
     pub reason: &'a str,
-    /// Exceptions of an earlier version; each holds for the bytes that it names and for no others.
+    /// Exceptions of an earlier version; each holds only for the bytes that it names.
     pub waivers: Vec<Waiver>,
-    /// Owners of repositories and hosts that the skill comes from, lower case: their own installers
-    /// are a warning. Empty where the source is not known; nothing that stands in the skill itself
-    /// counts.
+    /// Publishers that the skill comes from (owners of repositories and hosts), lower case: their
+    /// own installers are a warning and no flag. Empty if the source is unknown; claims in the
+    /// skill itself never count.
     pub publisher: Vec<String>,
-    /// Whether hints that come to no warning together are notes; else they are not said.
+    /// Whether hints that do not add up to a warning are reported as notes; otherwise they are
+    /// dropped.
     pub hints: bool,
-    /// The files of the nearest known version: what was added since is judged by itself as well.
+    /// Files of the nearest known version. Lines added since are also judged by themselves.
     pub before: &'a [File],
-    /// The work after which the scan stops, and what it stopped at is a flag; none: it goes on to
-    /// the end. A service sets it, see [`SERVICE_WORK`].
+    /// Work after which the scan stops, in bytes; stopping is a flag. `None`: no bound. Services
+    /// set it to [`SERVICE_WORK`].
     pub most_work: Option<u64>,
 }
 
 impl GateOptions<'_> {
-    /// How a service gates: as by default, with a bound of work.
+    /// Returns the default options with the bound of work that services use.
     pub fn in_service() -> Self {
         Self {
             most_work: Some(SERVICE_WORK),
@@ -144,20 +146,20 @@ impl Default for GateOptions<'_> {
     }
 }
 
-/// How it ended.
+/// Outcome of a run of the gate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Nothing to say.
+    /// Admitted without warnings.
     Accepted,
-    /// Admitted; there is something to say.
+    /// Admitted with at least one warning.
     AcceptedWithWarnings,
     /// Not admitted.
     Blocked,
 }
 
 impl Outcome {
-    /// The outcome once there is a warning more.
+    /// Returns the outcome after one more warning.
     #[must_use]
     pub const fn warned(self) -> Self {
         match self {
@@ -167,20 +169,20 @@ impl Outcome {
     }
 }
 
-/// The gate's answer.
+/// Result of a run of the gate.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// How it ended.
+    /// Outcome of the run.
     pub outcome: Outcome,
-    /// Everything found: errors first, then flags, then warnings, each by path and place.
+    /// All findings: errors first, then flags, warnings and notes, each by path and place.
     pub findings: Vec<Finding>,
     /// The skill, unless it is blocked.
     pub package: Option<Package>,
 }
 
 impl Verdict {
-    /// Adds a warning about what lies beside the skill: it comes last, and the skill is admitted
-    /// all the same.
+    /// Adds a warning that the caller found outside of these files, such as a confusable name in
+    /// the same vault. It comes last and never blocks.
     pub fn warn(&mut self, warning: Finding) {
         if let Some(package) = &mut self.package {
             package.findings.push(warning.clone());
@@ -189,7 +191,7 @@ impl Verdict {
         self.outcome = self.outcome.warned();
     }
 
-    /// The findings that block: errors, and flags of a strict gate.
+    /// Returns the findings that block: errors, and flags of a strict gate.
     pub fn blocking(&self) -> impl Iterator<Item = &Finding> {
         self.findings
             .iter()
@@ -197,7 +199,7 @@ impl Verdict {
     }
 }
 
-/// Gates a skill.
+/// Runs the gate over the files of a skill.
 pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
     let mut findings = Vec::new();
     let files = files::check(files, &mut findings);
@@ -218,14 +220,18 @@ pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
         });
         findings.extend(added);
     }
+    // Here, because `admit` takes the files and a waiver names the bytes of the file it is about.
     let digests = digests(&files, &findings);
     let admitted = admit(files, options, &mut findings);
+    // Waivers come first: a flag that the owner accepted is recorded with its reason, and only the
+    // others as flags that a gate without strictness let through.
     let waivers = waive(&mut findings, &digests, options);
     let flags = if options.strict {
         Vec::new()
     } else {
         downgrade(&mut findings)
     };
+    // The same files must give the same findings in the same order, in whatever order they come.
     sort(&mut findings);
     let blocked = findings
         .iter()
@@ -249,8 +255,8 @@ pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
     }
 }
 
-/// Reads the document and checks what needs it; `None` when there is no package to be made, which
-/// is said.
+/// Reads SKILL.md and checks everything that depends on it. Returns `None` if no package can be
+/// made, after reporting the reason.
 fn admit(
     files: Vec<File>,
     options: &GateOptions<'_>,
@@ -260,6 +266,8 @@ fn admit(
     let document = match name::read(&document.bytes, options.known_names()) {
         Ok(document) => document,
         Err(error) => {
+            // The document is rejected already. Its actions are checked all the same, so that the
+            // author sees every fault in one run.
             actions::check_declared(error.actions(), &files, findings);
             findings.extend(error.into_findings());
             return None;
@@ -270,6 +278,7 @@ fn admit(
     let actions = actions::check(document.frontmatter(), &files, findings);
     let (frontmatter, warnings) = document.into_parts();
     findings.extend(warnings);
+    // Not earlier: without a usable name the checks above still report what they find.
     let (name, frontmatter_name) = name?;
     Some(Package {
         name,
@@ -283,18 +292,19 @@ fn admit(
     })
 }
 
-/// The name that these files would get in the vault, if they get one, and the author's where it
-/// differs.
+/// Returns the name that these files would get in the vault and, if it differs, the author's.
+/// Returns `None` if they would get no name.
 pub fn name_in_vault(
     files: &[RawFile],
     options: &GateOptions<'_>,
 ) -> Option<(SkillName, Option<String>)> {
+    // `check` admits `skill.md` under the name SKILL.md, so both spellings count here.
     let document = files.iter().find(|file| files::is_document(&file.path))?;
     let document = name::read(&document.bytes, options.known_names()).ok()?;
     name::check(&document, options.known_names(), &mut Vec::new())
 }
 
-/// Hashes of the files that flags are about, by path.
+/// Returns the hashes of the files that flags are about, by path.
 fn digests(files: &[File], findings: &[Finding]) -> std::collections::BTreeMap<String, Digest> {
     let flagged: std::collections::BTreeSet<&str> = findings
         .iter()
@@ -303,13 +313,14 @@ fn digests(files: &[File], findings: &[Finding]) -> std::collections::BTreeMap<S
         .collect();
     files
         .iter()
+        // SKILL.md always: flags about hidden text in it are only found later, by `admit`.
         .filter(|file| flagged.contains(file.path.as_str()) || file.path.as_str() == SKILL_MD)
         .map(|file| (file.path.as_str().to_owned(), Digest::of(&file.bytes)))
         .collect()
 }
 
-/// Makes warnings of the flags that the owner lets pass, and returns the exceptions as the manifest
-/// will carry them.
+/// Lowers the flags that the owner accepts to warnings. Returns the exceptions as the manifest
+/// records them, sorted.
 fn waive(
     findings: &mut [Finding],
     digests: &std::collections::BTreeMap<String, Digest>,
@@ -320,6 +331,8 @@ fn waive(
         .iter_mut()
         .filter(|finding| finding.level == Level::Flag)
     {
+        // A finding about the skill as a whole names no file, so no exception can be bound to its
+        // bytes and it stays a flag.
         let Some(sha256) = digests.get(&finding.path).copied() else {
             continue;
         };
@@ -333,12 +346,14 @@ fn waive(
             .any(|rule| rule == finding.rule || rule == finding.id);
         let Some(reason) = earlier
             .map(|waiver| waiver.reason.clone())
+            // The reason is signed and shown on the terminals of everyone who gets the skill.
             .or_else(|| now.then(|| vault_format::text::printable(options.reason)))
         else {
             continue;
         };
         finding.level = Level::Warning;
         finding.hint = format!("allowed for these bytes: {reason}");
+        // One exception covers every place in the file where the rule matched.
         if !waivers
             .iter()
             .any(|waiver| waiver.rule == finding.rule && waiver.sha256 == sha256)
@@ -354,7 +369,7 @@ fn waive(
     waivers
 }
 
-/// Makes warnings of flags and returns them as the manifest will tell of them.
+/// Lowers all flags to warnings and returns them as the manifest records them, sorted.
 fn downgrade(findings: &mut [Finding]) -> Vec<Flag> {
     let mut flags = Vec::new();
     for finding in findings

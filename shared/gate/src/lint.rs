@@ -1,8 +1,8 @@
-//! Advice for authors: what the gate lets through and agents or readers will still stumble over.
+//! Advice for authors about things that the gate admits but that trip agents or readers.
 //!
-//! Nothing here decides about admission. The rules follow the agent skills standard and what its
-//! reference validator refuses; a skill without advice is one that any agent finds, loads and shows
-//! as its author meant.
+//! Nothing here decides about admission. The rules follow the agent skills standard and the
+//! rejections of its reference validator. A skill without advice is one that any agent finds, loads
+//! and shows as its author meant.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use crate::finding::{Finding, Level, Rule, Severity};
 use crate::package::Package;
 use vault_format::text::{Position, quoted};
 
-/// The standard's advice for the text of a SKILL.md, in lines.
+/// Most lines that the standard advises for the text of a SKILL.md.
 pub const MAX_LINES: usize = 500;
-/// The standard's limit of `compatibility`, in characters.
+/// Longest `compatibility` that the standard allows, in characters.
 const MAX_COMPATIBILITY: usize = 500;
-/// The most links of a text that are followed.
+/// Most links of a text that are followed.
 const MAX_LINKS: usize = 1_000;
-/// What the standard itself names at the top level of a frontmatter.
+/// Top-level keys of a frontmatter that the standard defines.
 const STANDARD_KEYS: [&str; 6] = [
     "name",
     "description",
@@ -121,8 +121,8 @@ fn advice(rule: &Rule, message: impl AsRef<str>, at: Position, hint: impl AsRef<
         .hint(hint)
 }
 
-/// Advice about a skill that passed the gate; `folder` is the name of the folder it stands in.
-/// Sorted by place.
+/// Returns advice about a skill that passed the gate, sorted by place; `folder` is the name of its
+/// folder.
 pub fn lint(package: &Package, folder: Option<&str>) -> Vec<Finding> {
     let Ok(document) = Document::parse(package.document()) else {
         return Vec::new(); // the gate has read it, so this does not happen; and it has said why if it does
@@ -204,7 +204,8 @@ fn description(document: &Document, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether a text holds a word that tells a moment, in the languages most skills are written in.
+/// Whether a text names a moment or purpose, judged by words of the languages in which most skills
+/// are written.
 fn says_when(text: &str) -> bool {
     const WORDS: [&str; 12] = [
         "when", "whenever", "before", "after", "if", "for", "while", "during", "wenn", "cuando",
@@ -236,7 +237,7 @@ fn keys(document: &Document, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Where an unindented key stands; the first line where it cannot be told.
+/// Returns the place of an unindented key, or the first line if it is not found.
 fn key_position(document: &Document, key: &str) -> Position {
     let text = String::from_utf8_lossy(document.bytes());
     let is_it = |line: &str| {
@@ -254,6 +255,7 @@ fn key_position(document: &Document, key: &str) -> Position {
 fn body(document: &Document, package: &Package, findings: &mut Vec<Finding>) {
     let body = document.body();
     let whole = document.bytes().len();
+    // Findings count the lines of the file, `body` begins behind the frontmatter.
     let first = String::from_utf8_lossy(&document.bytes()[..whole - body.len()])
         .matches('\n')
         .count();
@@ -282,6 +284,7 @@ fn body(document: &Document, package: &Package, findings: &mut Vec<Finding>) {
     }
     let mut told = BTreeSet::new();
     for (line, column, target) in links(body) {
+        // Each target once and at most 20: one renamed folder breaks every link into it.
         if told.len() >= 20 || package.file(target).is_some() || !told.insert(target) {
             continue;
         }
@@ -302,8 +305,8 @@ fn body(document: &Document, package: &Package, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The targets of Markdown links that name a path of the skill, with line and column from 0; code
-/// blocks are passed over.
+/// Returns the targets of Markdown links that name a path of the skill, with line and column from
+/// 0. Code blocks are skipped.
 fn links(body: &str) -> Vec<(usize, usize, &str)> {
     let mut found = Vec::new();
     let mut fenced = false;
@@ -328,6 +331,8 @@ fn links(body: &str) -> Vec<(usize, usize, &str)> {
                 .unwrap_or_default();
             let target = target.strip_prefix("./").unwrap_or(target);
             from = begin + length;
+            // A link in a code span is an example and leads nowhere: an odd number of back ticks
+            // before it means that a span is open.
             let in_code = line[..begin].matches('`').count() % 2 == 1;
             if !in_code && is_own_path(target) && found.len() < MAX_LINKS {
                 found.push((number, line[..begin].chars().count(), target));
@@ -351,6 +356,7 @@ fn is_own_path(target: &str) -> bool {
 fn scripts(package: &Package, findings: &mut Vec<Finding>) {
     for file in &package.files {
         let path = file.path.as_str();
+        // With the slash, because `#![…]` begins a Rust file.
         if file.mode == vault_format::manifest::Mode::Plain && file.bytes.starts_with(b"#!/") {
             findings.push(
                 Finding::of(&SCRIPT, Level::Warning, "the script is not executable")

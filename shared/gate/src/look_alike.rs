@@ -1,8 +1,10 @@
-//! Letters of other scripts that are taken for Latin ones.
+//! Letters of other scripts that look like Latin ones.
 
-/// The Latin letter that a letter of another script is taken for; the same character where there is
-/// none.
+/// Returns the Latin letter that a letter of another script looks like, or the same character if
+/// there is none.
 pub(crate) const fn look_alike(character: char) -> char {
+    // Upper and lower case are listed apart, because they can look like different Latin letters:
+    // Greek `Ν` like `N`, but `ν` like `v`. The result is lower case, as callers compare it.
     match character {
         'а' | 'А' | 'α' | 'Α' => 'a',
         'в' | 'В' | 'Β' => 'b',

@@ -1,21 +1,21 @@
-//! The name in the vault: the owner's, else the author's, else one derived from the author's.
+//! The skill's name in the vault: the owner's choice, else the author's, else one derived from the
+//! author's or the folder's.
 
 use crate::document::{Document, DocumentError, SKILL_MD};
 use crate::finding::{Finding, Level};
 use vault_format::name::SkillName;
 use vault_format::text::quoted;
 
-/// Names that are known beside the frontmatter's.
+/// Names that are known from outside of the frontmatter.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
-    /// What the owner wants.
+    /// Name that the owner chose.
     pub owner: Option<&'a SkillName>,
-    /// The name of the skill's folder.
+    /// Name of the skill's folder.
     pub folder: Option<&'a str>,
 }
 
-/// Reads the document; the owner's name, else the folder's, stands for one that the frontmatter
-/// lacks.
+/// Reads the document. If its frontmatter has no name, the owner's stands in, else the folder's.
 pub(super) fn read(bytes: &[u8], known: Known<'_>) -> Result<Document, DocumentError> {
     let name = known.owner.cloned();
     match name.or_else(|| known.folder.and_then(SkillName::derive)) {
@@ -24,8 +24,8 @@ pub(super) fn read(bytes: &[u8], known: Known<'_>) -> Result<Document, DocumentE
     }
 }
 
-/// The name in the vault and, where it differs, the author's; `None` when there is no usable one,
-/// which is said.
+/// Returns the name in the vault and, if it differs, the author's. Returns `None` if there is no
+/// usable one, after reporting it.
 pub(super) fn check(
     document: &Document,
     known: Known<'_>,

@@ -1,20 +1,22 @@
-//! Names that are taken for others: one edit apart, or the same once look-alike letters are mapped.
+//! Confusable names: one edit apart, or equal once look-alike letters are mapped.
 
 use crate::finding::{Finding, Level, Rule, Severity};
 use crate::look_alike::look_alike;
 use vault_format::text::quoted;
 
-/// The longest name that is compared, in bytes.
+/// Longest name that is compared, in bytes.
 const LONGEST: usize = 128;
 
-/// Whether one insertion, deletion, replacement or swap of neighbours makes one of the other; equal
-/// ones are not one edit apart.
+/// Whether one insertion, deletion, replacement or swap of neighbours turns one name into the
+/// other. Equal names are not one edit apart.
 pub fn is_one_edit(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     if a == b || long.len() - short.len() > 1 || long.len() > LONGEST {
         return false;
     }
+    // Behind the common beginning the only edit must come at once, so the rests are compared
+    // directly and no table of distances is needed.
     let same = short.iter().zip(long).take_while(|(x, y)| x == y).count();
     let tail = |from_short: usize, from_long: usize| short[from_short..] == long[from_long..];
     if short.len() < long.len() {
@@ -25,13 +27,14 @@ pub fn is_one_edit(a: &str, b: &str) -> bool {
     tail(same + 1, same + 1) || (swapped && tail(same + 2, same + 2))
 }
 
-/// The letters that two confusable names share: look-alike letters mapped, lower case, no
+/// Returns the letters that two confusable names share: look-alike letters mapped, lower case, no
 /// separators, digits as the letters they resemble.
 fn skeleton(name: &str) -> impl Iterator<Item = char> {
     name.chars().filter_map(|character| {
         let plain = look_alike(character).to_ascii_lowercase();
         Some(match plain {
             '0' => 'o',
+            // The capital `I` looks like `l`, and case is gone here, so both become one letter.
             '1' | 'i' | '|' => 'l',
             '5' => 's',
             '_' | ' ' | '.' | '-' => return None,
@@ -40,13 +43,13 @@ fn skeleton(name: &str) -> impl Iterator<Item = char> {
     })
 }
 
-/// Whether two different names are taken for one another: equal skeletons, or one edit apart at
+/// Whether two different names can be taken for one another: equal skeletons, or one edit apart at
 /// seven letters or more.
 pub fn is_confusable(a: &str, b: &str) -> bool {
     Known::new(a).is_confusable_with(b)
 }
 
-/// A name that is compared with many others.
+/// A name prepared for comparison with many others.
 #[derive(Clone, Debug)]
 pub struct Known<'a> {
     name: &'a str,
@@ -54,7 +57,7 @@ pub struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    /// Of this name.
+    /// Prepares a name for comparison.
     pub fn new(name: &'a str) -> Self {
         Self {
             name,
@@ -62,16 +65,18 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// [`is_confusable`] of this name and another.
+    /// Whether this name and another are confusable, see [`is_confusable`].
     pub fn is_confusable_with(&self, other: &str) -> bool {
         let shortest = self.name.len().min(other.len());
         self.name != other
+            // Among short names one letter is a real difference (`git`, `gif`), so edits count from
+            // seven letters on.
             && (skeleton(other).eq(self.skeleton.iter().copied())
                 || (shortest >= 7 && is_one_edit(self.name, other)))
     }
 }
 
-/// The rule about names that are taken for others.
+/// The rule about confusable names.
 pub const LOOK_ALIKE: Rule = Rule {
     id: "VG-NM-001",
     name: "name-look-alike",
@@ -80,7 +85,7 @@ pub const LOOK_ALIKE: Rule = Rule {
     why: "Who asks for one skill may get the other.",
 };
 
-/// The warning about a name that is taken for another one.
+/// Returns the warning about a name that is confusable with an existing one.
 pub fn finding(name: &str, other: &str) -> Finding {
     let message = format!(
         "{} is easily taken for {}, which is here already",

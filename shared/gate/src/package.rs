@@ -1,5 +1,5 @@
-//! A skill as the gate lets it through: named, read, its files in order. Signing and bundling start
-//! from here.
+//! A skill that the gate admitted: named, read, its files in order. Signing and bundling start from
+//! here.
 
 use crate::document::{Frontmatter, SKILL_MD};
 use crate::finding::Finding;
@@ -27,17 +27,18 @@ pub struct Package {
     pub flags: Vec<Flag>,
     /// Exceptions of the owner that these bytes needed, sorted.
     pub waivers: Vec<Waiver>,
-    /// What the gate said, blocking nothing.
+    /// Findings of the gate, none of which blocks.
     pub findings: Vec<Finding>,
 }
 
 impl Package {
-    /// The bytes of SKILL.md.
+    /// Returns the bytes of SKILL.md.
     pub fn document(&self) -> &[u8] {
+        // Never empty in practice: without SKILL.md the gate makes no package.
         self.file(SKILL_MD).map_or(&[], |file| &file.bytes)
     }
 
-    /// The file of this path, if the skill has it.
+    /// Returns the file with this path, if the skill has it.
     pub fn file(&self, path: &str) -> Option<&File> {
         let place = self
             .files
@@ -46,7 +47,7 @@ impl Package {
         self.files.get(place)
     }
 
-    /// Size of all files together, in bytes.
+    /// Returns the size of all files together, in bytes.
     pub fn size(&self) -> u64 {
         self.files.iter().map(|file| file.bytes.len() as u64).sum()
     }

@@ -1,10 +1,10 @@
-//! What a rule is: data, with a small function where expressions are not enough.
+//! Rules of the scanner: data, with a small function where expressions are not enough.
 
 use crate::finding::{Rule, Severity};
 use regex::bytes::{Regex, RegexBuilder};
 use std::sync::OnceLock;
 
-/// Where a piece of text stands. Bits, so that a rule can name several.
+/// Kinds of places in a text, as bits, so that a rule can name several.
 pub(crate) mod place {
     /// The frontmatter.
     pub const FRONT: u16 = 1;
@@ -22,7 +22,7 @@ pub(crate) mod place {
     pub const DATA: u16 = 1 << 6;
     /// A comment in code.
     pub const COMMENT: u16 = 1 << 7;
-    /// A comment in Markdown: agents read it, people do not.
+    /// Text that agents read and people do not see, such as a comment in Markdown.
     pub const HIDDEN: u16 = 1 << 8;
     /// Text that was decoded.
     pub const DECODED: u16 = 1 << 9;
@@ -43,14 +43,14 @@ pub(crate) enum Scope {
     Section,
 }
 
-/// What a hit does.
+/// Effect of a hit.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Act {
     /// Blocks while the gate is strict.
     Block,
-    /// A warning by itself.
+    /// Warns, whatever else is found.
     Warn,
-    /// Points; the hints of a skill become warnings once they add up to
+    /// Adds points; the hints of a skill become warnings once they add up to
     /// `scan::total::HINT_THRESHOLD`.
     Hint(u32),
 }
@@ -62,60 +62,64 @@ pub(crate) enum Act {
     reason = "each is a property of its own"
 )]
 pub(crate) struct ScanRule {
-    /// What all its findings share.
+    /// Properties that all its findings share.
     pub rule: Rule,
-    /// What a hit does.
+    /// Effect of a hit.
     pub act: Act,
-    /// Where all signals must stand together.
+    /// Scope in which all signals must stand together.
     pub scope: Scope,
-    /// Kinds of places it looks at.
+    /// Kinds of places in which the rule looks, as bits of [`place`].
     pub places: u16,
-    /// One word of each group must occur in the scope; found by one pass over the text for all
-    /// rules.
+    /// Groups of words; the scope must contain one word of each. The words of all rules are found
+    /// in one pass over the text.
     pub needs: &'static [&'static [&'static str]],
-    /// Expressions that must all match in the scope; the first one says where.
+    /// Expressions that must all match in the scope; the first one gives the place of the finding.
     pub all: &'static [&'static str],
-    /// Expressions of which each makes a warning of a flag where it matches in the statement that
+    /// Expressions that lower a flag to a warning if one of them matches in the statement that
     /// holds the match. A word elsewhere changes nothing.
     pub eases: &'static [&'static str],
-    /// As `eases`, for what an expression cannot say about the match.
+    /// Like `eases`, for conditions that an expression cannot state.
     pub eased: Option<fn(&Seen<'_>) -> bool>,
-    /// Where there are any, one of them must match in the block around, too; else what would block
-    /// is a warning.
+    /// If not empty, one of these must match in the surrounding block; otherwise a flag is lowered
+    /// to a warning.
     pub second: &'static [&'static str],
-    /// What the first expression matches must be handed on, by names, to something that sends; else
-    /// what would block is a warning.
+    /// Whether the value that the first expression matches must be passed on, by names, to
+    /// something that sends it; otherwise a flag is lowered to a warning.
     pub is_flow: bool,
-    /// It is about what is fetched to be run: from the publisher of the skill that is a warning.
+    /// Whether the rule is about something that is fetched to be run; if it comes from the
+    /// publisher of the skill, a flag is lowered to a warning.
     pub installer: bool,
-    /// A last look: the offset in the scope, or nothing.
+    /// Final check of a match: returns the offset of the hit in the scope, or `None` to drop it.
     pub check: Option<fn(&Seen<'_>) -> Option<usize>>,
-    /// What the message says beside the words that matched.
+    /// Returns text that the message adds to the matched words.
     pub detail: Option<fn(&Seen<'_>) -> Option<String>>,
-    /// It is about commands: in another language it counts only where something starts a process.
+    /// Whether the rule is about commands; in another language one counts only where something
+    /// starts a process.
     pub command: bool,
-    /// It counts in quotations too: what it looks for is not an example anywhere.
+    /// Whether a hit in a quotation counts too, because the text is no example anywhere.
     pub literal: bool,
-    /// What is the matter, in one sentence.
+    /// The problem, in one sentence.
     pub message: &'static str,
-    /// What its author is to do about it; it goes on "ask its author to".
+    /// Advice to the author, worded to follow "ask its author to".
     pub mend: &'static str,
-    /// Texts that it must find something in; a first line `@path` says what file it is.
+    /// Examples in which the rule must find something; a first line `@path` gives the file's name.
     #[cfg_attr(not(test), expect(dead_code, reason = "examples are for tests"))]
     pub bad: &'static [&'static str],
-    /// Texts that it must pass.
+    /// Examples in which it must find nothing.
     #[cfg_attr(not(test), expect(dead_code, reason = "examples are for tests"))]
     pub good: &'static [&'static str],
 }
 
 impl ScanRule {
-    /// What whoever installs the skill can do about a finding.
+    /// Returns the advice for the person who installs the skill.
     pub(crate) fn advice(&self) -> String {
         format!("ask its author to {}", self.mend)
     }
 
-    /// The places it looks at: what counts in a paragraph counts in a heading and in a table, too.
+    /// Returns the kinds of places in which the rule looks. A rule about paragraphs covers headings
+    /// and tables too.
     pub(crate) const fn reach(&self) -> u16 {
+        // An instruction in a heading or a table cell works on an agent like one in a paragraph.
         if self.places & place::PROSE == 0 {
             self.places
         } else {
@@ -129,13 +133,13 @@ pub(crate) fn has(text: &[u8], word: impl AsRef<[u8]>) -> bool {
     position(text, word).is_some()
 }
 
-/// Where a word stands first in a text. The word must not be empty.
+/// Returns the offset of the first occurrence of a word. The word must not be empty.
 pub(crate) fn position(text: &[u8], word: impl AsRef<[u8]>) -> Option<usize> {
     let word = word.as_ref();
     text.windows(word.len()).position(|window| window == word)
 }
 
-/// A text with one word in place of another. The word to replace must not be empty.
+/// Returns a text with every occurrence of one word replaced. The word must not be empty.
 pub(crate) fn replace(text: &[u8], from: &str, to: &str) -> Vec<u8> {
     let mut replaced = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -148,31 +152,31 @@ pub(crate) fn replace(text: &[u8], from: &str, to: &str) -> Vec<u8> {
     replaced
 }
 
-/// What a check sees.
+/// A match, as a check of a rule sees it.
 pub(crate) struct Seen<'a> {
     /// The scope's text, lower case.
     pub text: &'a [u8],
-    /// Where the first expression matched.
+    /// Range that the first expression matched.
     pub first: std::ops::Range<usize>,
-    /// The statement that holds it.
+    /// Statement that holds the match.
     pub statement: &'a [u8],
-    /// The kinds of places in the scope.
+    /// Kinds of places in the scope.
     pub place: u16,
 }
 
 impl Seen<'_> {
-    /// What the first expression matched.
+    /// Returns the text that the first expression matched.
     pub(crate) fn matched(&self) -> &[u8] {
         &self.text[self.first.clone()]
     }
 }
 
-/// Whether the statement is a step that builds a container: there is no such command for a shell.
+/// Whether the statement is a build step of a container (`RUN …`), which is no command of a shell.
 pub(crate) fn is_container_build(seen: &Seen<'_>) -> bool {
     seen.place & place::PROSE == 0 && seen.statement.trim_ascii_start().starts_with(b"run ")
 }
 
-/// Where rules begin: a blocking rule over statements, in every place.
+/// Template for rules: blocks, looks at statements, in every kind of place.
 pub(crate) const RULE: ScanRule = ScanRule {
     rule: Rule {
         id: "",
@@ -201,7 +205,7 @@ pub(crate) const RULE: ScanRule = ScanRule {
     good: &[],
 };
 
-/// An expression that is compiled when it is first needed; most skills need few.
+/// A regular expression that is compiled on first use, because most skills need few of them.
 pub(crate) struct Lazy {
     pattern: &'static str,
     compiled: OnceLock<Option<Regex>>,
@@ -219,12 +223,16 @@ impl Lazy {
         self.compiled
             .get_or_init(|| {
                 RegexBuilder::new(self.pattern)
+                    // Expressions name single bytes of a character (`\xe2`), which in Unicode mode
+                    // would be code points.
                     .unicode(false)
                     .size_limit(4 << 20)
                     // With less, long expressions give up their automaton and are walked state by
                     // state.
                     .dfa_size_limit(16 << 20)
                     .build()
+                    // An expression that does not compile matches nothing; a test compiles all of
+                    // them.
                     .ok()
             })
             .as_ref()
@@ -238,8 +246,9 @@ impl Lazy {
         self.regex()?.find(text).map(|found| found.range())
     }
 
-    /// The first match that begins at an offset or after it.
+    /// Returns the first match that begins at or after an offset.
     pub(crate) fn find_at(&self, text: &[u8], from: usize) -> Option<std::ops::Range<usize>> {
+        // Searching a slice instead would hide the byte before it from anchors and word boundaries.
         self.regex()?.find_at(text, from).map(|found| found.range())
     }
 
@@ -249,7 +258,7 @@ impl Lazy {
     }
 }
 
-/// A rule with its expressions.
+/// A rule with its expressions, ready to run.
 pub(crate) struct Ready {
     pub rule: &'static ScanRule,
     pub all: Vec<Lazy>,

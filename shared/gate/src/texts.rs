@@ -7,9 +7,10 @@ use vault_format::count::count;
 
 /// A description shorter than this, in characters, does not tell an agent when to use the skill.
 const SHORT: usize = 20;
-/// The standard's own limit, in characters.
+/// Longest description that the standard allows, in characters.
 const LONG: usize = 1024;
 
+/// Checks the description and reports invisible characters in the frontmatter.
 pub(super) fn check(document: &Document, findings: &mut Vec<Finding>) {
     let description = &document.frontmatter().description;
     let length = description.chars().count();
@@ -17,6 +18,7 @@ pub(super) fn check(document: &Document, findings: &mut Vec<Finding>) {
         let finding = Finding::new(rule, level, message).at(SKILL_MD);
         finding.on(document.places().description).hint(hint)
     };
+    // First, because the text of the template has a good length and would pass the other checks.
     if description.starts_with(TEMPLATE) {
         findings.push(about(
             "description-template",

@@ -1,9 +1,9 @@
-//! Mending the two commonest slips of a SKILL.md: a value with a bare `: `, and a name that no
+//! Repairs the two most common mistakes in a SKILL.md: a value with a bare `: `, and a name that no
 //! vault can hold.
 //!
-//! Only what can be mended without guessing is touched: a plain value on one line is put in quotes,
-//! a name on one line is brought to the grammar. Every other byte, line ends included, stays.
-//! Whatever else is wrong is told as [`Document::parse`] tells it.
+//! Only faults that need no guessing are repaired: a plain value on one line is put in quotes, a
+//! name on one line is brought to the grammar. Every other byte stays, line ends included. Any
+//! other fault is reported as [`Document::parse`] reports it.
 
 use super::{
     BYTE_ORDER_MARK, Document, DocumentError, decode, frontmatter, split, yaml, yaml_error,
@@ -12,33 +12,33 @@ use std::ops::Range;
 use vault_format::name::SkillName;
 use vault_format::text::Position;
 
-/// One line that was mended.
+/// One repaired line.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Change {
     /// The line in the file, from 1.
     pub line: u32,
-    /// What stood there, without the line end.
+    /// The line before the repair, without its line end.
     pub before: String,
-    /// What stands there now.
+    /// The line after the repair.
     pub after: String,
-    /// Why, in a few words.
+    /// The reason, in a few words.
     pub why: &'static str,
 }
 
-/// A text that can be read, and what had to be changed for it.
+/// A text that can be read, and the changes that this took.
 #[derive(Clone, Debug)]
 pub struct Mended {
     /// The whole file.
     pub text: String,
-    /// The lines that differ, in the order of the file; empty when nothing had to be mended.
+    /// The lines that differ, in the order of the file; empty if nothing needed a repair.
     pub changes: Vec<Change>,
 }
 
-/// The most values that are put in quotes in one file.
+/// Most values that are put in quotes in one file.
 const MOST: usize = 64;
 
-/// Mends a SKILL.md. Fails, like [`Document::parse`], where something is wrong that cannot be
-/// mended without guessing.
+/// Repairs a SKILL.md. Fails, like [`Document::parse`], if something is wrong that cannot be
+/// repaired without guessing.
 pub fn mend(bytes: &[u8]) -> Result<Mended, DocumentError> {
     let original = decode(bytes)?;
     let mut text = original.to_owned();
@@ -48,6 +48,7 @@ pub fn mend(bytes: &[u8]) -> Result<Mended, DocumentError> {
         let Err(error) = yaml::parse(parts.yaml) else {
             break;
         };
+        // The parser counts lines from the frontmatter's first, which is the second of the file.
         let range = error
             .at
             .filter(|_| error.message.starts_with("mapping values are not allowed"))
@@ -68,8 +69,8 @@ pub fn mend(bytes: &[u8]) -> Result<Mended, DocumentError> {
     Ok(Mended { text, changes })
 }
 
-/// The plain value on this line of the file, when it is all there is of it: no quotes, no block,
-/// not continued below.
+/// Returns the range of the plain value on this line of the file, or `None` if it is quoted, a
+/// block, or continued on the next line.
 fn bare_value(text: &str, line: u32) -> Option<Range<usize>> {
     let (start, content) = line_of(text, line)?;
     let indent = content.len() - content.trim_start_matches(' ').len();
@@ -92,7 +93,7 @@ fn bare_value(text: &str, line: u32) -> Option<Range<usize>> {
     Some(start + value_at..start + end)
 }
 
-/// Where a plain value ends: before a comment, white space trimmed.
+/// Returns the length of a plain value: up to a comment, white space trimmed.
 fn value_end(value: &str) -> usize {
     let end = [" #", "\t#"]
         .iter()
@@ -103,11 +104,13 @@ fn value_end(value: &str) -> usize {
 }
 
 fn in_quotes(value: &str) -> String {
+    // Inside double quotes YAML reads escapes, so a backslash of the value is doubled.
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// The place of a name that breaks the grammar, and the name that can be made of it; `None` when it
-/// is good, when none can be made, or when it does not stand on one line of its own.
+/// Returns the place of a name that breaks the grammar, and the name derived from it. Returns
+/// `None` if the name is valid, if none can be derived, or if it does not stand on one line of its
+/// own.
 fn better_name(text: &str) -> Result<Option<(Range<usize>, SkillName)>, DocumentError> {
     let parts = split(text)?;
     let Ok(root) = yaml::parse(parts.yaml) else {
@@ -122,13 +125,15 @@ fn better_name(text: &str) -> Result<Option<(Range<usize>, SkillName)>, Document
     Ok(derived.and_then(|derived| Some((value_range(text, at, &name)?, derived))))
 }
 
-/// The bytes of a one-line value that begins at a place and says `value`, quotes included.
+/// Returns the range of a one-line value that begins at a place and reads `value`, quotes included.
 fn value_range(text: &str, at: Position, value: &str) -> Option<Range<usize>> {
     let (start, content) = line_of(text, at.line)?;
     let (from, _) = content
         .char_indices()
         .nth(at.column.checked_sub(1)? as usize)?;
     let rest = &content[from..];
+    // An escaped quote inside ends the search too early; the comparison below then fails, and the
+    // name is left alone.
     let length = match rest.chars().next()? {
         quote @ ('"' | '\'') => rest[1..].find(quote)? + 2,
         _ => value_end(rest),
@@ -137,7 +142,7 @@ fn value_range(text: &str, at: Position, value: &str) -> Option<Range<usize>> {
     (inner == value).then(|| start + from..start + from + length)
 }
 
-/// Where a line of the file begins, and what stands on it without its line end.
+/// Returns the offset of a line of the file, and its content without the line end.
 fn line_of(text: &str, line: u32) -> Option<(usize, &str)> {
     let mut start = 0;
     for (number, piece) in (1..).zip(text.split_inclusive('\n')) {
@@ -155,7 +160,8 @@ fn line_of(text: &str, line: u32) -> Option<(usize, &str)> {
     None
 }
 
-/// Lines are replaced one for one, so a comparison of lines is the whole difference.
+/// Returns the lines that differ. Repairs replace lines one for one, so a comparison by line is the
+/// whole difference.
 fn changes(before: &str, after: &str, quoted: bool) -> Vec<Change> {
     let pairs = before.lines().zip(after.lines()).enumerate();
     pairs

@@ -1,8 +1,8 @@
 //! SKILL.md: the split into frontmatter and text, and the fields that the vault reads.
 //!
-//! The bytes are kept exactly as they came and are never written again by this module: the
-//! signature is over them. Reading is tolerant of a byte order mark and of CRLF, and strict in
-//! everything else.
+//! The bytes are kept exactly as they came, because the signature covers them, and this module
+//! never writes them. Reading tolerates a byte order mark and CRLF, and is strict in everything
+//! else.
 
 mod frontmatter;
 mod mend;
@@ -41,14 +41,14 @@ pub struct Document {
     findings: Vec<Finding>,
 }
 
-/// Where the fields stand that later rules look at.
+/// Positions of the fields that later rules refer to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Places {
     pub name: Position,
     pub description: Position,
 }
 
-/// Why a SKILL.md cannot be admitted.
+/// Error: a SKILL.md cannot be admitted.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", .findings.first().map(ToString::to_string).unwrap_or_default())]
 pub struct DocumentError {
@@ -58,24 +58,24 @@ pub struct DocumentError {
 }
 
 impl DocumentError {
-    /// Class of the first error: `skill_frontmatter`, `skill_name`, `skill_description` or
-    /// `skill_bin`.
+    /// Returns the class of the first error: `skill_frontmatter`, `skill_name`, `skill_description`
+    /// or `skill_bin`.
     pub const fn word(&self) -> &'static str {
         self.word
     }
 
-    /// Every finding, errors first; never empty.
+    /// Returns every finding, errors first; never empty.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// The declared actions that can be read, with their names as written, even where a name is not
-    /// valid.
+    /// Returns the declared actions that could be read, with their names as written, even if a name
+    /// is not valid.
     pub(crate) fn actions(&self) -> &[(String, Action)] {
         &self.actions
     }
 
-    /// The same findings, owned.
+    /// Returns the findings by value.
     pub fn into_findings(self) -> Vec<Finding> {
         self.findings
     }
@@ -88,9 +88,9 @@ impl Document {
         Self::read(bytes, None)
     }
 
-    /// Reads a SKILL.md like [`Document::parse`], but where its frontmatter has no `name` at all
-    /// takes the one that is known otherwise, from the folder, the owner or the signed manifest,
-    /// and warns: the second, tolerant reading that the gate admits.
+    /// Reads a SKILL.md like [`Document::parse`], but if its frontmatter has no `name`, takes the
+    /// given one (from the folder, the owner or the signed manifest) and warns. The gate admits
+    /// what this tolerant reading accepts.
     pub fn parse_known(bytes: &[u8], name: &SkillName) -> Result<Self, DocumentError> {
         Self::read(bytes, Some(name))
     }
@@ -99,6 +99,8 @@ impl Document {
         let text = decode(bytes)?;
         let parts = split(text)?;
         let (root, mended) = read_yaml(parts.yaml)?;
+        // `decode` rejects raw NUL bytes; one that comes here was written as an escape in a quoted
+        // value.
         if let Some(position) = root.first_nul() {
             let message = "the frontmatter holds the character U+0000";
             return Err(unreadable(
@@ -125,22 +127,22 @@ impl Document {
         })
     }
 
-    /// The exact bytes of the file.
+    /// Returns the exact bytes of the file.
     pub fn bytes(&self) -> &[u8] {
         self.text.as_bytes()
     }
 
-    /// The fields of the frontmatter.
+    /// Returns the fields of the frontmatter.
     pub const fn frontmatter(&self) -> &Frontmatter {
         &self.frontmatter
     }
 
-    /// The text after the frontmatter, line ends as they are.
+    /// Returns the text after the frontmatter, line ends as they are.
     pub fn body(&self) -> &str {
         &self.text[self.body..]
     }
 
-    /// Warnings found while reading, in the order of the text.
+    /// Returns the warnings found while reading, in the order of the text.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
@@ -149,19 +151,20 @@ impl Document {
         self.places
     }
 
-    /// Texts of the frontmatter that hold an invisible character, with the first such character.
+    /// Returns the place and the first invisible character of each text of the frontmatter that
+    /// holds one.
     pub(crate) fn hidden(&self) -> &[(Position, char)] {
         &self.hidden
     }
 
-    /// Takes the document apart: fields and warnings.
+    /// Splits the document into its fields and warnings.
     pub(crate) fn into_parts(self) -> (Frontmatter, Vec<Finding>) {
         (self.frontmatter, self.findings)
     }
 }
 
-/// The frontmatter as JSON, every key that the author wrote; nothing where it cannot be read or is
-/// not a map.
+/// Returns the frontmatter as JSON with every key that the author wrote, or `None` if it cannot be
+/// read or is not a map.
 pub fn frontmatter_json(bytes: &[u8]) -> Option<serde_json::Map<String, serde_json::Value>> {
     let parts = split(decode(bytes).ok()?).ok()?;
     match read_yaml(parts.yaml).ok()?.0.to_json() {
@@ -170,8 +173,8 @@ pub fn frontmatter_json(bytes: &[u8]) -> Option<serde_json::Map<String, serde_js
     }
 }
 
-/// Where the frontmatter writes lists and maps in flow style (`[a, b]`, `{a: b}`), the outermost
-/// ones, in the order of the text.
+/// Returns the places of the outermost lists and maps in flow style (`[a, b]`, `{a: b}`), in the
+/// order of the text.
 pub fn flow_style(bytes: &[u8]) -> Vec<Position> {
     let parts = decode(bytes).ok().and_then(|text| split(text).ok());
     let Some((parts, (top, _))) = parts.and_then(|parts| {
@@ -180,6 +183,7 @@ pub fn flow_style(bytes: &[u8]) -> Vec<Position> {
     }) else {
         return Vec::new();
     };
+    // The tree keeps no styles, so the text at the place of a node tells its style.
     let character = |at: Position| {
         let line = parts.yaml.lines().nth(at.line.checked_sub(1)? as usize)?;
         line.chars().nth(at.column.checked_sub(1)? as usize)
@@ -202,13 +206,14 @@ pub fn flow_style(bytes: &[u8]) -> Vec<Position> {
     found
 }
 
-/// The frontmatter's text and where the rest begins.
+/// The frontmatter's text, and the offset at which the body begins.
 struct Parts<'a> {
     yaml: &'a str,
     body: usize,
 }
 
 fn decode(bytes: &[u8]) -> Result<&str, DocumentError> {
+    // Before anything looks at the bytes: all readers below work on bounded input.
     if bytes.len() as u64 > MAX_SKILL_MD_BYTES {
         let message = format!(
             "SKILL.md has {} bytes; {MAX_SKILL_MD_BYTES} are allowed",
@@ -222,6 +227,7 @@ fn decode(bytes: &[u8]) -> Result<&str, DocumentError> {
         ));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
+        // Valid up to there by definition, so the default is never taken.
         let valid = std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
         let at = Position::of_offset(valid, valid.len());
         unreadable(
@@ -244,6 +250,7 @@ fn decode(bytes: &[u8]) -> Result<&str, DocumentError> {
 }
 
 fn split(text: &str) -> Result<Parts<'_>, DocumentError> {
+    // Editors on Windows write the mark; with it the first line would not be `---`.
     let start = if text.starts_with(BYTE_ORDER_MARK) {
         BYTE_ORDER_MARK.len()
     } else {
@@ -291,6 +298,8 @@ fn split(text: &str) -> Result<Parts<'_>, DocumentError> {
 fn no_frontmatter(text: &str) -> DocumentError {
     let hint =
         "begin the file with a line `---`, then `name:` and `description:`, then a line `---`";
+    // Empty lines before the frontmatter are common and hard to see, so they get a message of their
+    // own.
     let late = text
         .lines()
         .position(|line| !line.trim().is_empty())
@@ -317,17 +326,17 @@ fn is_delimiter(line: &str) -> bool {
     line.trim_end() == "---"
 }
 
-/// From a place in the frontmatter's text to the place in the file: the opening `---` is line 1.
+/// Converts a place in the frontmatter's text to one in the file, where the opening `---` is line
+/// 1.
 pub(crate) const fn in_file(position: Position) -> Position {
     Position::new(position.line.saturating_add(1), position.column)
 }
 
-/// Most values of one frontmatter that the second pass reads as if they were quoted.
+/// Most values of one frontmatter that the second reading quotes.
 const MOST_MENDED: usize = 8;
 
-/// Reads the frontmatter; where a plain value of one line holds `: `, a second time with that value
-/// as if it were quoted, and a warning that says so. Nothing else is mended, and the bytes stay as
-/// they are.
+/// Reads the frontmatter. If a plain value of one line holds `: `, reads it again with that value
+/// in quotes and warns. Nothing else is mended, and the bytes stay as they are.
 fn read_yaml(yaml: &str) -> Result<(yaml::Node, Vec<Finding>), DocumentError> {
     let first = match yaml::parse(yaml) {
         Ok(root) => return Ok((root, Vec::new())),
@@ -336,6 +345,8 @@ fn read_yaml(yaml: &str) -> Result<(yaml::Node, Vec<Finding>), DocumentError> {
     let mut text = yaml.to_owned();
     let mut warnings = Vec::new();
     let mut error = first;
+    // The parser reports one fault at a time, so each round mends one value and parses anew. The
+    // bound keeps the cost of a hostile frontmatter small.
     for _ in 0..MOST_MENDED {
         let Some((quoted, warning)) = quoted_value(&text, &error) else {
             break;
@@ -350,7 +361,7 @@ fn read_yaml(yaml: &str) -> Result<(yaml::Node, Vec<Finding>), DocumentError> {
     Err(yaml_error(&text, &error))
 }
 
-/// The frontmatter with the value in question in quotes, where it is a plain value of one line at
+/// Returns the frontmatter with the failing value in quotes, if it is a plain value of one line at
 /// top level.
 fn quoted_value(yaml: &str, error: &YamlError) -> Option<(String, Finding)> {
     let finding = unquoted_colon(yaml, error)?;
@@ -361,12 +372,14 @@ fn quoted_value(yaml: &str, error: &YamlError) -> Option<(String, Finding)> {
     let value = line.get(key.len() + 1..)?.trim();
     let next = lines.get(at + 1);
     let goes_on = next.is_some_and(|next| next.starts_with([' ', '\t']) && !next.trim().is_empty());
+    // Such a value could be meant in several ways, and quoting it would be a guess.
     if goes_on
         || value.contains(" #")
         || value.starts_with(['&', '*', '!', '%', '@', '`', '#', '?', '-'])
     {
         return None;
     }
+    // Single quotes, in which YAML knows no escapes: a backslash of the value stays one.
     let quoted = format!("{key}: '{}'", value.replace('\'', "''"));
     let message = format!(
         "the value of `{key}` holds `: ` without quotes; it was read as if it were quoted, but agents that read YAML strictly do not see this skill"
@@ -396,10 +409,11 @@ fn yaml_error(yaml: &str, error: &YamlError) -> DocumentError {
     unreadable("frontmatter-yaml", message, error.at.map(in_file), hint)
 }
 
-/// The commonest slip of all: `description: Use when: ...`, which YAML reads as a key inside a
-/// value.
+/// Returns the finding about the most common mistake, `description: Use when: ...`, which YAML
+/// reads as a key inside a value. Returns `None` for other errors.
 fn unquoted_colon(yaml: &str, error: &YamlError) -> Option<Finding> {
     let at = error.at?;
+    // The error is recognised by the parser's text; a test fails if that changes.
     if !error.message.starts_with("mapping values are not allowed") {
         return None;
     }
@@ -423,8 +437,8 @@ fn unquoted_colon(yaml: &str, error: &YamlError) -> Option<Finding> {
     )
 }
 
-/// The key of an unindented line `key: value` whose value has no quotes, brackets or block sign in
-/// front.
+/// Returns the key of an unindented line `key: value` whose value does not begin with a quote, a
+/// bracket or a block sign.
 fn plain_value_key(line: &str) -> Option<&str> {
     let (key, value) = line.split_once(':')?;
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');

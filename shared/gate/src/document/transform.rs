@@ -1,7 +1,6 @@
-//! Transforms: what an owner adds to a skill for one agent and the text that results.
+//! Transforms: an owner's additions to a skill for one agent, and the text that results.
 //!
-//! The text is changed line by line and nothing else of it: what no transform names stays byte for
-//! byte.
+//! The text is changed line by line, and a line that no transform names stays byte for byte.
 
 use serde_json::Value as Json;
 
@@ -17,28 +16,28 @@ pub const MAX_TRANSFORM_BYTES: u64 = 64 * 1024;
 /// The priority of a transform that names none.
 pub const DEFAULT_PRIORITY: i64 = 50;
 
-/// One transform: for whom, which fields it sets, what it appends.
+/// One transform: its agents, the fields that it sets, and the text that it appends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transform {
     /// Its name: that of its file without `.md`.
     pub name: SkillName,
     /// SHA-256 of its file.
     pub sha256: Digest,
-    /// The agents it is for; empty means all.
+    /// Agents that it is for; empty means all.
     pub agents: Vec<AgentId>,
-    /// Lower ones are applied first, those of one priority by name.
+    /// Order of application: lower priorities first, equal ones by name.
     pub priority: i64,
     set: Vec<(String, Json)>,
     body: String,
 }
 
-/// Why a transform is none, or cannot be applied to a skill.
+/// Error: a transform is malformed, or cannot be applied to a skill.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{}{message}", .at.map(|at| format!("{}:{}: ", at.line, at.column)).unwrap_or_default())]
 pub struct TransformError {
-    /// What is wrong, one sentence without a full stop.
+    /// The problem, one sentence without a full stop.
     pub message: String,
-    /// Where in the file, where that is known.
+    /// Place in the file, if it is known.
     pub at: Option<Position>,
 }
 
@@ -50,7 +49,7 @@ fn wrong(at: Option<Position>, message: impl Into<String>) -> TransformError {
 }
 
 impl Transform {
-    /// Reads a transform's file; fails with the place of the first thing that is wrong.
+    /// Reads a transform's file. Fails with the place of the first fault.
     pub fn parse(name: SkillName, bytes: &[u8]) -> Result<Self, TransformError> {
         if bytes.len() as u64 > MAX_TRANSFORM_BYTES {
             let message = format!(
@@ -65,10 +64,13 @@ impl Transform {
             wrong(
                 finding.and_then(crate::finding::Finding::position),
                 finding.map_or_else(String::new, |finding| {
+                    // `decode` and `split` serve SKILL.md and name it in their messages.
                     finding.message.replace("SKILL.md", "the transform")
                 }),
             )
         })?;
+        // A transform is written for vault alone, so it is read without the tolerance that SKILL.md
+        // gets.
         let root = yaml::parse(yaml).map_err(|error| {
             wrong(
                 error.at.map(in_file),
@@ -155,7 +157,7 @@ impl Transform {
         self.agents.is_empty() || self.agents.contains(agent)
     }
 
-    /// What a manifest says of it.
+    /// Returns the record of this transform for a manifest.
     pub fn applied(&self) -> AppliedTransform {
         AppliedTransform {
             name: self.name.to_string(),
@@ -163,14 +165,16 @@ impl Transform {
         }
     }
 
-    /// The names of the fields that it sets, in the order of its text.
+    /// Returns the names of the fields that it sets, in the order of its text.
     pub fn fields(&self) -> impl Iterator<Item = &str> {
         self.set.iter().map(|(key, _)| key.as_str())
     }
 }
 
-/// A field that a transform may set: plainly written, and not the name, which is the skill's own.
+/// Checks the name of a field to set: plainly written, and not `name`, which is the skill's own.
 fn field(key: &str, at: Option<Position>) -> Result<String, TransformError> {
+    // The key is written into the frontmatter without quotes, so no character of YAML's syntax may
+    // stand in it.
     let plain = !key.is_empty()
         && key
             .bytes()
@@ -188,7 +192,7 @@ fn field(key: &str, at: Option<Position>) -> Result<String, TransformError> {
     Ok(key.to_owned())
 }
 
-/// In the order in which they are applied: by priority, then by name.
+/// Returns the transforms for an agent in the order of application: by priority, then by name.
 pub fn in_order<'t>(
     transforms: impl IntoIterator<Item = &'t Transform>,
     agent: &AgentId,
@@ -201,8 +205,8 @@ pub fn in_order<'t>(
     chosen
 }
 
-/// The SKILL.md of a variant. Fails where a field to be replaced has more than one line, or where
-/// the base can't be read.
+/// Renders the SKILL.md of a variant. Fails if a field to replace has more than one line, or if the
+/// base cannot be read.
 pub fn render(base: &[u8], transforms: &[&Transform]) -> Result<Vec<u8>, TransformError> {
     let mut text = decode(base)
         .map_err(|error| wrong(None, error.to_string()))?
@@ -230,6 +234,7 @@ pub fn render(base: &[u8], transforms: &[&Transform]) -> Result<Vec<u8>, Transfo
 
 fn set(text: &str, key: &str, value: &Json) -> Result<String, TransformError> {
     let unreadable = || wrong(None, "the frontmatter of SKILL.md can't be read");
+    // Parsed anew for each field, because the field before it may have moved the lines.
     let parts = split(text).map_err(|_| unreadable())?;
     let root = yaml::parse(parts.yaml).map_err(|_| unreadable())?;
     let Value::Map(members) = &root.value else {
@@ -246,6 +251,8 @@ fn set(text: &str, key: &str, value: &Json) -> Result<String, TransformError> {
     } else {
         "\n"
     };
+    // The value is JSON, which is YAML too and never holds a raw line break: no value can add a
+    // line of its own.
     let line = format!("{key}: {value}{ending}");
     let found = members.iter().position(|member| member.key == key);
     match found {
@@ -264,6 +271,7 @@ fn set(text: &str, key: &str, value: &Json) -> Result<String, TransformError> {
                     let line = line.trim_start();
                     !line.is_empty() && !line.starts_with('#')
                 });
+            // The second condition: two keys share a line, as in a map in flow style.
             if more || after <= first {
                 let message = format!(
                     "`{key}` has a value of more than one line in SKILL.md, which can't be replaced"

@@ -1,8 +1,8 @@
-//! The rules about the shape of a skill: ids that stay, whatever becomes of the wording.
+//! Rules about the shape of a skill. An id never changes, even if the wording of its rule does.
 
 use super::{Rule, Severity};
 
-/// Sorted by name; the number of an id is never given again.
+/// All rules of this kind, sorted by name. The number of an id is never used again.
 pub(super) const RULES: [Rule; 36] = [
     Rule::new("VG-ST-001", "action-command", "AST04", Severity::Medium, ""),
     Rule::new("VG-ST-002", "action-cwd", "AST04", Severity::Medium, ""),
@@ -143,8 +143,11 @@ pub(super) const RULES: [Rule; 36] = [
         "A setting of vault can be a token or a password.",
     ),
 ];
-/// The rule of a name; one that is not in the table has the id `VG-ST-000`, which a test refuses.
+/// Returns the rule with this name. A name that is not in the table gets the id `VG-ST-000`, which
+/// tests reject.
 pub(super) fn rule(name: &'static str) -> Rule {
+    // No `Option`: the names are literals of this crate, and a wrong one must fail a test and not
+    // stop the scan of a user.
     match RULES.binary_search_by(|rule| rule.name.cmp(name)) {
         Ok(place) => RULES[place],
         Err(_) => Rule::new("VG-ST-000", name, "AST04", Severity::Medium, ""),
