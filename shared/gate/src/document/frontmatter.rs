@@ -21,11 +21,11 @@ pub struct Frontmatter {
     /// The author's name for the skill, 1 to 256 characters; not always fit to be a name in a
     /// vault.
     pub name: String,
-    /// What the skill does and when to use it, 1 to 4,096 characters.
+    /// Description of the skill and its use, 1 to 4,096 characters.
     pub description: String,
     /// Licence, as the author states it.
     pub license: Option<String>,
-    /// What the skill needs around it; a list is joined by `, `.
+    /// Requirements on the environment; a list is joined by `, `.
     pub compatibility: Option<String>,
     /// Tools that the skill asks to use; text is split at white space and commas outside brackets.
     pub allowed_tools: Vec<String>,
@@ -35,9 +35,9 @@ pub struct Frontmatter {
     pub tags: Vec<String>,
     /// Categories, in the author's order.
     pub categories: Vec<String>,
-    /// When an agent should take this skill.
+    /// Situations in which an agent should use this skill.
     pub when_to_use: Option<String>,
-    /// When an agent should not.
+    /// Situations in which an agent should not use it.
     pub when_not_to_use: Option<String>,
     /// Agents that the skill is meant for; empty means any.
     pub agents: Vec<AgentId>,
@@ -45,11 +45,11 @@ pub struct Frontmatter {
     pub actions: BTreeMap<ActionName, Action>,
     /// Names of secrets that the skill's actions read from their environment.
     pub requires_secrets: Vec<Secret>,
-    /// What the skill says it will touch.
+    /// Resources that the skill claims to use.
     pub capabilities: Option<Capabilities>,
 }
 
-/// One declared action, as written; whether its command exists is for the gate to say.
+/// One declared action, as written; the gate checks later whether its command exists.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Action {
     /// A file of the skill or a bare program name.
@@ -62,17 +62,17 @@ pub struct Action {
     pub description: Option<String>,
     /// Whether the command wants a terminal.
     pub requires_tty: bool,
-    /// Where the action's name stands.
+    /// Place of the action's name.
     #[serde(skip)]
     pub at: Position,
 }
 
-/// A secret that an action wants in its environment; the value is never stored.
+/// A secret that an action expects in its environment; the value is never stored.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Secret {
     /// Name of the environment variable, `[A-Za-z_][A-Za-z0-9_]*`.
     pub name: String,
-    /// What it is for.
+    /// Purpose of the secret.
     pub description: Option<String>,
     /// Whether the action fails without it; true when not given.
     pub required: bool,
@@ -87,30 +87,32 @@ pub fn is_reserved_variable(name: &str) -> bool {
         .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
 }
 
-/// What a skill says it will touch; a claim, not a measurement.
+/// Resources that a skill claims to use; a claim, not a measurement.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Capabilities {
-    /// Whether it uses the network; `None` when not said.
+    /// Whether it uses the network; `None` if not stated.
     pub network: Option<bool>,
-    /// How it uses files, for example `readonly`; `None` when not said.
+    /// Kind of access to files, for example `readonly`; `None` if not stated.
     pub filesystem: Option<String>,
     /// Tools that it uses.
     pub tools: Vec<String>,
 }
 
-/// What reading the tree gave.
+/// Result of reading the tree.
 pub(super) struct Outcome {
     pub frontmatter: Frontmatter,
     pub places: Places,
     pub findings: Vec<Finding>,
 }
 
-/// Reads the fields; fails when name, description or `bin` are not as they must be. Where there is
-/// no name, `known` stands for it.
+/// Reads the fields. Fails if name, description or `bin` are invalid. If the frontmatter has no
+/// name, `known` stands in.
 pub(super) fn read(root: &Node, known: Option<&SkillName>) -> Result<Outcome, DocumentError> {
     let none = Vec::new();
     let top = match &root.value {
         Value::Map(members) => members,
+        // Empty frontmatter: the checks below then report name and description as missing, which
+        // helps more than one error about the whole.
         Value::Null => &none,
         _ => {
             let message = format!(
@@ -164,7 +166,7 @@ pub(super) fn read(root: &Node, known: Option<&SkillName>) -> Result<Outcome, Do
     )
 }
 
-/// Looks fields up and collects what is wrong with them.
+/// Looks up fields and collects the faults in them.
 struct Reader<'a> {
     top: &'a [Member],
     metadata: &'a [Member],
@@ -174,7 +176,7 @@ struct Reader<'a> {
     declared: Vec<(String, Action)>,
 }
 
-/// Why a value does not fit: what was wanted, in the words of a message, and where.
+/// Error: a value of the wrong type, with the expected type in the words of a message.
 struct Unfit {
     wanted: String,
     at: Position,
@@ -204,8 +206,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The name; where the frontmatter has none, the one that is known otherwise, which is said.
+    /// Returns the name. If the frontmatter has none, returns the one known otherwise and warns.
     fn name(&mut self, known: Option<&SkillName>) -> (String, Position) {
+        // Only for an absent key: a `name` of a wrong type is a mistake to report and not to cover
+        // up.
         let Some(known) = known.filter(|_| member(self.top, "name").is_none()) else {
             return self.required("name", "skill_name", "name-missing");
         };
@@ -220,7 +224,7 @@ impl<'a> Reader<'a> {
         (known.to_string(), at)
     }
 
-    /// A text that must be there; an error and an empty text when it is not.
+    /// Returns a text that must be there. Reports an error and returns an empty text if it is not.
     fn required(
         &mut self,
         key: &str,
@@ -261,6 +265,7 @@ impl<'a> Reader<'a> {
     }
 
     fn check_name(&mut self, name: &str, at: Position) {
+        // An absent name is an empty text here and was reported already.
         let failed = self.errors.iter().any(|(word, _)| *word == "skill_name");
         if failed {
             return;
@@ -324,7 +329,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A key of the standard: top level only, hyphen and underscore alike.
+    /// Reads a key of the standard: at top level only, spelled with hyphens or underscores.
     fn standard<T>(&mut self, key: &str, read: fn(&Node) -> Result<T, Unfit>) -> Option<T> {
         let other = key.replace('-', "_");
         let spellings = if other == key {
@@ -335,12 +340,12 @@ impl<'a> Reader<'a> {
         self.first(&[self.top], &spellings, read)
     }
 
-    /// A key of the vault's own: top level, else under `metadata`.
+    /// Reads a key of the vault's own: at top level, else under `metadata`.
     fn own<T>(&mut self, spellings: &[&str], read: fn(&Node) -> Result<T, Unfit>) -> Option<T> {
         self.first(&[self.top, self.metadata], spellings, read)
     }
 
-    /// The first value that fits, looking level by level and in a level spelling by spelling.
+    /// Returns the first value that fits, level by level, and within a level spelling by spelling.
     fn first<T>(
         &mut self,
         levels: &[&'a [Member]],
@@ -351,6 +356,7 @@ impl<'a> Reader<'a> {
             let given: Vec<&Member> = spellings
                 .iter()
                 .filter_map(|key| member(level, key))
+                // A key without a value says nothing and must not hide another spelling.
                 .filter(|member| member.node.value != Value::Null)
                 .collect();
             if let [kept, ignored, ..] = given.as_slice() {
@@ -361,6 +367,8 @@ impl<'a> Reader<'a> {
                 let hint = format!("keep one of the two; the vault reads `{}` first", kept.key);
                 self.warn("frontmatter-spelling", message, ignored.key_at, &hint);
             }
+            // A value of a wrong type counts as absent, so the search goes on with the next
+            // spelling and level.
             for member in given {
                 match read(&member.node) {
                     Ok(value) => return Some(value),
@@ -403,7 +411,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The declared actions. What is wrong here refuses the skill, so every fault is named.
+    /// Returns the declared actions. A fault here rejects the skill, so every fault is reported.
     fn actions(&mut self) -> BTreeMap<ActionName, Action> {
         let mut actions = BTreeMap::new();
         let Some(bin) = member(self.top, "bin")
@@ -466,6 +474,8 @@ impl<'a> Reader<'a> {
             self.bin_error(message, member.node.at, "write `{ command: <file> }`");
             return None;
         };
+        // All parts are read before the first fault ends the function, so that one run reports them
+        // all.
         let command = self.action_part(members, "command", &name, line_text);
         let args = self.action_part(members, "args", &name, argument_list);
         let cwd = self.action_part(members, "cwd", &name, line_text);
@@ -495,7 +505,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// One part of an action: `Some(None)` when absent, `None` when wrong, which is said.
+    /// Reads one part of an action: `Some(None)` if it is absent, `None` if it is wrong, after
+    /// reporting that.
     #[expect(clippy::option_option, reason = "absent and wrong are two things here")]
     fn action_part<T>(
         &mut self,
@@ -587,7 +598,7 @@ fn member<'a>(members: &'a [Member], key: &str) -> Option<&'a Member> {
     members.iter().find(|member| member.key == key)
 }
 
-/// A member that is there and not null.
+/// Returns a member that is present and not null.
 fn member_of<'a>(members: &'a [Member], key: &str) -> Option<&'a Member> {
     member(members, key).filter(|member| member.node.value != Value::Null)
 }
@@ -599,7 +610,7 @@ fn text(node: &Node) -> Result<String, Unfit> {
     }
 }
 
-/// Text that is shown or run: not empty, one line, nothing invisible.
+/// Reads text that is shown or run: not empty, one line, nothing invisible.
 fn line_text(node: &Node) -> Result<String, Unfit> {
     let text = text(node)?;
     if text.is_empty() || text.chars().any(is_unseen) {
@@ -611,8 +622,8 @@ fn line_text(node: &Node) -> Result<String, Unfit> {
     Ok(text)
 }
 
-/// What the manifest would refuse, and what only hides: zero-width characters count here, even
-/// between emoji.
+/// Whether a character may not stand in names and arguments: hidden ones and all that a manifest
+/// rejects. Zero-width characters count, even between emoji.
 fn is_unseen(character: char) -> bool {
     is_hidden(character) || is_deceptive(character)
 }
@@ -670,7 +681,7 @@ fn text_or_list(node: &Node) -> Result<String, Unfit> {
     }
 }
 
-/// A list, or text split at commas; items trimmed, empty and repeated ones left out.
+/// Reads a list, or text split at commas. Items are trimmed, empty and repeated ones left out.
 fn comma_list(node: &Node) -> Result<Vec<String>, Unfit> {
     let items = match &node.value {
         Value::Text(text) => text.split(',').map(str::to_owned).collect(),
@@ -684,7 +695,7 @@ fn comma_list(node: &Node) -> Result<Vec<String>, Unfit> {
         .collect())
 }
 
-/// A list, or text split at white space and commas, except inside brackets: `Bash(git add:*)` is
+/// Reads a list, or text split at white space and commas outside of brackets: `Bash(git add:*)` is
 /// one tool.
 fn tool_list(node: &Node) -> Result<Vec<String>, Unfit> {
     let Value::Text(text) = &node.value else {
@@ -741,7 +752,7 @@ fn secrets(node: &Node) -> Result<Vec<Secret>, Unfit> {
     items.iter().map(secret).collect()
 }
 
-/// A variable: its name alone, or a map that says more of it.
+/// Reads a variable: its name alone, or a map with details.
 fn secret(node: &Node) -> Result<Secret, Unfit> {
     if let Value::Text(name) = &node.value
         && is_variable(name)

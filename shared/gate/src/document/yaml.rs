@@ -1,7 +1,7 @@
-//! Frontmatter text to a tree whose every node knows its place.
+//! Parses frontmatter into a tree in which every node knows its place.
 //!
-//! The tree is read strictly: no anchors, no aliases, no merge keys, no second document, no key
-//! twice at any depth. It is only ever read; nothing here writes YAML.
+//! Reading is strict: no anchors, aliases or merge keys, no second document, no key twice at any
+//! depth. Nothing here writes YAML.
 
 use crate::finding::is_hidden;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -10,14 +10,14 @@ use serde_saphyr::{Location, Spanned};
 use std::fmt;
 use vault_format::text::{Position, quoted};
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub value: Value,
     pub at: Position,
 }
 
-/// What YAML 1.2 can say, with numbers and booleans kept apart from text.
+/// A value of YAML 1.2; numbers and booleans are kept apart from text.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Null,
@@ -39,36 +39,42 @@ pub(super) struct Member {
 
 impl PartialEq for Node {
     fn eq(&self, other: &Self) -> bool {
+        // The place is no part of the value: the same data elsewhere is equal.
         self.value == other.value
     }
 }
 
-/// The text is not YAML that the vault reads.
+/// Error: the text is not YAML that the vault reads.
 #[derive(Debug)]
 pub(super) struct YamlError {
     pub message: String,
     pub at: Option<Position>,
 }
 
-/// Reads one document; positions count from the text's own first line.
+/// Parses one document; places count from the text's own first line.
 pub(super) fn parse(text: &str) -> Result<Node, YamlError> {
     let error = match parse_strictly(text) {
         Ok(node) => return Ok(node),
         Err(error) => error,
     };
+    // Only once the strict reading has failed, so that valid YAML never gets a second meaning. If
+    // this fails too, the first error is the one that fits the author's text.
     indented(text)
         .and_then(|text| parse_strictly(&text).ok())
         .ok_or(error)
 }
 
-/// The text with a space before each line on which a quoted value of a top-level key goes on at the
-/// left margin. YAML wants that space, other parsers do without it, and the value is the same.
+/// Returns the text with a space before each line on which a quoted value of a top-level key
+/// continues at the left margin, or `None` if there is none. YAML requires that space; other
+/// parsers do without it and read the same value.
 fn indented(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len() + 16);
     let mut open = None;
     let mut is_changed = false;
     for line in text.lines() {
         let inside = match open {
+            // A mark between documents ends every quotation in YAML, so this one is broken in
+            // another way.
             Some(_) if line.starts_with("---") || line.starts_with("...") => return None,
             Some(mark) => {
                 if line.starts_with(|c: char| !c.is_whitespace()) {
@@ -97,6 +103,8 @@ fn indented(text: &str) -> Option<String> {
 fn closes(rest: &str, mark: char) -> bool {
     let mut letters = rest.chars().peekable();
     while let Some(letter) = letters.next() {
+        // In double quotes a backslash escapes the next character; in single quotes a mark is
+        // escaped by doubling it.
         if mark == '"' && letter == '\\' {
             letters.next();
         } else if letter == mark && (mark == '"' || letters.next_if_eq(&mark).is_none()) {
@@ -108,12 +116,16 @@ fn closes(rest: &str, mark: char) -> bool {
 
 fn parse_strictly(text: &str) -> Result<Node, YamlError> {
     let options = serde_saphyr::options! {
+        // `no` and `off` stay text, as in YAML 1.2.
         strict_booleans: true,
+        // Parsers differ about merged and repeated keys, so an agent could read another value than
+        // the gate judged.
         merge_keys: MergeKeyPolicy::Error,
         duplicate_keys: DuplicateKeyPolicy::Error,
         non_finite_float_policy: NonFiniteFloatPolicy::AsString,
         with_snippet: false,
         budget: serde_saphyr::budget! {
+            // Nested aliases expand exponentially.
             max_anchors: 0,
             max_aliases: 0,
             max_depth: 32,
@@ -127,7 +139,8 @@ fn parse_strictly(text: &str) -> Result<Node, YamlError> {
     })
 }
 
-/// What is wrong, in words for the author of a skill, without the place: the finding carries it.
+/// Returns the fault in words for the author of a skill, without the place, which the finding
+/// carries.
 fn message(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error;
     use serde_saphyr::budget::BudgetBreach;
@@ -170,7 +183,7 @@ fn position(location: Location) -> Position {
 }
 
 impl Node {
-    /// What kind of value this is, in the words of a message.
+    /// Returns the kind of the value in the words of a message.
     pub fn kind(&self) -> &'static str {
         match self.value {
             Value::Null => "nothing",
@@ -182,7 +195,7 @@ impl Node {
         }
     }
 
-    /// The same data as JSON; keys stay text, positions are dropped.
+    /// Converts the node to JSON; keys stay text, places are dropped.
     pub fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Null => serde_json::Value::Null,
@@ -198,8 +211,8 @@ impl Node {
         }
     }
 
-    /// The first text or key below this node that holds U+0000, which no program downstream
-    /// survives.
+    /// Returns the place of the first text or key below this node that holds U+0000, which programs
+    /// downstream do not survive.
     pub fn first_nul(&self) -> Option<Position> {
         match &self.value {
             Value::Text(text) => text.contains('\0').then_some(self.at),
@@ -229,8 +242,8 @@ pub(super) fn hidden(node: &Node, found: &mut Vec<(Position, char)>) {
     }
 }
 
-/// Line ends and tabs are seen; tag characters after a black flag are the flags of England,
-/// Scotland and Wales.
+/// Returns the first invisible character. Line ends and tabs do not count, nor do tag characters
+/// after a black flag, which form the flags of England, Scotland and Wales.
 fn first_hidden(text: &str) -> Option<char> {
     let mut flag = false;
     text.chars().find(|&character| {
@@ -273,6 +286,7 @@ impl<'de> Deserialize<'de> for Value {
             }
 
             fn visit_i128<E>(self, value: i128) -> Result<Value, E> {
+                // JSON numbers end at 64 bits here; as text a larger one stays exact.
                 Ok(Value::Text(value.to_string()))
             }
 
@@ -281,6 +295,7 @@ impl<'de> Deserialize<'de> for Value {
             }
 
             fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+                // NaN and infinity are no numbers of JSON.
                 Ok(serde_json::Number::from_f64(value)
                     .map_or_else(|| Value::Text(value.to_string()), Value::Number))
             }
