@@ -1,7 +1,7 @@
 //! Files that look like secrets. A skill takes them from a source only if its owner names them.
 //!
-//! A skill is a folder that people work in, and it goes to everyone who gets the skill. The rule is
-//! for files that come from a source; what was signed before is never changed by it.
+//! A skill is a folder that people work in, and everyone who gets the skill gets its files. The
+//! rule is for files that come from a source; it never changes a version that was signed before.
 
 use crate::RawFile;
 use crate::finding::{Finding, Level, Rule, Severity};
@@ -37,9 +37,9 @@ const KEY_NAMES: [&str; 6] = [
 ];
 /// Endings of files that hold keys or certificates with their keys.
 const KEY_ENDINGS: [&str; 5] = [".pem", ".key", ".ppk", ".p12", ".pfx"];
-/// Last parts of names of examples: `.env.example`.
+/// Last parts of file names that mark an example, as in `.env.example`.
 const EXAMPLES: [&str; 3] = ["example", "sample", "template"];
-/// Characters of base64 that make a header a key and not a text about keys.
+/// Characters of base64 behind a header that tell a key from a text about keys.
 const KEY_LENGTH: usize = 16;
 
 /// The files of a source, without those that look like secrets and were not named.
@@ -47,14 +47,14 @@ const KEY_LENGTH: usize = 16;
 pub struct SeparatedFiles {
     /// The files to take.
     pub files: Vec<RawFile>,
-    /// The paths of those that look like secrets and were named, sorted.
+    /// Paths of files that look like secrets and were named, sorted.
     pub included: Vec<String>,
-    /// The paths of those that look like secrets and were left out, sorted.
+    /// Paths of files that look like secrets and were left out, sorted.
     pub left_out: Vec<String>,
 }
 
 impl SeparatedFiles {
-    /// One warning for each file that looks like a secret.
+    /// Returns one warning for each file that looks like a secret.
     pub fn findings(&self) -> Vec<Finding> {
         let left_out = self.left_out.iter().map(|path| {
             let message = format!("{} looks like a secret and was left out", quoted(path));
@@ -75,7 +75,7 @@ impl SeparatedFiles {
 }
 
 /// Leaves out the files that look like secrets, unless `include` names them by their path in the
-/// skill. A SKILL.md with a private key is left out too, so the gate refuses the skill.
+/// skill. A SKILL.md with a private key is left out too, so the gate rejects the skill.
 pub fn separate(files: Vec<RawFile>, include: &[String]) -> SeparatedFiles {
     let mut separated = SeparatedFiles::default();
     for file in files {
@@ -94,9 +94,10 @@ pub fn separate(files: Vec<RawFile>, include: &[String]) -> SeparatedFiles {
     separated
 }
 
-/// Says which files were left out, in one line; `None` if there are none.
+/// Returns one line that names the files left out, or `None` if there are none.
 pub fn left_out_text(paths: &[String]) -> Option<String> {
     const MOST: usize = 8;
+    // One line on a terminal, however many, long or hostile the paths are.
     let mut shown: Vec<String> = paths
         .iter()
         .take(MOST)
@@ -114,28 +115,30 @@ pub fn left_out_text(paths: &[String]) -> Option<String> {
     }
 }
 
-/// The paths of the files of a skill that look like secrets.
+/// Returns the paths of the files of a skill that look like secrets.
 pub fn paths_of(files: &[File]) -> Vec<String> {
     let is_secret = |file: &&File| looks_secret(file.path.as_str(), &file.bytes);
     let secrets = files.iter().filter(is_secret);
     secrets.map(|file| file.path.to_string()).collect()
 }
 
-/// Whether one of these names means the file of this path: `.env` or `./.env`.
+/// Whether one of these names is the path of this file, written as `.env` or `./.env`.
 pub fn is_named(path: &str, include: &[String]) -> bool {
     let mut names = include.iter();
     names.any(|name| name.trim_start_matches("./") == path)
 }
 
 /// Whether a file looks like a secret: an environment file that is no example, a file with the name
-/// of a key or certificate, or one that contains a private key. Upper and lower case are the same.
+/// of a key or certificate, or one that contains a private key. Case does not matter.
 pub fn looks_secret(path: &str, bytes: &[u8]) -> bool {
+    // Each part of the path, because a folder `.env/` holds files of the same kind.
     path.split('/').any(has_secret_name) || has_private_key(bytes)
 }
 
 fn has_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     if let Some(rest) = name.strip_prefix(".env") {
+        // Only the last part makes an example: `.env.example.local` holds real values.
         let last = rest.rsplit('.').next().unwrap_or_default();
         return rest.is_empty() || (rest.starts_with('.') && !EXAMPLES.contains(&last));
     }
@@ -143,8 +146,9 @@ fn has_secret_name(name: &str) -> bool {
 }
 
 /// Whether a text contains a private key in the format of PEM or OpenSSH, also inside a string with
-/// escapes or in UTF-16. The header alone, as documentation has it, is none.
+/// escapes or in UTF-16. A header alone, as documentation has it, does not count.
 fn has_private_key(bytes: &[u8]) -> bool {
+    // In UTF-16 every second byte of this format is NUL; without them it reads as ASCII.
     if bytes.contains(&0) {
         let plain: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0).collect();
         return has_key_block(&plain);
@@ -158,6 +162,8 @@ fn has_key_block(bytes: &[u8]) -> bool {
     let mut rest = bytes;
     while let Some(at) = find(rest, BEGIN) {
         rest = &rest[at + BEGIN.len()..];
+        // No header is longer. Without the bound a file full of `-----BEGIN ` would take quadratic
+        // time.
         let line = &rest[..rest.len().min(HEADER)];
         let Some(end) = find(line, b"-----") else {
             continue;
@@ -169,8 +175,8 @@ fn has_key_block(bytes: &[u8]) -> bool {
     false
 }
 
-/// Whether the text after a header is a key: spaces, line ends, their escapes and marks of a
-/// quotation, then base64 or the fields of an encrypted key.
+/// Whether the text behind a header is a key: spaces, line ends, their escapes and quotation marks,
+/// then base64 or a field of an encrypted key.
 fn begins_key(text: &[u8]) -> bool {
     let mut text = text;
     while let [b'\\', b'n' | b'r' | b't' | b'\\', rest @ ..]

@@ -1,30 +1,30 @@
-//! Likeness of skills: nearly the same text, alike under another name.
+//! Likeness of skills by their text, to find copies under another name.
 //!
-//! A sketch holds the smallest hashes of all runs of five words, one for each of 128 bins. Likeness
-//! is the share of equal bins. Sketches are compared only where one of 32 bands of four bins is
-//! equal, and a band keeps a bounded number of sketches, so that a thousand copies cost a thousand
-//! look-ups and not a million comparisons. Files that are not text do not count; a text with few
-//! runs of words says too little to be compared.
+//! A sketch holds, for each of 128 bins, the smallest hash of the runs of five words that fall into
+//! it. Likeness is the share of equal bins. Sketches are compared only if one of 32 bands of four
+//! bins is equal, and a band keeps a bounded number of sketches, so that a thousand copies cost a
+//! thousand look-ups and not a million comparisons. Files that are not text do not count, and a
+//! text with few runs of words is too short to compare.
 
 use crate::finding::{Finding, Level, Rule, Severity};
 use std::collections::{BTreeSet, HashMap};
 use vault_format::text::quoted;
 
-/// From here two skills are duplicates.
+/// Likeness from which two skills are duplicates.
 pub const DUPLICATE: f64 = 0.90;
-/// From here two skills are alike.
+/// Likeness from which two skills are alike.
 pub const ALIKE: f64 = 0.75;
 
 const BINS: usize = 128;
 const ROWS: usize = 4;
 const SHINGLE: usize = 5;
-/// Sketches that a band remembers for one value.
+/// Most sketches that a band remembers for one value.
 const KEPT: usize = 32;
-/// Bins that have a hash of their own in a text that can be compared: about fifty different runs of
-/// words.
+/// Fewest bins with a hash of their own in a text that can be compared: about fifty different runs
+/// of words.
 const FEWEST: usize = 40;
 
-/// The rule about skills that nearly say the same.
+/// The rule about skills that say nearly the same.
 pub const DUPLICATE_RULE: Rule = Rule {
     id: "VG-LK-001",
     name: "duplicate",
@@ -42,8 +42,8 @@ pub const ALIKE_RULE: Rule = Rule {
     why: "A copy under another name may hold what the first does not.",
 };
 
-/// The warning about a skill that is like another one under another name, from [`ALIKE`] on. `hint`
-/// says how to look at both.
+/// Returns the warning about a skill that is like another one under another name, from [`ALIKE`]
+/// on. `hint` tells how to compare them.
 pub fn finding(other: &str, likeness: f64, hint: &str) -> Finding {
     let rule = if likeness >= DUPLICATE {
         &DUPLICATE_RULE
@@ -64,17 +64,18 @@ pub fn finding(other: &str, likeness: f64, hint: &str) -> Finding {
         .hint(hint)
 }
 
-/// A likeness for people, rounded down: `97 %`.
+/// Formats a likeness for people, rounded down: `97 %`.
 pub fn percent(likeness: f64) -> String {
     format!("{:.0} %", (likeness.clamp(0.0, 1.0) * 100.0).floor())
 }
 
-/// What a skill's text is like, in 256 bytes.
+/// Sketch of a skill's text for comparisons, in 256 bytes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Sketch(Option<Box<[u16; BINS]>>);
 
 impl Sketch {
-    /// The sketch of these files' bytes; order and paths do not count, nor does a file with a NUL.
+    /// Computes the sketch of these files. Order and paths do not count; files with a NUL byte are
+    /// skipped.
     pub fn of<'a>(files: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut bins = [u64::MAX; BINS];
         for file in files.into_iter().filter(|file| !file.contains(&0)) {
@@ -106,7 +107,7 @@ impl Sketch {
         Self(Some(Box::new(short)))
     }
 
-    /// Likeness from 0 to 1; 0 where one of both is too short to be compared.
+    /// Returns the likeness from 0 to 1; 0 if one of the two is too short to be compared.
     pub fn likeness(&self, other: &Self) -> f64 {
         let (Some(mine), Some(others)) = (&self.0, &other.0) else {
             return 0.0;
@@ -120,13 +121,14 @@ impl Sketch {
         self.0.is_some()
     }
 
-    /// 256 bytes, or none for what cannot be compared.
+    /// Returns the sketch as 256 bytes, or no bytes if it cannot be compared.
     pub fn to_bytes(&self) -> Vec<u8> {
         let bins = self.0.iter().flat_map(|bins| bins.iter());
         bins.flat_map(|bin| bin.to_le_bytes()).collect()
     }
 
-    /// What [`Sketch::to_bytes`] made; bytes of another length cannot be compared with anything.
+    /// Reads the result of [`Sketch::to_bytes`]. Bytes of another length give a sketch that is like
+    /// nothing.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         if bytes.len() != 2 * BINS {
             return Self(None);
@@ -149,30 +151,37 @@ impl Sketch {
     }
 }
 
-/// Words: runs of letters and digits, in lower case; other scripts count by the character.
+/// Splits a text into words: runs of ASCII letters and digits; runs with other characters in pieces
+/// of 12 bytes.
 fn words(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes
         .split(|byte| byte.is_ascii() && !byte.is_ascii_alphanumeric())
         .filter(|word| !word.is_empty())
         .flat_map(|word| {
+            // Chinese and Japanese have no spaces between words: 12 bytes are four of their
+            // characters.
             let step = if word.is_ascii() { word.len() } else { 12 };
             word.chunks(step)
         })
 }
 
 fn hash(word: &[u8]) -> u64 {
+    // FNV-1a. Sketches are stored, so the hash must not change with a version. A chosen collision
+    // gains nothing, because likeness only warns.
     word.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0000_01B3)
     })
 }
 
 const fn mix(value: u64) -> u64 {
+    // The finaliser of SplitMix64: it spreads FNV's weak low bits, which choose the bin.
     let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     value ^ (value >> 31)
 }
 
-/// Empty bins take the value of the next full one, so that short texts can be compared.
+/// Fills each empty bin with a value derived from the next full one, so that short texts can be
+/// compared.
 fn fill(bins: &mut [u64; BINS]) {
     let Some(first) = bins.iter().position(|bin| *bin != u64::MAX) else {
         return;
@@ -181,22 +190,23 @@ fn fill(bins: &mut [u64; BINS]) {
     for step in 0..BINS {
         let at = (first + BINS - step) % BINS;
         if bins[at] == u64::MAX {
+            // Mixed again at each step, so that a row of empty bins does not repeat one value.
             bins[at] = mix(value);
         }
         value = bins[at];
     }
 }
 
-/// A skill that another one is like.
+/// An earlier skill that resembles the given one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alike {
-    /// The number under which it was added.
+    /// Number under which it was added.
     pub number: usize,
-    /// From [`ALIKE`] to 1.
+    /// Likeness, from [`ALIKE`] to 1.
     pub likeness: f64,
 }
 
-/// Sketches by their bands.
+/// Sketches, indexed by their bands.
 #[derive(Debug, Default)]
 pub struct Similar {
     sketches: Vec<Sketch>,
@@ -205,8 +215,9 @@ pub struct Similar {
 }
 
 impl Similar {
-    /// The earlier skills that this one is like, most alike first.
+    /// Returns the earlier skills that resemble this one, the most alike first.
     pub fn find(&mut self, sketch: &Sketch) -> Vec<Alike> {
+        // Two similar skills share many bands, but are compared once.
         let mut near = BTreeSet::new();
         for key in sketch.bands() {
             near.extend(self.bands.get(&key).into_iter().flatten().copied());
@@ -224,11 +235,13 @@ impl Similar {
         found
     }
 
-    /// Adds a skill; it gets the next number, from 0.
+    /// Adds a skill under the next number, from 0.
     pub fn add(&mut self, sketch: Sketch) {
         let number = self.sketches.len();
         for key in sketch.bands() {
             let bucket = self.bands.entry(key).or_default();
+            // Copies of one text share every band; without a bound each would be compared with all
+            // before it.
             if bucket.len() < KEPT {
                 bucket.push(number);
             }
@@ -236,7 +249,7 @@ impl Similar {
         self.sketches.push(sketch);
     }
 
-    /// How many sketches were compared with one another so far.
+    /// Returns the number of comparisons so far.
     pub const fn compared(&self) -> u64 {
         self.compared
     }

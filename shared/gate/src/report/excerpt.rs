@@ -1,4 +1,4 @@
-//! One line of a file for people: cut around the place that is meant, with nothing in it that a
+//! One line of a file for people: cut around the place of a finding, with nothing in it that a
 //! terminal obeys.
 
 use std::borrow::Cow;
@@ -6,12 +6,12 @@ use std::ops::Range;
 
 use vault_format::text::is_invisible;
 
-/// The most characters of a line that are shown, before escaping.
+/// Most characters of a line that are shown, before escaping.
 const WIDTH: usize = 120;
-/// How many of them stand before the place, in a line that is cut.
+/// Characters shown before the place, in a line that is cut.
 const BEFORE: usize = 40;
 
-/// A line of a text and the place in it.
+/// A line of a text, with a place in it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Excerpt {
     /// The line's number, from 1.
@@ -19,13 +19,13 @@ pub struct Excerpt {
     /// At most 120 characters around the place, `…` where something was cut; tabs are one space,
     /// controls are escaped.
     pub text: String,
-    /// The bytes of `text` that are meant; empty at the end of the line.
+    /// Range of `text` that is the place; empty at the end of the line.
     pub mark: Range<usize>,
 }
 
 impl Excerpt {
-    /// The line of this number, from 1, and the character of this column in it; `None` where the
-    /// text ends before it.
+    /// Returns the line with this number, from 1, with the character in this column marked; `None`
+    /// if the text ends before it.
     pub fn of(text: &str, number: u32, column: Option<u32>) -> Option<Self> {
         let line = text
             .split('\n')
@@ -36,6 +36,7 @@ impl Excerpt {
         let from = if total <= WIDTH {
             0
         } else {
+            // A place near the end of the line still gets an excerpt of full width.
             column.saturating_sub(BEFORE).min(total - WIDTH)
         };
         let mut shown = String::new();
@@ -46,6 +47,7 @@ impl Excerpt {
         for (at, character) in line.chars().enumerate().skip(from).take(WIDTH) {
             let start = shown.len();
             if character == '\t' {
+                // One column, so that a mark printed below the line stands under its character.
                 shown.push(' ');
             } else if is_invisible(character) {
                 shown.extend(character.escape_unicode());
@@ -67,8 +69,8 @@ impl Excerpt {
     }
 }
 
-/// The text of a file as the gate reads it: UTF-8, UTF-16 with a byte order mark, anything else
-/// with U+FFFD for what is no text.
+/// Decodes the bytes of a file for people: UTF-16 if a byte order mark says so, else UTF-8 with
+/// U+FFFD for anything invalid.
 pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     let wide = |rest: &[u8], read: fn([u8; 2]) -> u16| {
         let units: Vec<u16> = rest

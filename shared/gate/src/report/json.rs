@@ -16,22 +16,22 @@ pub struct Skill<'a> {
     path: &'a str,
     /// Its name; null if it has none.
     name: Option<&'a str>,
-    /// What the gate says.
+    /// Verdict of the gate.
     verdict: Verdict,
     /// Hash over the paths and bytes of its files; null if not all were read.
     hash: Option<&'a Digest>,
     /// The earlier skill that has the same bytes or nearly the same text.
     #[serde(skip_serializing_if = "Option::is_none")]
     duplicate_of: Option<&'a str>,
-    /// How much of the text is the same, from 0.9 to 1.
+    /// Share of the text that is the same, from 0.9 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     likeness: Option<f64>,
-    /// What was found, what weighs most first.
+    /// Findings, the heaviest first.
     findings: Vec<&'a Finding>,
     /// Findings that the list of accepted ones names.
     #[serde(skip_serializing_if = "<[AcceptedFinding]>::is_empty")]
     accepted: &'a [AcceptedFinding],
-    /// Time for reading and judging it.
+    /// Time for reading and judging it, in microseconds.
     microseconds: u64,
 }
 
@@ -51,21 +51,21 @@ impl<'a> From<&'a Audited> for Skill<'a> {
     }
 }
 
-/// What the gate says of skills.
+/// An audit of skills.
 #[derive(Debug, JsonSchema, Serialize)]
 #[schemars(rename = "Audit")]
 pub struct Whole<'a> {
-    /// What was audited, as it was named.
+    /// The audited path, as it was given.
     root: &'a str,
     /// Whether flags block.
     strict: bool,
-    /// How many skills got which verdict.
+    /// Number of skills by verdict.
     summary: Summary,
-    /// The number of folders that were looked into.
+    /// Number of folders that were searched.
     folders: usize,
     /// The skills, in the order of their paths.
     skills: Vec<Skill<'a>>,
-    /// What could not be looked into.
+    /// Folders and links that were not searched.
     skipped: &'a [Skipped],
     /// Bounds that ended the audit.
     bounds: &'a [Bound],
@@ -85,16 +85,18 @@ impl<'a> From<&'a Audit> for Whole<'a> {
     }
 }
 
-/// One skill as one value.
+/// Returns one skill as one JSON value.
 pub fn skill(skill: &Audited) -> serde_json::Value {
     serde_json::to_value(Skill::from(skill)).unwrap_or_default()
 }
 
-/// One line for each skill, then one for each folder that could not be looked into (`name` null,
-/// verdict `unreadable`, `reason`), every line with `\n` at its end.
+/// Renders one line for each skill, then one for each folder that could not be searched (`name`
+/// null, verdict `unreadable`, `reason`), each with `\n` at its end.
 pub fn lines(audit: &Audit) -> String {
     let mut text = String::new();
     let skills = audit.skills.iter().map(skill);
+    // In the form of a skill, so that a reader that only counts verdicts cannot take a partial
+    // audit for a complete one.
     let skipped = audit.skipped.iter().map(|skipped| {
         serde_json::json!({
             "path": skipped.path, "name": null, "verdict": Verdict::Unreadable, "reason": skipped.reason, "findings": [],
@@ -108,16 +110,19 @@ pub fn lines(audit: &Audit) -> String {
     text
 }
 
-/// JSON text that says the same and paints nothing: what JSON itself lets stand raw is written as
-/// an escape.
+/// Escapes the invisible characters that JSON allows raw. The text keeps its value and cannot steer
+/// a terminal.
 pub fn escaped(json: &str) -> String {
     if !json.chars().any(is_invisible) {
         return json.to_owned();
     }
     let mut text = String::with_capacity(json.len() + 64);
     let mut units = [0; 2];
+    // Outside of strings JSON is ASCII, so each of these characters stands in a string, where an
+    // escape is allowed. Line breaks are layout: those in strings are escaped already.
     for character in json.chars() {
         if character != '\n' && is_invisible(character) {
+            // JSON escapes UTF-16 units, so a character may take two.
             for unit in character.encode_utf16(&mut units) {
                 text.push_str(&format!("\\u{unit:04x}"));
             }

@@ -1,22 +1,24 @@
-//! An audit as Markdown that fits into a comment of a code host: a sentence, a table of skills, a
+//! An audit as Markdown that fits into a comment of a code host: a summary, a table of skills, a
 //! table of findings.
 //!
-//! What comes from a skill stands in code spans, where no mark-up, mention or link works; a
-//! sentence of ours that quotes such text does too.
+//! Text from a skill stands in code spans, where no mark-up, mention or link works, and so does a
+//! sentence of ours that quotes such text.
 
 use super::{Audit, Audited, Located, Verdict};
 use crate::finding::Level;
 use vault_format::text::printable;
 
-/// Code hosts refuse longer comments; what does not fit is counted in a last line.
+/// Most bytes of a comment, because code hosts reject longer ones. Rows that do not fit are counted
+/// in a last line.
 pub const MAX_BYTES: usize = 60_000;
 
-/// The audit as a comment of at most [`MAX_BYTES`].
+/// Renders the audit as a comment of at most [`MAX_BYTES`].
 pub fn render(audit: &Audit) -> String {
     let summary = audit.summary();
     let mut out = format!(
         "### Skill audit: {}\n\n{} {}: {} accepted, {} with warnings, {} blocked, {} unreadable.\n",
         match audit.worst() {
+            // First, or a clean result over half of the skills would read as clean.
             _ if !audit.is_complete() => "not everything could be read",
             Verdict::Blocked => "blocked",
             Verdict::Warnings => "warnings",
@@ -45,6 +47,7 @@ pub fn render(audit: &Audit) -> String {
             code(&skipped.path),
             text(&skipped.reason)
         );
+        // A flood of unreadable folders must leave room for the findings.
         if out.len() + line.len() > MAX_BYTES / 2 {
             break;
         }
@@ -75,7 +78,7 @@ pub fn render(audit: &Audit) -> String {
     out
 }
 
-/// The skills of which something is said, what weighs most first.
+/// Returns the skills with a warning or worse, the heaviest first.
 fn told(audit: &Audit) -> Vec<&Audited> {
     let said = |skill: &&Audited| skill.verdict > Verdict::Accepted;
     let mut told: Vec<&Audited> = audit.skills.iter().filter(said).collect();
@@ -83,7 +86,7 @@ fn told(audit: &Audit) -> Vec<&Audited> {
     told
 }
 
-/// Rows until the text is so long, then how many were left out.
+/// Appends rows up to a length of the whole text, then the number of rows that were left out.
 fn rows(
     out: &mut String,
     heading: &str,
@@ -94,6 +97,8 @@ fn rows(
     out.push_str(heading);
     let mut left_out = 0;
     for row in rows {
+        // Once a row does not fit, all later ones are left out too: the table is the beginning of
+        // the list and not a choice by length.
         if left_out > 0 || out.len() + row.len() > most {
             left_out += 1;
         } else {
@@ -140,7 +145,7 @@ fn finding_row(skill: &Audited, located: &Located) -> String {
     )
 }
 
-/// A sentence: as it is where it holds nothing that Markdown could take for mark-up, else as code.
+/// Returns a sentence as it is if Markdown can take nothing in it for mark-up, else as code.
 fn text(sentence: &str) -> String {
     let plain = sentence.chars().all(|character| {
         character.is_alphanumeric()
@@ -149,6 +154,7 @@ fn text(sentence: &str) -> String {
                 ' ' | ',' | '.' | ';' | '(' | ')' | '\'' | '-' | '/' | '…'
             )
     });
+    // Code hosts make links of bare `www.` addresses.
     if plain && !sentence.contains("www.") {
         sentence.to_owned()
     } else {
@@ -156,11 +162,11 @@ fn text(sentence: &str) -> String {
     }
 }
 
-/// The most characters of one code span.
+/// Most characters of one code span.
 const LONGEST: usize = 200;
 
-/// Text as a code span in a table: a fence longer than any in it, controls escaped, `|` escaped as
-/// tables want it.
+/// Returns text as a code span in a table: the fence is longer than any in the text, controls are
+/// escaped, and so is `|`, as tables require.
 fn code(hostile: &str) -> String {
     let mut shown: String = hostile.chars().take(LONGEST).collect();
     if hostile.chars().nth(LONGEST).is_some() {
@@ -180,6 +186,8 @@ fn code(hostile: &str) -> String {
         return String::new();
     }
     let fence = "`".repeat(longest + 1);
+    // Without a space a back tick at the edge would lengthen the fence; Markdown strips one space
+    // on each side.
     let pad = if longest > 0 || shown.starts_with(' ') {
         " "
     } else {

@@ -1,7 +1,7 @@
-//! What an audit found, and the forms in which programs and other services read it.
+//! Results of an audit, and the forms in which programs and other services read them.
 //!
 //! Pure: the texts of skills come in, text goes out. Every form holds hostile names and lines, so
-//! each escapes for its own reader: [`json`] and [`sarif`] write what steers terminals as `\u`
+//! each escapes them for its own reader: [`json`] and [`sarif`] write what steers terminals as `\u`
 //! escapes, [`markdown`] lets no mark-up through, [`Excerpt`] is a line that a terminal can show.
 //! The order is the caller's; nothing is sorted by time.
 
@@ -39,7 +39,7 @@ words! {
 }
 
 impl Verdict {
-    /// The verdict that the gate's outcome stands for.
+    /// Returns the verdict for an outcome of the gate.
     pub const fn of(outcome: gate::Outcome) -> Self {
         match outcome {
             gate::Outcome::Accepted => Self::Accepted,
@@ -49,10 +49,10 @@ impl Verdict {
     }
 }
 
-/// A finding with the line of the text that it is about.
+/// A finding with the line of text that it is about.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Located {
-    /// What was found; its path is relative to the skill.
+    /// The finding; its path is relative to the skill.
     pub finding: Finding,
     /// The line, where the finding has one and the file is text.
     pub source: Option<Excerpt>,
@@ -72,7 +72,7 @@ pub struct AcceptedFinding {
     pub line: Option<u32>,
     /// SHA-256 of the file.
     pub sha256: Digest,
-    /// Why it is accepted, in the words of the list.
+    /// Reason for accepting it, in the words of the list.
     pub reason: String,
 }
 
@@ -81,39 +81,39 @@ pub struct AcceptedFinding {
 pub struct Audited {
     /// Its folder, below what was audited, joined by `/`; `.` for that itself. May be hostile text.
     pub path: String,
-    /// The same as a relative reference of a URI: percent-encoded, empty for `.`.
+    /// The same path as a relative reference of a URI: percent-encoded, empty for `.`.
     pub uri: String,
-    /// The file that makes it a skill, as it is written: `SKILL.md` nearly always.
+    /// File that makes it a skill, spelled as on disk: nearly always `SKILL.md`.
     pub document: String,
     /// Its name in the vault, or the author's where the vault would have none. May be hostile text.
     pub name: Option<String>,
-    /// How it ended.
+    /// Outcome of its audit.
     pub verdict: Verdict,
-    /// Hash over the paths and bytes that were read; absent where not all was.
+    /// Hash over the paths and bytes of its files; absent if not all were read.
     pub hash: Option<Digest>,
-    /// What was found, what weighs most first.
+    /// Findings, the heaviest first.
     pub findings: Vec<Located>,
     /// Findings that a committed list accepts; they count for nothing.
     pub accepted: Vec<AcceptedFinding>,
-    /// What its text is like; absent where not all was read.
+    /// Sketch of its text, for comparisons; absent if not all was read.
     pub sketch: Option<Sketch>,
     /// The path of the earlier skill of this audit that has the same bytes or nearly the same text.
     pub duplicate_of: Option<String>,
-    /// How much of the text is the same, from 0.9 to 1; 1 for the same bytes. Absent where there is
+    /// Share of the text that is the same, from 0.9 to 1; 1 for the same bytes. Absent if there is
     /// no duplicate.
     pub likeness: Option<f64>,
-    /// Time for reading and judging it.
+    /// Time for reading and judging it, in microseconds.
     pub microseconds: u64,
 }
 
 impl Audited {
-    /// How many findings block.
+    /// Returns the number of findings that block.
     pub fn blocking(&self) -> usize {
         let blocks = |located: &&Located| located.finding.level > Level::Warning;
         self.findings.iter().filter(blocks).count()
     }
 
-    /// The path of a finding below what was audited.
+    /// Returns the path of a finding below the audited folder.
     pub fn path_of(&self, finding: &Finding) -> String {
         let file = self.file_of(finding);
         if self.path == "." {
@@ -123,65 +123,67 @@ impl Audited {
         }
     }
 
-    /// The file of a finding, below the skill, as it is called on disk.
+    /// Returns the file of a finding below the skill, as it is called on disk.
     fn file_of<'a>(&'a self, finding: &'a Finding) -> &'a str {
         match finding.path.as_str() {
+            // The gate renames `skill.md`, but a reader must find the file by the name that it has
+            // on disk.
             "" | SKILL_MD => &self.document,
             path => path,
         }
     }
 }
 
-/// A folder or link that was not looked into.
+/// A folder or link that was not searched.
 #[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Skipped {
     /// Its path below what was audited. May be hostile text.
     pub path: String,
-    /// Why, one sentence without a full stop.
+    /// Reason, one sentence without a full stop.
     pub reason: String,
 }
 
-/// A bound that was reached: what lies beyond it was not looked at.
+/// A bound that was reached; anything beyond it was not searched.
 #[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Bound {
-    /// What is counted: `folders` or `levels`.
+    /// Counted unit: `folders` or `levels`.
     pub unit: &'static str,
-    /// How many were allowed.
+    /// Number that was allowed.
     pub limit: usize,
 }
 
-/// The whole of an audit.
+/// A whole audit.
 #[derive(Clone, Debug)]
 pub struct Audit {
-    /// What was audited, as it was named. May be hostile text.
+    /// The audited path, as it was given. May be hostile text.
     pub root: String,
-    /// Where it lies as seen from where the reader stands, as a relative reference with `/` at its
-    /// end; empty for here.
+    /// Relative reference from the place where the reader stands to the audited folder, with `/` at
+    /// its end; empty if they are the same.
     pub base: String,
     /// Whether flags block.
     pub strict: bool,
     /// The skills, in the order of their paths.
     pub skills: Vec<Audited>,
-    /// What could not be looked into.
+    /// Folders and links that were not searched.
     pub skipped: Vec<Skipped>,
     /// Bounds that were reached.
     pub bounds: Vec<Bound>,
-    /// Folders that were looked into.
+    /// Number of folders that were searched.
     pub folders: usize,
 }
 
-/// How many skills ended how.
+/// Number of skills by verdict.
 #[derive(Clone, Copy, Debug, Default, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Summary {
     /// All skills.
     pub skills: usize,
-    /// Nothing to say.
+    /// Without warnings.
     pub accepted: usize,
     /// With warnings only.
     pub warnings: usize,
-    /// Refused.
+    /// Rejected.
     pub blocked: usize,
-    /// Not wholly read.
+    /// Not completely read.
     pub unreadable: usize,
     /// Findings of all skills.
     pub findings: usize,
@@ -216,15 +218,15 @@ impl Audit {
                 .all(|skill| skill.verdict != Verdict::Unreadable)
     }
 
-    /// What weighs most.
+    /// Returns the heaviest verdict.
     pub fn worst(&self) -> Verdict {
         let worst = self.skills.iter().map(|skill| skill.verdict).max();
         worst.unwrap_or(Verdict::Accepted)
     }
 
-    /// Notes of each skill which earlier one has the same bytes or nearly the same text, and warns
-    /// of those that are alike under two names. The work grows with the number of skills, not with
-    /// its square.
+    /// Records for each skill the earlier one with the same bytes or nearly the same text, and
+    /// warns about those that are alike under two names. The work grows linearly with the number of
+    /// skills.
     pub fn mark_duplicates(&mut self) {
         let mut first = HashMap::<Digest, String>::new();
         let mut similar = Similar::default();
@@ -237,6 +239,7 @@ impl Audit {
                     skill.likeness = Some(1.0);
                     continue;
                 }
+                // Exact copies end above: the first of them stands in `similar` for all.
                 first.insert(hash, skill.path.clone());
             }
             let Some(sketch) = skill.sketch.clone() else {
@@ -257,6 +260,7 @@ impl Audited {
             self.duplicate_of = Some(path.clone());
             self.likeness = Some(likeness);
         }
+        // The same skill in two places misleads nobody; only another name is worth a warning.
         if self.name == *name {
             return;
         }
@@ -270,8 +274,8 @@ impl Audited {
     }
 }
 
-/// A path as a relative reference of a URI: what is not unreserved or `/` is percent-encoded, byte
-/// by byte.
+/// Encodes a path as a relative reference of a URI: every byte but unreserved characters and `/` is
+/// percent-encoded.
 pub fn percent_encoded(path: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut text = String::with_capacity(path.len());

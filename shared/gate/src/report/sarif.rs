@@ -1,8 +1,8 @@
-//! An audit as SARIF 2.1.0, as code scanning services read it.
+//! An audit as SARIF 2.1.0, for code scanning services.
 //!
-//! Every rule of the gate stands in the tool's description once, sorted by id, so that `ruleIndex`
+//! Every rule of the gate stands once in the tool's description, sorted by id, so that `ruleIndex`
 //! means the same in every run of a version. A result without a place in a file points at the first
-//! line of the skill's document: services want one.
+//! line of the skill's document, because services require a place.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +15,16 @@ use vault_format::hash::Digest;
 use vault_format::text::printable;
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
-/// The name under which fingerprints are kept; another way to make them gets another number.
+/// Name under which fingerprints are stored; another way to compute them needs another number.
 const FINGERPRINT: &str = "vaultSkillFinding/v1";
 const MAX_MESSAGE_CHARS: usize = 900;
 
-/// The audit as one line of JSON text, by a tool of this version.
+/// Renders the audit as one line of JSON, by a tool of this version.
 pub fn render(audit: &Audit, version: &str) -> String {
     json::escaped(&value(audit, version).to_string())
 }
 
-/// The audit as a SARIF log.
+/// Returns the audit as a SARIF log.
 pub fn value(audit: &Audit, version: &str) -> Value {
     let rules = rules(audit);
     let places: BTreeMap<&str, usize> = rules
@@ -47,6 +47,7 @@ pub fn value(audit: &Audit, version: &str) -> Value {
                 "semanticVersion": version,
                 "rules": rules.values().map(Described::value).collect::<Vec<_>>(),
             }},
+            // Columns of findings count characters, not UTF-16 units.
             "columnKind": "unicodeCodePoints",
             "originalUriBaseIds": { "SRCROOT": { "description": { "text": "where the audit was started" } } },
             "invocations": [{
@@ -58,7 +59,7 @@ pub fn value(audit: &Audit, version: &str) -> Value {
     })
 }
 
-/// A rule, and the fix that its findings suggest.
+/// A rule, with the fix that its findings suggest.
 struct Described<'a> {
     name: &'a str,
     id: &'a str,
@@ -110,6 +111,8 @@ impl<'a> Described<'a> {
             "name": pascal(self.name),
             "shortDescription": { "text": short },
             "fullDescription": { "text": full },
+            // The Markdown is the plain text on purpose: hints quote text of skills, which may hold
+            // mark-up.
             "help": { "text": plain(&help), "markdown": plain(&help) },
             "defaultConfiguration": { "level": match self.severity {
                 Severity::Low => "note",
@@ -129,7 +132,7 @@ impl<'a> Described<'a> {
     }
 }
 
-/// `download-pipe-shell` as `DownloadPipeShell`.
+/// Turns `download-pipe-shell` into `DownloadPipeShell`.
 fn pascal(name: &str) -> String {
     name.split('-')
         .filter_map(|word| {
@@ -139,7 +142,7 @@ fn pascal(name: &str) -> String {
         .collect()
 }
 
-/// Every rule of the gate, and those of the findings, by id.
+/// Returns every rule of the gate and of the findings, by id.
 fn rules(audit: &Audit) -> BTreeMap<&str, Described<'_>> {
     let known = structure_rules().iter().chain(gate::scan_rules());
     let mut rules: BTreeMap<&str, Described<'_>> = known
@@ -184,6 +187,8 @@ fn result(audit: &Audit, skill: &Audited, finding: &Finding, rule: usize, nth: u
     if let Some(column) = finding.column {
         region["startColumn"] = column.max(1).into();
     }
+    // The hash and not the place, so that a moved skill keeps its alerts; `nth` tells the results
+    // of one rule in one skill apart.
     let of_what = skill
         .hash
         .map_or_else(|| skill.uri.clone(), |hash| hash.to_string());
@@ -209,7 +214,8 @@ fn result(audit: &Audit, skill: &Audited, finding: &Finding, rule: usize, nth: u
     })
 }
 
-/// The reference of the file that a finding is about, relative to where the audit was started.
+/// Returns the reference of the file that a finding is about, relative to where the audit was
+/// started.
 fn uri(audit: &Audit, skill: &Audited, finding: &Finding) -> String {
     let mut uri = audit.base.clone();
     if !skill.uri.is_empty() {
@@ -235,6 +241,7 @@ fn message(finding: &Finding) -> String {
             text.push_str(&sentence(part));
         }
     }
+    // Cut before escaping, so that no escape is cut in two.
     let mut cut: String = text.chars().take(MAX_MESSAGE_CHARS).collect();
     if text.chars().nth(MAX_MESSAGE_CHARS).is_some() {
         cut.push('…');
@@ -242,7 +249,7 @@ fn message(finding: &Finding) -> String {
     plain(&cut)
 }
 
-/// With a full stop and a capital letter, as services show messages.
+/// Returns the text with a capital letter and a full stop, as services show messages.
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let mut out: String = letters
@@ -257,7 +264,7 @@ fn sentence(text: &str) -> String {
     out
 }
 
-/// Text in which no link is made of brackets, as SARIF's messages would.
+/// Escapes text so that its brackets make no link, as they would in messages of SARIF.
 fn plain(text: &str) -> String {
     printable(text)
         .replace('\\', "\\\\")
@@ -265,7 +272,7 @@ fn plain(text: &str) -> String {
         .replace(']', "\\]")
 }
 
-/// What was not looked at.
+/// Returns notifications about everything that was not searched.
 fn notifications(audit: &Audit) -> Vec<Value> {
     let skipped = audit.skipped.iter().map(|skipped| {
         let text = format!("{} was not scanned: {}", skipped.path, skipped.reason);
