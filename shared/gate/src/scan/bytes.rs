@@ -1,11 +1,11 @@
-//! What bytes are, by the first of them: text, or a picture or font.
+//! Tells text from binary data, pictures and fonts by the first bytes.
 
-/// Bytes by which a file is told from text.
+/// Bytes at the beginning by which a file is told from text.
 pub(super) const HEAD: usize = 8 << 10;
 
-/// Whether so much of this is not text that it counts as binary: a tenth of control characters, or
-/// a third of bytes that are not UTF-8 (a text in an old encoding has fewer); beside NUL bytes,
-/// which no text has, a little is enough.
+/// Whether bytes count as binary: a tenth of them are control characters, or a third are not UTF-8
+/// (a text in an old encoding has fewer). Beside NUL bytes, which no text has, a tenth of both
+/// together is enough.
 pub(super) fn is_binary(head: &[u8]) -> bool {
     let is_control = |byte: &&u8| matches!(byte, 0..=8 | 14..=26 | 28..=31);
     let odd = head.iter().filter(is_control).count();
@@ -15,7 +15,7 @@ pub(super) fn is_binary(head: &[u8]) -> bool {
         || (head.contains(&0) && (odd + broken) * 10 > head.len())
 }
 
-/// Pictures and fonts that programs show and never run, by their first bytes.
+/// Whether bytes begin like a picture or font, which programs show and never run.
 pub(super) fn is_picture_or_font(bytes: &[u8]) -> bool {
     let heads: [&[u8]; 14] = [
         b"\x89PNG\r\n\x1a\n",
@@ -36,6 +36,8 @@ pub(super) fn is_picture_or_font(bytes: &[u8]) -> bool {
     let at = |place: usize, word: &[u8]| bytes.get(place..place + word.len()) == Some(word);
     heads.iter().any(|head| bytes.starts_with(head))
         || (at(0, b"RIFF") && at(8, b"WEBP"))
+        // Two letters may begin any text, so the size in a bitmap's header must be that of the
+        // file.
         || (at(0, b"BM")
             && bytes.get(2..6)
                 == u32::try_from(bytes.len())

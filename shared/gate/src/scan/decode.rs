@@ -1,26 +1,26 @@
-//! What is written in another alphabet: base64, hex, escapes and lists of character codes, decoded
-//! once.
+//! Decodes base64, hex, escapes and lists of character codes, once.
 //!
-//! The pieces found together are never longer than the text they come from, and nothing decoded is
+//! The pieces together are never longer than the text they come from, and nothing decoded is
 //! decoded again.
 
 use std::ops::Range;
 
-/// A decoded piece of text and where its encoded form begins in the raw text.
+/// A decoded piece of text, and the offset of its encoded form in the raw text.
 pub(super) struct Piece {
     pub origin: usize,
-    /// How long that form is, in bytes.
+    /// Length of the encoded form, in bytes.
     pub length: usize,
     pub text: String,
 }
 
-/// A run of letters shorter than this is not tried.
+/// Shortest run of base64 letters that is tried.
 const SHORTEST_BASE64: usize = 24;
+/// Shortest run of hex digits that is tried.
 const SHORTEST_HEX: usize = 24;
-/// Decoded text shorter than this says nothing.
+/// Shortest decoded text that is kept, in bytes.
 const SHORTEST_TEXT: usize = 8;
 
-/// Every piece that decodes to text.
+/// Returns every piece that decodes to text.
 pub(super) fn pieces(raw: &str) -> Vec<Piece> {
     let mut found = Vec::new();
     let bytes = raw.as_bytes();
@@ -55,8 +55,9 @@ fn keep(found: &mut Vec<Piece>, encoded: Range<usize>, bytes: &[u8]) {
     }
 }
 
-/// Text, if nearly all of it is printable ASCII; UTF-16 of ASCII counts too.
+/// Returns bytes as text if nearly all of it is printable ASCII; UTF-16 of ASCII counts too.
 fn readable(bytes: &[u8]) -> Option<String> {
+    // PowerShell takes encoded commands in UTF-16 (`-EncodedCommand`).
     if bytes.len() >= 2 * SHORTEST_TEXT && bytes.iter().skip(1).step_by(2).all(|byte| *byte == 0) {
         let narrow: Vec<u8> = bytes.iter().copied().step_by(2).collect();
         return readable(&narrow);
@@ -72,7 +73,7 @@ fn readable(bytes: &[u8]) -> Option<String> {
     (odd * 20 <= bytes.len()).then(|| text.to_owned())
 }
 
-/// One run of base64 letters, which may be hex as well; returns its end.
+/// Reads one run of base64 letters, which may be hex as well; returns its end.
 fn word(bytes: &[u8], start: usize, found: &mut Vec<Piece>) -> usize {
     let end = start
         + bytes[start..]
@@ -87,6 +88,7 @@ fn word(bytes: &[u8], start: usize, found: &mut Vec<Piece>) -> usize {
     if embedded(before) {
         return end; // data addresses and checksums of packages
     }
+    // Hex first: its digits are letters of base64 too.
     let hex = run.strip_prefix(b"0x").unwrap_or(run);
     if hex.len() >= SHORTEST_HEX && hex.iter().all(u8::is_ascii_hexdigit) {
         let decoded: Vec<u8> = hex
@@ -108,8 +110,8 @@ fn embedded(before: &[u8]) -> bool {
         || text.ends_with("sha256-")
 }
 
-/// A word, a path or a name has no mixture of cases and digits all along; encoded text nearly
-/// always has.
+/// Whether a run looks encoded: an eighth of it are capitals, an eighth small letters, and few are
+/// separators. Words, paths and names have no such mixture.
 fn mixed(run: &[u8]) -> bool {
     let upper = run.iter().filter(|byte| byte.is_ascii_uppercase()).count();
     let lower = run.iter().filter(|byte| byte.is_ascii_lowercase()).count();
@@ -120,9 +122,11 @@ fn mixed(run: &[u8]) -> bool {
     upper * 8 >= run.len() && lower * 8 >= run.len() && separators * 12 <= run.len()
 }
 
-/// Standard and URL alphabets at once; a rest of fewer than eight bits is dropped.
+/// Decodes the standard and the URL alphabet alike; a rest of fewer than eight bits is dropped.
 pub(super) fn base64(run: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(run.len() * 3 / 4);
+    // Neither alphabet, padding nor length is checked, because decoders differ in what they accept.
+    // A wrong reading gives no readable text.
     let (mut bits, mut count) = (0_u32, 0);
     for byte in run {
         let value = match byte {
@@ -151,7 +155,8 @@ const fn digit(byte: u8) -> u8 {
     }
 }
 
-/// A run of `\xNN`, `\uNNNN` or octal escapes, at least six of them.
+/// Reads a run of `\xNN`, `\uNNNN` or octal escapes, and keeps it from eight bytes on. Returns its
+/// end.
 fn escapes(bytes: &[u8], start: usize, found: &mut Vec<Piece>) -> usize {
     let mut decoded = Vec::new();
     let mut at = start;
@@ -186,7 +191,8 @@ fn escape(bytes: &[u8]) -> Option<(u8, usize)> {
     Some((u8::try_from(value).ok()?, length))
 }
 
-/// A list of character codes, decimal or hex, at least eight of them.
+/// Reads a list of character codes, decimal or hex, and keeps it from eight bytes on. Returns its
+/// end.
 fn numbers(bytes: &[u8], start: usize, found: &mut Vec<Piece>) -> usize {
     let mut decoded = Vec::new();
     let mut at = start + 1;
@@ -213,6 +219,8 @@ fn numbers(bytes: &[u8], start: usize, found: &mut Vec<Piece>) -> usize {
         } else {
             let length = rest
                 .iter()
+                // One digit more than a byte has, so that `1000` is too large and ends the list; as
+                // `100` and `0` it would pass.
                 .take(4)
                 .take_while(|byte| byte.is_ascii_digit())
                 .count();

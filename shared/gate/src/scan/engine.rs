@@ -1,5 +1,5 @@
-//! Runs the rules over a text whose structure is known: words first, then expressions, then what a
-//! match weighs.
+//! Runs the rules over a text whose structure is known: first the words, then the expressions, then
+//! the weight of each match.
 
 use super::quote;
 use super::segment::{Segments, Span};
@@ -9,12 +9,12 @@ use crate::rules::{files, flow};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Bytes that the matches of a rule in one scope may be weighed by: an example that is quoted first
-/// must not cover what follows it. A scope that holds more is flagged at the first match that was
-/// not weighed, because any of the others may be in earnest.
+/// Bytes that may be read to weigh the matches of a rule in one scope: an example that is quoted
+/// first must not cover an attack behind it. A scope that needs more is flagged at the first match
+/// that was not weighed, because any of the others may be in earnest.
 const MOST_WEIGHED: u64 = 2 << 20;
 
-/// Matches of a rule about flows that are followed one by one, to show the one that is sent. Where
+/// Matches of a rule about flows that are followed one by one, to show the one that is sent. If
 /// there are more and none of these is sent in earnest, the next is flagged.
 const MOST_FOLLOWED: usize = 8;
 
@@ -22,20 +22,20 @@ const MOST_FOLLOWED: usize = 8;
 struct Engine {
     rules: Vec<Ready>,
     words: Words,
-    /// Of each word: the groups it belongs to.
+    /// Groups that each word belongs to, by the word's number.
     groups_of: Vec<Vec<u16>>,
-    /// Of each group: the rule that it is the first group of, if it is one.
+    /// For each group, the rule of which it is the first group, if there is one.
     leads: Vec<Option<u16>>,
 }
 
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| Engine::new(crate::rules::all()));
 
-/// What starts a process, in the languages that skills are written in.
+/// Calls that start a process, in the languages that skills are written in.
 pub(super) static STARTS_PROCESS: Lazy = Lazy::new(
     r"\bsystem\s*[(\x22'`%]|\b(?:io\.)?popen|\bopen3|subprocess|\bexec(?:ute|sync|file|filesync|v|ve|vp|l|lp|\.command(?:context)?)?\s*[(\x22']|\bspawn(?:sync)?\s*\(|child_process|shell_exec|passthru|proc_open|\bsh -c|\bcommand::new|process\.start|startprocess|start-process|\beval\s*[(\x22']|\brun\s*\(\s*\[?|\.run\s+[\x22']|wscript\.shell|shellexecute|runtime\.getruntime|processbuilder|\bshelljs|\bexeca|do shell script|nstask|\$`|%x[({\[]|\bqx\W|\b(?:ba)?sh -c",
 );
 
-/// A call of the language itself, which needs no process to act.
+/// A call of the language itself, which acts without a process.
 pub(super) static IS_CALL: Lazy = Lazy::new(r"^[a-z_][\w.]*\(");
 
 impl Engine {
@@ -49,6 +49,8 @@ impl Engine {
             let mut groups = Vec::new();
             for (place, group) in rule.needs.iter().enumerate() {
                 let number = u16::try_from(leads.len()).unwrap_or(u16::MAX);
+                // Only its first group leads to a rule, so that a scope tries each rule once and
+                // not once for each group.
                 leads.push((place == 0).then(|| u16::try_from(index).unwrap_or(u16::MAX)));
                 groups.push(number);
                 for word in *group {
@@ -80,34 +82,35 @@ impl Engine {
     }
 }
 
-/// A rule that matched in a text.
+/// A rule that matched in a text, with its act.
 pub(super) struct RuleHit {
     pub rule: &'static ScanRule,
     pub act: Act,
-    /// The scope in which it matched.
+    /// Scope in which it matched.
     pub span: Span,
-    /// Offset in the text, and the length of what the first expression matched from there.
+    /// Offset of the hit in the text.
     pub at: usize,
+    /// Length from there to the end of the first expression's match.
     pub length: usize,
-    /// What the rule says beside the words that matched.
+    /// Text that the message adds to the matched words.
     pub detail: Option<String>,
-    /// Where its second expression matched, if that is in another statement.
+    /// Match of the second expression, if it is in another statement.
     pub other: Option<std::ops::Range<usize>>,
 }
 
 /// A text to run the rules over.
 #[derive(Clone, Copy)]
 pub(super) struct Text<'a> {
-    /// Lower case, as the expressions want it.
+    /// The text in lower case, as the expressions require.
     pub bytes: &'a [u8],
     pub segments: &'a Segments,
-    /// Owners and hosts that the skill comes from, lower case.
+    /// Publishers that the skill comes from (owners of repositories and hosts), lower case.
     pub publisher: &'a [String],
     /// The work after which no further span is looked at.
     pub most: Option<u64>,
 }
 
-/// Runs every rule over a text whose structure is known.
+/// Runs every rule over a text whose structure is known, and adds to the work.
 pub(super) fn run(text: Text<'_>, work: &mut u64) -> Vec<RuleHit> {
     let Text {
         bytes, segments, ..
@@ -148,6 +151,8 @@ pub(super) fn run(text: Text<'_>, work: &mut u64) -> Vec<RuleHit> {
                     groups.push(*group);
                 }
             }
+            // The order of the rules and not of their words in the text, so that findings have one
+            // order.
             groups.sort_unstable();
             for group in &groups {
                 let Some(lead) = engine.leads[usize::from(*group)] else {
@@ -170,8 +175,8 @@ pub(super) fn run(text: Text<'_>, work: &mut u64) -> Vec<RuleHit> {
     found
 }
 
-/// Finds the match of a rule in a span that weighs most, and says so where there are more than can
-/// be weighed.
+/// Finds the heaviest match of a rule in a span. Reports if there are more matches than can be
+/// weighed.
 fn try_rule(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64, found: &mut Vec<RuleHit>) {
     let text = &whole.bytes[span.start..span.end];
     let mut known = Known::default();
@@ -191,6 +196,8 @@ fn try_rule(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64, found: &
             found.push(unweighed(ready.rule, span, range));
             break;
         }
+        // The other expressions do not depend on the match, so once is enough; before the first
+        // match they would be wasted work.
         if from == 0 {
             for expression in others {
                 *work += text.len() as u64;
@@ -200,6 +207,7 @@ fn try_rule(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64, found: &
             }
         }
         *work += (range.end - from) as u64;
+        // An empty match must move on too, or the loop would never end.
         from = range.end.max(range.start + 1);
         keep(
             &mut best,
@@ -212,8 +220,8 @@ fn try_rule(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64, found: &
     found.extend(best);
 }
 
-/// Work of a check for each byte of its scope: one that follows a file or a variable to where it is
-/// run takes every line apart.
+/// Returns the work of a rule's check for each byte of its scope. A check that follows a file or a
+/// variable to the line that runs it takes every line apart.
 const fn cost_of_check(rule: &ScanRule) -> u64 {
     if rule.detail.is_some() && matches!(rule.scope, Scope::Section) {
         8
@@ -227,7 +235,7 @@ const fn is_settled(hit: &RuleHit) -> bool {
     hit.act.rank() <= hit.rule.act.rank()
 }
 
-/// Keeps of two hits the one that weighs more, and of equal ones the first.
+/// Keeps the heavier of two hits, and the first of equal ones.
 fn keep(best: &mut Option<RuleHit>, hit: Option<RuleHit>) {
     if let Some(hit) = hit
         && best
@@ -238,8 +246,8 @@ fn keep(best: &mut Option<RuleHit>, hit: Option<RuleHit>) {
     }
 }
 
-/// Finds the match of a rule in a span that is handed to what sends and weighs most; else its first
-/// match as a warning.
+/// Finds the heaviest match of a rule in a span that is passed on to something that sends it. If
+/// none is, reports the first match as a warning.
 fn try_flow(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64, found: &mut Vec<RuleHit>) {
     let text = &whole.bytes[span.start..span.end];
     let Some((first, others)) = ready.all.split_first() else {
@@ -260,6 +268,7 @@ fn try_flow(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64, found: &
     if !others.iter().all(|other| other.is_match(text)) {
         return;
     }
+    // All sources at once: most sections send nothing, and one pass settles that.
     let is_sent = flow::sender(text, &sources).is_some();
     if !is_sent && ready.rule.act != Act::Block {
         return;
@@ -306,13 +315,13 @@ fn try_flow(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64, found: &
     found.extend(best);
 }
 
-/// The statement that holds a hit.
+/// Returns the statement that holds a hit.
 fn statement_of(whole: Text<'_>, hit: &RuleHit) -> Span {
     whole.segments.statement(hit.at).unwrap_or(hit.span)
 }
 
-/// What stands for the matches of a rule which are too many to be weighed: a flag for a rule that
-/// blocks, else what the rule says of a match that counts.
+/// Returns the hit that stands for matches that are too many to be weighed: a flag for a rule that
+/// blocks, else the act that the rule has for a match that counts.
 fn unweighed(rule: &'static ScanRule, span: Span, range: std::ops::Range<usize>) -> RuleHit {
     let is_blocking = rule.act == Act::Block;
     RuleHit {
@@ -326,23 +335,23 @@ fn unweighed(rule: &'static ScanRule, span: Span, range: std::ops::Range<usize>)
     }
 }
 
-/// What is the same for all matches of a rule that stand in one statement and one block, so that
-/// many of them cost little more than one.
+/// Answers that are the same for all matches of a rule in one statement and one block, so that many
+/// matches cost little more than one.
 #[derive(Default)]
 struct Known {
-    /// Where the second expression matches in the scope.
+    /// Match of the second expression in the scope.
     #[expect(
         clippy::option_option,
         reason = "it was not looked for, or is not there"
     )]
     other: Option<Option<std::ops::Range<usize>>>,
-    /// Of the block at this place: whether one of `second` matches in it.
+    /// For one block: whether an expression of `second` matches in it.
     second: Option<((usize, usize), bool)>,
-    /// Of the block at this place: whether something in it starts a process.
+    /// For one block: whether something in it starts a process.
     starts: Option<((usize, usize), bool)>,
-    /// Of the statement at this offset: whether one of `eases` matches in it.
+    /// For the statement at one offset: whether an expression of `eases` matches in it.
     eased: Option<(usize, bool)>,
-    /// Of the statement at this offset: whether it is a quotation.
+    /// For the statement at one offset: whether it reads as a quotation.
     said: Option<(usize, quote::Said)>,
 }
 
@@ -354,6 +363,8 @@ fn known<K: PartialEq + Copy>(
     work: &mut u64,
     find: impl FnOnce() -> bool,
 ) -> bool {
+    // One answer is remembered and not a table: matches come in the order of the text, so
+    // neighbours share their statement.
     if let Some((of, what)) = memory
         && *of == key
     {
@@ -365,7 +376,7 @@ fn known<K: PartialEq + Copy>(
     what
 }
 
-/// A match of the first expression of a rule: whether it counts, and what it weighs.
+/// Decides whether a match of a rule's first expression counts, and its act.
 fn weigh(
     ready: &Ready,
     whole: Text<'_>,
@@ -454,6 +465,7 @@ fn weigh(
             *work += text.len() as u64;
             eased(&seen)
         });
+        // A closure, because it parses every address of the statement and is asked last.
         let mut is_own = || {
             rule.installer && !whole.publisher.is_empty() && {
                 *work += statement.len() as u64;
@@ -477,7 +489,7 @@ fn weigh(
     })
 }
 
-/// What a hit weighs where it stands; nothing where it is an expression to search for and no
+/// Returns the act of a hit at its place, or `None` if it is an expression to search for and no
 /// command.
 fn weight(
     rule: &ScanRule,
@@ -517,7 +529,7 @@ fn weight(
     Some(Act::Block)
 }
 
-/// Whether every address in a statement belongs to whom the skill comes from.
+/// Whether a statement names addresses, and all belong to publishers of the skill.
 fn is_published_by_sender(statement: &[u8], publisher: &[String]) -> bool {
     let mut urls = crate::rules::hosts::named(statement).peekable();
     urls.peek().is_some() && urls.all(|url| crate::rules::hosts::is_of_publisher(&url, publisher))

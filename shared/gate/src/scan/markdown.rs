@@ -6,7 +6,7 @@ use crate::rule::place::{CODE, DATA, FRONT, HEAD, HIDDEN, PLAIN, PROSE, SHELL, T
 use crate::rule::{has, position};
 use std::ops::Range;
 
-/// The part of a Markdown line after block quote marks and white space.
+/// Returns the part of a Markdown line after block quote marks and white space.
 fn inner(line: &[u8]) -> &[u8] {
     let mut rest = line.trim_ascii();
     while let Some(next) = rest.strip_prefix(b">") {
@@ -15,8 +15,8 @@ fn inner(line: &[u8]) -> &[u8] {
     rest
 }
 
-/// Where in a line [`inner`] begins, which is this long and ends at the last byte that is not white
-/// space.
+/// Returns the offset in a line at which its [`inner`] part of this length begins. That part ends
+/// at the last byte that is not white space.
 fn offset(line: &[u8], length: usize) -> usize {
     line.trim_ascii_end().len().saturating_sub(length)
 }
@@ -32,6 +32,8 @@ pub(super) fn markdown(builder: &mut Builder<'_>, lines: &[(usize, usize)]) {
         } else if let Some(mark) = fence(text) {
             at = fenced(builder, lines, at, mark);
         } else if text.starts_with(b"<!--") {
+            // Before the tests for other marks: text that people do not see is hidden, whatever it
+            // holds.
             at = hidden(builder, lines, at);
         } else if is_unseen(text) {
             at = unseen(builder, lines, at);
@@ -67,16 +69,16 @@ pub(super) fn markdown(builder: &mut Builder<'_>, lines: &[(usize, usize)]) {
     }
 }
 
-/// Whether a row of a table has one cell: a frame around prose.
+/// Whether a row of a table has one cell: such a table is a frame around prose.
 fn is_one_cell(row: &[u8]) -> bool {
     let row = row.strip_prefix(b"|").unwrap_or(row);
     let row = row.strip_suffix(b"|").unwrap_or(row);
     !row.contains(&b'|')
 }
 
-/// Makes a row of a table readable for rules about commands: `separator` stands in place of a bar
-/// between cells, and an escaped bar is the pipe that it stands for. Bars between back ticks stay,
-/// because whoever copies the cell copies them.
+/// Makes a row of a table readable for rules about commands: `separator` replaces a bar between
+/// cells, and an escaped bar becomes the pipe that it stands for. Bars between back ticks stay,
+/// because a reader who copies the cell copies them.
 fn parted(row: &mut [u8], separator: u8) {
     let mut is_code = false;
     for at in 0..row.len() {
@@ -89,7 +91,7 @@ fn parted(row: &mut [u8], separator: u8) {
     }
 }
 
-/// A statement whose comments are statements of their own.
+/// Adds a statement, with each comment in it as a statement of its own.
 fn commented(builder: &mut Builder<'_>, range: Range<usize>, place: u16) {
     let mut from = range.start;
     while let Some(comment) = comment(&builder.bytes[from..range.end]) {
@@ -101,15 +103,16 @@ fn commented(builder: &mut Builder<'_>, range: Range<usize>, place: u16) {
     builder.statement(from, range.end, place);
 }
 
-/// The first comment of a text, which ends with it if nothing else ends it.
+/// Returns the range of the first comment in a text; one without an end reaches to the end of the
+/// text.
 fn comment(text: &[u8]) -> Option<Range<usize>> {
     let open = position(text, "<!--")?;
     let close = position(&text[open..], "-->");
     Some(open..close.map_or(text.len(), |close| open + close + 3))
 }
 
-/// Rows of one cell each are read like the lines of a paragraph: an order that goes on in the next
-/// row is one order.
+/// Reads rows of one cell each like the lines of a paragraph: an order that goes on in the next row
+/// is one order.
 fn framed(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
     let is_row = |builder: &Builder<'_>, at: usize| {
         lines.get(at).is_some_and(|line| {
@@ -151,14 +154,16 @@ fn frontmatter(builder: &mut Builder<'_>, lines: &[(usize, usize)]) -> usize {
         let hidden = if is_comment { HIDDEN } else { 0 };
         builder.statement(line.0, line.1, FRONT | hidden);
     }
+    // Rules over a section must not combine the frontmatter with the text below it.
     builder.begin_section(lines[close].1, None);
     close + 1
 }
 
-/// The mark of a fence: its character and its length.
+/// Returns the mark of a fence: its character and its length.
 fn fence(text: &[u8]) -> Option<(u8, usize)> {
     let mark = *text.first().filter(|byte| matches!(byte, b'`' | b'~'))?;
     let length = text.iter().take_while(|byte| **byte == mark).count();
+    // With another back tick behind it the line is a code span and opens no fence.
     (length >= 3 && !text[length..].contains(&b'`')).then_some((mark, length))
 }
 
@@ -182,14 +187,15 @@ fn fenced(
             byte == mark.0 && length >= mark.1 && text.len() == length
         })
     };
+    // Without a closing mark the fence reaches to the end of the text, as Markdown has it.
     let close = (open + 1..lines.len()).find(closes).unwrap_or(lines.len());
     code(builder, &lines[open + 1..close], place);
     builder.end_block();
     close + 1
 }
 
-/// What stands in a fence with this label. Labels mean nothing to an agent that is told to run the
-/// lines, so only those of programming languages and of data say that something is not a shell.
+/// Returns the kind of place of a fence with this label. An agent that is told to run the lines
+/// ignores the label, so only labels of programming languages and of data tell that it is no shell.
 fn language_place(language: &[u8]) -> u16 {
     match language {
         b"" | b"text" | b"txt" | b"plain" | b"plaintext" | b"output" | b"log" | b"markdown"
@@ -209,8 +215,8 @@ fn language_place(language: &[u8]) -> u16 {
     }
 }
 
-/// A line that people do not see: a link definition that serves as a comment, or an element that is
-/// not shown.
+/// Whether people do not see a line: it is a link definition that serves as a comment, or an
+/// element that is not shown.
 fn is_unseen(text: &[u8]) -> bool {
     let is_comment = text.starts_with(b"[//]:") || text.starts_with(b"[comment]:");
     is_comment
@@ -230,7 +236,7 @@ fn is_unseen(text: &[u8]) -> bool {
             .any(|style| has(text, style)))
 }
 
-/// Hides a line, or, where it opens an element, every line up to the one that closes the element.
+/// Hides a line or, if it opens an element, every line up to the one that closes the element.
 fn unseen(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
     builder.end_block();
     let text = inner(builder.line(lines[open]));
@@ -239,6 +245,7 @@ fn unseen(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> u
     let tag: Vec<u8> = b"</".iter().copied().chain(letters).collect();
     let closes = |at: &usize| has(builder.line(lines[*at]), &tag);
     let close = match tag.len() {
+        // A link definition opens no element, so it hides its own line alone.
         2 => open,
         _ => (open..lines.len()).find(closes).unwrap_or(lines.len() - 1),
     };
@@ -247,7 +254,7 @@ fn unseen(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> u
     close + 1
 }
 
-/// A Markdown comment, which people do not see. One that nothing ends goes on to the end of the
+/// Reads a Markdown comment, which people do not see. One without an end reaches to the end of the
 /// text.
 fn hidden(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
     builder.end_block();
@@ -262,8 +269,8 @@ fn hidden(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> u
     close + 1
 }
 
-/// Lines up to the next blank line, heading, fence, table; a list item begins a statement of its
-/// own.
+/// Reads lines up to the next blank line, heading, fence or table. A list item begins a statement
+/// of its own.
 fn paragraph(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
     let mut at = open;
     let mut start = lines[open].0;
@@ -278,6 +285,7 @@ fn paragraph(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -
         {
             break;
         }
+        // Two items are two statements: a harmless one must not lend its words to its neighbour.
         if is_item(text) {
             sentences(builder, start, lines[at].1);
             start = next.0;
@@ -299,8 +307,8 @@ fn is_item(text: &[u8]) -> bool {
     )
 }
 
-/// Ends of sentences: a point, mark or full-width point before white space or the end; not inside
-/// code marks.
+/// Splits a range into sentences, at a full stop, mark or full-width stop before white space or the
+/// end, but not inside code marks.
 fn sentences(builder: &mut Builder<'_>, start: usize, end: usize) {
     let mut from = start;
     let mut at = start;
@@ -326,6 +334,7 @@ fn sentences(builder: &mut Builder<'_>, start: usize, end: usize) {
                 .bytes
                 .get(at + 1)
                 .is_none_or(u8::is_ascii_whitespace)
+            // The number of a list item ends no sentence.
             && at.saturating_sub(from) > 3;
         if !in_code && (wide || narrow) {
             let stop = (at + if wide { 3 } else { 1 }).min(end);

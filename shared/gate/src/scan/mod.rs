@@ -1,5 +1,5 @@
-//! The scanner: every file in several readings, one pass of many words over each, then rules over
-//! structure.
+//! The scanner: reads every file in several ways, finds many words in one pass over each, and runs
+//! rules over the structure.
 //!
 //! Time is linear: each reading is as long as the file at most, words are found in one pass, an
 //! expression is tried only where its words occur, on a statement, block or section of bounded
@@ -35,60 +35,61 @@ use text::{Lines, Reading, Source};
 use total::Hit;
 use vault_format::bundle::File;
 
-/// The rule about decoded addresses, and its points where nothing decodes them.
+/// Id of the rule about decoded addresses.
 const ADDRESS: &str = "VG-DE-006";
+/// Points of that rule for an address that nothing decodes.
 const ADDRESS_ALONE: u32 = 4;
-/// Places at which the name of an encoded text is looked for, to find what decodes it.
+/// Most places of an encoded text's name at which a decoder is looked for.
 const MOST_NAMED: usize = 16;
-/// Bytes that the containers and encoded texts of a skill may come to; what is beyond is reported
-/// as unread.
+/// Most bytes that the containers and encoded texts of a skill may expand to; anything beyond is
+/// reported as unread.
 const MOST_UNPACKED: usize = 8 << 20;
-/// Encoded texts of a skill that are read as texts of their own; what is beyond is reported as
-/// unread.
+/// Most encoded texts of a skill that are read as texts of their own; anything beyond is reported
+/// as unread.
 const MOST_DECODED: usize = 4096;
-/// Places in a file that name another one at which a command that reads it is looked for.
+/// Most places in a file that mention another file at which a command that reads it is looked for.
 const MOST_MENTIONED: usize = 64;
-/// Bytes in which commands that read a signature, and those that decode a text, are looked for.
+/// Most bytes that are searched for commands that read a signature or decode a text.
 const MOST_SEARCHED: usize = 64 << 20;
-/// Characters of the words that matched which a message quotes.
+/// Most characters of the matched words that a message quotes.
 const MOST_QUOTED: usize = 60;
 
-/// Paths, with what tells one place in a file from another.
+/// Paths, each with a number that distinguishes places in one file.
 type Places = HashSet<(String, usize)>;
 
-/// What was found, and how much was read to find it.
+/// Hits of a scan, and the work done to find them.
 #[derive(Default)]
 pub(crate) struct Scan {
     hits: Vec<Hit>,
-    /// Bytes given to the word search and to expressions: the work done.
+    /// Bytes given to the word search and to expressions so far: the work done.
     pub work: u64,
-    /// Bytes that containers and encoded texts of the skill came to so far.
+    /// Bytes that containers and encoded texts of the skill expanded to so far.
     unpacked: usize,
     /// Encoded texts that were read so far.
     decoded: usize,
-    /// Bytes in which commands that read a signature, and those that decode a text, were looked
-    /// for.
+    /// Bytes searched so far for commands that read a signature or decode a text.
     searched: usize,
-    /// Owners and hosts that the skill comes from, lower case.
+    /// Publishers that the skill comes from (owners of repositories and hosts), lower case.
     publisher: Vec<String>,
-    /// The work after which the scan stops, where there is such a bound.
+    /// Work after which the scan stops, if it is bounded.
     most: Option<u64>,
-    /// Of each rule, act and reading: the places that are kept.
+    /// Places that are kept, for each rule, act and reading.
     places: HashMap<(&'static str, Act, View), Places>,
 }
 
-/// Work of placing a hit beside what it quotes: a stretch before it and one before its line.
+/// Work of placing a hit and its quotation: a stretch before it and one before its line.
 const PLACING: u64 = 2 * text::STRETCH as u64;
 
 impl Scan {
-    /// Whether a hit at this place can be among those that are listed: of each rule, act and
-    /// reading so many places, each once. It comes before the hit is placed, so that a flood of
+    /// Whether a hit at this place can still be listed: a rule has a bounded number of places for
+    /// each act and reading, each counted once. Asked before the hit is placed, so that a flood of
     /// hits costs little.
     fn is_listed(&mut self, hit: &RuleHit, view: View, path: String, place: usize) -> bool {
         let kept = self
             .places
             .entry((hit.rule.rule.id, hit.act, view))
             .or_default();
+        // Looking up a place is cheap, but millions of hits must still reach the bound of work.
         self.work += 16;
         kept.len() < total::MOST_LISTED && kept.insert((path, place))
     }
@@ -112,12 +113,13 @@ impl Scan {
         engine::run(text, &mut self.work)
     }
 
-    /// What was found; hints that come to no warning together are notes if they are asked for.
+    /// Returns the findings. Hints that do not add up to a warning become notes if `with_hints` is
+    /// set.
     pub(crate) fn findings(self, with_hints: bool) -> Vec<Finding> {
         total::findings(self.hits, with_hints)
     }
 
-    /// Of a skill that comes from these owners and hosts; after so much work it stops.
+    /// Starts the scan of a skill from these publishers. It stops after `most` work.
     pub(crate) fn of_publisher(publisher: &[String], most: Option<u64>) -> Self {
         Self {
             publisher: publisher.to_vec(),
@@ -127,12 +129,13 @@ impl Scan {
     }
 }
 
-/// Scans every file of a skill that comes from these owners and hosts. After so much work it stops,
-/// and what it stopped at is a flag.
+/// Scans every file of a skill from these publishers. Stops after `most` work and flags the file at
+/// which it stopped.
 pub(crate) fn scan(files: &[File], publisher: &[String], most: Option<u64>) -> Scan {
     let mut scan = Scan::of_publisher(publisher, most);
     for file in files {
         let path = file.path.as_str();
+        // No flag here: the loop over the files reports that the bound was reached.
         if scan.is_spent() {
             scan.hit(files::stopped(path));
             return scan;
@@ -143,19 +146,21 @@ pub(crate) fn scan(files: &[File], publisher: &[String], most: Option<u64>) -> S
         scan.work += (scan.searched - searched) as u64;
         scan_file(path, &file.bytes, is_signature, &mut scan);
     }
+    // The last file may have used up the bound after the check above.
     if let Some(last) = files.last().filter(|_| scan.is_spent()) {
         scan.hit(files::stopped(last.path.as_str()));
     }
     scan
 }
 
-/// Whether a command or a script of the skill reads this file: then what it holds is not a
-/// signature but content. After so many bytes, which no skill with a few signatures needs, each
-/// file counts as read.
+/// Whether a command or a script of the skill reads this file; then its content is not a signature
+/// but data. After [`MOST_SEARCHED`] bytes, which no skill with a few signatures needs, each file
+/// counts as read.
 fn is_read(path: &str, files: &[File], searched: &mut usize) -> bool {
     static READS: Lazy = Lazy::new(
         r"\b(?:cat|base64|jq|open|read\w*|source|bash|sh|python[\d.]*|node|perl|ruby|eval|xxd|awk|sed|grep|tr|cut|load\w*|require|import|decode)\b",
     );
+    // By the bare name: a script may have changed into the file's folder.
     let name = path.rsplit('/').next().unwrap_or(path);
     let Ok(name) = regex::bytes::Regex::new(&regex::escape(name)) else {
         return false;
@@ -180,8 +185,8 @@ fn is_read(path: &str, files: &[File], searched: &mut usize) -> bool {
     })
 }
 
-/// Scans the bytes of one file under this path. `is_signature`: addresses in what it signs are not
-/// findings.
+/// Scans the bytes of one file under this path. With `is_signature`, addresses in its decoded texts
+/// are no findings.
 pub(crate) fn scan_file(path: &str, bytes: &[u8], is_signature: bool, scan: &mut Scan) {
     for found in files::check(path, bytes) {
         scan.hit(found);
@@ -193,6 +198,7 @@ pub(crate) fn scan_file(path: &str, bytes: &[u8], is_signature: bool, scan: &mut
         if contained.is_beyond {
             scan.hit(files::beyond(path));
         }
+        // An encrypted part is unread too, and the flag about it says more than the warning.
         if contained.is_locked {
             scan.hit(files::locked(path));
         } else if contained.is_cut {
@@ -208,7 +214,10 @@ pub(crate) fn scan_file(path: &str, bytes: &[u8], is_signature: bool, scan: &mut
     } else {
         false
     };
+    // The container itself as well: one file can be a valid archive for one program and a script
+    // for another.
     let is_text = scan_text(path, None, bytes, is_signature, scan);
+    // These have a finding of their own that names them.
     let is_named =
         is_container || crate::files::is_native(bytes) || files::is_compiled(path, bytes);
     if !is_text && !is_named && contain::is_unread(bytes) {
@@ -216,8 +225,7 @@ pub(crate) fn scan_file(path: &str, bytes: &[u8], is_signature: bool, scan: &mut
     }
 }
 
-/// Scans the bytes of a file, or of a part of it, as text if they are text, and says whether they
-/// are.
+/// Scans the bytes of a file, or of a part of it, if they are text. Returns whether they are.
 fn scan_text(
     path: &str,
     part: Option<&str>,
@@ -266,6 +274,8 @@ fn scan_text(
             place.push(scan, &hit, offset, View::Raw, &what);
         }
     }
+    // Statements in which a rule matched as written, so that `joined` adds only what its reading
+    // shows.
     let mut seen = HashSet::new();
     for mut hit in scan.run(&reading.bytes, &segments) {
         let offset = reading.origin(hit.at);
@@ -281,9 +291,9 @@ fn scan_text(
     true
 }
 
-/// What it is that something was read in pieces: a flag for one line, and for a command with the
-/// lines that continue it. A paragraph of many lines is a warning, because lists of words and tables
-/// without an empty line are that long.
+/// Returns the act for text that was read in pieces: a flag for one line, or for a command with the
+/// lines that continue it. A paragraph of many lines is a warning, because lists of words and
+/// tables without an empty line are that long.
 fn read_in_pieces(raw: &str, segments: &Segments) -> Option<Act> {
     let is_long =
         |line: &str| line.len() > spans::MAX_STATEMENT && line.trim().contains(char::is_whitespace);
@@ -296,17 +306,17 @@ fn read_in_pieces(raw: &str, segments: &Segments) -> Option<Act> {
     })
 }
 
-/// A file, for findings about places in it.
+/// A file, or a part of one, in which findings have places.
 struct Where<'a> {
     path: &'a str,
-    /// The part of the file, where it is a container.
+    /// Name of the part, if the file is a container.
     part: Option<&'a str>,
     raw: &'a str,
     lines: &'a Lines,
 }
 
 impl Where<'_> {
-    /// A hit in the normalised reading, which is shown as raw where both say the same.
+    /// Adds a hit in the normalised reading. It is shown as raw text if both readings agree.
     fn push_text(&self, scan: &mut Scan, hit: &RuleHit, offset: usize, text: &[u8]) {
         let shown = first_line(text);
         let here = self.raw.get(offset..).unwrap_or_default();
@@ -327,7 +337,7 @@ impl Where<'_> {
         }
     }
 
-    /// The second of two places, in words: what stands there, and its line.
+    /// Describes the second of two places: the text there, and its line.
     fn beside(&self, offset: usize, length: usize) -> String {
         let text = self.raw.get(offset..).unwrap_or_default();
         let shown: String = text.chars().take(length.min(MOST_QUOTED)).collect();
@@ -342,12 +352,13 @@ impl Where<'_> {
         }
     }
 
-    /// A hit at an offset of the raw text; `text` is what stands there, from the match to the end
+    /// Adds a hit at an offset of the raw text; `text` is the text there, from the match to the end
     /// of its line.
     fn push(&self, scan: &mut Scan, hit: &RuleHit, offset: usize, view: View, text: &str) {
         // In the file one line is one place; a part has no lines of its own.
         let (path, place) = match self.part {
             None => (self.path.to_owned(), self.lines.line(offset)),
+            // No path of a skill holds NUL, so no file's name can collide with that of a part.
             Some(part) => (format!("{}\0{part}", self.path), offset),
         };
         if !scan.is_listed(hit, view, path, place) {
@@ -385,8 +396,9 @@ impl Where<'_> {
     }
 }
 
-/// The beginning of a text, to the end of its line or as far as anything quotes it.
+/// Returns the beginning of a text, up to the end of its line or as far as anything quotes it.
 fn head_of(text: &str) -> &str {
+    // A character has up to four bytes.
     let mut end = text.len().min(4 * crate::finding::MAX_EXCERPT_CHARS);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -399,8 +411,8 @@ fn first_line(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == b'\n').next().unwrap_or_default()
 }
 
-/// Statements that are glued together from pieces, read without the seams; only what the seams hid
-/// is said.
+/// Reads statements that are glued together from pieces without the seams, and reports only
+/// findings that the seams hid.
 fn joined(
     reading: &Reading,
     segments: &Segments,
@@ -411,6 +423,7 @@ fn joined(
     for span in segments
         .statements
         .iter()
+        // Not prose: quotation marks in its sentences would pass for seams.
         .filter(|span| span.place & (place::CODE | place::SHELL) != 0)
     {
         let text = &reading.bytes[span.start..span.end];
@@ -425,22 +438,24 @@ fn joined(
                 && hit.rule.scope == Scope::Statement
             {
                 let shown = String::from_utf8_lossy(first_line(&whole[hit.at..])).into_owned();
+                // Offsets behind a removed seam no longer fit the file; the beginning of the
+                // statement does.
                 place.push(scan, &hit, reading.origin(span.start), View::Joined, &shown);
             }
         }
     }
 }
 
-/// What decodes text, on the line of that text or of its name.
+/// Calls and commands that decode a text, on the line of that text or of its name.
 static DECODES: Lazy = Lazy::new(
     r"\b(?:b64|b32|urlsafe_b64|standard_b64)decode|\bbase(?:64|32)\s+(?:-d|--decode)|\batob\b|\bfromhex|\bunhexlify|\bdecod|['\x22](?:base64|hex)['\x22]|\bxxd\b|\bfrombase64|\bfrom_base64|\bbase64_decode|\bfromcharcode|\bchr\b|bytes\(",
 );
-/// A name that a text is assigned to, directly before it.
+/// A name to which a text is assigned, directly before the text.
 static NAMED: Lazy = Lazy::new(r"[a-z_]\w*['\x22]?\s*(?::\s*\w+\s*)?[:=]\s*[bru]?['\x22\[(]*$");
 /// Bytes of a line, before and after a file's name, in which a command that reads it is looked for.
 const LONGEST_LINE: usize = 2 << 10;
 
-/// What decodes to text is read as a text of its own.
+/// Scans each piece that decodes to text as a text of its own.
 fn decoded(raw: &str, is_signature: bool, scan: &mut Scan, place: &Where<'_>) {
     scan.work += raw.len() as u64;
     for piece in decode::pieces(raw) {
@@ -467,6 +482,7 @@ fn decoded(raw: &str, is_signature: bool, scan: &mut Scan, place: &Where<'_>) {
                 let is_used =
                     is_used.get_or_insert_with(|| is_decoded(raw.as_bytes(), &piece, scan));
                 if !*is_used {
+                    // An encoded address that nothing decodes is mostly data, such as a test value.
                     act = Act::Hint(ADDRESS_ALONE);
                 }
             }
@@ -477,8 +493,8 @@ fn decoded(raw: &str, is_signature: bool, scan: &mut Scan, place: &Where<'_>) {
     }
 }
 
-/// Whether something decodes this piece: on its own line, or on a line that names what it is
-/// assigned to. Escapes need nothing, because the language itself reads them.
+/// Whether something decodes this piece: on its own line, or on a line that names the variable it
+/// is assigned to. Escapes need no decoder, because the language itself reads them.
 fn is_decoded(raw: &[u8], piece: &decode::Piece, scan: &mut Scan) -> bool {
     if raw[piece.origin] == b'\\' {
         return true;
@@ -495,6 +511,7 @@ fn is_decoded(raw: &[u8], piece: &decode::Piece, scan: &mut Scan) -> bool {
         return false;
     };
     scan.searched += raw.len();
+    // Beyond the bound the stricter answer holds, or a long file could hide a decoder.
     if scan.searched > MOST_SEARCHED {
         return true;
     }
@@ -510,9 +527,10 @@ fn is_decoded(raw: &[u8], piece: &decode::Piece, scan: &mut Scan) -> bool {
         .any(|(count, (at, _))| count >= MOST_NAMED || decodes(line_around(raw, at..at + length)))
 }
 
-/// The line around a place, or as much of it as a line is long where people write it.
+/// Returns the range of the line around a place, or as much of it as people make a line long.
 fn line_around(text: &[u8], place: std::ops::Range<usize>) -> std::ops::Range<usize> {
     let is_end = |byte: &u8| *byte == b'\n';
+    // A minified file is one line: without the bound each mention would cost the whole file.
     let first = place.start.saturating_sub(LONGEST_LINE);
     let last = text.len().min(place.end + LONGEST_LINE);
     let before = &text[first..place.start];

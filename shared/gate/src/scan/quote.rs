@@ -1,10 +1,11 @@
-//! Quotation: when a text speaks of an attack instead of making it.
+//! Quotation: text that describes an attack instead of making it.
 //!
-//! It lowers a flag to a warning and silences nothing, because an agent acts on a quoted command as
-//! on any other. It never counts in a script, a shell fence, a hidden comment or the frontmatter,
-//! and never in a sentence that orders. Elsewhere one of two must hold: a verb of refusing governs
-//! exactly what matched (for what is not a command, a verb of detecting, too), or the nearest
-//! heading announces attacks and every host that is named is reserved (RFC 2606).
+//! A quotation lowers a flag to a warning and silences nothing, because an agent acts on a quoted
+//! command like on any other. It never counts in a script, a shell fence, a hidden comment or the
+//! frontmatter, and never in a sentence that gives an order. Elsewhere one of two conditions must
+//! hold: a verb of refusing governs exactly the match (for a match that is no command, a verb of
+//! detecting does too), or the nearest heading announces attacks and every host that is named is
+//! reserved (RFC 2606).
 
 use crate::rule::{Lazy, place};
 
@@ -15,14 +16,14 @@ macro_rules! between {
     };
 }
 
-/// A refusal of the act, directly before what matched.
+/// A refusal of the act, directly before the match.
 static REFUSES: Lazy = Lazy::new(concat!(
     r"(?:\b(?:never|do(?:es)? not|don'?t|must not|should not|may not|cannot|refuses? to|not to)(?: (?:ever|blindly|just|automatically|directly))?(?: (?:run|execute|use|trust|follow|obey|install|pipe|paste|allow|accept|send|share|include|write|recommend|suggest|add)\b)?",
     r"|\b(?:avoid(?:s|ing)?|reject(?:s|ed|ing)?|refus(?:e|es|ing)|den(?:y|ies)|forbids?|prohibits?)\b)",
     between!()
 ));
 
-/// A report of words of others, directly before them. It says nothing of a command, which works
+/// A verb of detecting, directly before the match. It excuses no command, because a command works
 /// wherever it stands.
 static REPORTS: Lazy = Lazy::new(concat!(
     r"\b(?:detect(?:s|ed|ing)?|flag(?:s|ged|ging)?|scan(?:s|ning)? for|watch(?:es)? for|look(?:s|ing)? (?:out )?for|block(?:s|ed|ing)?)\b",
@@ -34,7 +35,7 @@ static ORDERS: Lazy = Lazy::new(
     r"(?:^[\s>*+\d.)|-]*|[:,;.|\xe2]\s*(?:\*\*)?|\b(?:then|and|must|should|please|you|always|first|now|to|can|just)\s+)(?:run|execute|paste|enter|type|copy|install|use|send|upload|post|open|visit|download|fetch|start|launch|call|invoke|read|forward|append|write|add|follow|set|make sure)\b",
 );
 
-/// A key of that kind at the beginning of what matched.
+/// A key for text that an agent follows, at the beginning of the match.
 static TOLD: Lazy = Lazy::new(r"^\w*(?:description|instruction)s?['\x22]?\s*:");
 
 /// Headings under which attacks are described.
@@ -42,7 +43,7 @@ static ANNOUNCES: Lazy = Lazy::new(
     r"\bdetect|\bred flags?|\bthreats?\b|\battacks?\b|\bvulnerab|\banti-?patterns?|\binjection\b|\bforbidden|\bprohibit|\bwhat not|\bdon'?ts?\b|\bdangerous|\bunsafe|\bsuspicious|\bmalicious|\bblock(?:ed|list)|\bwarning signs|\bindicators?\b|\bexploit|\bjailbreak|\bphishing",
 );
 
-/// A search expression for a command. Its first word goes on with a class of characters, so no
+/// A search expression for a command. A class of characters follows its first word, so no
 /// shell finds the command in it.
 static EXPRESSION: Lazy = Lazy::new(r"^[\w./-]*(?:\\[bsswd]|\.[*+]|\[\^|\[\\|\(\?)");
 
@@ -56,26 +57,26 @@ static RUN_KEY: Lazy = Lazy::new(
     r"^(?:\w*[_-]?(?:command|cmd|run|script|exec|hook|entrypoint|shell|args)\w*|(?:pre|post)?(?:install|prepare|publish|pack|build|start|test)|setup|initialize\w*|\w+create\w*|\w+start\w*|\w+attach\w*)$",
 );
 
-/// Keys whose values an agent reads as what it is told.
+/// Keys whose values an agent reads as instructions.
 static TOLD_KEY: Lazy =
     Lazy::new(r"^\w*(?:description|instruction|summary|help|note|hint|title)s?$");
 
-/// Bytes before a match in which a verb that governs it is looked for. Such a verb stands before it
-/// with few words between, so no more than this could lower what a match weighs.
+/// Bytes before a match in which a verb that governs it is looked for. Few words stand between the
+/// two, so a longer search would lower no more matches.
 pub(super) const MOST_BEFORE: usize = 1 << 10;
 
-/// What is the same for every match in a statement.
+/// Properties that all matches in a statement share.
 pub(super) struct Said {
-    /// It orders something.
+    /// Whether it gives an order.
     pub orders: bool,
-    /// Every address in it is of a host that is reserved for examples, and there is one.
+    /// Whether it names an address, and the host of each is reserved for examples.
     is_reserved: bool,
-    /// Where each key before a value stands.
+    /// Ranges of the keys before values.
     keys: Vec<std::ops::Range<usize>>,
 }
 
 impl Said {
-    /// Of this statement.
+    /// Reads these properties of a statement.
     pub(super) fn of(statement: &[u8]) -> Self {
         let mut hosts = crate::rules::hosts::urls(statement).peekable();
         let mut keys = Vec::new();
@@ -92,20 +93,20 @@ impl Said {
         }
     }
 
-    /// The last key that ends before an offset.
+    /// Returns the last key that ends before an offset.
     fn key(&self, at: usize) -> Option<std::ops::Range<usize>> {
         let after = self.keys.partition_point(|key| key.end <= at);
         Some(self.keys[after.checked_sub(1)?].clone())
     }
 }
 
-/// Where something matched.
+/// A match and its surroundings.
 pub(super) struct Context<'a> {
     /// The sentence, row or line that holds the match.
     pub statement: &'a [u8],
     /// Offset of the match in it.
     pub at: usize,
-    /// What matched.
+    /// The matched text.
     pub matched: &'a [u8],
     /// The kind of place of the statement.
     pub place: u16,
@@ -114,7 +115,8 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Whether this is a quotation; `is_command`: what matched is run where it stands.
+    /// Whether the match is a quotation. With `is_command`, it is something that runs wherever it
+    /// stands.
     pub(super) fn is_quotation(&self, said: &Said, is_command: bool) -> bool {
         let is_shell = self.place & place::SHELL != 0 && self.place & place::PLAIN == 0;
         let is_script = self.place & place::CODE != 0 && self.place & place::PROSE == 0;
@@ -129,22 +131,24 @@ impl Context<'_> {
         let before = &before[before.len().saturating_sub(MOST_BEFORE)..];
         REFUSES.is_match(before)
             || (!is_command && REPORTS.is_match(before))
+            // A heading alone excuses nothing, or one line above an attack would switch the gate
+            // off.
             || said.is_reserved && ANNOUNCES.is_match(self.heading)
     }
 
-    /// What stands before the match in its statement.
+    /// Returns the statement up to the match.
     fn before(&self) -> &[u8] {
         &self.statement[..self.at.min(self.statement.len())]
     }
 
-    /// Whether the match is the first thing in its statement, but for the marks of a prompt.
+    /// Whether the match is the first thing in its statement, apart from the marks of a prompt.
     pub(super) fn begins_statement(&self) -> bool {
         let is_mark = |byte: &u8| matches!(byte, b' ' | b'\t' | b'!' | b'$' | b'>' | b'`');
         self.before().iter().all(is_mark)
     }
 
-    /// Whether a value in a file of data is run or followed: by the key before it, or because it is
-    /// a line of its own.
+    /// Whether a value in a file of data is run or followed, judged by the key before it, or
+    /// because it is a line of its own.
     pub(super) fn is_acted_on(&self, said: &Said, is_command: bool) -> bool {
         let before = self.before();
         let Some(key) = said.key(before.len()) else {
@@ -161,7 +165,7 @@ impl Context<'_> {
         if is_command { &RUN_KEY } else { &TOLD_KEY }.is_match(name)
     }
 
-    /// Whether what matched stands between the marks of an expression to search for: behind a
+    /// Whether the match stands between the marks of an expression to search for: behind a
     /// backslash or a bar, or before one.
     pub(super) fn is_in_pattern(&self) -> bool {
         let before = self.before().last();
@@ -171,7 +175,7 @@ impl Context<'_> {
             .any(|byte| matches!(byte, Some(b'|' | b'\\')))
     }
 
-    /// Whether what matched is an expression to search for, which no shell runs as the command.
+    /// Whether the match is an expression to search for, which no shell runs as the command.
     pub(super) fn is_expression(&self) -> bool {
         EXPRESSION.is_match(self.matched)
     }

@@ -3,8 +3,8 @@
 use super::spans::{Builder, MAX_STATEMENT};
 use crate::rule::place::{CODE, COMMENT, DATA, PROSE, SHELL};
 
-/// Lines of code: a statement for each, continued lines joined; a block ends before a definition at
-/// the left margin.
+/// Splits lines of code: a statement for each, with its continuation lines; a block ends before a
+/// definition at the left margin.
 pub(super) fn code(builder: &mut Builder<'_>, lines: &[(usize, usize)], place: u16) {
     let mut at = 0;
     let mut documentation = false;
@@ -41,6 +41,7 @@ pub(super) fn code(builder: &mut Builder<'_>, lines: &[(usize, usize)], place: u
             && end - start < MAX_STATEMENT
         {
             builder.join(lines[at].1);
+            // The sign of continuation would part the words of the joined line.
             if let Some(byte) = builder.bytes[..end]
                 .last_mut()
                 .filter(|byte| matches!(byte, b'\\' | b'^' | b'`'))
@@ -51,6 +52,7 @@ pub(super) fn code(builder: &mut Builder<'_>, lines: &[(usize, usize)], place: u
             end = lines[at].1;
         }
         let here = if doc {
+            // An agent reads documentation as text, an interpreter as part of the code.
             PROSE | (place & !SHELL)
         } else if comment {
             COMMENT
@@ -65,11 +67,12 @@ pub(super) fn code(builder: &mut Builder<'_>, lines: &[(usize, usize)], place: u
     }
 }
 
-/// Escaped quotation marks and line breaks of a value become those of the command in it.
+/// Turns escaped quotation marks and line breaks of a value into those of the command in it.
 fn unescape(line: &mut [u8]) {
     let mut at = 0;
     while at + 1 < line.len() {
         if line[at] == b'\\' {
+            // Two bytes for two, so that no offset moves.
             match line[at + 1] {
                 b'"' => line[at..at + 2].copy_from_slice(b" '"),
                 b'n' => line[at..at + 2].copy_from_slice(b"; "),
@@ -96,6 +99,7 @@ fn begins_definition(line: &[u8]) -> bool {
     ]
     .iter()
     .any(|word| line.starts_with(word))
+        // In a shell `export NAME=value` sets a variable and begins no function.
         && !(line.starts_with(b"export ") && line.contains(&b'=') && !line.contains(&b'('))
 }
 
@@ -106,7 +110,8 @@ fn is_comment(trimmed: &[u8], place: u16) -> bool {
         || (place & SHELL != 0 && (trimmed.starts_with(b"rem ") || trimmed.starts_with(b"::")))
 }
 
-/// A shell line that ends in a backslash, pipe or `&&`; a code line that ends inside brackets.
+/// Whether a line continues in the next one: a shell line that ends in a backslash, pipe or `&&`, a
+/// line of code that ends inside brackets.
 fn continues(line: &[u8], place: u16) -> bool {
     let line = line.trim_ascii_end();
     if place & CODE != 0 {
@@ -114,6 +119,7 @@ fn continues(line: &[u8], place: u16) -> bool {
             line.last(),
             Some(b'(' | b'[' | b'{' | b',' | b'+' | b'\\' | b'.')
         ) && !begins_definition(line.trim_ascii_start())
+            // The head of a block: joined with it, a whole function would be one statement.
             && !line.ends_with(b") {")
             && !line.ends_with(b"=> {")
             && line.len() < 600;

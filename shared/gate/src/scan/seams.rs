@@ -1,11 +1,13 @@
-//! Statements that are glued together from pieces, read without the seams.
+//! Reads statements that are glued together from pieces without the seams: `'cu' + 'rl'` as `curl`.
 
 use crate::rule::{Lazy, place, replace};
 use std::sync::LazyLock;
 
+/// Signs of a seam: joined literals, quotation marks or escapes inside a word, `$IFS` for a space.
 pub(super) static SPLIT_LITERAL: Lazy = Lazy::new(
     r#"['"]\s*\+\s*['"]|\w(''|"")\w|\w'\s?'\w|['"]\s*\.\s*['"]|\$\{ifs\}|\$ifs\b|\b\w\\\w\\?\w|\$@\w|\w\[\w\]"#,
 );
+/// Two quotation marks that end one literal and begin the next, with the operator between them.
 pub(super) static JOINT: LazyLock<Option<regex::bytes::Regex>> = LazyLock::new(|| {
     regex::bytes::RegexBuilder::new(r#"['"]\s*[+.]?\s*['"]"#)
         .unicode(false)
@@ -13,7 +15,7 @@ pub(super) static JOINT: LazyLock<Option<regex::bytes::Regex>> = LazyLock::new(|
         .ok()
 });
 
-/// What a statement of this place says without its seams; nothing where it has none.
+/// Returns a statement of this place without its seams, or `None` if it has none.
 pub(super) fn without(text: &[u8], place_of: u16, work: &mut u64) -> Option<Vec<u8>> {
     // Cheap first: without two quotes, a `$` or a backslash there is no seam.
     let quotes = text
@@ -39,6 +41,7 @@ pub(super) fn without(text: &[u8], place_of: u16, work: &mut u64) -> Option<Vec<
     let word_escape = whole
         .windows(2)
         .any(|two| two[0] == b'\\' && two[1].is_ascii_alphabetic());
+    // In other languages a backslash begins an escape with a meaning of its own.
     if word_escape && place_of & place::SHELL != 0 {
         whole.retain(|byte| *byte != b'\\');
     }
@@ -48,13 +51,14 @@ pub(super) fn without(text: &[u8], place_of: u16, work: &mut u64) -> Option<Vec<
     (whole != text).then_some(whole)
 }
 
-/// `pass[w]d` is `passwd` to a shell.
+/// Replaces `pass[w]d` by `passwd`: a shell expands such a pattern to the file of that name.
 fn unbracket(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
     while at < text.len() {
         if let [b'[', letter, b']', ..] = &text[at..]
             && letter.is_ascii_alphanumeric()
+            // The first bracket of a statement is a test or a list and no part of a word.
             && at > 0
         {
             out.push(*letter);

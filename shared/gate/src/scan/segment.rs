@@ -1,9 +1,9 @@
-//! The structure of a text: sections, blocks in them, statements in those, each with the place it
-//! stands in.
+//! The structure of a text: sections, blocks in them, statements in those, each with its kind of
+//! place.
 //!
-//! A rule that combines signals asks for all of them in one statement, one block or one section.
-//! Wrapped lines of a paragraph and continued lines of a command become one line here (the line
-//! break becomes a space, so that no offset moves). Sizes are bounded: a statement of a megabyte is
+//! A rule that combines signals requires all of them in one statement, one block or one section.
+//! Wrapped lines of a paragraph and continued lines of a command become one line here: the line
+//! break becomes a space, so that no offset moves. Sizes are bounded: a statement of a megabyte is
 //! cut into many.
 
 pub(super) use super::spans::{Segments, Span};
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::rule::place::{CODE, DATA, SHELL};
 
-/// What a file is, by its name.
+/// Kind of a file, by its name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     Markdown,
@@ -27,8 +27,8 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether an interpreter reads these bytes, whatever else they hold: by the ending, or by the
-    /// first line.
+    /// Whether an interpreter reads these bytes, whatever else they hold: by the ending of the
+    /// name, or by the first line.
     pub(super) fn is_script(path: &str, bytes: &[u8]) -> bool {
         match Self::of(path, "") {
             Self::Plain => bytes.starts_with(b"#!"),
@@ -41,7 +41,7 @@ impl Kind {
         }
     }
 
-    /// By the ending of the path, else by the first line.
+    /// Returns the kind by the ending of the path, else by the first line.
     pub(super) fn of(path: &str, raw: &str) -> Self {
         let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
         let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
@@ -81,6 +81,8 @@ pub(super) fn split(bytes: &mut [u8], kind: Kind) -> Segments {
     let lines = lines(bytes);
     let mut builder = Builder::new(bytes);
     match kind {
+        // Text of an unknown kind may be prose for an agent, and the Markdown reader takes it as
+        // that.
         Kind::Markdown | Kind::Plain => markdown(&mut builder, &lines),
         Kind::Shell => code(&mut builder, &lines, SHELL),
         Kind::Code => code(&mut builder, &lines, CODE),
@@ -89,7 +91,7 @@ pub(super) fn split(bytes: &mut [u8], kind: Kind) -> Segments {
     builder.finish()
 }
 
-/// A text without structure: one section, one block, one statement for each line.
+/// Splits a text without structure: one section, one block, one statement for each line.
 pub(super) fn flat(bytes: &mut [u8], place: u16) -> Segments {
     let lines = lines(bytes);
     let mut builder = Builder::new(bytes);

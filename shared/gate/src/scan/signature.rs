@@ -1,13 +1,15 @@
-//! Files that are signatures: whole envelopes (DSSE, also in a Sigstore bundle) and whole web
-//! signatures (JWS). Addresses in what they sign are names and no places.
+//! Recognises files that are signatures as a whole: envelopes (DSSE, also in a Sigstore bundle) and
+//! web signatures (JWS). Addresses in a signed payload are identifiers that nothing fetches.
 
 use super::decode::base64;
 use crate::rule::has;
 use serde_json::{Map, Value};
 
-/// Whether a file is a signature as a whole, and what it signs is a statement of in-toto or a JSON
-/// web token. A file that holds anything beside that, a script above all, is none.
+/// Whether a file is nothing but a signature, over an in-toto statement or a JSON web token. A file
+/// that holds anything else, such as a script, is none.
 pub(super) fn is_signature(bytes: &[u8]) -> bool {
+    // Only the form is checked and no key, so anyone can make such a file. That is why the caller
+    // also asks whether a command of the skill reads it.
     let bytes = bytes.trim_ascii();
     // Most files are told from one by a glance.
     let is_word =
@@ -21,9 +23,10 @@ pub(super) fn is_signature(bytes: &[u8]) -> bool {
     }
 }
 
-/// A DSSE envelope, a bundle with one, or a JWS in JSON.
+/// Whether an object is a DSSE envelope, a bundle with one, or a JWS in JSON.
 fn signed_by(object: &Map<String, Value>) -> bool {
     if let Some(Value::Object(envelope)) = object.get("dsseEnvelope") {
+        // The recursion is as shallow as the JSON, which its parser bounds.
         return object.contains_key("verificationMaterial") && signed_by(envelope);
     }
     let Some(payload) = object.get("payload").and_then(Value::as_str) else {
@@ -36,7 +39,7 @@ fn signed_by(object: &Map<String, Value>) -> bool {
     is_signed && is_claims(payload)
 }
 
-/// Three parts in base64 with points between them: head, claims, signature.
+/// Whether a text is a compact JWS: head, claims and signature in base64, with points between them.
 fn is_compact(text: &str) -> bool {
     let parts: Vec<&str> = text.split('.').collect();
     let [head, claims, signature] = parts[..] else {

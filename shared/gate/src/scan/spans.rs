@@ -1,15 +1,15 @@
-//! Spans of a text, and how they are built: statements grow into blocks and sections of bounded
+//! Spans of a text and their builder, which grows statements into blocks and sections of bounded
 //! size.
 
 use crate::rule::place;
 
-/// The longest statement, block and section in bytes. A longer line is read in windows of this
-/// length, each of which goes back over a quarter of the one before, so that no place in it is a
-/// seam.
+/// Longest statement in bytes. A longer line is read in windows of this length, each of which
+/// overlaps the one before by a quarter, so that no place in the line is a seam.
 pub(super) const MAX_STATEMENT: usize = 16 << 10;
 const MAX_BLOCK: usize = 24 << 10;
 const MAX_SECTION: usize = 32 << 10;
-/// Places whose lines people and shells read as one: there a line in windows is reported.
+/// Places in which people and shells read a line as one; there a line that is read in windows is
+/// reported.
 const READ_WHOLE: u16 =
     place::FRONT | place::PROSE | place::HEAD | place::TABLE | place::SHELL | place::HIDDEN;
 
@@ -19,7 +19,7 @@ pub(super) struct Span {
     pub start: usize,
     pub end: usize,
     pub place: u16,
-    /// The nearest heading above it, by its number.
+    /// Number of the nearest heading above it.
     pub heading: Option<usize>,
 }
 
@@ -30,16 +30,16 @@ pub(super) struct Segments {
     pub sections: Vec<Span>,
     pub blocks: Vec<Span>,
     pub statements: Vec<Span>,
-    /// Where each heading begins and ends.
+    /// Start and end of each heading.
     pub headings: Vec<(usize, usize)>,
-    /// A line that is read as one elsewhere was read in windows.
+    /// Whether a line was read in windows that is read as one elsewhere.
     pub has_long_line: bool,
-    /// A command of a shell was, with the lines that continue it.
+    /// Whether that line was a shell command, with the lines that continue it.
     pub has_long_command: bool,
 }
 
 impl Segments {
-    /// The nearest heading above a span; empty where there is none.
+    /// Returns the nearest heading above a span, empty if there is none.
     pub(super) fn heading<'a>(&self, bytes: &'a [u8], span: &Span) -> &'a [u8] {
         span.heading.map_or(&[], |number| {
             let (start, end) = self.headings[number];
@@ -47,13 +47,13 @@ impl Segments {
         })
     }
 
-    /// The statement that holds an offset, if one does.
+    /// Returns the statement that holds an offset, if there is one.
     pub(super) fn statement(&self, offset: usize) -> Option<Span> {
         let after = self.statements.partition_point(|one| one.start <= offset);
         Some(self.statements[after.checked_sub(1)?])
     }
 
-    /// The block that holds an offset, if one does.
+    /// Returns the block that holds an offset, if there is one.
     pub(super) fn block(&self, offset: usize) -> Option<Span> {
         let after = self.blocks.partition_point(|one| one.start <= offset);
         Some(self.blocks[after.checked_sub(1)?])
@@ -92,6 +92,8 @@ impl<'a> Builder<'a> {
 
     pub fn statement(&mut self, start: usize, end: usize, place: u16) {
         let heading = self.section.heading;
+        // Only these places: data and programs often have long lines, which nobody reads as one
+        // command.
         let is_long = end.saturating_sub(start) > MAX_STATEMENT
             && place & READ_WHOLE != 0
             // One word is neither a command nor a sentence, however long it is.
@@ -108,6 +110,7 @@ impl<'a> Builder<'a> {
                 place,
                 heading,
             });
+            // Windows overlap, so that a match across a cut is whole in one of them.
             start = if stop < end {
                 stop - MAX_STATEMENT / 4
             } else {
@@ -116,8 +119,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Makes the block and the section reach over a new statement. One that is full ends, and the
-    /// next goes back over its last quarter.
+    /// Extends the block and the section over a new statement. One that is full ends, and the next
+    /// begins in its last quarter.
     fn grow(&mut self, start: usize, end: usize, place: u16) {
         let fresh = Span {
             start,
@@ -143,6 +146,7 @@ impl<'a> Builder<'a> {
                 });
             }
         }
+        // A section that has just begun is empty and may take a statement of any size.
         if end - self.section.start > MAX_SECTION && self.section.end > self.section.start {
             self.out.sections.push(self.section);
             self.section.start = self.last_quarter(self.section, MAX_SECTION, start);
@@ -151,7 +155,8 @@ impl<'a> Builder<'a> {
         self.section.place |= place;
     }
 
-    /// Where the first statement begins in the last quarter of a span that ends before `next`.
+    /// Returns the start of the first statement in the last quarter of a span that ends before
+    /// `next`.
     fn last_quarter(&self, full: Span, most: usize, next: usize) -> usize {
         let quarter = full.start.max(next.saturating_sub(most / 4));
         let at = self
@@ -186,8 +191,9 @@ impl<'a> Builder<'a> {
         self.out
     }
 
-    /// Puts a space in place of the line break at this offset.
+    /// Replaces the line break at this offset by a space.
     pub fn join(&mut self, at: usize) {
+        // Replaced and not removed, because spans and findings count in offsets of this text.
         if let Some(byte) = self.bytes.get_mut(at) {
             *byte = b' ';
         }

@@ -10,24 +10,24 @@ use crate::look_alike::look_alike;
 use unicode_normalization::UnicodeNormalization as _;
 use vault_format::text::Position;
 
-/// What is scanned of one file, in bytes; the rest is said to be unread.
+/// Most bytes of one file that are scanned; the rest is reported as unread.
 pub(super) const MAX_SCANNED: usize = 4 << 20;
 
 /// A file as text.
 pub(super) struct Source {
     /// As it stands, decoded from UTF-8 or UTF-16, without NUL bytes.
     pub raw: String,
-    /// The bytes after [`MAX_SCANNED`] were left out.
+    /// Whether bytes after [`MAX_SCANNED`] were left out.
     pub cut: bool,
-    /// It held bytes that are not UTF-8.
+    /// Whether it held bytes that are not UTF-8.
     pub damaged: bool,
-    /// It held NUL bytes, which a shell passes over and most viewers do not show.
+    /// Whether it held NUL bytes, which a shell passes over and most viewers do not show.
     pub nul: bool,
 }
 
 impl Source {
-    /// The text of a file, or `None` where it is not text. `is_script`: by its name or its first
-    /// line it is one, and whatever is in it, an interpreter reads it.
+    /// Reads a file as text; returns `None` if it is not text. With `is_script`, by its name or its
+    /// first line, it always is: an interpreter reads it, whatever is in it.
     pub(super) fn read(bytes: &[u8], is_script: bool) -> Option<Self> {
         let cut = bytes.len() > MAX_SCANNED;
         let bytes = &bytes[..bytes.len().min(MAX_SCANNED)];
@@ -46,6 +46,7 @@ impl Source {
         let nul = bytes.contains(&0);
         // Bytes of a program under the name of a script are read, but their NUL bytes hide nothing.
         let is_hidden = nul && !is_binary(&bytes[..bytes.len().min(HEAD)]);
+        // A shell drops NUL bytes, so a word with one inside is a whole word to it.
         let kept: Vec<u8>;
         let bytes = if nul {
             kept = bytes.iter().copied().filter(|byte| *byte != 0).collect();
@@ -65,7 +66,7 @@ impl Source {
     }
 }
 
-/// UTF-16 by its byte order mark, unless what follows the mark is plain ASCII: then programs read
+/// Decodes UTF-16 by its byte order mark, unless plain ASCII follows the mark: then programs read
 /// it as that.
 fn utf16(bytes: &[u8]) -> Option<String> {
     let (rest, little) = match bytes {
@@ -74,6 +75,7 @@ fn utf16(bytes: &[u8]) -> Option<String> {
         _ => return None,
     };
     let is_plain = |byte: &&u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+    // A false mark would make a script unreadable here that a shell still runs.
     if rest.iter().filter(is_plain).count() * 8 > rest.len() * 7 {
         return None;
     }
@@ -93,7 +95,7 @@ fn utf16(bytes: &[u8]) -> Option<String> {
     )
 }
 
-/// The text that rules read, with the way back.
+/// The text that rules read, with the way back to the file.
 pub(super) struct Reading {
     /// Lower-case bytes; line breaks stand where they stand in the raw text until the segmenter
     /// joins lines.
@@ -103,8 +105,8 @@ pub(super) struct Reading {
     steps: Vec<(usize, usize)>,
 }
 
-/// A word longer than this is data; its middle is left out, so that what stands before it and
-/// behind it is one line.
+/// Length from which a word is data. Its middle is left out, so that the texts before and behind it
+/// stand in one line.
 const LONGEST_WORD: usize = 1 << 10;
 
 impl Reading {
@@ -121,6 +123,7 @@ impl Reading {
             steps: Vec::new(),
         };
         let mut from = 0;
+        // Words are ASCII, so each cut falls between characters.
         for word in words {
             let middle = word.start + LONGEST_WORD / 2..word.end - LONGEST_WORD / 2;
             reading.add(&raw[from..middle.start], from);
@@ -130,7 +133,7 @@ impl Reading {
         reading
     }
 
-    /// Adds a part of the raw text that begins there.
+    /// Adds the part of the raw text that begins at `start`.
     fn add(&mut self, part: &str, start: usize) {
         let mut shift = self
             .steps
@@ -140,6 +143,8 @@ impl Reading {
         for (offset, character) in part.char_indices() {
             let offset = start + offset;
             let now = offset.cast_signed() - self.bytes.len().cast_signed();
+            // One entry where the distance changes, and none for each character: the table stays
+            // short.
             if now != shift {
                 self.steps.push((self.bytes.len(), offset));
                 shift = now;
@@ -158,7 +163,7 @@ impl Reading {
         }
     }
 
-    /// The place in the raw text of an offset here.
+    /// Returns the offset in the raw text for an offset here.
     pub(super) fn origin(&self, offset: usize) -> usize {
         let place = self.steps.partition_point(|step| step.0 <= offset);
         match place.checked_sub(1).map(|before| self.steps[before]) {
@@ -168,7 +173,8 @@ impl Reading {
     }
 }
 
-/// Runs of letters, digits and the marks of encoded data that are longer than [`LONGEST_WORD`].
+/// Returns the runs of letters, digits and signs of encoded data that are longer than
+/// [`LONGEST_WORD`].
 fn long_words(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=_-%.:".contains(&byte);
     let mut found = Vec::new();
@@ -191,16 +197,16 @@ fn long_words(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     found
 }
 
-/// Bytes of a text between two places whose characters are counted beforehand.
+/// Distance in bytes between two places whose characters are counted in advance.
 pub(super) const STRETCH: usize = 256;
 
-/// The characters that begin in these bytes of a text.
+/// Counts the characters that begin in these bytes of a text.
 fn characters(bytes: &[u8]) -> usize {
     let goes_on = |byte: &&u8| **byte & 0xC0 == 0x80;
     bytes.len() - bytes.iter().filter(goes_on).count()
 }
 
-/// Places of lines, for many look-ups in one text.
+/// Places of line starts, for many look-ups in one text.
 pub(super) struct Lines {
     starts: Vec<usize>,
     /// Characters before each stretch of [`STRETCH`] bytes, so that no column is counted from the
@@ -221,13 +227,13 @@ impl Lines {
         Self { starts, counts }
     }
 
-    /// The characters that begin before an offset.
+    /// Counts the characters that begin before an offset.
     fn before(&self, raw: &str, offset: usize) -> usize {
         let stretch = offset / STRETCH;
         self.counts[stretch] + characters(&raw.as_bytes()[stretch * STRETCH..offset])
     }
 
-    /// The line that holds an offset, from 1.
+    /// Returns the number of the line that holds an offset, from 1.
     pub(super) fn line(&self, offset: usize) -> usize {
         self.starts.partition_point(|start| *start <= offset).max(1)
     }
@@ -245,7 +251,7 @@ impl Lines {
     }
 }
 
-/// Characters without a shape: what they stand between reads as one word.
+/// Whether a character has no shape: the letters around it read as one word.
 pub(super) fn is_invisible(character: char) -> bool {
     matches!(
         character,

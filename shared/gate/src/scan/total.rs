@@ -1,4 +1,4 @@
-//! What the hits of a skill come to: flags, warnings, and hints that count together.
+//! Adds up the hits of a skill: flags, warnings, and hints that count together.
 
 use crate::finding::{Finding, Level};
 use crate::rule::{Act, ScanRule};
@@ -6,25 +6,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Sum of points at which hints become warnings.
 pub(super) const HINT_THRESHOLD: u32 = 6;
-/// What one family of rules can add to the sum.
+/// Most points that one family of rules adds to the sum.
 const MOST_OF_A_FAMILY: u32 = 6;
-/// Findings of one rule in one skill that are listed.
+/// Most findings of one rule in one skill that are listed.
 pub(super) const MOST_LISTED: usize = 5;
 
-/// A hit before its weight is decided.
+/// A hit before the level of its finding is decided.
 pub(super) struct Hit {
     pub rule: &'static ScanRule,
     pub act: Act,
     pub finding: Finding,
 }
 
-/// The findings: what blocks as flags, what warns as warnings, hints only where they come to
-/// something together. The others are notes, which `with_hints` asks for.
+/// Returns the findings: hits that block as flags, hits that warn as warnings, hints as warnings if
+/// their points reach the threshold. Other hints become notes if `with_hints` is set.
 pub(super) fn findings(mut hits: Vec<Hit>, with_hints: bool) -> Vec<Finding> {
     let said = points(&hits) >= HINT_THRESHOLD;
     let mut listed = BTreeMap::<(&str, Act2), usize>::new();
     let mut places = BTreeSet::new();
     let mut findings = Vec::new();
+    // The heaviest first, because one place keeps one finding of a rule and the list is cut.
     hits.sort_by_key(|hit| (hit.act.rank(), hit.finding.view));
     for hit in hits {
         let level = match hit.act {
@@ -35,6 +36,8 @@ pub(super) fn findings(mut hits: Vec<Hit>, with_hints: bool) -> Vec<Finding> {
             Act::Hint(_) => continue,
         };
         // The same rule on the same line is one finding, whatever reading it came from.
+        // Findings without a line are told apart by their messages, which name the part of a
+        // container.
         let part = hit
             .finding
             .line
@@ -50,6 +53,7 @@ pub(super) fn findings(mut hits: Vec<Hit>, with_hints: bool) -> Vec<Finding> {
             continue;
         }
         let count = listed
+            // Counted apart, so that neither flags nor warnings use up the places of the other.
             .entry((hit.rule.rule.id, Act2(level == Level::Flag)))
             .or_default();
         *count += 1;
@@ -63,7 +67,7 @@ pub(super) fn findings(mut hits: Vec<Hit>, with_hints: bool) -> Vec<Finding> {
     findings
 }
 
-/// The sum of hints: of each rule once, of each family at most so much.
+/// Returns the sum of the hints: each rule once, each family up to a bound.
 pub(super) fn points(hits: &[Hit]) -> u32 {
     let mut rules = BTreeMap::<&str, u32>::new();
     for hit in hits {
@@ -77,6 +81,8 @@ pub(super) fn points(hits: &[Hit]) -> u32 {
     let mut families = BTreeMap::<&str, u32>::new();
     for (id, points) in rules {
         *families
+            // The id without its number: rules of a family catch wordings of one idea, and one idea
+            // must not make a warning of itself by being said in many ways.
             .entry(id.rsplit_once('-').map_or(id, |(family, _)| family))
             .or_default() += points;
     }
@@ -86,7 +92,7 @@ pub(super) fn points(hits: &[Hit]) -> u32 {
         .sum()
 }
 
-/// Whether a count is of flags.
+/// Key of a count: whether it is of flags.
 #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
 struct Act2(bool);
 

@@ -1,4 +1,4 @@
-//! Many words at once: where each of them stands in a text.
+//! Finds many words in one pass over a text.
 
 use aho_corasick::AhoCorasick;
 
@@ -6,7 +6,7 @@ use aho_corasick::AhoCorasick;
 pub(super) struct Words(AhoCorasick);
 
 impl Words {
-    /// Of these, none of which is empty.
+    /// Prepares the search for these words, none of which may be empty.
     #[expect(
         clippy::expect_used,
         reason = "the words stand in the rules: no input makes them too many"
@@ -15,8 +15,9 @@ impl Words {
         Self(AhoCorasick::new(words).expect("the words of the rules fit one search"))
     }
 
-    /// Where a word begins and its number, for each place of each word, in this order.
+    /// Returns the offset and the number of each occurrence of each word, sorted.
     pub(super) fn find(&self, text: &[u8]) -> Vec<(usize, usize)> {
+        // Overlapping, because the word of one rule may stand inside that of another.
         let hits = self.0.find_overlapping_iter(text);
         let mut found: Vec<_> = hits
             .map(|hit| (hit.start(), hit.pattern().as_usize()))

@@ -3,7 +3,7 @@
 use super::Contained;
 use crate::rule::{position, replace};
 
-/// Whether a part of an office document holds what its reader sees or its macros say.
+/// Whether a part of an office document holds text that its reader sees or code of its macros.
 pub(super) fn is_office_text(name: &[u8]) -> bool {
     let begins = [
         b"word/".as_slice(),
@@ -17,8 +17,8 @@ pub(super) fn is_office_text(name: &[u8]) -> bool {
     name.ends_with(b".xml") && begins.iter().any(|begin| name.starts_with(begin))
 }
 
-/// The cells of a notebook: text as Markdown, code as Python, what the code put out as plain text.
-/// `None`: it is none.
+/// Adds the cells of a notebook: text as Markdown, code as Python, outputs as plain text. Returns
+/// `None` if the bytes are no notebook.
 pub(super) fn notebook(bytes: &[u8], found: &mut Contained) -> Option<()> {
     let value: serde_json::Value = serde_json::from_slice(bytes).ok()?;
     for (number, cell) in value.get("cells")?.as_array()?.iter().enumerate() {
@@ -28,6 +28,7 @@ pub(super) fn notebook(bytes: &[u8], found: &mut Contained) -> Option<()> {
         };
         let source = cell.get("source").map(joined).unwrap_or_default();
         let mut parts = vec![(format!("cell-{number}.{ending}"), source)];
+        // An agent reads outputs too, and their author can write them without running any code.
         let outputs = cell.get("outputs").and_then(|outputs| outputs.as_array());
         let outputs: String = outputs.into_iter().flatten().map(output).collect();
         if !outputs.is_empty() {
@@ -42,7 +43,7 @@ pub(super) fn notebook(bytes: &[u8], found: &mut Contained) -> Option<()> {
     Some(())
 }
 
-/// The text of an output: of a stream, or of whatever data is text.
+/// Returns the text of an output: of a stream, or of all data that is text.
 fn output(output: &serde_json::Value) -> String {
     let mut text = output.get("text").map(joined).unwrap_or_default();
     let data = output.get("data").and_then(|data| data.as_object());
@@ -55,7 +56,7 @@ fn output(output: &serde_json::Value) -> String {
     text
 }
 
-/// A text that may be a list of lines.
+/// Returns a text that may be a list of lines.
 fn joined(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::String(text) => text.clone(),
@@ -64,14 +65,15 @@ fn joined(value: &serde_json::Value) -> String {
     }
 }
 
-/// XML without its tags: the end of a paragraph, a row or an element of text ends a line. Comments
-/// stay as they are.
+/// Returns XML without its tags: the end of a paragraph, a row or an element of text ends a line.
+/// Comments stay as they are.
 pub(super) fn untagged(xml: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(xml.len() / 2);
     let mut rest = xml;
     while let Some(at) = rest.iter().position(|byte| *byte == b'<') {
         text.extend_from_slice(&rest[..at]);
         rest = &rest[at..];
+        // The result is read as Markdown, which marks comments as hidden from people.
         if rest.starts_with(b"<!--") {
             let end = position(rest, "-->");
             let end = end.map_or(rest.len(), |end| end + 3);
@@ -118,6 +120,7 @@ pub(super) fn untagged(xml: &[u8]) -> Vec<u8> {
         ("&quot;", "\""),
         ("&amp;", "&"),
     ];
+    // `&amp;` comes last, or `&amp;lt;` would be decoded twice.
     for (entity, plain) in entities {
         text = replace(&text, entity, plain);
     }

@@ -1,8 +1,8 @@
 //! Files inside files: archives, office documents, PDF and notebooks, one level deep.
 //!
-//! What is found is text that the scanner reads under the name of its part. Nothing is written and
-//! nothing is run. The work is bounded by parts and by unpacked bytes of one container; what lies
-//! beyond is reported, never passed over.
+//! The text found inside is scanned under the name of its part. Nothing is written and nothing is
+//! run. The work is bounded by the parts and the unpacked bytes of one container; anything beyond
+//! is reported, never skipped in silence.
 
 mod document;
 mod pdf;
@@ -12,10 +12,10 @@ use document::{notebook, untagged};
 use flate2::read::{DeflateDecoder, MultiGzDecoder};
 use std::io::Read;
 
-/// Parts of one container that are read.
+/// Most parts of one container that are read.
 const MOST_PARTS: usize = 512;
-/// The block of a tar archive, in bytes: a header, and what the content of each part is filled up
-/// to.
+/// Size of a block of a tar archive, in bytes: a header is one, and the content of each part is
+/// padded to whole ones.
 const BLOCK: usize = 512;
 
 /// A part of a container.
@@ -25,19 +25,19 @@ pub(super) struct Part {
     pub bytes: Vec<u8>,
 }
 
-/// What a container holds.
+/// Content of a container.
 pub(super) struct Contained {
     /// Bytes that its parts may unpack to.
     most: usize,
-    /// Bytes that were unpacked, whether a part came of them or not.
+    /// Bytes that were unpacked, whether they became a part or not.
     pub unpacked: usize,
     pub parts: Vec<Part>,
-    /// Something in it was not read: it is damaged, too large, packed in another way, no text, or a
-    /// container itself.
+    /// Whether something in it was not read: it is damaged, too large, packed in another way, no
+    /// text, or a container itself.
     pub is_cut: bool,
-    /// There is more in it than the bounds allow.
+    /// Whether there is more in it than the bounds allow.
     pub is_beyond: bool,
-    /// A part of it is encrypted.
+    /// Whether a part of it is encrypted.
     pub is_locked: bool,
 }
 
@@ -53,20 +53,21 @@ impl Contained {
         }
     }
 
-    /// Bytes that may still be unpacked.
+    /// Returns the bytes that may still be unpacked.
     const fn left(&self) -> usize {
         self.most.saturating_sub(self.unpacked)
     }
 
-    /// Whether there is room for no more.
+    /// Whether no more fits.
     const fn is_full(&self) -> bool {
         self.left() == 0 || self.parts.len() >= MOST_PARTS
     }
 
-    /// What a source unpacks to, as far as the bound allows; damage and the bound are noted.
+    /// Unpacks a source as far as the bound allows, and notes damage and the bound.
     fn unpack(&mut self, source: impl Read) -> Vec<u8> {
         let left = self.left();
         let mut bytes = Vec::new();
+        // One byte more than allowed tells a source that ends here from one that goes on.
         let read = source.take(left as u64 + 1).read_to_end(&mut bytes);
         self.is_cut |= read.is_err();
         self.is_beyond |= bytes.len() > left;
@@ -75,7 +76,7 @@ impl Contained {
         bytes
     }
 
-    /// Adds a part; `None` once there is room for no more.
+    /// Adds a part; returns `None` once no more fits.
     fn add(&mut self, name: &[u8], source: impl Read) -> Option<&mut Part> {
         if self.is_full() {
             self.is_beyond = true;
@@ -89,14 +90,15 @@ impl Contained {
     }
 }
 
-/// Whether the scanner makes nothing of these bytes: no text, no picture and no font.
+/// Whether the scanner cannot read these bytes: they are an archive, or neither text nor a picture
+/// nor a font.
 pub(super) fn is_unread(bytes: &[u8]) -> bool {
     let head = &bytes[..bytes.len().min(HEAD)];
     let is_wide = bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff");
     !is_wide && is_binary(head) && !is_picture_or_font(bytes) || is_archive(bytes)
 }
 
-/// Whether these bytes are an archive or packed, of whatever kind.
+/// Whether these bytes are an archive or compressed, in any known format.
 pub(super) fn is_archive(bytes: &[u8]) -> bool {
     let heads: [&[u8]; 11] = [
         b"PK\x03\x04",
@@ -114,7 +116,7 @@ pub(super) fn is_archive(bytes: &[u8]) -> bool {
     heads.iter().any(|head| bytes.starts_with(head)) || is_tar(bytes)
 }
 
-/// Whether the sum in the first header is right; old archives have no other mark.
+/// Whether bytes begin with a tar header whose checksum is right; old archives have no other mark.
 fn is_tar(bytes: &[u8]) -> bool {
     let Some(header) = bytes.get(..BLOCK).filter(|header| header[0] != 0) else {
         return false;
@@ -122,13 +124,16 @@ fn is_tar(bytes: &[u8]) -> bool {
     let sum = |range: std::ops::Range<usize>| -> usize {
         header[range].iter().map(|byte| usize::from(*byte)).sum()
     };
+    // The field of the sum itself counts as eight spaces.
     octal(&header[148..156]) == Some(sum(0..148) + 8 * usize::from(b' ') + sum(156..BLOCK))
 }
 
-/// What a file holds, if it is a container of a known kind; unpacked to at most so many bytes.
+/// Reads the content of a file if it is a container of a known kind, unpacked to at most `most`
+/// bytes.
 pub(super) fn open(path: &str, bytes: &[u8], most: usize) -> Option<Contained> {
     let ending = path.rsplit('.').next().unwrap_or_default();
     let mut found = Contained::new(most);
+    // By the bytes wherever they tell the kind, because the name is the attacker's choice.
     if bytes.starts_with(b"PK\x03\x04") {
         zip(bytes, &mut found);
     } else if bytes.starts_with(b"\x1f\x8b") {
@@ -149,7 +154,7 @@ pub(super) fn open(path: &str, bytes: &[u8], most: usize) -> Option<Contained> {
     Some(found)
 }
 
-/// A number of two or four bytes, the lowest first.
+/// Reads a number of two or four bytes, the lowest first.
 fn number(bytes: &[u8], at: usize, length: usize) -> Option<usize> {
     let bytes = bytes.get(at..at.checked_add(length)?)?;
     Some(
@@ -160,8 +165,10 @@ fn number(bytes: &[u8], at: usize, length: usize) -> Option<usize> {
     )
 }
 
-/// The files of the central directory, which is what programs unpack; local headers alone may lie.
+/// Reads the files of the central directory, which programs unpack by; local headers alone may lie.
 fn zip(bytes: &[u8], found: &mut Contained) {
+    // The record that leads to the directory is the last one, with a comment of up to 64 KiB behind
+    // it.
     let tail = bytes.len().saturating_sub((1 << 16) + 22);
     let end = bytes[tail..]
         .windows(4)
@@ -181,12 +188,14 @@ fn zip(bytes: &[u8], found: &mut Contained) {
             found.is_beyond = true;
             break;
         }
+        // A field beyond the end becomes a number that no sum below accepts.
         let field = |offset, length| number(bytes, at + offset, length).unwrap_or(usize::MAX);
         let (flags, method, packed, local) =
             (field(8, 2), field(10, 2), field(20, 4), field(42, 4));
         let (name_length, extra, comment) = (field(28, 2), field(30, 2), field(32, 2));
         found.is_locked |= flags & 1 != 0;
         let name = bytes.get(at + 46..at.saturating_add(46).saturating_add(name_length));
+        // The packed size is that of the directory: a local header may leave it out.
         let data = (|| {
             let skip = number(bytes, local.checked_add(26)?, 2)? + number(bytes, local + 28, 2)?;
             let from = local + 30 + skip;
@@ -219,11 +228,13 @@ fn zip(bytes: &[u8], found: &mut Contained) {
 }
 
 fn gzip(bytes: &[u8], found: &mut Contained) {
+    // Every member: programs unpack them all, and an attack may stand in the second.
     let content = found.unpack(MultiGzDecoder::new(bytes));
     if is_tar(&content) {
         tar(&content, found);
     } else {
         found.is_cut |= is_unread(&content);
+        // Not through `add`, which would count the same bytes twice.
         found.parts.push(Part {
             name: "content".to_owned(),
             bytes: content,
@@ -231,7 +242,7 @@ fn gzip(bytes: &[u8], found: &mut Contained) {
     }
 }
 
-/// A number in octal digits, with white space and NUL around it.
+/// Parses a number in octal digits, with white space or NUL around it.
 fn octal(field: &[u8]) -> Option<usize> {
     let digits = field.trim_ascii_start();
     if digits.iter().all(|byte| *byte == 0) {
@@ -242,7 +253,7 @@ fn octal(field: &[u8]) -> Option<usize> {
     usize::from_str_radix(text, 8).ok()
 }
 
-/// The length of a part: octal, or, with the first bit set, the bytes themselves.
+/// Parses the length of a part: octal digits, or a binary number if the first bit is set.
 fn length(field: &[u8]) -> Option<usize> {
     if field[0] & 0x80 == 0 {
         return octal(field);

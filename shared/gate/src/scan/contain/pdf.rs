@@ -1,4 +1,4 @@
-//! The text of a PDF: the strings that it draws.
+//! Reads the text of a PDF: the strings that it draws.
 
 use super::{Contained, Part};
 use crate::rule::{has, position};
@@ -6,20 +6,21 @@ use crate::scan::bytes::{HEAD, is_binary};
 use flate2::read::ZlibDecoder;
 use std::io::Read as _;
 
-/// Bytes of a picture that are unpacked to see that it is one.
+/// Bytes of a picture that are unpacked to recognise it as one.
 const GLANCE: u64 = 8 << 10;
 
-/// What was drawn.
+/// Text that was drawn.
 #[derive(Default)]
 struct Drawn {
     text: Vec<u8>,
-    /// Bytes of strings that are not letters: numbers of glyphs, whose letters only the font knows.
+    /// Bytes of strings that are not letters: numbers of glyphs, which only the font maps to
+    /// letters.
     glyphs: usize,
 }
 
 /// Reads the strings of streams that are packed with Deflate or not at all, and those outside of
-/// streams. What is packed in another way and no picture is noted as unread, and so is text in
-/// numbers of glyphs.
+/// streams. A stream that is packed in another way and is no picture is noted as unread, and so is
+/// text in numbers of glyphs.
 pub(super) fn read(bytes: &[u8], found: &mut Contained) {
     let mut drawn = Drawn::default();
     let mut rest = bytes;
@@ -39,6 +40,7 @@ pub(super) fn read(bytes: &[u8], found: &mut Contained) {
         rest = &body[end + 9..];
     }
     drawn.add(rest);
+    // In an encrypted file the strings are ciphertext, which reads as no words.
     found.is_cut |= has(bytes, b"/Encrypt") || drawn.glyphs > drawn.text.len() / 2;
     // What is drawn was counted when it was unpacked.
     found.parts.push(Part {
@@ -47,8 +49,8 @@ pub(super) fn read(bytes: &[u8], found: &mut Contained) {
     });
 }
 
-/// Reads one stream by the dictionary of its object, which ends where the stream begins. Nothing is
-/// believed of the dictionary that the bytes do not bear out.
+/// Reads one stream by the dictionary of its object, which ends where the stream begins. The
+/// dictionary is untrusted: each claim is checked against the data.
 fn stream(head: &[u8], data: &[u8], found: &mut Contained, drawn: &mut Drawn) {
     let object = head.windows(4).rposition(|four| four == b" obj");
     let dictionary = &head[object.unwrap_or(0)..];
@@ -71,6 +73,7 @@ fn stream(head: &[u8], data: &[u8], found: &mut Contained, drawn: &mut Drawn) {
     } else if has(b"/FlateDecode") {
         let mut glance = Vec::new();
         let picture = ZlibDecoder::new(data).take(GLANCE).read_to_end(&mut glance);
+        // The glance counts too, or a file of small pictures would unpack without a bound.
         found.unpacked += glance.len();
         if has(b"/Image") && picture.is_ok() && is_binary(&glance) {
             return;
@@ -89,8 +92,8 @@ fn stream(head: &[u8], data: &[u8], found: &mut Contained, drawn: &mut Drawn) {
 }
 
 impl Drawn {
-    /// Adds the strings, in brackets or in hex; a line ends where the drawing operator of another
-    /// line stands.
+    /// Adds the strings of a content, in brackets or in hex; a line ends at an operator that moves
+    /// to another line.
     fn add(&mut self, content: &[u8]) {
         let mut at = 0;
         while at < content.len() {
@@ -116,7 +119,7 @@ impl Drawn {
         }
     }
 
-    /// Adds a string whose opening bracket stands before this offset; returns where it ends.
+    /// Adds a string whose opening bracket stands before this offset; returns its end.
     fn bracketed(&mut self, content: &[u8], from: usize) -> usize {
         let mut depth = 1;
         let mut at = from;
@@ -145,7 +148,7 @@ impl Drawn {
         at
     }
 
-    /// Adds a string in hex digits, whose letters may be of two bytes each.
+    /// Adds a string in hex digits, whose letters may have two bytes each; returns its end.
     fn hex(&mut self, content: &[u8], from: usize) -> usize {
         let is_part = |byte: &&u8| byte.is_ascii_hexdigit() || byte.is_ascii_whitespace();
         let length = content[from..].iter().take_while(is_part).count();
@@ -155,6 +158,7 @@ impl Drawn {
             .collect();
         for pair in digits.chunks_exact(2) {
             let byte = u8::try_from(pair[0] << 4 | pair[1]).unwrap_or_default();
+            // The high byte of a Latin letter of two bytes is zero.
             if byte != 0 {
                 self.letter(byte);
             }
