@@ -1,5 +1,5 @@
-//! What the fuzz targets share: the open test keys of the vectors, so that a mutated vector is still signed where the
-//! mutation left the signed part alone, and a vault of theirs.
+//! Shared parts of the fuzz targets: the open test keys of the vectors, so that a mutated vector is
+//! still signed if the mutation left the signed part alone, and a vault of these keys.
 
 use std::collections::BTreeSet;
 
@@ -9,15 +9,15 @@ use vault_format::manifest::ManifestTrust;
 use vault_format::root::{KeyEntry, KeyName, RootChain, RootEdit, RootState, SkillPlace};
 use vault_format::time::Timestamp;
 
-/// The time at which the targets read: shortly after the vectors' releases.
+/// Time at which the targets read: shortly after the releases of the vectors.
 pub const NOW: Timestamp = Timestamp::from_unix(1_795_226_410);
 
-/// A test key of the vectors, derived in the open.
+/// Returns a test key of the vectors. It is derived from its name, so anyone can compute it.
 pub fn secret(name: &str) -> SecretKey {
     SecretKey::from_seed(*Digest::of(format!("vault test {name}").as_bytes()).as_bytes())
 }
 
-/// An entry of a root document for a test key.
+/// Returns an entry of a root document for a test key.
 pub fn entry(name: &str) -> KeyEntry {
     let public_key = secret(name).public();
     KeyEntry {
@@ -26,7 +26,8 @@ pub fn entry(name: &str) -> KeyEntry {
     }
 }
 
-/// A chain of one version: `recovery` is the root key, `release 0` and `release 1` are the publishers.
+/// Returns a chain of one version: `recovery` is the root key, `release 0` and `release 1` are the
+/// publishers.
 pub fn chain() -> RootChain {
     let mut edit = RootEdit::first(Timestamp::from_unix(1_795_000_000));
     edit.add_root_key(entry("recovery")).expect("a new key");
@@ -35,12 +36,12 @@ pub fn chain() -> RootChain {
     edit.sign(&[&secret("recovery")]).expect("a root version")
 }
 
-/// A reader that knows a chain and nothing else.
+/// Returns the state of a reader that knows this chain and nothing else.
 pub fn known(chain: RootChain) -> RootState {
     RootState::new(chain, BTreeSet::new())
 }
 
-/// Trusts the manifests that a catalog lists.
+/// Returns the trust in manifests that a catalog lists.
 pub const fn listed(state: &RootState) -> ManifestTrust<'_> {
     ManifestTrust {
         state,

@@ -85,7 +85,7 @@ pub fn scan_rules() -> impl Iterator<Item = &'static Rule> {
 /// Options for one run of the gate.
 #[derive(Clone, Debug)]
 pub struct GateOptions<'a> {
-    /// Whether flags block; true unless the owner says otherwise.
+    /// Whether flags block; true by default.
     pub strict: bool,
     /// Name that the owner chose; takes precedence over the frontmatter's.
     pub name: Option<SkillName>,

@@ -125,7 +125,9 @@ fn advice(rule: &Rule, message: impl AsRef<str>, at: Position, hint: impl AsRef<
 /// folder.
 pub fn lint(package: &Package, folder: Option<&str>) -> Vec<Finding> {
     let Ok(document) = Document::parse(package.document()) else {
-        return Vec::new(); // the gate has read it, so this does not happen; and it has said why if it does
+        // The gate admits a document without `name` under the name of its folder, but its warning
+        // about that comes before any advice.
+        return Vec::new();
     };
     let mut findings = Vec::new();
     name(&document, package, folder, &mut findings);
@@ -184,6 +186,7 @@ fn description(document: &Document, findings: &mut Vec<Finding>) {
             "say what the skill does and when to use it",
         ));
     } else if frontmatter.when_to_use.is_none() && !says_when(text) {
+        // Only once the template's text is gone: advice about a placeholder would be noise.
         findings.push(advice(
             &WHEN,
             "neither the description nor `when_to_use` says when to use the skill",
@@ -349,6 +352,7 @@ fn is_own_path(target: &str) -> bool {
         && !target.contains("://")
         && !target.contains(['{', '<', '*', '%', '$', '?'])
         && !target.starts_with("mailto:")
+        // A path out of the folder leads to files that the gate never saw.
         && !target.split('/').any(|part| part == "..")
         && (target.contains('/') || target.contains('.'))
 }

@@ -17,6 +17,8 @@ pub(super) struct Known<'a> {
 
 /// Reads the document. If its frontmatter has no name, the owner's stands in, else the folder's.
 pub(super) fn read(bytes: &[u8], known: Known<'_>) -> Result<Document, DocumentError> {
+    // The document is read with some name even where its own is missing, so that its other faults
+    // are reported too.
     let name = known.owner.cloned();
     match name.or_else(|| known.folder.and_then(SkillName::derive)) {
         Some(name) => Document::parse_known(bytes, &name),
@@ -34,6 +36,7 @@ pub(super) fn check(
     let author = document.frontmatter().name.as_str();
     let at = document.places().name;
     let derived = || author.parse().ok().or_else(|| SkillName::derive(author));
+    // The last resort, because a checkout or an archive may have named the folder.
     let from_folder = || known.folder.and_then(SkillName::derive);
     let Some(name) = known.owner.cloned().or_else(derived).or_else(from_folder) else {
         let message = format!("no name for the vault can be made of {}", quoted(author));

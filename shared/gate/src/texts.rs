@@ -13,6 +13,7 @@ const LONG: usize = 1024;
 /// Checks the description and reports invisible characters in the frontmatter.
 pub(super) fn check(document: &Document, findings: &mut Vec<Finding>) {
     let description = &document.frontmatter().description;
+    // Characters and not bytes, or a description in Chinese would count three times.
     let length = description.chars().count();
     let about = |rule, level, message: String, hint: &str| {
         let finding = Finding::new(rule, level, message).at(SKILL_MD);

@@ -58,7 +58,7 @@ pub struct Action {
     pub args: Vec<String>,
     /// Directory of the skill in which the command runs; `.` when not given.
     pub cwd: String,
-    /// What the action does.
+    /// Description of the action.
     pub description: Option<String>,
     /// Whether the command wants a terminal.
     pub requires_tty: bool,
@@ -332,6 +332,7 @@ impl<'a> Reader<'a> {
     /// Reads a key of the standard: at top level only, spelled with hyphens or underscores.
     fn standard<T>(&mut self, key: &str, read: fn(&Node) -> Result<T, Unfit>) -> Option<T> {
         let other = key.replace('-', "_");
+        // The standard writes hyphens, but many skills have underscores.
         let spellings = if other == key {
             vec![key]
         } else {
@@ -452,6 +453,8 @@ impl<'a> Reader<'a> {
             return Some(name);
         }
         let key = quoted(&member.key);
+        // A command of `vault skill` would win over an action of its name, so the fault gets a text
+        // of its own.
         let reserved = matches!(member.key.as_str(), "list" | "search" | "which");
         let (message, hint) = if reserved {
             let message = format!("{key} is a command of `vault skill` and cannot be an action");
@@ -576,6 +579,7 @@ impl<'a> Reader<'a> {
         places: Places,
     ) -> Result<Outcome, DocumentError> {
         self.warnings
+            // Fields are read in the order of the struct; authors expect the order of their text.
             .sort_by_key(|finding| (finding.line, finding.column));
         let Some((word, _)) = self.errors.first() else {
             return Ok(Outcome {
@@ -661,6 +665,8 @@ fn argument_list(node: &Node) -> Result<Vec<String>, Unfit> {
             node,
         ));
     }
+    // Arguments are shown before an action runs; a hidden character would make them read
+    // differently.
     if args.iter().any(|arg| arg.chars().any(is_unseen)) {
         return Err(Unfit::new(
             "a list of texts without control characters",

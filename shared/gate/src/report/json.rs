@@ -12,7 +12,7 @@ use vault_format::text::is_invisible;
 #[derive(Debug, JsonSchema, Serialize)]
 #[schemars(rename = "AuditedSkill")]
 pub struct Skill<'a> {
-    /// Its folder, below what was audited; `.` for that itself.
+    /// Path of its folder below the audited one; `.` for that one.
     path: &'a str,
     /// Its name; null if it has none.
     name: Option<&'a str>,

@@ -24,16 +24,16 @@ use vault_format::manifest::SKILL_MD;
 use vault_format::words;
 
 words! {
-    /// How the audit of a skill ended; later ones weigh more.
+    /// Outcome of the audit of a skill; later ones weigh more.
     #[derive(JsonSchema, Ord, PartialOrd)]
     pub enum Verdict {
-        /// Nothing to say.
+        /// Would be admitted without warnings.
         Accepted = "accepted",
-        /// It would be admitted; there is something to say.
+        /// Would be admitted with warnings.
         Warnings = "warnings",
-        /// It would be refused.
+        /// Would be rejected.
         Blocked = "blocked",
-        /// Not all of it could be read, so nothing can be promised.
+        /// Not all of it could be read, so it was not judged as a whole.
         Unreadable = "unreadable",
     }
 }
@@ -79,7 +79,8 @@ pub struct AcceptedFinding {
 /// A skill that was audited.
 #[derive(Clone, Debug)]
 pub struct Audited {
-    /// Its folder, below what was audited, joined by `/`; `.` for that itself. May be hostile text.
+    /// Path of its folder below the audited one, joined by `/`; `.` for that one. May be hostile
+    /// text.
     pub path: String,
     /// The same path as a relative reference of a URI: percent-encoded, empty for `.`.
     pub uri: String,
@@ -137,7 +138,7 @@ impl Audited {
 /// A folder or link that was not searched.
 #[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Skipped {
-    /// Its path below what was audited. May be hostile text.
+    /// Its path below the audited folder. May be hostile text.
     pub path: String,
     /// Reason, one sentence without a full stop.
     pub reason: String,
