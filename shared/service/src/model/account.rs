@@ -32,7 +32,7 @@ use crate::ports::Ports;
 pub use super::account_id::AccountId;
 pub use vault_api::{BadEmail, Email};
 
-/// How long the link that sets a password can be used, in seconds: 72 hours.
+/// Lifetime of the link that sets a password, in seconds: 72 hours.
 pub const INVITE_SECONDS: i64 = 72 * 3600;
 /// The partition of the operator's list, one entry for each address.
 pub const DIRECTORY: &str = "accounts";
@@ -46,7 +46,7 @@ pub enum Proof {
     Password {
         /// The argon2id hash.
         hash: String,
-        /// When it was set.
+        /// Time at which it was set.
         set_at: Timestamp,
     },
     /// A person whom an OpenID Connect provider knows.
@@ -55,7 +55,7 @@ pub enum Proof {
         issuer: String,
         /// The person, by the name in [`super::subject`].
         subject: Digest,
-        /// When it was connected to the account.
+        /// Time at which it was connected to the account.
         connected_at: Timestamp,
     },
 }
@@ -69,16 +69,16 @@ pub struct Account {
     pub email: Email,
     /// Every way to sign in; without any, the address is not proven.
     pub proofs: Vec<Proof>,
-    /// How often a way to sign in was replaced or taken away: a session counts only for the number
-    /// it began with. A time would not do, since a session of the same second would stay.
+    /// Number of times that a way to sign in was replaced or removed. A session counts only for the
+    /// number it began with. A time would not do, since a session of the same second would stay.
     pub password_number: u32,
     /// Whether the account may use the operator routes.
     pub operator: bool,
-    /// Raised to end every token and session from before, in one write.
+    /// Raised to end, in one write, every token and session given before.
     pub epoch: u32,
     /// An operator stopped the account: no sign-in, no token.
     pub disabled: bool,
-    /// When the account was made.
+    /// Time at which the account was made.
     pub created_at: Timestamp,
     /// The hash of the one link that may set the password; an earlier one is dead.
     pub invite: Option<Digest>,
@@ -87,7 +87,7 @@ pub struct Account {
     /// account again.
     #[serde(default)]
     pub invite_again: bool,
-    /// What a sign-in takes beside a proof.
+    /// The second factor that a sign-in requires beside a proof.
     #[serde(default)]
     pub second_factor: Option<SecondFactor>,
 }
@@ -102,7 +102,7 @@ impl fmt::Debug for Account {
 }
 
 impl Account {
-    /// An account that cannot sign in yet.
+    /// Returns an account that cannot sign in yet.
     pub const fn new(id: AccountId, email: Email, now: Timestamp) -> Self {
         Self {
             id,
@@ -119,12 +119,12 @@ impl Account {
         }
     }
 
-    /// Whether there is a way to sign in.
+    /// Whether a sign-in is possible.
     pub const fn can_sign_in(&self) -> bool {
         !self.proofs.is_empty() && !self.disabled
     }
 
-    /// The argon2id hash of the password, if the account has one.
+    /// Returns the argon2id hash of the password, if the account has one.
     pub fn password(&self) -> Option<&str> {
         self.proofs.iter().find_map(|proof| match proof {
             Proof::Password { hash, .. } => Some(hash.as_str()),
@@ -132,7 +132,7 @@ impl Account {
         })
     }
 
-    /// The people of identity providers who sign in as the account.
+    /// Returns the people of identity providers who sign in as the account.
     pub fn subjects(&self) -> impl Iterator<Item = &Digest> {
         self.proofs.iter().filter_map(|proof| match proof {
             Proof::Provider { subject, .. } => Some(subject),
@@ -187,8 +187,8 @@ impl Account {
         self.epoch = self.epoch.wrapping_add(1);
     }
 
-    /// The writes that make the account: its record and its entry in the operator's list, neither
-    /// of which may exist.
+    /// Returns the writes that make the account: its record and its entry in the operator's list.
+    /// They fail if either exists.
     pub fn creation(&self) -> Result<Vec<Write>, StoreError> {
         let listed = Listed {
             account: self.id.clone(),
@@ -203,14 +203,14 @@ impl Account {
         ])
     }
 
-    /// The write that replaces the record as it was read at `revision`.
+    /// Returns the write that replaces the record as it was read at `revision`.
     pub fn update(&self, revision: u64) -> Result<Write, StoreError> {
         let key = account_key(&self.id);
         Ok(Write::put(key, Document::of(self)?, When::At(revision)))
     }
 }
 
-/// Which account has an address.
+/// Index entry: the account of an address.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Listed {
     /// The account.
@@ -222,7 +222,7 @@ pub struct Listed {
 pub struct Invite {
     /// The address.
     pub email: Email,
-    /// When it ends.
+    /// Time at which it ends.
     pub expires_at: Timestamp,
 }
 
@@ -231,14 +231,14 @@ pub struct Invite {
 pub struct FirstOwner {
     /// The account.
     pub email: Email,
-    /// When.
+    /// Time at which that happened.
     pub created_at: Timestamp,
-    /// Which form the accounts have; 0 where an earlier version of vault wrote them.
+    /// Form in which the accounts are stored; 0 if an earlier version of vault wrote them.
     #[serde(default)]
     pub accounts: u32,
 }
 
-/// How often an operator signed everybody out.
+/// Number of times that an operator signed everybody out.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ServiceEpoch {
     /// The number.
@@ -246,19 +246,20 @@ pub struct ServiceEpoch {
     pub epoch: u32,
 }
 
-/// What a token or session was given under. It ends as soon as one of the numbers is raised.
+/// Epochs at the time when a token or session was given. It ends as soon as one of the numbers is
+/// raised.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Epochs {
-    /// Of the account.
+    /// Epoch of the account.
     pub account: u32,
-    /// Of the namespace; 0 where there is none.
+    /// Epoch of the namespace; 0 if there is none.
     pub namespace: u32,
-    /// Of the whole service.
+    /// Epoch of the whole service.
     pub service: u32,
 }
 
 impl Epochs {
-    /// The present numbers.
+    /// Returns the present epochs.
     pub fn now(
         account: &Account,
         namespace: Option<&Namespace>,
@@ -272,57 +273,57 @@ impl Epochs {
     }
 }
 
-/// The partition of an account.
+/// Returns the partition of an account.
 pub fn partition(id: &AccountId) -> String {
     format!("acct/{id}")
 }
 
-/// Where an account stands.
+/// Returns the key of an account.
 pub fn account_key(id: &AccountId) -> RecordKey {
     RecordKey::new(partition(id), "account")
 }
 
-/// Where the entry of an address in the operator's list stands.
+/// Returns the key of the entry of an address in the operator's list.
 pub fn listed_key(email: &Email) -> RecordKey {
     RecordKey::new(DIRECTORY, email.as_str())
 }
 
-/// Where the link with this hash stands.
+/// Returns the key of the link with this hash.
 pub fn invite_key(hash: &Digest) -> RecordKey {
     RecordKey::new(format!("invite/{hash}"), "invite")
 }
 
-/// Where the mark of the first owner stands.
+/// Returns the key of the mark of the first owner.
 pub fn first_owner_key() -> RecordKey {
     RecordKey::new("service", "owner")
 }
 
-/// Where the epoch of the service stands.
+/// Returns the key of the epoch of the service.
 pub fn service_epoch_key() -> RecordKey {
     RecordKey::new("service", "epoch")
 }
 
-/// The account of an address. An unknown address costs the same two readings as a known one.
+/// Returns the account of an address. An unknown address costs the same two reads as a known one,
+/// so the time does not tell which addresses have an account.
 pub async fn find(ports: &Ports, email: &Email) -> Result<Option<Versioned<Account>>, StoreError> {
     let listed = ports.get::<Listed>(&listed_key(email)).await?;
     let id = listed.map_or_else(|| AccountId::earlier(email), |listed| listed.value.account);
     ports.get(&account_key(&id)).await
 }
 
-/// What it takes to let a person prove an address.
+/// Result of preparing an account for a new proof of its address.
 pub struct Invited {
     /// The account as the writes leave it.
     pub account: Account,
     /// Conditional writes for the commit; empty when the account can sign in already.
     pub writes: Vec<Write>,
-    /// The link that sets the password, to be shown once; `None` when the account can sign in
-    /// already.
+    /// Link that sets the password, shown once; `None` if the account can sign in already.
     pub url: Option<String>,
 }
 
-/// Prepares the account of `email`: a new one or one without a proof gets a fresh link under
-/// `issuer` (the public URL), which replaces an earlier one. Whoever has the link becomes the
-/// account, alone, so its caller must be an operator.
+/// Prepares the account of `email`: a new account, or one without a proof, gets a fresh link under
+/// `issuer` (the public URL), which replaces an earlier one. The holder of the link takes the
+/// account over, so only an operator may call this.
 pub async fn invite(
     ports: &Ports,
     email: &Email,
@@ -363,9 +364,9 @@ pub async fn invite(
     })
 }
 
-/// Prepares the way back of the account of `email`: it loses every proof and the second factor,
-/// whatever it signed in ends, and a fresh link under `issuer` sets a new password. `None` when
-/// there is no such account. Its caller must be an operator, as for [`invite`].
+/// Prepares a new start for the account of `email`: it loses every proof and the second factor, its
+/// tokens and sessions end, and a fresh link under `issuer` sets a new password. Returns `None` if
+/// there is no such account. Only an operator may call this, as for [`invite`].
 pub async fn reset(
     ports: &Ports,
     email: &Email,

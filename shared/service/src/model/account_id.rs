@@ -1,4 +1,4 @@
-//! The id by which everything names an account.
+//! Ids of accounts.
 
 use std::fmt;
 
@@ -16,13 +16,14 @@ use vault_api::Email;
 pub struct AccountId(String);
 
 impl AccountId {
-    /// A new id.
+    /// Returns a new id.
     pub fn fresh(now: Timestamp, random: &dyn Random) -> Self {
         Self(fresh_id("acc_", now, random))
     }
 
-    /// The id of the account that an earlier version of vault knew by its address alone. It follows
-    /// from the address, so that tokens and sessions of that version still find their account.
+    /// Returns the id of the account that an earlier version of vault knew by its address alone. It
+    /// follows from the address, so that tokens and sessions of that version still find their
+    /// account.
     pub fn earlier(email: &Email) -> Self {
         Self::of_address(email.as_str())
     }
@@ -37,7 +38,7 @@ impl AccountId {
         Self(format!("acc_{}", letters.collect::<String>()))
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

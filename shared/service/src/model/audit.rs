@@ -1,4 +1,5 @@
-//! What people and clients did: written in the commit that does it, never changed.
+//! The audit log of people's and clients' actions. An entry is written in the commit of its action
+//! and never changed.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -21,10 +22,10 @@ use crate::transaction::Transaction;
 
 pub use vault_api::AuditEntry as Entry;
 
-/// The name of the service itself where the id of an actor stands.
+/// Name of the service itself in place of an actor's id.
 pub const SERVER: &str = "server";
 
-/// Who acts, as the audit log names them.
+/// Actor of an action, as the audit log names it.
 #[derive(Clone, Debug, Default)]
 pub struct Actor {
     /// The user's id; the account's id of an operator, or where no namespace is concerned; or
@@ -37,7 +38,7 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// The service itself, as when it publishes its own library.
+    /// Returns the service itself, as when it publishes its own library.
     pub fn server() -> Self {
         Self {
             user: SERVER.to_owned(),
@@ -49,7 +50,7 @@ impl Actor {
 /// The change of a target.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
-    /// What it is about.
+    /// Id of the target.
     pub target: Option<String>,
     /// The state before, in short.
     pub before: Option<Value>,
@@ -58,7 +59,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// A change of this target: a device's id, a release, a slug.
+    /// Returns a change of this target: a device's id, a release, a slug.
     pub fn about(target: &(impl ToString + ?Sized)) -> Self {
         Self {
             target: Some(target.to_string()),
@@ -66,7 +67,7 @@ impl Change {
         }
     }
 
-    /// With the state before.
+    /// Returns the change with the state before.
     #[must_use]
     pub fn before(self, state: impl Into<Option<Value>>) -> Self {
         Self {
@@ -75,7 +76,7 @@ impl Change {
         }
     }
 
-    /// With the state after.
+    /// Returns the change with the state after.
     #[must_use]
     pub fn after(self, state: impl Into<Option<Value>>) -> Self {
         Self {
@@ -85,8 +86,8 @@ impl Change {
     }
 }
 
-/// The write that belongs into the commit of what `actor` does; `outcome` is `done`, or the code of
-/// a refusal.
+/// Returns the audit entry as a write for the commit of the action; `outcome` is `done`, or the
+/// code of a refusal.
 pub fn entry(
     ports: &Ports,
     namespace: Option<&NamespaceId>,
@@ -126,7 +127,7 @@ impl Transaction<'_> {
     }
 }
 
-/// Logs that a refusal could not be written. The refusal stands all the same.
+/// Logs a failure to write a refusal to the audit log. The refusal itself stands.
 pub fn log_unwritten(written: Result<(), StoreError>) {
     if let Err(error) = written {
         tracing::error!(
@@ -136,13 +137,13 @@ pub fn log_unwritten(written: Result<(), StoreError>) {
     }
 }
 
-/// The partition that lists a namespace's entries.
+/// Returns the partition that lists a namespace's entries.
 pub fn partition(namespace: Option<&NamespaceId>) -> String {
     namespace.map_or_else(|| "audit/service".to_owned(), |id| format!("audit/{id}"))
 }
 
-/// A key that stands before every entry of this second and behind every earlier one: the time that
-/// begins a ULID, without its chance.
+/// Returns a key that sorts before every entry of this second and after every earlier one: the part
+/// of a ULID that holds the time.
 pub fn before(since: Timestamp) -> String {
     let millis = u64::try_from(since.unix())
         .unwrap_or(0)

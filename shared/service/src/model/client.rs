@@ -27,14 +27,13 @@ use super::limits::Source;
 use super::redirect::RedirectUri;
 use super::user::Scopes;
 
-/// How long a registration that no one used is kept, in seconds: a day. Apps that register send a
-/// person to consent at once.
+/// Lifetime of an unused registration, in seconds: a day. Apps that register send a person to
+/// consent at once.
 pub const UNUSED_SECONDS: i64 = 24 * 3600;
-/// How long the record of a client's document is kept that no one used, in seconds: a day, since it
-/// can be fetched again.
+/// Lifetime of an unused record of a client's document, in seconds: a day, since it can be fetched
+/// again.
 pub const DOCUMENT_SECONDS: i64 = 24 * 3600;
-/// How long a used registration is kept after its last use, in seconds: 400 days, longer than any
-/// grant.
+/// Lifetime of a used registration after its last use, in seconds: 400 days, longer than any grant.
 pub const USED_SECONDS: i64 = 400 * 24 * 3600;
 
 /// `cli_` and 26 lower-case letters or digits.
@@ -42,23 +41,23 @@ pub const USED_SECONDS: i64 = 400 * 24 * 3600;
 #[serde(into = "String", try_from = "String")]
 pub struct ClientId(String);
 
-/// A text that is not a client id of ours.
+/// Error: a text is not a client id of this service.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("this is not a client id")]
 pub struct BadClientId;
 
 impl ClientId {
-    /// A new id.
+    /// Returns a new id.
     pub fn fresh(now: Timestamp, random: &dyn Random) -> Self {
         Self(fresh_id("cli_", now, random))
     }
 
-    /// The id of a client that is known by an address with this hash.
+    /// Returns the id of a client that is known by an address with this hash.
     pub fn of_document(address: &Digest) -> Self {
         Self(format!("cli_{}", &address.to_string()[..26]))
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -109,13 +108,13 @@ pub struct Client {
     pub id: ClientId,
     /// The name, for people; may claim anything.
     pub name: Option<String>,
-    /// Where codes may be sent.
+    /// Redirect URIs to which codes may be sent.
     pub redirect_uris: Vec<RedirectUri>,
-    /// What it registered for: no consent gives it more.
+    /// Scopes that it registered for: no consent gives it more.
     pub scopes: Scopes,
-    /// When it registered, or its document was first read.
+    /// Time at which it registered, or at which its document was first read.
     pub created_at: Timestamp,
-    /// The document that says all this, for a client that did not register.
+    /// Source of these values for a client that did not register: its document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document: Option<Described>,
     /// The place among the unused registrations of its source, until it is first used.
@@ -126,40 +125,40 @@ pub struct Client {
 /// A place among the unused registrations of a source: there are as many as one source may have.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct UnusedPlace {
-    /// Where the registration came from.
+    /// Source of the registration.
     pub source: Source,
-    /// Which place.
+    /// Number of the place.
     pub place: u32,
 }
 
 impl UnusedPlace {
-    /// Where it stands.
+    /// Returns its key.
     pub fn key(&self) -> RecordKey {
         RecordKey::new(unused_partition(&self.source), format!("{:02}", self.place))
     }
 }
 
-/// The partition of the unused registrations of a source.
+/// Returns the partition of the unused registrations of a source.
 pub fn unused_partition(source: &Source) -> String {
     format!("unused/{source}")
 }
 
-/// Where a client's document stands, and how long it counts.
+/// Address of a client's document, and the time until which its content counts.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Described {
-    /// The address: the name by which the client calls itself.
+    /// Address of the document; the client calls itself by it.
     pub url: String,
-    /// The host of it, for people.
+    /// Host of the address, for people.
     pub host: String,
-    /// From this second on it has to be read anew before anybody is asked.
+    /// Time from which the document must be fetched again before a person is asked for consent.
     pub fresh_until: Timestamp,
-    /// Its host failed: before this second it is not asked again.
+    /// Time before which the document is not fetched again, because its host failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
 }
 
 impl Client {
-    /// The registered redirect URI that covers `asked`, if any.
+    /// Whether a registered redirect URI covers `asked`.
     pub fn allows(&self, asked: &RedirectUri) -> bool {
         self.redirect_uris
             .iter()
@@ -170,8 +169,8 @@ impl Client {
 /// A client's standing in one namespace.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Connection {
-    /// Which standing this is: tokens name it, so that none of an ended one comes back when a
-    /// client connects again.
+    /// Id of this connection. Tokens name it, so that none of an ended one comes back when a client
+    /// connects again.
     #[serde(default)]
     pub id: String,
     /// The client.
@@ -181,25 +180,26 @@ pub struct Connection {
     /// The address of the client's document, if it is known by one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document: Option<String>,
-    /// When it first connected.
+    /// Time of its first consent here.
     pub connected_at: Timestamp,
-    /// When the owner ended it: no token of it is good any more, and it gets no new ones here.
+    /// Time at which the owner ended it: no token of it is good any more, and it gets no new ones
+    /// here.
     pub revoked_at: Option<Timestamp>,
-    /// When the owner ended the client's standing before this one, if a new consent connected the
-    /// client again.
+    /// Time at which the owner ended the client's connection before this one, if a new consent
+    /// connected the client again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_before_at: Option<Timestamp>,
 }
 
 impl Connection {
-    /// When the owner ended the client here the last time, be it connected again since or not. No
-    /// consent of before is good any more.
+    /// Returns the time at which the owner last ended the client here, even if it has connected
+    /// again since. No consent from before that time is good any more.
     pub fn last_ended_at(&self) -> Option<Timestamp> {
         self.revoked_at.or(self.ended_before_at)
     }
 
-    /// The write that ends the connection, which was read at `revision`: all tokens of the client
-    /// are dead in this namespace. The record stays, so that no token can be given any more.
+    /// Returns the write that ends the connection, which was read at `revision`: all tokens of the
+    /// client are dead in this namespace. The record stays, so that no new token can be given.
     pub fn ending(
         &self,
         namespace: &NamespaceId,
@@ -218,17 +218,17 @@ impl Connection {
     }
 }
 
-/// Where a registration stands.
+/// Returns the key of a registration.
 pub fn client_key(id: &ClientId) -> RecordKey {
     RecordKey::new(format!("client/{id}"), "client")
 }
 
-/// The partition that lists the clients of a namespace.
+/// Returns the partition that lists the clients of a namespace.
 pub fn connections_partition(namespace: &NamespaceId) -> String {
     format!("conn/{namespace}")
 }
 
-/// Where a client's connection to a namespace stands.
+/// Returns the key of a client's connection to a namespace.
 pub fn connection_key(namespace: &NamespaceId, id: &ClientId) -> RecordKey {
     RecordKey::new(connections_partition(namespace), id.as_str())
 }

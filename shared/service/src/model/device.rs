@@ -22,15 +22,15 @@ use super::limits::Source;
 
 pub use vault_api::DeviceStatus;
 
-/// How long a forgotten device's id is remembered, so that a repeated `forget` answers as the
-/// first, in seconds: 30 days.
+/// Time for which a forgotten device's id is remembered, in seconds: 30 days. Until then a repeated
+/// `forget` gets the same answer as the first.
 pub const FORGOTTEN_SECONDS: i64 = 30 * 24 * 3600;
 
-/// How long a device is remembered that was denied before it was ever admitted, in seconds: 30
-/// days. Then its key is unknown again.
+/// Time for which a device is remembered that was denied before it was ever admitted, in seconds:
+/// 30 days. Then its key is unknown again.
 pub const DENIED_SECONDS: i64 = 30 * 24 * 3600;
 
-/// How long a device's last visit is remembered, in seconds: 400 days.
+/// Time for which a device's last visit is remembered, in seconds: 400 days.
 const SEEN_SECONDS: i64 = 400 * 24 * 3600;
 
 /// A device as enrolled.
@@ -42,39 +42,39 @@ pub struct Device {
     pub namespace_id: NamespaceId,
     /// The key, as in `X-Vault-Device`.
     pub public_key: PublicKey,
-    /// What the machine calls itself, empty if it gave no name; the first value stays.
+    /// Name that the machine gave itself, empty if it gave none; the first value stays.
     pub hostname: String,
-    /// What it may do.
+    /// Status of the device.
     pub status: DeviceStatus,
-    /// When it enrolled.
+    /// Time of its enrolment.
     pub enrolled_at: Timestamp,
-    /// When an owner last decided about it.
+    /// Time at which an owner last decided about it.
     pub decided_at: Option<Timestamp>,
-    /// Who decided: a user's id, or the id of the enrolment code that admitted it. Absent in
-    /// records of earlier versions.
+    /// Source of that decision: a user's id, or the id of the enrolment code that admitted it.
+    /// Absent in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
 }
 
-/// What a request needs of the [`Device`] that signed it: its record without the key, which the
-/// request has brought and under which the record was found. Parsing it again would cost more than
-/// all else of the request, its signature included.
+/// Parts of a [`Device`] that the check of a signed request needs: its record without the key,
+/// which the request brings and under which the record was found. Parsing the key again would cost
+/// more than the rest of the request, its signature included.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Standing {
     /// As in [`Device`].
     pub device_id: String,
     /// The allocation that it enrolled in.
     pub namespace_id: NamespaceId,
-    /// What the machine calls itself.
+    /// Name that the machine gave itself.
     pub hostname: String,
-    /// What it may do.
+    /// Status of the device.
     pub status: DeviceStatus,
-    /// When it enrolled.
+    /// Time of its enrolment.
     pub enrolled_at: Timestamp,
 }
 
-/// When a device last read and what it has. Written once a day and for each new release, so that
-/// reads cost no writes. No decision rests on it.
+/// Last visit of a device, and the release that it has. Written once a day and for each new
+/// release, so that reads cost no writes. No decision rests on it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct LastSeen {
     /// The allocation in which it reads.
@@ -86,7 +86,7 @@ pub struct LastSeen {
 }
 
 impl LastSeen {
-    /// What is remembered after a visit, or `None` if that is `held` already.
+    /// Returns the record after a visit, or `None` if `held` says the same already.
     pub fn after(
         held: Option<Self>,
         namespace_id: NamespaceId,
@@ -102,7 +102,7 @@ impl LastSeen {
         (held.as_ref() != Some(&next)).then_some(next)
     }
 
-    /// The write that remembers it.
+    /// Returns the write that remembers it.
     pub fn write(&self, slug: &Slug, key: &str, now: Timestamp) -> Result<Write, StoreError> {
         Ok(Write::put_until(
             seen_key(slug, key),
@@ -113,15 +113,15 @@ impl LastSeen {
     }
 }
 
-/// A device that waits, with what decides who gives way when the queue is full.
+/// A waiting device, with the data that decides which one gives way when the queue is full.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Pending {
     /// The key, as in `X-Vault-Device`.
     pub public_key: PublicKey,
-    /// Where it enrolled from; unknown in records of earlier versions.
+    /// Source of its enrolment; unknown in records of earlier versions.
     #[serde(default = "Pending::earlier_source")]
     pub source: Source,
-    /// When it enrolled; in records of earlier versions long ago.
+    /// Time of its enrolment; long ago in records of earlier versions.
     #[serde(default = "Pending::earlier_time")]
     pub enrolled_at: Timestamp,
 }
@@ -136,7 +136,7 @@ impl Pending {
     }
 }
 
-/// From a device's id to its key.
+/// Index entry from a device's id to its key.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Named {
     /// The key, as in `X-Vault-Device`.
@@ -146,12 +146,13 @@ pub struct Named {
 }
 
 impl Device {
-    /// What people are shown: the name, or the fingerprint of a machine without one.
+    /// Returns the name that people are shown: the machine's own, or the fingerprint of a machine
+    /// without one.
     pub fn name(&self) -> String {
         vault_api::device_name(&self.hostname, &self.public_key)
     }
 
-    /// A device that waits for the owner.
+    /// Returns a device that waits for the owner.
     pub fn new(
         slug: &Slug,
         namespace_id: NamespaceId,
@@ -171,7 +172,7 @@ impl Device {
         }
     }
 
-    /// The index entry of its id.
+    /// Returns the index entry of its id.
     pub fn named(&self) -> Named {
         Named {
             public_key: self.public_key,
@@ -179,8 +180,8 @@ impl Device {
         }
     }
 
-    /// The writes that deny it, as a waiting device that was read at `revision`: what is known of
-    /// it ends after 30 days, so that unknown devices leave no rows for ever.
+    /// Returns the writes that deny the device, which waits and was read at `revision`. Its records
+    /// end after 30 days, so that unknown devices leave no rows for ever.
     pub fn denial(
         &self,
         slug: &Slug,
@@ -197,7 +198,7 @@ impl Device {
         ])
     }
 
-    /// The write that sets its record under a condition.
+    /// Returns the write that sets its record under a condition.
     pub fn write(&self, slug: &Slug, when: When) -> Result<Write, StoreError> {
         Ok(Write::put(
             key(slug, &self.public_key.to_string()),
@@ -207,22 +208,22 @@ impl Device {
     }
 }
 
-/// Where the device with this key text stands.
+/// Returns the key of the device with this key text.
 pub fn key(slug: &Slug, public_key: &str) -> RecordKey {
     RecordKey::new(partition(slug), public_key)
 }
 
-/// Where the last visit of the device with this key text stands.
+/// Returns the key of the last visit of the device with this key text.
 pub fn seen_key(slug: &Slug, public_key: &str) -> RecordKey {
     RecordKey::new(seen_partition(slug), public_key)
 }
 
-/// The partition that lists the last visits of the devices of a namespace.
+/// Returns the partition that lists the last visits of the devices of a namespace.
 pub fn seen_partition(slug: &Slug) -> String {
     format!("seen/{slug}")
 }
 
-/// The partition that lists the devices of a namespace.
+/// Returns the partition that lists the devices of a namespace.
 pub fn partition(slug: &Slug) -> String {
     format!("dev/{slug}")
 }
@@ -234,24 +235,24 @@ pub fn is_device_id(text: &str) -> bool {
         .is_some_and(|rest| rest.len() == 26 && rest.bytes().all(is_digit))
 }
 
-/// Where the index entry of a device's id stands.
+/// Returns the key of the index entry of a device's id.
 pub fn id_key(slug: &Slug, device_id: &str) -> RecordKey {
     RecordKey::new(format!("devid/{slug}"), device_id)
 }
 
-/// Where the index entry of a waiting device stands.
+/// Returns the key of the index entry of a waiting device.
 pub fn pending_key(slug: &Slug, device_id: &str) -> RecordKey {
     RecordKey::new(pending_partition(slug), device_id)
 }
 
-/// The partition that lists the waiting devices of a namespace.
+/// Returns the partition that lists the waiting devices of a namespace.
 pub fn pending_partition(slug: &Slug) -> String {
     format!("pend/{slug}")
 }
 
-/// A machine's name from an enrolment: 1 to 64 characters after trimming, none of them control,
-/// bidi or zero-width. It is shown to owners and printed in terminals, so it must not be able to
-/// move a cursor or reverse a line.
+/// Cleans a machine's name from an enrolment: 1 to 64 characters after trimming, none of them
+/// control, bidi or zero-width. Returns `None` for any other. Owners see it and terminals print it,
+/// so it must not be able to move a cursor or reverse a line.
 pub fn clean_hostname(text: &str) -> Option<String> {
     let forbidden = |c: char| {
         c.is_control()

@@ -1,5 +1,5 @@
-//! Drafts: what people and clients ask the owners and publishers of a namespace for. The bytes are
-//! an object of the class `drafts`, the record says how the draft stands.
+//! Drafts: requests of people and clients to the owners and publishers of a namespace. The bytes
+//! are an object of the class `drafts`; the record holds the state of the draft.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -55,12 +55,12 @@ pub const MAX_KEY_REQUESTS_OF_AUTHOR: i64 = 4;
 /// Most drafts that one author hands in on one day (UTC): ended ones give their places back, and
 /// leave bytes for a while.
 pub const MAX_A_DAY: u32 = 200;
-/// How long the record of an ended draft is kept, in seconds: 90 days.
+/// Lifetime of the record of an ended draft, in seconds: 90 days.
 pub const ENDED_SECONDS: i64 = 90 * 24 * 3600;
 /// Most characters of the reason for which a draft is declined.
 pub const MAX_REASON_CHARS: usize = 500;
 
-/// Which of its author's places a content draft takes.
+/// Kind of place that a content draft takes in its author's queue.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
@@ -78,7 +78,7 @@ pub struct Content {
     pub name: SkillName,
     /// The bundle that its author saw; `None` for a new skill.
     pub base_bundle_hash: Option<Digest>,
-    /// How many flags the service's gate raised.
+    /// Number of flags that the service's gate raised.
     pub flags: u64,
     /// The place that it takes.
     #[serde(default)]
@@ -94,7 +94,7 @@ pub struct RequestedKey {
     pub name: KeyName,
 }
 
-/// What a draft is about.
+/// Subject of a draft.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Subject {
@@ -115,27 +115,27 @@ pub enum Subject {
 pub struct DraftRecord {
     /// Its id.
     pub id: DraftId,
-    /// What it is about.
+    /// Its subject.
     #[serde(flatten)]
     pub subject: Subject,
-    /// SHA-256 of the draft's bytes: the object's name, and how damage shows.
+    /// SHA-256 of the draft's bytes: the name of the object, and the proof that it is intact.
     pub sha256: Digest,
-    /// Their number.
+    /// Number of these bytes.
     pub size: u64,
-    /// When it came in.
+    /// Time at which it came in.
     pub submitted_at: Timestamp,
-    /// Who sent it.
+    /// Its author.
     pub submitted_by: Submitter,
-    /// How it stands, as far as a person or the service has written it down: see
-    /// [`super::proposal`] for proposals.
+    /// Its state, as far as a person or the service has recorded it; see [`super::proposal`] for
+    /// proposals.
     pub state: State,
-    /// When that changed last.
+    /// Time of the last change of the state.
     pub changed_at: Timestamp,
     /// The release that has it.
     pub release: Option<u64>,
-    /// Why it was declined; or which files it lacks, because they look like secrets.
+    /// Reason for declining it, or the files it lacks because they look like secrets.
     pub reason: Option<String>,
-    /// Until when the server of a self-signed namespace is busy with admitting it; no other step
+    /// Time until which the server of a self-signed namespace is busy admitting it; no other step
     /// ends it before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitting_until: Option<Timestamp>,
@@ -158,29 +158,29 @@ pub struct Slot {
 /// A counter of waiting content drafts: of an author, or (then only `pending`) of a namespace.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct Queue {
-    /// How many wait in the author's own places.
+    /// Number of drafts in the author's own places.
     #[serde(default)]
     pub own: i64,
-    /// How many wait in shared places.
+    /// Number of drafts in shared places.
     #[serde(default)]
     pub pending: i64,
 }
 
-/// A step that ends a draft, and what remains of it.
+/// A step that ends a draft, with the values that its record keeps.
 #[derive(Clone, Debug)]
 pub struct Ending {
-    /// How it ends.
+    /// State in which it ends.
     pub state: State,
-    /// When.
+    /// Time of the step.
     pub at: Timestamp,
     /// The release that has it.
     pub release: Option<u64>,
-    /// Why it is declined, or what an acceptance leaves out.
+    /// Reason for declining it, or the files that an acceptance leaves out.
     pub reason: Option<String>,
 }
 
 impl DraftRecord {
-    /// The record of a draft that comes in now as these bytes.
+    /// Returns the record of a draft that comes in now as these bytes.
     pub fn new(id: DraftId, subject: Subject, bytes: &[u8], now: Timestamp, by: Submitter) -> Self {
         Self {
             id,
@@ -197,7 +197,7 @@ impl DraftRecord {
         }
     }
 
-    /// What it asks for.
+    /// Returns the kind of request.
     pub const fn kind(&self) -> Kind {
         match self.subject {
             Subject::Propose(_) => Kind::Propose,
@@ -208,7 +208,7 @@ impl DraftRecord {
         }
     }
 
-    /// The change of a skill that it asks for, if it is about one.
+    /// Returns the change of a skill that it asks for, if it is about one.
     pub const fn content(&self) -> Option<&Content> {
         match &self.subject {
             Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) => {
@@ -218,7 +218,7 @@ impl DraftRecord {
         }
     }
 
-    /// The release that it proposes, if it is about one.
+    /// Returns the release that it proposes, if it is about one.
     pub const fn proposed(&self) -> Option<&Proposed> {
         match &self.subject {
             Subject::Release(proposed) => Some(proposed),
@@ -226,12 +226,12 @@ impl DraftRecord {
         }
     }
 
-    /// The object with its bytes.
+    /// Returns the object with its bytes.
     pub fn object(&self) -> ObjectName {
         ObjectName::new(Class::Drafts, self.sha256)
     }
 
-    /// The same draft in this place, if it takes one.
+    /// Returns the same draft in this place, if it takes one.
     #[must_use]
     pub fn in_place(mut self, place: Place) -> Self {
         if let Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) =
@@ -242,7 +242,7 @@ impl DraftRecord {
         self
     }
 
-    /// The record of the same draft after a step that ends it.
+    /// Returns the record of the same draft after a step that ends it.
     #[must_use]
     pub fn ended(self, ending: &Ending) -> Self {
         Self {
@@ -255,7 +255,7 @@ impl DraftRecord {
         }
     }
 
-    /// Where the record of its slot stands, if it takes one.
+    /// Returns the key of the record of its slot, if it takes one.
     pub fn slot_key(&self, namespace: &NamespaceId) -> Option<RecordKey> {
         match &self.subject {
             Subject::KeyRequest(key) => Some(key_slot(namespace, &key.public_key)),
@@ -264,7 +264,7 @@ impl DraftRecord {
         }
     }
 
-    /// The writes that count it. Each fails where its counter is full.
+    /// Returns the writes that count it. Each fails if its counter is full.
     pub fn counted(&self, namespace: &NamespaceId) -> Vec<Write> {
         self.counters(namespace)
             .into_iter()
@@ -272,7 +272,7 @@ impl DraftRecord {
             .collect()
     }
 
-    /// The count of what its author has handed in on this day.
+    /// Returns the count of what its author has handed in on this day.
     pub fn day(&self, namespace: &NamespaceId) -> Window<'static> {
         Window {
             name: "draft",
@@ -282,7 +282,7 @@ impl DraftRecord {
         }
     }
 
-    /// The counters that it is in: where each stands, its field and its bound.
+    /// Returns the counters that it is in, each with its key, its field and its bound.
     fn counters(&self, namespace: &NamespaceId) -> Vec<(RecordKey, &'static str, i64)> {
         let author = &self.submitted_by.user_id;
         let named = |name: &str| RecordKey::new(counters(namespace), name);
@@ -309,7 +309,7 @@ impl DraftRecord {
         }
     }
 
-    /// The writes that list it, without those that count it.
+    /// Returns the writes that list it, without those that count it.
     pub fn listed(&self, namespace: &NamespaceId) -> Result<Vec<Write>, StoreError> {
         let author = &self.submitted_by.user_id;
         Ok(vec![
@@ -322,7 +322,8 @@ impl DraftRecord {
         ])
     }
 
-    /// The write by which it takes its slot, under this condition; `None` where it takes none.
+    /// Returns the write by which it takes its slot, under this condition; `None` where it takes
+    /// none.
     pub fn slot(&self, namespace: &NamespaceId, when: When) -> Result<Option<Write>, StoreError> {
         let Some(key) = self.slot_key(namespace) else {
             return Ok(None);
@@ -331,8 +332,8 @@ impl DraftRecord {
         Ok(Some(Write::put(key, slot, when)))
     }
 
-    /// The writes by which the draft, open at `revision`, becomes this ended one. With `replaced`,
-    /// the draft that takes its slot takes its place in the counters too.
+    /// Returns the writes by which the draft, open at `revision`, becomes this ended one. With
+    /// `replaced`, the draft that takes its slot takes its place in the counters too.
     pub fn end(
         &self,
         namespace: &NamespaceId,
@@ -372,28 +373,28 @@ impl DraftRecord {
     }
 }
 
-/// The partition that lists a namespace's open drafts, oldest first.
+/// Returns the partition that lists a namespace's open drafts, oldest first.
 pub fn partition(namespace: &NamespaceId) -> String {
     format!("draft/{namespace}")
 }
 
-/// Where an open draft stands.
+/// Returns the key of an open draft.
 pub fn key(namespace: &NamespaceId, id: &DraftId) -> RecordKey {
     RecordKey::new(partition(namespace), id.as_str())
 }
 
-/// The partition that lists a namespace's ended drafts, oldest first.
+/// Returns the partition that lists a namespace's ended drafts, oldest first.
 pub fn ended_partition(namespace: &NamespaceId) -> String {
     format!("draft-ended/{namespace}")
 }
 
-/// Where an ended draft stands.
+/// Returns the key of an ended draft.
 pub fn ended_key(namespace: &NamespaceId, id: &DraftId) -> RecordKey {
     RecordKey::new(ended_partition(namespace), id.as_str())
 }
 
-/// The partition that lists drafts by their authors; a prefix `<user id>/` is one author's, oldest
-/// first.
+/// Returns the partition that lists drafts by their authors; the prefix `<user id>/` selects one
+/// author's, oldest first.
 pub fn authored_partition(namespace: &NamespaceId) -> String {
     format!("draft-by/{namespace}")
 }
@@ -402,12 +403,12 @@ fn authored_key(namespace: &NamespaceId, author: &str, id: &DraftId) -> RecordKe
     RecordKey::new(authored_partition(namespace), format!("{author}/{id}"))
 }
 
-/// Where the open proposal of a user is named.
+/// Returns the key of the record that names a user's open proposal.
 pub fn proposal_slot(namespace: &NamespaceId, user: &str) -> RecordKey {
     RecordKey::new(format!("draft-slot/{namespace}"), format!("release/{user}"))
 }
 
-/// Where the open request of a key is named.
+/// Returns the key of the record that names the open request of a key.
 pub fn key_slot(namespace: &NamespaceId, key: &PublicKey) -> RecordKey {
     let name = format!("key_request/{key}");
     RecordKey::new(format!("draft-slot/{namespace}"), name)
@@ -417,17 +418,17 @@ fn counters(namespace: &NamespaceId) -> String {
     format!("draft-count/{namespace}")
 }
 
-/// Where the counter of the content drafts in shared places stands.
+/// Returns the key of the counter of the content drafts in shared places.
 pub fn queue_key(namespace: &NamespaceId) -> RecordKey {
     RecordKey::new(counters(namespace), "all")
 }
 
-/// Where the counter of an author's waiting content drafts stands.
+/// Returns the key of the counter of an author's waiting content drafts.
 pub fn author_queue_key(namespace: &NamespaceId, author: &str) -> RecordKey {
     RecordKey::new(counters(namespace), format!("by/{author}"))
 }
 
-/// All open drafts of a namespace.
+/// Returns all open drafts of a namespace.
 pub async fn open(
     ports: &Ports,
     namespace: &NamespaceId,

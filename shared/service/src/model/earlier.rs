@@ -41,7 +41,8 @@ struct EarlierAccount {
 }
 
 impl EarlierAccount {
-    /// The account of today; `None` where nothing was proven and no operator invited the address.
+    /// Returns the account in today's form, or `None` if nothing was proven and no operator invited
+    /// the address.
     fn carried(self, inviter_operates: bool) -> Option<Account> {
         let by_operator = self.invited_by.is_none() || inviter_operates;
         let mut account = Account {
@@ -70,7 +71,7 @@ fn earlier_key(email: &Email) -> RecordKey {
     RecordKey::new(format!("acct/{email}"), "account")
 }
 
-/// Carries everything over, unless that was done. Fails when the store does; the next call goes on
+/// Carries everything over, unless that was done. Fails if the store does; the next call continues
 /// from there.
 pub async fn carry_over(ports: &Ports, now: Timestamp) -> Result<(), StoreError> {
     let mark = ports.get::<FirstOwner>(&first_owner_key()).await?;

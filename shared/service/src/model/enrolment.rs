@@ -1,4 +1,4 @@
-//! Enrolment codes: what an owner hands out so that machines are admitted when they enrol.
+//! Enrolment codes: an owner hands them out, and machines that enrol with one are admitted at once.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -18,22 +18,22 @@ pub use vault_api::EnrolmentMode as Enrolment;
 /// A code as its owner made it. The code itself is not stored.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct EnrolmentCode {
-    /// How many machines may use it.
+    /// Number of machines that may use it.
     pub uses: u32,
-    /// What a machine must be called, with `*` for any characters; absent: anything.
+    /// Pattern for the names of machines, with `*` for any characters; `None` allows any name.
     pub name: Option<String>,
     /// The user who made it.
     pub created_by: String,
-    /// When.
+    /// Time at which it was made.
     pub created_at: Timestamp,
-    /// From this second on it is none.
+    /// Time from which it is no longer valid.
     pub expires_at: Timestamp,
 }
 
-/// How often a code was used.
+/// Counter of the uses of a code.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct Used {
-    /// How often.
+    /// Number of uses.
     #[serde(default)]
     pub used: u32,
 }
@@ -46,7 +46,7 @@ impl EnrolmentCode {
             .is_none_or(|pattern| matches(pattern, hostname))
     }
 
-    /// The write that counts one use; fails when there were as many as may be.
+    /// Returns the write that counts one use; it fails if the code is used up.
     pub fn counted(&self, namespace: &NamespaceId, hash: &Digest) -> Write {
         Write::Count {
             key: used_key(namespace, hash),
@@ -82,12 +82,12 @@ fn matches(pattern: &str, text: &str) -> bool {
     })
 }
 
-/// The id by which owners name a code: it does not tell the code.
+/// Returns the id by which owners name a code; it does not reveal the code.
 pub fn id_of(hash: &Digest) -> String {
     format!("{ID_PREFIX}{}", &hash.to_string()[..ID_DIGITS])
 }
 
-/// The beginning of the hash in an id of a code; `None` for a text that is no such id.
+/// Returns the beginning of the hash in an id of a code, or `None` if the text is no such id.
 pub fn hash_prefix(id: &str) -> Option<&str> {
     id.strip_prefix(ID_PREFIX).filter(|digits| {
         let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
@@ -98,17 +98,17 @@ pub fn hash_prefix(id: &str) -> Option<&str> {
 const ID_PREFIX: &str = "enc_";
 const ID_DIGITS: usize = 26;
 
-/// The partition that lists the codes of a namespace.
+/// Returns the partition that lists the codes of a namespace.
 pub fn partition(namespace: &NamespaceId) -> String {
     format!("enrol-code/{namespace}")
 }
 
-/// Where a code stands.
+/// Returns the key of a code.
 pub fn code_key(namespace: &NamespaceId, hash: &Digest) -> RecordKey {
     RecordKey::new(partition(namespace), hash.to_string())
 }
 
-/// Where the count of a code's uses stands.
+/// Returns the key of the count of a code's uses.
 pub fn used_key(namespace: &NamespaceId, hash: &Digest) -> RecordKey {
     RecordKey::new(format!("enrol-used/{namespace}"), hash.to_string())
 }

@@ -1,4 +1,4 @@
-//! A family of tokens: what all tokens of one consent have in common.
+//! Families of tokens: the properties that all tokens of one consent share.
 
 use serde::{Deserialize, Serialize};
 use vault_format::name::NamespaceId;
@@ -8,30 +8,30 @@ use super::account::{AccountId, Epochs};
 use super::client::ClientId;
 use super::namespace::NamespaceRef;
 
-/// What all tokens of one consent have in common.
+/// Properties that all tokens of one consent share.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct Family {
     /// The grant's id.
     pub grant: String,
-    /// What the tokens act on.
+    /// Target of the tokens.
     pub reach: Reach,
     /// The client.
     pub client: ClientId,
     /// The account of the person who consented.
     pub account: AccountId,
-    /// What the tokens were given under: they end when one of the numbers is raised.
+    /// Epochs at the time of the consent: the tokens end when one of the numbers is raised.
     pub epochs: Epochs,
     /// The audience: the public URL, or it with `/mcp`.
     pub resource: String,
-    /// When that person entered credentials for just this authorization; absent where an older
-    /// sign-in of the browser did.
+    /// Time at which that person entered credentials for just this authorization; absent if an
+    /// older sign-in of the browser was used.
     pub auth_time: Option<Timestamp>,
     /// Whether the sign-in that the person consented in took the code of a second factor.
     pub second_factor: bool,
 }
 
-/// What the tokens of a family act on.
+/// Target of the tokens of a family.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Reach {
     /// One namespace, with the rights that the account's user has there.
@@ -40,17 +40,17 @@ pub enum Reach {
         namespace: NamespaceRef,
         /// The user's id there.
         user: String,
-        /// Which of the client's connections to the namespace the tokens belong to; empty in a
+        /// Id of the client's connection to the namespace that the tokens belong to; empty in a
         /// code, which is not exchanged yet.
         connection: String,
     },
-    /// The service itself, with the rights of an operator, for a short while. No namespace: what
-    /// becomes of a vault and its members must not decide who operates the service.
+    /// The service itself, with the rights of an operator, for a short time. It names no namespace:
+    /// a change of a vault or its members must not decide who operates the service.
     Service,
 }
 
 impl Family {
-    /// The namespace that the tokens act on; `None` where they act for an operator.
+    /// Returns the namespace that the tokens act on, or `None` if they act for an operator.
     pub const fn namespace(&self) -> Option<&NamespaceRef> {
         match &self.reach {
             Reach::Namespace { namespace, .. } => Some(namespace),
@@ -58,12 +58,12 @@ impl Family {
         }
     }
 
-    /// The id of that namespace, as records and the audit log are parted by it.
+    /// Returns the id of that namespace, by which records and the audit log are partitioned.
     pub fn namespace_id(&self) -> Option<&NamespaceId> {
         self.namespace().map(|namespace| &namespace.id)
     }
 
-    /// Whose doing it is, as the audit log names people: the user of the namespace, or the account.
+    /// Returns the actor for the audit log: the user of the namespace, or the account.
     pub fn actor(&self) -> &str {
         match &self.reach {
             Reach::Namespace { user, .. } => user,
@@ -100,7 +100,7 @@ struct Stored {
     operator: bool,
 }
 
-/// A record that is not a family.
+/// Error: a record is not a family of tokens.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("a family of tokens acts on one namespace or for an operator")]
 struct NoReach;

@@ -24,25 +24,25 @@ use super::family::Family;
 use super::namespace::NamespaceRef;
 use super::user::Scopes;
 
-/// How long a grant lives, however often it is refreshed, in seconds: 180 days.
+/// Lifetime of a grant, however often it is refreshed, in seconds: 180 days.
 pub const GRANT_SECONDS: i64 = 180 * 24 * 3600;
-/// How long a refresh token lives unless it is used, in seconds: 30 days.
+/// Lifetime of an unused refresh token, in seconds: 30 days.
 pub const REFRESH_SECONDS: i64 = 30 * 24 * 3600;
-/// How long a token of an operator lives, in seconds: 15 minutes. It cannot be refreshed.
+/// Lifetime of a token of an operator, in seconds: 15 minutes. It cannot be refreshed.
 pub const OPERATOR_SECONDS: i64 = 15 * 60;
-/// How long the answer to a refresh may be asked for again, in seconds.
+/// Time for which a client may ask again for the answer to a refresh, in seconds.
 pub const GRACE_SECONDS: i64 = 10;
 
 /// One consent.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Grant {
-    /// Whose it is and what for.
+    /// Account, client and target of its tokens.
     pub family: Family,
     /// The scopes consented to: no token of the family has more.
     pub scopes: Scopes,
-    /// When the code was exchanged.
+    /// Time at which the code was exchanged.
     pub created_at: Timestamp,
-    /// When it ends, used or not.
+    /// Time at which it ends, used or not.
     pub ends_at: Timestamp,
     /// The newest refresh token.
     pub refresh: Digest,
@@ -50,7 +50,7 @@ pub struct Grant {
     pub access: Digest,
     /// The refresh token that the newest replaced.
     pub previous: Option<Previous>,
-    /// When and why it was ended.
+    /// End of the grant, if it was ended before its time.
     pub revoked: Option<Revoked>,
 }
 
@@ -59,13 +59,13 @@ pub struct Grant {
 pub struct Previous {
     /// Its hash.
     pub refresh: Digest,
-    /// When it was used first.
+    /// Time of its first use.
     pub rotated_at: Timestamp,
-    /// With the refresh token itself it gives the pair that replaced it, for an answer that was
-    /// lost. Empty where an earlier version of vault gave a random pair.
+    /// Salt that derives, from the refresh token itself, the pair that replaced it, for an answer
+    /// that was lost. Empty if an earlier version of vault gave a random pair.
     #[serde(default)]
     pub salt: String,
-    /// What the access token of that pair carries.
+    /// Scopes of the access token of that pair.
     #[serde(default)]
     pub scopes: Scopes,
 }
@@ -73,13 +73,13 @@ pub struct Previous {
 /// The end of a grant.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Revoked {
-    /// When.
+    /// Time of the end.
     pub at: Timestamp,
-    /// Why.
+    /// Reason of the end.
     pub why: Why,
 }
 
-/// Why a grant was ended.
+/// Reason for ending a grant.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
@@ -92,19 +92,19 @@ pub enum Why {
 }
 
 impl Grant {
-    /// Where it stands.
+    /// Returns its key.
     pub fn key(&self) -> RecordKey {
         let family = &self.family;
         grant_key(family.namespace_id(), &family.client, &family.grant)
     }
 
-    /// Whether tokens of it are good at `now`.
+    /// Whether its tokens are good at `now`.
     pub fn is_alive(&self, now: Timestamp) -> bool {
         self.revoked.is_none() && now < self.ends_at
     }
 
-    /// The writes that end the grant, which was read at `revision`, and take it out of the list of
-    /// its account. The record stays, so that its tokens are known as dead.
+    /// Returns the writes that end the grant, which was read at `revision`, and remove it from the
+    /// list of its account. The record stays, so that its tokens are known as dead.
     pub fn revocation(
         &self,
         revision: u64,
@@ -124,7 +124,7 @@ impl Grant {
 }
 
 impl Grant {
-    /// When tokens of it were given the last time, to within [`GRACE_SECONDS`].
+    /// Returns the time at which tokens of it were last given, to within [`GRACE_SECONDS`].
     pub fn last_given_at(&self) -> Timestamp {
         self.previous
             .as_ref()
@@ -132,15 +132,15 @@ impl Grant {
     }
 }
 
-/// An app that a person allowed, as the person's own list finds it.
+/// An app that a person allowed, as an entry of that person's list.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Allowed {
-    /// Where; absent for an app that acts for an operator.
+    /// Namespace in which it acts; absent for an app that acts for an operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<NamespaceRef>,
     /// The app.
     pub client: ClientId,
-    /// What it calls itself.
+    /// Name that the app gave itself.
     pub name: Option<String>,
 }
 
@@ -151,13 +151,14 @@ pub const ALLOWED: &str = "grant/";
 /// consent is.
 const LAST_SECOND: i64 = 9_999_999_999;
 
-/// Where the grant of this name stands in the list of its account; see [`Grant::name_in_list`].
+/// Returns the key of the grant of this name in the list of its account; see
+/// [`Grant::name_in_list`].
 pub fn allowed_key(account: &AccountId, name: &str) -> RecordKey {
     RecordKey::new(partition(account), format!("{ALLOWED}{name}"))
 }
 
-/// The id of the grant that has this name in the list; `None` for a text that is no such name, and
-/// so may go into no key.
+/// Returns the id of the grant that has this name in the list, or `None` if the text is no such
+/// name and must not become part of a key.
 pub fn id_in_list(name: &str) -> Option<&str> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     name.split_once('-')
@@ -167,20 +168,20 @@ pub fn id_in_list(name: &str) -> Option<&str> {
 }
 
 impl Grant {
-    /// The name of the grant in the list of its account: a newer grant stands before an older one,
-    /// since a person looks for what is new.
+    /// Returns the name of the grant in the list of its account. A newer grant sorts before an
+    /// older one, because a person looks for what is new.
     pub fn name_in_list(&self) -> String {
         let age = (LAST_SECOND - self.created_at.unix()).clamp(0, LAST_SECOND);
         format!("{age:010}-{}", self.family.grant)
     }
 
-    /// Where it stands in the list of its account.
+    /// Returns its key in the list of its account.
     pub fn allowed_key(&self) -> RecordKey {
         allowed_key(&self.family.account, &self.name_in_list())
     }
 
-    /// The write that keeps the grant in the list of its account; written with every rotation, so
-    /// that a grant of an earlier version comes into the list too.
+    /// Returns the write that lists the grant with its account. It is part of every rotation, so
+    /// that a grant of an earlier version is listed too.
     pub fn listed(&self, name: Option<&str>) -> Result<Write, StoreError> {
         let allowed = Allowed {
             namespace: self.family.namespace().cloned(),
@@ -193,12 +194,13 @@ impl Grant {
     }
 }
 
-/// The partition that lists the grants of a namespace, client by client; of operators without one.
+/// Returns the partition that lists the grants of a namespace, client by client; without a
+/// namespace, those of operators.
 pub fn grants_partition(namespace: Option<&NamespaceId>) -> String {
     namespace.map_or_else(|| "grant/service".to_owned(), |id| format!("grant/{id}"))
 }
 
-/// Where a grant stands.
+/// Returns the key of a grant.
 pub fn grant_key(namespace: Option<&NamespaceId>, client: &ClientId, grant: &str) -> RecordKey {
     RecordKey::new(grants_partition(namespace), format!("{client}/{grant}"))
 }

@@ -23,15 +23,15 @@ use vault_store::records::{Document, MAX_KEYS, MAX_PAGE, RecordKey, When, Write}
 
 use crate::ports::Ports;
 
-/// How long an upload keeps its objects, in seconds: 7 days.
+/// Time for which an upload keeps its objects, in seconds: 7 days.
 pub const UPLOAD_SECONDS: i64 = 7 * 24 * 3600;
-/// How long a release that is no longer current keeps its objects, in seconds: 30 days.
+/// Time for which a former release keeps its objects, in seconds: 30 days.
 pub const FORMER_SECONDS: i64 = 30 * 24 * 3600;
-/// The grace period: how long an object stays marked before the sweep may delete it, in seconds. 24
-/// hours.
+/// Grace period: time for which an object stays marked before the sweep may delete it, in seconds:
+/// 24 hours.
 pub const GRACE_SECONDS: i64 = 24 * 3600;
-/// After how many seconds a deletion that did not end belongs to a process that is gone: no
-/// function and no step runs that long.
+/// Seconds after which an unfinished deletion counts as abandoned: no function and no step of
+/// background work runs that long.
 pub const DELETING_SECONDS: i64 = 120;
 /// Most names in one record; with 76 bytes each they stay below 256 KiB.
 const MAX_NAMES: usize = 3000;
@@ -40,19 +40,19 @@ const MAX_NAMES: usize = 3000;
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct ObjectName {
-    /// What kind of thing it is.
+    /// Class of the object.
     pub class: Class,
     /// The SHA-256 of its bytes.
     pub digest: Digest,
 }
 
 impl ObjectName {
-    /// The object of this class with this hash.
+    /// Returns the object of this class with this hash.
     pub const fn new(class: Class, digest: Digest) -> Self {
         Self { class, digest }
     }
 
-    /// Its place in a namespace.
+    /// Returns its key in the object store.
     pub fn key(self, namespace: NamespaceId) -> ObjectKey {
         ObjectKey::new(namespace, self.class, self.digest)
     }
@@ -70,7 +70,7 @@ impl fmt::Display for ObjectName {
     }
 }
 
-/// A text that names no object.
+/// Error: a text names no object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("object name must be a class, a slash and 64 hex characters")]
 pub struct BadObjectName;
@@ -101,7 +101,7 @@ impl TryFrom<String> for ObjectName {
     }
 }
 
-/// Why objects are roots for a while.
+/// Reason why objects are roots for a time.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
@@ -114,20 +114,20 @@ pub enum Why {
 /// Objects that are roots until the record expires.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Kept {
-    /// Why.
+    /// The reason.
     pub why: Why,
-    /// Which.
+    /// The objects.
     pub objects: Vec<ObjectName>,
 }
 
 /// The mark of an object that no root reaches. A marked object counts as missing.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Mark {
-    /// When it was marked; stored under its first name.
+    /// Time at which it was marked; stored under the field's first name.
     #[serde(rename = "doomed_at")]
     pub marked_at: Timestamp,
-    /// When its deletion began. Until it has ended the object must not be put: the deletion could
-    /// take the new bytes away.
+    /// Time at which its deletion began. Until the deletion has ended, the object must not be
+    /// uploaded again: the deletion could remove the new bytes.
     pub deleting_since: Option<Timestamp>,
 }
 
@@ -155,7 +155,8 @@ pub struct Marked {
     pub revision: u64,
 }
 
-/// The writes that make `objects` roots for `seconds` from now; none for no object.
+/// Returns the writes that make `objects` roots for `seconds` from now; none if there are no
+/// objects.
 pub fn keep(
     ports: &Ports,
     namespace: &NamespaceId,
@@ -180,17 +181,17 @@ pub fn keep(
     objects.chunks(MAX_NAMES).map(write).collect()
 }
 
-/// The partition of temporary roots.
+/// Returns the partition of temporary roots.
 pub fn kept_partition(namespace: &NamespaceId) -> String {
     format!("kept/{namespace}")
 }
 
-/// Where the mark of an object stands.
+/// Returns the key of the mark of an object.
 pub fn mark_key(namespace: &NamespaceId, name: ObjectName) -> RecordKey {
     RecordKey::new(format!("doomed/{namespace}"), name.to_string())
 }
 
-/// The marks of these objects, or of all where asking for each would take longer.
+/// Returns the marks of these objects, or all marks if reading each alone would take longer.
 pub async fn marks_of(
     ports: &Ports,
     namespace: &NamespaceId,
@@ -210,13 +211,13 @@ pub async fn marks_of(
     found.iter().flatten().map(marked).collect()
 }
 
-/// All marks of a namespace.
+/// Returns all marks of a namespace.
 pub async fn marks(ports: &Ports, namespace: &NamespaceId) -> Result<Vec<Marked>, StoreError> {
     let found = all(ports, &format!("doomed/{namespace}")).await?;
     found.iter().map(marked).collect()
 }
 
-/// Every record of a partition.
+/// Returns every record of a partition.
 pub async fn all(
     ports: &Ports,
     partition: &str,

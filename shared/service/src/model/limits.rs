@@ -1,4 +1,4 @@
-//! Rate limits that hold for all processes together: counters in the store, one per window.
+//! Rate limits shared by all processes: counters in the store, one per window.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -22,9 +22,9 @@ use crate::ports::Ports;
 /// One limit that a request counts against.
 #[derive(Clone, Debug)]
 pub struct Window<'a> {
-    /// What is counted.
+    /// Name of the counter.
     pub name: &'a str,
-    /// Whose count it is.
+    /// Subject of the count, for example a source.
     pub who: String,
     /// Most requests in one window; 0: not counted.
     pub limit: u32,
@@ -37,7 +37,7 @@ impl Window<'_> {
         now.unix() - now.unix().rem_euclid(self.seconds)
     }
 
-    /// After how many seconds the next window begins.
+    /// Returns the seconds until the next window begins.
     pub fn left(&self, now: Timestamp) -> u64 {
         u64::try_from(self.start(now) + self.seconds - now.unix()).unwrap_or(1)
     }
@@ -59,19 +59,19 @@ impl Window<'_> {
         }
     }
 
-    /// The write that counts one request, for the commit of what is counted; `None` where the
-    /// window has no limit. The commit fails at it when the window is full.
+    /// Returns the write that counts one request, for the commit of the counted action; `None` if
+    /// the window has no limit. The commit fails at this write if the window is full.
     pub fn counted(&self, now: Timestamp) -> Option<Write> {
         (self.limit > 0).then(|| self.write(now, 1))
     }
 
-    /// The write that takes back what was counted at `now`, for the commit of what turned out not
-    /// to count.
+    /// Returns the write that takes back a count made at `now`, for the commit that shows that it
+    /// does not count.
     pub fn given_back(&self, now: Timestamp) -> Option<Write> {
         (self.limit > 0).then(|| self.write(now, -1))
     }
 
-    /// Whether the window is full, before something is stored that [`Window::counted`] counts
+    /// Whether the window is full; asked before something is stored that [`Window::counted`] counts
     /// later.
     pub async fn is_full(&self, ports: &Ports, now: Timestamp) -> Result<bool, StoreError> {
         #[derive(Deserialize)]
@@ -84,15 +84,15 @@ impl Window<'_> {
         Ok(self.limit > 0 && counted.is_some_and(full))
     }
 
-    /// The refusal of a request that found the window full.
+    /// Returns the refusal of a request that found the window full.
     pub fn refusal(&self, now: Timestamp) -> Refusal {
         Refusal::new(ErrorCode::RateLimited).retry_after(self.left(now))
     }
 }
 
-/// Counts one request against all windows together. Answers the position of the first window that
-/// is full, and then none is changed. Requests that count at the same time and collide are tried
-/// again, and are 503 in the end, never a refusal.
+/// Counts one request against all windows together. Returns the position of the first full window,
+/// and then changes none. Requests that collide while counting are retried, and end in 503, never
+/// in a refusal.
 pub async fn admit(
     ports: &Ports,
     windows: &[Window<'_>],
@@ -111,8 +111,8 @@ pub async fn admit(
         .await
 }
 
-/// Counts one request against all windows together; 429 with `Retry-After` when one of them is
-/// full.
+/// Counts one request against all windows together; fails with 429 and `Retry-After` if one of them
+/// is full.
 pub async fn count(ports: &Ports, windows: &[Window<'_>], now: Timestamp) -> Result<(), Refusal> {
     let full = admit(ports, windows, now).await?;
     match full.and_then(|at| windows.get(at)) {
@@ -121,9 +121,8 @@ pub async fn count(ports: &Ports, windows: &[Window<'_>], now: Timestamp) -> Res
     }
 }
 
-/// Takes back what a request counted at `now`, because it turned out not to be one that the windows
-/// are for. A count that stays because the store is busy only makes the limit lower for the rest of
-/// its window.
+/// Takes back the counts of a request made at `now` that the windows are not meant for. A count
+/// that stays because the store is busy only lowers the limit for the rest of its window.
 pub async fn give_back(ports: &Ports, windows: &[Window<'_>], now: Timestamp) {
     let writes: Vec<_> = limited(windows)
         .map(|(_, window)| window.write(now, -1))
@@ -147,16 +146,15 @@ fn limited<'w, 'n>(
     windows.filter(|(_, window)| window.limit > 0)
 }
 
-/// Where requests come from, as limits count it: an IPv4 address, or the /64 network of an IPv6
-/// address, since one subscriber has all of its 2^64 addresses. Every limit by source uses this
-/// type.
+/// Source of requests, as limits count it: an IPv4 address, or the /64 network of an IPv6 address,
+/// since one subscriber has all of its 2^64 addresses. Every limit by source uses this type.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Source(String);
 
 impl Source {
-    /// The source of requests from `address`. An IPv4 address that is written as an IPv6 one is
-    /// still the IPv4 address.
+    /// Returns the source of requests from `address`. An IPv4 address that is written as an IPv6
+    /// one is still the IPv4 address.
     pub fn of(address: Option<IpAddr>) -> Self {
         Self(match address.map(|address| address.to_canonical()) {
             None => "unknown".to_owned(),

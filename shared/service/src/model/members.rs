@@ -1,4 +1,4 @@
-//! What holds of all users of a namespace together: one of them must stay an owner who can sign in
+//! Rules about all users of a namespace together: one of them must stay an owner who can sign in
 //! and write.
 
 use serde::de::DeserializeOwned;
@@ -15,7 +15,8 @@ use crate::ports::Ports;
 /// Most pages of users that are read in search of another owner, when an owner steps back.
 const MAX_SEARCH_PAGES: usize = 10;
 
-/// An owner besides `id` who can sign in and write, if there is one among the first 10,000 users.
+/// Returns an owner besides `id` who can sign in and write, if there is one among the first 10,000
+/// users.
 pub async fn another_owner(
     ports: &Ports,
     namespace: &NamespaceId,
@@ -66,7 +67,7 @@ fn seen<T: DeserializeOwned>(record: &Record) -> Result<Versioned<T>, StoreError
 }
 
 impl Versioned<User> {
-    /// Fails the commit when the user is not as it was read.
+    /// Returns a write that fails the commit if the user has changed since it was read.
     pub fn check(&self) -> Write {
         Write::check(self.value.key(), When::At(self.revision))
     }

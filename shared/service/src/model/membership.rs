@@ -1,5 +1,5 @@
-//! Membership: how a person comes to have a part in a namespace, and how that ends. Pure
-//! transitions of a [`User`].
+//! Membership: transitions by which a person joins and leaves a namespace. Pure functions of a
+//! [`User`].
 //!
 //! ```text
 //!            POST /admin/users                 accepts
@@ -24,10 +24,10 @@ use super::account::{Account, AccountId, Email};
 use super::fresh_id;
 use super::user::{Membership, NamespaceRef, Role, Scopes, User, membership_key};
 
-/// How long an invitation waits for an answer, in seconds: 7 days.
+/// Lifetime of an invitation, in seconds: 7 days.
 pub const INVITATION_SECONDS: i64 = 7 * 24 * 3600;
 
-/// Why an account cannot answer an invitation.
+/// Error: an account cannot answer an invitation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NotInvited {
     /// The membership is active already.
@@ -42,7 +42,7 @@ pub enum NotInvited {
 }
 
 impl User {
-    /// A user whom an owner invites.
+    /// Returns a user whom an owner invites.
     pub fn invited(
         email: Email,
         namespace: NamespaceRef,
@@ -66,8 +66,8 @@ impl User {
         }
     }
 
-    /// A user of this account, without an invitation: by an operator who makes a namespace for it,
-    /// or by the first start.
+    /// Returns a user of this account without an invitation, for a namespace that an operator makes
+    /// for it and for the first start.
     pub fn active(
         account: &Account,
         namespace: NamespaceRef,
@@ -84,7 +84,7 @@ impl User {
         }
     }
 
-    /// The account that accepted; `None` for an invitation.
+    /// Returns the account that accepted; `None` for an invitation.
     pub fn account(&self) -> Option<AccountId> {
         match (&self.account, self.invited_at) {
             (Some(account), _) => Some(account.clone()),
@@ -94,13 +94,13 @@ impl User {
         }
     }
 
-    /// When the invitation ends; `None` for an active user.
+    /// Returns the time at which the invitation ends; `None` for an active user.
     pub fn invitation_ends_at(&self) -> Option<Timestamp> {
         let at = self.invited_at.filter(|_| self.account.is_none())?;
         Some(at.plus_seconds(INVITATION_SECONDS))
     }
 
-    /// The same invitation, as given by the owner with this address.
+    /// Returns the same invitation, as given by the owner with this address.
     #[must_use]
     pub fn by(self, inviter: &Email) -> Self {
         Self {
@@ -109,7 +109,8 @@ impl User {
         }
     }
 
-    /// The invitation given anew, with another role and other scopes: its seven days begin again.
+    /// Returns the invitation given anew, with another role and other scopes: its seven days begin
+    /// again.
     #[must_use]
     pub fn invited_anew(self, role: Role, scopes: Scopes, now: Timestamp) -> Self {
         Self {
@@ -120,7 +121,7 @@ impl User {
         }
     }
 
-    /// The active user, once `account` accepted.
+    /// Returns the active user after `account` accepted. Fails if it may not accept now.
     pub fn accepted(&self, account: &Account, now: Timestamp) -> Result<Self, NotInvited> {
         self.answerable_by(account, now)?;
         Ok(Self {
@@ -129,7 +130,7 @@ impl User {
         })
     }
 
-    /// Passes when `account` may accept or decline now.
+    /// Checks that `account` may accept or decline now.
     pub fn answerable_by(&self, account: &Account, now: Timestamp) -> Result<(), NotInvited> {
         let ends_at = self.invitation_ends_at().ok_or(NotInvited::Active)?;
         if self.email != account.email {
@@ -141,7 +142,8 @@ impl User {
         }
     }
 
-    /// Where the index entry of the user stands: with the account, or with the invited address.
+    /// Returns the key of the index entry of the user: with the account, or with the invited
+    /// address.
     fn index_key(&self) -> RecordKey {
         match self.account() {
             Some(account) => membership_key(&account, &self.namespace.slug),
@@ -170,23 +172,23 @@ impl User {
         })
     }
 
-    /// The writes that make a new user: its record and its index entry.
+    /// Returns the writes that make a new user: its record and its index entry.
     pub fn creation(&self) -> Result<Vec<Write>, StoreError> {
         Ok(vec![self.write(When::Absent)?, self.index()?])
     }
 
-    /// The write that replaces the record as it was read at `revision`.
+    /// Returns the write that replaces the record as it was read at `revision`.
     pub fn update(&self, revision: u64) -> Result<Write, StoreError> {
         self.write(When::At(revision))
     }
 
-    /// The writes by which an invitation, read at `revision`, is given anew: the record and its
-    /// entry get a new end.
+    /// Returns the writes that renew an invitation, which was read at `revision`: its record and
+    /// its entry get a new end.
     pub fn renewal(&self, revision: u64) -> Result<Vec<Write>, StoreError> {
         Ok(vec![self.update(revision)?, self.index()?])
     }
 
-    /// The writes by which an invitation, read at `revision`, becomes the active `user`.
+    /// Returns the writes by which an invitation, read at `revision`, becomes the active `user`.
     pub fn acceptance(&self, revision: u64, user: &Self) -> Result<Vec<Write>, StoreError> {
         Ok(vec![
             user.update(revision)?,
@@ -195,8 +197,8 @@ impl User {
         ])
     }
 
-    /// The writes that remove the user, read at `revision`, with its index entry: its tokens are
-    /// dead at once.
+    /// Returns the writes that remove the user, read at `revision`, with its index entry: its
+    /// tokens are dead at once.
     pub fn removal(&self, revision: u64) -> [Write; 2] {
         [
             Write::delete(self.key(), When::At(revision)),
@@ -205,12 +207,12 @@ impl User {
     }
 }
 
-/// The partition that lists the invitations of an address, one entry for each namespace.
+/// Returns the partition that lists the invitations of an address, one entry for each namespace.
 pub fn invitations_partition(email: &Email) -> String {
     format!("invited/{email}")
 }
 
-/// Where the entry of an invitation stands.
+/// Returns the key of the entry of an invitation.
 pub fn invitation_key(email: &Email, slug: &Slug) -> RecordKey {
     RecordKey::new(invitations_partition(email), slug.as_str())
 }

@@ -1,5 +1,5 @@
-//! What the service keeps in the port `Records`: one module a resource, each opening with its table
-//! of partition, key and document.
+//! Records of the service in the port `Records`: one module per resource, each beginning with its
+//! table of partition, key and document.
 //!
 //! Repositories are plain functions over `&dyn Records`; index records are written in the commit of
 //! what they index. Uniqueness is put-if-absent; secrets are stored by their SHA-256. People,
@@ -89,7 +89,7 @@ use vault_store::random::Random;
 
 pub use crate::ports::Versioned;
 
-/// A new id: the prefix and a lower-case ULID, so that ids sort by time.
+/// Returns a new id: the prefix and a lower-case ULID, so that ids sort by time.
 pub fn fresh_id(prefix: &str, now: Timestamp, random: &dyn Random) -> String {
     let mut bits = [0; 16];
     random.fill(&mut bits[6..]);

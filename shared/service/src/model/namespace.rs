@@ -30,18 +30,19 @@ use crate::ports::Ports;
 
 pub use vault_api::{Kind, PinReset, Status};
 
-/// Most devices that wait for the owner at once.
+/// Most devices of a namespace that wait for the owner.
 pub const MAX_PENDING: i64 = 20;
-/// For how long owners are shown that the pin was reset, in days.
+/// Days for which owners are shown that the pin was reset.
 pub const RESET_SHOWN_DAYS: i64 = 30;
-/// Most keys that a pin keeps because a chain that was given up had revoked them. One root document
-/// revokes at most 256 keys and each settled fork adds those of the chain that ends, so the format
-/// itself has no bound that a record could hold (256 KiB): this is 16 full documents, 184 KiB.
+/// Most keys that a pin keeps because a chain that was given up had revoked them. A root document
+/// revokes at most 256 keys, and each settled fork adds those of the chain that ends, so the format
+/// alone sets no bound that a record could hold (256 KiB). This bound is 16 full documents, 184
+/// KiB.
 pub const MAX_REVOKED_ELSEWHERE: usize = 4096;
 /// The partition of the operator's list.
 pub const DIRECTORY: &str = "namespaces";
 
-/// What was paid for.
+/// State of the payments for a namespace.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subscription {
@@ -54,7 +55,7 @@ pub enum Subscription {
         /// The end of the grace period.
         until: Timestamp,
     },
-    /// No longer paid: bundles stop, the catalog does not.
+    /// No longer paid: bundles are not served, the catalog is.
     Lapsed,
 }
 
@@ -68,7 +69,8 @@ impl Subscription {
         }
     }
 
-    /// Its state at `now` in answers: `past_due` becomes `lapsed` when the grace period ends.
+    /// Returns its state at `now` for answers: `past_due` becomes `lapsed` when the grace period
+    /// ends.
     pub fn at(self, now: Timestamp) -> vault_api::Subscription {
         match self {
             Self::None => vault_api::Subscription::None,
@@ -78,7 +80,7 @@ impl Subscription {
         }
     }
 
-    /// The end of the grace period, while it runs.
+    /// Returns the end of the grace period, while it runs.
     pub fn grace_ends_at(self, now: Timestamp) -> Option<Timestamp> {
         match self {
             Self::PastDue { until } if now < until => Some(until),
@@ -87,38 +89,38 @@ impl Subscription {
     }
 }
 
-/// The release that devices read now.
+/// Release that devices read now.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Current {
     /// Its number.
     pub release: u64,
-    /// Of the catalog's exact bytes: the object's name.
+    /// SHA-256 of the catalog's exact bytes: the object's name.
     pub sha256: Digest,
-    /// Of the catalog's exact bytes.
+    /// Size of the catalog's exact bytes.
     pub size: u64,
-    /// Of the signed payload: what the next release's `previous` must name.
+    /// SHA-256 of the signed payload, which the next release's `previous` must name.
     pub payload_sha256: Digest,
-    /// The vault's fingerprint by the root versions in the catalog's file, for people to compare.
-    /// `None` where an earlier version of vault published the release: see [`Current::is_earlier`].
+    /// Fingerprint of the vault by the root versions in the catalog's file, for people to compare.
+    /// `None` if an earlier version of vault published the release: see [`Current::is_earlier`].
     pub fingerprint: Option<VaultFingerprint>,
     /// The object that lists everything the release names.
     pub closure: Digest,
-    /// How many skills it has.
+    /// Number of its skills.
     pub skills: u64,
-    /// When it became current, by the service's clock.
+    /// Time at which it became current, by the service's clock.
     pub published_at: Timestamp,
 }
 
 impl Current {
-    /// Whether an earlier version of vault published it. Its bytes are served as they are, and
-    /// nothing here reads them: neither its catalog nor the list of what it names.
+    /// Whether an earlier version of vault published it. Its bytes are served as they are, and the
+    /// service reads neither its catalog nor the list of its objects.
     pub const fn is_earlier(&self) -> bool {
         self.fingerprint.is_none()
     }
 }
 
-/// What the next catalog's root versions are compared with. The versions themselves are in the
-/// object of the current catalog.
+/// Pinned vault, with which the next catalog's root versions are compared. The versions themselves
+/// are in the object of the current catalog.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Pin {
     /// The vault.
@@ -129,14 +131,14 @@ pub struct Pin {
     pub root_version: u64,
     /// SHA-256 of its payload.
     pub root_sha256: Digest,
-    /// Keys that were revoked in versions that were given up.
+    /// Keys that were revoked in root versions that were given up.
     pub revoked: BTreeSet<RevokedKey>,
     /// The keys whose signatures of the current catalog counted.
     pub signers: Vec<PublicKey>,
 }
 
 impl Pin {
-    /// The pin of this state, under which these keys signed the current catalog.
+    /// Returns the pin of this state, under which these keys signed the current catalog.
     pub fn new(state: &RootState, signers: Vec<PublicKey>) -> Self {
         let chain = state.chain();
         Self {
@@ -150,7 +152,7 @@ impl Pin {
     }
 }
 
-/// What the record of a namespace says about the vault that it belongs to.
+/// Statement of a namespace's record about the vault that it belongs to.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum Pinned {
     /// Nothing: before the first release, and after a reset.
@@ -158,29 +160,28 @@ pub enum Pinned {
     Nothing,
     /// A vault with root versions.
     Vault(Pin),
-    /// What an earlier version of vault pinned. No release counts under it until an owner resets
-    /// it.
+    /// Pin of an earlier version of vault. No release counts under it until an owner resets it.
     Earlier(EarlierPin),
 }
 
 /// A pin from before there were root versions, exactly as it was read. It is kept, so that a
-/// namespace whose owner has not come back yet can be suspended, paid for and administered like any
+/// namespace whose owner has not returned yet can be suspended, paid for and administered like any
 /// other.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct EarlierPin(Value);
 
 impl EarlierPin {
-    /// The member by which such a pin is recognised: every earlier pin has it, and no other.
+    /// Member by which such a pin is recognised: every earlier pin has it, and no other.
     const MARK: &str = "rotation_sequence";
 
-    /// The id of the earlier vault, for the audit log.
+    /// Returns the id of the earlier vault, for the audit log.
     pub fn vault_id(&self) -> &Value {
         &self.0["vault_id"]
     }
 }
 
 impl Pinned {
-    /// The pin of a vault with root versions.
+    /// Returns the pin of a vault with root versions.
     pub const fn vault(&self) -> Option<&Pin> {
         match self {
             Self::Vault(pin) => Some(pin),
@@ -219,7 +220,7 @@ impl<'de> Deserialize<'de> for Pinned {
     }
 }
 
-/// A namespace, as records about people name it: the slug for looking up, the id so that nothing
+/// A namespace, as records about people name it: the slug for look-ups, the id so that nothing
 /// outlives an allocation.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct NamespaceRef {
@@ -232,19 +233,19 @@ pub struct NamespaceRef {
 /// A namespace.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Namespace {
-    /// Fresh for every allocation; objects and devices are bound to it, never to the slug.
+    /// Id of this allocation. Objects and devices are bound to it, never to the slug.
     pub id: NamespaceId,
     /// The name in addresses.
     pub slug: Slug,
-    /// Who signs.
+    /// Signer of its releases.
     pub kind: Kind,
     /// Whether it serves.
     pub status: Status,
-    /// What was paid for.
+    /// State of the payments.
     pub subscription: Subscription,
     /// The e-mail of the account that it was made for.
     pub owner: String,
-    /// What the next catalog's root versions are compared with.
+    /// Pinned vault, with which the next catalog's root versions are compared.
     pub pin: Pinned,
     /// The last reset of the pin, if there ever was one.
     pub pin_reset: Option<PinReset>,
@@ -252,32 +253,32 @@ pub struct Namespace {
     pub current: Option<Current>,
     /// Most bytes that one release may name; absent: no bound.
     pub quota_bytes: Option<u64>,
-    /// Raised to end every token for the namespace from before, in one write.
+    /// Raised to end, in one write, every token for the namespace given before.
     #[serde(default)]
     pub epoch: u32,
     /// Whether machines need a code to enrol.
     #[serde(default)]
     pub enrolment: Enrolment,
-    /// When it was allocated.
+    /// Time of the allocation.
     pub created_at: Timestamp,
 }
 
-/// What the request of a device needs of a [`Namespace`]: its record without the pin, since parsing
-/// one key costs more than all else of the request, its signature included.
+/// Parts of a [`Namespace`] that the request of a device needs: its record without the pin, because
+/// parsing one key costs more than the rest of the request, its signature included.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Served {
     /// The allocation.
     pub id: NamespaceId,
     /// Whether it serves.
     pub status: Status,
-    /// What was paid for.
+    /// State of the payments.
     pub subscription: Subscription,
     /// The current release, if there ever was one.
     pub current: Option<Current>,
 }
 
 impl Served {
-    /// The place of one of its objects.
+    /// Returns the key of one of its objects.
     pub fn object(&self, class: Class, digest: Digest) -> ObjectKey {
         ObjectKey::new(self.id, class, digest)
     }
@@ -295,13 +296,13 @@ pub struct Listed {
 /// The counter of waiting devices.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct Queue {
-    /// How many wait.
+    /// Number of waiting devices.
     #[serde(default)]
     pub pending: i64,
 }
 
 impl Namespace {
-    /// A new namespace with a fresh id, nothing pinned and nothing published.
+    /// Returns a new namespace with a fresh id, nothing pinned and nothing published.
     pub fn new(slug: Slug, kind: Kind, owner: String, ports: &Ports) -> Self {
         let (millis, bits) = ulid_parts(&ports.clock, &ports.random);
         Self {
@@ -321,7 +322,7 @@ impl Namespace {
         }
     }
 
-    /// The writes that allocate it; the first one fails when the slug is or was in use.
+    /// Returns the writes that allocate it; the first one fails if the slug is or was in use.
     pub fn allocation(&self) -> Result<Vec<Write>, StoreError> {
         let listed = Listed {
             slug: self.slug.clone(),
@@ -337,20 +338,20 @@ impl Namespace {
         ])
     }
 
-    /// The current release, if this version of vault can read it.
+    /// Returns the current release, if this version of vault can read it.
     pub fn readable_current(&self) -> Option<&Current> {
         self.current
             .as_ref()
             .filter(|current| !current.is_earlier())
     }
 
-    /// The last reset of the pin, while it is recent enough that every owner is shown it.
+    /// Returns the last reset of the pin, while it is recent enough to be shown to every owner.
     pub fn shown_reset(&self, now: Timestamp) -> Option<&PinReset> {
         let reset = self.pin_reset.as_ref()?;
         (now < reset.at.plus_days(RESET_SHOWN_DAYS)).then_some(reset)
     }
 
-    /// The write that replaces the record as it was read at `revision`.
+    /// Returns the write that replaces the record as it was read at `revision`.
     pub fn update(&self, revision: u64) -> Result<Write, StoreError> {
         Ok(Write::put(
             key(&self.slug),
@@ -359,28 +360,29 @@ impl Namespace {
         ))
     }
 
-    /// The place of one of its objects.
+    /// Returns the key of one of its objects.
     pub fn object(&self, class: Class, digest: Digest) -> ObjectKey {
         ObjectKey::new(self.id, class, digest)
     }
 }
 
-/// Where the namespace of a slug stands.
+/// Returns the key of the namespace of a slug.
 pub fn key(slug: &Slug) -> RecordKey {
     RecordKey::new(partition(slug), "ns")
 }
 
-/// Where the counter of a namespace's waiting devices stands.
+/// Returns the key of the counter of a namespace's waiting devices.
 pub fn queue_key(slug: &Slug) -> RecordKey {
     RecordKey::new(partition(slug), "queue")
 }
 
-/// The change of the counter by `by`; fails where it would leave 0 to [`MAX_PENDING`].
+/// Returns the write that changes the counter by `by`; it fails if the count would leave 0 to
+/// [`MAX_PENDING`].
 pub fn count_pending(slug: &Slug, by: i64) -> Write {
     Write::count(queue_key(slug), "pending", by, MAX_PENDING)
 }
 
-/// Reads a namespace with its revision; a deleted one is `None`, as one that never was.
+/// Reads a namespace with its revision. A deleted one is `None`, like one that never existed.
 pub async fn find(ports: &Ports, slug: &Slug) -> Result<Option<(Namespace, u64)>, StoreError> {
     let Some(record) = ports.records.get(&key(slug)).await? else {
         return Ok(None);

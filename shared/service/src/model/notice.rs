@@ -1,4 +1,5 @@
-//! Notices: what owners are told without asking, where it is sent, and what waits to be sent.
+//! Notices: messages to owners about events, their destinations, and the outbox of those not sent
+//! yet.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -29,38 +30,38 @@ pub use vault_api::NoticeTopic as Topic;
 pub const MAX_WEBHOOKS: usize = 3;
 /// Most notices of one namespace that wait to be sent.
 pub const MAX_UNSENT: usize = 100;
-/// Most of them that say that a draft waits: members cause these, and must not displace the others.
+/// Most waiting notices about drafts: members cause these, and must not displace the others.
 pub const MAX_UNSENT_DRAFTS: usize = 50;
-/// How long the next announcement of machines waits after the last one, in seconds: 15 minutes.
+/// Pause between two announcements of machines, in seconds: 15 minutes.
 pub const MACHINES_PAUSE_SECONDS: i64 = 15 * 60;
-/// How many days before its end owners are told that a release ends.
+/// Days before the end of a release at which owners are told.
 pub const ENDS_NOTICE_DAYS: i64 = 14;
-/// After how long a webhook that only fails is switched off, in seconds: 7 days.
+/// Time after which a webhook that only fails is switched off, in seconds: 7 days.
 pub const OFF_AFTER_SECONDS: i64 = 7 * 24 * 3600;
-/// How long a notice is kept at most, in seconds: 7 days.
+/// Lifetime of a notice, in seconds: 7 days.
 const KEPT_SECONDS: i64 = 7 * 24 * 3600;
 /// The partition of the outboxes that are not empty.
 pub const DUE: &str = "outbox-due";
-/// How long each next attempt of a delivery waits, in seconds: 1 min, 5 min, 30 min, 2 h, 8 h, 24
-/// h.
+/// Waits before the next attempts of a delivery, in seconds: 1 min, 5 min, 30 min, 2 h, 8 h, 24 h.
 const RETRY_SECONDS: [i64; 6] = [60, 300, 1800, 7200, 28_800, 86_400];
 
 /// A machine as a notice names it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Machine {
-    /// What the machine calls itself, cleaned: it proves nothing.
+    /// Name that the machine gave itself, cleaned: it proves nothing.
     pub name: String,
     /// The fingerprint that the owner compares with the machine's own screen.
     pub fingerprint: String,
 }
 
-/// What happened, as the member `data` of a notice says it. No addresses of people or machines.
+/// An event, as the member `data` of a notice describes it. It holds no addresses of people or
+/// machines.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "type", content = "data", rename_all = "snake_case")]
 pub enum Event {
     /// Machines wait for an owner.
     MachineWaiting {
-        /// How many wait.
+        /// Number of waiting machines.
         waiting: usize,
         /// The first of them, oldest first.
         machines: Vec<Machine>,
@@ -69,7 +70,7 @@ pub enum Event {
     DraftWaiting {
         /// Its id.
         draft: String,
-        /// What it asks for: `propose`, `install`, `remove`, `key_request` or `release`.
+        /// Kind of request: `propose`, `install`, `remove`, `key_request` or `release`.
         kind: String,
         /// The skill that it is about, if it is about one.
         skill: Option<String>,
@@ -78,7 +79,7 @@ pub enum Event {
     ReleaseEnds {
         /// Its number.
         release: u64,
-        /// When it ends.
+        /// Time at which it ends.
         ends_at: Timestamp,
     },
     /// The vault's root document no longer names a key that it named before, or it asks for fewer
@@ -88,13 +89,13 @@ pub enum Event {
         root_version: u64,
         /// The fingerprint of the vault from now on, which owners compare.
         fingerprint: String,
-        /// What differs, a line each.
+        /// Differences, a line each.
         #[serde(default)]
         changes: Vec<String>,
     },
     /// A payment failed.
     PaymentFailed {
-        /// Until when bundles are still served; `None` where they no longer are.
+        /// Time until which bundles are still served; `None` if they no longer are.
         served_until: Option<Timestamp>,
     },
     /// An owner tries a webhook.
@@ -102,7 +103,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// What it is about; `None` for a test, which has no filter.
+    /// Returns its topic; `None` for a test, which has no filter.
     pub const fn topic(&self) -> Option<Topic> {
         Some(match self {
             Self::MachineWaiting { .. } => Topic::MachineWaiting,
@@ -114,13 +115,13 @@ impl Event {
         })
     }
 
-    /// The word of its topic in the log; `test` for a test.
+    /// Returns the word of its topic in the log; `test` for a test.
     pub fn word(&self) -> &'static str {
         self.topic().map_or("test", Topic::as_str)
     }
 }
 
-/// Where the notices of a namespace go.
+/// Destinations of the notices of a namespace.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Destinations {
     /// The webhooks, oldest first.
@@ -136,33 +137,33 @@ pub struct Destinations {
 pub struct Webhook {
     /// `whk_…`.
     pub id: String,
-    /// Where notices are sent.
+    /// Address to which notices are sent.
     pub address: WebhookAddress,
-    /// What signs them.
+    /// Secret that signs them.
     pub secret: SigningSecret,
-    /// What it wants; empty: everything.
+    /// Topics that it wants; empty: all.
     pub events: Vec<Topic>,
     /// The id of the user who added it.
     pub created_by: String,
-    /// When it was added.
+    /// Time at which it was added.
     pub created_at: Timestamp,
-    /// Since when every delivery has failed.
+    /// Time since which every delivery has failed.
     pub failing_since: Option<Timestamp>,
-    /// Why the last one failed.
+    /// Reason of the last failure.
     pub last_failure: Option<String>,
-    /// When it was switched off because it only failed.
+    /// Time at which it was switched off because it only failed.
     pub off_since: Option<Timestamp>,
 }
 
 impl Webhook {
-    /// Whether it wants this.
+    /// Whether it gets notices about this topic.
     pub fn wants(&self, topic: Option<Topic>) -> bool {
         let is_listed = |topic: Topic| self.events.contains(&topic);
         self.off_since.is_none() && (self.events.is_empty() || topic.is_some_and(is_listed))
     }
 
-    /// Notes that a delivery failed at `now`. Switches the webhook off when it has failed for long
-    /// enough; answers whether it does so now.
+    /// Records that a delivery failed at `now`. Switches the webhook off once it has failed for
+    /// long enough; returns whether it did so now.
     pub fn failed(&mut self, why: String, now: Timestamp) -> bool {
         let since = *self.failing_since.get_or_insert(now);
         self.last_failure = Some(why);
@@ -173,7 +174,7 @@ impl Webhook {
         off
     }
 
-    /// Notes that a delivery arrived; answers whether anything is to be written.
+    /// Records that a delivery arrived; returns whether the record has changed.
     pub fn arrived(&mut self) -> bool {
         self.last_failure = None;
         self.off_since.take().is_some() | self.failing_since.take().is_some()
@@ -181,18 +182,18 @@ impl Webhook {
 }
 
 impl Destinations {
-    /// Whether anything is sent about this.
+    /// Whether anything is sent about this topic.
     pub fn want(&self, topic: impl Into<Option<Topic>>) -> bool {
         let topic = topic.into();
         self.mail || self.webhooks.iter().any(|webhook| webhook.wants(topic))
     }
 
-    /// The webhook with this id.
+    /// Returns the webhook with this id.
     pub fn webhook(&self, id: &str) -> Option<&Webhook> {
         self.webhooks.iter().find(|webhook| webhook.id == id)
     }
 
-    /// Reads them with the condition under which they may be replaced. None were ever set: none.
+    /// Reads them, with the condition for replacing them. Without a record there are none.
     pub async fn find(ports: &Ports, namespace: &NamespaceId) -> Result<(Self, When), StoreError> {
         Ok(
             match ports.records.get(&destinations_key(namespace)).await? {
@@ -202,7 +203,7 @@ impl Destinations {
         )
     }
 
-    /// The write that replaces them.
+    /// Returns the write that replaces them.
     pub fn write(&self, namespace: &NamespaceId, when: When) -> Result<Write, StoreError> {
         Ok(Write::put(
             destinations_key(namespace),
@@ -212,7 +213,7 @@ impl Destinations {
     }
 }
 
-/// Who gets a delivery.
+/// Recipient of a delivery.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Recipient {
@@ -225,16 +226,16 @@ pub enum Recipient {
 /// A notice on its way to one recipient.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Delivery {
-    /// Who gets it.
+    /// Its recipient.
     pub to: Recipient,
-    /// How many attempts were begun.
+    /// Number of attempts that were begun.
     pub attempts: u32,
-    /// When the next one is due.
+    /// Time at which the next one is due.
     pub due_at: Timestamp,
 }
 
 impl Delivery {
-    /// One that is due at once.
+    /// Returns a delivery that is due at once.
     pub const fn new(to: Recipient, now: Timestamp) -> Self {
         Self {
             to,
@@ -243,8 +244,8 @@ impl Delivery {
         }
     }
 
-    /// The delivery once an attempt at `now` has begun, as if that had failed: whoever dies
-    /// meanwhile has lost nothing. `None` when it was the last attempt.
+    /// Returns the delivery after the beginning of an attempt at `now`, as if that had failed: a
+    /// process that dies meanwhile loses nothing. Returns `None` for the last attempt.
     pub fn begun(&self, now: Timestamp) -> Option<Self> {
         let wait = RETRY_SECONDS.get(self.attempts as usize)?;
         Some(Self {
@@ -258,16 +259,16 @@ impl Delivery {
 /// A notice that waits to be sent.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Outgoing {
-    /// What happened.
+    /// The event.
     pub event: Event,
-    /// When.
+    /// Time of the event.
     pub at: Timestamp,
-    /// What is left to do; `None` until the recipients are chosen.
+    /// Deliveries that are left; `None` until the recipients are chosen.
     pub deliveries: Option<Vec<Delivery>>,
 }
 
 impl Outgoing {
-    /// A notice of something that happens at `now`.
+    /// Returns a notice of something that happens at `now`.
     pub const fn new(event: Event, now: Timestamp) -> Self {
         Self {
             event,
@@ -276,7 +277,7 @@ impl Outgoing {
         }
     }
 
-    /// The write that stores it under `id`.
+    /// Returns the write that stores it under `id`.
     pub fn write(
         &self,
         namespace: &NamespaceId,
@@ -289,19 +290,19 @@ impl Outgoing {
     }
 }
 
-/// When the outbox of a namespace is visited next.
+/// Time of the next visit to the outbox of a namespace.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Due {
     /// The namespace.
     pub slug: Slug,
     /// Its allocation.
     pub namespace_id: NamespaceId,
-    /// Not before this time.
+    /// Earliest time of the visit.
     pub due_at: Timestamp,
 }
 
 impl Due {
-    /// The write that has the outbox visited at `due_at` or later.
+    /// Returns the write that has the outbox visited at `due_at` or later.
     pub fn write(
         namespace: &Namespace,
         due_at: Timestamp,
@@ -320,35 +321,35 @@ impl Due {
     }
 }
 
-/// Where it stands when the outbox of a namespace is visited next.
+/// Returns the key of the record that says when the outbox of a namespace is visited next.
 pub fn due_key(namespace: &NamespaceId) -> RecordKey {
     RecordKey::new(DUE, namespace.to_string())
 }
 
-/// The partition of a namespace's notices that wait.
+/// Returns the partition of a namespace's waiting notices.
 pub fn outbox(namespace: &NamespaceId) -> String {
     format!("outbox/{namespace}")
 }
 
-/// The key, in an outbox, of the mark that machines wait. It sorts behind every ULID.
+/// Key, in an outbox, of the mark that machines wait. It sorts after every ULID.
 pub const MACHINES: &str = "machines";
 
-/// Where the mark that machines wait stands.
+/// Returns the key of the mark that machines wait.
 pub fn machines_key(namespace: &NamespaceId) -> RecordKey {
     RecordKey::new(outbox(namespace), MACHINES)
 }
 
-/// Where the mark stands that machines were announced lately.
+/// Returns the key of the mark that machines were announced lately.
 pub fn machines_paused_key(namespace: &NamespaceId) -> RecordKey {
     RecordKey::new(partition(namespace), "machines-paused")
 }
 
-/// Where the mark stands that the end of the release with this payload was announced.
+/// Returns the key of the mark that the end of the release with this payload was announced.
 pub fn ends_key(namespace: &NamespaceId, payload: &Digest) -> RecordKey {
     RecordKey::new(partition(namespace), format!("ends/{payload}"))
 }
 
-/// Where the destinations of a namespace stand.
+/// Returns the key of the destinations of a namespace.
 pub fn destinations_key(namespace: &NamespaceId) -> RecordKey {
     RecordKey::new(partition(namespace), "destinations")
 }

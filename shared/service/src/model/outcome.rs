@@ -1,11 +1,11 @@
-//! How a draft stands by what its namespace has become.
+//! State of a draft as it follows from the present state of its namespace.
 //!
-//! A proposal is judged against the namespace as it was when it came in. It waits as long as that
-//! is still so. Then it is accepted, if its own payload was published, and outdated otherwise: a
-//! release follows one release under one root version, so what another one or another root version
-//! has overtaken can never be published. This is derived whenever a proposal is read. Publishing
-//! writes nothing to proposals; background work writes the outcome down later, so that their
-//! records end.
+//! A proposal is judged against the namespace as it was when it came in, and waits while the
+//! namespace is still in that state. Afterwards it is accepted if its own payload was published,
+//! and outdated otherwise: a release follows one release under one root version, so a proposal that
+//! another release or root version has overtaken can never be published. The state is derived
+//! whenever a proposal is read. Publishing writes nothing to proposals; background work records the
+//! outcome later, so that their records end.
 
 use vault_format::time::Timestamp;
 
@@ -15,8 +15,8 @@ use super::proposal::{Base, Proposed};
 use super::release::Release;
 
 impl DraftRecord {
-    /// The draft as it stands now: a proposal that waits by its record may have ended. `published`
-    /// is as in [`Proposed`].
+    /// Returns the draft in its present state: a proposal whose record says that it waits may have
+    /// ended. `published` is as in [`Proposed`].
     #[must_use]
     pub fn standing(
         self,
@@ -40,8 +40,8 @@ impl DraftRecord {
     }
 }
 
-/// How the proposal has ended, `None` while it waits. `published` is the release under its own
-/// number and root version, if there is one.
+/// Returns the end of the proposal, or `None` while it waits. `published` is the release under its
+/// own number and root version, if there is one.
 fn outcome(
     proposed: &Proposed,
     namespace: &Namespace,

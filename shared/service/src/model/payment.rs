@@ -1,4 +1,4 @@
-//! What the payment provider says about a subscription, and which vault it pays for.
+//! Reports of the payment provider about a subscription, and the vault that it pays for.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -16,10 +16,10 @@ use vault_store::records::{Document, RecordKey, When, Write};
 use super::namespace::Subscription;
 use super::reference::Reference;
 
-/// How long the mark of an event is kept, in days: the provider repeats for three, people by hand
+/// Lifetime of the mark of an event, in days: the provider repeats events for three, people by hand
 /// for thirty.
 const EVENT_DAYS: i64 = 90;
-/// How long a subscription that no sign-up is bound to is kept, in days.
+/// Lifetime of a subscription that no sign-up is bound to, in days.
 const UNBOUND_DAYS: i64 = 30;
 /// Most characters of an id.
 const MAX_ID_CHARS: usize = 128;
@@ -39,7 +39,7 @@ macro_rules! id {
                 (fits && text.bytes().all(good)).then(|| Self(text.to_owned()))
             }
 
-            /// The text.
+            /// Returns the text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -56,7 +56,7 @@ id! {
     SubscriptionId
 }
 
-/// What one event says about a subscription.
+/// Report of one event about a subscription.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reported {
     /// The first payment has not arrived.
@@ -76,7 +76,7 @@ pub enum Reported {
 }
 
 impl Reported {
-    /// What a status of the provider means.
+    /// Returns the report that a status of the provider stands for.
     pub fn of_status(status: &str) -> Self {
         match status {
             "trialing" | "active" => Self::Paid,
@@ -89,9 +89,8 @@ impl Reported {
     }
 }
 
-/// How a subscription stands. The order is the one in which the later wins where two events have
-/// the same time: `incomplete` is the state from which every subscription comes, and the others
-/// are ever stricter.
+/// State of a subscription. The order decides between two events of the same time, of which the
+/// later state wins: every subscription comes from `incomplete`, and the others are ever stricter.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
@@ -107,7 +106,7 @@ pub enum Standing {
     Ended,
 }
 
-/// A subscription, as the newest event says.
+/// A subscription, as the newest event reports it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PaidSubscription {
     /// The provider's id.
@@ -116,17 +115,17 @@ pub struct PaidSubscription {
     pub reference: Option<Reference>,
     /// The provider's id of the person.
     pub customer: Option<String>,
-    /// How it stands.
+    /// Its state.
     pub standing: Standing,
-    /// Since when it is not paid, if it is not: the grace period counts from here, however many
-    /// payments fail.
+    /// Time since which it is not paid, if it is not. The grace period counts from here, however
+    /// many payments fail.
     pub failing_since: Option<Timestamp>,
     /// The time of the newest event, by the provider's clock.
     pub as_of: Timestamp,
 }
 
 impl PaidSubscription {
-    /// A subscription of which only this is known.
+    /// Returns a subscription of which only this is known.
     pub fn new(id: SubscriptionId, reported: Reported, created: Timestamp) -> Self {
         let unknown = Self {
             id,
@@ -139,8 +138,8 @@ impl PaidSubscription {
         unknown.after(reported, created)
     }
 
-    /// The subscription after an event. An older event than the newest changes nothing, nor does
-    /// any once the subscription is over; of two events of one second the stricter counts.
+    /// Returns the subscription after an event. An event older than the newest changes nothing, nor
+    /// does any once the subscription is over; of two events of one second the stricter counts.
     #[must_use]
     pub fn after(self, reported: Reported, created: Timestamp) -> Self {
         if created < self.as_of || self.standing == Standing::Ended {
@@ -174,7 +173,7 @@ impl PaidSubscription {
         }
     }
 
-    /// What the vault that it pays for has.
+    /// Returns the state of the payments for its vault.
     pub fn access(&self, grace_days: i64) -> Subscription {
         match (self.standing, self.failing_since) {
             (Standing::Paid, _) => Subscription::Active,
@@ -190,7 +189,7 @@ impl PaidSubscription {
         self.standing == Standing::Ended
     }
 
-    /// The write that keeps it, under the condition `when`.
+    /// Returns the write that stores it, under the condition `when`.
     pub fn write(&self, when: When, now: Timestamp) -> Result<Write, StoreError> {
         let (key, document) = (subscription_key(&self.id), Document::of(self)?);
         Ok(match &self.reference {
@@ -200,17 +199,17 @@ impl PaidSubscription {
     }
 }
 
-/// Where a subscription stands.
+/// Returns the key of a subscription.
 pub fn subscription_key(id: &SubscriptionId) -> RecordKey {
     RecordKey::new(format!("payment/{}", id.as_str()), "subscription")
 }
 
-/// Where the mark of an event that was taken stands.
+/// Returns the key of the mark of a handled event.
 pub fn event_key(id: &EventId) -> RecordKey {
     RecordKey::new(format!("payment-event/{}", id.as_str()), "event")
 }
 
-/// The write that marks an event as taken; fails where it was before.
+/// Returns the write that marks an event as handled; it fails if the mark exists.
 pub fn event_mark(id: &EventId, now: Timestamp) -> Result<Write, StoreError> {
     let nothing = Document::of(&serde_json::Map::new())?;
     let until = now.plus_days(EVENT_DAYS);

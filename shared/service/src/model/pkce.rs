@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq as _;
 #[serde(transparent)]
 pub struct Challenge(String);
 
-/// Why a challenge is refused.
+/// Error: a challenge is rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadChallenge {
     /// There is no `code_challenge`.
@@ -40,18 +40,18 @@ impl Challenge {
         }
     }
 
-    /// The challenge that `verifier` answers.
+    /// Returns the challenge that belongs to `verifier`.
     pub fn of(verifier: &str) -> Self {
         Self(URL_SAFE_NO_PAD.encode(Sha256::digest(verifier)))
     }
 
-    /// The 43 characters.
+    /// Returns the 43 characters.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether `verifier` has 43 to 128 unreserved characters and hashes to this challenge;
-    /// compared in constant time.
+    /// Whether `verifier` has 43 to 128 unreserved characters and hashes to this challenge. The
+    /// comparison takes constant time.
     pub fn answered_by(&self, verifier: &str) -> bool {
         (43..=128).contains(&verifier.len())
             && verifier

@@ -1,4 +1,4 @@
-//! Proposed releases: what the record of one keeps.
+//! The records of proposed releases.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use vault_store::records::RecordKey;
 use super::namespace::Namespace;
 use super::release;
 
-/// How long a proposal waits for signatures, in seconds: 14 days.
+/// Time for which a proposal waits for signatures, in seconds: 14 days.
 pub const PROPOSAL_SECONDS: i64 = 14 * 24 * 3600;
 
 /// A release that lacks signatures.
@@ -30,16 +30,16 @@ pub struct Proposed {
     pub payload_sha256: Digest,
     /// The keys of the release role whose signatures are good.
     pub signers: Vec<PublicKey>,
-    /// What it was judged against.
+    /// State of the namespace against which it was judged.
     pub base: Base,
     /// The object of the class `closures` that lists what it names beyond the release that it
     /// follows.
     pub added: Digest,
-    /// When it ends.
+    /// Time at which it ends.
     pub ends_at: Timestamp,
 }
 
-/// What a namespace has, as far as a proposal builds on it.
+/// State of a namespace, as far as a proposal builds on it.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Base {
     /// SHA-256 of the payload of the current release.
@@ -49,7 +49,7 @@ pub struct Base {
 }
 
 impl Base {
-    /// What the namespace has now.
+    /// Returns the present state of the namespace.
     pub fn of(namespace: &Namespace) -> Self {
         let current = namespace.current.as_ref();
         let pin = namespace.pin.vault();
@@ -61,7 +61,7 @@ impl Base {
 }
 
 impl Proposed {
-    /// The proposal of this catalog in a namespace, which comes in now.
+    /// Returns the proposal of this catalog in a namespace, which comes in now.
     pub fn new(
         catalog: &Catalog,
         payload_sha256: Digest,
@@ -82,12 +82,12 @@ impl Proposed {
         }
     }
 
-    /// Where the record of the release stands, if it was published.
+    /// Returns the key of the record of the release, if it was published.
     pub fn release_key(&self, namespace: &NamespaceId) -> RecordKey {
         release::key(namespace, self.root_version, self.number)
     }
 
-    /// Whether the same signatures stand under the same payload.
+    /// Whether both carry the same payload with the same signatures.
     pub fn is_same(&self, other: &Self) -> bool {
         let keys = |proposed: &Self| BTreeSet::from_iter(proposed.signers.clone());
         self.payload_sha256 == other.payload_sha256 && keys(self) == keys(other)

@@ -17,10 +17,10 @@ use super::account_id::AccountId;
 use super::limits::{Source, Window};
 use super::session::partition;
 
-/// How long a person may take at the provider, and then to prove the account, in seconds: 10
+/// Time that a person may take at the provider, and then again to prove the account, in seconds: 10
 /// minutes each.
 pub const REQUEST_SECONDS: i64 = 600;
-/// The window in which sign-ins that a source began and did not end are counted, in seconds.
+/// Window in which the unfinished sign-ins of a source are counted, in seconds.
 const WINDOW_SECONDS: i64 = 15 * 60;
 
 /// A browser that was sent to the provider.
@@ -30,14 +30,14 @@ pub struct ProviderRequest {
     pub return_to: String,
     /// Whether the provider was asked to make the person enter credentials.
     pub fresh: bool,
-    /// When.
+    /// Time of the request.
     pub at: Timestamp,
-    /// Where the request counts.
+    /// Source against whose limit the request counts.
     pub source: Source,
 }
 
-/// A person who came back, whose address is that of an account with other proofs: the person has to
-/// prove the account once.
+/// A person who came back, whose address belongs to an account with other proofs: the person must
+/// prove that account once.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PendingConnection {
     /// The account with the address.
@@ -49,7 +49,8 @@ pub struct PendingConnection {
 }
 
 impl ProviderRequest {
-    /// The limit that the request counts against until the sign-in is done: `limit` of a source.
+    /// Returns the limit against which the request counts until the sign-in is done: `limit`
+    /// requests of a source.
     pub fn window(&self, limit: u32) -> Window<'static> {
         Window {
             name: "sign-in-provider",
@@ -59,7 +60,7 @@ impl ProviderRequest {
         }
     }
 
-    /// The write that keeps the request of a browser.
+    /// Returns the write that stores the request of a browser.
     pub fn creation(&self, browser: &Digest, state: &Digest) -> Result<Write, StoreError> {
         Ok(Write::put_until(
             request_key(browser, state),
@@ -71,7 +72,7 @@ impl ProviderRequest {
 }
 
 impl PendingConnection {
-    /// The write that keeps the connection for a browser, in place of an earlier one.
+    /// Returns the write that stores the connection for a browser, in place of an earlier one.
     pub fn creation(&self, browser: &Digest, now: Timestamp) -> Result<Write, StoreError> {
         Ok(Write::put_until(
             pending_key(browser),
@@ -82,12 +83,12 @@ impl PendingConnection {
     }
 }
 
-/// Where the request with this state of a browser stands.
+/// Returns the key of the request with this state of a browser.
 pub fn request_key(browser: &Digest, state: &Digest) -> RecordKey {
     RecordKey::new(partition(browser), format!("provider/{state}"))
 }
 
-/// Where the pending connection of a browser stands.
+/// Returns the key of the pending connection of a browser.
 pub fn pending_key(browser: &Digest) -> RecordKey {
     RecordKey::new(partition(browser), "connect")
 }

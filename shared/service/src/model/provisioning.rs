@@ -1,5 +1,5 @@
-//! How a hosted vault comes to be: five steps, each pending or done, from the choice of a name to
-//! the first release. Pure transitions of a [`Provisioning`].
+//! Sign-up for a hosted vault: five steps, each pending or done, from the choice of a name to the
+//! first release. Pure transitions of a [`Provisioning`].
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -10,8 +10,9 @@
 //! | `reserved/<slug>` | `reservation` | [`Link`], who may take the name; 24 hours |
 //! | `ns/<slug>` | `provisioning` | [`Link`], from an allocated namespace to its sign-up |
 //!
-//! The reference is random and known to the person and the payment provider alone. It is what a
-//! payment is for: a name could be paid for, and the payment then withdrawn, by anybody.
+//! The reference is random and known to the person and the payment provider alone. Payments name
+//! the reference and not the vault's name: anybody could pay for a name and then withdraw the
+//! payment.
 
 use serde::{Deserialize, Serialize};
 use vault_format::name::{SkillName, Slug};
@@ -25,10 +26,10 @@ use super::payment::SubscriptionId;
 pub use super::reference::Reference;
 pub use vault_api::{ProvisioningStep as Step, ProvisioningStepName as StepName, StepState};
 
-/// How long a name is reserved for a sign-up, in seconds: 24 hours.
+/// Time for which a name is reserved for a sign-up, in seconds: 24 hours.
 pub const RESERVATION_SECONDS: i64 = 24 * 3600;
-/// How long an unpaid sign-up is kept, in days. A checkout page may be open for a day, and the
-/// payment provider repeats its events for three.
+/// Lifetime of an unpaid sign-up, in days. A checkout page may be open for a day, and the payment
+/// provider repeats its events for three.
 pub const UNPAID_DAYS: i64 = 7;
 /// Most unpaid sign-ups of one account, and most vaults of one where they are free.
 pub const MAX_UNPAID: usize = 3;
@@ -61,7 +62,7 @@ pub enum PaidAccess {
 pub struct Provisioning {
     /// Its name.
     pub reference: Reference,
-    /// Whose vault it becomes.
+    /// Account that will own the vault.
     pub account: AccountId,
     /// The name of the vault.
     pub slug: Slug,
@@ -77,7 +78,7 @@ pub struct Provisioning {
     pub namespace: Option<NamespaceRef>,
     /// Whether the starter skills wait there as drafts.
     pub imported: bool,
-    /// When the person signed up.
+    /// Time of the sign-up.
     pub created_at: Timestamp,
 }
 
@@ -96,7 +97,7 @@ pub enum Happened {
     Imported,
 }
 
-/// Why something cannot happen to a sign-up now.
+/// Error: something cannot happen to a sign-up now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum OutOfOrder {
     /// Nothing was paid.
@@ -110,7 +111,7 @@ pub enum OutOfOrder {
     Allocated,
 }
 
-/// What the service does next about a sign-up.
+/// Next action of the service for a sign-up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Next {
     /// It waits for a payment.
@@ -124,7 +125,7 @@ pub enum Next {
 }
 
 impl Provisioning {
-    /// The sign-up after something happened; `None` when that had happened before. Fails when
+    /// Returns the sign-up after an event, or `None` if the event had happened before. Fails if
     /// something else has to happen first.
     pub fn after(&self, happened: Happened) -> Result<Option<Self>, OutOfOrder> {
         let mut after = self.clone();
@@ -149,7 +150,7 @@ impl Provisioning {
         Ok((after != *self).then_some(after))
     }
 
-    /// What the service does next.
+    /// Returns the next action of the service.
     pub fn next(&self) -> Next {
         match (self.paid_access, &self.namespace, self.imported) {
             (PaidAccess::Awaited, None, _) => Next::Wait,
@@ -159,12 +160,12 @@ impl Provisioning {
         }
     }
 
-    /// Whether it is kept for good: something was paid, or there is a vault.
+    /// Whether it is kept for good, because something was paid or there is a vault.
     pub fn is_kept(&self) -> bool {
         self.paid_access == PaidAccess::Confirmed || self.namespace.is_some()
     }
 
-    /// The five steps. `synced`: the vault has a release.
+    /// Returns the five steps. `synced` says whether the vault has a release.
     pub fn steps(&self, synced: bool) -> [Step; 5] {
         let is_done = [
             // The choice is part of the record.
@@ -177,7 +178,7 @@ impl Provisioning {
         steps(is_done)
     }
 
-    /// The write that keeps it, under the condition `when`.
+    /// Returns the write that stores it, under the condition `when`.
     pub fn write(&self, when: When) -> Result<Write, StoreError> {
         let (key, document) = (provisioning_key(&self.reference), Document::of(self)?);
         Ok(if self.is_kept() {
@@ -188,7 +189,7 @@ impl Provisioning {
         })
     }
 
-    /// A record that names it.
+    /// Returns a record that names it.
     pub fn link(&self) -> Result<Document, StoreError> {
         Document::of(&Link {
             reference: self.reference.clone(),
@@ -196,7 +197,7 @@ impl Provisioning {
     }
 }
 
-/// The steps of a namespace that no sign-up led to: an operator made it.
+/// Returns the steps of a namespace that an operator made without a sign-up.
 pub fn steps_by_operator(synced: bool) -> [Step; 5] {
     steps([true, true, true, true, synced])
 }
@@ -212,7 +213,7 @@ fn steps(is_done: [bool; 5]) -> [Step; 5] {
     })
 }
 
-/// The first step that is not done.
+/// Returns the first step that is not done.
 pub fn next_step(steps: &[Step]) -> Option<StepName> {
     let mut steps = steps.iter();
     steps
@@ -220,32 +221,32 @@ pub fn next_step(steps: &[Step]) -> Option<StepName> {
         .map(|step| step.step)
 }
 
-/// Where a sign-up stands.
+/// Returns the key of a sign-up.
 pub fn provisioning_key(reference: &Reference) -> RecordKey {
     RecordKey::new(format!("provisioning/{reference}"), "provisioning")
 }
 
-/// Where a sign-up stands among those that are open.
+/// Returns the key of a sign-up in the index of open ones.
 pub fn open_key(reference: &Reference) -> RecordKey {
     RecordKey::new(OPEN, reference.as_str())
 }
 
-/// Where a sign-up stands in the list of its account.
+/// Returns the key of a sign-up in the list of its account.
 pub fn sign_up_key(account: &AccountId, reference: &Reference) -> RecordKey {
     RecordKey::new(partition(account), format!("{SIGN_UPS}{reference}"))
 }
 
-/// The places of an account's unpaid sign-ups.
+/// Returns the keys of the places for an account's unpaid sign-ups.
 pub fn slot_keys(account: &AccountId) -> [RecordKey; MAX_UNPAID] {
     std::array::from_fn(|n| RecordKey::new(partition(account), format!("sign-up-slot/{n}")))
 }
 
-/// Where the reservation of a name stands.
+/// Returns the key of the reservation of a name.
 pub fn reservation_key(slug: &Slug) -> RecordKey {
     RecordKey::new(format!("reserved/{slug}"), "reservation")
 }
 
-/// Where the link from a namespace to its sign-up stands.
+/// Returns the key of the link from a namespace to its sign-up.
 pub fn link_key(slug: &Slug) -> RecordKey {
     RecordKey::new(format!("ns/{slug}"), "provisioning")
 }

@@ -1,5 +1,5 @@
-//! Where a client may be sent back to: the rules for redirect URIs at registration, at authorize,
-//! and in the page's policy.
+//! Redirect URIs of clients: the rules for them at registration, at authorize, and in the page's
+//! policy.
 //!
 //! Rules rather than a list of hosts: https anywhere, http on the loopback names, private-use
 //! schemes that no browser acts on itself. Matching is by exact text; only the port of a loopback
@@ -40,7 +40,7 @@ enum Kind {
     },
 }
 
-/// Why a redirect URI is refused.
+/// Error: a redirect URI is rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadRedirect {
     /// Longer than `LONGEST` or empty.
@@ -69,7 +69,7 @@ pub enum BadRedirect {
     Host,
 }
 
-/// Schemes that browsers and systems act on themselves: a code sent there reaches no client, or
+/// Schemes that browsers and systems handle themselves: a code sent there reaches no client, or
 /// runs as script.
 const REFUSED_SCHEMES: &[&str] = &[
     "about",
@@ -171,8 +171,8 @@ impl RedirectUri {
         })
     }
 
-    /// The parameter of our own answers that its query has, if any: with one of them it would
-    /// answer in our name.
+    /// Returns the parameter of the service's own answers that its query has, if any: with one of
+    /// them the client would receive forged answers.
     pub fn reserved_parameter(&self) -> Option<&'static str> {
         let query = self.text.split_once('?').map_or("", |(_, query)| query);
         let names = || url::form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
@@ -180,13 +180,13 @@ impl RedirectUri {
         RESERVED.iter().find(held).copied()
     }
 
-    /// The text as it was registered.
+    /// Returns the text as it was registered.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether a request that names `asked` may be sent there: the same text, or the same loopback
-    /// address with another port.
+    /// Whether a request that names `asked` may be sent there: the text is the same, or it is the
+    /// same loopback address with another port.
     pub fn accepts(&self, asked: &Self) -> bool {
         match (&self.kind, &asked.kind) {
             (
@@ -201,8 +201,8 @@ impl RedirectUri {
         }
     }
 
-    /// Whether the answer goes to a program on the user's own machine, which anybody there may have
-    /// started.
+    /// Whether the answer goes to a program on the user's own machine. Any user of that machine may
+    /// have started it.
     pub const fn is_loopback(&self) -> bool {
         matches!(self.kind, Kind::Loopback { .. })
     }
@@ -212,7 +212,7 @@ impl RedirectUri {
         matches!(self.kind, Kind::Private { .. })
     }
 
-    /// What the consent page names: the host, or the scheme of an app.
+    /// Returns the name for the consent page: the host, or the scheme of an app.
     pub fn shown(&self) -> &str {
         match &self.kind {
             Kind::Https { host, .. } | Kind::Loopback { host, .. } => host,
@@ -220,8 +220,8 @@ impl RedirectUri {
         }
     }
 
-    /// The source expression for `form-action`: browsers check it along the whole redirect chain
-    /// that a form starts.
+    /// Returns the source expression for `form-action`: browsers check it along the whole redirect
+    /// chain that a form starts.
     pub fn policy_source(&self) -> String {
         match &self.kind {
             Kind::Https {
@@ -301,8 +301,8 @@ impl Kind {
     }
 }
 
-/// Host names that can stand in a content policy: anything else (`;`, `,`) could add a directive to
-/// it.
+/// Whether a host name can stand in a content policy: any other character (`;`, `,`) could add a
+/// directive to it.
 fn plain_host(name: &str) -> bool {
     !name.is_empty()
         && name.bytes().all(|byte| {

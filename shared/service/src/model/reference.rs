@@ -1,4 +1,4 @@
-//! The name of a sign-up, by which a payment says what it is for.
+//! Names of sign-ups, by which payments refer to them.
 
 use std::fmt;
 
@@ -11,18 +11,18 @@ use vault_store::random::{Random, bytes};
 pub struct Reference(String);
 
 impl Reference {
-    /// A new one.
+    /// Creates a new reference.
     pub fn fresh(random: &dyn Random) -> Self {
         Self(format!("{:032x}", u128::from_be_bytes(bytes(random))))
     }
 
-    /// Reads one; `None` for any other text.
+    /// Reads a reference; returns `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         let digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
         (text.len() == 32 && text.bytes().all(digit)).then(|| Self(text.to_owned()))
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Releases that were published, what they name, and which bundles they withdrew.
+//! Published releases, the objects that they name, and the bundles that they withdrew.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -6,13 +6,13 @@
 //! | `rel/<namespace_id>` | release number, 16 digits | [`Release`] of an earlier version of vault |
 //! | `withdrawn/<slug>` | `<bundle hash>` | [`WithdrawnMark`] |
 //!
-//! After a revocation the owner gives the numbers of the thief's releases anew, under a newer root
-//! version: both stay in the list. Only a number that is used again under the same root version,
-//! after a pin reset, replaces the record.
+//! After a revocation the owner publishes the numbers of the thief's releases anew under a newer
+//! root version, and both stay in the list. Only a number that is used again under the same root
+//! version, after a pin reset, replaces the record.
 //!
-//! A mark is a hint that costs a bundle read nothing: it stands in the same `get_many` as device
-//! and namespace. Whether the bundle is withdrawn is then said by the current catalog itself, since
-//! a mark may come from a publish that lost its race.
+//! A mark is a hint that costs the read of a bundle nothing, because it is part of the same
+//! `get_many` as device and namespace. The current catalog then decides whether the bundle is
+//! withdrawn, since a mark may come from a publish that lost its race.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -32,7 +32,7 @@ use crate::ports::Ports;
 
 pub use vault_api::Release;
 
-/// The write that keeps a release.
+/// Returns the write that stores a release.
 pub fn write(release: &Release, namespace: &NamespaceId) -> Result<Write, StoreError> {
     Ok(Write::put(
         key(namespace, release.root_version, release.release),
@@ -41,13 +41,13 @@ pub fn write(release: &Release, namespace: &NamespaceId) -> Result<Write, StoreE
     ))
 }
 
-/// The key of a release under the root version that it names.
+/// Returns the key of a release under the root version that it names.
 pub fn key(namespace: &NamespaceId, root_version: u64, release: u64) -> RecordKey {
     RecordKey::new(partition(namespace), sort_key(root_version, release))
 }
 
-/// The newest release of this number: the one under the highest root version up to `newest_root`,
-/// else the one of an earlier version of vault.
+/// Returns the newest release of this number: the one under the highest root version up to
+/// `newest_root`, else the one of an earlier version of vault.
 pub async fn find(
     ports: &Ports,
     namespace: &NamespaceId,
@@ -74,13 +74,13 @@ pub async fn find(
     Ok(None)
 }
 
-/// The partition that lists the releases of a namespace.
+/// Returns the partition that lists the releases of a namespace.
 pub fn partition(namespace: &NamespaceId) -> String {
     format!("rel/{namespace}")
 }
 
-/// A root version and a release number as text that sorts like the numbers; 2^53 has 16 digits.
-/// Releases of an earlier version of vault stand under their number alone.
+/// Returns a root version and a release number as text that sorts like the numbers; 2^53 has 16
+/// digits. Releases of an earlier version of vault stand under their number alone.
 pub fn sort_key(root_version: u64, release: u64) -> String {
     match root_version {
         0 => format!("{release:016}"),
@@ -93,19 +93,19 @@ pub fn sort_key(root_version: u64, release: u64) -> String {
 pub struct WithdrawnMark {
     /// The allocation whose bundle it is.
     pub namespace_id: NamespaceId,
-    /// The release that first did.
+    /// Release that first withdrew it.
     pub since_release: u64,
 }
 
-/// Where the mark of a bundle stands.
+/// Returns the key of the mark of a bundle.
 pub fn withdrawn_key(slug: &Slug, bundle: &Digest) -> RecordKey {
     RecordKey::new(format!("withdrawn/{slug}"), bundle.to_string())
 }
 
-/// One object that a release names, and what that object names in turn.
+/// An object that a release names, with the objects that it names in turn.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Node {
-    /// Bytes of the object.
+    /// Size of the object in bytes.
     pub size: u64,
     /// The key that signed its manifest, where it is the bundle of a skill.
     pub signer: Option<PublicKey>,
@@ -128,7 +128,7 @@ pub struct Closure {
     pub former: FormerSkills,
 }
 
-/// The two classes that a release names objects of.
+/// Classes of the objects that a release names.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Named {
     Bundle,
@@ -143,19 +143,19 @@ impl Closure {
         self.nodes.insert((named(class), digest), node);
     }
 
-    /// The object under this hash.
+    /// Returns the object under this hash.
     pub fn node(&self, class: Class, digest: &Digest) -> Option<&Node> {
         self.nodes.get(&(named(class), *digest))
     }
 
-    /// The hashes that devices may ask for.
+    /// Returns the hashes of all bundles, which devices may request.
     pub fn bundles(&self) -> impl Iterator<Item = Digest> {
         let keys = self.nodes.keys();
         keys.filter(|(class, _)| *class == Named::Bundle)
             .map(|(_, digest)| *digest)
     }
 
-    /// Every object.
+    /// Returns every object.
     pub fn objects(&self) -> impl Iterator<Item = ObjectName> {
         self.nodes.keys().map(|(class, digest)| {
             let class = match class {
@@ -166,7 +166,7 @@ impl Closure {
         })
     }
 
-    /// The keys that signed the skills, each with a skill that it signed.
+    /// Returns the keys that signed the skills, each with a skill that it signed.
     pub fn signers(&self) -> BTreeMap<PublicKey, Digest> {
         let signed = self.nodes.iter();
         signed
@@ -174,13 +174,13 @@ impl Closure {
             .collect()
     }
 
-    /// What `newer` no longer has.
+    /// Returns the objects that `newer` no longer names.
     pub fn dropped_by(&self, newer: &Self) -> Vec<ObjectName> {
         let held = |name: &ObjectName| newer.node(name.class, &name.digest).is_some();
         self.objects().filter(|name| !held(name)).collect()
     }
 
-    /// What `older` has not, with what each of that names.
+    /// Returns the closure of the objects that `older` lacks.
     #[must_use]
     pub fn without(&self, older: &Self) -> Self {
         let nodes = self.nodes.iter();
@@ -191,8 +191,8 @@ impl Closure {
         }
     }
 
-    /// Takes over from `older` an object and all below it; false when it is not there with this
-    /// size.
+    /// Takes over from `older` an object and all below it. Returns false if it is not there with
+    /// this size.
     pub fn carry(&mut self, older: &Self, class: Class, digest: Digest, size: u64) -> bool {
         let Some(node) = older.node(class, &digest).filter(|node| node.size == size) else {
             return false;
@@ -210,22 +210,22 @@ impl Closure {
         true
     }
 
-    /// The bytes of all objects together.
+    /// Returns the bytes of all objects together.
     pub fn total_size(&self) -> u64 {
         self.nodes.values().map(|node| node.size).sum()
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// The object's bytes.
+    /// Returns the bytes of the list.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = String::with_capacity(HEAD.len() + self.nodes.len() * 80);
         text.push_str(HEAD);
@@ -258,7 +258,7 @@ impl Closure {
         text.into_bytes()
     }
 
-    /// Reads the bytes back; fails with `Corrupt` when they are no such list.
+    /// Parses the bytes of a list; fails with `Corrupt` if they are none.
     pub fn parse(bytes: &[u8]) -> Result<Self, StoreError> {
         let damaged =
             || StoreError::Corrupt("a list of a release's objects does not read".to_owned());

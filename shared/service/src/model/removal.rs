@@ -1,12 +1,12 @@
-//! Deleting a vault: what is marked at once, and which records are removed after that.
+//! Deletion of a vault: the mark that is set at once, and the records that are removed afterwards.
 //!
 //! | partition | key | document |
 //! |---|---|---|
 //! | `removals` | `<slug>` | [`Removal`], from the deletion until nothing of the vault is left but its tombstone |
 //!
 //! The deletion is one commit: the namespace's record becomes its own tombstone, which ends tokens,
-//! memberships and devices, since everything asks for it. Background work then removes records and
-//! objects (`work::remove`). Each of its steps may be repeated, since what is removed is not found
+//! memberships and devices, because every check reads it. Background work then removes records and
+//! objects (`work::remove`). Each of its steps may be repeated, since a removed record is not found
 //! again.
 
 use serde::{Deserialize, Serialize};
@@ -19,8 +19,8 @@ use super::namespace::{Namespace, Pinned, Status};
 
 /// The partition of the vaults that are being removed.
 pub const REMOVALS: &str = "removals";
-/// How long after the deletion the removal begins, in seconds: no request that began before it
-/// still runs then.
+/// Seconds between the deletion and the start of the removal: no request that began before the
+/// deletion still runs then.
 pub const WAIT_SECONDS: i64 = 120;
 
 /// A vault that is deleted and not removed yet.
@@ -30,12 +30,12 @@ pub struct Removal {
     pub slug: Slug,
     /// The allocation whose records and objects are removed.
     pub namespace_id: NamespaceId,
-    /// When it was deleted.
+    /// Time of the deletion.
     pub deleted_at: Timestamp,
 }
 
 impl Removal {
-    /// Where it stands.
+    /// Returns its key.
     pub fn key(&self) -> RecordKey {
         RecordKey::new(REMOVALS, self.slug.as_str())
     }
@@ -47,7 +47,7 @@ impl Removal {
 }
 
 impl Namespace {
-    /// The writes that delete the vault as it was read at `revision`.
+    /// Returns the writes that delete the vault as it was read at `revision`.
     pub fn deletion(&self, revision: u64, now: Timestamp) -> Result<Vec<Write>, StoreError> {
         let removal = Removal {
             slug: self.slug.clone(),
@@ -66,7 +66,8 @@ impl Namespace {
         ])
     }
 
-    /// What stays of a deleted vault: its name and allocation, and nothing about people or content.
+    /// Returns the rest of a deleted vault: its name and allocation, and nothing about people or
+    /// content.
     #[must_use]
     pub fn tombstone(self) -> Self {
         Self {
@@ -80,9 +81,9 @@ impl Namespace {
     }
 }
 
-/// The partitions that hold records of this allocation alone, in the order in which they are
-/// emptied. Those of people are not among them: a user has an entry in the account's list, and a
-/// grant one in the person's.
+/// Returns the partitions that hold records of this allocation alone, in the order in which they
+/// are emptied. Those of people are not among them: a user has an entry in the account's list, and
+/// a grant one in the person's.
 pub fn partitions(slug: &Slug, namespace: &NamespaceId) -> Vec<String> {
     let by_id = [
         "conn",

@@ -1,9 +1,8 @@
-//! A second factor: time-based one-time passwords (RFC 6238), with recovery codes for who lost the
-//! device that makes them.
+//! A second factor: time-based one-time passwords (RFC 6238), with recovery codes for a person who
+//! lost the device that makes them.
 //!
-//! Six digits, 30 seconds, HMAC-SHA-1: what every authenticator app makes without being told. A
-//! code of the step before or after the present one counts, for clocks that differ, and each code
-//! counts once.
+//! Six digits, 30 seconds, HMAC-SHA-1: the defaults of every authenticator app. A code of the step
+//! before or after the present one counts, for clocks that differ, and each code counts once.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
@@ -15,7 +14,7 @@ use vault_store::random::{Random, bytes};
 
 /// The length of a step, in seconds.
 const STEP_SECONDS: u64 = 30;
-/// How many recovery codes there are.
+/// Number of recovery codes.
 pub const RECOVERY_CODES: usize = 10;
 /// The alphabet of RFC 4648 section 6, in which authenticator apps take the secret.
 const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
@@ -25,23 +24,24 @@ const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 #[serde(into = "String", try_from = "String")]
 pub struct TotpSecret([u8; 20]);
 
-/// A text that is not a secret.
+/// Error: a text is not a secret.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("this is not a secret of 32 base32 characters")]
 pub struct BadSecret;
 
 impl TotpSecret {
-    /// A new one.
+    /// Creates a new secret.
     pub fn fresh(random: &dyn Random) -> Self {
         Self(bytes::<20>(random))
     }
 
-    /// The text that a person types into an authenticator app.
+    /// Returns the text that a person types into an authenticator app.
     pub fn text(&self) -> String {
         base32(&self.0)
     }
 
-    /// The address by which an authenticator app takes it (the key URI format of such apps).
+    /// Returns the address from which an authenticator app imports it (the key URI format of such
+    /// apps).
     pub fn address(&self, issuer: &str, account: &str) -> String {
         let escaped = |text: &str| -> String {
             url::form_urlencoded::byte_serialize(text.as_bytes())
@@ -55,7 +55,7 @@ impl TotpSecret {
         )
     }
 
-    /// The code of a step (RFC 4226 section 5.3).
+    /// Returns the code of a step (RFC 4226 section 5.3).
     fn code(&self, step: u64) -> u32 {
         let mut mac =
             Hmac::<Sha1>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
@@ -120,7 +120,7 @@ fn base32(bytes: &[u8]) -> String {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct SecondFactor {
     secret: TotpSecret,
-    /// Since when it is asked for.
+    /// Time since which it is required.
     pub since: Timestamp,
     /// The step of the newest code that was used: no code of it or an earlier one counts again.
     last_step: u64,
@@ -128,7 +128,7 @@ pub struct SecondFactor {
     recovery: Vec<Digest>,
 }
 
-/// What a good code was.
+/// Kind of a valid code.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Used {
     /// A code of the authenticator app.
@@ -138,8 +138,8 @@ pub enum Used {
 }
 
 impl SecondFactor {
-    /// Begins with a secret whose first code the person has typed; `None` when the code is not
-    /// good. The recovery codes are shown once.
+    /// Enables the second factor with a secret whose first code the person has typed. Returns
+    /// `None` if the code is not valid. The recovery codes are shown once.
     pub fn begin(
         secret: TotpSecret,
         typed: &str,
@@ -157,12 +157,12 @@ impl SecondFactor {
         (used == Used::App).then_some((factor, codes))
     }
 
-    /// How many recovery codes are left.
+    /// Returns the number of recovery codes that are left.
     pub fn recovery_left(&self) -> usize {
         self.recovery.len()
     }
 
-    /// Uses a code; `None` when it is not good, or was used.
+    /// Uses a code; returns `None` if it is not valid, or was used before.
     pub fn take(&mut self, typed: &str, now: Timestamp) -> Option<Used> {
         let typed: String = typed.chars().filter(|c| !c.is_whitespace()).collect();
         let present = u64::try_from(now.unix()).unwrap_or(0) / STEP_SECONDS;
@@ -181,13 +181,13 @@ impl SecondFactor {
     }
 }
 
-/// Eighty random bits in groups of four characters.
+/// Returns a new recovery code: 80 random bits in groups of four characters.
 fn recovery_code(random: &dyn Random) -> String {
     let text = base32(&bytes::<10>(random)).to_ascii_lowercase();
     [&text[..4], &text[4..8], &text[8..12], &text[12..]].join("-")
 }
 
-/// The hash of a recovery code, however its letters and groups are written.
+/// Returns the hash of a recovery code, independent of the case and grouping of its letters.
 fn recovery_hash(code: &str) -> Digest {
     let code = code.replace('-', "").to_ascii_lowercase();
     Digest::of(format!("vault-recovery/1\n{code}").as_bytes())

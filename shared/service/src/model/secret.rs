@@ -11,7 +11,7 @@ use vault_format::hash::Digest;
 use vault_store::random::{Random, bytes};
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// What a secret is for; its text says so by a prefix.
+/// Purpose of a secret; its text shows it by a prefix.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SecretKind {
     /// `vat_`
@@ -37,7 +37,7 @@ pub enum SecretKind {
 }
 
 impl SecretKind {
-    /// The first characters of the text.
+    /// Returns the first characters of the text.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::Access => "vat_",
@@ -53,7 +53,7 @@ impl SecretKind {
         }
     }
 
-    /// How many random bytes it has.
+    /// Returns the number of its random bytes.
     const fn bytes(self) -> usize {
         match self {
             Self::Enrolment => 16,
@@ -67,7 +67,7 @@ impl SecretKind {
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// A new one.
+    /// Creates a new secret.
     pub fn fresh(kind: SecretKind, random: &dyn Random) -> Self {
         let mut raw = bytes::<32>(random);
         let text = URL_SAFE_NO_PAD.encode(&raw[..kind.bytes()]);
@@ -76,8 +76,8 @@ impl Secret {
         Self(Zeroizing::new(text))
     }
 
-    /// The secret that follows `from` under a salt (HMAC-SHA-256). Whoever has both can make it
-    /// again; neither the salt alone nor the hash of `from` tells it.
+    /// Derives a secret from `from` under a salt (HMAC-SHA-256). Both together make it again;
+    /// neither the salt alone nor the hash of `from` reveals it.
     pub fn derived(kind: SecretKind, from: &Self, salt: &str) -> Self {
         let mut mac = Hmac::<Sha256>::new_from_slice(from.0.as_bytes())
             .expect("HMAC takes a key of any length");
@@ -91,7 +91,7 @@ impl Secret {
         Self(Zeroizing::new(format!("{}{text}", kind.prefix())))
     }
 
-    /// A secret as it came in a request; `None` unless it has the form of its kind.
+    /// Reads a secret from a request; returns `None` unless it has the form of its kind.
     pub fn parse(kind: SecretKind, text: &str) -> Option<Self> {
         let random = text.strip_prefix(kind.prefix())?;
         let decoded = URL_SAFE_NO_PAD.decode(random);
@@ -99,12 +99,12 @@ impl Secret {
         good.then(|| Self(Zeroizing::new(text.to_owned())))
     }
 
-    /// The text, for the one answer that carries it.
+    /// Returns the text, for the one answer that carries it.
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// What is stored.
+    /// Returns the hash, which is stored in its place.
     pub fn hash(&self) -> Digest {
         Digest::of(self.0.as_bytes())
     }

@@ -1,4 +1,4 @@
-//! A signed-in browser, and what it decided on the consent page.
+//! A signed-in browser, and its decisions on the consent page.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -19,25 +19,25 @@ use vault_store::records::RecordKey;
 use super::account::{self, Account, AccountId, ServiceEpoch};
 use super::user::Scopes;
 
-/// How long a session lives, in seconds: 8 hours, however much it is used.
+/// Lifetime of a session, in seconds: 8 hours, however much it is used.
 pub const SESSION_SECONDS: i64 = 8 * 3600;
-/// How long a sign-in waits for the code of the second factor, in seconds: 10 minutes.
+/// Time for which a sign-in waits for the code of the second factor, in seconds: 10 minutes.
 pub const CODE_SECONDS: i64 = 600;
-/// How old entered credentials may be to count as fresh, in seconds: five minutes.
+/// Age up to which entered credentials count as fresh, in seconds: five minutes.
 pub const FRESH_SECONDS: i64 = 300;
-/// How long a decision waits for the redirect that follows it, in seconds.
+/// Time for which a decision waits for the redirect that follows it, in seconds.
 pub const APPROVAL_SECONDS: i64 = 120;
 
 /// A signed-in browser.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Session {
-    /// Who signed in.
+    /// Account that signed in.
     pub account: AccountId,
-    /// When.
+    /// Time of the sign-in.
     pub signed_in_at: Timestamp,
-    /// When it ends.
+    /// Time at which it ends.
     pub ends_at: Timestamp,
-    /// Which of the account's passwords it began with.
+    /// Number of the account's password at the sign-in.
     #[serde(default)]
     pub password_number: u32,
     /// The account's epoch when it began.
@@ -53,7 +53,7 @@ pub struct Session {
     /// The sign-in took the code of a second factor.
     #[serde(default)]
     pub second_factor: bool,
-    /// What owners and operators are shown about the time since their sign-in before.
+    /// Messages to owners and operators about the time since their sign-in before.
     #[serde(default)]
     pub notices: Vec<String>,
     /// The hash of the authorize query that the credentials were entered for.
@@ -66,7 +66,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session that begins now.
+    /// Returns a session that begins now.
     pub fn begun(account: &Account, service: Option<ServiceEpoch>, now: Timestamp) -> Self {
         Self {
             account: account.id.clone(),
@@ -88,14 +88,14 @@ impl Session {
         !self.without_credentials && now < self.signed_in_at.plus_seconds(FRESH_SECONDS)
     }
 
-    /// When credentials were entered for the authorize request with this query, if they were and
-    /// that is not long ago.
+    /// Returns the time at which credentials were entered for the authorize request with this
+    /// query, if that was a short time ago.
     pub fn entered_at(&self, query: &str, now: Timestamp) -> Option<Timestamp> {
         let entered = self.entered_for == Some(Digest::of(query.as_bytes()));
         (entered && self.has_fresh_credentials(now)).then_some(self.signed_in_at)
     }
 
-    /// The first half of a sign-in, which waits for the code of the second factor.
+    /// Returns the first half of a sign-in, which waits for the code of the second factor.
     pub fn half(account: &Account, service: Option<ServiceEpoch>, now: Timestamp) -> Self {
         Self {
             ends_at: now.plus_seconds(CODE_SECONDS),
@@ -104,8 +104,8 @@ impl Session {
         }
     }
 
-    /// Whether it still counts: not over, not from before the account's password was set anew or an
-    /// epoch was raised, and the account is not disabled.
+    /// Whether it still counts: it is not over, it is not from before the account's password was
+    /// set anew or an epoch was raised, and the account is not disabled.
     pub fn counts(&self, account: &Account, service: Option<ServiceEpoch>, now: Timestamp) -> bool {
         now < self.ends_at
             && !account.disabled
@@ -115,29 +115,29 @@ impl Session {
     }
 }
 
-/// A session as the person's own list shows it.
+/// A session, as an entry of the person's own list.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Begun {
-    /// When.
+    /// Time of the sign-in.
     pub at: Timestamp,
-    /// The network that it came from.
+    /// Network of the browser.
     pub from: String,
 }
 
 /// The prefix of the sessions in an account's partition.
 pub const SESSIONS: &str = "session/";
 
-/// Where the newest sign-in of an account stands.
+/// Returns the key of the newest sign-in of an account.
 pub fn sign_in_key(account: &AccountId) -> RecordKey {
     RecordKey::new(account::partition(account), "sign-in")
 }
 
-/// Where a session stands in the list of its account.
+/// Returns the key of a session in the list of its account.
 pub fn listed_session_key(account: &AccountId, session: &Digest) -> RecordKey {
     RecordKey::new(account::partition(account), format!("{SESSIONS}{session}"))
 }
 
-/// What a person decided about exactly one authorize request.
+/// Decision of a person about exactly one authorize request.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "decision")]
 pub enum Approval {
@@ -153,23 +153,23 @@ pub enum Approval {
     Denied {},
 }
 
-/// The partition of a browser, by the hash of its cookie.
+/// Returns the partition of a browser, by the hash of its cookie.
 pub fn partition(session: &Digest) -> String {
     format!("session/{session}")
 }
 
-/// Where a session stands, by the hash of its cookie.
+/// Returns the key of a session, by the hash of its cookie.
 pub fn session_key(session: &Digest) -> RecordKey {
     RecordKey::new(partition(session), "session")
 }
 
-/// Where the decision about one authorize request stands.
+/// Returns the key of the decision about one authorize request.
 pub fn approval_key(session: &Digest, query: &str) -> RecordKey {
     let query = Digest::of(query.as_bytes());
     RecordKey::new(partition(session), format!("approval/{query}"))
 }
 
-/// Where the mark of a used form token stands.
+/// Returns the key of the mark of a used form token.
 pub fn spent_key(session: &Digest, nonce: &str) -> RecordKey {
     RecordKey::new(partition(session), format!("spent/{nonce}"))
 }

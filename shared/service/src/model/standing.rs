@@ -1,7 +1,7 @@
-//! How a family of tokens stands: everything that its tokens depend on, read at one moment.
+//! Standing of a family of tokens: everything that its tokens depend on, read at one moment.
 //!
-//! A request with a token and a request for one ask the same: does the account still have the part
-//! that the family says, under the epochs that it was given under?
+//! A request with a token and a request for a token need the same answer: does the account still
+//! have the rights that the family names, under the epochs at which it was given?
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use super::user::{Scopes, State, User, user_key};
 
 use crate::ports::Ports;
 
-/// What the tokens of a family depend on.
+/// Records that the tokens of a family depend on.
 #[derive(Default)]
 pub struct Standing {
     /// The consent.
@@ -34,13 +34,13 @@ pub struct Standing {
     service: Option<ServiceEpoch>,
 }
 
-/// Reads what a family depends on, in one reading.
+/// Reads the records that a family depends on, in one read.
 pub async fn load(ports: &Ports, family: &Family) -> Result<Standing, StoreError> {
     let found = ports.records.get_many(&keys(family)).await?;
     Standing::read(family, &mut found.into_iter())
 }
 
-/// Reads what each of some families depends on.
+/// Reads the records that each of these families depends on.
 pub async fn load_many(ports: &Ports, families: &[Family]) -> Result<Vec<Standing>, StoreError> {
     let keys_of: Vec<_> = families.iter().map(keys).collect();
     // Apps of one person share account and namespaces, and a reading names no key twice.
@@ -57,7 +57,7 @@ pub async fn load_many(ports: &Ports, families: &[Family]) -> Result<Vec<Standin
     families.iter().zip(keys_of).map(of).collect()
 }
 
-/// Where that stands, in the order in which it is read.
+/// Returns the keys of these records, in the order in which they are read.
 fn keys(family: &Family) -> Vec<RecordKey> {
     let mut keys = vec![
         grant_key(family.namespace_id(), &family.client, &family.grant),
@@ -96,9 +96,9 @@ impl Standing {
         })
     }
 
-    /// The most that tokens of the family may be used for now: what the user may do in the
-    /// namespace, or everything for an operator. `None` when the account, the namespace or the
-    /// service has ended them.
+    /// Returns the scopes to which tokens of the family are limited now: those of the user in the
+    /// namespace, or all of them for an operator. Returns `None` if the account, the namespace or
+    /// the service has ended the tokens.
     pub fn rights(&self, family: &Family) -> Option<Scopes> {
         let account = &self.account.as_ref()?.value;
         let home = self.home.as_ref().map(|home| &home.value);
@@ -114,7 +114,7 @@ impl Standing {
         (present && !account.disabled).then_some(scopes)
     }
 
-    /// Whether the client's connection that the tokens belong to still stands. An operator's tokens
+    /// Whether the client's connection that the tokens belong to still exists. An operator's tokens
     /// belong to none, since no owner of a vault decides about them.
     pub fn is_connected(&self, family: &Family) -> bool {
         let Reach::Namespace { connection, .. } = &family.reach else {

@@ -1,4 +1,4 @@
-//! People of an identity provider, and the accounts that they are.
+//! People of an identity provider, and the accounts that they sign in to.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -13,25 +13,26 @@ use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::account_id::AccountId;
 
-/// The name of a person: an issuer's subject. The same subject of another issuer is another person.
+/// Returns the name of a person, made of issuer and subject. The same subject of another issuer is
+/// another person.
 pub fn name(issuer: &str, subject: &str) -> Digest {
     // An issuer is an address, so it contains no line feed.
     Digest::of(format!("vault-subject/1\n{issuer}\n{subject}").as_bytes())
 }
 
-/// Which account a person of an identity provider is.
+/// Index entry: the account of a person of an identity provider.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Connected {
     /// The account.
     pub account: AccountId,
 }
 
-/// Where the account of a person stands.
+/// Returns the key of the account of a person.
 pub fn subject_key(subject: &Digest) -> RecordKey {
     RecordKey::new(format!("subject/{subject}"), "subject")
 }
 
-/// The write by which a person is found as `account`; `when` is what was read before.
+/// Returns the write that maps a person to `account`, under the condition `when`.
 pub fn connection(subject: &Digest, account: &AccountId, when: When) -> Result<Write, StoreError> {
     let connected = Connected {
         account: account.clone(),
@@ -40,7 +41,7 @@ pub fn connection(subject: &Digest, account: &AccountId, when: When) -> Result<W
     Ok(Write::put(subject_key(subject), document, when))
 }
 
-/// The write by which a person is no longer found.
+/// Returns the write that removes the mapping of a person.
 pub fn removal(subject: &Digest) -> Write {
     Write::delete(subject_key(subject), When::Any)
 }

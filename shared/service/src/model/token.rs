@@ -1,4 +1,4 @@
-//! The records that know codes, access and refresh tokens by their hash alone.
+//! Records of codes, access and refresh tokens, which are known by their hashes alone.
 //!
 //! | partition | key | document |
 //! |---|---|---|
@@ -19,9 +19,9 @@ use super::user::Scopes;
 pub use super::family::{Family, Reach};
 pub use super::secret::{Secret, SecretKind};
 
-/// How long a code can be used, in seconds.
+/// Lifetime of a code, in seconds.
 pub const CODE_SECONDS: i64 = 60;
-/// How long a used code is remembered, in seconds: a day.
+/// Time for which a used code is remembered, in seconds: a day.
 pub const USED_CODE_SECONDS: i64 = 24 * 3600;
 
 /// Access or refresh.
@@ -39,39 +39,39 @@ pub enum TokenKind {
 pub struct Token {
     /// Access or refresh.
     pub kind: TokenKind,
-    /// Whose it is and what for.
+    /// Account, client and target of the token.
     pub family: Family,
     /// The most it may be used for; the user's current scopes count as well.
     pub scopes: Scopes,
-    /// When it was given.
+    /// Time at which it was given.
     pub issued_at: Timestamp,
-    /// From this second on it is not a token.
+    /// Time from which it is no longer valid.
     pub expires_at: Timestamp,
 }
 
 /// An authorization code, known by its hash.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AuthorizationCode {
-    /// What it will give; the grant does not exist before.
+    /// Family of the tokens that it will give; the grant does not exist before.
     pub family: Family,
     /// The scopes consented to.
     pub scopes: Scopes,
     /// The address it was sent to, exactly.
     pub redirect_uri: String,
-    /// What the verifier has to answer.
+    /// Challenge that the verifier must match.
     pub challenge: Challenge,
-    /// From this second on it is no code.
+    /// Time from which it is no longer valid.
     pub expires_at: Timestamp,
     /// Whether it was exchanged.
     pub used: bool,
 }
 
-/// Where a token stands.
+/// Returns the key of a token.
 pub fn token_key(hash: &Digest) -> RecordKey {
     RecordKey::new(format!("tok/{hash}"), "tok")
 }
 
-/// Where a code stands.
+/// Returns the key of a code.
 pub fn code_key(hash: &Digest) -> RecordKey {
     RecordKey::new(format!("code/{hash}"), "code")
 }

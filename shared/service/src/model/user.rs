@@ -31,7 +31,7 @@ pub struct User {
     /// The account that accepted; see [`User::account`].
     #[serde(default)]
     pub account: Option<AccountId>,
-    /// When an owner invited the address, the last time.
+    /// Time of the last invitation of the address by an owner.
     #[serde(default)]
     pub invited_at: Option<Timestamp>,
     /// The address of that owner; absent in records of earlier versions.
@@ -45,13 +45,13 @@ pub struct User {
     pub scopes: Scopes,
     /// The restricted profile of the policy, when one is set.
     pub profile: Option<String>,
-    /// When the user was made.
+    /// Time at which the user was made.
     pub created_at: Timestamp,
-    /// When a token of the user was last seen; to the minute.
+    /// Time at which a token of the user was last seen, to the minute.
     pub last_seen_at: Option<Timestamp>,
 }
 
-/// From an account to its user in one namespace.
+/// Index entry from an account to its user in one namespace.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Membership {
     /// The user's id.
@@ -61,7 +61,7 @@ pub struct Membership {
 }
 
 impl User {
-    /// What the user is.
+    /// Returns the state of the user.
     pub const fn state(&self) -> State {
         if self.account.is_none() && self.invited_at.is_some() {
             State::Invited
@@ -70,12 +70,12 @@ impl User {
         }
     }
 
-    /// Where the user stands.
+    /// Returns the key of the user.
     pub fn key(&self) -> RecordKey {
         user_key(&self.namespace.id, &self.id)
     }
 
-    /// Whether the user may change who has a part in the namespace: an owner with the scope `write`
+    /// Whether the user may change the members of the namespace: an owner with the scope `write`
     /// who has accepted.
     pub fn administers(&self) -> bool {
         self.role == Role::Owner && self.scopes.has(Scope::Write) && self.state() == State::Active
@@ -92,18 +92,18 @@ pub fn is_user_id(text: &str) -> bool {
     })
 }
 
-/// Where a user stands.
+/// Returns the key of a user.
 pub fn user_key(namespace: &NamespaceId, user_id: &str) -> RecordKey {
     RecordKey::new(users_partition(namespace), user_id)
 }
 
-/// The partition that lists the users of a namespace.
+/// Returns the partition that lists the users of a namespace.
 pub fn users_partition(namespace: &NamespaceId) -> String {
     format!("user/{namespace}")
 }
 
-/// Where the index entry of an account for one namespace stands; all of them: partition of the
-/// account, prefix `ns/`.
+/// Returns the key of an account's index entry for one namespace. All of them have the prefix `ns/`
+/// in the account's partition.
 pub fn membership_key(account: &AccountId, slug: &Slug) -> RecordKey {
     RecordKey::new(
         super::account::partition(account),

@@ -1,8 +1,8 @@
-//! Webhooks: the address of an endpoint that receives notices, and the secret and the scheme by
-//! which it recognises them.
+//! Webhooks: the address of an endpoint that receives notices, and the secret and scheme by which
+//! it recognises them.
 //!
 //! The scheme is that of the Standard Webhooks specification, version 1: HMAC-SHA256 over id, time
-//! and body, so that an endpoint rejects what others send, what was changed, and old copies.
+//! and body, so that an endpoint rejects forged, changed and old messages.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 
 /// The longest address of an endpoint, in bytes.
 pub const MAX_ADDRESS_BYTES: usize = 1024;
-/// The mark of a signing secret, as the specification writes it.
+/// Prefix of a signing secret, as the specification writes it.
 const SECRET_PREFIX: &str = "whsec_";
 
 /// The address of an endpoint: https on a public host, or http on this machine.
@@ -31,7 +31,7 @@ const SECRET_PREFIX: &str = "whsec_";
 #[serde(into = "String", try_from = "String")]
 pub struct WebhookAddress(Url);
 
-/// Why a text is not the address of an endpoint.
+/// Error: a text is not the address of an endpoint.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadWebhookAddress {
     /// No absolute URL, or longer than [`MAX_ADDRESS_BYTES`].
@@ -57,7 +57,7 @@ impl WebhookAddress {
         self.0.as_str()
     }
 
-    /// Whether the endpoint is on this machine, which only a service that is on it too may reach.
+    /// Whether the endpoint is on this machine, which only a service on the same machine may reach.
     pub fn is_local(&self) -> bool {
         self.0.scheme() == "http"
     }
@@ -123,18 +123,18 @@ impl TryFrom<String> for WebhookAddress {
 #[serde(into = "String", try_from = "String")]
 pub struct SigningSecret(Zeroizing<[u8; 32]>);
 
-/// A text that is not a signing secret.
+/// Error: a text is not a signing secret.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("this is not `{SECRET_PREFIX}` with 32 bytes in base64")]
 pub struct BadSigningSecret;
 
 impl SigningSecret {
-    /// A new one.
+    /// Returns a new one.
     pub fn fresh(random: &dyn Random) -> Self {
         Self(Zeroizing::new(bytes::<32>(random)))
     }
 
-    /// The text that the owner gives the endpoint: `whsec_` and base64.
+    /// Returns the text that the owner gives the endpoint: `whsec_` and base64.
     pub fn text(&self) -> String {
         format!("{SECRET_PREFIX}{}", STANDARD.encode(*self.0))
     }
