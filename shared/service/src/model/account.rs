@@ -94,6 +94,7 @@ pub struct Account {
 
 impl fmt::Debug for Account {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Debug output ends up in logs: no address, no password hash.
         out.debug_struct("Account")
             .field("id", &self.id)
             .field("operator", &self.operator)
@@ -155,6 +156,7 @@ impl Account {
         });
         self.invite_again = false;
         let link = self.invite.take();
+        // `Any`, because an expired link may have been removed already.
         let link = link.map(|link| Write::delete(invite_key(&link), When::Any));
         link.into_iter().collect()
     }
@@ -162,12 +164,14 @@ impl Account {
     /// Ends a sign-in through an identity provider, and every browser's session with it; false when
     /// it is not proof of the account, or the last one.
     pub fn disconnect(&mut self, subject: &Digest) -> bool {
+        // The last proof stays, or the person could never sign in again.
         if !self.subjects().any(|held| held == subject) || self.proofs.len() < 2 {
             return false;
         }
         self.proofs.retain(
             |proof| !matches!(proof, Proof::Provider { subject: held, .. } if held == subject),
         );
+        // A session counts only for the number that it began with, so this ends all of them.
         self.password_number = self.password_number.wrapping_add(1);
         true
     }
@@ -178,12 +182,14 @@ impl Account {
             .retain(|proof| !matches!(proof, Proof::Password { .. }));
         self.proofs.push(Proof::Password { hash, set_at: now });
         self.password_number = self.password_number.wrapping_add(1);
+        // The record of an open link may remain: a link counts only while its hash is here.
         self.invite = None;
         self.invite_again = false;
     }
 
     /// Ends every token and session of the account.
     pub const fn raise_epoch(&mut self) {
+        // Epochs are compared for equality alone, so wrapping does no harm.
         self.epoch = self.epoch.wrapping_add(1);
     }
 
@@ -307,6 +313,7 @@ pub fn service_epoch_key() -> RecordKey {
 /// so the time does not tell which addresses have an account.
 pub async fn find(ports: &Ports, email: &Email) -> Result<Option<Versioned<Account>>, StoreError> {
     let listed = ports.get::<Listed>(&listed_key(email)).await?;
+    // An unknown address gets an id too, so that both cases make the same two reads.
     let id = listed.map_or_else(|| AccountId::earlier(email), |listed| listed.value.account);
     ports.get(&account_key(&id)).await
 }
@@ -342,6 +349,7 @@ pub async fn invite(
         });
     };
     let mut account = found.value;
+    // Never a link for an account in use: it would hand the account to the holder of the link.
     if !account.proofs.is_empty() {
         let (writes, url) = (Vec::new(), None);
         return Ok(Invited {
@@ -377,6 +385,8 @@ pub async fn reset(
         return Ok(None);
     };
     let mut account = found.value;
+    // Without these entries a person of the provider is not led to an account that no longer knows
+    // the proof.
     let disconnected: Vec<_> = account.subjects().map(subject::removal).collect();
     account.proofs.clear();
     account.second_factor = None;
@@ -406,6 +416,7 @@ pub fn fresh_link(
         expires_at,
     };
     let document = Document::of(&invite)?;
+    // Records hold only the hash, so a copy of them opens no account.
     let key = invite_key(&secret.hash());
     let mut writes = vec![Write::put_until(key, document, When::Absent, expires_at)];
     if let Some(earlier) = account.invite.replace(secret.hash()) {

@@ -30,9 +30,11 @@ impl AccountId {
 
     fn of_address(address: &str) -> Self {
         const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+        // The prefix keeps this hash apart from other hashes of the same address.
         let hash = Sha256::digest(format!("vault-account/1\n{address}"));
         let letters = hash
             .iter()
+            // 26 letters of 5 bits: 130 bits, too many for two addresses to collide.
             .take(26)
             .map(|byte| char::from(ALPHABET[usize::from(byte & 31)]));
         Self(format!("acc_{}", letters.collect::<String>()))
@@ -59,6 +61,7 @@ impl From<AccountId> for String {
 impl From<String> for AccountId {
     /// Reads an id. Records of an earlier version name the e-mail address instead.
     fn from(text: String) -> Self {
+        // Every address holds `@`, and no id does.
         if text.contains('@') {
             Self::of_address(&text)
         } else {

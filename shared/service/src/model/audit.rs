@@ -109,6 +109,7 @@ pub fn entry(
         outcome: outcome.to_owned(),
     };
     let key = RecordKey::new(partition(namespace), entry.id.clone());
+    // `Absent`, because an entry is never written over.
     Ok(Write::put(key, Document::of(&entry)?, When::Absent))
 }
 
@@ -130,6 +131,7 @@ impl Transaction<'_> {
 /// Logs a failure to write a refusal to the audit log. The refusal itself stands.
 pub fn log_unwritten(written: Result<(), StoreError>) {
     if let Err(error) = written {
+        // Logged only: rejecting a request must work while the store does not.
         tracing::error!(
             error = error_chain(&error),
             "a refusal could not be written to the audit log"
@@ -149,6 +151,7 @@ pub fn before(since: Timestamp) -> String {
         .unwrap_or(0)
         .saturating_mul(1000);
     let mut text = Ulid::from_parts(millis, 0).to_string();
+    // The first ten characters of a ULID are its time, the others are random.
     text.truncate(10);
     text
 }

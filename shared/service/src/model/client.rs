@@ -54,6 +54,7 @@ impl ClientId {
 
     /// Returns the id of a client that is known by an address with this hash.
     pub fn of_document(address: &Digest) -> Self {
+        // 26 hex digits are 104 bits: too many to find a second address with the same id.
         Self(format!("cli_{}", &address.to_string()[..26]))
     }
 
@@ -67,6 +68,7 @@ impl FromStr for ClientId {
     type Err = BadClientId;
 
     fn from_str(text: &str) -> Result<Self, BadClientId> {
+        // The id becomes part of record keys, so no other character may pass.
         let good = text.strip_prefix("cli_").is_some_and(|rest| {
             rest.len() == 26
                 && rest
@@ -195,6 +197,7 @@ impl Connection {
     /// Returns the time at which the owner last ended the client here, even if it has connected
     /// again since. No consent from before that time is good any more.
     pub fn last_ended_at(&self) -> Option<Timestamp> {
+        // The end of this connection is always later than that of the one before.
         self.revoked_at.or(self.ended_before_at)
     }
 

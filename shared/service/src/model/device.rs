@@ -93,10 +93,12 @@ impl LastSeen {
         release: Option<u64>,
         now: Timestamp,
     ) -> Option<Self> {
+        // The slug may have belonged to another allocation, whose releases mean nothing here.
         let held = held.filter(|held| held.namespace_id == namespace_id);
         let next = Self {
             namespace_id,
             day: now.to_string().chars().take(10).collect(),
+            // Requests can arrive out of order; an older release must not replace a newer one.
             release: release.max(held.as_ref().and_then(|held| held.release)),
         };
         (held.as_ref() != Some(&next)).then_some(next)
@@ -107,6 +109,8 @@ impl LastSeen {
         Ok(Write::put_until(
             seen_key(slug, key),
             Document::of(self)?,
+            // Two visits at once may overwrite each other, because no decision rests on this
+            // record.
             When::Any,
             now.plus_seconds(SEEN_SECONDS),
         ))
@@ -193,6 +197,7 @@ impl Device {
         let (document, named) = (Document::of(self)?, Document::of(&self.named())?);
         Ok([
             Write::put_until(key, document, When::At(revision), until),
+            // Both records end together, so that no id is left that leads to no device.
             Write::put_until(id_key(slug, &self.device_id), named, When::Any, until),
             Write::delete(pending_key(slug, &self.device_id), When::Any),
         ])
@@ -258,6 +263,7 @@ pub fn clean_hostname(text: &str) -> Option<String> {
         c.is_control()
             || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
     };
+    // Before trimming, which would remove control characters at the edges unnoticed.
     if text.chars().any(forbidden) {
         return None;
     }

@@ -249,6 +249,7 @@ impl DraftRecord {
             state: ending.state,
             changed_at: ending.at,
             release: ending.release,
+            // The reason given when it came in (missing files) outlives an ending without one.
             reason: ending.reason.clone().or(self.reason),
             admitting_until: None,
             ..self
@@ -290,6 +291,7 @@ impl DraftRecord {
             Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) => {
                 let of_author = author_queue_key(namespace, author);
                 match content.place {
+                    // Not in the shared counter, so that other authors cannot crowd an author out.
                     Place::Own => vec![(of_author, "own", MAX_OWN)],
                     Place::Shared => vec![
                         (of_author, "pending", MAX_SHARED_OF_AUTHOR),
@@ -343,6 +345,8 @@ impl DraftRecord {
         let author = &self.submitted_by.user_id;
         let until = self.changed_at.plus_seconds(ENDED_SECONDS);
         let mut writes = vec![
+            // The one condition of this commit: of two steps that end a draft at once, one fails
+            // here. The writes below need none.
             Write::delete(key(namespace, &self.id), When::At(revision)),
             Write::put_until(
                 ended_key(namespace, &self.id),
@@ -433,6 +437,7 @@ pub async fn open(
     ports: &Ports,
     namespace: &NamespaceId,
 ) -> Result<Vec<super::Versioned<DraftRecord>>, StoreError> {
+    // The counters bound the number of open drafts, so all of them fit into memory.
     let found = kept::all(ports, &partition(namespace)).await?;
     let seen = found
         .into_iter()

@@ -61,6 +61,8 @@ impl EarlierAccount {
                 account.raise_epoch();
             }
             None if by_operator => account.invite = self.invite,
+            // Nothing was proven, and the owner who invited the address may hold the link. The
+            // membership becomes an invitation again in `carry_user`.
             None => return None,
         }
         Some(account)
@@ -79,6 +81,7 @@ pub async fn carry_over(ports: &Ports, now: Timestamp) -> Result<(), StoreError>
         return Ok(());
     };
     tracing::info!("carrying over the accounts of an earlier version");
+    // The walk below finds accounts by their memberships, and the first owner may have none left.
     carry_account(ports, &mark.value.email).await?;
     let mut after: Option<String> = None;
     loop {
@@ -119,6 +122,8 @@ async fn carry_users(ports: &Ports, partition: &str, now: Timestamp) -> Result<(
         let page = list(ports, partition, after.as_deref()).await?;
         for record in &page {
             let user: User = record.read()?;
+            // Only records of the earlier form are active without an account, so a second walk
+            // skips what the first has done.
             if user.account.is_none() && user.state() == State::Active {
                 carry_account(ports, &user.email).await?;
                 ports
@@ -135,6 +140,7 @@ async fn carry_users(ports: &Ports, partition: &str, now: Timestamp) -> Result<(
 
 async fn carry_user(tx: &Transaction<'_>, user: &User, now: Timestamp) -> Result<(), StoreError> {
     let key = user_key(&user.namespace.id, &user.id);
+    // Read again inside the transaction, because the page may be outdated by now.
     let Some(found) = tx.get::<User>(&key).await? else {
         return Ok(());
     };
@@ -172,6 +178,7 @@ async fn carry_account(ports: &Ports, email: &Email) -> Result<(), StoreError> {
         let link = found.value.invite;
         let carried = found.value.carried(inviter_operates);
         let is_kept = carried.as_ref().is_some_and(|it| it.invite.is_some());
+        // A link that no account names must not stay usable.
         let dead = link.filter(|_| !is_kept);
         tx.write_all(dead.map(|link| Write::delete(invite_key(&link), When::Any)));
         if let Some(account) = carried {
@@ -199,6 +206,7 @@ async fn owners_operate(ports: &Ports, inviter: &NamespaceRef) -> Result<bool, S
         }
         after = page.last().map(|record| record.key.key.clone());
         if page.len() < MAX_PAGE {
+            // A namespace without owners proves nothing about its inviter.
             return Ok(owners > 0);
         }
     }
@@ -209,6 +217,7 @@ async fn operates(ports: &Ports, email: &Email) -> Result<bool, StoreError> {
     if let Some(earlier) = earlier {
         return Ok(earlier.value.operator);
     }
+    // This owner's account may have been carried over already.
     let carried = account::find(ports, email).await?;
     Ok(carried.is_some_and(|carried| carried.value.operator))
 }

@@ -51,6 +51,7 @@ impl EnrolmentCode {
         Write::Count {
             key: used_key(namespace, hash),
             field: "used".to_owned(),
+            // The store itself keeps the bound, so machines that race cannot use a code too often.
             by: 1,
             min: 0,
             max: i64::from(self.uses),
@@ -91,6 +92,7 @@ pub fn id_of(hash: &Digest) -> String {
 pub fn hash_prefix(id: &str) -> Option<&str> {
     id.strip_prefix(ID_PREFIX).filter(|digits| {
         let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        // The prefix goes into a listing of records, so it must be nothing but hex.
         digits.len() == ID_DIGITS && digits.bytes().all(hex)
     })
 }

@@ -110,6 +110,7 @@ impl TryFrom<Stored> for Family {
 
     fn try_from(stored: Stored) -> Result<Self, NoReach> {
         let reach = match (stored.namespace, stored.user, stored.operator) {
+            // With a namespace the operator flag is ignored: the smaller right counts.
             (Some(namespace), Some(user), _) => Reach::Namespace {
                 namespace,
                 user,

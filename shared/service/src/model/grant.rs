@@ -118,6 +118,7 @@ impl Grant {
         let document = Document::of(&ended)?;
         Ok([
             Write::put_until(self.key(), document, When::At(revision), self.ends_at),
+            // `Any`, because a grant of an earlier version may not be listed.
             Write::delete(self.allowed_key(), When::Any),
         ])
     }
@@ -160,6 +161,7 @@ pub fn allowed_key(account: &AccountId, name: &str) -> RecordKey {
 /// Returns the id of the grant that has this name in the list, or `None` if the text is no such
 /// name and must not become part of a key.
 pub fn id_in_list(name: &str) -> Option<&str> {
+    // The text comes from a request, and the id becomes part of a record key.
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     name.split_once('-')
         .filter(|(age, _)| age.len() == 10 && age.bytes().all(|byte| byte.is_ascii_digit()))
@@ -171,6 +173,7 @@ impl Grant {
     /// Returns the name of the grant in the list of its account. A newer grant sorts before an
     /// older one, because a person looks for what is new.
     pub fn name_in_list(&self) -> String {
+        // Clamped, so that a wrong clock still gives ten digits and keeps the order of the list.
         let age = (LAST_SECOND - self.created_at.unix()).clamp(0, LAST_SECOND);
         format!("{age:010}-{}", self.family.grant)
     }
@@ -190,6 +193,7 @@ impl Grant {
         };
         let document = Document::of(&allowed)?;
         let key = self.allowed_key();
+        // Each rotation writes the entry, so it may exist already.
         Ok(Write::put_until(key, document, When::Any, self.ends_at))
     }
 }

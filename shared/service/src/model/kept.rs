@@ -178,6 +178,7 @@ pub fn keep(
             until,
         ))
     };
+    // A record may have 256 KiB, and a release may name more objects than fit.
     objects.chunks(MAX_NAMES).map(write).collect()
 }
 
@@ -200,6 +201,8 @@ pub async fn marks_of(
     if names.is_empty() {
         return Ok(Vec::new());
     }
+    // One read of many keys is bounded, and a listing of all marks costs fewer calls than several
+    // of them.
     if names.len() > MAX_KEYS {
         return marks(ports, namespace).await;
     }
@@ -241,6 +244,7 @@ pub async fn all(
 fn marked(record: &vault_store::records::Record) -> Result<Marked, StoreError> {
     let name = record.key.key.parse();
     Ok(Marked {
+        // Failing is safe: skipping a mark would show a marked object as present.
         name: name.map_err(|_| StoreError::Corrupt("a mark names no object".to_owned()))?,
         mark: record.read()?,
         revision: record.revision,

@@ -34,6 +34,7 @@ pub struct Window<'a> {
 
 impl Window<'_> {
     fn start(&self, now: Timestamp) -> i64 {
+        // `rem_euclid` rounds down for a clock before 1970 as well.
         now.unix() - now.unix().rem_euclid(self.seconds)
     }
 
@@ -134,6 +135,7 @@ pub async fn give_back(ports: &Ports, windows: &[Window<'_>], now: Timestamp) {
         tx.write_all(writes.clone());
         tx.commit_within(writes.len()).await
     });
+    // Not an error of the request: the count that stays is on the strict side.
     if let Err(error) = given.await {
         tracing::warn!(error = error_chain(&error), "a count was not given back");
     }
@@ -157,6 +159,7 @@ impl Source {
     /// one is still the IPv4 address.
     pub fn of(address: Option<IpAddr>) -> Self {
         Self(match address.map(|address| address.to_canonical()) {
+            // Requests without an address share one source, so hiding the address avoids no limit.
             None => "unknown".to_owned(),
             Some(IpAddr::V4(address)) => address.to_string(),
             Some(IpAddr::V6(address)) => {

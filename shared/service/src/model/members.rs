@@ -24,6 +24,7 @@ pub async fn another_owner(
 ) -> Result<Option<Versioned<User>>, StoreError> {
     let partition = users_partition(namespace);
     let mut after: Option<String> = None;
+    // Bounded, because a namespace may have any number of users and this runs within a request.
     for _ in 0..MAX_SEARCH_PAGES {
         let found = ports
             .records
@@ -39,6 +40,8 @@ pub async fn another_owner(
             }
         }
         for some in owners.chunks(MAX_KEYS) {
+            // An owner who administers is active and so has an account: owners and keys stay in
+            // step for the `zip` below.
             let keys: Vec<_> = some
                 .iter()
                 .filter_map(|owner| owner.value.account())

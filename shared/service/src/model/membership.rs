@@ -158,6 +158,7 @@ impl User {
         };
         let (key, document) = (self.index_key(), Document::of(&membership)?);
         Ok(match self.invitation_ends_at() {
+            // An account has one user in a namespace, so a second acceptance fails here.
             None => Write::put(key, document, When::Absent),
             // An expired entry may stand there still.
             Some(ends_at) => Write::put_until(key, document, When::Any, ends_at),
@@ -193,6 +194,7 @@ impl User {
         Ok(vec![
             user.update(revision)?,
             user.index()?,
+            // `Any`, because the entry of the invitation may have expired.
             Write::delete(self.index_key(), When::Any),
         ])
     }

@@ -64,6 +64,8 @@ impl Subscription {
     pub fn is_live(self, now: Timestamp) -> bool {
         match self {
             Self::None | Self::Active => true,
+            // Judged at each read, so that nothing has to change the record when the grace period
+            // ends.
             Self::PastDue { until } => now < until,
             Self::Lapsed => false,
         }
@@ -206,6 +208,8 @@ impl<'de> Deserialize<'de> for Pinned {
         if pin.is_null() {
             return Ok(Self::Nothing);
         }
+        // By the mark and not by trial: a damaged pin must be an error and not pass for an earlier
+        // one.
         if pin.get(EarlierPin::MARK).is_none() {
             return Pin::deserialize(pin)
                 .map(Self::Vault)
@@ -329,6 +333,7 @@ impl Namespace {
             namespace_id: self.id,
         };
         Ok(vec![
+            // A deleted namespace still occupies its key, so no slug is given out twice.
             Write::put(key(&self.slug), Document::of(self)?, When::Absent),
             Write::put(
                 RecordKey::new(DIRECTORY, self.slug.as_str()),

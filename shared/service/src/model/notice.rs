@@ -165,6 +165,7 @@ impl Webhook {
     /// Records that a delivery failed at `now`. Switches the webhook off once it has failed for
     /// long enough; returns whether it did so now.
     pub fn failed(&mut self, why: String, now: Timestamp) -> bool {
+        // Time counts from the first failure in a row; a delivery that arrives resets it.
         let since = *self.failing_since.get_or_insert(now);
         self.last_failure = Some(why);
         let off = self.off_since.is_none() && now >= since.plus_seconds(OFF_AFTER_SECONDS);
@@ -177,6 +178,7 @@ impl Webhook {
     /// Records that a delivery arrived; returns whether the record has changed.
     pub fn arrived(&mut self) -> bool {
         self.last_failure = None;
+        // `|` and not `||`, because both fields must be cleared.
         self.off_since.take().is_some() | self.failing_since.take().is_some()
     }
 }
@@ -247,6 +249,7 @@ impl Delivery {
     /// Returns the delivery after the beginning of an attempt at `now`, as if that had failed: a
     /// process that dies meanwhile loses nothing. Returns `None` for the last attempt.
     pub fn begun(&self, now: Timestamp) -> Option<Self> {
+        // The table also bounds the attempts: behind its end there is no next one.
         let wait = RETRY_SECONDS.get(self.attempts as usize)?;
         Some(Self {
             to: self.to.clone(),
@@ -285,6 +288,7 @@ impl Outgoing {
         when: When,
     ) -> Result<Write, StoreError> {
         let key = RecordKey::new(outbox(namespace), id);
+        // With an end, so that an endpoint that is gone for good cannot fill the outbox.
         let until = self.at.plus_seconds(KEPT_SECONDS);
         Ok(Write::put_until(key, Document::of(self)?, when, until))
     }

@@ -34,6 +34,7 @@ macro_rules! id {
         impl $name {
             /// Reads an id: 1 to 128 characters A-Z, a-z, 0-9, `_` and `-`.
             pub fn parse(text: &str) -> Option<Self> {
+                // Ids come from outside and become parts of record keys.
                 let good = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
                 let fits = !text.is_empty() && text.len() <= MAX_ID_CHARS;
                 (fits && text.bytes().all(good)).then(|| Self(text.to_owned()))
@@ -84,6 +85,8 @@ impl Reported {
             "incomplete" => Self::Incomplete,
             "unpaid" | "paused" => Self::Withheld,
             "incomplete_expired" | "canceled" => Self::Ended,
+            // A state that the provider may add later must neither serve for free nor end the
+            // vault.
             _ => Self::Unknown,
         }
     }
@@ -131,6 +134,7 @@ impl PaidSubscription {
             id,
             reference: None,
             customer: None,
+            // The lowest state, so that the event below counts although its time is the same.
             standing: Standing::Incomplete,
             failing_since: None,
             as_of: created,
@@ -159,6 +163,8 @@ impl PaidSubscription {
             },
         };
         if created == self.as_of {
+            // The provider's clock has seconds; the stricter state wins whatever order the two come
+            // in.
             standing = standing.max(self.standing);
         }
         let failing_since = match standing {
@@ -211,6 +217,7 @@ pub fn event_key(id: &EventId) -> RecordKey {
 
 /// Returns the write that marks an event as handled; it fails if the mark exists.
 pub fn event_mark(id: &EventId, now: Timestamp) -> Result<Write, StoreError> {
+    // Only the existence of the mark counts: it fails the commit of a repeated event.
     let nothing = Document::of(&serde_json::Map::new())?;
     let until = now.plus_days(EVENT_DAYS);
     Ok(Write::put_until(

@@ -29,6 +29,7 @@ impl Challenge {
     /// Reads both parameters of an authorize request.
     pub fn parse(challenge: Option<&str>, method: Option<&str>) -> Result<Self, BadChallenge> {
         let challenge = challenge.ok_or(BadChallenge::Missing)?;
+        // `plain` would put the verifier itself into the authorize request, where it can be read.
         if method != Some("S256") {
             return Err(BadChallenge::Method);
         }
@@ -53,6 +54,7 @@ impl Challenge {
     /// Whether `verifier` has 43 to 128 unreserved characters and hashes to this challenge. The
     /// comparison takes constant time.
     pub fn answered_by(&self, verifier: &str) -> bool {
+        // A shorter verifier could be guessed from the challenge, which is no secret.
         (43..=128).contains(&verifier.len())
             && verifier
                 .bytes()

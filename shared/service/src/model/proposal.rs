@@ -89,6 +89,7 @@ impl Proposed {
 
     /// Whether both carry the same payload with the same signatures.
     pub fn is_same(&self, other: &Self) -> bool {
+        // As sets: the order in which people signed makes no other proposal.
         let keys = |proposed: &Self| BTreeSet::from_iter(proposed.signers.clone());
         self.payload_sha256 == other.payload_sha256 && keys(self) == keys(other)
     }

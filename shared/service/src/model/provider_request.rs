@@ -65,6 +65,7 @@ impl ProviderRequest {
         Ok(Write::put_until(
             request_key(browser, state),
             Document::of(self)?,
+            // A state belongs to one request and is never taken over by another.
             When::Absent,
             self.at.plus_seconds(REQUEST_SECONDS),
         ))

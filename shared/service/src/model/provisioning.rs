@@ -147,6 +147,7 @@ impl Provisioning {
             Happened::Imported if self.namespace.is_none() => return Err(OutOfOrder::Unallocated),
             Happened::Imported => after.imported = true,
         }
+        // Events and steps repeat; a repeated one must write nothing.
         Ok((after != *self).then_some(after))
     }
 
@@ -238,6 +239,8 @@ pub fn sign_up_key(account: &AccountId, reference: &Reference) -> RecordKey {
 
 /// Returns the keys of the places for an account's unpaid sign-ups.
 pub fn slot_keys(account: &AccountId) -> [RecordKey; MAX_UNPAID] {
+    // Fixed places, each taken only if it is absent: sign-ups at the same time cannot exceed the
+    // number.
     std::array::from_fn(|n| RecordKey::new(partition(account), format!("sign-up-slot/{n}")))
 }
 

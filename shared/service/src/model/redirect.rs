@@ -175,6 +175,7 @@ impl RedirectUri {
     /// them the client would receive forged answers.
     pub fn reserved_parameter(&self) -> Option<&'static str> {
         let query = self.text.split_once('?').map_or("", |(_, query)| query);
+        // Decoded, because `%63ode` is `code` to the client that reads the answer.
         let names = || url::form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name);
         let held = |name: &&&str| names().any(|held| held == **name);
         RESERVED.iter().find(held).copied()
@@ -190,6 +191,7 @@ impl RedirectUri {
     pub fn accepts(&self, asked: &Self) -> bool {
         match (&self.kind, &asked.kind) {
             (
+                // An app on the user's machine gets another free port at each start.
                 Kind::Loopback { host, rest, .. },
                 Kind::Loopback {
                     host: asked_host,
@@ -277,6 +279,7 @@ impl Kind {
         {
             return Err(BadRedirect::PlainHttp);
         }
+        // Both spellings are the same request, and they are compared as text.
         let rest = if rest.is_empty() { "/" } else { rest };
         Ok(Self::Loopback {
             host,

@@ -19,6 +19,7 @@ impl Reference {
     /// Reads a reference; returns `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         let digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        // The text comes from outside and becomes part of record keys.
         (text.len() == 32 && text.bytes().all(digit)).then(|| Self(text.to_owned()))
     }
 

@@ -54,6 +54,8 @@ pub async fn find(
     newest_root: u64,
     release: u64,
 ) -> Result<Option<Release>, StoreError> {
+    // From the highest version: after a revocation the owner's release counts and not the thief's
+    // of the same number.
     let roots: Vec<u64> = (0..=newest_root).rev().collect();
     for some in roots.chunks(MAX_KEYS) {
         let keys: Vec<_> = some
@@ -194,6 +196,8 @@ impl Closure {
     /// Takes over from `older` an object and all below it. Returns false if it is not there with
     /// this size.
     pub fn carry(&mut self, older: &Self, class: Class, digest: Digest, size: u64) -> bool {
+        // With another size the new catalog contradicts the checked list, so the object has to be
+        // checked anew.
         let Some(node) = older.node(class, &digest).filter(|node| node.size == size) else {
             return false;
         };
@@ -201,6 +205,8 @@ impl Closure {
         self.insert(class, digest, node.clone());
         for child in children {
             if let Some(below) = older.node(Class::Bundles, &child)
+                // A shared part is carried once, and a damaged list that names itself cannot
+                // recurse for ever.
                 && self.node(Class::Bundles, &child).is_none()
             {
                 let size = below.size;
@@ -233,6 +239,7 @@ impl Closure {
         let mut signers: BTreeSet<_> = former.filter_map(|former| former.signer).collect();
         signers.extend(self.signers().into_keys());
         for signer in &signers {
+            // Writing into a string cannot fail.
             let _ = writeln!(text, "k {signer}");
         }
         let place = |signer: Option<PublicKey>| {
@@ -263,6 +270,7 @@ impl Closure {
         let damaged =
             || StoreError::Corrupt("a list of a release's objects does not read".to_owned());
         let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
+        // The head names the version: a list of another form is an error and is never guessed at.
         let lines = text.strip_prefix(HEAD).ok_or_else(damaged)?;
         let mut closure = Self::default();
         let mut signers: Vec<PublicKey> = Vec::new();

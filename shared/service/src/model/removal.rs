@@ -56,6 +56,7 @@ impl Namespace {
         };
         let deleted = Self {
             status: Status::Deleted,
+            // Ends every token of the namespace in the same write.
             epoch: self.epoch.wrapping_add(1),
             ..self.clone()
         };

@@ -61,6 +61,7 @@ impl TotpSecret {
             Hmac::<Sha1>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
         mac.update(&step.to_be_bytes());
         let hash = mac.finalize().into_bytes();
+        // At most 15, so four of the 20 bytes always follow.
         let offset = usize::from(hash[19] & 15);
         let chosen = [0, 1, 2, 3].map(|n| hash[offset + n]);
         (u32::from_be_bytes(chosen) & 0x7fff_ffff) % 1_000_000
@@ -79,6 +80,7 @@ impl std::str::FromStr for TotpSecret {
         }
         let byte = |bits: &[bool]| bits.iter().fold(0_u8, |all, bit| all << 1 | u8::from(*bit));
         let raw: Vec<u8> = bits.chunks(8).map(byte).collect();
+        // Another length would leave bits over and still give 20 bytes.
         let whole = bits.len() == 160;
         raw.try_into()
             .ok()
@@ -153,6 +155,8 @@ impl SecondFactor {
             last_step: 0,
             recovery: codes.iter().map(|code| recovery_hash(code)).collect(),
         };
+        // Proves that the app holds the secret, before the next sign-in depends on it. A recovery
+        // code, which nobody has seen yet, would prove nothing.
         let used = factor.take(typed, now)?;
         (used == Used::App).then_some((factor, codes))
     }
@@ -164,11 +168,14 @@ impl SecondFactor {
 
     /// Uses a code; returns `None` if it is not valid, or was used before.
     pub fn take(&mut self, typed: &str, now: Timestamp) -> Option<Used> {
+        // Apps show codes in groups, such as `123 456`.
         let typed: String = typed.chars().filter(|c| !c.is_whitespace()).collect();
         let present = u64::try_from(now.unix()).unwrap_or(0) / STEP_SECONDS;
         for step in present.saturating_sub(1)..=present + 1 {
             let code = format!("{:06}", self.secret.code(step));
+            // Constant time, so that the answer does not tell how many digits were right.
             let same: bool = code.as_bytes().ct_eq(typed.as_bytes()).into();
+            // A code that was watched or intercepted is worthless after its use.
             if same && step > self.last_step {
                 self.last_step = step;
                 return Some(Used::App);

@@ -72,6 +72,7 @@ impl Secret {
         let mut raw = bytes::<32>(random);
         let text = URL_SAFE_NO_PAD.encode(&raw[..kind.bytes()]);
         let text = format!("{}{text}", kind.prefix());
+        // The text is wiped when it is dropped, so its source must not stay in memory either.
         raw.zeroize();
         Self(Zeroizing::new(text))
     }
@@ -82,6 +83,7 @@ impl Secret {
         let mut mac = Hmac::<Sha256>::new_from_slice(from.0.as_bytes())
             .expect("HMAC takes a key of any length");
         for part in ["vault derived secret", kind.prefix(), salt] {
+            // With its length, so that different parts never make the same input.
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part.as_bytes());
         }
@@ -106,6 +108,7 @@ impl Secret {
 
     /// Returns the hash, which is stored in its place.
     pub fn hash(&self) -> Digest {
+        // Neither salted nor slow: 128 random bits and more cannot be guessed.
         Digest::of(self.0.as_bytes())
     }
 }

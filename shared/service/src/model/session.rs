@@ -91,6 +91,7 @@ impl Session {
     /// Returns the time at which credentials were entered for the authorize request with this
     /// query, if that was a short time ago.
     pub fn entered_at(&self, query: &str, now: Timestamp) -> Option<Timestamp> {
+        // Bound to the query: credentials that were entered for one app confirm no other.
         let entered = self.entered_for == Some(Digest::of(query.as_bytes()));
         (entered && self.has_fresh_credentials(now)).then_some(self.signed_in_at)
     }
@@ -98,6 +99,7 @@ impl Session {
     /// Returns the first half of a sign-in, which waits for the code of the second factor.
     pub fn half(account: &Account, service: Option<ServiceEpoch>, now: Timestamp) -> Self {
         Self {
+            // Short, because a thief of the password can guess codes only until then.
             ends_at: now.plus_seconds(CODE_SECONDS),
             code_due: true,
             ..Self::begun(account, service, now)
@@ -165,6 +167,7 @@ pub fn session_key(session: &Digest) -> RecordKey {
 
 /// Returns the key of the decision about one authorize request.
 pub fn approval_key(session: &Digest, query: &str) -> RecordKey {
+    // A query may be longer than a key.
     let query = Digest::of(query.as_bytes());
     RecordKey::new(partition(session), format!("approval/{query}"))
 }

@@ -83,6 +83,7 @@ impl Standing {
         found: &mut dyn Iterator<Item = Option<Record>>,
     ) -> Result<Self, StoreError> {
         let mut next = || found.next().flatten();
+        // In the order of `keys`. A family without a namespace ends after these three.
         let (grant, account, service) = (next(), next(), next());
         let (user, connection, home) = (next(), next(), next());
         let home = Versioned::<Namespace>::read(home)?;
@@ -91,6 +92,7 @@ impl Standing {
             account: Versioned::read(account)?,
             user: Versioned::read(user)?,
             connection: Versioned::read(connection)?,
+            // Another allocation of the slug is another namespace.
             home: home.filter(|home| Some(&home.value.id) == family.namespace_id()),
             service: Versioned::<ServiceEpoch>::read(service)?.map(|service| service.value),
         })
@@ -106,6 +108,8 @@ impl Standing {
             Reach::Namespace { .. } => {
                 let user = &self.user.as_ref()?.value;
                 let serves = home?.status != Status::Deleted;
+                // The user's present scopes: a change of the role acts on tokens that were given
+                // before.
                 (serves && user.state() == State::Active).then_some(user.scopes)?
             }
             Reach::Service => account.operator.then_some(Scopes::ALL)?,

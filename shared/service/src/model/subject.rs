@@ -43,5 +43,6 @@ pub fn connection(subject: &Digest, account: &AccountId, when: When) -> Result<W
 
 /// Returns the write that removes the mapping of a person.
 pub fn removal(subject: &Digest) -> Write {
+    // `Any`, because the account's own proof decides and this entry only finds it.
     Write::delete(subject_key(subject), When::Any)
 }

@@ -63,6 +63,7 @@ pub struct Membership {
 impl User {
     /// Returns the state of the user.
     pub const fn state(&self) -> State {
+        // Records of an earlier version have neither member, and their users are active.
         if self.account.is_none() && self.invited_at.is_some() {
             State::Invited
         } else {
@@ -84,6 +85,7 @@ impl User {
 
 /// Whether `text` has the form of a user's id: `usr_` and 26 lower-case letters or digits.
 pub fn is_user_id(text: &str) -> bool {
+    // The id becomes part of record keys, so no other character may pass.
     text.strip_prefix("usr_").is_some_and(|rest| {
         rest.len() == 26
             && rest

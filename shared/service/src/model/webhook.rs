@@ -71,14 +71,18 @@ impl FromStr for WebhookAddress {
             return Err(BadWebhookAddress::NotAUrl);
         }
         let url = Url::parse(text.trim()).map_err(|_| BadWebhookAddress::NotAUrl)?;
+        // Again, because the parser may lengthen the text by escapes.
         if url.as_str().len() > MAX_ADDRESS_BYTES {
             return Err(BadWebhookAddress::NotAUrl);
         }
         let ip = match url.host().ok_or(BadWebhookAddress::NotHttps)? {
+            // A name may lead to another address by the time of sending, so a check here would
+            // prove nothing.
             Host::Domain(_) => None,
             Host::Ipv4(ip) => Some(IpAddr::V4(ip)),
             Host::Ipv6(ip) => Some(IpAddr::V6(ip)),
         };
+        // They would be shown in lists and sent in logs.
         if !url.username().is_empty() || url.password().is_some() {
             return Err(BadWebhookAddress::Credentials);
         }
