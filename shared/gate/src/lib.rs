@@ -205,7 +205,7 @@ pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
     let files = files::check(files, &mut findings);
     findings
         .extend(scan::scan(&files, &options.publisher, options.most_work).findings(options.hints));
-    // What stopped the scan of the whole refuses the skill already.
+    // If the scan of the whole was stopped, the skill is rejected and more work is pointless.
     let is_stopped = findings.iter().any(scan::is_stopped);
     if !options.before.is_empty() && !is_stopped {
         let added = difference::findings(options.before, &files, &options.publisher, &findings);
@@ -278,7 +278,7 @@ fn admit(
     let actions = actions::check(document.frontmatter(), &files, findings);
     let (frontmatter, warnings) = document.into_parts();
     findings.extend(warnings);
-    // Not earlier: without a usable name the checks above still report what they find.
+    // Last, so that the checks above report their findings even without a usable name.
     let (name, frontmatter_name) = name?;
     Some(Package {
         name,

@@ -219,7 +219,7 @@ fn says_when(text: &str) -> bool {
         .chars()
         .filter(|c| c.is_alphabetic())
         .all(|c| (c as u32) < 0x250);
-    // Of other scripts nothing is said: the list would be wrong more often than right.
+    // Texts in other scripts pass: the list of words would be wrong more often than right.
     !latin
         || words
             .map(str::to_lowercase)

@@ -63,7 +63,7 @@ pub fn mend(bytes: &[u8]) -> Result<Mended, DocumentError> {
     if let Some((range, name)) = better_name(&text)? {
         text.replace_range(range, name.as_str());
     }
-    // What was mended reads; what else is wrong is said.
+    // Nothing more can be repaired; any other fault in the text is reported here.
     Document::parse(text.as_bytes())?;
     let changes = changes(original, &text, quoted);
     Ok(Mended { text, changes })

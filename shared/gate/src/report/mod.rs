@@ -261,7 +261,7 @@ impl Audited {
             self.duplicate_of = Some(path.clone());
             self.likeness = Some(likeness);
         }
-        // The same skill in two places misleads nobody; only another name is worth a warning.
+        // The same skill in two places is common and harmless; only another name is a warning.
         if self.name == *name {
             return;
         }

@@ -298,7 +298,7 @@ fn try_flow(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64, found: &
     }
     if best.is_none() {
         best = weigh(ready, whole, span, source, &mut known, work);
-        // What no single match of few hands on, all together do.
+        // No single match among the followed ones is passed on, only all of them together.
         if let Some(hit) = best
             .as_mut()
             .filter(|hit| !is_sent && hit.act == Act::Block)

@@ -149,7 +149,7 @@ fn frontmatter(builder: &mut Builder<'_>, lines: &[(usize, usize)]) -> usize {
         return 0;
     };
     for line in &lines[1..close] {
-        // What YAML leaves out, agents read and people do not.
+        // YAML drops comments, but agents read the raw file, and people see neither.
         let is_comment = builder.line(*line).trim_ascii().starts_with(b"#");
         let hidden = if is_comment { HIDDEN } else { 0 };
         builder.statement(line.0, line.1, FRONT | hidden);

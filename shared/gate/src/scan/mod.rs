@@ -171,7 +171,7 @@ fn is_read(path: &str, files: &[File], searched: &mut usize) -> bool {
         if *searched > MOST_SEARCHED {
             return true;
         }
-        // Named more often than anybody looks at: somewhere it may be read.
+        // Mentioned at more places than are examined, one of which may read it.
         name.find_iter(&file.bytes)
             .enumerate()
             .any(|(count, found)| {
@@ -245,7 +245,7 @@ fn scan_text(
         lines: &lines,
     };
     let kind = Kind::of(part.unwrap_or(path), &source.raw);
-    // The table of lines, the reading, its segments and the search for what decodes.
+    // Four passes: the table of lines, the reading, its segments and the search for decoders.
     scan.work += 4 * source.raw.len() as u64;
     let mut reading = Reading::new(&source.raw);
     let segments = segment::split(&mut reading.bytes, kind);
@@ -253,7 +253,7 @@ fn scan_text(
         is_cut: source.cut,
         read_in_pieces: read_in_pieces(&source.raw, &segments),
         is_damaged: source.damaged,
-        // Other languages stop at them, or keep them in a string.
+        // Only a shell skips NUL bytes; other languages stop at them or keep them in a string.
         has_nul: source.nul && kind == Kind::Shell,
     };
     for found in files::reading(path, text) {
@@ -384,7 +384,7 @@ impl Where<'_> {
             .at(self.path)
             .quoting(view, text)
             .hint(hit.rule.advice());
-        // A place in a part is none in the file.
+        // A position inside a part is meaningless in the container file.
         if self.part.is_none() {
             finding = finding.on(self.lines.position(self.raw, offset));
         }
@@ -471,7 +471,7 @@ fn decoded(raw: &str, is_signature: bool, scan: &mut Scan, place: &Where<'_>) {
         }
         let mut reading = Reading::new(&piece.text).bytes;
         let segments = segment::flat(&mut reading, place::DECODED | place::SHELL);
-        // Asked once for a piece and not for each address in it.
+        // Computed once for a piece and not for each address in it.
         let mut is_used = None;
         for hit in scan.run(&reading, &segments) {
             let mut act = hit.act;
@@ -521,7 +521,7 @@ fn is_decoded(raw: &[u8], piece: &decode::Piece, scan: &mut Scan) -> bool {
     let name = &raw[own.start + name.start..own.start + name.start + length];
     let others = raw.windows(length).enumerate();
     let others = others.filter(|(at, word)| *word == name && !own.contains(at));
-    // Named more often than anybody looks at: somewhere it may be decoded.
+    // Mentioned at more places than are examined, one of which may decode it.
     others
         .enumerate()
         .any(|(count, (at, _))| count >= MOST_NAMED || decodes(line_around(raw, at..at + length)))

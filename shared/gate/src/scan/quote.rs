@@ -152,8 +152,8 @@ impl Context<'_> {
     pub(super) fn is_acted_on(&self, said: &Said, is_command: bool) -> bool {
         let before = self.before();
         let Some(key) = said.key(before.len()) else {
-            // The match may be the key itself, where it is what an agent is told.
-            // A command between quotation marks in a list is a text.
+            // The match may be the key itself, if it introduces an instruction to an agent. A
+            // command between quotation marks in a list is only a text.
             let is_mark =
                 |byte: &u8| b" \t-!$>`".contains(byte) || (!is_command && b"'\x22[".contains(byte));
             let is_first = before.iter().all(is_mark);

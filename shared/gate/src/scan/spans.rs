@@ -92,8 +92,7 @@ impl<'a> Builder<'a> {
 
     pub fn statement(&mut self, start: usize, end: usize, place: u16) {
         let heading = self.section.heading;
-        // Only these places: data and programs often have long lines, which nobody reads as one
-        // command.
+        // Only these places: long lines are common in data and programs, where they are harmless.
         let is_long = end.saturating_sub(start) > MAX_STATEMENT
             && place & READ_WHOLE != 0
             // One word is neither a command nor a sentence, however long it is.

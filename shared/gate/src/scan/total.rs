@@ -82,7 +82,7 @@ pub(super) fn points(hits: &[Hit]) -> u32 {
     for (id, points) in rules {
         *families
             // The id without its number: rules of a family catch wordings of one idea, and one idea
-            // must not make a warning of itself by being said in many ways.
+            // must not add up to a warning by itself.
             .entry(id.rsplit_once('-').map_or(id, |(family, _)| family))
             .or_default() += points;
     }

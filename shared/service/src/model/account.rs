@@ -9,9 +9,9 @@
 //! | `service` | `owner` | [`FirstOwner`], there once the first owner was made |
 //! | `service` | `epoch` | [`ServiceEpoch`], there once an operator signed everybody out |
 //!
-//! Only operators receive links that set a password: whoever holds the link is the account
-//! everywhere. The owner of a namespace invites an address, and the person who has proven it
-//! accepts (`user`).
+//! Only operators receive links that set a password, because the holder of such a link can sign in
+//! as the account everywhere. The owner of a namespace invites an address, and the person who has
+//! proven it accepts (`user`).
 
 use std::fmt;
 
@@ -80,7 +80,7 @@ pub struct Account {
     pub disabled: bool,
     /// Time at which the account was made.
     pub created_at: Timestamp,
-    /// The hash of the one link that may set the password; an earlier one is dead.
+    /// Hash of the only link that may set the password; earlier links no longer count.
     pub invite: Option<Digest>,
     /// The password was set through an invitation of an earlier version of vault, whose inviter
     /// could have set it. It has ended with everything that was signed in: the operator invites the
@@ -401,8 +401,8 @@ pub async fn reset(
     }))
 }
 
-/// Gives the account a fresh link in place of any earlier one. The account itself is written by the
-/// caller.
+/// Gives the account a fresh link, which replaces any earlier one. The caller writes the account
+/// itself.
 pub fn fresh_link(
     account: &mut Account,
     issuer: &str,

@@ -171,8 +171,8 @@ impl Client {
 /// A client's standing in one namespace.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Connection {
-    /// Id of this connection. Tokens name it, so that none of an ended one comes back when a client
-    /// connects again.
+    /// Id of this connection. Tokens name it, so that those of an ended one stay invalid when a
+    /// client connects again.
     #[serde(default)]
     pub id: String,
     /// The client.

@@ -52,8 +52,8 @@ pub const MAX_PROPOSALS: i64 = 32;
 pub const MAX_KEY_REQUESTS: i64 = 40;
 /// Most key requests of one author that are open in a namespace.
 pub const MAX_KEY_REQUESTS_OF_AUTHOR: i64 = 4;
-/// Most drafts that one author hands in on one day (UTC): ended ones give their places back, and
-/// leave bytes for a while.
+/// Most drafts that one author hands in on one day (UTC): ended ones free their places, but
+/// their bytes stay for a while.
 pub const MAX_A_DAY: u32 = 200;
 /// Lifetime of the record of an ended draft, in seconds: 90 days.
 pub const ENDED_SECONDS: i64 = 90 * 24 * 3600;

@@ -66,7 +66,7 @@ pub enum Reported {
     Paid,
     /// The state is past due.
     PastDue,
-    /// A payment failed; what state that leads to depends on the one before.
+    /// A payment failed; the state that follows depends on the one before.
     PaymentFailed,
     /// Unpaid or paused: it may be paid again.
     Withheld,

@@ -265,7 +265,7 @@ impl Closure {
         text.into_bytes()
     }
 
-    /// Parses the bytes of a list; fails with `Corrupt` if they are none.
+    /// Parses the bytes of a list; fails with `Corrupt` if they have another form.
     pub fn parse(bytes: &[u8]) -> Result<Self, StoreError> {
         let damaged =
             || StoreError::Corrupt("a list of a release's objects does not read".to_owned());

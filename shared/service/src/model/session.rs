@@ -145,7 +145,7 @@ pub fn listed_session_key(account: &AccountId, session: &Digest) -> RecordKey {
 pub enum Approval {
     /// Yes: for this namespace, with these scopes.
     Approved {
-        /// The namespace; none for an operator's app.
+        /// The namespace; absent for an operator's app.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         namespace: Option<Slug>,
         /// The boxes that were ticked.

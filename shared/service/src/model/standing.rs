@@ -119,7 +119,7 @@ impl Standing {
     }
 
     /// Whether the client's connection that the tokens belong to still exists. An operator's tokens
-    /// belong to none, since no owner of a vault decides about them.
+    /// belong to no connection, since no owner of a vault decides about them.
     pub fn is_connected(&self, family: &Family) -> bool {
         let Reach::Namespace { connection, .. } = &family.reach else {
             return true;
