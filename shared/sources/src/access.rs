@@ -10,7 +10,7 @@ use crate::error::{FetchError, Result};
 use crate::git::{self, GitSettings};
 use crate::http::{self, FetchedBody, Http, Scope};
 use crate::policy::SourcePolicy;
-use crate::source::{GitSource, ParseOptions, Source};
+use crate::source::{GitSource, ParseOptions, Source, is_loopback};
 use crate::tokens::Tokens;
 
 /// Default address of the registry that speaks ClawHub's protocol.
@@ -87,7 +87,7 @@ impl Access<'_> {
         // The flag for tests allows addresses of this machine in the public scope.
         let is_local = settings.local_sites && !settings.parse.loopback;
         let scope = match base {
-            Some(base) if is_local && http::is_loopback(base) => Scope::ThisMachine,
+            Some(base) if is_local && is_loopback(base) => Scope::ThisMachine,
             _ => Scope::Public,
         };
         Self { scope, ..self }

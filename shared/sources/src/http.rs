@@ -7,12 +7,13 @@
 use std::net::IpAddr;
 
 use reqwest::{Method, header};
-use url::{Host, Url};
+use url::Url;
 use vault_format::address::is_public;
 use vault_http::{Client, Guard, HttpError, Limits, Options, Reach, Response};
 
 use crate::error::{FetchError, Result, shown};
 use crate::policy::SourcePolicy;
+use crate::source::is_loopback;
 use crate::tokens::Tokens;
 
 /// Maximum number of redirects per request.
@@ -195,16 +196,6 @@ fn refused(url: &Url, status: u16, answer: &Response) -> FetchError {
         _ => String::new(),
     };
     FetchError::unreachable(url, format!("it answers HTTP {status}{wait}"))
-}
-
-/// Returns whether the host is `localhost` or a loopback address.
-pub fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
-        None => false,
-    }
 }
 
 fn failed(url: &Url, error: HttpError) -> FetchError {

@@ -1,6 +1,7 @@
 //! The differences between two releases, as people compare them before they sign and as pages show
 //! them.
 
+use super::change_line::{ChangeKind, ChangeLine};
 use super::root_changes::NamedKey;
 use super::{Catalog, ObjectEntry, PolicyEntry, ProfileEntry, SkillEntry, Withdrawn};
 use crate::hash::Digest;
@@ -55,35 +56,6 @@ pub struct RootRef {
     pub version: u64,
     /// SHA-256 of the payload.
     pub sha256: Digest,
-}
-
-/// One line that describes a difference. The text holds no control or deceptive characters.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ChangeLine {
-    /// The kind of the difference.
-    pub kind: ChangeKind,
-    /// The description, in one line.
-    pub text: String,
-}
-
-/// The kind of a difference.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ChangeKind {
-    /// Something is new.
-    Added,
-    /// Something differs.
-    Changed,
-    /// Something is no longer there.
-    Removed,
-    /// Something that protects users differs and deserves a second look.
-    Warning,
-}
-
-impl ChangeLine {
-    /// Creates a line. The text must be printable: the caller quotes what others wrote.
-    pub const fn new(kind: ChangeKind, text: String) -> Self {
-        Self { kind, text }
-    }
 }
 
 impl CatalogChanges {

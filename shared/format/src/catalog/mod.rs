@@ -17,6 +17,7 @@ use crate::root::VaultId;
 use crate::text::constant;
 use crate::time::Timestamp;
 
+mod change_line;
 mod changes;
 mod entries;
 mod error;
@@ -26,7 +27,8 @@ mod judge;
 mod proposal;
 mod root_changes;
 
-pub use self::changes::{CatalogChanges, ChangeKind, ChangeLine, RootRef};
+pub use self::change_line::{ChangeKind, ChangeLine};
+pub use self::changes::{CatalogChanges, RootRef};
 pub use self::entries::{
     ObjectEntry, PolicyEntry, ProfileEntry, SkillEntry, Stored, Withdrawn, object_path,
 };

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::changes::{ChangeKind, ChangeLine};
+use super::change_line::{ChangeKind, ChangeLine};
 use crate::count::count;
 use crate::keys::PublicKey;
 use crate::root::{KeyFingerprint, RevokedKey, RootChain, RootState};

@@ -18,7 +18,7 @@ use vault_gate::derived;
 use vault_gate::finding::Finding;
 use vault_policy::profile::{Profile, ProfileSkill};
 
-use super::adopt::{self, AdoptError, Exceptions, Fetched};
+use super::fetched::{self, AdoptError, Exceptions, Fetched};
 use crate::admit::{Neighbours, Purpose};
 use crate::store::Trusted;
 use crate::vault::trust::{NamedKey, RootChanges, VaultTrust};
@@ -110,7 +110,7 @@ impl ReleaseChange {
     pub fn needed(&self, vault: &Vault) -> Result<Needed, VaultError> {
         let changes = &self.changes;
         let lacks = |entry: &&SkillEntry| {
-            Ok::<_, VaultError>(!adopt::is_stored(vault, &entry.bundle_hash)?)
+            Ok::<_, VaultError>(!fetched::is_stored(vault, &entry.bundle_hash)?)
         };
         let mut needed = Needed::default();
         // The search texts are made of all skills, the unchanged ones too.
@@ -190,7 +190,7 @@ impl ReleaseChange {
             profiles: self.profile_lines(&profiles, fetched),
             ..Reviewed::default()
         };
-        let open = |entry: &SkillEntry, trusted| adopt::open(vault, entry, fetched, trusted);
+        let open = |entry: &SkillEntry, trusted| fetched::open(vault, entry, fetched, trusted);
         // A former version that is not available makes all files count as new, which shows more and
         // hides nothing.
         let former = |entry: &SkillEntry| open(entry, &trusted).ok();
@@ -203,7 +203,7 @@ impl ReleaseChange {
             let files = opened.files.clone();
             let purpose = Purpose::Adopt(opened.signed.clone());
             let options = exceptions.options();
-            let candidate = adopt::candidate(entry, opened, purpose, &options, &mut neighbours)?;
+            let candidate = fetched::candidate(entry, opened, purpose, &options, &mut neighbours)?;
             reviewed.skills.push(CheckedSkill {
                 name: entry.name.clone(),
                 rendered_for,
@@ -254,9 +254,9 @@ impl ReleaseChange {
     ) -> Result<(), AdoptError> {
         let mut entries = Vec::new();
         for entry in &self.catalog.skills {
-            let opened = adopt::open(vault, entry, fetched, trusted)?;
+            let opened = fetched::open(vault, entry, fetched, trusted)?;
             let frontmatter = derived::check(&opened.manifest, &opened.files);
-            let frontmatter = frontmatter.map_err(|mismatch| adopt::derived(entry, mismatch))?;
+            let frontmatter = frontmatter.map_err(|mismatch| fetched::derived(entry, mismatch))?;
             let hash = entry.bundle_hash;
             entries.push(derived::index_entry(
                 &opened.manifest,

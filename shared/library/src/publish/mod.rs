@@ -6,6 +6,7 @@ mod change;
 mod current;
 mod driver;
 mod error;
+mod fetched;
 pub mod join;
 mod merge;
 mod plan;

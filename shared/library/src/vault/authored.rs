@@ -19,10 +19,12 @@ use vault_format::name::SkillName;
 use vault_gate::document::MAX_TRANSFORM_BYTES;
 use vault_policy as policy;
 
-use super::folder::PrivateFolder;
-use super::policy::POLICY_FILE;
-use super::{Change, Vault, VaultError, trust};
+use super::folder::{PrivateFolder, vault_folder};
+use super::{Change, Vault, VaultError};
 use crate::disk::{self, FileError, HeldPath, Kind};
+
+/// Name of the policy file in a vault's folder.
+pub const POLICY_FILE: &str = "policy.toml";
 
 /// The owner's profile rules, a file in the vault's folder.
 pub const PROFILES_FILE: &str = "profiles.toml";
@@ -118,7 +120,7 @@ impl AuthoredFile {
 }
 
 fn approved_folder(vault: &Vault) -> PrivateFolder {
-    trust::folder(&vault.paths().config, vault.id()).child(APPROVED)
+    vault_folder(&vault.paths().config, vault.id()).child(APPROVED)
 }
 
 /// A file that differs from its approved version.

@@ -9,7 +9,7 @@ use vault_format::root::{KeyEntry, KeyName, RootChain, RootEdit, RootState, Vaul
 use vault_store::clock::Clock;
 use vault_store::random::Random;
 
-use super::folder::PrivateFolder;
+use super::folder::{PrivateFolder, vault_folder};
 use super::keys::{self, Passphrases, VaultKeys};
 use super::trust::{self, VaultTrust};
 use super::{DEFAULT_WAIT, Format, SCHEMA, VaultError, VaultPaths, folder, occupant, read_format};
@@ -54,7 +54,7 @@ impl NewVault<'_> {
             // Another process was first.
             now => return Ok(now.unwrap_or(id)),
         }
-        let before = trust::folder(&self.paths.config, &id);
+        let before = vault_folder(&self.paths.config, &id);
         let new = self.finish(Some(&before))?;
         // Nothing names the old identity any more. Should it have keys, they stay: a key can't be
         // made again.
@@ -69,7 +69,7 @@ impl NewVault<'_> {
     fn finish(&self, before: Option<&PrivateFolder>) -> Result<VaultId, VaultError> {
         let id = self.create_trust()?;
         if let Some(before) = before {
-            let folder = trust::folder(&self.paths.config, &id);
+            let folder = vault_folder(&self.paths.config, &id);
             folder.copy_from(before, &trust::OF_ONE_IDENTITY)?;
         }
         // Only now: once this file exists, the folder is opened as a vault, so its trust must be
@@ -100,7 +100,7 @@ impl NewVault<'_> {
                 Some(_) => {}
                 // The root version that names these keys was not stored, so no other machine has
                 // seen it.
-                None => trust::folder(&paths.config, &id).remove_all()?,
+                None => vault_folder(&paths.config, &id).remove_all()?,
             }
         }
         let key = keys::generate(*random);

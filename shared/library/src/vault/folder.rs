@@ -29,15 +29,19 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use vault_format::hash::Digest;
 use vault_format::json;
+use vault_format::root::VaultId;
 use zeroize::Zeroizing;
 
 use super::VaultError;
-use super::keys::KeyError;
+use super::key_error::KeyError;
 use crate::disk::{self, HeldPath, Kind, Location};
 
 /// The largest record in the trust folder, in bytes: the pin of a link during a switch, or the
 /// record of variants, at 10,000 skills for several agents.
 const MAX_FILE: u64 = 64 << 20;
+
+/// Name of the file with the key that seals the rows of the index.
+pub(super) const INDEX_SEAL_FILE: &str = "index-seal";
 
 /// A folder below the trust folder.
 #[derive(Clone, Debug)]
@@ -270,6 +274,11 @@ impl PrivateFolder {
             .filter_map(|(name, _)| name.into_string().ok())
             .collect())
     }
+}
+
+/// The part of the trust folder that belongs to one vault.
+pub(crate) fn vault_folder(config: &Path, id: &VaultId) -> PrivateFolder {
+    PrivateFolder::new(config, Path::new("vaults").join(id.as_str()))
 }
 
 /// Fails if other users can write to the trust folder, or if it belongs to another user. An absent

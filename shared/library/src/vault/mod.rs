@@ -15,6 +15,7 @@
 pub mod authored;
 mod create;
 pub(crate) mod folder;
+mod key_error;
 pub mod keys;
 pub mod occupant;
 pub(crate) mod own_skills;

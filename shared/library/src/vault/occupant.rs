@@ -13,8 +13,8 @@ use vault_format::hash::Digest;
 use vault_format::json;
 use vault_format::root::VaultId;
 
-use super::folder::PrivateFolder;
-use super::{VaultError, VaultPaths, read_format, trust};
+use super::folder::{PrivateFolder, vault_folder};
+use super::{VaultError, VaultPaths, read_format};
 use crate::disk::{self, HeldPath};
 
 /// Name of the record.
@@ -96,7 +96,7 @@ pub(super) fn record(
         vaults: std::iter::once(named).chain(next).copied().collect(),
     };
     if known(&folder)? != now {
-        let aside = trust::folder(&paths.config, named);
+        let aside = vault_folder(&paths.config, named);
         aside.ensure()?;
         aside.sweep()?;
         folder.replace_by(&aside, RECORD, &json::to_bytes(&now))?;

@@ -5,11 +5,9 @@ use std::path::Path;
 use vault_policy::{MAX_BYTES, Policy, PolicyError};
 
 use super::authored::AuthoredFile;
+pub use super::authored::POLICY_FILE;
 use super::{Vault, VaultError};
 use crate::disk::{self, HeldPath};
-
-/// Name of the policy file in a vault's folder.
-pub const POLICY_FILE: &str = "policy.toml";
 
 /// An error of reading or resolving the policy. An unknown caller is a regular result, not an
 /// error.

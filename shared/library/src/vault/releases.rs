@@ -19,8 +19,8 @@ use vault_format::keys::PublicKey;
 use vault_format::name::Slug;
 use vault_format::time::Timestamp;
 
-use super::folder::{PrivateFolder, file_name};
-use super::{Vault, VaultError, trust};
+use super::folder::{PrivateFolder, file_name, vault_folder};
+use super::{Vault, VaultError};
 
 /// The number of releases whose payload hash is recorded. Recovery from a stolen key needs these
 /// hashes to find the last release that can be trusted.
@@ -303,7 +303,7 @@ impl CloudState {
 }
 
 fn releases(vault: &Vault) -> PrivateFolder {
-    trust::folder(&vault.paths().config, vault.id()).child("releases")
+    vault_folder(&vault.paths().config, vault.id()).child("releases")
 }
 
 fn folder(vault: &Vault, base: &str) -> PrivateFolder {

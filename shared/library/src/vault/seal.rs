@@ -3,11 +3,8 @@
 
 use zeroize::Zeroizing;
 
-use super::trust::folder;
+use super::folder::{INDEX_SEAL_FILE, vault_folder};
 use super::{Vault, VaultError};
-
-/// Name of the file with the key.
-pub(super) const FILE: &str = "index-seal";
 
 /// A random key of 32 bytes.
 #[derive(Default)]
@@ -35,9 +32,9 @@ impl Vault {
     /// machine has no trust folder for the vault. A damaged key is replaced, which makes all rows
     /// invalid, so that the index is built again.
     pub(crate) fn seal_key(&self) -> Result<Option<SealKey>, VaultError> {
-        let folder = folder(&self.paths().config, self.id());
+        let folder = vault_folder(&self.paths().config, self.id());
         let read = || -> Result<Option<SealKey>, VaultError> {
-            let bytes = folder.read(FILE)?;
+            let bytes = folder.read(INDEX_SEAL_FILE)?;
             let bytes = bytes.and_then(|bytes| <[u8; 32]>::try_from(bytes.as_slice()).ok());
             Ok(bytes.map(|bytes| SealKey(Zeroizing::new(bytes))))
         };
@@ -50,12 +47,12 @@ impl Vault {
         }
         let mut bytes = Zeroizing::new([0; 32]);
         self.random().fill(&mut *bytes);
-        if !folder.create(FILE, &*bytes)? {
+        if !folder.create(INDEX_SEAL_FILE, &*bytes)? {
             // Another process made one meanwhile, or the file is damaged.
             if let Some(key) = read()? {
                 return Ok(Some(key));
             }
-            folder.replace(FILE, &*bytes)?;
+            folder.replace(INDEX_SEAL_FILE, &*bytes)?;
         }
         Ok(Some(SealKey(bytes)))
     }

@@ -128,7 +128,7 @@ fn an_interrupted_creation_goes_on_with_the_same_keys() {
     assert!(!root.join("creating").exists());
     // Keys without a root version are replaced: nobody has seen them.
     interrupt_creation(&again);
-    let trust = trust::folder(&first.paths().config, first.id());
+    let trust = folder::vault_folder(&first.paths().config, first.id());
     std::fs::remove_file(trust.path_of("trust.json")).unwrap();
     let other = open(home.path(), 2);
     assert_ne!(first.id(), other.id());

@@ -13,15 +13,15 @@ use vault_format::root;
 use vault_format::root::{RevokedKey, RootChain, RootList, RootState, VaultFingerprint, VaultId};
 use vault_format::time::Timestamp;
 
-use super::folder::PrivateFolder;
-use super::{DEFAULT_WAIT, Vault, VaultError, seal};
+use super::folder::{INDEX_SEAL_FILE, PrivateFolder, vault_folder};
+use super::{DEFAULT_WAIT, Vault, VaultError};
 use crate::disk::{self, lock};
 
 /// Name of the record.
 const RECORD: &str = "trust.json";
 /// The files that are not copied when a vault replaces one that only held links: they belong to the
 /// old identity.
-pub(crate) const OF_ONE_IDENTITY: [&str; 3] = [RECORD, "keys", seal::FILE];
+pub(crate) const OF_ONE_IDENTITY: [&str; 3] = [RECORD, "keys", INDEX_SEAL_FILE];
 const SCHEMA: &str = "vault.trust/1";
 
 /// The trusted state of one vault on this machine. It is verified again each time it is read.
@@ -125,7 +125,7 @@ impl VaultTrust {
     }
 
     pub(super) fn read(config: &Path, id: &VaultId) -> Result<Option<Self>, VaultError> {
-        let folder = folder(config, id);
+        let folder = vault_folder(config, id);
         let Some(record) = folder.read_record::<Record<RootList>>(RECORD)? else {
             return Ok(None);
         };
@@ -172,18 +172,13 @@ impl VaultTrust {
             recovery_checked_at: self.recovery_checked_at,
             for_links: self.for_links,
         };
-        Ok(folder(config, &self.roots.vault_id()).write_record(RECORD, &record)?)
+        Ok(vault_folder(config, &self.roots.vault_id()).write_record(RECORD, &record)?)
     }
 }
 
 /// Returns whether the trust folder has a record of the vault.
 pub(super) fn exists(config: &Path, id: &VaultId) -> Result<bool, VaultError> {
-    Ok(disk::kind(&folder(config, id).path_of(RECORD))?.is_some())
-}
-
-/// The part of the trust folder that belongs to one vault.
-pub(crate) fn folder(config: &Path, id: &VaultId) -> PrivateFolder {
-    PrivateFolder::new(config, Path::new("vaults").join(id.as_str()))
+    Ok(disk::kind(&vault_folder(config, id).path_of(RECORD))?.is_some())
 }
 
 /// Completes this machine's trust folder for a vault from a restored copy. Changes nothing if the
@@ -191,7 +186,7 @@ pub(crate) fn folder(config: &Path, id: &VaultId) -> PrivateFolder {
 /// since the vault was linked, the root versions that supersede the others are stored, and no
 /// revocation is lost. Fails if the two contradict each other.
 pub fn complete_restored(config: &Path, restored: &Path, id: &VaultId) -> Result<(), VaultError> {
-    let (here, there) = (folder(config, id), folder(restored, id));
+    let (here, there) = (vault_folder(config, id), vault_folder(restored, id));
     let has_keys =
         |folder: &PrivateFolder| Ok::<_, VaultError>(!folder.child("keys").files()?.is_empty());
     if has_keys(&here)? || !has_keys(&there)? {
@@ -223,7 +218,7 @@ pub fn complete_restored(config: &Path, restored: &Path, id: &VaultId) -> Result
 impl Vault {
     /// The part of the trust folder that belongs to this vault.
     pub(crate) fn trust_folder(&self) -> PrivateFolder {
-        folder(&self.paths().config, self.id())
+        vault_folder(&self.paths().config, self.id())
     }
 
     /// The trusted state of the own vault. `None` if the vault was copied here without its trust
@@ -269,7 +264,7 @@ impl Vault {
 
     /// Removes the trust record of a vault and its keys.
     pub(crate) fn forget_vault(&self, id: &VaultId) -> Result<(), VaultError> {
-        Ok(folder(&self.paths().config, id).remove_all()?)
+        Ok(vault_folder(&self.paths().config, id).remove_all()?)
     }
 
     /// Changes the trust record of a vault, under a lock that all vaults of this user share.

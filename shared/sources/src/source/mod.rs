@@ -11,7 +11,7 @@ mod parse;
 
 use std::path::PathBuf;
 
-use url::Url;
+use url::{Host, Url};
 use vault_format::name::is_deceptive;
 use vault_format::provenance::{ProvenanceId, is_archive};
 use vault_format::text::printable;
@@ -432,6 +432,16 @@ pub(crate) fn url_names(url: &Url) -> Vec<String> {
         format!("{authority}{}", url.path()),
         url.as_str().to_owned(),
     ]
+}
+
+/// Returns whether the host is `localhost` or a loopback address.
+pub fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
 }
 
 /// Returns the names of a site or of one of its skills for policy patterns.

@@ -8,8 +8,7 @@ use vault_format::text::printable;
 use super::check::{
     check_reference, check_repository_part, check_segments, check_ssh_word, decoded,
 };
-use super::{BadSource, FORMS, GitSource, ParseOptions, Source, origin_text};
-use crate::http::is_loopback;
+use super::{BadSource, FORMS, GitSource, ParseOptions, Source, is_loopback, origin_text};
 
 /// Parses an address, a prefixed text or `owner/repository`, each with an optional `#reference`.
 pub(super) fn remote(text: &str, options: &ParseOptions) -> Result<Source, BadSource> {

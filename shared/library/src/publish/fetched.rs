@@ -1,0 +1,229 @@
+//! Bundles of a release as they were fetched: opened, verified and judged by this machine's gate.
+
+use vault_format::bundle;
+use vault_format::bundle::{Bundle, OpenedBundle};
+use vault_format::catalog::{CatalogError, SkillEntry};
+use vault_format::hash::Digest;
+use vault_format::manifest::ManifestExpectation;
+use vault_format::name::SkillName;
+use vault_gate::derived::DerivedMismatch;
+
+use super::error::PlanError;
+use crate::admit::{AdmitError, Candidate, Earlier, Neighbours, Options, Purpose, Source, examine};
+use crate::disk::{self, FileError};
+use crate::store::{self, Trusted};
+use crate::vault::keys::KeyError;
+use crate::vault::{Vault, VaultError};
+
+/// Returns the bytes of an object of the namespace, or `None` if it was not fetched.
+pub type Fetched<'a> = &'a dyn Fn(&Digest) -> Option<Vec<u8>>;
+
+/// The exceptions to the gate that this machine's owner grants. Exceptions of the skills'
+/// publishers do not count.
+#[derive(Clone, Debug)]
+pub struct Exceptions {
+    /// Whether flags reject a skill.
+    pub strict: bool,
+    /// Rules, by name or id, whose findings the owner accepts for exactly the bytes shown.
+    pub allow: Vec<String>,
+}
+
+impl Exceptions {
+    pub(super) fn options(&self) -> Options {
+        Options {
+            strict: self.strict,
+            allow: self.allow.clone(),
+            ..Options::default()
+        }
+    }
+}
+
+/// An error of adopting content of an earlier or foreign release. Nothing has changed on disk,
+/// unless [`roll_back`] failed while removing skills.
+#[derive(Debug, thiserror::Error)]
+pub enum AdoptError {
+    /// The catalog does not belong to this vault.
+    #[error("the catalog is not this vault's: {0}")]
+    NotOurs(&'static str),
+    /// The catalog has a different release number than the requested one.
+    #[error("the service shows release {shown} where release {asked} was asked for")]
+    OtherRelease {
+        /// The requested release.
+        asked: u64,
+        /// The release in the catalog.
+        shown: u64,
+    },
+    /// The catalog can't be parsed or verified.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// A bundle is missing or does not match its catalog entry.
+    #[error("the bundle of {name} is not usable: {reason}")]
+    Bundle {
+        /// The skill.
+        name: SkillName,
+        /// The reason.
+        reason: String,
+    },
+    /// The gate or a later check rejected a skill.
+    #[error("{name}: {reason}")]
+    Refused {
+        /// The skill.
+        name: SkillName,
+        /// The cause.
+        reason: AdmitError,
+    },
+    /// A skill's manifest contradicts its files.
+    #[error("{name}: {reason}")]
+    Derived {
+        /// The skill.
+        name: SkillName,
+        /// The difference.
+        reason: DerivedMismatch,
+    },
+    /// The search texts are not those of the skills.
+    #[error("the search texts of the release are not those of its skills")]
+    Index,
+    /// A profile of the release is missing, can't be read, or names other skills.
+    #[error("the profile {0:?} of the release is not usable")]
+    Profile(String),
+    /// The policy of the release can't be used.
+    #[error("the policy of the release is not usable: {0}")]
+    Policy(&'static str),
+    /// Signing failed.
+    #[error(transparent)]
+    Admit(#[from] AdmitError),
+    /// The release can't be recorded as taken over.
+    #[error(transparent)]
+    Plan(#[from] Box<PlanError>),
+    /// Another vault error.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
+impl From<FileError> for AdoptError {
+    fn from(failed: FileError) -> Self {
+        Self::Vault(failed.into())
+    }
+}
+
+impl From<KeyError> for AdoptError {
+    fn from(failed: KeyError) -> Self {
+        Self::Vault(failed.into())
+    }
+}
+
+/// Lists the parts to fetch in addition to a bundle. Fails if the bytes do not match the entry.
+pub fn parts(entry: &SkillEntry, bytes: &[u8]) -> Result<Vec<(Digest, u64)>, AdoptError> {
+    let bundle = Bundle::parse(bytes, &entry.bundle_hash, entry.size)
+        .map_err(|reason| unusable(entry, reason.to_string()))?;
+    Ok(bundle
+        .parts()
+        .map(|part| (part.bundle_hash, part.size))
+        .collect())
+}
+
+pub(super) fn derived(entry: &SkillEntry, reason: DerivedMismatch) -> AdoptError {
+    AdoptError::Derived {
+        name: entry.name.clone(),
+        reason,
+    }
+}
+
+fn unusable(entry: &SkillEntry, reason: String) -> AdoptError {
+    AdoptError::Bundle {
+        name: entry.name.clone(),
+        reason,
+    }
+}
+
+/// Opens and verifies a bundle of this vault, from the store or from the fetched bytes.
+pub(super) fn open(
+    vault: &Vault,
+    entry: &SkillEntry,
+    fetched: Fetched<'_>,
+    trusted: &Trusted,
+) -> Result<OpenedBundle, AdoptError> {
+    let hash = &entry.bundle_hash;
+    if let Ok(examined) = store::examine(&vault.store(), hash, Some(&entry.name), trusted) {
+        // The hash binds the files and the manifest; the version beside it is only a claim of the
+        // catalog.
+        if examined.manifest.version != entry.version {
+            let reason = "its manifest has another version than the release lists";
+            return Err(unusable(entry, reason.to_owned()));
+        }
+        return Ok(OpenedBundle {
+            signed: examined.signed,
+            manifest: examined.manifest,
+            files: examined.files,
+        });
+    }
+    let bytes = fetched(hash).ok_or_else(|| unusable(entry, "it was not fetched".to_owned()))?;
+    let expected = ManifestExpectation {
+        name: &entry.name,
+        version: Some(entry.version),
+        stored_version: None,
+    };
+    let trust = trusted
+        .of_bundle(hash)
+        .map_err(|damage| unusable(entry, damage.to_string()))?;
+    let opened = Bundle::parse(&bytes, hash, entry.size)
+        .and_then(|bundle| bundle.open(fetched, &trust, &expected))
+        .map_err(|reason| unusable(entry, reason.to_string()))?;
+    let encoded = bundle::encode(&opened.signed, &opened.manifest, &opened.files)
+        .map_err(|reason| unusable(entry, reason.to_string()))?;
+    // Each later check encodes the installed bundle again and expects this hash.
+    if encoded.hash != *hash {
+        return Err(unusable(entry, "it is not written canonically".to_owned()));
+    }
+    Ok(opened)
+}
+
+/// Returns whether a bundle is in the store and need not be fetched. Its bytes are verified when
+/// they are used.
+pub fn is_stored(vault: &Vault, bundle: &Digest) -> Result<bool, VaultError> {
+    Ok(disk::kind(&store::folder(&vault.store(), bundle))?.is_some())
+}
+
+/// Runs the gate on a bundle of an earlier or foreign release, under the name in its entry.
+/// Exceptions and strictness recorded in its manifest are ignored.
+pub(super) fn candidate(
+    entry: &SkillEntry,
+    opened: OpenedBundle,
+    purpose: Purpose,
+    options: &Options,
+    neighbours: &mut Neighbours<'_>,
+) -> Result<Candidate, AdoptError> {
+    let source = earlier(entry, opened, purpose, false);
+    examined(entry, source, options, neighbours)
+}
+
+pub(super) fn earlier(
+    entry: &SkillEntry,
+    opened: OpenedBundle,
+    purpose: Purpose,
+    keeps_exceptions: bool,
+) -> Source {
+    Source::Earlier(Box::new(Earlier {
+        name: entry.name.clone(),
+        manifest: opened.manifest,
+        files: opened.files,
+        upstream: None,
+        keeps_exceptions,
+        purpose,
+    }))
+}
+
+pub(super) fn examined(
+    entry: &SkillEntry,
+    source: Source,
+    options: &Options,
+    neighbours: &mut Neighbours<'_>,
+) -> Result<Candidate, AdoptError> {
+    examine(source, options, neighbours).map_err(|reason| match reason {
+        AdmitError::Derived(mismatch) => derived(entry, mismatch),
+        reason => AdoptError::Refused {
+            name: entry.name.clone(),
+            reason,
+        },
+    })
+}
