@@ -1,8 +1,8 @@
 //! ARCHITECTURE.md: its graph is that of cargo, and what it names exists.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
+use crate::shape::{sources, used_modules};
 use crate::{packages, root, text};
 
 type Graph = BTreeMap<String, BTreeSet<String>>;
@@ -41,59 +41,57 @@ fn real() -> Graph {
     .collect()
 }
 
-/// The floors of the library, as the page lists them: a module imports only from floors below its
-/// own.
-#[test]
-fn the_library_imports_only_from_floors_below() {
-    let page = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the page");
-    let floors = page
-        .split('`')
-        .find(|text| text.starts_with("disk < "))
-        .expect("the floors");
+/// The crates whose modules lie on floors, as the page names them, and their sources.
+const FLOORS: &[(&str, &str)] = &[
+    ("library", "shared/library/src"),
+    ("service", "shared/service/src"),
+];
+
+/// The floor of each module of a crate, as the page lists them from the lowest.
+fn floors<'p>(page: &'p str, name: &str) -> BTreeMap<&'p str, usize> {
+    let list = page
+        .split(&format!("Floors of the {name}"))
+        .nth(1)
+        .and_then(|text| text.split('`').nth(1))
+        .unwrap_or_else(|| panic!("the page has no floors of the {name}"));
     let mut floor_of = BTreeMap::new();
-    for (floor, modules) in floors.split(" < ").enumerate() {
+    for (floor, modules) in list.split(" < ").enumerate() {
         floor_of.extend(modules.split(", ").map(|module| (module, floor)));
     }
-    let sources = root().join("shared/library/src");
-    let mut upward = Vec::new();
-    for (module, floor) in &floor_of {
-        let mut text = String::new();
-        for path in [sources.join(module), sources.join(format!("{module}.rs"))] {
-            read_code(&path, &mut text);
-        }
-        assert!(!text.is_empty(), "there is no module {module}");
-        for path in text.split("crate::").skip(1) {
-            let end = path
-                .find(|c: char| c != '_' && !c.is_alphanumeric())
-                .unwrap_or(path.len());
-            let used = &path[..end];
-            // What is no floor is an alias at the root of the crate, which hides where it comes
-            // from.
-            if used != *module && floor_of.get(used).is_none_or(|below| below >= floor) {
-                upward.push(format!("{module} -> {used}"));
-            }
-        }
-    }
-    assert!(upward.is_empty(), "{upward:?}");
+    floor_of
 }
 
-/// Appends the code of a file, or of all files of a folder, up to their tests.
-fn read_code(path: &Path, text: &mut String) {
-    if path.is_dir() {
-        for entry in std::fs::read_dir(path).expect("a folder") {
-            read_code(&entry.expect("an entry").path(), text);
+#[test]
+fn a_module_imports_only_from_floors_below() {
+    let page = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the page");
+    let mut wrong = Vec::new();
+    for (name, folder) in FLOORS {
+        let (floor_of, sources) = (floors(&page, name), sources(&root().join(folder)));
+        let mut missing: BTreeSet<_> = floor_of.keys().copied().collect();
+        for source in &sources {
+            let Some(room) = source.module.first() else {
+                continue; // the root puts the rooms together
+            };
+            missing.remove(room.as_str());
+            let Some(floor) = floor_of.get(room.as_str()) else {
+                wrong.push(format!("{name}: {room} has no floor"));
+                continue;
+            };
+            for used in used_modules(source, &sources) {
+                // Without a room it is an alias at the root, which hides where it comes from.
+                let used = used.first().map_or("", String::as_str);
+                if used != room && floor_of.get(used).is_none_or(|below| below >= floor) {
+                    wrong.push(format!("{name}: {} -> {used}", source.module.join("::")));
+                }
+            }
         }
-    } else if path.extension().is_some_and(|kind| kind == "rs")
-        && !path.ends_with("tests.rs")
-        && path.exists()
-    {
-        let file = std::fs::read_to_string(path).expect("a source file");
-        let code = file.split("#[cfg(test)]").next().unwrap_or_default();
-        text.extend(
-            code.lines()
-                .filter(|line| !line.trim_start().starts_with("//")),
+        wrong.extend(
+            missing
+                .iter()
+                .map(|room| format!("{name}: there is no {room}")),
         );
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]

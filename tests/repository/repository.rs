@@ -6,6 +6,7 @@ mod dependencies;
 mod map;
 mod notices;
 mod programs;
+mod shape;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
