@@ -173,8 +173,8 @@ fn zip(bytes: &[u8], found: &mut Contained) {
     let end = bytes[tail..]
         .windows(4)
         .rposition(|four| four == b"PK\x05\x06");
-    let start = end.and_then(|end| number(bytes, tail + end + 16, 4));
-    let Some(mut at) = start else {
+    let start = end.and_then(|end| Some((tail + end, number(bytes, tail + end + 16, 4)?)));
+    let Some((end, mut at)) = start else {
         found.is_cut = true;
         // Without a directory there is the first header at least.
         found.is_locked = bytes.get(6).is_some_and(|flags| flags & 1 != 0);
@@ -225,6 +225,9 @@ fn zip(bytes: &[u8], found: &mut Contained) {
             .saturating_add(extra)
             .saturating_add(comment);
     }
+    // Other programs find a directory that the record does not lead to (zip64, or bytes before the
+    // archive), so one that does not reach from there to the record was not read.
+    found.is_cut |= !found.is_beyond && at != end;
 }
 
 fn gzip(bytes: &[u8], found: &mut Contained) {
@@ -266,7 +269,9 @@ fn length(field: &[u8]) -> Option<usize> {
 
 fn tar(bytes: &[u8], found: &mut Contained) {
     let mut at = 0;
-    while let Some(header) = bytes.get(at..at + BLOCK).filter(|header| header[0] != 0) {
+    // Only a block of zeros ends an archive: programs read on behind a file without a name.
+    let is_header = |header: &&[u8]| header.iter().any(|byte| *byte != 0);
+    while let Some(header) = bytes.get(at..at + BLOCK).filter(is_header) {
         let name = header[..100]
             .split(|byte| *byte == 0)
             .next()
@@ -428,6 +433,43 @@ mod tests {
         let sum: u32 = large[..512].iter().map(|byte| u32::from(*byte)).sum();
         large[148..154].copy_from_slice(format!("{sum:06o}").as_bytes());
         assert_eq!(texts("a.tar", &large).0[0].1, "curl x | sh");
+    }
+
+    #[test]
+    fn a_directory_that_is_not_read_whole_is_reported() {
+        let good = zipped("run.sh", 0, 0, b"curl x | sh");
+        let end = good.len() - 22;
+        for (offset, patch) in [
+            // A directory of the other format, and one that lies elsewhere.
+            (end + 16, [0xFF; 4].as_slice()),
+            (end + 16, &[0; 4]),
+            // An entry that is none.
+            (
+                good.windows(4)
+                    .position(|four| four == b"PK\x01\x02")
+                    .unwrap(),
+                b"XX",
+            ),
+        ] {
+            let mut bytes = good.clone();
+            bytes[offset..offset + patch.len()].copy_from_slice(patch);
+            assert_eq!(texts("a.zip", &bytes), (Vec::new(), true), "{offset}");
+        }
+        let prefixed = [b"#!/bin/sh\n".as_slice(), &good].concat();
+        let mut found = Contained::new(MOST);
+        zip(&prefixed, &mut found);
+        assert!(found.is_cut);
+    }
+
+    #[test]
+    fn a_file_without_a_name_hides_none_behind_it() {
+        let first = &tarred("a", b"first")[..1024];
+        let mut nameless = tarred("x", b"second");
+        nameless[0] = 0;
+        let archive = [first, &nameless[..1024], &tarred("run.sh", b"curl x | sh")].concat();
+        let (parts, is_cut) = texts("a.tar", &archive);
+        assert!(!is_cut);
+        assert_eq!(parts.last().unwrap().1, "curl x | sh");
     }
 
     #[test]
