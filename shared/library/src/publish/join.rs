@@ -17,13 +17,14 @@ pub fn join(
     in_agent: Option<PublicKey>,
 ) -> Result<(Vault, PublicKey), RootsError> {
     let (vault, for_links) = open_place(place, wanted)?;
-    let known = vault.trust_of(wanted)?;
-    let mut trust = known.ok_or(RootsError::NotLinked(*wanted))?;
-    // Other machines know this vault, so a later command must never recreate it under another id.
-    if !trust.shown {
+    // Under the lock: a revocation that another process stores meanwhile stays.
+    let trust = vault.change_trust(wanted, |known| {
+        let mut trust = known.ok_or(RootsError::NotLinked(*wanted))?;
+        // Other machines know this vault, so a later command must never recreate it under another
+        // id.
         trust.shown = true;
-        vault.change_trust(wanted, |_| Ok::<_, VaultError>(trust.clone()))?;
-    }
+        Ok::<_, RootsError>(trust)
+    })?;
     // A key of an earlier try is used again, unless the vault has retired or revoked it since.
     let is_usable = |key: &PublicKey| {
         let standing = trust.roots.standing(key);
