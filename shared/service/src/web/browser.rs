@@ -1,4 +1,4 @@
-//! What a browser brings: its session cookie, and proof that a form was sent from our own page.
+//! Session cookies of browsers, and proof that a form was sent from a page of ours.
 
 use axum::extract::Request;
 use axum::http::header::{self, HeaderMap, HeaderValue};
@@ -18,28 +18,28 @@ use crate::model::account::{Account, ServiceEpoch, account_key, service_epoch_ke
 use crate::model::session::{SESSION_SECONDS, Session, session_key};
 use crate::model::token::{Secret, SecretKind};
 
-/// Longest authorize query, in bytes: it has to fit into a `Location`.
+/// Longest authorize query, in bytes: it has to fit into a `Location` header.
 pub const MAX_QUERY_BYTES: usize = 6 * 1024;
-/// Most bytes of a form: each byte of the query in it may be written as three, and the rest is
-/// small.
+/// Largest form body, in bytes: each byte of the query may be escaped as three, and the other
+/// fields are small.
 pub const MAX_FORM_BYTES: usize = 3 * MAX_QUERY_BYTES + 8 * 1024;
 
-/// A browser, by the random value of its cookie. Before sign-in nothing is stored about it.
+/// A browser, identified by the random value of its cookie. Viewing a page stores nothing about it.
 pub struct Browser {
     secret: Secret,
     brought: bool,
 }
 
-/// A browser with a signed-in user.
+/// A browser with its session and account.
 pub struct SignedIn {
-    /// Since when, until when.
+    /// The session, with its start and end.
     pub session: Session,
-    /// Who.
+    /// The account of the session.
     pub account: Account,
 }
 
 impl Browser {
-    /// The browser that sent a request, or a new one.
+    /// Reads the browser from the cookie of a request, or creates a new one.
     pub fn of(app: &App, headers: &HeaderMap) -> Self {
         let brought = cookie::value(headers, cookie_name(app))
             .and_then(|value| Secret::parse(SecretKind::Session, value));
@@ -49,8 +49,8 @@ impl Browser {
         }
     }
 
-    /// A browser that has just signed in: its value is new, so whoever knew the old one knows
-    /// nothing.
+    /// Creates the browser for a sign-in that just succeeded. Its value is new, so a value that an
+    /// attacker planted or learned before the sign-in is worthless (session fixation).
     pub fn fresh(app: &App) -> Self {
         Self {
             secret: Secret::fresh(SecretKind::Session, &app.random),
@@ -58,23 +58,24 @@ impl Browser {
         }
     }
 
-    /// The hash by which its session is stored.
+    /// Returns the hash under which its session is stored.
     pub fn hash(&self) -> Digest {
         self.secret.hash()
     }
 
-    /// A secret that only this browser and `salt` together give. It is stored nowhere.
+    /// Derives a secret from the cookie and `salt`. It is not stored: only the same browser can
+    /// make it again.
     pub fn derived(&self, kind: SecretKind, salt: &str) -> Secret {
         Secret::derived(kind, &self.secret, salt)
     }
 
-    /// A form token for it.
+    /// Creates a form token for this browser.
     pub fn form_token(&self, app: &App, purpose: Purpose, subject: &str) -> String {
         csrf::token(&self.secret, purpose, subject, app.clock.now(), &app.random)
     }
 
-    /// The nonce of the form's token. Fails when the browser brought no cookie, or the token is not
-    /// for it, this purpose and `subject`.
+    /// Verifies the token of a form and returns its nonce. Fails when the browser sent no cookie,
+    /// or the token is not for it, this purpose and `subject`.
     pub fn check_form(
         &self,
         app: &App,
@@ -82,6 +83,8 @@ impl Browser {
         purpose: Purpose,
         subject: &str,
     ) -> Result<String, ErrorPage> {
+        // Without a cookie the secret was made for this very request, and no form can be bound to
+        // it.
         let token = form
             .value("csrf")
             .filter(|_| self.brought)
@@ -90,25 +93,29 @@ impl Browser {
             .ok_or(ErrorPage::FormForged)
     }
 
-    /// Who is signed in. Fails when the store does.
+    /// Loads the session if its sign-in is complete. Fails when the store does.
     pub async fn signed_in(&self, app: &App) -> Result<Option<SignedIn>, StoreError> {
         let found = self.session(app).await?;
         Ok(found.filter(|found| !found.session.code_due))
     }
 
-    /// Whose password was right, and whose code is still due. Fails when the store does.
+    /// Loads the session if its first proof was accepted and the code of a second factor is still
+    /// due. Fails when the store does.
     pub async fn half_signed_in(&self, app: &App) -> Result<Option<SignedIn>, StoreError> {
         let found = self.session(app).await?;
         Ok(found.filter(|found| found.session.code_due))
     }
 
     async fn session(&self, app: &App) -> Result<Option<SignedIn>, StoreError> {
+        // A value that was made for this request cannot have a session.
         if !self.brought {
             return Ok(None);
         }
         let Some(session) = app.get::<Session>(&session_key(&self.hash())).await? else {
             return Ok(None);
         };
+        // Read on each request, so that a reset account or a global sign-out ends its sessions at
+        // once.
         let keys = [account_key(&session.value.account), service_epoch_key()];
         let [account, service] = app.get_all(keys).await?;
         let account = Versioned::<Account>::read(account)?;
@@ -122,8 +129,8 @@ impl Browser {
             }))
     }
 
-    /// The `Set-Cookie` for a browser that did not bring its value; `signed_in` lets it live as
-    /// long as the session.
+    /// Returns the `Set-Cookie` header for a browser that did not send its value. With `signed_in`
+    /// the cookie lives as long as a session, otherwise until the browser is closed.
     pub fn set_cookie(&self, app: &App, signed_in: bool) -> Option<HeaderValue> {
         let age = if signed_in {
             format!("; Max-Age={SESSION_SECONDS}")
@@ -136,13 +143,14 @@ impl Browser {
     }
 }
 
-/// The `Set-Cookie` that removes the cookie.
+/// Returns the `Set-Cookie` header that removes the cookie.
 pub fn removed_cookie(app: &App) -> Option<HeaderValue> {
     set_cookie(app, "", "; Max-Age=0")
 }
 
 fn set_cookie(app: &App, value: &str, age: &str) -> Option<HeaderValue> {
-    // Lax, not Strict: the first request comes from the client's site and must bring the cookie.
+    // Lax, not Strict: the first request is a navigation from the client's site and must carry the
+    // cookie.
     let secure = if app.config.public_url.is_loopback_http() {
         ""
     } else {
@@ -155,7 +163,8 @@ fn set_cookie(app: &App, value: &str, age: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(&text).ok()
 }
 
-/// `__Host-` keeps other hosts of the same site from setting it; plain http cannot have that.
+/// Returns the cookie's name. `__Host-` stops other hosts of the same site from setting it; the
+/// prefix is not possible over plain HTTP.
 fn cookie_name(app: &App) -> &'static str {
     if app.config.public_url.is_loopback_http() {
         "vault_session"
@@ -164,28 +173,30 @@ fn cookie_name(app: &App) -> &'static str {
     }
 }
 
-/// A form that a page of ours sent.
+/// A form that was sent from a page of ours.
 pub struct Posted {
-    /// Its fields.
+    /// Fields of the form.
     pub form: Form,
-    /// The browser it came from.
+    /// Browser that sent it.
     pub browser: Browser,
-    /// What is known of the browser's former sign-ins.
+    /// Former sign-ins of the browser.
     pub returning: Returning,
-    /// The address it came from.
+    /// Address that it came from.
     pub source: Option<IpAddr>,
 }
 
-/// Reads a form. Fails when another site sent it, when it is too large or no form, or when a field
-/// other than `scope` comes twice.
+/// Reads a form. Fails when another site sent it, when it is too large or not a form, or when a
+/// field other than `scope` is repeated.
 pub async fn posted(app: &App, request: Request) -> Result<Posted, ErrorPage> {
     let (parts, body) = request.into_parts();
+    // Before the body, so that forms of other sites are not even read.
     if !from_our_page(app, &parts.headers) {
         return Err(ErrorPage::FormForged);
     }
     let body = read_body(body, MAX_FORM_BYTES).await?;
     require_media_type(&parts.headers, "application/x-www-form-urlencoded")?;
     let form = Form::parse(std::str::from_utf8(&body).map_err(|_| ErrorPage::FormMalformed)?);
+    // Check boxes of scopes share that one name.
     form.check_but("scope")
         .map_err(|_| ErrorPage::FormMalformed)?;
     Ok(Posted {
@@ -196,13 +207,14 @@ pub async fn posted(app: &App, request: Request) -> Result<Posted, ErrorPage> {
     })
 }
 
-/// Whether the headers by which browsers name the sending site speak for us. A sender that sets
-/// none is not a browser.
+/// Whether the headers in which browsers name the sending site point to this service. A sender
+/// without these headers is not a browser, so no site can have tricked it.
 fn from_our_page(app: &App, headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    // `none` is a navigation by the person, such as a bookmark.
     let same_site = matches!(site, None | Some(b"same-origin" | b"none"));
-    // Our pages send no referrer, and then browsers write the origin of a form as `null`; the site
-    // header has to vouch for it.
+    // Our pages send no referrer, and browsers then write `Origin: null` on their forms.
+    // `Sec-Fetch-Site` has to vouch for those.
     let same_origin = match headers.get(header::ORIGIN).map(HeaderValue::as_bytes) {
         None => true,
         Some(b"null") => site == Some(b"same-origin"),
@@ -211,7 +223,7 @@ fn from_our_page(app: &App, headers: &HeaderMap) -> bool {
     same_site && same_origin
 }
 
-/// Where a form leads in the end: nowhere but to pages of ours.
+/// Page that a form finally leads to: always one of ours, so that `return_to` is no open redirect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Onward<'f> {
     /// The authorize request with this query.
@@ -238,17 +250,17 @@ pub const SECOND_FACTOR_PATH: &str = "/account/second-factor";
 pub const NEW_VAULT_PATH: &str = "/account/new-vault";
 /// The path of the console, below the prefix.
 pub const CONSOLE_PATH: &str = "/console";
-/// Longest address of a page of the console, in bytes.
+/// Longest address of a console page, in bytes.
 const MAX_CONSOLE_BYTES: usize = 1024;
 
 impl<'f> Onward<'f> {
-    /// Reads the field `return_to`; fails unless it is exactly our authorize address with a query,
+    /// Reads the field `return_to`. Fails unless it is exactly our authorize address with a query,
     /// or another page of ours.
     pub fn of(app: &App, form: &'f Form) -> Result<Self, ErrorPage> {
         Self::at(app, form.value("return_to").unwrap_or_default())
     }
 
-    /// Reads an address of [`Onward::address`].
+    /// Parses an address that [`Onward::address`] returned.
     pub fn at(app: &App, address: &'f str) -> Result<Self, ErrorPage> {
         let path = address
             .strip_prefix(app.config.public_url.prefix())
@@ -263,6 +275,8 @@ impl<'f> Onward<'f> {
         if let Some(page) = Self::console(path) {
             return Ok(page);
         }
+        // Printable ASCII only: the query goes into a `Location` header, where a line feed would
+        // begin another header.
         path.strip_prefix("/oauth/authorize?")
             .filter(|query| {
                 query.len() <= MAX_QUERY_BYTES && query.bytes().all(|byte| byte.is_ascii_graphic())
@@ -271,26 +285,28 @@ impl<'f> Onward<'f> {
             .ok_or(ErrorPage::FormMalformed)
     }
 
-    /// A page of the console, by its path below the prefix and its query. `None` for an address
-    /// that the console has no page at.
+    /// Parses the address of a console page: its path below the prefix, and its query. `None` for
+    /// an address that no page of the console can have.
     pub fn console(address: &'f str) -> Option<Self> {
         let (path, query) = address.split_once('?').unwrap_or((address, ""));
         let below = path.strip_prefix(CONSOLE_PATH)?;
         let segment = |text: &str| {
             let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+            // Segments of dots alone are refused because browsers resolve them:
+            // `/console/../oauth/logout` is not a page of the console.
             !text.is_empty() && text.bytes().all(plain) && !text.bytes().all(|b| b == b'.')
         };
         let is_page = match below.strip_prefix('/') {
             Some(segments) => segments.split('/').all(segment),
             None => below.is_empty(),
         };
-        // The characters of a query that need no escape, and those of escapes.
+        // Characters of a query that need no escape, and those of escapes.
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~!$'()*+,;:@/?=&%".contains(&b);
         let is_good = is_page && query.bytes().all(plain) && address.len() <= MAX_CONSOLE_BYTES;
         is_good.then_some(Self::Console(address))
     }
 
-    /// What a form token for it is about.
+    /// Returns the subject of the form tokens of this page.
     pub const fn subject(self) -> &'f str {
         match self {
             Self::Authorize(query) => query,
@@ -302,7 +318,7 @@ impl<'f> Onward<'f> {
         }
     }
 
-    /// Its address, for a form or a redirect.
+    /// Returns the address for a form or a redirect.
     pub fn address(self, app: &App) -> String {
         match self {
             Self::Authorize(query) => authorize_address(app, query),
@@ -317,8 +333,8 @@ impl<'f> Onward<'f> {
     }
 }
 
-/// The authorize query in a `return_to` field; fails unless it is exactly our authorize address
-/// with a query.
+/// Reads the authorize query from the field `return_to`. Fails unless it is exactly our authorize
+/// address with a query.
 pub fn authorize_query<'f>(app: &App, form: &'f Form) -> Result<&'f str, ErrorPage> {
     match Onward::of(app, form)? {
         Onward::Authorize(query) => Ok(query),
@@ -326,7 +342,7 @@ pub fn authorize_query<'f>(app: &App, form: &'f Form) -> Result<&'f str, ErrorPa
     }
 }
 
-/// The address of an authorize request, for a form or a redirect.
+/// Returns the address of an authorize request, for a form or a redirect.
 pub fn authorize_address(app: &App, query: &str) -> String {
     format!("{}/oauth/authorize?{query}", app.config.public_url.prefix())
 }

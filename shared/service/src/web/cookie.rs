@@ -2,9 +2,10 @@
 
 use axum::http::header::{self, HeaderMap};
 
-/// The value of a cookie.
+/// Returns the value of the first cookie of this name.
 pub fn value<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers
+        // HTTP/2 lets a browser split its cookies over several headers.
         .get_all(header::COOKIE)
         .iter()
         .filter_map(|value| value.to_str().ok())

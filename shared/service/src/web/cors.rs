@@ -1,8 +1,8 @@
-//! Which browser pages may read the answers of the endpoints for programs.
+//! CORS: the endpoints for programs whose answers browser pages may read.
 //!
-//! Discovery is open to all: it holds nothing private, and clients look there before they know
-//! anything. Registration, tokens and revocation are open to the origins that may call `/mcp`, and
-//! to no others. Pages of people, authorize first of all, to none.
+//! Discovery is open to every origin: it holds nothing private, and clients read it before anything
+//! else. Registration, token and revocation are open to the origins that may call `/mcp`, and to no
+//! others. Pages for people, the authorize page above all, are open to none.
 
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -10,17 +10,17 @@ use axum::response::{IntoResponse as _, Response};
 
 use crate::app::App;
 
-/// What browsers may be told to send along: the body's type, a bearer, and the header by which MCP
-/// clients mark discovery too.
+/// Request headers that browsers may send: the media type of the body, a bearer token, and the
+/// header that MCP clients add to discovery requests too.
 const HEADERS: HeaderValue =
     HeaderValue::from_static("authorization, content-type, mcp-protocol-version");
 
-/// `OPTIONS` of a discovery document.
+/// Answers `OPTIONS` of a discovery document.
 pub fn discovery_preflight() -> Response {
     open(preflight(HeaderValue::from_static("GET")))
 }
 
-/// `OPTIONS` of an endpoint for programs.
+/// Answers `OPTIONS` of an endpoint for programs.
 pub fn endpoint_preflight(app: &App, headers: &HeaderMap) -> Response {
     limited(app, headers, preflight(HeaderValue::from_static("POST")))
 }
@@ -37,7 +37,7 @@ fn preflight(methods: HeaderValue) -> Response {
     (StatusCode::NO_CONTENT, headers).into_response()
 }
 
-/// Lets every page read an answer.
+/// Allows pages of every origin to read the response.
 pub fn open(mut response: Response) -> Response {
     response.headers_mut().insert(
         header::ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -46,16 +46,21 @@ pub fn open(mut response: Response) -> Response {
     response
 }
 
-/// Lets the pages of allowed origins read an answer.
+/// Allows pages of allowed origins to read the response.
 pub fn limited(app: &App, asked: &HeaderMap, mut response: Response) -> Response {
+    // Scripts cannot read these headers unless they are named, and clients need the challenge and
+    // the time to wait.
     const NAMES: [HeaderName; 2] = [header::WWW_AUTHENTICATE, header::RETRY_AFTER];
     let headers = response.headers_mut();
+    // Without it a cache could hand the answer for one origin to another.
     headers.insert(header::VARY, HeaderValue::from_static("Origin"));
     let origin = asked.get(header::ORIGIN).filter(|origin| {
+        // Compared whole: matching a suffix would let look-alike origins in.
         let mut allowed = app.config.allowed_origins.iter();
         allowed.any(|allowed| allowed.as_bytes() == origin.as_bytes())
     });
     if let Some(origin) = origin {
+        // The header can name one origin only, so the caller's own is returned instead of the list.
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
         if let Ok(names) = HeaderValue::from_str(&NAMES.map(|name| name.to_string()).join(", ")) {
             headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, names);

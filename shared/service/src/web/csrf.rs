@@ -1,9 +1,9 @@
 //! The hidden `csrf` field: proof that a form was made for this browser, this purpose and exactly
 //! this request.
 //!
-//! `nonce.issued.mac`, where the mac is HMAC-SHA-256 under the session cookie's value: a site that
-//! cannot read the cookie cannot make one, and nothing has to be stored for a page that is only
-//! looked at. Use once is kept by a mark under the nonce.
+//! A token is `nonce.issued.mac`. The MAC is HMAC-SHA-256 keyed with the value of the session
+//! cookie, so a site that cannot read the cookie cannot make one, and a page that is only viewed
+//! stores nothing. A form that may be sent only once stores a mark under the nonce.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,10 +14,10 @@ use vault_store::random::{Random, bytes};
 
 use crate::model::token::Secret;
 
-/// How long a page may stay open before its form is too old, in seconds: an hour.
+/// Longest time that a page may stay open before its form expires, in seconds: an hour.
 pub const FORM_SECONDS: i64 = 3600;
 
-/// What a form is for.
+/// Purpose of a form. A token for one purpose is not valid for another.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Purpose {
     /// Signing in.
@@ -59,8 +59,8 @@ impl Purpose {
     }
 }
 
-/// A new token for the form `purpose` about `subject` (the request it answers), in the browser that
-/// has `session`.
+/// Creates a token for the form `purpose` about `subject` (the request it answers), in the browser
+/// with the cookie value `session`.
 pub fn token(
     session: &Secret,
     purpose: Purpose,
@@ -68,6 +68,7 @@ pub fn token(
     now: Timestamp,
     random: &dyn Random,
 ) -> String {
+    // Tokens of the same second must differ, so that each can be marked as used.
     let nonce = URL_SAFE_NO_PAD.encode(bytes::<16>(random));
     let mac = mac(session, purpose, subject, &nonce, now.unix())
         .finalize()
@@ -75,8 +76,8 @@ pub fn token(
     format!("{nonce}.{}.{}", now.unix(), URL_SAFE_NO_PAD.encode(mac))
 }
 
-/// The nonce of a good token, to be marked as used; `None` for one that is forged, too old or for
-/// something else.
+/// Verifies a token and returns its nonce, to be marked as used. `None` when the token is forged,
+/// expired, or made for another browser, purpose or subject.
 pub fn check(
     session: &Secret,
     purpose: Purpose,
@@ -86,15 +87,17 @@ pub fn check(
 ) -> Option<String> {
     let mut parts = token.split('.');
     let (nonce, issued, sent) = (parts.next()?, parts.next()?, parts.next()?);
+    // The nonce may become part of a record key, so its length is fixed: 16 bytes in base64.
     if parts.next().is_some() || nonce.len() != 22 {
         return None;
     }
     let issued: i64 = issued.parse().ok()?;
     let sent = URL_SAFE_NO_PAD.decode(sent).ok()?;
+    // `verify_slice` compares in constant time.
     mac(session, purpose, subject, nonce, issued)
         .verify_slice(&sent)
         .ok()?;
-    // The mac is good, so the time is ours.
+    // The MAC is valid, so the time was written by this service.
     (now.unix() < issued.saturating_add(FORM_SECONDS)).then(|| nonce.to_owned())
 }
 
@@ -107,7 +110,8 @@ fn mac(
 ) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(session.text().as_bytes())
         .expect("HMAC takes a key of any length");
-    // The subject stands last: it alone may contain a line feed.
+    // The subject comes last because it alone may contain a line feed, so the text splits in one
+    // way only.
     mac.update(
         format!(
             "vault-csrf/1\n{}\n{nonce}\n{issued}\n{subject}",

@@ -1,4 +1,4 @@
-//! The error pages of sign-in, consent and the console: each reason, its status and its text.
+//! Error pages of sign-in, consent and the console: each reason with its status and its text.
 
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderValue};
@@ -10,50 +10,51 @@ use crate::app::App;
 use crate::error::{ErrorCode, Fault, Refusal};
 use crate::http::Logged;
 
-/// Why a page or form of a person ends with an error page, and which one.
+/// Reason for answering a page or a form with an error page.
 #[derive(Debug)]
 pub enum ErrorPage {
     /// A failure that another room explains.
     Explained(Explanation),
     /// The authorize request is too long or has no query.
     RequestMalformed,
-    /// A form that does not come from a page of ours, in this browser, of the last hour.
+    /// The form does not come from a page that this browser got from the service within the last
+    /// hour.
     FormForged,
-    /// A form that no page of ours sends.
+    /// The form is not one that a page of ours sends.
     FormMalformed,
-    /// The link was used, replaced, or is too old.
+    /// The invitation link was used, replaced, or has expired.
     InviteGone,
-    /// The account has no part in any namespace, or not in the one asked for.
+    /// The account has no suitable membership, or none in the namespace that the request asks for.
     NoNamespace {
-        /// The button to sign out with.
+        /// Form token and return address of the sign-out button.
         sign_out: (String, String),
-        /// Whether the request asked for one namespace.
+        /// Whether the request asks for one particular namespace.
         fixed: bool,
     },
-    /// The person is the last owner of a vault, and cannot leave it.
+    /// The person is the last owner of a vault, and so cannot leave it.
     LastOwner,
-    /// Sign-in by password is off.
+    /// Sign-in by password is disabled.
     PasswordsOff,
-    /// The sign-in is the last one of the account, or none of it.
+    /// The sign-in is the account's only one, or does not belong to the account.
     LastSignIn,
-    /// The identity provider does not answer, or is not what the settings say.
+    /// The identity provider does not answer, or does not match the settings.
     ProviderDown {
-        /// The cause, for the log.
+        /// Cause, for the log.
         refusal: Refusal,
-        /// Whether a password would do.
+        /// Whether a password can be used instead.
         passwords: bool,
     },
-    /// People cannot create vaults here.
+    /// People cannot create vaults on this service.
     NoSignUp,
-    /// Nothing is at this address for this person, whether or not it is there for another.
+    /// Nothing is visible at this address to this person, whether or not it exists for others.
     NotFound,
-    /// HTTP or the store said no.
+    /// HTTP processing or the store refused the request.
     Refused(Refusal),
 }
 
-/// The title where people cannot create vaults.
+/// Title of the page for a service on which people cannot create vaults.
 const NO_SIGN_UP: &str = "You cannot create a vault here";
-/// What helps there.
+/// Advice on that page.
 const NO_SIGN_UP_HELP: &str = "The operator of this service creates its vaults. Ask there for one.";
 
 impl From<Refusal> for ErrorPage {
@@ -68,16 +69,16 @@ impl From<StoreError> for ErrorPage {
     }
 }
 
-/// The text of an error page whose cause only the room of that cause knows.
+/// Text of an error page whose cause only another room knows.
 #[derive(Debug)]
 pub struct Explanation {
-    /// The status.
+    /// HTTP status.
     pub status: StatusCode,
-    /// The heading.
+    /// Heading.
     pub title: &'static str,
-    /// One paragraph each.
+    /// Paragraphs.
     pub lines: &'static [&'static str],
-    /// A last paragraph about this case alone.
+    /// Last paragraph, about this case alone.
     pub detail: Option<String>,
 }
 
@@ -105,7 +106,8 @@ const fn provider_down(passwords: bool) -> Words {
     )
 }
 
-/// `fixed`: the app asks for one vault.
+/// Returns the text for an account without a suitable vault. `fixed`: the app asks for one
+/// particular vault.
 const fn no_namespace(fixed: bool) -> Words {
     if fixed {
         (
@@ -128,10 +130,12 @@ const fn no_namespace(fixed: bool) -> Words {
     }
 }
 
-/// What a page says of a refusal by HTTP or the store.
+/// Returns the text for a refusal by HTTP processing or the store.
 fn refused(refusal: &Refusal) -> Words {
     let status = refusal.status();
     match refusal.code() {
+        // First, whatever the code: a failure of the service must never read as a mistake of the
+        // person.
         code if code.row().fault == Fault::Service => (
             status,
             "The service is temporarily unavailable",
@@ -159,7 +163,7 @@ fn refused(refusal: &Refusal) -> Words {
 }
 
 impl ErrorPage {
-    /// Status, title and paragraphs of the page.
+    /// Returns status, title and paragraphs of the page.
     fn words(&self) -> Words {
         match self {
             Self::Explained(page) => (page.status, page.title, page.lines),
@@ -228,7 +232,7 @@ impl ErrorPage {
         }
     }
 
-    /// The page.
+    /// Renders the page.
     pub fn answer(self, app: &App) -> Response {
         let (status, title, lines) = self.words();
         let mut lines: Vec<_> = lines.iter().map(|line| (*line).to_owned()).collect();
@@ -258,6 +262,7 @@ impl ErrorPage {
             if let Some(wait) = wait {
                 response.headers_mut().insert(header::RETRY_AFTER, wait);
             }
+            // The page hides the cause; the log line names it.
             response.extensions_mut().insert(Logged(refusal));
         }
         response

@@ -1,8 +1,8 @@
-//! Names and values of a query or of a form body, read strictly.
+//! Strict parser of query strings and form bodies.
 //!
-//! A parameter that comes twice is an error (OAuth 2.1 section 3.1): two readers of one request
-//! must never see two values. Broken percent escapes and bytes that are not UTF-8 are errors too,
-//! since `state` has to go back unchanged.
+//! A repeated parameter is an error (OAuth 2.1 section 3.1): two readers of one request must never
+//! see different values. Broken percent escapes and bytes that are not UTF-8 are errors too, since
+//! `state` has to go back unchanged.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub struct Form {
     unreadable: Vec<String>,
 }
 
-/// Why a set of parameters cannot be used.
+/// Defect that makes parameters unusable.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadForm {
     /// A name occurs more than once.
@@ -24,15 +24,17 @@ pub enum BadForm {
     Unreadable(String),
 }
 
-/// At most this many parameters are looked at; more make the form unreadable.
+/// Most parameters that are parsed; a form with more is unreadable.
 const MOST_PARAMETERS: usize = 64;
 
 impl Form {
-    /// Reads `application/x-www-form-urlencoded` text; what is wrong with it is kept and told by
-    /// `check` and `sound`.
+    /// Parses `application/x-www-form-urlencoded` text. Defects are stored, and reported when the
+    /// form is checked.
     pub fn parse(text: &str) -> Self {
         let mut form = Self::default();
         for (count, pair) in text.split('&').filter(|pair| !pair.is_empty()).enumerate() {
+            // Bounds the work of one request: a body within the size limit may hold thousands of
+            // tiny pairs.
             if count == MOST_PARAMETERS {
                 form.unreadable.push("(too many)".to_owned());
                 break;
@@ -42,6 +44,8 @@ impl Form {
                 form.unreadable.push("(name)".to_owned());
                 continue;
             };
+            // All values are stored, so that a repetition is reported and not resolved to the first
+            // or the last one.
             match decode(value) {
                 None => form.unreadable.push(name),
                 Some(value) => form.values.entry(name).or_default().push(value),
@@ -50,12 +54,12 @@ impl Form {
         form
     }
 
-    /// The value of `name`; an empty value counts as absent (RFC 6749 section 3.1).
+    /// Returns the value of `name`; an empty value counts as absent (RFC 6749 section 3.1).
     pub fn value(&self, name: &str) -> Option<&str> {
         self.all(name).next().filter(|value| !value.is_empty())
     }
 
-    /// All values of `name`, for a group of check boxes.
+    /// Returns all values of `name`, for a group of check boxes.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         self.values
             .get(name)
@@ -64,17 +68,18 @@ impl Form {
             .map(String::as_str)
     }
 
-    /// Whether `name` came once or not at all, and could be read.
+    /// Whether `name` occurs at most once and could be decoded.
     pub fn sound(&self, name: &str) -> bool {
         self.all(name).nth(1).is_none() && !self.unreadable.iter().any(|bad| bad == name)
     }
 
-    /// Passes when every parameter came once and is text; fails naming the first that did not.
+    /// Checks that every parameter occurs once and is valid text. Fails with the first that does
+    /// not.
     pub fn check(&self) -> Result<(), BadForm> {
         self.check_but("")
     }
 
-    /// The same, where `boxes` may come more than once.
+    /// Does the same, except that `boxes` may be repeated.
     pub fn check_but(&self, boxes: &str) -> Result<(), BadForm> {
         if let Some((name, _)) = self
             .values
@@ -104,7 +109,7 @@ pub fn with_query(address: &str, pairs: &[(&str, &str)]) -> String {
     whole
 }
 
-/// A parameter's name as it may stand in an `error_description`: RFC 6749 allows printable ASCII
+/// Returns a parameter's name as `error_description` allows it: RFC 6749 permits printable ASCII
 /// without quotes.
 fn printable(name: &str) -> String {
     name.chars()
@@ -114,6 +119,8 @@ fn printable(name: &str) -> String {
 }
 
 fn decode(text: &str) -> Option<String> {
+    // Decoded by hand because the decoder of the `url` crate accepts broken escapes and replaces
+    // invalid UTF-8.
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

@@ -1,8 +1,7 @@
-//! The pages that people see: plain HTML without script, written from templates that escape
-//! everything.
+//! Layout of the HTML pages: no script, and templates that escape every value.
 //!
-//! A page cannot be framed, loads nothing, and may send its forms to this service and on to one
-//! client alone.
+//! A page cannot be framed and loads nothing. Its forms may be sent to this service, and lead on to
+//! one client at most.
 
 use std::sync::LazyLock;
 
@@ -19,18 +18,19 @@ use crate::config::PublicUrl;
 use crate::model::redirect::RedirectUri;
 use crate::model::user::Role;
 
-/// The style sheet of all pages. The page that ends a sign-in on a user's machine has it too.
+/// Style sheet of all pages, and of the page that ends a sign-in on a user's machine.
 pub const STYLE: &str = include_str!("../../templates/style.css");
 
-/// The one style sheet, by its hash: an injected one would not be applied.
+/// Source of the style sheet in the content security policy, by its hash: an injected style is not
+/// applied.
 static STYLE_SOURCE: LazyLock<String> = LazyLock::new(|| style_source(STYLE));
 
-/// A style sheet by its hash, as a content policy names it.
+/// Returns a style sheet's hash as a content security policy names it.
 fn style_source(style: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(style)))
 }
 
-/// The style sheet of the pages of the console: that of all pages, and what only these have.
+/// Style sheet of the console's pages: that of all pages, followed by the console's own rules.
 pub const CONSOLE_STYLE: &str = concat!(
     include_str!("../../templates/style.css"),
     include_str!("../../templates/console/style.css")
@@ -38,16 +38,16 @@ pub const CONSOLE_STYLE: &str = concat!(
 
 static CONSOLE_STYLE_SOURCE: LazyLock<String> = LazyLock::new(|| style_source(CONSOLE_STYLE));
 
-/// What is around every page.
+/// Frame around every page.
 pub struct Frame {
-    /// The host that the person should see in the address bar.
+    /// Host that the person should see in the address bar.
     pub place: String,
-    /// The path prefix of the public URL.
+    /// Path prefix of the public URL.
     pub prefix: String,
 }
 
 impl Frame {
-    /// The frame of a service.
+    /// Creates the frame for a service.
     pub fn of(public: &PublicUrl) -> Self {
         Self {
             place: public.authority().to_owned(),
@@ -61,7 +61,7 @@ impl Frame {
     }
 }
 
-/// What a role is called on a page.
+/// Returns the role's name on a page.
 pub const fn role_name(role: Role) -> &'static str {
     match role {
         Role::Owner => "owner",
@@ -70,7 +70,7 @@ pub const fn role_name(role: Role) -> &'static str {
     }
 }
 
-/// What a person is who has a role.
+/// Returns a person with the role, in words: `an owner`.
 pub const fn role(role: Role) -> &'static str {
     match role {
         Role::Owner => "an owner",
@@ -83,7 +83,7 @@ const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// The day of a time (UTC), as pages write it: `1 Dec 2026`.
+/// Formats the day of a time (UTC): `1 Dec 2026`.
 pub fn day(at: Timestamp) -> String {
     let text = at.to_string();
     let mut parts = text.split(['-', 'T']);
@@ -94,42 +94,42 @@ pub fn day(at: Timestamp) -> String {
     format!("{day} {} {year}", month.unwrap_or(&""))
 }
 
-/// A time to the minute, as pages write it: `1 Dec 2026, 09:05 UTC`.
+/// Formats a time to the minute (UTC): `1 Dec 2026, 09:05 UTC`.
 pub fn minute(at: Timestamp) -> String {
     let text = at.to_string();
     let clock = text.split('T').nth(1).and_then(|clock| clock.get(..5));
     format!("{}, {} UTC", day(at), clock.unwrap_or_default())
 }
 
-/// A form token and where to go afterwards, for a button that signs out.
+/// Form token and destination of a button that signs out.
 pub struct SignOut {
     /// The form token.
     pub csrf: String,
-    /// An authorize request.
+    /// Address to return to.
     pub return_to: String,
 }
 
-/// A heading and some paragraphs.
+/// Page with a heading and some paragraphs.
 #[derive(Template)]
 #[template(path = "message.html")]
 pub struct MessagePage {
-    /// What is around it.
+    /// Frame around the page.
     pub frame: Frame,
     /// The heading.
     pub title: &'static str,
-    /// One paragraph each.
+    /// Paragraphs.
     pub lines: Vec<String>,
-    /// A button to sign out with, where that helps.
+    /// Sign-out button, where it helps.
     pub sign_out: Option<SignOut>,
 }
 
-/// A page as an answer. `onward` is where a form on it may lead in the end besides this service:
-/// the client's address.
+/// Renders a page as a response. `onward` is the address of the client that a form on the page may
+/// lead to besides this service.
 pub fn answer(status: StatusCode, page: &impl Template, onward: Option<&RedirectUri>) -> Response {
     styled(status, page, onward, &STYLE_SOURCE)
 }
 
-/// A page of the console as an answer.
+/// Renders a console page as a response.
 pub fn console_answer(status: StatusCode, page: &impl Template) -> Response {
     styled(status, page, None, &CONSOLE_STYLE_SOURCE)
 }
@@ -150,8 +150,8 @@ fn styled(
     let onward = onward
         .map(|uri| format!(" {}", uri.policy_source()))
         .unwrap_or_default();
-    // Browsers hold `form-action` against every redirect that a form starts, so the client's
-    // address has to be in it.
+    // Browsers apply `form-action` to every redirect that a form starts, so the client's address
+    // has to be listed.
     let policy = format!(
         "default-src 'none'; style-src {style}; form-action 'self'{onward}; frame-ancestors 'none'; base-uri 'none'"
     );
@@ -162,8 +162,11 @@ fn styled(
         header::CONTENT_TYPE,
         HeaderValue::from_static("text/html; charset=utf-8"),
     );
+    // Pages contain form tokens and personal data, which no cache may keep.
     set(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // The same as `frame-ancestors`, for browsers that do not know that directive.
     set(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    // Addresses of pages may contain secrets, such as the token of an invitation link.
     set(
         header::REFERRER_POLICY,
         HeaderValue::from_static("no-referrer"),

@@ -1,7 +1,10 @@
-//! The web kit of all pages: sessions of browsers, form tokens, layout, error pages, CORS.
+//! Kit of all browser pages: sessions, form tokens, layout, error pages and CORS.
 //!
-//! It knows no page and no protocol: rooms above it fill its layout and convert their failures into
-//! its error pages.
+//! Rule: no page can be framed, cached or run a script, and no form counts unless it is proven to
+//! come from a page of ours in the same browser.
+//!
+//! The room decides nothing about accounts or tokens and knows no protocol: rooms above it fill its
+//! layout and convert their failures into its error pages.
 
 pub(crate) mod browser;
 mod cookie;

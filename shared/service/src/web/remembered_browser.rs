@@ -1,11 +1,11 @@
-//! Browsers that come back: one that signed in to an account is remembered, so that guesses of
-//! others at that account do not lock its owner out.
+//! Browsers that signed in to an account before. Each of them keeps attempts of its own, so that
+//! guesses of others at that account do not lock its owner out.
 //!
 //! | partition | key | document |
 //! |---|---|---|
 //! | `browser/<sha256 of the cookie>` | `<sha256 of the account>` | [`Mark`], 180 days after the last sign-in |
 //!
-//! The cookie is not a session.
+//! The cookie is not a session: with it alone, a browser is signed in to nothing.
 
 use axum::http::header::{HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
@@ -19,18 +19,18 @@ use crate::model::Versioned;
 use crate::model::token::{Secret, SecretKind};
 use crate::ports::Ports;
 
-/// How long a browser is remembered after it signed in, in seconds: 180 days.
+/// Time for which a browser is remembered after a sign-in, in seconds: 180 days.
 const REMEMBERED_SECONDS: i64 = 180 * 24 * 3600;
 
-/// That a browser signed in to an account.
+/// Record that a browser signed in to an account.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 struct Mark {
-    /// With the code of a second factor.
+    /// Whether the code of a second factor was entered.
     #[serde(default)]
     second_factor: bool,
 }
 
-/// What is known of a browser's former sign-ins.
+/// Former sign-ins of a browser.
 #[derive(Debug, Default)]
 pub struct Returning {
     brought: Option<Secret>,
@@ -38,7 +38,7 @@ pub struct Returning {
 }
 
 impl Returning {
-    /// The browser that sent a request.
+    /// Reads the browser from the cookie of a request.
     pub fn of(app: &App, headers: &HeaderMap) -> Self {
         let value = cookie::value(headers, cookie_name(app));
         Self {
@@ -47,7 +47,7 @@ impl Returning {
         }
     }
 
-    /// A browser in which the account is signed in now.
+    /// Returns a browser in which the account is signed in now.
     pub fn signed_in() -> Self {
         Self {
             brought: None,
@@ -88,14 +88,15 @@ impl Returning {
         Ok(Versioned::<Mark>::read(found)?.map(|mark| mark.value))
     }
 
-    /// Remembers that the browser signed in to an account: the write, and the cookie by which it is
-    /// known.
+    /// Returns the write that remembers the browser's sign-in to an account, and the cookie by
+    /// which the browser is recognised.
     pub fn remember(
         &self,
         app: &App,
         typed: &str,
         second_factor: bool,
     ) -> Result<(Write, Option<HeaderValue>), StoreError> {
+        // One cookie serves all accounts of a browser, so a value that was sent is used again.
         let fresh;
         let secret = if let Some(brought) = &self.brought {
             brought
@@ -123,8 +124,10 @@ impl Returning {
     }
 }
 
-/// The name under which an account is counted and remembered.
+/// Returns the name under which an account is counted and remembered: the hash of the typed
+/// address.
 pub fn account_name(typed: &str) -> Digest {
+    // Other case or blanks must not give a guesser a fresh count.
     Digest::of(typed.trim().to_ascii_lowercase().as_bytes())
 }
 
@@ -132,7 +135,8 @@ fn mark_key(browser: &Digest, account: &Digest) -> RecordKey {
     RecordKey::new(format!("browser/{browser}"), account.to_string())
 }
 
-/// `__Host-` keeps other hosts of the same site from setting it; plain http cannot have that.
+/// Returns the cookie's name. `__Host-` stops other hosts of the same site from setting it; the
+/// prefix is not possible over plain HTTP.
 fn cookie_name(app: &App) -> &'static str {
     if app.config.public_url.is_loopback_http() {
         "vault_browser"

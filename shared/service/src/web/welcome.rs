@@ -1,5 +1,6 @@
-//! The page for people who open an address of the service in a browser. It says what the service is
-//! and which command connects to it. It is the same for every address and names no vault.
+//! Welcome page for people who open an address of the service in a browser. It says what the
+//! service is and which command connects to it. It is the same for every address and names no
+//! vault.
 
 use askama::Template;
 use axum::extract::Request;
@@ -29,13 +30,13 @@ pub fn page(public: &PublicUrl, status: StatusCode) -> Response {
     layout::answer(status, &page, None)
 }
 
-/// Whether a request is one of a browser that opens a page.
+/// Whether a request comes from a browser that opens a page.
 pub fn opens_page(method: &Method, headers: &HeaderMap) -> bool {
     matches!(*method, Method::GET | Method::HEAD) && prefers_html(headers)
 }
 
-/// The answer for a path that no route has, and for the root. A client that posts to the root, or
-/// adds a slash, most likely looks for the MCP endpoint.
+/// Returns the refusal for the root and for paths without a route. A client that posts to the root,
+/// or adds a slash, most likely looks for the MCP endpoint, and is told its address.
 pub fn not_found(app: &App, request: &Request) -> Refusal {
     let refusal = Refusal::from(ErrorCode::NotFound);
     let public_url = &app.config.public_url;
@@ -54,7 +55,8 @@ pub fn not_found(app: &App, request: &Request) -> Refusal {
     ))
 }
 
-/// Whether a refusal of a request for `path` is shown as the page: where only programs are let in.
+/// Whether a refusal of a request for `path` is shown as the welcome page: only at addresses that
+/// serve programs alone.
 pub fn explains(status: StatusCode, path: &str) -> bool {
     match status {
         StatusCode::UNAUTHORIZED => path == "/mcp" || path.starts_with("/v/"),
@@ -73,7 +75,10 @@ pub fn prefers_html(headers: &HeaderMap) -> bool {
         let mut parts = range.split(';').map(str::trim);
         let media = parts.next().unwrap_or_default().to_ascii_lowercase();
         let quality = parts.find_map(|part| part.strip_prefix("q="));
+        // A weight that cannot be parsed counts as 0, so that only a clear preference gets the
+        // page.
         let quality: f32 = quality.map_or(1.0, |text| text.parse().unwrap_or(0.0));
+        // `*/*` counts for neither side: command-line tools send it, and get JSON.
         match media.as_str() {
             "text/html" => html = quality,
             "application/json" | "application/problem+json" => json = quality.max(json),
