@@ -1,5 +1,5 @@
-//! `/account`: a signed-in person sees and changes what belongs to the account: invitations,
-//! vaults, the password.
+//! The page `/account`, on which a signed-in person sees and changes what belongs to the account:
+//! invitations, vaults, apps, browsers, sign-ins and the password.
 
 use askama::Template;
 use axum::http::StatusCode;
@@ -23,7 +23,7 @@ use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame, SignOut, day, role};
 
-/// A vault that the account has a part in.
+/// A vault that the account is a member of.
 struct Vault {
     slug: String,
     role: &'static str,
@@ -59,7 +59,7 @@ struct AccountPage {
     sign_out: SignOut,
 }
 
-/// `GET /account`: the page.
+/// `GET /account`: shows the page.
 pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
     let (browser, account) = (&request.browser, &request.signed_in.account);
     let return_to = Onward::Account.address(app);
@@ -84,6 +84,8 @@ pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, Error
         second_factor: account.second_factor.is_some(),
         connections: connections(account),
         may_disconnect: account.proofs.len() > 1,
+        // A stored password cannot sign in while the service takes none, so its change is not
+        // offered.
         has_password: account.password().is_some() && app.config.sign_in.takes_passwords(),
         sign_up: app.config.hosting.sign_up,
         notices: request.signed_in.session.notices.clone(),
@@ -99,7 +101,7 @@ pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, Error
 /// The form that leaves a vault.
 pub const LEAVE: Task = on_account_page("membership.leave");
 
-/// `POST /account/vaults`: leaves a vault. The last owner stays, because a vault needs one.
+/// `POST /account/vaults`: leaves a vault. The last owner cannot, because a vault needs one.
 pub async fn leave(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let slug = request.form.value("namespace");
     let slug = slug.and_then(|slug| slug.parse().ok());
@@ -113,13 +115,14 @@ pub async fn leave(app: &App, request: SignedInForm) -> Result<Response, ErrorPa
     Ok(redirect(StatusCode::SEE_OTHER, &way))
 }
 
-/// Leaves the vault; false when the person is the last owner.
+/// Leaves the vault; returns false when the person is its last owner.
 async fn leave_in(
     tx: &Transaction<'_>,
     request: &SignedInForm,
     slug: &Slug,
 ) -> Result<bool, StoreError> {
     let key = membership_key(&request.signed_in.account.id, slug);
+    // No membership any more, perhaps after a second click: the result is what was asked for.
     let Some(entry) = tx.get::<Membership>(&key).await? else {
         return Ok(true);
     };
@@ -131,10 +134,13 @@ async fn leave_in(
     if user.value.role == Role::Owner && user.value.administers() {
         match model::members::another_owner(tx, &namespace, &user.value.id).await? {
             None => return Ok(false),
+            // The other owner must still be one at the commit: two owners who leave at the same
+            // time must not both succeed.
             Some(other) => tx.write(other.check()),
         }
     }
-    // Only now: an answer of `Ok` commits what the transaction holds.
+    // Only now: a transaction commits what it holds whenever its work returns `Ok`, here also
+    // `Ok(false)`.
     tx.write_all(user.value.removal(user.revision));
     invitations::log(tx, request, &user.value, None, LEAVE.action)?;
     Ok(true)

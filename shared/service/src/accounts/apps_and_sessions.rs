@@ -1,4 +1,4 @@
-//! What an account has signed in: apps and browsers, as the account page lists and ends them.
+//! Apps and browsers that are signed in to an account, as the account page lists and ends them.
 
 use std::cmp::Reverse;
 
@@ -30,50 +30,50 @@ use crate::web::browser::{Browser, Onward};
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{day, minute};
 
-/// Most apps and most browsers that the page shows, the newest ones.
+/// Most apps, and most browsers, that the page shows: the newest ones.
 const MOST_SHOWN: usize = 50;
-/// Most entries of the list that are read in search of them: an app that was ended by an owner or
-/// with everything else keeps its entry.
+/// Most entries read to find them. The entry of an app stays in the list when an owner ended the
+/// app or when everything was ended at once, so live ones may stand far behind.
 const MOST_READ: usize = 2000;
 
-/// What a list of the page shows.
+/// Newest items of a list on the page.
 pub struct Shown<T> {
-    /// The newest.
+    /// The newest items.
     pub items: Vec<T>,
     /// Whether there are, or may be, more.
     pub more: bool,
 }
 
-/// An app that has access.
+/// An app with access to the account.
 pub struct ShownGrant {
-    /// The name of the grant in the list of the account.
+    /// Name of the grant in the account's list.
     pub grant: String,
-    /// What the app calls itself.
+    /// Name that the app gives itself.
     pub name: Option<String>,
-    /// The vault that it has access to; `None` for one that acts for an operator.
+    /// Vault that it has access to; `None` for an app that acts for an operator.
     pub slug: Option<String>,
-    /// What it may do there.
+    /// Scopes that it has there.
     pub scopes: String,
-    /// The day of the consent.
+    /// Day of the consent.
     pub allowed: String,
-    /// The day on which it was given tokens the last time.
+    /// Day on which it last received tokens.
     pub used: String,
 }
 
 /// A signed-in browser.
 pub struct ShownSession {
-    /// The hash by which it is stored.
+    /// Hash under which the session is stored.
     pub id: String,
-    /// Whether it is the browser that asks.
+    /// Whether it is the browser that sent the request.
     pub this: bool,
-    /// When it signed in.
+    /// Time of the sign-in.
     pub since: String,
-    /// The network that it came from.
+    /// Network that it came from.
     pub from: String,
 }
 
-/// The apps that have access in the name of the account, the newest first: those with a token that
-/// a request could use now, or a refresh token that could get one.
+/// Loads the apps with access to the account, newest first: those with a token that works now, or a
+/// refresh token that could get one.
 pub async fn apps(app: &App, account: &Account) -> Result<Shown<ShownGrant>, StoreError> {
     let partition = partition(&account.id);
     let (mut items, mut after) = (Vec::new(), None::<String>);
@@ -94,11 +94,12 @@ pub async fn apps(app: &App, account: &Account) -> Result<Shown<ShownGrant>, Sto
     Ok(Shown { items, more: true })
 }
 
-/// Those of some entries whose grant still gives access.
+/// Loads the grants of list entries and returns those that still give access.
 async fn alive(app: &App, page: &[Record]) -> Result<Vec<ShownGrant>, StoreError> {
     let mut listed = Vec::new();
     for record in page {
         let name = &record.key.key[ALLOWED.len()..];
+        // A name of another form must not become part of a key.
         if let Some(id) = id_in_list(name) {
             let allowed: Allowed = record.read()?;
             let home = allowed.namespace.as_ref().map(|home| &home.id);
@@ -122,6 +123,7 @@ async fn alive(app: &App, page: &[Record]) -> Result<Vec<ShownGrant>, StoreError
     let now = app.clock.now();
     let shown = grants.into_iter().zip(standings);
     let shown = shown.filter(|((_, _, held), standing)| {
+        // A grant that was not refreshed for this long has no valid token left.
         let unused_until = held.last_given_at().plus_seconds(REFRESH_SECONDS);
         let family = &held.family;
         held.is_alive(now)
@@ -140,7 +142,7 @@ async fn alive(app: &App, page: &[Record]) -> Result<Vec<ShownGrant>, StoreError
     Ok(shown.map(row).collect())
 }
 
-/// The browsers in which the account is signed in: this one first, then the newest.
+/// Loads the browsers in which the account is signed in: the requesting one first, then the newest.
 pub async fn sessions(
     app: &App,
     account: &Account,
@@ -152,6 +154,7 @@ pub async fn sessions(
     } = living_sessions(app, account).await?;
     let this = browser.hash();
     live.sort_by_key(|(hash, begun)| (*hash != this, Reverse(begun.at)));
+    // Decided before the list is cut to what the page shows.
     let more = live.len() > MOST_SHOWN || more;
     live.truncate(MOST_SHOWN);
     let row = |(hash, begun): (Digest, Begun)| ShownSession {
@@ -164,8 +167,8 @@ pub async fn sessions(
     Ok(Shown { items, more })
 }
 
-/// How many browsers an account is signed in with, and since when with the newest of them; `None`
-/// where it is signed in with none.
+/// Returns the number of browsers that an account is signed in with, and the time of the newest
+/// sign-in; `None` when there is none.
 pub async fn signed_in_browsers(
     app: &App,
     id: &AccountId,
@@ -179,10 +182,10 @@ pub async fn signed_in_browsers(
     Ok(newest.map(|newest| (live.len(), newest)))
 }
 
-/// The sessions of an account that still count.
+/// Sessions of an account that are still valid.
 struct Living {
     sessions: Vec<(Digest, Begun)>,
-    /// Whether there may be others, which were not read.
+    /// Whether there may be more, which were not read.
     more: bool,
 }
 
@@ -204,6 +207,8 @@ async fn living_sessions(app: &App, account: &Account) -> Result<Living, StoreEr
         if listed.is_empty() {
             continue;
         }
+        // An entry of the list may outlive its session: a new password or a raised epoch ends
+        // sessions without a write to the list.
         let keys: Vec<_> = listed.iter().map(|(hash, _)| session_key(hash)).collect();
         for ((hash, begun), held) in listed.into_iter().zip(records.get_many(&keys).await?) {
             let held = Versioned::<Session>::read(held)?;
@@ -233,7 +238,7 @@ pub async fn end_app(app: &App, request: SignedInForm) -> Result<Response, Error
     Ok(back(app))
 }
 
-/// Ends the grant. What is not the account's own, or has ended, is left alone.
+/// Ends the grant. One of another account, or one that has ended, is left alone.
 async fn end_app_in(
     tx: &Transaction<'_>,
     request: &SignedInForm,
@@ -241,6 +246,8 @@ async fn end_app_in(
     id: &str,
 ) -> Result<(), StoreError> {
     let account = &request.signed_in.account;
+    // The key lies in the account's own partition, so a name that the form invents reaches no other
+    // account's grant.
     let listed = allowed_key(&account.id, name);
     let Some(allowed) = tx.get::<Allowed>(&listed).await? else {
         return Ok(());
@@ -275,6 +282,7 @@ pub async fn end_session(app: &App, request: SignedInForm) -> Result<Response, E
         .and_then(|text| text.parse().ok())
         .ok_or(ErrorPage::FormMalformed)?;
     let account = &request.signed_in.account;
+    // Any hash can be sent here: the entry in the account's own list proves whose session it is.
     let listed = listed_session_key(&account.id, &session);
     if app.records.get(&listed).await?.is_some() {
         let mut writes = vec![
@@ -289,7 +297,7 @@ pub async fn end_session(app: &App, request: SignedInForm) -> Result<Response, E
     Ok(back(app))
 }
 
-/// The form that ends everything.
+/// The form that ends all apps and all other browsers.
 pub const END_ALL: Task = on_account_page("session.end-all");
 
 /// `POST /account/sign-out`: ends every app and every browser but this one, in one write on the
@@ -312,10 +320,13 @@ async fn end_all_in(
     let key = account_key(&request.signed_in.account.id);
     let found = tx.get::<Account>(&key).await?;
     let mut found = found.ok_or_else(|| tx.conflict())?;
+    // Ends every token and every session at once, also that of this browser, which gets a new one.
     found.value.raise_epoch();
     let (account, source) = (&found.value, request.source);
     let with = SignedInWith {
         second_factor: request.signed_in.session.second_factor,
+        // No credentials were entered for the new session, so it must not pass where fresh ones are
+        // needed.
         without_credentials: true,
         ..SignedInWith::default()
     };

@@ -1,7 +1,7 @@
-//! What goes into the audit log about people and their apps, besides what the admin routes write.
+//! Audit entries about people and their apps, besides those of the admin routes.
 //!
-//! Refusals of unauthenticated callers go to the program's log alone, because they could fill the
-//! audit log of a vault.
+//! Anyone can cause refused sign-ins, so equal ones at an account are recorded once in 15 minutes:
+//! guesses must not fill the log of a vault.
 
 use std::net::IpAddr;
 
@@ -16,29 +16,33 @@ use crate::model::audit::{Actor, Change, log_unwritten};
 use crate::model::user::{MEMBERSHIPS, Membership};
 use crate::web::browser::Browser;
 
-/// In at most this many namespaces' logs a change of an account is written.
+/// Most namespaces in whose logs a change of an account is recorded.
 const MOST_LOGS: usize = 20;
 
-/// The action of a sign-in.
+/// Action of a sign-in.
 pub const SIGN_IN: &str = "account.sign-in";
-/// Equal refusals of one account are written once in this many seconds, so that guesses do not fill
-/// a log.
+/// Interval in which equal refusals at one account are recorded once, in seconds.
 const REFUSAL_SECONDS: i64 = 15 * 60;
 
-/// Notes that a sign-in as the account of `typed` was refused, in the log of each of its
-/// namespaces, or in the service's own where it has none. An address without an account costs the
-/// same calls, and is noted nowhere. The refusal stands even if the log cannot be written.
+/// Records that a sign-in with the typed address was refused, in the log of each of the account's
+/// namespaces, or in the service's own if it has none. An address without an account costs the same
+/// calls and is recorded nowhere. If the log cannot be written, the failure is only logged and the
+/// refusal stands.
 pub async fn refused_sign_in(app: &App, typed: &str, source: Option<IpAddr>, outcome: &str) {
     let written = async {
         let who = Digest::of(typed.trim().to_ascii_lowercase().as_bytes());
         let mark = RecordKey::new(format!("limit/sign-in-noted/{who}"), outcome);
         let until = app.clock.now().plus_seconds(REFUSAL_SECONDS);
         let nothing = Document::of(&serde_json::Map::new())?;
+        // The mark may not exist yet, so the whole commit fails when an equal refusal was recorded
+        // within the interval.
         let mut writes = vec![Write::put_until(mark, nothing, When::Absent, until)];
         let account = match typed.parse() {
             Ok(email) => account::find(app, &email).await?,
             Err(_) => None,
         };
+        // An unknown address reads a partition too, so that the response time does not reveal
+        // accounts.
         let nobody = AccountId::from(who.to_string());
         let known = account.is_some();
         let id = account.map_or(nobody, |account| account.value.id);
@@ -52,8 +56,8 @@ pub async fn refused_sign_in(app: &App, typed: &str, source: Option<IpAddr>, out
     log_unwritten(written.await);
 }
 
-/// The entries about an account itself: one in the log of each namespace that it has a part in, or
-/// one in the service's own.
+/// Returns the entries about an account: one for the log of each of its namespaces, or one for the
+/// service's own log if it has none.
 pub async fn about_account(
     app: &App,
     account: &Account,
@@ -70,7 +74,7 @@ pub async fn about_account(
     Ok(entries)
 }
 
-/// The entry about an account without a namespace, in the log of the service.
+/// Returns the entry about an account without a namespace, for the log of the service.
 fn in_service(
     app: &App,
     id: &AccountId,
@@ -88,7 +92,7 @@ fn in_service(
     about.entry(app, None, action, outcome)
 }
 
-/// One entry in the log of each namespace that an account has a part in.
+/// Returns one entry for the log of each namespace that an account is a member of.
 async fn in_namespaces(
     app: &App,
     id: &AccountId,
@@ -115,7 +119,7 @@ async fn in_namespaces(
     Ok(entries)
 }
 
-/// Whom an entry is about.
+/// Account that an entry is about.
 struct About<'a> {
     user: String,
     email: &'a str,
@@ -140,8 +144,8 @@ impl About<'_> {
     }
 }
 
-/// Keeps that a form of a signed-in person was refused; the refusal stands even if the log cannot
-/// be written.
+/// Records that the form of a signed-in person was refused. If the log cannot be written, the
+/// failure is only logged and the refusal stands.
 pub async fn refused(
     app: &App,
     browser: &Browser,
@@ -150,6 +154,7 @@ pub async fn refused(
     outcome: &str,
 ) {
     let written = async {
+        // Without a session there is no account whose log could be meant.
         let Some(signed_in) = browser.signed_in(app).await? else {
             return Ok(());
         };

@@ -1,5 +1,4 @@
-//! The first owner: made once in the life of a store, from what the service is told at its first
-//! start.
+//! The first owner, created once in the life of a store from the settings of the first start.
 
 use secrecy::{ExposeSecret as _, SecretString};
 use vault_format::name::Slug;
@@ -19,22 +18,22 @@ use crate::model::user::{NamespaceRef, Role, Scopes, User};
 use crate::ports::Ports;
 use crate::transaction::Transaction;
 
-/// The name of the namespace that the first owner owns.
+/// Name of the namespace that the first owner owns.
 pub const FIRST_NAMESPACE: &str = "default";
 
-/// What became of the first owner.
+/// Outcome of a start with regard to the first owner.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum FirstStart {
-    /// It was made now.
+    /// This start created the owner.
     Created(Email),
-    /// It was there; nothing was changed, whatever the service was told.
+    /// The owner existed; nothing was changed, whatever the settings say.
     AlreadyThere(Email),
 }
 
-/// Why there is no first owner.
+/// Reason for having no first owner.
 #[derive(Debug, thiserror::Error)]
 pub enum BootstrapError {
-    /// There is none, and the service was not told who it is to be.
+    /// There is none, and the settings do not name one.
     #[error("no owner exists yet: the first start needs the owner's e-mail address and password")]
     Missing,
     /// The address cannot name an account.
@@ -46,20 +45,21 @@ pub enum BootstrapError {
     /// The password could not be hashed.
     #[error(transparent)]
     Hashing(#[from] HashingFailed),
-    /// The store said no.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Makes the first owner, its user in `default`, and that namespace (of `kind`) unless it exists,
-/// in one commit; or finds that there is one. Everything is checked before anything is written. Of
-/// several processes that start at once, one makes it.
+/// Creates the first owner, its user in `default`, and that namespace (of `kind`) unless it exists,
+/// in one commit; or finds that there is an owner. Everything is checked before anything is
+/// written. If several processes start at once, one of them creates the owner.
 pub async fn first_owner(
     app: &App,
     kind: Kind,
     email: Option<&str>,
     password: Option<&SecretString>,
 ) -> Result<FirstStart, BootstrapError> {
+    // Before the settings are checked: later starts need neither address nor password.
     if let Some(owner) = owner(app).await? {
         return Ok(FirstStart::AlreadyThere(owner));
     }
@@ -68,12 +68,14 @@ pub async fn first_owner(
     };
     let email: Email = email.parse()?;
     password::check_length(password.expose_secret(), LEAST_FOR_THE_OWNER)?;
+    // Hashed outside the transaction, whose work is repeated after a conflict.
     let hash = password::hash(
         Zeroizing::new(password.expose_secret().to_owned()),
         &app.random,
     )
     .await?;
     let create = async |tx: Transaction<'_>| {
+        // Another process may have created the owner since the check above.
         if let Some(owner) = find_owner(&tx).await? {
             return Ok(FirstStart::AlreadyThere(owner));
         }
@@ -83,8 +85,8 @@ pub async fn first_owner(
     app.change(create).await
 }
 
-/// The first owner, once there is one. Accounts of an earlier version of vault are carried over
-/// before anybody uses them.
+/// Returns the first owner's address, if there is one. Accounts of an earlier version of vault are
+/// migrated first, before anything uses them.
 pub async fn owner(ports: &Ports) -> Result<Option<Email>, StoreError> {
     earlier::carry_over(ports, ports.now()).await?;
     find_owner(ports).await
@@ -95,8 +97,9 @@ async fn find_owner(ports: &Ports) -> Result<Option<Email>, StoreError> {
     Ok(mark.map(|mark| mark.value.email))
 }
 
-/// Resets an account past all routes: for who runs the server and can sign in as no operator. The
-/// link that sets a new password, to be shown once; `None` when there is no such account.
+/// Resets an account without any route, for people who run the server and can sign in as no
+/// operator. Returns the link that sets a new password, to be shown once; `None` when there is no
+/// such account.
 pub async fn reset_account(
     ports: &Ports,
     email: &Email,
@@ -115,6 +118,7 @@ pub async fn reset_account(
     ports.change(reset).await
 }
 
+/// Adds the writes that create the first owner and, if needed, its namespace.
 async fn create(
     tx: &Transaction<'_>,
     kind: Kind,
@@ -131,6 +135,7 @@ async fn create(
     account.operator = true;
     account.set_password(hash.to_owned(), now);
     let document = Document::of(&mark)?;
+    // Condition of the whole commit: the mark is written once in the life of the store.
     tx.write(Write::put(first_owner_key(), document, When::Absent));
     tx.write_all(account.creation()?);
     let slug: Slug = FIRST_NAMESPACE
@@ -138,6 +143,8 @@ async fn create(
         .map_err(|_| StoreError::Invalid("the first namespace's name".into()))?;
     let found = tx.get::<Namespace>(&namespace::key(&slug)).await?;
     let home = if let Some(home) = found {
+        // A namespace that existed must still be there at the commit, or the user would belong to
+        // nothing.
         tx.write(Write::check(namespace::key(&slug), When::At(home.revision)));
         home.value
     } else {

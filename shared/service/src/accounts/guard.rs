@@ -1,5 +1,5 @@
-//! The guards of pages and forms of a signed-in browser: what they prove is what the handler
-//! receives.
+//! Guards of pages and forms for signed-in browsers. A handler receives the values that its guard
+//! has proven.
 
 use std::net::IpAddr;
 
@@ -21,12 +21,12 @@ use crate::web::remembered_browser::Returning;
 pub struct SignedInBrowser {
     /// The browser.
     pub browser: Browser,
-    /// Who.
+    /// Session and account.
     pub signed_in: SignedIn,
     _proof: (),
 }
 
-/// Lets a signed-in browser through; shows any other one the sign-in page on the way to `onward`.
+/// Admits a signed-in browser. Any other gets the sign-in page, which leads to `onward`.
 pub async fn signed_in(
     app: &App,
     headers: &HeaderMap,
@@ -45,33 +45,33 @@ pub async fn signed_in(
 
 /// A form of a page of ours that a signed-in browser sent.
 pub struct SignedInForm {
-    /// Its fields.
+    /// Fields of the form.
     pub form: Form,
     /// The browser.
     pub browser: Browser,
-    /// Who is signed in.
+    /// Session and account.
     pub signed_in: SignedIn,
-    /// What is known of the browser's former sign-ins.
+    /// Former sign-ins of the browser.
     pub returning: Returning,
-    /// The address that it came from.
+    /// Address that it came from.
     pub source: Option<IpAddr>,
-    /// The nonce of the form.
+    /// Nonce of the form token.
     pub nonce: String,
     _proof: (),
 }
 
-/// What a form of a signed-in browser is for.
+/// Description of a form for signed-in browsers.
 #[derive(Clone, Copy)]
 pub struct Task {
-    /// What its token must be for.
+    /// Purpose that the form token must have.
     pub purpose: Purpose,
-    /// The page that the form is part of; its token is bound to it.
+    /// Returns the page that the form is part of; the form token is bound to it.
     pub onward: for<'f> fn(&App, &'f Form) -> Result<Onward<'f>, ErrorPage>,
-    /// The action of the audit entry of a forged form.
+    /// Action of the audit entry about a forged form.
     pub action: &'static str,
 }
 
-/// The form of a button on the account page.
+/// Describes the form of a button on the account page.
 pub const fn on_account_page(action: &'static str) -> Task {
     Task {
         purpose: Purpose::Account,
@@ -80,8 +80,8 @@ pub const fn on_account_page(action: &'static str) -> Task {
     }
 }
 
-/// Lets a form of a signed-in browser through; sends any other browser to the form's page, which
-/// asks for the password.
+/// Admits a form of a signed-in browser. Any other browser is sent to the form's page, which asks
+/// for credentials.
 pub async fn signed_in_form(
     app: &App,
     task: Task,
@@ -101,9 +101,9 @@ pub async fn signed_in_form(
     }))
 }
 
-/// Proves that a form came from the page `onward` of ours and that its browser is signed in: the
-/// account, and the nonce of the form. Any other browser is sent to that page. A forged form is
-/// logged as `action`.
+/// Verifies that a form came from the page `onward` of ours and that its browser is signed in;
+/// returns the session with its account, and the nonce of the form. A browser that is not signed in
+/// is redirected to that page. A forged form is recorded under `action`.
 pub async fn prove_form(
     app: &App,
     posted: &Posted,
@@ -121,6 +121,8 @@ pub async fn prove_form(
             return Err(forged);
         }
     };
+    // 303 makes the browser open the page by GET: the form's data, such as a password, is not sent
+    // again.
     let to_page = || redirect(StatusCode::SEE_OTHER, &onward.address(app));
     let signed_in = browser.signed_in(app).await?;
     Ok(signed_in

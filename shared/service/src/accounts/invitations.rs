@@ -1,4 +1,4 @@
-//! Invitations into namespaces, as the invited person sees and answers them.
+//! Invitations to namespaces, as the invited person sees and answers them.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -24,26 +24,24 @@ use crate::web::layout::{day, role_name};
 
 /// An invitation that waits for an answer, as a page shows it.
 pub struct Invitation {
-    /// The namespace.
+    /// Slug of the namespace.
     pub slug: String,
-    /// The address of the owner who invited; `None` where an earlier version of vault did not keep
-    /// it.
+    /// Address of the owner who invited; `None` where an earlier version of vault did not store it.
     pub inviter: Option<String>,
-    /// What the person would be there.
+    /// Role that the person would have there.
     pub role: &'static str,
-    /// The day on which it ends.
+    /// Last day of the invitation.
     pub ends: String,
 }
 
 /// Most invitations that a page shows; answering one makes room for the next.
 const MOST_SHOWN: usize = 20;
-/// How many entries are read at once, each with its user and its namespace.
+/// Number of entries per read: each needs two keys, those of its user and its namespace.
 const PAGE: usize = MAX_KEYS / 2;
-/// Most entries that are read in search of them: those of suspended vaults wait, and are passed
-/// over.
+/// Most entries read to find answerable ones: those of suspended vaults wait, and are skipped.
 const MOST_READ: usize = 1000;
 
-/// The invitations of an account's address; all of them, or the one into `fixed`.
+/// Loads the invitations of an account's address: all of them, or the one to the namespace `fixed`.
 pub async fn waiting(
     app: &App,
     account: &Account,
@@ -75,7 +73,7 @@ pub async fn waiting(
     Ok(shown)
 }
 
-/// Those of some entries that the account may answer now.
+/// Returns the invitations among some entries that the account may answer now.
 async fn answerable(
     app: &App,
     account: &Account,
@@ -102,6 +100,7 @@ async fn answerable(
             continue;
         };
         let (user, home): (User, Namespace) = (user.read()?, home.read()?);
+        // The slug may belong to another namespace since the invitation was made; the id tells.
         let serves = home.id == user.namespace.id && home.status == Status::Active;
         let Some(ends_at) = user.invitation_ends_at().filter(|_| serves) else {
             continue;
@@ -118,14 +117,14 @@ async fn answerable(
     Ok(shown)
 }
 
-/// The form of an invitation; it stands on the account page and on the way to an app.
+/// The form that answers an invitation. It is on the account page and on the way to an app.
 pub const ANSWER: Task = Task {
     purpose: Purpose::Account,
     onward: |app, form| Onward::of(app, form),
     action: "membership.answer",
 };
 
-/// `POST /account/invitations`: accepts or declines.
+/// `POST /account/invitations`: accepts or declines an invitation.
 pub async fn answer(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let form = &request.form;
     let slug = form.value("namespace").and_then(|slug| slug.parse().ok());
@@ -135,7 +134,8 @@ pub async fn answer(app: &App, request: SignedInForm) -> Result<Response, ErrorP
         Some("decline") => false,
         _ => return Err(ErrorPage::FormMalformed),
     };
-    // An invitation that is gone meanwhile is not on the page that follows either.
+    // An invitation that ended meanwhile changes nothing, and the page that follows no longer shows
+    // it.
     let answer = async |tx| answer_in(&tx, &request, &slug, accepts).await;
     app.change(answer).await?;
     let way = Onward::of(app, form)?.address(app);
@@ -158,6 +158,7 @@ async fn answer_in(
         return Ok(());
     };
     let place = &entry.value.namespace;
+    // The slug was given to another namespace since the invitation.
     if place.id != home.value.id {
         return Ok(());
     }
@@ -165,6 +166,8 @@ async fn answer_in(
     let Some(user) = tx.get::<User>(&key).await? else {
         return Ok(());
     };
+    // Also required for declining: it proves that the invitation is for this account's address and
+    // still open.
     let Ok(joined) = user.value.accepted(account, tx.now()) else {
         return Ok(());
     };
@@ -177,7 +180,7 @@ async fn answer_in(
     }
 }
 
-/// Adds the audit record of what a person did about a membership of their own; `after` is none if
+/// Adds the audit entry about what a person did with their own membership; `after` is `None` when
 /// it ended.
 pub fn log(
     tx: &Transaction<'_>,

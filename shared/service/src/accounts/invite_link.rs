@@ -19,37 +19,37 @@ use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame};
 
-/// The page where an invited person sets a password.
+/// Page on which an invited person sets a password.
 #[derive(Template)]
 #[template(path = "invite.html")]
 pub struct InvitePage {
-    /// What is around it.
+    /// Frame around the page.
     pub frame: Frame,
-    /// Where the form goes, below the prefix.
+    /// Path below the prefix that the form is sent to.
     pub action: String,
-    /// The account.
+    /// Address of the account.
     pub email: String,
-    /// Least characters.
+    /// Least number of characters.
     pub least: usize,
-    /// The form token.
+    /// Form token.
     pub csrf: String,
-    /// What went wrong the last time.
+    /// Problem with the last attempt.
     pub problem: Option<String>,
 }
 
-/// The end of an invitation: how to connect.
+/// Page after the password was set, which tells how to connect.
 #[derive(Template)]
 #[template(path = "invited.html")]
 pub struct InvitedPage {
-    /// What is around it.
+    /// Frame around the page.
     pub frame: Frame,
-    /// The address that the password belongs to.
+    /// Address that the password belongs to.
     pub email: String,
-    /// The public URL.
+    /// Public URL.
     pub base: String,
 }
 
-/// `GET /oauth/invite/{token}`: the page.
+/// `GET /oauth/invite/{token}`: shows the page.
 pub async fn show(app: &App, token: &str, request: Request) -> Result<Response, ErrorPage> {
     let browser = Browser::of(app, request.headers());
     let pending = Pending::find(app, token).await?;
@@ -72,6 +72,8 @@ impl Pending {
         let invite = app.get::<Invite>(&invite_key(&secret.hash())).await?;
         let invite = invite.ok_or(ErrorPage::InviteGone)?;
         let account = account::find(app, &invite.value.email).await?;
+        // Only the newest link counts, and only while the account has no way to sign in: later it
+        // could be used to take the account over.
         let account = account
             .filter(|account| {
                 account.value.invite == Some(secret.hash()) && account.value.proofs.is_empty()
@@ -84,7 +86,8 @@ impl Pending {
         })
     }
 
-    /// What its form token is about: never the token itself, which would then stand in two places.
+    /// Returns the subject of its form token: not the secret token, which would then appear in a
+    /// second place.
     fn subject(&self) -> String {
         self.secret.hash().to_string()
     }
@@ -122,12 +125,14 @@ pub async fn accept(app: &App, token: &str, request: Request) -> Result<Response
     let pending = Pending::find(app, token).await?;
     browser.check_form(app, &form, Purpose::Invite, &pending.subject())?;
     let password = Zeroizing::new(form.value("password").unwrap_or_default().to_owned());
+    // A password that is not allowed must not use up the link.
     if let Err(bad) = password::check_length(&password, LEAST_FOR_USERS) {
         return Ok(pending.page(app, &browser, Some(format!("Nothing was changed: {bad}."))));
     }
     let hash = password::hash(password, &app.random).await?;
     let mut account = pending.account.value;
     account.set_password(hash, app.clock.now());
+    // One commit, so that the link is used up exactly when the password is set.
     let mut writes = vec![
         Write::delete(
             invite_key(&pending.secret.hash()),
@@ -136,6 +141,7 @@ pub async fn accept(app: &App, token: &str, request: Request) -> Result<Response
         account.update(pending.account.revision)?,
     ];
     writes.extend(audit::about_account(app, &account, source, "invite.accept", "done").await?);
+    // Another request was faster with the same link, or a newer link replaced it.
     if !app.records.commit(writes).await?.is_done() {
         return Err(ErrorPage::InviteGone);
     }

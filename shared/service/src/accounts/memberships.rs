@@ -1,4 +1,4 @@
-//! The parts that an account has in namespaces, as consent, sign-in and the account page list them.
+//! Memberships of an account, as consent, sign-in and the account page list them.
 
 use vault_format::name::Slug;
 use vault_store::StoreError;
@@ -9,22 +9,22 @@ use crate::model::account::{Account, partition};
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::user::{MEMBERSHIPS, Membership, Role, User, membership_key, user_key};
 
-/// Most namespaces of an account that the consent page offers; more are reached by
+/// Most namespaces of an account that the consent page offers; others are reached by the parameter
 /// `vault_namespace`.
 const MOST_CHOICES: usize = 50;
 
-/// A part that an account has in a namespace that serves.
+/// A membership in a namespace that is in service.
 #[derive(Clone, Debug)]
 pub struct Member {
     /// The account's user there.
     pub user: User,
-    /// The namespace, as it is now.
+    /// The namespace in its present state.
     pub home: Namespace,
 }
 
-/// What the account has a part in, the last used first; all of it, or the one in `fixed`. A
-/// suspended namespace is left out unless it is the fixed one: there is no choice of what does not
-/// serve.
+/// Loads the account's memberships, last used first: all of them, or the one in `fixed`. A
+/// suspended namespace is left out unless it is the fixed one, because a choice of it would lead
+/// nowhere.
 pub async fn members(
     app: &App,
     account: &Account,
@@ -58,6 +58,7 @@ pub async fn members(
             ]
         })
         .collect();
+    // One read for all: user and namespace of each membership, in pairs.
     let found = app.records.get_many(&keys).await?;
     let mut members = Vec::new();
     for pair in found.chunks_exact(2) {
@@ -67,6 +68,7 @@ pub async fn members(
         let (user, home): (User, Namespace) = (user.read()?, home.read()?);
         let serves =
             home.status == Status::Active || (home.status == Status::Suspended && fixed.is_some());
+        // The slug may belong to another namespace by now; the id tells.
         if home.id == user.namespace.id && serves {
             members.push(Member { user, home });
         }
@@ -75,10 +77,12 @@ pub async fn members(
     Ok(members)
 }
 
-/// Whether the account owns any namespace, one that does not serve at the moment included.
+/// Whether the account owns any namespace, including one that is out of service.
 pub async fn owns_any(app: &App, account: &Account) -> Result<bool, StoreError> {
     let partition = partition(&account.id);
     let mut after: Option<String> = None;
+    // All pages are read: with a bound, an owner of many memberships could turn off a second factor
+    // that the service requires of owners.
     loop {
         let page = app
             .records

@@ -1,5 +1,10 @@
 //! Accounts of people: passwords, second factors, external sign-in, sessions, invitations, and the
 //! pages on which a person manages them.
+//!
+//! Rule: a failed sign-in takes the same time and gets the same answer whether or not the address
+//! has an account, and a change that could lock its owner out asks for fresh credentials.
+//!
+//! The room issues no token to an app; `oauth` does, once a person has consented.
 
 pub(crate) mod account_page;
 pub(crate) mod apps_and_sessions;

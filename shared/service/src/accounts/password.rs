@@ -1,4 +1,5 @@
-//! Passwords: argon2id on a blocking thread, and the same work whether or not there is an account.
+//! Password hashing with argon2id on a blocking thread. A check costs the same work whether or not
+//! there is an account.
 
 use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
@@ -10,37 +11,36 @@ use zeroize::Zeroizing;
 use crate::error::{ErrorCode, Refusal};
 use crate::web::error_page::ErrorPage;
 
-/// Least characters of a user's password.
+/// Least number of characters of a user's password.
 pub const LEAST_FOR_USERS: usize = 12;
-/// Least characters of the first owner's password.
+/// Least number of characters of the first owner's password.
 pub const LEAST_FOR_THE_OWNER: usize = 24;
-/// Most bytes of a password.
+/// Longest password, in bytes.
 pub const MOST_BYTES: usize = 1024;
 
-/// Memory in KiB, passes, lanes: OWASP's first choice for argon2id.
+/// Cost of argon2id: memory in KiB, passes, lanes. OWASP's first choice.
 const COST: (u32, u32, u32) = (19 * 1024, 2, 1);
 
-/// As many hashes at once as fit beside the rest: each takes 19 MiB.
+/// Slots for hashes at the same time: as many as fit beside the rest, since each takes 19 MiB.
 static HASHING: Semaphore = Semaphore::const_new(4);
 
-/// Most passwords that wait to be hashed: one that waits behind more would come too late for its
-/// request.
+/// Most passwords that wait for a slot: one behind more would come too late for its request.
 const MOST_WAITING: usize = 64;
-/// How many wait.
+/// Number of passwords that wait.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
-/// When to try again after 503, in seconds: by then those that waited are hashed.
+/// Seconds to wait after a 503: by then the passwords in the queue are hashed.
 const BUSY_SECONDS: u64 = 5;
 
-/// The work of [`work`].
+/// Work of argon2 in this process so far.
 static WORK: AtomicU64 = AtomicU64::new(0);
 
-/// How much argon2 this process has computed, in blocks of 1 KiB times passes: what an answer
-/// costs, without a clock.
+/// Returns the argon2 work of this process so far, in blocks of 1 KiB times passes. It measures the
+/// cost of an answer without a clock.
 pub fn work() -> u64 {
     WORK.load(Ordering::Relaxed)
 }
 
-/// Why a password cannot be set.
+/// Fault of a password that cannot be set.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadPassword {
     /// Fewer characters than it must have.
@@ -51,10 +51,10 @@ pub enum BadPassword {
     Long,
 }
 
-/// Hashing did not come to an end; never the password's fault.
+/// Failure to hash a password, which is never the password's fault.
 #[derive(Debug, thiserror::Error)]
 pub enum HashingFailed {
-    /// As many passwords as may wait do so already.
+    /// The queue is full.
     #[error("too many passwords wait to be hashed")]
     Busy,
     /// The computation failed.
@@ -78,8 +78,10 @@ impl From<HashingFailed> for ErrorPage {
     }
 }
 
-/// Passes when a password has at least `least` characters and no more than 1,024 bytes.
+/// Checks that a password has at least `least` characters and at most 1,024 bytes.
 pub fn check_length(password: &str, least: usize) -> Result<(), BadPassword> {
+    // The upper bound is in bytes because it bounds work; the lower one in characters, as people
+    // count.
     if password.len() > MOST_BYTES {
         return Err(BadPassword::Long);
     }
@@ -90,7 +92,7 @@ pub fn check_length(password: &str, least: usize) -> Result<(), BadPassword> {
     }
 }
 
-/// The argon2id hash of a password under a fresh salt, as a PHC string.
+/// Hashes a password with argon2id under a fresh salt. Returns a PHC string.
 pub async fn hash(
     password: Zeroizing<String>,
     random: &dyn Random,
@@ -99,18 +101,18 @@ pub async fn hash(
     blocking(move || Ok(hashed(&params()?, password.as_bytes(), &salt)?.to_string())).await
 }
 
-/// Whether the password is the one that was hashed. Without a hash the same work is done, and the
-/// answer is no.
+/// Verifies a password against a hash. Without a hash it does the same work and returns false.
 pub async fn verify(
     password: Zeroizing<String>,
     hash: Option<String>,
 ) -> Result<bool, HashingFailed> {
-    // One that is longer than any can be takes the same way: a shortcut would tell who has an
-    // account.
+    // A password beyond the limit takes the same path: a shortcut would tell which addresses have
+    // an account.
     let hash = hash.filter(|_| password.len() <= MOST_BYTES);
     blocking(move || {
         let Some(hash) = hash else {
-            // No account, or none that can sign in: hashing costs what verifying costs.
+            // No account, or one that cannot sign in: hashing costs as much as verifying.
+            // `black_box` keeps the compiler from leaving out work whose result is unused.
             std::hint::black_box(hashed(&params()?, password.as_bytes(), &[0; 16])?);
             return Ok(false);
         };
@@ -127,6 +129,8 @@ async fn blocking<T: Send + 'static>(
     drop(waiting);
     tokio::task::spawn_blocking(move || {
         let done = work();
+        // Released by the thread, not by the request: a request that is given up leaves its thread
+        // and 19 MiB at work.
         drop(permit);
         done
     })
@@ -134,12 +138,13 @@ async fn blocking<T: Send + 'static>(
     .map_err(failed)?
 }
 
-/// A password that waits; it waits no more when this is dropped, be it because its request was
-/// given up.
+/// A password that waits for a slot. Dropping it ends the wait, also when its request was
+/// cancelled.
 struct Waiting(());
 
 impl Waiting {
     fn begin() -> Result<Self, HashingFailed> {
+        // Created before the check, so that its drop undoes the count when the queue is full.
         let waiting = Self(());
         if WAITING.fetch_add(1, Ordering::Relaxed) >= MOST_WAITING {
             return Err(HashingFailed::Busy);
@@ -159,12 +164,14 @@ fn params() -> Result<Params, HashingFailed> {
     Params::new(memory, passes, lanes, None).map_err(failed)
 }
 
-/// Whether `hash` is a PHC string of argon2id in its present version, and of this password. The
+/// Whether `hash` is a PHC string of argon2id, version 0x13, and the hash of this password. The
 /// comparison takes constant time.
 fn is_hash_of(hash: &str, password: &[u8]) -> bool {
     let Ok(parsed) = PasswordHash::new(hash) else {
         return false;
     };
+    // This service never wrote a hash of another algorithm or version, so a record that holds one
+    // was not written by it.
     let ours = parsed.algorithm == Algorithm::Argon2id.ident()
         && parsed.version == Some(Version::V0x13.into());
     let (true, Ok(params), Some(salt), Some(output)) =
@@ -175,9 +182,9 @@ fn is_hash_of(hash: &str, password: &[u8]) -> bool {
     hashed(&params, password, salt).is_ok_and(|computed| computed.hash.as_ref() == Some(output))
 }
 
-/// Room for this many blocks of 1 KiB is asked for, whatever is used of it: 33 MiB. An allocation
-/// of more than 32 MiB always goes back to the system at once; one of 19 MiB teaches the allocator
-/// of glibc to keep that much of every freed heap for ever.
+/// Capacity requested for the memory of argon2, in blocks of 1 KiB, however much is used: 33 MiB.
+/// glibc returns an allocation of more than 32 MiB to the system at once. A freed one of 19 MiB
+/// would make it keep that much of every freed heap for ever.
 const ROOM: usize = 33 * 1024;
 
 fn hashed(params: &Params, password: &[u8], salt: &[u8]) -> Result<PasswordHash, HashingFailed> {

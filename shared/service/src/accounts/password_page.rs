@@ -20,23 +20,23 @@ use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame, MessagePage};
 use crate::web::remembered_browser::Returning;
 
-/// The page where a signed-in person changes the password.
+/// Page on which a signed-in person changes the password.
 #[derive(Template)]
 #[template(path = "password.html")]
 pub struct PasswordPage {
-    /// What is around it.
+    /// Frame around the page.
     pub frame: Frame,
-    /// The account.
+    /// Address of the account.
     pub email: String,
-    /// Least characters of the new one.
+    /// Least number of characters of the new password.
     pub least: usize,
-    /// The form token.
+    /// Form token.
     pub csrf: String,
-    /// The form token of the button that signs out.
+    /// Form token of the button that signs out.
     pub logout_csrf: String,
-    /// This page, for that button.
+    /// Address of this page, for that button.
     pub return_to: String,
-    /// What went wrong the last time.
+    /// Problem with the last attempt.
     pub problem: Option<String>,
 }
 
@@ -46,10 +46,10 @@ pub const CHANGE: Task = Task {
     onward: |_, _| Ok(Onward::Password),
     action: ACTION,
 };
-/// The name of the change in the audit log.
+/// Action in the audit log.
 const ACTION: &str = "password.change";
 
-/// `GET /oauth/password`: the page.
+/// `GET /oauth/password`: shows the page.
 pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
     let (browser, signed_in) = (&request.browser, &request.signed_in);
     Ok(page(app, browser, signed_in, StatusCode::OK, None))
@@ -75,7 +75,7 @@ fn page(
     layout::answer(status, &page, None)
 }
 
-/// `POST /oauth/password`: sets the new one.
+/// `POST /oauth/password`: sets the new password.
 pub async fn change(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let (form, browser, signed_in) = (&request.form, &request.browser, &request.signed_in);
     let source = request.source;
@@ -83,7 +83,7 @@ pub async fn change(app: &App, request: SignedInForm) -> Result<Response, ErrorP
     let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
     let field = |name| Zeroizing::new(form.value(name).unwrap_or_default().to_owned());
     let (current, new) = (field("current"), field("password"));
-    // Looked at first: a new password that cannot be must not cost an attempt.
+    // Checked first: a new password that is not allowed must not cost an attempt.
     if let Err(bad) = password::check_length(&new, LEAST_FOR_USERS) {
         return Ok(refused(
             unprocessable,
@@ -95,6 +95,7 @@ pub async fn change(app: &App, request: SignedInForm) -> Result<Response, ErrorP
         return Ok(refused(unprocessable, same));
     }
     let email = &signed_in.account.email;
+    // The browser is signed in, so guesses of others at the account must not block it.
     let returning = Returning::signed_in();
     let checked = sign_in::check(app, email.as_str(), current, source, &returning).await?;
     let (checked, taken_back) = match checked {
@@ -119,18 +120,20 @@ pub async fn change(app: &App, request: SignedInForm) -> Result<Response, ErrorP
     let hash = password::hash(new, &app.random).await?;
     let key = account_key(&signed_in.account.id);
     let held = app.get::<Account>(&key).await?;
-    // Another request may have set a password while this one was hashed; then the present one was
-    // not given.
+    // Another request may have set a password while this one was hashed. Then the person did not
+    // enter the present one.
     let Some(mut held) = held.filter(|held| held.value.password() == checked.password()) else {
         let moved = "Your password was just changed elsewhere.".to_owned();
         return Ok(refused(StatusCode::CONFLICT, moved));
     };
     held.value.set_password(hash, app.clock.now());
-    // An attacker may have had the old password, and allowed an app with it.
+    // An attacker who had the old password may have allowed an app with it.
     let ends_apps = form.value("end_apps").is_some();
     if ends_apps {
         held.value.raise_epoch();
     }
+    // The password was entered just now, so unlike after `end_all` the new session has fresh
+    // credentials.
     let with = SignedInWith {
         second_factor: signed_in.session.second_factor,
         ..SignedInWith::default()

@@ -1,5 +1,5 @@
-//! The second factor at sign-in: the page that asks for a code, and whether a request needs one.
-//! `authenticator` is where it is set up.
+//! Second factor at sign-in: the page that asks for a code, and the check whether a request needs
+//! one. `second_factor_page` is where it is set up.
 
 use askama::Template;
 use axum::extract::Request;
@@ -25,16 +25,16 @@ use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame};
 
-/// Most codes that are tried for one account in a quarter of an hour, the good ones included.
+/// Most codes tried for one account in a quarter of an hour, valid ones included.
 const MOST_TRIES: u32 = 10;
-/// The window of those, in seconds.
+/// Length of that window, in seconds.
 const TRY_SECONDS: i64 = 15 * 60;
-/// The answer to a code that does not count.
+/// Message for a code that does not count.
 pub const WRONG: &str = "This code is not valid, or was used already. Wait for the next one.";
-/// The answer to a code after too many.
+/// Message after too many codes.
 pub const TOO_MANY: &str = "Too many attempts. Try again in 15 minutes.";
 
-/// The page that asks for a code at sign-in.
+/// Page that asks for a code at sign-in.
 #[derive(Template)]
 #[template(path = "code.html")]
 struct CodePage {
@@ -44,7 +44,7 @@ struct CodePage {
     problem: Option<&'static str>,
 }
 
-/// The page that asks for a code, in a browser whose password was right.
+/// Renders the page that asks for a code, in a browser whose password was correct.
 pub fn code_page(
     app: &App,
     browser: &Browser,
@@ -65,7 +65,7 @@ pub fn code_page(
     response
 }
 
-/// The page that asks an owner or operator to set a second factor up.
+/// Page that asks an owner or operator to set up a second factor.
 #[derive(Template)]
 #[template(path = "second_factor_due.html")]
 struct DuePage {
@@ -74,7 +74,7 @@ struct DuePage {
     for_app: bool,
 }
 
-/// How a sign-in stands to the second factor that a request needs.
+/// State of a sign-in with regard to the second factor that a request needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Requirement {
     /// It was entered, or none is needed.
@@ -85,8 +85,9 @@ pub enum Requirement {
     NotEntered,
 }
 
-/// How `signed_in` stands to an authorize request for one of `members`: the service may require a
-/// second factor of operators and owners, and the request itself may ask for one.
+/// Checks `signed_in` against the second factor that an authorize request for one of `members`
+/// needs: the service may require one of operators and owners, and the request itself may ask for
+/// one.
 pub fn requirement(
     app: &App,
     signed_in: &SignedIn,
@@ -99,14 +100,14 @@ pub fn requirement(
     met(signed_in, by_policy || asked_for)
 }
 
-/// How `signed_in` stands to a page of the console for a user of this role: the service may require
-/// a second factor of owners.
+/// Checks `signed_in` against the second factor that a console page for a user of this role needs:
+/// the service may require one of owners.
 pub fn requirement_of_role(app: &App, signed_in: &SignedIn, role: Role) -> Requirement {
     let by_policy = app.config.second_factor == SecondFactorPolicy::Owners;
     met(signed_in, by_policy && role == Role::Owner)
 }
 
-/// How `signed_in` stands to a second factor that is needed or not.
+/// Checks `signed_in` against a second factor that is needed or not.
 const fn met(signed_in: &SignedIn, needed: bool) -> Requirement {
     if signed_in.session.second_factor || !needed {
         Requirement::Met
@@ -117,15 +118,16 @@ const fn met(signed_in: &SignedIn, needed: bool) -> Requirement {
     }
 }
 
-/// The page for an account that has none, where one is needed: by an app, or by a page of ours.
+/// Renders the page for an account that needs a second factor and has none. `for_app`: an app waits
+/// for it.
 pub fn due_page(app: &App, for_app: bool) -> Response {
     let frame = Frame::of(&app.config.public_url);
     layout::answer(StatusCode::OK, &DuePage { frame, for_app }, None)
 }
 
-/// Counts one try of a code; false when there were too many. Guesses of whoever has the password
-/// use up the tries of unknown browsers; one that is `known`, since it passed the second factor
-/// before, then has as many of its own, so that guesses of others do not lock its user out.
+/// Counts one try of a code; false when there were too many. Anyone who has the password can use up
+/// the tries of unknown browsers. A browser that passed the second factor before (`known`) then has
+/// as many of its own, so that guesses of others do not lock its user out.
 pub async fn admit(
     app: &App,
     account: &Account,
@@ -149,7 +151,7 @@ pub async fn admit(
     Ok(limits::admit(app, &[window], now).await?.is_none())
 }
 
-/// `POST /oauth/second-factor`: the code that ends a sign-in.
+/// `POST /oauth/second-factor`: checks the code that completes a sign-in.
 pub async fn sign_in(app: &App, request: Request) -> Result<Response, ErrorPage> {
     let Posted {
         form,
@@ -168,6 +170,8 @@ pub async fn sign_in(app: &App, request: Request) -> Result<Response, ErrorPage>
     if !admit(app, &account, known).await? {
         return again(StatusCode::TOO_MANY_REQUESTS, TOO_MANY);
     }
+    // Read again, with its revision: the commit fails if another browser uses a code meanwhile, so
+    // each code counts once.
     let found = app.get::<Account>(&account_key(&account.id)).await?;
     let mut found = found.ok_or(ErrorPage::FormForged)?;
     let typed = form.value("code").unwrap_or_default();
@@ -186,6 +190,8 @@ pub async fn sign_in(app: &App, request: Request) -> Result<Response, ErrorPage>
         onward,
         action: match used {
             Used::App => audit::SIGN_IN,
+            // Recorded under its own name: the owner may have lost the device, or an attacker found
+            // the codes.
             Used::Recovery => "account.sign-in-by-recovery-code",
         },
         second_factor: true,

@@ -1,8 +1,8 @@
-//! `/account/second-factor`: a person sets an authenticator app up as second factor, moves to
-//! another app, or turns it off.
+//! The page `/account/second-factor`, on which a person sets up an authenticator app as second
+//! factor, moves to another app, or turns it off.
 //!
-//! Each change asks for the password again, or for a sign-in of the last five minutes where the
-//! account has none: whoever finds a browser open must not lock its person out. With a second
+//! Each change asks for the password again, or for a sign-in within the last five minutes where the
+//! account has none: someone who finds a browser open must not lock its owner out. With a second
 //! factor it also asks for a code of it.
 
 use askama::Template;
@@ -28,20 +28,20 @@ use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame, SignOut};
 use crate::web::remembered_browser::Returning;
 
-/// The page on which the second factor is set up, moved or turned off.
+/// Page on which the second factor is set up, moved or turned off.
 #[derive(Template)]
 #[template(path = "second_factor.html")]
 struct FactorPage {
     frame: Frame,
     email: String,
     csrf: String,
-    /// Whether there is one.
+    /// Whether the account has a second factor.
     on: bool,
-    /// How many recovery codes are left.
+    /// Number of recovery codes left.
     left: usize,
     /// Whether the service lets this account do without one.
     may_turn_off: bool,
-    /// Whether a change takes the password; without one it takes a sign-in of the last five
+    /// Whether a change needs the password; without one it needs a sign-in within the last five
     /// minutes.
     has_password: bool,
     fresh: Fresh,
@@ -49,15 +49,15 @@ struct FactorPage {
     sign_out: SignOut,
 }
 
-/// A secret to take into an authenticator app.
+/// A new secret for an authenticator app.
 struct Fresh {
     secret: String,
-    /// The secret in groups of four, to be typed.
+    /// The secret in groups of four, for typing.
     shown: String,
     address: String,
 }
 
-/// The page that shows the recovery codes, once.
+/// Page that shows the recovery codes, once.
 #[derive(Template)]
 #[template(path = "recovery_codes.html")]
 struct RecoveryPage {
@@ -65,14 +65,15 @@ struct RecoveryPage {
     codes: Vec<String>,
 }
 
-/// `GET /account/second-factor`
+/// `GET /account/second-factor`: shows the page.
 pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
+    // A new one for each view. It is stored only after the app has shown a code of it.
     let secret = TotpSecret::fresh(&app.random);
     let account = &request.signed_in.account;
     page(app, &request.browser, account, &secret, None).await
 }
 
-/// Why nothing was changed: the status, and a sentence.
+/// Status and sentence of a change that was not made.
 type Problem = (StatusCode, &'static str);
 
 async fn page(
@@ -126,11 +127,11 @@ pub const CHANGE: Task = Task {
     action: "account.second-factor",
 };
 
-/// What a form of the page asks for.
+/// Change that a form asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Wanted {
     On,
-    /// Another app, and other recovery codes.
+    /// To another app, with new recovery codes.
     Move,
     Off,
 }
@@ -145,7 +146,7 @@ impl Wanted {
         }
     }
 
-    /// The name in the audit log.
+    /// Returns the action in the audit log.
     const fn action(self) -> &'static str {
         match self {
             Self::On => "account.second-factor-on",
@@ -155,9 +156,11 @@ impl Wanted {
     }
 }
 
-/// `POST /account/second-factor`: changes the second factor, and the session with it.
+/// `POST /account/second-factor`: changes the second factor, and with it the session.
 pub async fn change(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let wanted = Wanted::of(&request).ok_or(ErrorPage::FormMalformed)?;
+    // The form returns the secret that the app already has, so that a mistyped code needs no new
+    // scan.
     let secret = match request.form.value("secret") {
         Some(text) => text.parse().map_err(|_| ErrorPage::FormMalformed)?,
         None => TotpSecret::fresh(&app.random),
@@ -192,7 +195,7 @@ pub async fn change(app: &App, request: SignedInForm) -> Result<Response, ErrorP
     Ok(answered(app, codes, cookies))
 }
 
-/// The recovery codes, or the way back to the account page.
+/// Shows the recovery codes, or leads back to the account page if there are none.
 fn answered(app: &App, codes: Vec<String>, cookies: [Option<HeaderValue>; 2]) -> Response {
     let mut response = if codes.is_empty() {
         redirect(StatusCode::SEE_OTHER, &Onward::Account.address(app))
@@ -207,7 +210,8 @@ fn answered(app: &App, codes: Vec<String>, cookies: [Option<HeaderValue>; 2]) ->
     response
 }
 
-/// What a form makes of an account, with the recovery codes to be shown once.
+/// Applies a form to an account. Returns the changed account, with the recovery codes to be shown
+/// once.
 async fn changed(
     app: &App,
     request: &SignedInForm,
@@ -224,6 +228,7 @@ async fn changed(
         let problem = "This service requires a second factor of owners and operators.";
         return Ok(Err((StatusCode::FORBIDDEN, problem)));
     }
+    // Before the code, so that a guess at the code needs the correct password.
     if let Some(problem) = credentials(app, request, account).await? {
         return Ok(Err(problem));
     }
@@ -245,6 +250,7 @@ async fn changed(
     }
     let mut codes = Vec::new();
     if wanted != Wanted::Off {
+        // The new app must show a code before it counts: a failed scan would lock the person out.
         let begun = SecondFactor::begin(secret.clone(), typed("new_code"), now, &app.random);
         let Some((factor, recovery)) = begun else {
             let problem = "This is not the code that the app shows for this key now.";
@@ -255,8 +261,8 @@ async fn changed(
     Ok(Ok((account, codes)))
 }
 
-/// What is wrong with the credentials of a change: the password, or for an account without one a
-/// sign-in of the last five minutes.
+/// Checks the credentials for a change and returns the problem, if any: the password, or for an
+/// account without one a sign-in within the last five minutes.
 async fn credentials(
     app: &App,
     request: &SignedInForm,
@@ -274,7 +280,7 @@ async fn credentials(
     )
 }
 
-/// What is wrong with the password of the form.
+/// Checks the password of the form and returns the problem, if any.
 async fn password(app: &App, request: &SignedInForm) -> Result<Option<Problem>, ErrorPage> {
     let typed = request.form.value("password").unwrap_or_default();
     let typed = Zeroizing::new(typed.to_owned());
@@ -283,8 +289,8 @@ async fn password(app: &App, request: &SignedInForm) -> Result<Option<Problem>, 
     let checked = sign_in::check(app, email, typed, request.source, &known).await?;
     let (outcome, problem) = match checked {
         Checked::Good { taken_back, .. } => {
-            // It was right, whatever the codes are. A count that stays only makes its limit lower
-            // for a while.
+            // The password was correct, whatever the codes are. If the count stays because the
+            // store is busy, its limit is only lower for a while.
             app.try_commit(taken_back).await?;
             return Ok(None);
         }

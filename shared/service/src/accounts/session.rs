@@ -1,4 +1,4 @@
-//! Signing a browser in: the page that asks for the password, the new session, and the way on.
+//! Sessions of browsers: completing a sign-in, the new session, and the redirect to the next page.
 
 use std::net::IpAddr;
 
@@ -20,42 +20,42 @@ use crate::transaction::Transaction;
 use crate::web::browser::{Browser, Onward};
 use crate::web::remembered_browser::Returning;
 
-/// What a session begins with.
+/// Properties of a new session.
 #[derive(Default)]
 pub struct SignedInWith<'a> {
-    /// The page on whose way credentials were entered.
+    /// Page that the person was on the way to when entering credentials.
     pub entered_for: Option<Onward<'a>>,
-    /// Whether they were a password and the code of a second factor.
+    /// Whether a code of a second factor was among them.
     pub second_factor: bool,
-    /// Whether no credentials were entered, so that the session is good for nothing that needs
-    /// fresh ones.
+    /// Whether no credentials were entered, so that the session never counts as freshly signed in.
     pub without_credentials: bool,
-    /// What the person is shown about the time since the sign-in before.
+    /// Notices about the time since the previous sign-in.
     pub notices: Vec<String>,
 }
 
-/// A sign-in whose proofs are all good.
+/// A sign-in whose proofs are all valid.
 pub struct CompletedSignIn<'a> {
     /// The browser.
     pub browser: &'a Browser,
-    /// What is known of its former sign-ins.
+    /// Former sign-ins of the browser.
     pub returning: &'a Returning,
-    /// Where it comes from.
+    /// Address that it comes from.
     pub source: Option<IpAddr>,
-    /// The page that it is on the way to.
+    /// Page that it is on the way to.
     pub onward: Onward<'a>,
-    /// The action in the audit log.
+    /// Action in the audit log.
     pub action: &'static str,
     /// Whether a code of a second factor was entered.
     pub second_factor: bool,
     /// Whether no credentials were entered.
     pub without_credentials: bool,
-    /// What the person is shown besides what happened since the sign-in before.
+    /// Notice besides those about the time since the previous sign-in.
     pub notice: Option<String>,
 }
 
 impl CompletedSignIn<'_> {
-    /// Begins the session of `account` in the commit of `tx`, and sends the browser on.
+    /// Begins the session of `account` in the commit of `tx`, and redirects the browser to its
+    /// page.
     pub async fn begin(
         &self,
         tx: &Transaction<'_>,
@@ -84,8 +84,8 @@ impl CompletedSignIn<'_> {
     }
 }
 
-/// A browser with a new cookie in place of `old`, and the writes by which `account` is signed in
-/// there and nowhere under the old one.
+/// Creates a session in a browser with a new cookie in place of `old`. Returns the browser, and the
+/// writes that sign `account` in there and end the session of the old cookie.
 pub async fn new_session(
     app: &App,
     old: &Browser,
@@ -93,6 +93,7 @@ pub async fn new_session(
     source: Option<IpAddr>,
     with: SignedInWith<'_>,
 ) -> Result<(Browser, Vec<Write>), StoreError> {
+    // Only an authorize request can demand credentials of its own, so other pages are not recorded.
     let entered_for = match with.entered_for {
         Some(Onward::Authorize(query)) => Some(Digest::of(query.as_bytes())),
         _ => None,
@@ -104,6 +105,8 @@ pub async fn new_session(
         entered_for,
         ..Session::begun(account, service_epoch(app).await?, app.clock.now())
     };
+    // A new value, so that knowing the cookie from before the sign-in is worth nothing (session
+    // fixation).
     let fresh = Browser::fresh(app);
     let begun = Begun {
         at: session.signed_in_at,
@@ -132,8 +135,8 @@ async fn service_epoch(app: &App) -> Result<Option<ServiceEpoch>, StoreError> {
     Ok(Versioned::read(found)?.map(|found| found.value))
 }
 
-/// A browser with a new cookie in place of `old`, and the writes by which it waits for the code of
-/// the second factor of `account`.
+/// Creates a session in a browser with a new cookie in place of `old`, which waits for the code of
+/// the second factor of `account`. Returns the browser and the writes.
 pub async fn half_session(
     app: &App,
     old: &Browser,
@@ -147,6 +150,7 @@ pub async fn half_session(
     let fresh = Browser::fresh(app);
     let document = Document::of(&session)?;
     let key = session_key(&fresh.hash());
+    // Not added to the account's list, since the browser is not signed in yet.
     let writes = vec![
         Write::delete(session_key(&old.hash()), When::Any),
         Write::put_until(key, document, When::Absent, session.ends_at),
@@ -154,12 +158,15 @@ pub async fn half_session(
     Ok((fresh, writes))
 }
 
-/// A redirect that is not cached and sends no referrer.
+/// Builds a redirect that is not cached and sends no referrer.
 pub fn redirect(status: StatusCode, location: &str) -> Response {
-    // Both kinds of address were checked to be printable ASCII.
+    // Addresses of ours and redirect URIs were checked to be printable ASCII, so this does not
+    // fail.
     let Ok(location) = HeaderValue::from_str(location) else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
+    // The address may carry an authorization code, which neither a cache nor the next page may
+    // learn.
     let headers = [
         (header::LOCATION, location),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),

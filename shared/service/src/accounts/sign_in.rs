@@ -1,5 +1,5 @@
-//! Is this the password of this account: asked by the sign-in page, and by the page that changes
-//! it.
+//! Password check of an account, for the sign-in page and for pages that ask for the password
+//! again.
 
 use std::net::IpAddr;
 
@@ -15,33 +15,33 @@ use crate::model::account::{self, Account, Email};
 use crate::web::error_page::ErrorPage;
 use crate::web::remembered_browser::Returning;
 
-/// What a page says to [`Checked::TooMany`].
+/// Message for [`Checked::TooMany`].
 pub const TOO_MANY_ATTEMPTS: &str = "Too many attempts. Try again later.";
 
-/// What came of an attempt.
+/// Outcome of a password check.
 #[derive(Debug)]
 pub enum Checked {
-    /// It is.
+    /// The password is correct.
     Good {
         /// The account.
         account: Box<Account>,
-        /// Takes back what the attempt counted; belongs into the commit of what the password was
-        /// asked for.
+        /// Writes that take back what the attempt counted, for the commit of the action that needed
+        /// the password.
         taken_back: Vec<Write>,
     },
-    /// It is not, or there is no such account: the same words, and the same time.
+    /// The password is wrong, or there is no such account: the same text, after the same time.
     Wrong,
     /// There were too many attempts, so the password was not checked.
     TooMany {
-        /// After how many seconds to try again.
+        /// Seconds to wait before the next attempt.
         retry_after: u64,
     },
 }
 
-/// Why the check itself failed.
+/// Failure of the check itself.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckFailed {
-    /// The store said no.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The password could not be hashed.
@@ -64,8 +64,8 @@ impl From<CheckFailed> for ErrorPage {
     }
 }
 
-/// Checks what was typed as address and password. Attempts are counted by source and by account,
-/// whether or not there is one.
+/// Checks a typed address and password. Attempts are counted by source and by account, whether or
+/// not the account exists.
 pub async fn check(
     app: &App,
     typed: &str,
@@ -73,6 +73,8 @@ pub async fn check(
     source: Option<IpAddr>,
     browser: &Returning,
 ) -> Result<Checked, CheckFailed> {
+    // Counted before the password is checked, so that parallel guesses cannot pass the limit
+    // together.
     let mut attempt = Attempt::new(typed, source, &app.config.limits, app.clock.now());
     if let Some(retry_after) = attempt.admit(app, browser).await? {
         return Ok(Checked::TooMany { retry_after });
@@ -87,11 +89,14 @@ pub async fn check(
     let good = match password::verify(password, hash).await {
         Ok(good) => good,
         Err(error) => {
+            // Nothing was learned from this attempt: an overloaded service must not use up
+            // attempts.
             attempt.give_back(app).await;
             return Err(error.into());
         }
     };
     Ok(
+        // After the hash: a disabled account answers like a wrong password, and takes as long.
         match account.filter(|account| good && !account.value.disabled) {
             Some(account) => Checked::Good {
                 account: Box::new(account.value),

@@ -12,24 +12,24 @@ use crate::web::browser::{Browser, Onward};
 use crate::web::csrf::Purpose;
 use crate::web::layout::{self, Frame, day};
 
-/// A client as a page shows it: what it says about itself, and what we know.
+/// A client as pages show it: its own claims, and what the service knows about it.
 pub struct ShownApp {
-    /// Its own name for itself, if it gave one.
+    /// Name that it gives itself, if any.
     pub name: Option<String>,
-    /// The host, or the scheme, that the answer goes to.
+    /// Host or scheme that receives the answer.
     pub shown: String,
-    /// The answer goes to a program on this computer.
+    /// Whether the answer goes to a program on this computer.
     pub loopback: bool,
-    /// The answer goes to whichever program opens the scheme.
+    /// Whether the answer goes to whichever program opens the scheme.
     pub private_scheme: bool,
-    /// The day on which it registered.
+    /// Day of its registration.
     pub registered: String,
-    /// The host where its document stands, if it is known by one.
+    /// Host of its document, if it is identified by one.
     pub document: Option<String>,
 }
 
 impl ShownApp {
-    /// A client that wants its answer at `redirect`.
+    /// Describes a client that wants its answer at `redirect`.
     pub fn of(client: &Client, redirect: &RedirectUri) -> Self {
         Self {
             name: client.name.clone(),
@@ -69,25 +69,25 @@ pub struct SignInPrompt<'a> {
 #[derive(Template)]
 #[template(path = "sign_in.html")]
 struct SignInPage {
-    /// What is around it.
+    /// Frame around the page.
     frame: Frame,
-    /// Who wants something after it.
+    /// App that waits for the sign-in, if any.
     app: Option<ShownApp>,
-    /// What went wrong the last time.
+    /// Problem with the last attempt.
     problem: Option<&'static str>,
-    /// The form token.
+    /// Form token.
     csrf: String,
-    /// The authorize request to go back to.
+    /// Address to return to.
     return_to: String,
-    /// What was typed as address.
+    /// Typed address.
     email: String,
     /// Whether a password signs in.
     passwords: bool,
-    /// The name of the identity provider, where there is one.
+    /// Name of the identity provider, if there is one.
     provider: Option<String>,
 }
 
-/// The page that asks for credentials and then leads to `onward`.
+/// Renders the page that asks for credentials and then leads to `onward`.
 pub fn sign_in_page(
     app: &App,
     browser: &Browser,
@@ -107,6 +107,8 @@ pub fn sign_in_page(
         passwords: app.config.sign_in.takes_passwords(),
         provider: provider.map(|provider| provider.settings().name.clone()),
     };
+    // The redirects after this form may end at the client, so the page's policy has to allow its
+    // address.
     let answer_to = prompt.app.map(|waiting| waiting.redirect);
     let mut response = layout::answer(StatusCode::OK, &page, answer_to);
     if let Some(cookie) = browser.set_cookie(app, false) {

@@ -1,8 +1,8 @@
-//! What owners and operators are shown after signing in: the sign-in before, and what happened in
-//! their vaults and in the service since then that an attacker with their password would have done.
+//! Notices to owners and operators after a sign-in: the previous sign-in, and the events in their
+//! vaults and in the service since then that an attacker with their password would have caused.
 //!
-//! What is looked at is bounded, and a bound that was reached is told: whoever fills a log must not
-//! hide in it.
+//! The search is bounded, and a bound that was reached is reported: an attacker who fills a log
+//! must not hide in it.
 
 use std::net::IpAddr;
 
@@ -21,16 +21,16 @@ use crate::model::session::{Begun, sign_in_key};
 use crate::model::user::Role;
 use crate::web::layout::minute;
 
-/// In at most this many vaults' logs a sign-in looks: those that were used last.
+/// Most vaults whose logs are searched: those used last.
 const MOST_VAULTS: usize = 5;
-/// Most pages of one log, of 1,000 entries each.
+/// Most pages read of one log, of 1,000 entries each.
 const MOST_PAGES: usize = 10;
-/// Most lines that are shown about what happened.
+/// Most lines shown about events.
 const MOST_LINES: usize = 12;
-/// How long the newest sign-in is remembered, in seconds: 400 days.
+/// Time for which the newest sign-in is remembered, in seconds: 400 days.
 const REMEMBERED_SECONDS: i64 = 400 * 24 * 3600;
 
-/// What to show after a sign-in that begins now, and the write that remembers it.
+/// Returns the notices for a sign-in that begins now, and the write that remembers it.
 pub async fn begin(
     app: &App,
     account: &Account,
@@ -51,8 +51,8 @@ pub async fn begin(
     Ok((lines, write))
 }
 
-/// What to show of the time since the sign-in before; nothing to who neither owns a vault nor
-/// operates the service.
+/// Returns the notices about the time since the previous sign-in; none for a person who neither
+/// owns a vault nor operates the service.
 async fn lines(app: &App, account: &Account, before: &Begun) -> Result<Vec<String>, StoreError> {
     let members = members(app, account, None).await?;
     let owned = members
@@ -95,19 +95,20 @@ async fn lines(app: &App, account: &Account, before: &Begun) -> Result<Vec<Strin
             owned.len()
         ));
     }
-    // What takes a vault over stands before what any sign-in brings.
+    // Events that take over a vault come first, because the list is cut below.
     notices.sort_by_key(|(rank, _)| *rank);
     let more = notices.len() > MOST_LINES;
     lines.extend(notices.into_iter().take(MOST_LINES).map(|(_, what)| what));
     if more {
         lines.push("There is more in the audit log.".to_owned());
     }
+    // After the cut, so that a reached bound is always reported.
     lines.extend(unread);
     Ok(lines)
 }
 
-/// What a log holds since `at` that its owner should not be surprised by, and whether all of it was
-/// looked at.
+/// Searches a log since `at` for events that its owner should know about. Also returns whether all
+/// of it was read.
 async fn notable(
     app: &App,
     log: Option<&NamespaceId>,
@@ -131,7 +132,7 @@ async fn notable(
     Ok((found, false))
 }
 
-/// How much of a surprise something is; the least stands first.
+/// Rank of an event; the most alarming comes first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Rank {
     Pin,
@@ -139,8 +140,9 @@ enum Rank {
     App,
 }
 
-/// What an entry says that an owner or operator should not be surprised by.
+/// Describes an entry that its owner or operator should know about; `None` for any other.
 fn told(entry: &Entry) -> Option<(Rank, String)> {
+    // An attempt that failed changed nothing.
     if entry.outcome != "done" {
         return None;
     }

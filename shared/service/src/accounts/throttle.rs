@@ -1,16 +1,18 @@
-//! How often a password may be guessed: by source, and by account.
+//! Limits on guesses of passwords: by source, and by account.
 //!
 //! | partition | key | document |
 //! |---|---|---|
 //! | `limit/sign-in/<source>` | first second of the window | `{n}`, failures of 15 minutes from one source, whatever the account |
 //! | `limit/sign-in-account/<sha256 of the account>` | first second of the window | `{n}`, failures of an hour at one account, from anywhere |
 //!
-//! Over the first limit every attempt from the source is refused. Over the second one, only
-//! browsers that signed in to the account before may, so that guesses from many sources come to an
-//! end and still lock no user out. An account counts by what was typed, whether or not it exists.
+//! Beyond the first limit every attempt from the source is refused. Beyond the second one, only
+//! browsers that signed in to the account before are admitted, so that guesses from many sources
+//! are bounded and still lock no user out. An account is counted by the typed text, whether or not
+//! it exists.
 //!
-//! An attempt is counted before the password is looked at, and a success takes its own count back:
-//! a hundred guesses at once get no more tries than a hundred in a row, and a success hides no
+//! An attempt is counted before the password is checked, and a success takes its own count back: a
+//! hundred guesses at once get no more tries than a hundred in a row, and a success hides no
+//! failures.
 //! failures.
 
 use std::net::IpAddr;
@@ -25,12 +27,12 @@ use crate::model::limits::{Source, Window, admit, give_back};
 use crate::ports::Ports;
 use crate::web::remembered_browser::{Returning, account_name};
 
-/// How long failures of a source count, in seconds: 15 minutes.
+/// Window in which failures of a source are counted, in seconds: 15 minutes.
 pub const SOURCE_SECONDS: i64 = 15 * 60;
-/// How long failures at an account count, in seconds: an hour.
+/// Window in which failures at an account are counted, in seconds: an hour.
 pub const ACCOUNT_SECONDS: i64 = 3600;
 
-/// One attempt, with what it counts against.
+/// One attempt, with the limits that it counts against.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     account: Digest,
@@ -39,7 +41,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// An attempt at `now`. `typed` is what was typed as e-mail address.
+    /// Creates an attempt at `now`. `typed` is the text typed as e-mail address.
     pub fn new(typed: &str, source: Option<IpAddr>, limits: &Limits, now: Timestamp) -> Self {
         let account = account_name(typed);
         let by_source = Window {
@@ -61,15 +63,17 @@ impl Attempt {
         }
     }
 
-    /// Counts the attempt. Answers after how many seconds to try again when there were too many.
+    /// Counts the attempt. Returns the seconds to wait when there were too many.
     pub async fn admit(
         &mut self,
         ports: &Ports,
         browser: &Returning,
     ) -> Result<Option<u64>, StoreError> {
         let full = admit(ports, &self.windows, self.at).await?;
+        // 1 is the limit by account. A full limit by source holds for every browser.
         if full == Some(1) && browser.signed_in_before(ports, &self.account).await? {
-            // Its own source still counts, so a stolen cookie gives few guesses.
+            // Its own source still counts, so a stolen cookie gives few guesses. A limit of 0 means
+            // that nothing is counted, and so nothing is taken back.
             self.windows[1].limit = 0;
             let full = admit(ports, &self.windows, self.at).await?;
             return Ok(full.map(|at| self.windows[at].left(self.at)));
@@ -77,7 +81,7 @@ impl Attempt {
         Ok(full.map(|at| self.windows[at].left(self.at)))
     }
 
-    /// The writes that take the count back, for the commit of a success.
+    /// Returns the writes that take the count back, for the commit of a success.
     pub fn taken_back(&self) -> Vec<Write> {
         let windows = self.windows.iter();
         windows

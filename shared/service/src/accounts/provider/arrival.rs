@@ -1,4 +1,4 @@
-//! Which account a person is who came back from the identity provider.
+//! Choice of the account for a person who came back from the identity provider.
 //!
 //! | The person is | Result |
 //! |---|---|
@@ -32,12 +32,12 @@ use crate::web::browser::{Browser, Onward};
 use crate::web::error_page::ErrorPage;
 use crate::web::remembered_browser::Returning;
 
-/// The action of a first sign-in that makes an account.
+/// Action of a first sign-in that creates an account.
 const SIGN_UP: &str = "account.sign-up";
-/// The action of a sign-in that connects a person to an account without a proven owner.
+/// Action of a sign-in that connects a person to an account without a proven owner.
 const CONNECT: &str = "account.connect";
 
-/// A person who came back from the provider to one browser.
+/// A person who came back from the provider, and the browser.
 pub struct Arrival<'a> {
     pub app: &'a App,
     pub issuer: &'a str,
@@ -51,15 +51,18 @@ pub struct Arrival<'a> {
 }
 
 impl Arrival<'_> {
-    /// Signs the person in, in the commit of `tx`.
+    /// Signs the person in, within the commit of `tx`.
     pub async fn sign_in(&self, tx: &Transaction<'_>) -> Result<Response, ErrorPage> {
         let subject = subject::name(self.issuer, &self.person.subject);
         let (known, when) = account_of(tx, &subject).await?;
         if let Some(known) = known {
             let key = account_key(&known.value.id);
+            // The account must be unchanged at the commit: it may be disabled or reset at this
+            // moment.
             tx.write(Write::check(key, When::At(known.revision)));
             return self.complete(tx, known.value, audit::SIGN_IN).await;
         }
+        // An unverified address proves nothing: its owner may be another person.
         let Address::Verified(address) = &self.person.address else {
             return Err(Refused::AddressUnverified.into());
         };
@@ -98,6 +101,7 @@ impl Arrival<'_> {
     ) -> Result<Response, ErrorPage> {
         let now = tx.now();
         if self.sign_up == SignUp::Invited {
+            // Any invitation suffices. The person accepts or declines it once signed in.
             let invitations = invitations_partition(&address);
             let invited = tx.records.list(&invitations, "", None, 1).await?;
             if invited.is_empty() {
@@ -112,7 +116,7 @@ impl Arrival<'_> {
         self.complete(tx, account, SIGN_UP).await
     }
 
-    /// Signs the person in as `account`, or asks for the code of its second factor.
+    /// Signs the person in to `account`, or asks for the code of its second factor.
     async fn complete(
         &self,
         tx: &Transaction<'_>,
@@ -122,6 +126,8 @@ impl Arrival<'_> {
         let app = self.app;
         self.refuse_disabled(&account).await?;
         tx.write_all(self.counted_back());
+        // The provider was not told to ask for credentials, so the session must not count as a
+        // fresh sign-in.
         let silent = !self.request.fresh;
         if account.second_factor.is_some() {
             let (half, session) = half_session(app, self.browser, &account, silent).await?;
@@ -141,7 +147,7 @@ impl Arrival<'_> {
         Ok(completed.begin(tx, app, &account).await?)
     }
 
-    /// The page on which the person proves an account that has other proofs.
+    /// Shows the page on which the person proves an account that has other proofs.
     async fn ask_for_proof(
         &self,
         tx: &Transaction<'_>,
@@ -150,6 +156,8 @@ impl Arrival<'_> {
     ) -> Result<Response, ErrorPage> {
         let app = self.app;
         self.refuse_disabled(&account).await?;
+        // The page can ask for a password only. An account with nothing but another provider
+        // sign-in has none.
         if account.password().is_none() {
             return Err(Refused::Unprovable.into());
         }
@@ -178,18 +186,20 @@ impl Arrival<'_> {
         Err(Refused::Disabled.into())
     }
 
-    /// What takes the count of the request back: it was no failure.
+    /// Returns the write that takes back the count of the request, which was no failure.
     fn counted_back(&self) -> Option<Write> {
         let limit = self.app.config.limits.sign_in_failures;
         self.request.window(limit).given_back(self.request.at)
     }
 
-    /// What to tell a person whose address at the provider is no longer that of the account.
+    /// Returns the notice to a person whose address at the provider is no longer that of the
+    /// account.
     fn changed_address(&self, account: &Account) -> Option<String> {
         let (Address::Verified(now) | Address::Unverified(now)) = &self.person.address else {
             return None;
         };
         let same = now.parse().is_ok_and(|now: Email| now == account.email);
+        // Text from outside: without control characters, and no longer than an address can be.
         let shown: String = now.chars().filter(|c| !c.is_control()).take(254).collect();
         (!same).then(|| {
             format!(

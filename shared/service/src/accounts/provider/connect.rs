@@ -1,6 +1,6 @@
 //! `POST /oauth/oidc/connect`: a person who came back from the identity provider with the address
 //! of an account proves that account once, by its password and its second factor. Only then is the
-//! person connected to it: an address alone takes no account over.
+//! sign-in connected: an address alone must not take over an account.
 
 use askama::Template;
 use axum::extract::Request;
@@ -28,16 +28,16 @@ use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame};
 
-/// The action in the audit log.
+/// Action in the audit log.
 const CONNECT: &str = "account.connect";
 
-/// The page on which the person proves the account.
+/// Page on which the person proves the account.
 #[derive(Template)]
 #[template(path = "connect.html")]
 struct ConnectPage {
     frame: Frame,
     email: String,
-    /// What the provider is called.
+    /// Name of the provider.
     name: String,
     second_factor: bool,
     csrf: String,
@@ -45,10 +45,10 @@ struct ConnectPage {
     problem: Option<&'static str>,
 }
 
-/// A status and a sentence.
+/// Status, sentence, and the seconds to wait if there were too many attempts.
 type Problem = (StatusCode, &'static str, Option<u64>);
 
-/// The page, in a browser that a pending connection is for.
+/// Renders the page in a browser with a pending connection.
 pub fn page(
     app: &App,
     browser: &Browser,
@@ -84,6 +84,7 @@ pub async fn connect(app: &App, request: Request) -> Result<Response, ErrorPage>
     let onward = Onward::of(app, form)?;
     browser.check_form(app, form, Purpose::Connect, onward.subject())?;
     let expired = || ErrorPage::from(Refused::Expired);
+    // The key is made from the cookie, so no other browser can use the pending connection.
     let pending_key = pending_key(&browser.hash());
     let pending = app.records.get(&pending_key).await?;
     let pending = Versioned::<PendingConnection>::read(pending)?.ok_or_else(expired)?;
@@ -96,6 +97,7 @@ pub async fn connect(app: &App, request: Request) -> Result<Response, ErrorPage>
     };
     let (now, subject) = (app.clock.now(), pending.value.subject);
     let (connected_meanwhile, when) = account_of(app, &subject).await?;
+    // Another browser connected the same person meanwhile, perhaps to another account.
     if connected_meanwhile.is_some() {
         return Err(expired());
     }
@@ -123,8 +125,8 @@ pub async fn connect(app: &App, request: Request) -> Result<Response, ErrorPage>
     response.ok_or_else(|| StoreError::Conflict.into())
 }
 
-/// The account once its password and, where it has one, a code of its second factor were entered,
-/// and what takes the count of the attempt back.
+/// Checks the password and, where the account has one, a code of its second factor. Returns the
+/// account, and the writes that take the attempt's count back.
 async fn prove(
     app: &App,
     posted: &Posted,
@@ -140,6 +142,8 @@ async fn prove(
     let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
     let checked = sign_in::check(app, &email, password, source, &posted.returning).await?;
     let writes = match checked {
+        // The password must be that of the very account that the connection is for, as it was read:
+        // the address may belong to another account by now.
         Checked::Good {
             account: checked,
             taken_back,
@@ -160,6 +164,7 @@ async fn prove(
         if factor.take(typed("code"), app.clock.now()).is_none() {
             return refused("wrong_code", (unprocessable, WRONG, None)).await;
         }
+        // Stored with the account, because the code is used up now.
         account.second_factor = Some(factor);
     }
     Ok(Ok((account, writes)))

@@ -1,5 +1,5 @@
-//! The sign-ins through an identity provider that an account has, as the account page lists and
-//! ends them.
+//! Sign-ins through an identity provider that an account has, as the account page lists and ends
+//! them.
 
 use axum::http::StatusCode;
 use axum::http::header;
@@ -20,15 +20,15 @@ use crate::web::layout::day;
 
 /// A connected sign-in.
 pub struct ShownConnection {
-    /// The name under which it is stored.
+    /// Name under which it is stored.
     pub id: String,
-    /// The provider.
+    /// Issuer of the provider.
     pub issuer: String,
-    /// The day on which it was connected.
+    /// Day on which it was connected.
     pub since: String,
 }
 
-/// The connected sign-ins of an account.
+/// Returns the connected sign-ins of an account.
 pub fn connections(account: &Account) -> Vec<ShownConnection> {
     let proofs = account.proofs.iter();
     let shown = proofs.filter_map(|proof| match proof {
@@ -49,13 +49,14 @@ pub fn connections(account: &Account) -> Vec<ShownConnection> {
 /// The form that ends a connected sign-in.
 pub const DISCONNECT: Task = on_account_page("sign-in.end");
 
-/// `POST /account/sign-ins`: ends one, and signs every other browser out. The last way to sign in
-/// stays, and credentials must have been entered within five minutes.
+/// `POST /account/sign-ins`: ends a connected sign-in, and signs every other browser out. The last
+/// way to sign in cannot be ended, and credentials must have been entered within five minutes.
 pub async fn disconnect(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let name = request.form.value("sign_in");
     let name: Option<Digest> = name.and_then(|text| text.parse().ok());
     let name = name.ok_or(ErrorPage::FormMalformed)?;
     let session = &request.signed_in.session;
+    // Someone who finds a browser open must not be able to lock its owner out.
     if !session.has_fresh_credentials(app.clock.now()) {
         let browser = &request.browser;
         return Ok(sign_in_page(
@@ -74,6 +75,7 @@ pub async fn disconnect(app: &App, request: SignedInForm) -> Result<Response, Er
     let (account, source) = (&found.value, request.source);
     let with = SignedInWith {
         second_factor: session.second_factor,
+        // The session goes on in a new cookie without new credentials.
         without_credentials: true,
         ..SignedInWith::default()
     };

@@ -1,9 +1,9 @@
-//! Signing in through the identity provider: `POST /oauth/oidc/start` sends the browser there, and
+//! Sign-in through the identity provider: `POST /oauth/oidc/start` sends the browser there, and
 //! `GET /oauth/oidc/callback` takes it back with a code.
 //!
 //! A request is bound to the browser that made it and answered once. The nonce and the code
-//! verifier follow from the cookie and the state, so the store contains no secret of a sign-in.
-//! `arrival` decides which account the person is, `connect` lets the person prove one, and
+//! verifier are derived from the cookie and the state, so the store contains no secret of a
+//! sign-in. `arrival` decides which account the person is, `connect` lets the person prove one, and
 //! `connected` ends a connection.
 
 mod arrival;
@@ -47,25 +47,26 @@ use crate::web::form::Form;
 use crate::web::layout::{self, Frame};
 use crate::web::remembered_browser::Returning;
 
-/// Where the provider sends browsers back to, below the public URL.
+/// Path that the provider sends browsers back to, below the public URL.
 pub const CALLBACK_PATH: &str = "/oauth/oidc/callback";
 
-/// The page between this service and the provider.
+/// Page between this service and the provider.
 #[derive(Template)]
 #[template(path = "leaving.html")]
 struct LeavingPage {
     frame: Frame,
-    /// What the provider is called.
+    /// Name of the provider.
     name: String,
     address: String,
 }
 
+/// Returns the identity provider, or the error page of a service that has none.
 fn offered(app: &App) -> Result<&Arc<Provider>, ErrorPage> {
     let provider = app.provider.as_ref();
     provider.ok_or_else(|| Refused::NotOffered.into())
 }
 
-/// The secrets of one request, which follow from the browser and the state.
+/// Secrets of one request, derived from the browser and the state.
 struct RequestSecrets {
     nonce: Secret,
     verifier: Secret,
@@ -91,8 +92,8 @@ impl RequestSecrets {
     }
 }
 
-/// `POST /oauth/oidc/start`: sends the browser to the provider. `app_wants_credentials` says whether
-/// the authorize request of this query asks for them.
+/// `POST /oauth/oidc/start`: sends the browser to the provider. `app_wants_credentials` tells
+/// whether the authorize request of a query asks for fresh credentials.
 pub async fn start(
     app: &App,
     request: Request,
@@ -107,8 +108,7 @@ pub async fn start(
     } = posted(app, request).await?;
     let onward = Onward::of(app, &form)?;
     browser.check_form(app, &form, Purpose::Login, onward.subject())?;
-    // In a browser that is signed in and was sent to the sign-in page all the same, the session does
-    // not do.
+    // A browser that is signed in was sent to the sign-in page because its session was not enough.
     let fresh = match onward {
         _ if browser.signed_in(app).await?.is_some() => true,
         Onward::Authorize(query) => app_wants_credentials(query, source).await?,
@@ -127,14 +127,16 @@ pub async fn start(
     let asked = secrets.request(&state, made.fresh);
     let address = provider.sign_in_address(asked, challenge.as_str(), now);
     let address = address.await.map_err(|error| stopped(app, error))?;
+    // Counted against the source until the person comes back signed in, so that sign-ins that are
+    // never finished are bounded.
     let window = made.window(app.config.limits.sign_in_failures);
     count(app, &[window], now).await?;
     let creation = made.creation(&browser.hash(), &state.hash())?;
     if !app.try_commit(vec![creation]).await? {
         return Err(StoreError::Conflict.into());
     }
-    // A page of its own, and no redirect: browsers hold `form-action` against every redirect that a
-    // form starts, and where the provider redirects to is unknown.
+    // A page of its own and no redirect: browsers apply `form-action` to every redirect that a form
+    // starts, and the addresses that the provider redirects to are unknown.
     let refresh = HeaderValue::from_str(&format!("0;url={address}"));
     let page = LeavingPage {
         frame: Frame::of(&app.config.public_url),
@@ -149,13 +151,13 @@ pub async fn start(
     Ok(response)
 }
 
-/// `GET /oauth/oidc/callback`: the browser comes back from the provider.
+/// `GET /oauth/oidc/callback`: takes the browser back from the provider.
 pub async fn callback(app: &App, request: Request) -> Result<Response, ErrorPage> {
     let provider = offered(app)?;
     let answer = Form::parse(request.uri().query().unwrap_or_default());
     let browser = Browser::of(app, request.headers());
-    // HEAD is safe (RFC 9110 section 9.2.1), and an answer with a repeated parameter is not an
-    // answer.
+    // HEAD is safe (RFC 9110 section 9.2.1), so it must not use up the request. With a repeated
+    // parameter it would be open which value counts.
     if request.method() == Method::HEAD || answer.check().is_err() {
         return Err(Refused::Expired.into());
     }
@@ -175,7 +177,7 @@ pub async fn callback(app: &App, request: Request) -> Result<Response, ErrorPage
     app.change(async |tx| arrival.sign_in(&tx).await).await
 }
 
-/// The request of this browser that an answer is for. It is answered once.
+/// Takes the request of this browser that an answer is for. It is answered once.
 async fn take(
     app: &App,
     browser: &Browser,
@@ -187,6 +189,7 @@ async fn take(
     let key = request_key(&browser.hash(), &state.hash());
     let found = app.get::<ProviderRequest>(&key).await?;
     let found = found.ok_or_else(expired)?;
+    // Deleted before the code is exchanged: of two callbacks with one state, only one gets on.
     let taken = vec![Write::delete(key, When::At(found.revision))];
     if app.try_commit(taken).await? {
         Ok((state, found.value))
@@ -195,7 +198,7 @@ async fn take(
     }
 }
 
-/// Who the provider says has come back.
+/// Loads the person who came back, as the provider describes them.
 async fn person(
     app: &App,
     provider: &Provider,
@@ -206,7 +209,8 @@ async fn person(
     let now = app.clock.now();
     let discovery = provider.discovery(now).await;
     let discovery = discovery.map_err(|error| stopped(app, error))?;
-    // The answer of another provider, to which the browser was sent meanwhile (RFC 9207).
+    // An answer of another provider must not pass, although the browser may have been sent there
+    // meanwhile (mix-up, RFC 9207).
     let issuer = provider.settings().issuer.as_str();
     let from_provider = match answer.value("iss") {
         Some(from) => from == issuer,
@@ -234,8 +238,8 @@ async fn person(
     person.map_err(|error| stopped(app, error))
 }
 
-/// The account that a person of the provider signs in as, and what holds for the record that finds
-/// it.
+/// Finds the account that a person of the provider signs in to, and the condition under which the
+/// record that finds it may be written.
 async fn account_of(
     ports: &Ports,
     subject: &Digest,
@@ -246,14 +250,15 @@ async fn account_of(
     };
     let key = account_key(&connected.value.account);
     let account = ports.get::<Account>(&key).await?;
-    // An account that was reset has lost its proofs, whatever still points to it.
+    // An account that was reset has lost its proofs, even if a record still points to it.
     let account = account.filter(|account| account.value.subjects().any(|held| held == subject));
     Ok((account, When::At(connected.revision)))
 }
 
-/// The page for a failure of the provider. The log says what went wrong.
+/// Returns the page for a failure of the provider, and logs the cause.
 fn stopped(app: &App, error: ProviderError) -> ErrorPage {
     let chain = error_chain(&error);
+    // Neither the person nor the answer is to blame: 503, and a password may help meanwhile.
     if error.is_outage() {
         let passwords = app.config.sign_in.takes_passwords();
         let refusal = Refusal::new(ErrorCode::Unavailable).cause(error);

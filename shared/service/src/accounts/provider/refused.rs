@@ -1,16 +1,16 @@
-//! Why a sign-in through the identity provider ends early, and what its page says.
+//! Refused sign-ins through the identity provider, and the text of their pages.
 
 use axum::http::StatusCode;
 
 use crate::web::error_page::{ErrorPage, Explanation};
 
-/// A sign-in through the provider that is refused.
+/// Reason for refusing a sign-in through the provider.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Refused {
     /// The service has no identity provider.
     NotOffered,
-    /// No request of this browser has this state: it was answered, is too old, or is another
-    /// browser's.
+    /// No request of this browser has this state: it was answered, has expired, or belongs to
+    /// another browser.
     Expired,
     /// The provider answered with this error code.
     Answered(String),
@@ -18,19 +18,19 @@ pub enum Refused {
     NotValid,
     /// The provider did not ask for credentials, although the request did.
     NotFresh,
-    /// The provider has not verified the address, or names none.
+    /// The provider has not verified the address, or sends none.
     AddressUnverified,
     /// An operator disabled the account.
     Disabled,
     /// The address has neither an account nor an invitation.
     NotInvited,
-    /// Nothing that the person could prove the account with is left but another sign-in through a
-    /// provider.
+    /// The account has no password, only another sign-in through a provider, so the person cannot
+    /// prove it here.
     Unprovable,
 }
 
 impl Refused {
-    /// Status, title and paragraphs of the page.
+    /// Returns status, title and paragraphs of the page.
     const fn words(&self) -> (StatusCode, &'static str, &'static [&'static str]) {
         match self {
             Self::NotOffered => (
@@ -101,7 +101,7 @@ impl Refused {
         }
     }
 
-    /// A paragraph about this case alone.
+    /// Returns a paragraph about this case alone.
     fn detail(&self) -> Option<String> {
         match self {
             Self::Answered(code) if code == "access_denied" => {
