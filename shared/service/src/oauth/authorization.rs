@@ -1,10 +1,10 @@
-//! The walk of a person: authorize, sign in, decide, and back to the client.
+//! Authorization flow of a person: authorize, sign in, decide, and return to the client.
 //!
-//! `GET /oauth/authorize` shows the sign-in or the consent page; `POST /oauth/login` and
-//! `POST /oauth/consent` do their part and send the browser to the same GET by 303; that GET,
-//! finding the decision, answers 302 to the client. So no form's data can follow a redirect to a
-//! client (RFC 9700 section 4.12), and the redirect with the code is the 302 that the interface
-//! states.
+//! `GET /oauth/authorize` shows the sign-in or the consent page. `POST /oauth/login` and `POST
+//! /oauth/consent` do their part and redirect the browser to the same GET by 303; that GET finds
+//! the decision and redirects to the client by 302. So the data of a form can never follow a
+//! redirect to a client (RFC 9700 section 4.12), and the code is delivered by the 302 that the
+//! interface specifies.
 
 use std::net::IpAddr;
 
@@ -49,7 +49,7 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::Form;
 use crate::web::layout::{self, Frame, MessagePage, SignOut};
 
-/// What an authorize query comes to before anybody is signed in.
+/// Evaluates an authorize query before sign-in: the request, or the address of an error redirect.
 async fn read(
     app: &App,
     query: &str,
@@ -69,7 +69,7 @@ async fn read(
     }
 }
 
-/// `GET /oauth/authorize`: a page, or the way back to the client.
+/// `GET /oauth/authorize`: shows a page, or returns to the client.
 pub async fn authorize(app: &App, request: Request) -> Result<Response, ErrorPage> {
     let query = request.uri().query().unwrap_or_default().to_owned();
     if query.is_empty() || query.len() > MAX_QUERY_BYTES {
@@ -84,7 +84,7 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, ErrorPag
     let browser = Browser::of(app, request.headers());
     let now = app.clock.now();
     let signed_in = browser.signed_in(app).await?.filter(|signed_in| {
-        // An older sign-in of the browser does not do where the request wants one of its own.
+        // An older sign-in of the browser does not count where the request demands its own.
         !asked.wants_credentials || signed_in.session.entered_at(&query, now).is_some()
     });
     let Some(signed_in) = signed_in else {
@@ -110,6 +110,7 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, ErrorPag
             return Ok(sign_in_page(app, &browser, onward, asked.prompt()));
         }
     }
+    // A person who only has to accept an invitation gets it here instead of an error page.
     if members.is_empty() && !asked.operator {
         let invited = invitations::waiting(app, &signed_in.account, asked.namespace.as_deref());
         let invited = invited.await?;
@@ -137,7 +138,7 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, ErrorPag
     waiting.go_on().await
 }
 
-/// The page that an invited person without a vault answers first.
+/// Renders the page on which an invited person without a vault first answers invitations.
 fn invited_into(
     app: &App,
     browser: &Browser,
@@ -160,7 +161,7 @@ fn invited_into(
     layout::answer(StatusCode::OK, &page, None)
 }
 
-/// A request of a signed-in person that waits for, or has, a decision.
+/// A signed-in person's request that waits for a decision, or has one.
 struct Waiting<'a> {
     app: &'a App,
     is_head: bool,
@@ -176,8 +177,8 @@ struct Waiting<'a> {
 impl Waiting<'_> {
     async fn go_on(&self) -> Result<Response, ErrorPage> {
         let app = self.app;
-        // HEAD is safe (RFC 9110 section 9.2.1): a program that looks whether a link works must not
-        // use up the decision.
+        // HEAD is safe (RFC 9110 section 9.2.1): a program that checks whether a link works must
+        // not use up the decision.
         if self.is_head {
             return Ok(self.consent_page(None));
         }
@@ -185,7 +186,7 @@ impl Waiting<'_> {
         let Some(decision) = app.get::<Approval>(&key).await? else {
             return Ok(self.consent_page(None));
         };
-        // The decision goes with its use: who comes a second time is asked again.
+        // The decision is deleted with its use, so a second visit asks again.
         let mut writes = vec![Write::delete(key, When::At(decision.revision))];
         let location = match &decision.value {
             Approval::Denied {} => Some(
@@ -210,9 +211,11 @@ impl Waiting<'_> {
                 }
             }
         };
+        // One commit: of two requests with the same decision, one gets a code.
         let done = app.records.commit(writes).await?.is_done();
         match location {
             Some(location) if done => Ok(redirect(StatusCode::FOUND, &location)),
+            // Another request used the decision first, so this one has to ask again.
             Some(_) => Ok(self.consent_page(None)),
             None => Ok(self.consent_page(Some(match decision.value {
                 Approval::Approved {
@@ -223,8 +226,8 @@ impl Waiting<'_> {
         }
     }
 
-    /// The audit entry of a consent, in the log of the namespace that it opens, or in that of the
-    /// service.
+    /// Returns the audit entry of a consent, for the log of the namespace that it opens, or for
+    /// that of the service.
     fn noted(&self, namespace: Option<&Slug>, scopes: Scopes) -> Result<Write, StoreError> {
         let asked = self.asked;
         let chosen = namespace.filter(|_| !asked.operator);
@@ -237,6 +240,7 @@ impl Waiting<'_> {
             client: Some(client.clone()),
             source: self.source,
         };
+        // The scopes that the tokens get, which may be fewer than were ticked.
         let rights = user.map_or(Scopes::ALL, |user| user.scopes);
         let document = asked.client.document.as_ref();
         let after = json!({
@@ -364,7 +368,7 @@ async fn refused_sign_in(
             None,
         ),
     };
-    // Who asks is a courtesy here; when it cannot be read, the authorize page will say why.
+    // Naming the app is a courtesy here. If it cannot be read, the authorize page will say why.
     let asked = match onward {
         Onward::Authorize(query) => read(app, query, source).await.ok().and_then(Result::ok),
         _ => None,
@@ -391,7 +395,7 @@ pub const CONSENT: Task = Task {
     action: "oauth.consent",
 };
 
-/// `POST /oauth/consent`: records what the person decided about one request.
+/// `POST /oauth/consent`: records the person's decision about one request.
 pub async fn consent(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let (form, browser) = (&request.form, &request.browser);
     let query = authorize_query(app, form)?;
@@ -411,8 +415,8 @@ pub async fn consent(app: &App, request: SignedInForm) -> Result<Response, Error
     let back = redirect(StatusCode::SEE_OTHER, &authorize_address(app, query));
     let now = app.clock.now();
     let writes = approving(browser, query, &request.nonce, &approval, now)?;
-    // A form that was used before decides nothing: a second click follows the first, a replay is
-    // asked again.
+    // A form that was used before decides nothing: a second click finds the first decision, and a
+    // replay is asked again.
     let _ = app.records.commit(writes).await?;
     Ok(back)
 }
@@ -431,6 +435,7 @@ fn approving(
     );
     let empty = Document::of(&serde_json::Map::new())?;
     Ok(vec![
+        // The mark may not exist yet, which makes the form's token valid once.
         Write::put_until(spent_key(&session, nonce), empty, When::Absent, spent_until),
         Write::put_until(
             approval_key(&session, query),

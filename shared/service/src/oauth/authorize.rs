@@ -1,8 +1,8 @@
-//! An authorize request and what it comes to: a page, a redirect with an error, or a code.
+//! An authorize request and its outcome: a page, an error redirect, or a code.
 //!
-//! Pure: the walk through sign-in and consent is in `walk`. An unknown client or redirect URI is
-//! never redirected to (OAuth 2.1 section 4.1.2.1); every later error goes back to the client, with
-//! `state` and `iss`.
+//! Pure: the flow through sign-in and consent is in `authorization`. An unknown client or redirect
+//! URI never leads to a redirect (OAuth 2.1 section 4.1.2.1); every later error goes back to the
+//! client, with `state` and `iss`.
 
 use axum::http::StatusCode;
 use vault_format::name::Slug;
@@ -29,33 +29,35 @@ use crate::model::user::{OPERATOR, Role, Scopes};
 use crate::web::error_page::{ErrorPage, Explanation};
 use crate::web::form::{Form, with_query};
 
-/// Longest `state`, in bytes: written with escapes it is three times as long, and a gateway lets 10
-/// KB of header through.
+/// Longest `state`, in bytes: with escapes it is three times as long, and a gateway accepts 10 KB
+/// of headers.
 pub const LONGEST_STATE: usize = 2048;
 
-/// A request whose client and redirect URI are good and that asks for something we give.
+/// A request with a known client and redirect URI, for something that the service can give.
 #[derive(Clone, Debug)]
 pub struct AuthorizeRequest {
     /// The client, as registered.
     pub client: Client,
-    /// Where the answer goes.
+    /// Way back to the client.
     pub back: Back,
-    /// What the client asks for; may be empty where it asks for the rights of an operator alone.
+    /// Requested scopes; may be empty for a request of operator rights alone.
     pub scopes: Scopes,
-    /// Whether it asks for the rights of an operator, for a short while. Such a request is for no
+    /// Whether it asks for operator rights, which last a short while. Such a request is for no
     /// namespace.
     pub operator: bool,
-    /// Whether credentials have to be entered for this very request.
+    /// Whether credentials have to be entered for exactly this request.
     pub wants_credentials: bool,
-    /// Whether the sign-in has to take a second factor, whoever asks (RFC 9470).
+    /// Whether the sign-in has to use a second factor, whatever the policy of the service (RFC
+    /// 9470).
     pub wants_second_factor: bool,
-    /// The namespace, when the request fixes it; any text, compared with the slugs of the account.
+    /// Namespace that the request fixes, if any: arbitrary text, compared with the slugs of the
+    /// account.
     pub namespace: Option<String>,
     challenge: Challenge,
     resource: String,
 }
 
-/// The way back to a client, and what every answer there carries.
+/// Way back to a client, with the parameters that every answer carries.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Back {
     /// A redirect URI that the client registered.
@@ -64,20 +66,20 @@ pub struct Back {
     issuer: String,
 }
 
-/// What a person decided, and how that person is signed in.
+/// A person's decision, and how that person is signed in.
 #[derive(Clone, Copy, Debug)]
 pub struct Consent<'a> {
     /// The session of the browser.
     pub session: &'a Session,
-    /// The query of the request that was decided about.
+    /// Query of the request that was decided about.
     pub query: &'a str,
-    /// The namespace that was chosen; none is for a request of an operator.
+    /// Chosen namespace; `None` for an operator's request.
     pub namespace: Option<&'a Slug>,
-    /// The boxes that were ticked.
+    /// Ticked scopes.
     pub approved: Scopes,
 }
 
-/// What a consent gives beside the scopes, as a sentence of the page.
+/// Rights that a consent gives besides the scopes, as a sentence of the page.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Administration {
     /// Nothing: the token is for `/mcp`, or the account neither owns nor publishes a vault.
@@ -90,13 +92,14 @@ pub enum Administration {
     Service,
 }
 
-/// Why an authorization request is answered with an error page, without a redirect to the client.
+/// Error of an authorization request that is answered with a page, without a redirect to the
+/// client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum UnredirectableError {
     /// `client_id` is absent, repeated, or not registered.
     #[error("This app is not registered here.")]
     Client,
-    /// `client_id` is an address where no good document of the client is to be had.
+    /// `client_id` is an address that serves no valid document of the client.
     #[error("The address by which this app calls itself does not describe it.")]
     Document,
     /// `redirect_uri` is absent, repeated, or not one that the client registered.
@@ -142,12 +145,12 @@ impl From<UnredirectableError> for ErrorPage {
     }
 }
 
-/// Why a request is not answered by a code.
+/// Answer to a request that gets no code.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Refused {
-    /// By a page.
+    /// An error page.
     Page(UnredirectableError),
-    /// By a redirect to this address.
+    /// A redirect to this address.
     Redirect(String),
 }
 
@@ -157,7 +160,7 @@ impl From<UnredirectableError> for Refused {
     }
 }
 
-/// The client that a request names.
+/// Parses the name of the client from a request.
 pub fn client_name(form: &Form) -> Result<ClientName, UnredirectableError> {
     let id = form.value("client_id").filter(|_| form.sound("client_id"));
     id.and_then(|id| id.parse().ok())
@@ -165,7 +168,7 @@ pub fn client_name(form: &Form) -> Result<ClientName, UnredirectableError> {
 }
 
 impl AuthorizeRequest {
-    /// The client, for pages before its answer.
+    /// Returns the client, for pages before its answer.
     pub fn waiting_app(&self) -> WaitingApp<'_> {
         WaitingApp {
             client: &self.client,
@@ -173,7 +176,7 @@ impl AuthorizeRequest {
         }
     }
 
-    /// The first prompt of its sign-in page.
+    /// Returns the first prompt of the request's sign-in page.
     pub fn prompt(&self) -> SignInPrompt<'_> {
         SignInPrompt {
             app: Some(self.waiting_app()),
@@ -188,7 +191,8 @@ impl AuthorizeRequest {
             .value("redirect_uri")
             .filter(|_| form.sound("redirect_uri"))
             .and_then(|text| RedirectUri::parse(text).ok())
-            // An earlier version of vault registered some that would answer in our name.
+            // Earlier versions of vault registered some with parameters that would pass for our
+            // answer.
             .filter(|asked| client.allows(asked) && asked.reserved_parameter().is_none())
             .ok_or(UnredirectableError::Redirect)?;
         let state = form
@@ -202,6 +206,7 @@ impl AuthorizeRequest {
         let invalid =
             |description: &str| Refused::Redirect(back.error("invalid_request", description));
 
+        // From here on the way back is known and safe, so every error goes to the client.
         form.check().map_err(|bad| invalid(&bad.to_string()))?;
         if form.value("state").is_some() && back.state.is_none() {
             return Err(invalid("state is too long"));
@@ -234,21 +239,23 @@ impl AuthorizeRequest {
             })?,
         };
         let asked = match form.value("scope") {
-            // The interface's plain client names neither scope nor resource, and gets what it
+            // The plain client of the interface names neither scope nor resource, and gets what it
             // registered for.
             None if !names_resource => Scopes::ALL,
+            // All others ask for what they need: without a scope they may read only.
             None => Scopes::READ,
             Some(text) => Scopes::known(text),
         };
         let scopes = asked.and(client.scopes);
         let words = |name: &str| form.value(name).unwrap_or_default().split(' ');
-        // A client that registered for less than everything gets less than an operator's rights.
+        // A client that registered for fewer scopes than all gets no operator rights, which are
+        // wider still.
         let operator = words("scope").any(|word| word == OPERATOR)
             && resource == base
             && client.scopes == Scopes::ALL;
         let request = Self {
             operator,
-            // Credentials of this moment are young enough for any `max_age` (OpenID Connect, RFC
+            // Credentials of this moment are recent enough for any `max_age` (OpenID Connect, RFC
             // 9470).
             wants_credentials: operator
                 || form.value("max_age").is_some()
@@ -264,9 +271,9 @@ impl AuthorizeRequest {
         request.asking_for_something().map_err(Refused::Redirect)
     }
 
-    /// The request, as an account may make it: only one that operates the service has the rights of
-    /// an operator to give. Fails with the address that tells the client so when it asks for
-    /// nothing else.
+    /// Restricts the request to what the account can give: only an account that operates the
+    /// service has operator rights. Fails with the address of an error redirect when the request
+    /// asks for nothing else.
     pub fn for_account(self, account: &Account) -> Result<Self, String> {
         let operator = self.operator && account.operator;
         Self { operator, ..self }.asking_for_something()
@@ -282,11 +289,12 @@ impl AuthorizeRequest {
         ))
     }
 
-    /// What the tokens of this request administer.
+    /// Returns the administration that the tokens of this request allow.
     pub fn administration(&self, members: &[Member]) -> Administration {
         if self.operator {
             Administration::Service
         } else if self.resource.ends_with("/mcp") {
+            // Tokens for `/mcp` open no route of the administration.
             Administration::None
         } else if members.iter().any(|member| member.user.role == Role::Owner) {
             Administration::Vault
@@ -297,7 +305,7 @@ impl AuthorizeRequest {
         }
     }
 
-    /// Those of an account's users that this request can be for.
+    /// Returns those of an account's memberships that this request can be for.
     pub fn fitting(&self, members: Vec<Member>) -> Vec<Member> {
         let fits = |Member { user, .. }: &Member| {
             let fixed = self
@@ -309,10 +317,11 @@ impl AuthorizeRequest {
         members.into_iter().filter(fits).collect()
     }
 
-    /// The code for an approval, and the write that makes it good. `None` when nothing is left of
-    /// the scopes, no namespace was chosen, or an operator's credentials were entered too long ago.
+    /// Creates the code for an approval. Returns the redirect that delivers it, and the write that
+    /// makes it valid. `None` when no scope is left, no namespace was chosen, or an operator's
+    /// credentials were entered too long ago.
     ///
-    /// `members` is what fits of the account's.
+    /// `members` are the account's fitting memberships.
     pub fn code(
         &self,
         consent: Consent<'_>,
@@ -322,6 +331,7 @@ impl AuthorizeRequest {
     ) -> Result<Option<(String, Write)>, StoreError> {
         let Consent { session, query, .. } = consent;
         let auth_time = session.entered_at(query, now);
+        // Operator rights need credentials that were entered for this very request.
         let reached = if self.operator {
             auth_time.map(|_| (Reach::Service, Scopes::ALL, 0))
         } else {
@@ -341,6 +351,8 @@ impl AuthorizeRequest {
                 reach,
                 client: self.client.id.clone(),
                 account: session.account.clone(),
+                // The epochs of the session, not of now: a global sign-out between sign-in and
+                // consent ends this family too.
                 epochs: Epochs {
                     account: session.account_epoch,
                     namespace: epoch,
@@ -356,6 +368,7 @@ impl AuthorizeRequest {
             expires_at: now.plus_seconds(CODE_SECONDS),
             used: false,
         };
+        // Stored by its hash alone. The code itself appears in nothing but the redirect.
         let write = Write::put_until(
             code_key(&secret.hash()),
             Document::of(&code)?,
@@ -366,23 +379,25 @@ impl AuthorizeRequest {
     }
 }
 
-/// The namespace that was chosen, what the user may do there, and its epoch.
+/// Finds the chosen namespace among `members`: its reach, the user's rights there, and its epoch.
 fn chosen(consent: &Consent<'_>, members: &[Member]) -> Option<(Reach, Scopes, u32)> {
     let (slug, account) = (consent.namespace?, Some(&consent.session.account));
     let mut members = members.iter();
+    // Looked up among the person's own memberships, because the form may name any slug.
     let Member { user, home } = members.find(|Member { user, .. }| {
         user.namespace.slug == *slug && user.account().as_ref() == account
     })?;
     let reach = Reach::Namespace {
         namespace: user.namespace.clone(),
         user: user.id.clone(),
+        // Known only when the code is exchanged, which sets it.
         connection: String::new(),
     };
     Some((reach, user.scopes, home.epoch))
 }
 
 impl Back {
-    /// The address that tells the client an error (RFC 6749 section 4.1.2.1).
+    /// Returns the address that reports an error to the client (RFC 6749 section 4.1.2.1).
     pub fn error(&self, code: &str, description: &str) -> String {
         self.address(&[("error", code), ("error_description", description)])
     }
@@ -392,6 +407,7 @@ impl Back {
         if let Some(state) = &self.state {
             pairs.push(("state", state));
         }
+        // With `iss` a client of several servers detects an answer of the wrong one (RFC 9207).
         pairs.push(("iss", &self.issuer));
         with_query(self.redirect.as_str(), &pairs)
     }

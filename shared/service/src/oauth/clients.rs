@@ -1,5 +1,4 @@
-//! Finding the client of a request: the one that registered, or the one whose document says who it
-//! is.
+//! Lookup of a request's client: one that registered, or one that its document describes.
 
 use std::net::IpAddr;
 
@@ -16,22 +15,24 @@ use crate::model::Versioned;
 use crate::model::client::{Client, DOCUMENT_SECONDS, Described, client_key};
 use crate::model::limits::{Source, Window, count, give_back};
 
-/// Most documents of one host an hour that one source names and that are not to be had.
+/// Failed fetches per host and source, per hour.
 const FAILURES_PER_HOST: u32 = 20;
 
-/// The client that a request names; `None` when there is none, or when its document cannot be had
-/// or is not good.
+/// Finds the client that a request names; `None` when there is none, or when its document is
+/// unavailable or invalid.
 ///
-/// Documents are fetched here alone, and kept as long as their headers say, within bounds. While
-/// the host of a good one fails, the copy serves on for a day. What goes wrong is never kept.
-/// Fetches that fail are counted, by the host and the source of who asks: 429. So nobody can use up
-/// what others may ask of a host, and no host is asked without end for what it does not have.
+/// Documents are fetched here only, and cached as long as their headers say, within bounds. While
+/// the host of a valid document fails, the copy is used for another day. Failures are not cached.
+/// They are counted by host and source (429), so that one source cannot block a host for others,
+/// and no host is asked endlessly for what it does not have.
 pub async fn find(
     app: &App,
     name: &ClientName,
     source: Option<IpAddr>,
 ) -> Result<Option<Client>, Refusal> {
     let found = app.get::<Client>(&client_key(&name.id())).await?;
+    // The key is a shortened hash for a client with a document, and such a client has no second
+    // name: the name itself decides.
     let found = found.filter(|client| name.names(&client.value));
     let ClientName::Document(url) = name else {
         return Ok(found.map(|client| client.value));
@@ -44,9 +45,10 @@ pub async fn find(
     }
 }
 
-/// Whether a document need not be asked for.
+/// Whether the cached document can be used without a fetch.
 fn counts(client: &Client, now: Timestamp) -> bool {
     client.document.as_ref().is_some_and(|document| {
+        // A host that fails is left alone for some minutes, in which the stale copy is used.
         let failing = document.retry_at.is_some_and(|retry_at| now < retry_at);
         now < document.fresh_until || (failing && now < stale_until(document))
     })
@@ -56,7 +58,7 @@ fn stale_until(document: &Described) -> Timestamp {
     document.fresh_until.plus_seconds(STALE_SECONDS)
 }
 
-/// A document that is asked for the first time, or the first time in long.
+/// Fetches a document that is not cached.
 async fn first(
     app: &App,
     url: &ClientUrl,
@@ -78,11 +80,14 @@ async fn first(
         window("document", source.to_string(), limit),
         window("document-host", host, limit.min(FAILURES_PER_HOST)),
     ];
+    // Counted before the fetch and taken back after a success, so that parallel requests cannot
+    // pass the limit together.
     count(app, &windows, now).await?;
     let fetched = fetch(app, url).await;
     match fetched {
         Ok(client) => {
             give_back(app, &windows, now).await;
+            // At least as long as the copy may be used while its host fails.
             let until = now
                 .plus_seconds(DOCUMENT_SECONDS)
                 .max(client.document.as_ref().map_or(now, stale_until));
@@ -94,8 +99,8 @@ async fn first(
     }
 }
 
-/// A document that was good before. It is asked for at most every [`LEAST_FRESH`] seconds, so these
-/// fetches need no other limit.
+/// Fetches a cached document again. A document is fresh for five minutes at least, so these fetches
+/// need no other limit.
 async fn renew(
     app: &App,
     url: &ClientUrl,
@@ -105,6 +110,7 @@ async fn renew(
     let when = When::At(held.revision);
     match fetch(app, url).await {
         Ok(mut client) => {
+            // People are shown since when a client is known here, which a new copy does not change.
             client.created_at = held.value.created_at;
             let stale = client.document.as_ref().map_or(now, stale_until);
             let until = held.expires_at.map_or(stale, |until| until.max(stale));
@@ -125,6 +131,7 @@ async fn renew(
             keep(app, &client, when, until).await?;
             Ok(Some(client))
         }
+        // The host answered, and no longer describes this client: the stale copy must not be used.
         Err(Unread::NotGood) => Ok(None),
         Err(Unread::Ours(refusal)) => Err(refusal),
     }
@@ -132,14 +139,14 @@ async fn renew(
 
 async fn keep(app: &App, client: &Client, when: When, until: Timestamp) -> Result<(), Refusal> {
     let write = Write::put_until(client_key(&client.id), Content::of(client)?, when, until);
-    // Whoever fetched it at the same time kept the same.
+    // Another request that fetched it at the same time stored the same.
     let _ = app.records.commit(vec![write]).await?;
     Ok(())
 }
 
-/// Why there is no document.
+/// Reason for not having a document.
 enum Unread {
-    /// The host does not answer, or says that it fails.
+    /// The host does not answer, or reports a failure of its own.
     HostFails,
     /// The host answers, with nothing that describes this client.
     NotGood,
@@ -152,6 +159,7 @@ async fn fetch(app: &App, url: &ClientUrl) -> Result<Client, Unread> {
     };
     let now = app.clock.now();
     let fetched = documents.fetch(url).await.map_err(|error| {
+        // The fault is on this side, so neither the client nor its host may be blamed: 503.
         if let FetchError::Ours(cause) = error {
             return Unread::Ours(StoreError::unavailable(cause.to_string()).into());
         }
@@ -168,6 +176,7 @@ async fn fetch(app: &App, url: &ClientUrl) -> Result<Client, Unread> {
     })?;
     document::read(url, &fetched, now).map_err(|error| {
         tracing::info!(host = url.host(), %error, "a client's document is not good");
+        // Overload and server errors may pass. Any other status is an answer about the document.
         match error {
             BadDocument::Status(429 | 500..) => Unread::HostFails,
             _ => Unread::NotGood,

@@ -9,13 +9,13 @@ use crate::accounts::sign_in_page::ShownApp;
 use crate::model::user::{Role, Scope, Scopes};
 use crate::web::layout::{Frame, SignOut, role_name};
 
-/// A scope that can be given.
+/// A scope that can be granted.
 pub struct Offer {
-    /// The word of the interface.
+    /// Name of the scope in the interface.
     pub scope: &'static str,
-    /// What people call it.
+    /// Title for people.
     pub title: &'static str,
-    /// What the app can do with it.
+    /// Description of what the app can do with it.
     pub text: &'static str,
     /// Whether the box is ticked from the start.
     pub ticked: bool,
@@ -37,8 +37,8 @@ impl Offer {
             ),
             Scope::Write => ("Write", "Propose and edit skills, within your role."),
         };
-        // A member has to tick writing: least privilege is the default for all who do not run the
-        // vault.
+        // A person who does not own the vault has to tick writing: least privilege is the default
+        // for all but owners.
         let ticked = scope == Scope::Read || members.iter().all(owner);
         Self {
             scope: scope.as_str(),
@@ -51,9 +51,9 @@ impl Offer {
 
 /// A namespace that can be chosen.
 pub struct Choice {
-    /// Its slug.
+    /// Slug of the namespace.
     pub slug: String,
-    /// What the person is there.
+    /// Role of the person there.
     pub role: &'static str,
     /// Whether the person may write there.
     pub may_write: bool,
@@ -63,50 +63,50 @@ pub struct Choice {
 #[derive(Template)]
 #[template(path = "consent.html")]
 pub struct ConsentPage {
-    /// What is around it.
+    /// Frame around the page.
     pub frame: Frame,
-    /// Who asks.
+    /// App that asks for access.
     pub app: ShownApp,
-    /// Who is signed in.
+    /// Address of the signed-in account.
     pub account: String,
-    /// What went wrong the last time.
+    /// Problem with the last attempt.
     pub problem: Option<&'static str>,
-    /// The form token.
+    /// Form token.
     pub csrf: String,
-    /// The form token of the button that signs out.
+    /// Form token of the button that signs out.
     pub logout_csrf: String,
-    /// The authorize request that is decided about.
+    /// Authorize request that is decided about.
     pub return_to: String,
-    /// What happened since the sign-in before.
+    /// Notices about the time since the previous sign-in.
     pub notices: Vec<String>,
     choices: Vec<Choice>,
     offers: Vec<Offer>,
-    /// What is given without a box.
+    /// Scopes that are given without a box.
     implied: Vec<&'static str>,
     administers_vault: bool,
     publishes: bool,
     administers_service: bool,
 }
 
-/// Who asks whom, and the form tokens, for a consent page.
+/// App, account and form tokens of a consent page.
 pub struct Asking {
-    /// Who asks.
+    /// App that asks for access.
     pub app: ShownApp,
-    /// Who is signed in.
+    /// Address of the signed-in account.
     pub account: String,
-    /// What happened since the sign-in before.
+    /// Notices about the time since the previous sign-in.
     pub notices: Vec<String>,
-    /// The form token.
+    /// Form token.
     pub csrf: String,
-    /// The form token of the button that signs out.
+    /// Form token of the button that signs out.
     pub logout_csrf: String,
-    /// The authorize request that is decided about.
+    /// Authorize request that is decided about.
     pub return_to: String,
 }
 
 impl ConsentPage {
-    /// The page for one of `members` to be chosen and the scopes that at least one of them can
-    /// give.
+    /// Creates the page on which the person chooses one of `members`, and some of the scopes that
+    /// at least one of them can give.
     pub fn new(
         frame: Frame,
         asking: Asking,
@@ -123,7 +123,7 @@ impl ConsentPage {
             let all = users().fold(Scopes::NONE, |all, user| all.or(user.scopes));
             all.and(asked)
         };
-        // Whoever operates a service sees it, with or without a box.
+        // An operator sees the whole service, with or without a box for it.
         let has_box = |scope: &Scope| !(administers_service && *scope == Scope::Read);
         let choices = users().map(|user| Choice {
             slug: user.namespace.slug.to_string(),
@@ -168,13 +168,13 @@ impl ConsentPage {
     }
 }
 
-/// The page on which an invited person without a vault answers the invitations.
+/// Page on which an invited person without a vault answers the invitations.
 #[derive(Template)]
 #[template(path = "invited_into.html")]
 pub struct InvitedIntoPage {
-    /// What is around it.
+    /// Frame around the page.
     pub frame: Frame,
-    /// Who is signed in.
+    /// Address of the signed-in account.
     pub email: String,
     /// The form token.
     pub csrf: String,

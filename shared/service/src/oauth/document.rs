@@ -1,8 +1,8 @@
-//! Clients that are known by an address: the client id is an https URL, and the document there says
-//! who the client is (OAuth client ID metadata documents). Nothing that it says is believed beyond
-//! that whoever holds the address wrote it.
+//! Clients identified by an address: the client id is an https URL, and the document there
+//! describes the client (OAuth client ID metadata documents). The document proves only that it was
+//! written by whoever controls the address.
 //!
-//! Pure. The document is fetched through [`crate::documents`].
+//! Pure. Documents are fetched through [`crate::documents`].
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,32 +12,32 @@ use super::register::{self, Metadata, RegisterError};
 use crate::documents::{ClientUrl, Fetched};
 use crate::model::client::{Client, Described};
 
-/// How long a document counts at least, in seconds: one walk through the pages sees one document.
+/// Shortest time for which a document is fresh, in seconds: one authorization flow sees one
+/// document.
 pub const LEAST_FRESH: i64 = 5 * 60;
-/// How long a document counts at most, in seconds: a day.
+/// Longest time for which a document is fresh, in seconds: a day.
 pub const MOST_FRESH: i64 = 24 * 3600;
-/// How long a document serves while its host fails, in seconds: a day from when it stopped being
-/// fresh.
+/// Time for which a stale document is used while its host fails, in seconds: a day.
 pub const STALE_SECONDS: i64 = 24 * 3600;
-/// How long a document counts whose sender says nothing about it, in seconds: an hour.
+/// Time for which a document is fresh when its headers do not say, in seconds: an hour.
 const USUAL_FRESH: i64 = 3600;
 
-/// Why what came is not a document of the client.
+/// Fault of an answer that is not a document of the client.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadDocument {
-    /// Anything but 200: a redirect leads to what another host says.
+    /// The status is not 200. A redirect, for example, leads to what another host says.
     #[error("client address answers with status {0} instead of 200")]
     Status(u16),
-    /// Not JSON by its type.
+    /// The media type is not JSON.
     #[error("media type of the client document must be JSON")]
     MediaType,
-    /// Not a JSON object, or one with a member twice.
+    /// It is not a JSON object, or one that repeats a member.
     #[error("client document must be a JSON object")]
     NotJson,
-    /// It speaks of another client.
+    /// It describes another client.
     #[error("client_id of the client document must be its address")]
     OtherClient,
-    /// It has a secret, which everybody can read there.
+    /// It contains a secret, which everybody could read there.
     #[error("client document must not contain or request a secret")]
     Secret,
     /// It has no name for people.
@@ -48,7 +48,7 @@ pub enum BadDocument {
     Metadata(#[from] RegisterError),
 }
 
-/// The members that a registration does not have.
+/// Members that a document has and a registration has not.
 #[derive(Deserialize)]
 struct Own {
     client_id: Option<Value>,
@@ -57,8 +57,8 @@ struct Own {
     token_endpoint_auth_method: Option<Value>,
 }
 
-/// The client that the document at `url` describes, with how long it counts. Fails with the first
-/// rule that the document breaks.
+/// Reads the client from the document at `url`, with the time for which it is fresh. Fails with the
+/// first rule that the document breaks.
 pub fn read(url: &ClientUrl, fetched: &Fetched, now: Timestamp) -> Result<Client, BadDocument> {
     if fetched.status != 200 {
         return Err(BadDocument::Status(fetched.status));
@@ -67,12 +67,13 @@ pub fn read(url: &ClientUrl, fetched: &Fetched, now: Timestamp) -> Result<Client
         return Err(BadDocument::MediaType);
     }
     let own: Own = parse(&fetched.body)?;
+    // Equal byte for byte, or the document could claim to be a client of another address.
     if own.client_id.as_ref().and_then(Value::as_str) != Some(url.as_str()) {
         return Err(BadDocument::OtherClient);
     }
     let shared = match own.token_endpoint_auth_method.as_ref() {
         None | Some(Value::Null) => false,
-        // Every client is public here, so one that could prove itself by a key is served as if it
+        // Every client is public here, so one that could authenticate by a key is treated as if it
         // could not.
         Some(Value::String(method)) => method.starts_with("client_secret"),
         Some(_) => true,
@@ -80,6 +81,8 @@ pub fn read(url: &ClientUrl, fetched: &Fetched, now: Timestamp) -> Result<Client
     if shared || own.client_secret.is_some() || own.client_secret_expires_at.is_some() {
         return Err(BadDocument::Secret);
     }
+    // The same type and rules as for a registration, so that no client gets more by one way than by
+    // the other.
     let metadata: Metadata = parse(&fetched.body)?;
     let mut client = register::client(&metadata, url.id(), now)?;
     if client.name.is_none() {
@@ -105,8 +108,8 @@ fn is_json(media_type: &str) -> bool {
         || (essence.starts_with("application/") && essence.ends_with("+json"))
 }
 
-/// How long a document counts by its headers, within our bounds: `no-store` cannot make a walk
-/// fetch it at each step, nor `max-age` keep it for a year.
+/// Returns the time for which a document is fresh by its headers, within our bounds: `no-store`
+/// cannot make each step of a flow fetch it, nor `max-age` keep it for a year.
 fn fresh_seconds(fetched: &Fetched) -> i64 {
     let Some(control) = &fetched.cache_control else {
         return USUAL_FRESH;
@@ -122,6 +125,7 @@ fn fresh_seconds(fetched: &Fetched) -> i64 {
             "no-store" | "no-cache" => return LEAST_FRESH,
             "max-age" => {
                 let most = value.parse::<i64>().unwrap_or(0);
+                // Time that it spent in other caches counts.
                 seconds = most.saturating_sub(fetched.age.max(0));
             }
             _ => {}

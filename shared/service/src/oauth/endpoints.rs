@@ -1,5 +1,5 @@
-//! The endpoints that programs call: discovery, registration, tokens, revocation. Errors are the
-//! JSON of RFC 6749, never a problem object.
+//! Endpoints that programs call: discovery, registration, tokens, revocation. Errors are the JSON
+//! of RFC 6749, never a problem object.
 
 use std::net::IpAddr;
 
@@ -24,9 +24,9 @@ use crate::model::client::{Client, UNUSED_SECONDS, UnusedPlace, unused_partition
 use crate::model::limits::{Source, Window, count};
 use crate::transaction::Transaction;
 
-/// The largest limit of unused registrations: one page of a list.
+/// Largest limit of unused registrations: one page of a list.
 const MOST_PLACES: u32 = 1000;
-/// Most bytes of a registration.
+/// Largest registration, in bytes.
 const MAX_REGISTER_BYTES: usize = MAX_DOCUMENT_BYTES;
 
 /// `GET /.well-known/oauth-authorization-server` and `/.well-known/openid-configuration`.
@@ -44,7 +44,7 @@ pub fn protected_mcp(app: &App) -> Value {
     metadata::protected_resource(&app.config.public_url, "/mcp")
 }
 
-/// `POST /oauth/register`
+/// `POST /oauth/register`: registers a client.
 pub async fn register(app: &App, request: Request) -> Result<Response, Failure> {
     let (parts, body) = request.into_parts();
     let source = client_address(&app.config, &parts.headers, &parts.extensions);
@@ -56,12 +56,12 @@ pub async fn register(app: &App, request: Request) -> Result<Response, Failure> 
         seconds: 3600,
     };
     let now = app.clock.now();
+    // Before the body is read, since anyone may register.
     count(app, &[window], now).await?;
     let metadata: Metadata = read_json(&parts.headers, body, MAX_REGISTER_BYTES)
         .await
         .map_err(|refusal| {
-            // RFC 7591 has no code for a body that is not JSON; it is about the metadata all the
-            // same.
+            // RFC 7591 has no code for a body that is not JSON, so it counts as invalid metadata.
             if refusal.code() == ErrorCode::JsonInvalid {
                 Failure::from(RegisterError::Metadata("the body must be a JSON object"))
             } else {
@@ -74,8 +74,8 @@ pub async fn register(app: &App, request: Request) -> Result<Response, Failure> 
     Ok(unstored(json_answer(StatusCode::CREATED, &answer)))
 }
 
-/// Stores a registration in a free place of its source; 429 when the source has as many unused
-/// registrations as it may.
+/// Stores a registration in a free place of its source. Fails with 429 when the source has as many
+/// unused registrations as it may.
 async fn register_in(
     tx: &Transaction<'_>,
     app: &App,
@@ -92,7 +92,8 @@ async fn register_in(
             source: source.clone(),
             place: *place,
         };
-        // From a place by chance, so that registrations at the same time seldom take the same one.
+        // Starts at a random place, so that registrations at the same time seldom take the same
+        // one.
         let start = u32::from_be_bytes(bytes::<4>(&tx.random)) % limit;
         let places = (0..limit).map(|n| (start + n) % limit);
         let mut free = places.filter(|at| {
@@ -100,6 +101,7 @@ async fn register_in(
             taken.iter().all(|record| record.key != key)
         });
         let Some(place) = free.next().as_ref().map(place) else {
+            // The place that expires first tells how long to wait.
             let ends = taken.iter().filter_map(|record| record.expires_at).min();
             let wait = ends.map_or(UNUSED_SECONDS, |ends| ends.unix() - now.unix());
             let refusal = Refusal::new(ErrorCode::RateLimited);
@@ -111,11 +113,13 @@ async fn register_in(
     Ok(())
 }
 
-/// `POST /oauth/token`
+/// `POST /oauth/token`: exchanges a code or a refresh token for tokens.
 pub async fn token(app: &App, request: Request) -> Result<Response, Failure> {
     let source = client_address(&app.config, request.headers(), request.extensions());
     let by_header = request.headers().contains_key(header::AUTHORIZATION);
     let form = read_form(request).await?;
+    // Not merely a missing `client_id`: the client tried to authenticate by a secret, and has to be
+    // told that there are none.
     if by_header && form.sound("client_id") && form.value("client_id").is_none() {
         return Err(Failure::ByHeader);
     }
@@ -129,9 +133,9 @@ pub async fn token(app: &App, request: Request) -> Result<Response, Failure> {
     Ok(unstored(json_answer(StatusCode::OK, &answer)))
 }
 
-/// Counts a refused request by its client and source, an unknown client by its source alone.
-/// Requests that succeed are not part of it, so that failures of one user keep no other user of the
-/// same client from a token.
+/// Counts a refused request by its client and source, for an unknown client by its source alone.
+/// Requests that succeed are not counted, so that failures of one user do not keep other users of
+/// the same client from a token.
 async fn count_failure(
     app: &App,
     request: &TokenRequest,
@@ -163,7 +167,7 @@ async fn exchange(
     let known = token::load(tx, request).await?;
     let mut decision = token::decide(tx, request, &known, terms, source)?;
     if decision.answer.is_err() && !decision.ended_family {
-        // Before the entry in the log: what is over the limit must not fill it.
+        // Before the audit entry, so that requests over the limit cannot fill the log.
         count_failure(app, request, known.client_is_known(request), source).await?;
     }
     let now = tx.now();
@@ -174,6 +178,8 @@ async fn exchange(
         seconds: 60,
     });
     let counted = window.as_ref().and_then(|window| window.counted(now));
+    // First in the commit: by this position `commit_within` tells a full window from a write that
+    // another request overtook.
     decision.writes.splice(..0, counted.clone());
     if !decision.writes.is_empty() {
         tx.write_all(decision.writes);
@@ -192,7 +198,7 @@ async fn exchange(
     Ok(decision.answer?)
 }
 
-/// `POST /oauth/revoke`
+/// `POST /oauth/revoke`: ends a token.
 pub async fn revoke(app: &App, request: Revocation) -> Result<Response, Failure> {
     let Revocation {
         form,
@@ -203,6 +209,7 @@ pub async fn revoke(app: &App, request: Revocation) -> Result<Response, Failure>
     let token = form
         .value("token")
         .ok_or_else(|| TokenError::InvalidRequest("token is required".to_owned()))?;
+    // What is no token of ours is answered like one that has ended (RFC 7009 section 2.2).
     let Some(hash) = revoke::hash(token) else {
         return Ok(unstored(StatusCode::OK.into_response()));
     };

@@ -1,4 +1,4 @@
-//! Errors of the endpoints that programs call, as RFC 6749 writes them.
+//! Errors of the endpoints that programs call, in the format of RFC 6749.
 
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderValue};
@@ -14,13 +14,13 @@ use crate::error::{ErrorCode, Fault, Refusal};
 use crate::http::{Logged, json_answer};
 use crate::route::Audience;
 
-/// Why an endpoint did not do what it was asked.
+/// Error of an endpoint that programs call.
 pub enum Failure {
     Token(TokenError),
     Register(RegisterError),
-    /// A client that names itself by a header: it has a secret in mind, and there are none.
+    /// The client authenticates by a header: it expects to have a secret, and there are none.
     ByHeader,
-    /// 401 with the challenge of a bearer route.
+    /// No valid credentials: 401 with the challenge of a bearer route.
     Challenged(Refusal),
     Refused(Refusal),
 }
@@ -50,7 +50,7 @@ impl From<StoreError> for Failure {
 }
 
 impl Failure {
-    /// The answer, in the form of RFC 6749.
+    /// Renders the error in the format of RFC 6749.
     pub fn answer(self, app: &App) -> Response {
         match self {
             Self::Token(error) => {
@@ -71,7 +71,7 @@ impl Failure {
                     error.code(),
                     "clients are public: name the client by client_id in the body",
                 );
-                // RFC 6749 section 5.2 wants the scheme that was tried.
+                // RFC 6749 section 5.2 requires the scheme that the client tried.
                 response.headers_mut().insert(
                     header::WWW_AUTHENTICATE,
                     HeaderValue::from_static("Basic realm=\"vault\""),
@@ -122,10 +122,11 @@ fn said(status: StatusCode, code: &str, description: &str) -> Response {
     ))
 }
 
-/// Marks an answer that nothing may keep.
+/// Marks a response that no cache may store.
 pub fn unstored(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // For caches of HTTP/1.0; RFC 6749 section 5.1 requires both headers.
     headers.insert(header::PRAGMA, HeaderValue::from_static("no-cache"));
     response
 }

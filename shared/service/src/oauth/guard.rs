@@ -1,5 +1,4 @@
-//! The guard of the endpoint that clients and bearers call: what it proves is what the handler
-//! receives.
+//! Guard of the endpoint for clients and bearers. The handler receives what the guard has proven.
 
 use std::net::IpAddr;
 
@@ -18,21 +17,21 @@ use crate::model::client::{Client, ClientId, client_key};
 use crate::route::Audience;
 use crate::web::form::Form;
 
-/// Most bytes of a token or revocation request.
+/// Largest token or revocation request, in bytes.
 const MAX_TOKEN_BYTES: usize = 8 * 1024;
 
-/// A form of a client that names itself, or of the bearer of a good access token.
+/// A form of a client that names itself, or of the bearer of a valid access token.
 pub struct Revocation {
-    /// Its fields.
+    /// Fields of the form.
     pub form: Form,
-    /// Who sent it.
+    /// Caller.
     pub asker: Asker,
-    /// The address that it came from.
+    /// Address that it came from.
     pub source: Option<IpAddr>,
     _proof: (),
 }
 
-/// Lets a client or a bearer through.
+/// Admits a client that names itself, or the bearer of a valid token.
 pub async fn client_or_bearer(app: &App, request: Request) -> Result<Revocation, Failure> {
     let headers = request.headers().clone();
     let source = client_address(&app.config, &headers, request.extensions());
@@ -48,18 +47,22 @@ pub async fn client_or_bearer(app: &App, request: Request) -> Result<Revocation,
     })
 }
 
-/// The caller: a client, the bearer of a valid token, or both. Fails with 401 if it is neither.
+/// Identifies the caller: a client, the bearer of a valid token, or both. Fails with 401 if it is
+/// neither.
 async fn asker(app: &App, headers: &HeaderMap, form: &Form) -> Result<Asker, Failure> {
     let client = match form.value("client_id") {
         None => None,
         Some(id) => Some(registered_client(app, id).await?),
     };
-    // Tokens of a suspended vault can still be revoked.
+    // Any audience, and no check of the namespace: tokens of a suspended vault can still be
+    // revoked.
     match bearer::identify(app, headers, Audience::Any).await {
         Ok(bearer) => Ok(Asker {
             client,
             bearer: Some((bearer.client_id().clone(), bearer.account().clone())),
         }),
+        // An outage is not a bad token: a client that reads 401 would discard tokens that are still
+        // valid.
         Err(refusal) if refusal.code().row().fault == Fault::Service => Err(refusal.into()),
         Err(_) if client.is_some() => Ok(Asker {
             client,

@@ -1,17 +1,17 @@
-//! The documents by which clients find everything else: RFC 8414 (served at both well-known names)
-//! and RFC 9728.
+//! Discovery documents, by which clients find everything else: RFC 8414 (served at both well-known
+//! names) and RFC 9728.
 
 use serde_json::{Value, json};
 
 use crate::bearer::SECOND_FACTOR_ACR;
 use crate::config::PublicUrl;
 
-/// The scopes that exist, as every document names them.
+/// Scopes as every document names them.
 const SCOPES: [&str; 2] = ["read", "write"];
 
-/// The authorization server's metadata. The second well-known name serves this document too, though
-/// it is not a provider of identities. `documents` says whether clients may be known by the address
-/// of a document.
+/// Returns the metadata of the authorization server. The second well-known name serves this
+/// document too, though the service is not a provider of identities. `documents` tells whether
+/// clients may be identified by the address of a document.
 pub fn authorization_server(public: &PublicUrl, documents: bool) -> Value {
     let mut metadata = json!({
         "issuer": public.as_str(),
@@ -23,8 +23,11 @@ pub fn authorization_server(public: &PublicUrl, documents: bool) -> Value {
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
         "grant_types_supported": ["authorization_code", "refresh_token"],
+        // Named although there is no method: without the member, clients would assume
+        // `client_secret_basic`.
         "token_endpoint_auth_methods_supported": ["none"],
         "revocation_endpoint_auth_methods_supported": ["none"],
+        // Clients that follow the MCP specification stop at a server that does not name S256.
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": true,
         "acr_values_supported": [SECOND_FACTOR_ACR],
@@ -35,7 +38,7 @@ pub fn authorization_server(public: &PublicUrl, documents: bool) -> Value {
     metadata
 }
 
-/// The metadata of the resource at `path` below the public URL: empty, or `/mcp`.
+/// Returns the metadata of the resource at `path` below the public URL: empty, or `/mcp`.
 pub fn protected_resource(public: &PublicUrl, path: &str) -> Value {
     json!({
         "resource": public.join(path),

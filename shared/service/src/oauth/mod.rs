@@ -1,10 +1,12 @@
 //! The OAuth 2.1 protocol for apps and agents: discovery, registration, authorization, tokens and
 //! revocation.
 //!
-//! What decides is pure ([`authorize`], [`register`], [`token`], [`revoke`]): requests and records
-//! in, an answer and conditional writes out. `endpoints` and `authorization` read, ask, write and
-//! answer, once a guard has let a request through. Every secret is random, shown once, and stored
-//! by its SHA-256.
+//! Rule: decisions are pure functions ([`authorize`], [`register`], [`token`], [`revoke`]) from
+//! requests and records to an answer and conditional writes. `endpoints` and `authorization` read,
+//! ask, write and answer, once a guard has admitted the request. Every secret is random, shown
+//! once, and stored by its SHA-256.
+//!
+//! The room never decides who a person is: `accounts` proves that.
 
 pub(crate) mod authorization;
 pub mod authorize;

@@ -1,5 +1,5 @@
-//! `POST /oauth/register`: an app introduces itself (RFC 7591) and gets an id. Nothing that it says
-//! is believed.
+//! `POST /oauth/register`: an app registers itself (RFC 7591) and gets an id. None of its claims is
+//! trusted.
 //!
 //! Clients are public, whatever they ask for: there is no secret, and `token_endpoint_auth_method`
 //! is answered with `none`.
@@ -16,21 +16,20 @@ use crate::model::client::{Client, ClientId, UNUSED_SECONDS, client_key};
 use crate::model::redirect::{BadRedirect, RedirectUri};
 use crate::model::user::Scopes;
 
-/// Most redirect URIs of one client. Editors register six; the limit of bytes is what bounds a
-/// record.
+/// Most redirect URIs of one client. Editors register six; the limit of bytes bounds the record.
 pub const MOST_REDIRECTS: usize = 20;
 /// Longest redirect URI of a client, in bytes.
 pub const LONGEST_REDIRECT: usize = 512;
-/// Most characters of a name that are kept.
+/// Most characters of a name that are stored.
 const LONGEST_NAME: usize = 80;
 
-/// Why a registration is refused: the codes of RFC 7591 section 3.2.2.
+/// Fault of a registration, with the codes of RFC 7591 section 3.2.2.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RegisterError {
     /// A redirect URI breaks a rule.
     #[error("{0}")]
     Redirect(#[from] BadRedirect),
-    /// They are absent or not a list.
+    /// The redirect URIs are absent or not a list.
     #[error("redirect_uris must be a list of 1 to {MOST_REDIRECTS} redirect URIs")]
     NoRedirects,
     /// The list is empty, or has more than [`MOST_REDIRECTS`].
@@ -39,21 +38,21 @@ pub enum RegisterError {
     /// A redirect URI is empty, or has more than [`LONGEST_REDIRECT`] bytes.
     #[error("redirect_uris[{index}] has {bytes} bytes; it must have 1 to {LONGEST_REDIRECT}")]
     RedirectLength {
-        /// Which entry, from 0.
+        /// Index of the entry, from 0.
         index: usize,
-        /// How long it is.
+        /// Length of the entry.
         bytes: usize,
     },
-    /// A redirect URI has a parameter that belongs to the answer.
+    /// A redirect URI has a parameter that the answer uses.
     #[error("redirect URI must not contain the parameter {0}")]
     RedirectParameter(&'static str),
-    /// Another member has a value that we cannot take.
+    /// Another member has a value that is not supported.
     #[error("{0}")]
     Metadata(&'static str),
 }
 
 impl RegisterError {
-    /// The `error` member of the answer.
+    /// Returns the `error` member of the answer.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Redirect(_)
@@ -66,8 +65,8 @@ impl RegisterError {
     }
 }
 
-/// What an app says about itself. Members that are not here are ignored; what is here may have any
-/// type until it is looked at.
+/// Claims of an app about itself. Unknown members are ignored; these may have any JSON type until
+/// they are checked.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Metadata {
@@ -78,8 +77,7 @@ pub struct Metadata {
     scope: Option<Value>,
 }
 
-/// Decides about a registration: the answer and the write that makes it true. Unknown members are
-/// ignored.
+/// Decides about a registration: the answer, and the client to be stored.
 pub fn decide(
     metadata: &Metadata,
     now: Timestamp,
@@ -102,7 +100,7 @@ pub fn decide(
     Ok((answer, client))
 }
 
-/// The client `id` that describes itself so. Fails with the first rule that it breaks; the rules
+/// Creates the client `id` from its metadata. Fails with the first rule that it breaks; the rules
 /// are the same whether it registers or has a document.
 pub fn client(metadata: &Metadata, id: ClientId, now: Timestamp) -> Result<Client, RegisterError> {
     let redirect_uris = redirect_uris(metadata.redirect_uris.as_ref())?;
@@ -118,6 +116,7 @@ pub fn client(metadata: &Metadata, id: ClientId, now: Timestamp) -> Result<Clien
             "grant_types may be authorization_code and refresh_token",
         ));
     }
+    // Without a list, the default of the service applies, which includes both grant types.
     if !grants.is_empty() && !grants.contains(&"authorization_code") {
         return Err(RegisterError::Metadata(
             "grant_types must have authorization_code",
@@ -137,6 +136,8 @@ pub fn client(metadata: &Metadata, id: ClientId, now: Timestamp) -> Result<Clien
         id,
         name: name.and_then(shown_name),
         redirect_uris,
+        // OpenID clients ask for scopes that do not exist here. Without a known one they get the
+        // default.
         scopes: if asked.is_empty() { Scopes::ALL } else { asked },
         created_at: now,
         document: None,
@@ -144,8 +145,8 @@ pub fn client(metadata: &Metadata, id: ClientId, now: Timestamp) -> Result<Clien
     })
 }
 
-/// The writes of a registration that is not used yet, with the place that it takes among those of
-/// its source, if places are counted.
+/// Returns the writes of a registration that is not used yet, with the place that it takes among
+/// those of its source, if places are counted.
 pub fn registration(client: &Client, now: Timestamp) -> Result<Vec<Write>, StoreError> {
     let until = now.plus_seconds(UNUSED_SECONDS);
     let empty = Document::of(&serde_json::Map::new())?;
@@ -174,7 +175,8 @@ fn redirect_uris(value: Option<&Value>) -> Result<Vec<RedirectUri>, RegisterErro
 }
 
 fn redirect_uri(index: usize, text: &str) -> Result<RedirectUri, RegisterError> {
-    // Before the other rules: those of an authorize request allow more bytes, and would name them.
+    // Before the other rules: those of an authorize request allow more bytes, and their error would
+    // name that limit.
     if text.is_empty() || text.len() > LONGEST_REDIRECT {
         let bytes = text.len();
         return Err(RegisterError::RedirectLength { index, bytes });
@@ -211,8 +213,8 @@ fn text<'v>(
     }
 }
 
-/// A name as people may see it: no control, direction or invisible characters, blanks joined, 80
-/// characters.
+/// Returns a name that is safe to show: no control, direction or invisible characters, blanks
+/// joined, at most 80 characters. `None` if nothing is left.
 fn shown_name(name: &str) -> Option<String> {
     let visible: String = name
         .chars()
@@ -228,7 +230,7 @@ fn shown_name(name: &str) -> Option<String> {
     (!short.is_empty()).then_some(short)
 }
 
-/// Characters that change how the text around them reads, or are invisible.
+/// Whether a character changes how the text around it reads, or is invisible.
 fn misleads(c: char) -> bool {
     c.is_control()
         || matches!(c,

@@ -1,11 +1,11 @@
 //! The audience of a token (RFC 8707): this service, or its `/mcp`.
 
-/// The canonical form of a `resource` parameter: `base` or `base/mcp`; `None` when it names
+/// Returns the canonical form of a `resource` parameter: `base` or `base/mcp`; `None` when it names
 /// anything else.
 ///
-/// One slash at the end, the case of scheme and host, and a port that is the scheme's own do not
-/// matter. Everything else is compared as text, without a parser that would forgive: an audience is
-/// who the token is for.
+/// One slash at the end, the case of scheme and host, and the default port of the scheme do not
+/// matter. Everything else is compared as text, without a lenient parser: the audience decides whom
+/// the token is for.
 pub fn canonical(asked: &str, base: &str) -> Option<String> {
     let (ours, theirs) = (Parts::of(base)?, Parts::of(asked)?);
     if ours.scheme != theirs.scheme || ours.authority != theirs.authority {
@@ -19,7 +19,7 @@ pub fn canonical(asked: &str, base: &str) -> Option<String> {
     }
 }
 
-/// An absolute address, cut without interpretation.
+/// An absolute address, split without interpretation.
 struct Parts<'t> {
     scheme: String,
     authority: String,

@@ -1,8 +1,8 @@
 //! `POST /oauth/revoke` (RFC 7009): a client or a person ends a token.
 //!
-//! Allowed to whoever names the token's client, or bears a good token of the same client or
-//! account. What they may not end, and what was never there, is answered the same: 200 and nothing
-//! happens.
+//! The caller must name the token's client, or bear a valid token of the same client or account. A
+//! token that the caller may not end and one that never existed get the same answer: 200, and
+//! nothing happens.
 
 use std::net::IpAddr;
 
@@ -19,16 +19,18 @@ use crate::model::grant::{Grant, Why, grant_key};
 use crate::model::token::{Family, Secret, SecretKind, Token, TokenKind, token_key};
 use crate::ports::Ports;
 
-/// Who asks.
+/// Caller of the endpoint.
 #[derive(Clone, Debug, Default)]
 pub struct Asker {
     /// A client that names itself; public clients have nothing to prove it with.
     pub client: Option<ClientId>,
-    /// Client and account of a good access token.
+    /// Client and account of a valid access token.
     pub bearer: Option<(ClientId, AccountId)>,
 }
 
 impl Asker {
+    // A public client has no secret. But who knows the token can do worse with it than end it, so
+    // its client's name suffices.
     fn may_end(&self, family: &Family) -> bool {
         let by_client = self.client.as_ref() == Some(&family.client);
         let by_bearer = self.bearer.as_ref().is_some_and(|(client, account)| {
@@ -38,8 +40,8 @@ impl Asker {
     }
 }
 
-/// The hash of a token as it came; `None` when it is no token of ours, and then there is nothing to
-/// end.
+/// Returns the hash of a presented token; `None` when it is no token of ours, and there is nothing
+/// to end.
 pub fn hash(token: &str) -> Option<Digest> {
     [SecretKind::Access, SecretKind::Refresh]
         .into_iter()
@@ -47,14 +49,14 @@ pub fn hash(token: &str) -> Option<Digest> {
         .map(|secret| secret.hash())
 }
 
-/// What the records say about a token.
+/// Records about a token.
 #[derive(Default)]
 pub struct Known {
     token: Option<Versioned<Token>>,
     grant: Option<Versioned<Grant>>,
 }
 
-/// Reads the token and its grant.
+/// Loads the token and its grant.
 pub async fn load(ports: &Ports, hash: &Digest) -> Result<Known, StoreError> {
     let Some(token) = ports.get::<Token>(&token_key(hash)).await? else {
         return Ok(Known::default());
@@ -67,9 +69,9 @@ pub async fn load(ports: &Ports, hash: &Digest) -> Result<Known, StoreError> {
     })
 }
 
-/// What to write: an access token ends alone, a refresh token with its whole family; what the
-/// caller may not end stays. Each is noted in the log of the token's namespace; what was never
-/// there, or has ended, is not.
+/// Returns the writes: an access token ends alone, a refresh token with its whole family, and one
+/// that the caller may not end stays. Each case is recorded in the log of the token's namespace. A
+/// token that never existed, or has ended, is not.
 pub fn decide(
     ports: &Ports,
     hash: &Digest,
@@ -103,6 +105,7 @@ pub fn decide(
     let outcome = if may { "done" } else { "not_yours" };
     let namespace = family.namespace_id();
     let entry = audit::entry(ports, namespace, &actor, "token.revoke", change, outcome)?;
+    // Only the entry is left: the attempt is recorded although it has no effect.
     writes.retain(|_| may);
     writes.push(entry);
     Ok(writes)

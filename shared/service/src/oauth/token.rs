@@ -1,9 +1,9 @@
-//! `POST /oauth/token`: a code or a refresh token for a new pair of tokens.
+//! `POST /oauth/token`: exchanges a code or a refresh token for a new pair of tokens.
 //!
-//! [`TokenRequest::read`] parses, [`load`] reads the records that matter, [`decide`] is pure: it
-//! answers, and says what to write under which conditions. When a condition fails, another request
-//! was faster: the caller loads and decides again. What can go wrong with a code or a refresh token
-//! is one answer, `invalid_grant`: an attacker learns nothing from it.
+//! [`TokenRequest::read`] parses, [`load`] loads the records that matter, and [`decide`] is pure:
+//! it returns the answer, and the writes with their conditions. When a condition fails, another
+//! request was faster, and the caller loads and decides again. Every fault of a code or a refresh
+//! token is one answer, `invalid_grant`, so that an attacker learns nothing from it.
 
 mod asked;
 mod pair;
@@ -27,9 +27,9 @@ use asked::Asked;
 /// A well-formed token request.
 #[derive(Debug)]
 pub struct TokenRequest {
-    /// The client that says it asks.
+    /// Client that the request claims to come from.
     pub client: ClientName,
-    /// The audience, when it is named again.
+    /// Audience, when it is named again.
     resource: Option<String>,
     presented: Presented,
 }
@@ -45,12 +45,12 @@ enum Presented {
         secret: Secret,
         scopes: Option<String>,
     },
-    /// No code or token of ours; the client is looked up all the same, since one that is unknown
-    /// has to learn that first.
+    /// No code or token of ours. The client is looked up all the same, since an unknown one has to
+    /// be told that first.
     Nothing,
 }
 
-/// Why there are no tokens: the codes of RFC 6749 section 5.2 and RFC 8707.
+/// Error of a token request, with the codes of RFC 6749 section 5.2 and RFC 8707.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TokenError {
     /// A parameter is absent, repeated or malformed.
@@ -74,7 +74,7 @@ pub enum TokenError {
 }
 
 impl TokenError {
-    /// The `error` member of the answer.
+    /// Returns the `error` member of the answer.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::InvalidRequest(_) => "invalid_request",
@@ -89,7 +89,7 @@ impl TokenError {
 
 pub use vault_api::Tokens as TokenAnswer;
 
-/// What the records say about a request.
+/// Records that a request depends on.
 #[derive(Default)]
 pub struct Known {
     client: Option<Versioned<Client>>,
@@ -99,7 +99,8 @@ pub struct Known {
 }
 
 impl Known {
-    /// Whether the client that asks is known: only then is its use counted.
+    /// Whether the client that the request names exists: failures of unknown ones are counted by
+    /// source alone.
     pub fn client_is_known(&self, request: &TokenRequest) -> bool {
         self.client(request).is_some()
     }
@@ -110,19 +111,19 @@ impl Known {
     }
 }
 
-/// What to answer, and what has to be written for the answer to be true.
+/// Answer to a request, and the writes that make it true.
 pub struct Decision {
     /// The answer.
     pub answer: Result<TokenAnswer, TokenError>,
-    /// Conditional writes; may be there for a refusal too, when something has to be ended.
+    /// Conditional writes; a refusal has some too when something has to be ended.
     pub writes: Vec<Write>,
-    /// The grant that tokens are given of, which may give so many a minute.
+    /// Grant that tokens are issued for, which may issue so many a minute.
     pub grant: Option<String>,
-    /// Whether the writes end a family because a used code or refresh token came again.
+    /// Whether the writes end a family because a used code or refresh token was presented again.
     pub ended_family: bool,
 }
 
-/// What does not change from request to request.
+/// Settings that are the same for every request.
 #[derive(Clone, Copy)]
 pub struct TokenLifetimes<'a> {
     /// The public URL without a slash at its end.
@@ -132,7 +133,7 @@ pub struct TokenLifetimes<'a> {
 }
 
 impl TokenRequest {
-    /// Reads the form of a request; fails with what a client can fix.
+    /// Reads the form of a request. Fails with an error that the client can fix.
     pub fn read(form: &Form) -> Result<Self, TokenError> {
         form.check()
             .map_err(|bad| TokenError::InvalidRequest(bad.to_string()))?;
@@ -148,6 +149,8 @@ impl TokenRequest {
             .parse()
             .map_err(|_| TokenError::InvalidClient)?;
         let presented = if grant_type == "authorization_code" {
+            // Required before the code is looked at, so that a missing parameter is reported as
+            // such.
             let verifier = needed("code_verifier")?;
             let code = Secret::parse(SecretKind::Code, needed("code")?);
             code.map_or(Presented::Nothing, |code| Presented::Code {
@@ -170,8 +173,7 @@ impl TokenRequest {
     }
 }
 
-/// Reads what the records say about a request: client and code or token first, then what those
-/// name.
+/// Loads the records of a request: client and code or token first, then those that they depend on.
 pub async fn load(ports: &Ports, request: &TokenRequest) -> Result<Known, StoreError> {
     let mut known = Known::default();
     let client = client_key(&request.client.id());
@@ -206,10 +208,10 @@ async fn two(
     Ok((one, other))
 }
 
-/// Decides about a request from `source`. Fails only when a record would not be storable.
+/// Decides about a request from `source`. Fails only when a record could not be stored.
 ///
-/// A refusal of a known code or token comes with the entry in the log of its namespace; that of an
-/// unknown one, without.
+/// The refusal of a known code or token comes with an entry for the log of its namespace; that of
+/// an unknown one, without.
 pub fn decide(
     ports: &Ports,
     request: &TokenRequest,

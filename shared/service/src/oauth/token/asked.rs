@@ -1,4 +1,4 @@
-//! What is answered to a code and to a refresh token.
+//! Answers to a code and to a refresh token.
 
 use std::net::IpAddr;
 
@@ -25,10 +25,10 @@ use crate::model::{Versioned, fresh_id};
 use crate::oauth::resource;
 use crate::ports::Ports;
 
-/// The name of the endpoint in the audit log.
+/// Action of the endpoint in the audit log.
 const ACTION: &str = "token.grant";
 
-/// A request with all that is known about it.
+/// A request with the records that it depends on.
 pub(super) struct Asked<'a> {
     pub(super) request: &'a TokenRequest,
     pub(super) known: &'a Known,
@@ -40,6 +40,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl Asked<'_> {
+    /// Exchanges a code for the first pair of tokens of a family.
     pub(super) fn exchange(
         &self,
         hash: &Digest,
@@ -50,11 +51,12 @@ impl Asked<'_> {
             return Ok(Decision::refused(TokenError::InvalidGrant));
         };
         let family = &code.value.family;
+        // Recorded, because a client that has the code of another one may have stolen it.
         if family.client != self.client.value.id {
             return self.refused(TokenError::InvalidGrant, family, "code_of_another_client");
         }
-        // The grant of a code exists only once the code was used. It can be seen there before the
-        // code itself is seen as used, when another exchange came between the two readings.
+        // The grant of a code exists only after the code was used. It may be read before the code
+        // is read as used, when another exchange came between the two reads.
         if code.value.used || self.known.standing.grant.is_some() {
             return self.end_family(family, Why::CodeReused);
         }
@@ -66,6 +68,7 @@ impl Asked<'_> {
             Ok(scopes) => scopes,
             Err(error) => return self.refused(error, family, "no_standing"),
         };
+        // A code is issued at the moment of the consent.
         let consented_at = code.value.expires_at.plus_seconds(-CODE_SECONDS);
         let Some((family, connected)) = self.connect(family, consented_at)? else {
             return self.refused(TokenError::InvalidClient, family, "connection_ended");
@@ -100,6 +103,8 @@ impl Asked<'_> {
             ..code.value.clone()
         };
         let mut writes = vec![
+            // Kept far longer than an unused code, so that a second use is recognised and ends the
+            // family.
             Write::put_until(
                 code_key(hash),
                 Document::of(&used)?,
@@ -120,7 +125,7 @@ impl Asked<'_> {
         })
     }
 
-    /// Why an unused code does not count for this request.
+    /// Returns the fault of an unused code for this request, if any.
     fn code_problem(
         &self,
         code: &AuthorizationCode,
@@ -138,6 +143,7 @@ impl Asked<'_> {
         }
     }
 
+    /// Exchanges a refresh token for the next pair of tokens.
     pub(super) fn refresh(
         &self,
         secret: &Secret,
@@ -155,16 +161,19 @@ impl Asked<'_> {
             && self.now < token.value.expires_at
             && grant.value.is_alive(self.now);
         if !good {
-            // Over, or ended and noted then: a client that keeps asking must not fill the log.
+            // Expired, or ended and recorded then: a client that keeps asking must not fill the
+            // log.
             return Ok(Decision::refused(TokenError::InvalidGrant));
         }
         let repeated = self.repeated(&grant.value, hash);
+        // Neither the newest token nor a repetition in time: it was replaced, so it was stolen or
+        // replayed.
         if repeated.is_none() && !same(hash, &grant.value.refresh) {
             return self.end_family(family, Why::RefreshReused);
         }
         let Some(connected) = self.connected(family) else {
-            // The owner's own entry says that it ended: an app that keeps asking must not fill the
-            // log.
+            // The owner's own entry records the end of the connection: an app that keeps asking
+            // must not fill the log.
             return Ok(Decision::refused(TokenError::InvalidClient));
         };
         let wanted = scopes.map_or(Ok(grant.value.scopes), |text| {
@@ -177,6 +186,8 @@ impl Asked<'_> {
         if let Some(previous) = repeated {
             return Ok(self.repeat(secret, previous, grant, connected));
         }
+        // The next pair is derived from the presented token and this salt, so that an answer that
+        // was lost can be given again although no token is stored.
         let salt = URL_SAFE_NO_PAD.encode(bytes::<16>(&self.ports.random));
         let secrets = Secrets::following(secret, &salt);
         let pair = pair(
@@ -217,7 +228,7 @@ impl Asked<'_> {
         })
     }
 
-    /// The rotation that `hash` began, while its answer may be asked for again.
+    /// Returns the rotation that `hash` began, while its answer may be asked for again.
     fn repeated<'g>(&self, grant: &'g Grant, hash: &Digest) -> Option<&'g Previous> {
         // Its successor is unused, or `previous` would name that; so the answer may have been lost.
         let previous = grant.previous.as_ref();
@@ -225,8 +236,8 @@ impl Asked<'_> {
         (self.now <= previous.rotated_at.plus_seconds(GRACE_SECONDS)).then_some(previous)
     }
 
-    /// The answer of a rotation once more: the same pair, so that two refreshes at the same time
-    /// both hold what is good.
+    /// Repeats the answer of a rotation: the same pair, so that two refreshes at the same time both
+    /// get valid tokens.
     fn repeat(
         &self,
         secret: &Secret,
@@ -236,7 +247,7 @@ impl Asked<'_> {
     ) -> Decision {
         let secrets = Secrets::following(secret, &previous.salt);
         if !same(&secrets.refresh.hash(), &grant.value.refresh) {
-            // An earlier version of vault gave a random pair, which cannot be given again.
+            // An earlier version of vault issued a random pair, which cannot be derived again.
             return Decision::refused(TokenError::InvalidGrant);
         }
         let access_until = previous.rotated_at.plus_seconds(self.terms.access_seconds);
@@ -248,6 +259,7 @@ impl Asked<'_> {
                 false,
             )),
             writes: vec![
+                // Writes nothing new, but fails if the grant is ended or rotated at this moment.
                 Write::check(grant.value.key(), When::At(grant.revision)),
                 connected,
             ],
@@ -256,13 +268,13 @@ impl Asked<'_> {
         }
     }
 
-    /// The family of a code, for the resource that the exchange names: one of the service as a
-    /// whole may be narrowed (RFC 8707 section 2.2).
+    /// Returns the family of a code, for the resource that the exchange names: a family for the
+    /// service as a whole may be narrowed (RFC 8707 section 2.2).
     fn narrowed(&self, family: &Family) -> Family {
         let named = self.request.resource.as_deref();
         let named = named.and_then(|named| resource::canonical(named, self.terms.base));
         let mut family = family.clone();
-        // What acts for an operator is for the service as a whole, and nothing else.
+        // Operator tokens are for the service as a whole and nothing else.
         let may = family.resource == self.terms.base && !family.is_operator();
         if let Some(resource) = named.filter(|_| may) {
             family.resource = resource;
@@ -270,7 +282,7 @@ impl Asked<'_> {
         family
     }
 
-    /// The scopes that `family` may be given now, cut to what its user may do today.
+    /// Returns the scopes that `family` may be given now, cut to the user's present rights.
     fn standing(&self, family: &Family, wanted: Scopes) -> Result<Scopes, TokenError> {
         let named = self.request.resource.as_deref();
         if named.is_some_and(|named| {
@@ -287,8 +299,8 @@ impl Asked<'_> {
         }
     }
 
-    /// A refusal of a known code or token: it is noted in the log of the namespace that it would
-    /// have opened.
+    /// Refuses a known code or token, and records it in the log of the namespace that it would have
+    /// opened.
     fn refused(
         &self,
         error: TokenError,
@@ -312,6 +324,7 @@ impl Asked<'_> {
         let Some(grant) = &self.known.standing.grant else {
             return Ok(Decision::refused(TokenError::InvalidGrant));
         };
+        // Ended before: repeating the replay must not add an entry each time.
         if grant.value.revoked.is_some() {
             return Ok(Decision::refused(TokenError::InvalidGrant));
         }
@@ -327,11 +340,12 @@ impl Asked<'_> {
         Ok(decision)
     }
 
-    /// The family with the connection that its first token belongs to, made or checked by the
-    /// write; `None` when the owner ended it. An operator's family has none.
+    /// Returns the family with the connection that its first token belongs to, and the write that
+    /// creates or checks it; `None` when the owner ended the connection. An operator's family has
+    /// none.
     ///
-    /// A person who consents later than the end connects the client again. What it held before
-    /// stays dead, since it names the former connection.
+    /// A person who consents after that end connects the client again. Its tokens from before stay
+    /// invalid, since they name the former connection.
     fn connect(
         &self,
         family: &Family,
@@ -350,6 +364,7 @@ impl Asked<'_> {
         let key = connection_key(&namespace.id, &client.id);
         let held = self.known.standing.connection.as_ref();
         let ended_before_at = held.and_then(|held| held.value.last_ended_at());
+        // A consent from before the end must not bring the connection back.
         if ended_before_at.is_some_and(|ended| consented_at <= ended) {
             return Ok(None);
         }
@@ -372,8 +387,8 @@ impl Asked<'_> {
         Ok(Some((family, Some(write))))
     }
 
-    /// The check that the family's connection still stands while a token is given; `None` when it
-    /// was ended. An operator's tokens have no connection, and are not refreshed.
+    /// Returns the check that the family's connection still stands when a token is issued; `None`
+    /// when it was ended. An operator's tokens have no connection, and are not refreshed.
     fn connected(&self, family: &Family) -> Option<Write> {
         let standing = &self.known.standing;
         let held = standing.connection.as_ref();
@@ -382,14 +397,15 @@ impl Asked<'_> {
         Some(Write::check(key, When::At(held.revision)))
     }
 
-    /// Keeps a registration that is in use; written seldom, so that a refresh does not cost one
-    /// more write each time.
+    /// Returns the writes that prolong a registration in use. They are rare, so that not every
+    /// refresh costs another write.
     fn keep_client(&self) -> Result<Vec<Write>, StoreError> {
         let half = self.now.plus_seconds(USED_SECONDS / 2);
         let expires_at = self.client.expires_at;
         if expires_at.is_none_or(|expires_at| expires_at > half) {
             return Ok(Vec::new());
         }
+        // Its first use frees its place among the unused registrations of its source.
         let place = self.client.value.unused.as_ref();
         let place = place.map(|place| Write::delete(place.key(), When::Any));
         let client = Client {
@@ -406,7 +422,7 @@ impl Asked<'_> {
     }
 }
 
-/// The scopes of a `scope` parameter, which may narrow what was granted, never widen it.
+/// Narrows the granted scopes to a `scope` parameter, which can never widen them.
 fn narrowed(text: &str, granted: Scopes) -> Result<Scopes, TokenError> {
     let wanted = Scopes::known(text);
     if wanted.is_empty() || !wanted.within(granted) {
@@ -416,6 +432,7 @@ fn narrowed(text: &str, granted: Scopes) -> Result<Scopes, TokenError> {
 }
 
 fn same(one: &Digest, other: &Digest) -> bool {
+    // In constant time, so that response times tell nothing about a stored hash.
     one.as_bytes()
         .as_slice()
         .ct_eq(other.as_bytes().as_slice())

@@ -1,4 +1,4 @@
-//! The pair of tokens that an answer carries, and the writes that make it good.
+//! Pair of tokens that an answer carries, and the writes that make it valid.
 
 use vault_format::hash::Digest;
 use vault_format::time::Timestamp;
@@ -33,7 +33,7 @@ impl Secrets {
         }
     }
 
-    /// Those that replace a refresh token.
+    /// Derives the secrets that replace a refresh token.
     pub(super) fn following(presented: &Secret, salt: &str) -> Self {
         Self {
             access: Secret::derived(SecretKind::Access, presented, salt),
@@ -48,14 +48,15 @@ impl Secrets {
             access_token: self.access.text().to_owned(),
             token_type: "Bearer".to_owned(),
             expires_in,
+            // Operator rights end with the access token.
             refresh_token: (!operator).then(|| self.refresh.text().to_owned()),
             scope: words.join(" "),
         }
     }
 }
 
-/// The pair of `family` from `now` on. The access token carries `scopes` of what was `granted`;
-/// nothing outlives `ends_at`.
+/// Creates the tokens of `family` from `now` on. The access token carries `scopes`, a part of what
+/// was `granted`; nothing outlives `ends_at`.
 pub(super) fn pair(
     secrets: &Secrets,
     family: &Family,
@@ -83,7 +84,7 @@ pub(super) fn pair(
     };
     let mut writes = vec![write(TokenKind::Access, scopes, access, access_until)?];
     if !family.is_operator() {
-        // A refresh token keeps what was granted, whatever was asked for this time (RFC 6749
+        // A refresh token keeps the granted scopes, whatever was asked for this time (RFC 6749
         // section 6).
         writes.push(write(TokenKind::Refresh, granted, refresh, refresh_until)?);
     }
