@@ -1,8 +1,8 @@
-//! Access tokens on requests: who calls, with which rights, in which namespace. Everything is read
-//! live, nothing is remembered.
+//! Access tokens on requests: the caller, its rights and its namespace. Everything is read from the
+//! store for each request, so that a revocation acts at once.
 //!
-//! Ask first, then look up what the path names: 401 without a good token, 403 with one that may
-//! not, and nothing learned from either.
+//! The caller is identified before the path is looked up: 401 without a valid token and 403 without
+//! the right reveal nothing about what exists.
 
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use vault_format::hash::Digest;
@@ -27,19 +27,19 @@ use crate::route::Audience;
 /// The authentication context of a sign-in with a second factor, as `acr_values` names it (RFC
 /// 9470).
 pub const SECOND_FACTOR_ACR: &str = "second_factor";
-/// How stale `last_seen_at` may be before a request writes it, in seconds.
+/// Longest lag of `last_seen_at`, in seconds, so that not every request costs a write.
 const SEEN_SECONDS: i64 = 60;
 
-/// Who sent a request with a good token, as of this request.
+/// The caller behind a valid token, as read for this request.
 #[derive(Clone, Debug)]
 pub enum Bearer {
-    /// The user of a namespace.
+    /// A user of a namespace.
     Caller(Box<Caller>),
     /// An operator of the service.
     Operator(Operator),
 }
 
-/// The user of a namespace who calls.
+/// A user of a namespace who sent a request.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The account.
@@ -52,28 +52,29 @@ pub struct Caller {
     pub role: Role,
     /// The restricted profile of the policy, when one is set.
     pub profile: Option<String>,
-    /// What the token carries and the user still has.
+    /// Scopes that the token carries and the user still has.
     pub scopes: Scopes,
-    /// The one namespace that the token acts on, as it is now.
+    /// The only namespace that the token acts on, in its present state.
     pub namespace: Namespace,
     /// The revision at which the namespace was read.
     pub namespace_revision: u64,
     /// The client that the token was given to.
     pub client_id: ClientId,
-    /// Whether the account operates the service. The token does not: see [`Operator`].
+    /// Whether the account operates the service. The token itself carries no operator rights: see
+    /// [`Operator`].
     pub operator: bool,
-    /// When the person who consented entered credentials for just this token.
+    /// Time at which the person entered credentials for exactly this token, if at all.
     pub auth_time: Option<Timestamp>,
     second_factor: bool,
     possible: Scopes,
 }
 
-/// An operator who entered credentials for just this token, a short while ago.
+/// An operator, by a short-lived token that credentials were entered for.
 #[derive(Clone, Debug)]
 pub struct Operator {
     /// The account.
     pub account: AccountId,
-    /// What the token carries.
+    /// Scopes that the token carries.
     pub scopes: Scopes,
     /// The client that the token was given to.
     pub client_id: ClientId,
@@ -98,7 +99,7 @@ impl Bearer {
         }
     }
 
-    /// The namespace that the token acts on; `None` for an operator's.
+    /// The namespace that the token acts on; `None` for an operator's token.
     pub const fn namespace(&self) -> Option<&Namespace> {
         match self {
             Self::Caller(caller) => Some(&caller.namespace),
@@ -106,7 +107,8 @@ impl Bearer {
         }
     }
 
-    /// Who it is for the audit log: the user of the namespace, or the operator's account.
+    /// Returns the caller's name in the audit log: the user of the namespace, or the operator's
+    /// account.
     pub fn name(&self) -> &str {
         match self {
             Self::Caller(caller) => &caller.user_id,
@@ -116,8 +118,8 @@ impl Bearer {
 }
 
 impl Caller {
-    /// Passes an owner of the namespace. No challenge for others: no consent can make anybody an
-    /// owner.
+    /// Fails unless the caller owns the namespace. The refusal carries no challenge, because no
+    /// consent can grant that role.
     pub fn require_owner(&self) -> Result<(), Refusal> {
         if self.role == Role::Owner {
             Ok(())
@@ -126,7 +128,8 @@ impl Caller {
         }
     }
 
-    /// Passes an owner and a publisher of the namespace, without a challenge for others, as above.
+    /// Fails unless the caller owns the namespace or publishes in it; without a challenge, as for
+    /// [`Self::require_owner`].
     pub fn require_publisher(&self) -> Result<(), Refusal> {
         if self.role.publishes() {
             Ok(())
@@ -135,7 +138,7 @@ impl Caller {
         }
     }
 
-    /// Passes while the namespace is not suspended; operators pass always.
+    /// Fails while the namespace is suspended, except for people who operate the service.
     pub fn require_in_service(&self) -> Result<(), Refusal> {
         if self.namespace.status == Status::Suspended && !self.operator {
             Err(ErrorCode::VaultSuspended.into())
@@ -144,8 +147,8 @@ impl Caller {
         }
     }
 
-    /// Why the token does not act for an operator. The refusal carries a challenge only for an
-    /// account that operates the service, whose person can consent to it.
+    /// Returns the refusal of a token that has no operator rights. It carries a challenge only if
+    /// the account operates the service, because no other person can consent to those rights.
     pub fn not_elevated(&self, public: &PublicUrl) -> Refusal {
         if !self.operator {
             return ErrorCode::OperatorRequired.into();
@@ -154,8 +157,8 @@ impl Caller {
             .header(header::WWW_AUTHENTICATE, operator_challenge(public))
     }
 
-    /// Passes a token with `scope`. The refusal carries a challenge only if the user could consent
-    /// to it: else clients would ask in vain.
+    /// Fails unless the token has `scope`. The refusal carries a challenge only if the user has
+    /// that scope: otherwise clients would open a consent page that cannot grant it.
     pub fn require(
         &self,
         scope: Scope,
@@ -175,12 +178,14 @@ impl Caller {
         ))
     }
 
-    /// Whether the user has this scope, be it in the token or not: what consent could still give.
+    /// Whether the user has this scope, even if the token lacks it: a new consent could then grant
+    /// it.
     pub fn could_have(&self, scope: Scope) -> bool {
         self.possible.has(scope)
     }
 
-    /// Passes when `slug`, from the path, is the token's namespace; any other is not there.
+    /// Fails with 404 unless `slug`, from the path, is the token's namespace: others must look
+    /// absent.
     pub fn require_namespace(&self, slug: &str) -> Result<(), Refusal> {
         if self.namespace.slug.as_str() == slug {
             Ok(())
@@ -189,22 +194,22 @@ impl Caller {
         }
     }
 
-    /// Passes a token for which its person entered credentials less than five minutes before `now`.
-    /// Else 403 with the challenge of RFC 9470.
+    /// Fails unless the person entered credentials for this token less than five minutes before
+    /// `now`: 403 with the challenge of RFC 9470.
     pub fn require_fresh(&self, now: Timestamp, public: &PublicUrl) -> Result<(), Refusal> {
         require_fresh(self.auth_time, now, &Scopes::ALL.to_string(), public)
     }
 
-    /// Passes a token of a sign-in with a second factor where the service requires one. Else 403
-    /// with the challenge of RFC 9470.
+    /// Fails unless the sign-in behind the token used a second factor, where the service requires
+    /// one: 403 with the challenge of RFC 9470.
     pub fn require_second_factor(&self, config: &Config) -> Result<(), Refusal> {
         require_second_factor(self.second_factor, &Scopes::ALL.to_string(), config)
     }
 }
 
 impl Operator {
-    /// Passes a token with `scope`. The refusal carries a challenge: every operator can consent to
-    /// it.
+    /// Fails unless the token has `scope`. The refusal always carries a challenge, because every
+    /// operator can consent to it.
     pub fn require(&self, scope: Scope, public: &PublicUrl) -> Result<(), Refusal> {
         if self.scopes.has(scope) {
             return Ok(());
@@ -213,22 +218,22 @@ impl Operator {
             .header(header::WWW_AUTHENTICATE, operator_challenge(public)))
     }
 
-    /// Passes a token for which its person entered credentials less than five minutes before `now`.
-    /// Else 403 with the challenge of RFC 9470.
+    /// Fails unless the person entered credentials for this token less than five minutes before
+    /// `now`: 403 with the challenge of RFC 9470.
     pub fn require_fresh(&self, now: Timestamp, public: &PublicUrl) -> Result<(), Refusal> {
         require_fresh(self.auth_time, now, &operator_scopes(), public)
     }
 
-    /// Passes a token of a sign-in with a second factor where the service requires one. Else 403
-    /// with the challenge of RFC 9470.
+    /// Fails unless the sign-in behind the token used a second factor, where the service requires
+    /// one: 403 with the challenge of RFC 9470.
     pub fn require_second_factor(&self, config: &Config) -> Result<(), Refusal> {
         require_second_factor(self.second_factor, &operator_scopes(), config)
     }
 }
 
-/// Passes a token for which its person entered credentials less than five minutes before `now`. An
-/// older sign-in of the browser does not count: an app that was allowed in it acts for whoever left
-/// the browser open. The refusal carries the challenge of RFC 9470.
+/// Fails unless credentials were entered for this token less than five minutes before `now`. An
+/// older sign-in of the browser does not count: an app that was allowed in a browser left open acts
+/// for whoever sits there. The refusal carries the challenge of RFC 9470.
 fn require_fresh(
     auth_time: Option<Timestamp>,
     now: Timestamp,
@@ -248,9 +253,9 @@ fn require_fresh(
     Err(refusal.header(header::WWW_AUTHENTICATE, challenge))
 }
 
-/// Passes a token of a sign-in with a second factor, and any where the service does not require one
-/// of owners and operators. The token is asked, not the account: it may be from before the setting,
-/// the person's promotion or the second factor. The refusal carries the challenge of RFC 9470.
+/// Fails unless the sign-in behind the token used a second factor, or the service requires none of
+/// owners and operators. The token decides, not the account: it may be older than the setting, the
+/// person's promotion or the second factor. The refusal carries the challenge of RFC 9470.
 fn require_second_factor(given: bool, scopes: &str, config: &Config) -> Result<(), Refusal> {
     if given || config.second_factor == SecondFactorPolicy::Optional {
         return Ok(());
@@ -268,12 +273,12 @@ fn require_second_factor(given: bool, scopes: &str, config: &Config) -> Result<(
     Err(refusal.header(header::WWW_AUTHENTICATE, challenge))
 }
 
-/// The scopes of an operator's token that may do everything.
+/// Returns the scopes of an operator's token with all rights.
 fn operator_scopes() -> String {
     format!("{} operator", Scopes::ALL)
 }
 
-/// The challenge that leads to an operator's token.
+/// Returns the challenge that makes a client ask for an operator's token.
 fn operator_challenge(public: &PublicUrl) -> HeaderValue {
     bearer_challenge(&[
         ("error", "insufficient_scope"),
@@ -282,10 +287,12 @@ fn operator_challenge(public: &PublicUrl) -> HeaderValue {
     ])
 }
 
-/// The value of `WWW-Authenticate` (RFC 6750, RFC 9728): a client that follows it gets a token of
+/// Returns the value of `WWW-Authenticate` (RFC 6750, RFC 9728) that leads a client to a token of
 /// this audience. `error` is absent where no token was sent.
 pub fn challenge(public: &PublicUrl, audience: Audience, error: Option<&str>) -> HeaderValue {
     let metadata = public.resource_metadata(audience.path());
+    // Both scopes at once: some clients that hold a refresh token never return to the consent page
+    // for more.
     let scopes = Scopes::ALL.to_string();
     let mut parameters = vec![("resource_metadata", &*metadata), ("scope", &*scopes)];
     if let Some(error) = error {
@@ -302,9 +309,9 @@ fn bearer_challenge(parameters: &[(&str, &str)]) -> HeaderValue {
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("Bearer"))
 }
 
-/// Who sent a request with these headers to a route of this audience, whatever became of the
-/// namespace meanwhile. Fails with 401 and a challenge when there is no token that is valid there,
-/// with 503 when the store is down.
+/// Identifies the sender of a request to a route of this audience, whatever the state of the
+/// namespace. Fails with 401 and a challenge when no token is valid there, and with 503 when the
+/// store is down.
 pub async fn identify(
     app: &App,
     headers: &HeaderMap,
@@ -312,6 +319,8 @@ pub async fn identify(
 ) -> Result<Bearer, Refusal> {
     let public = &app.config.public_url;
     let refused = |code: ErrorCode| {
+        // No `error` when no token was sent (RFC 6750 section 3.1): the client did nothing wrong
+        // yet.
         let error = (code == ErrorCode::TokenInvalid).then_some("invalid_token");
         Refusal::new(code).header(header::WWW_AUTHENTICATE, challenge(public, audience, error))
     };
@@ -330,10 +339,13 @@ pub async fn identify(
     Ok(bearer)
 }
 
-/// What a request bears.
+/// Content of the `Authorization` header.
 enum Sent {
+    /// No bearer token.
     None,
+    /// Something that cannot be a bearer token of this service.
     Odd,
+    /// The hash of a well-formed token.
     Token(Digest),
 }
 
@@ -342,6 +354,7 @@ fn bearer_token(headers: &HeaderMap) -> Sent {
     let value = match (values.next(), values.next()) {
         (None, _) => return Sent::None,
         (Some(value), None) => value,
+        // Two headers are never a choice: a proxy in front might have judged the other one.
         (Some(_), Some(_)) => return Sent::Odd,
     };
     let Some((scheme, token)) = value.to_str().ok().and_then(|text| text.split_once(' ')) else {
@@ -350,13 +363,15 @@ fn bearer_token(headers: &HeaderMap) -> Sent {
     if !scheme.eq_ignore_ascii_case("bearer") {
         return Sent::None; // credentials of another kind are not ours to judge
     }
+    // The store knows tokens by their hash alone, so the text goes no further.
     Secret::parse(SecretKind::Access, token.trim())
         .map_or(Sent::Odd, |secret| Sent::Token(secret.hash()))
 }
 
-/// Whether the tokens of a family are for what an audience says. A token for the service as a whole
-/// opens `/mcp` too.
+/// Whether tokens of the family are valid for `audience`. A token for the service as a whole is
+/// valid for `/mcp` too.
 fn is_for(family: &Family, audience: Audience, base: &str) -> bool {
+    // A token for another deployment has another base, and so matches nothing below.
     let path = family.resource.strip_prefix(base);
     match (&family.reach, audience) {
         (_, Audience::Any) | (Reach::Namespace { .. }, Audience::Mcp) => {
@@ -367,9 +382,9 @@ fn is_for(family: &Family, audience: Audience, base: &str) -> bool {
     }
 }
 
-/// Who bears the token with this hash, and the user to be noted as seen: one reading of the token,
-/// one of all it names. `None` when any of it no longer holds, or the token is for something else
-/// than `audience`.
+/// Loads the bearer of the token with this hash, and the user whose last use may have to be
+/// recorded: one read for the token, one for all that it depends on. `None` when any of it is no
+/// longer valid, or the token is for another audience.
 async fn find(
     app: &App,
     hash: &Digest,
@@ -386,6 +401,8 @@ async fn find(
         return Ok(None);
     };
     let grant = standing.grant.as_ref();
+    // The kind is checked because refresh tokens are stored under the same keys, and must not open
+    // a route.
     let good = token.kind == TokenKind::Access
         && now < token.expires_at
         && is_for(family, audience, base)
@@ -395,6 +412,7 @@ async fn find(
         return Ok(None);
     };
     let (account, client_id) = (account.value, family.client.clone());
+    // Cut to the present rights, so that a demotion also acts on tokens that were issued before.
     let scopes = token.scopes.and(possible);
     if family.is_operator() {
         let operator = Operator {
@@ -427,8 +445,8 @@ async fn find(
     Ok(Some((Bearer::Caller(Box::new(caller)), Some(user))))
 }
 
-/// Notes when a user was seen, at most once a minute. Losing it to another write is all right, and
-/// so is a store that is busy.
+/// Records that a user was seen, at most once a minute. The request goes on if the write fails or
+/// another one is faster, because the time only informs people.
 async fn note_seen(app: &App, user: Versioned<User>) {
     let now = app.clock.now();
     if user
@@ -445,6 +463,7 @@ async fn note_seen(app: &App, user: Versioned<User>) {
     let Ok(document) = Document::of(&seen) else {
         return;
     };
+    // Conditional: this copy of the user must not undo a change of role that was made meanwhile.
     let write = Write::put(seen.key(), document, When::At(user.revision));
     if let Err(error) = app.records.commit(vec![write]).await {
         tracing::warn!(

@@ -1,9 +1,9 @@
-//! The guard of rows that an access token opens: it proves who calls, and that the row is for them,
-//! before a handler is reached.
+//! Guard of the rows that an access token opens: identifies the caller and checks that the caller
+//! may use the row, before a handler runs.
 //!
 //! Authorization comes before any id is looked up, so that 401 and 403 reveal nothing about what
-//! exists. Refusals of somebody who is signed in are written to the audit log; those of
-//! unauthenticated callers are only logged.
+//! exists. Refusals of authenticated callers are written to the audit log; those of unauthenticated
+//! callers go to the program's log only.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,25 +25,25 @@ use crate::model::user::{Role, Scope};
 use crate::path_params::PathParams;
 use crate::route::{Auth, Route};
 
-/// A request of a caller who may make it, with what was proven of them. Only the guard makes one.
+/// A request with its proven caller, who may use the row. Only the guard creates one.
 pub(crate) struct Call<C = Caller> {
     pub(crate) app: App,
     pub(crate) caller: C,
     pub(crate) actor: Actor,
     pub(crate) parts: Parts,
     params: PathParams,
-    /// In a lock, since a body can be moved between threads but not shared, and a handler holds its
-    /// call across waits.
+    /// Behind a lock because a body can be moved between threads but not shared, and a handler
+    /// holds its call across awaits.
     body: Arc<Mutex<Body>>,
 }
 
 impl<C> Call<C> {
-    /// A segment of the path.
+    /// Returns a variable of the path.
     pub(crate) fn param(&self, name: &str) -> &str {
         self.params.get(name)
     }
 
-    /// The body; empty once it was taken.
+    /// Takes the body, which is empty afterwards.
     pub(crate) fn take_body(&self) -> Body {
         take(&self.body)
     }
@@ -53,23 +53,25 @@ fn take(body: &Mutex<Body>) -> Body {
     std::mem::take(&mut body.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// What a good token has to prove for a class of rows, and what the handlers of these rows get of
-/// it.
+/// Caller type of one class of rows: checks a valid token against a row, and is handed to the row's
+/// handler.
 pub(crate) trait Proven: Sized {
-    /// Passes who may call the row: 403 if not.
+    /// Checks that the bearer may use the row. Fails with 403 if not.
     fn admit(bearer: Bearer, config: &Config, route: &Route) -> Result<Self, Refusal>;
 }
 
-/// Rows of a vault.
+/// Callers of a vault's rows.
 impl Proven for Caller {
     fn admit(bearer: Bearer, config: &Config, route: &Route) -> Result<Self, Refusal> {
         let Bearer::Caller(caller) = bearer else {
             return Err(ErrorCode::Internal.into()); // an operator's token is for no row of a vault
         };
+        // Before role and scope: a member of a suspended vault must learn that it is suspended, not
+        // that a right is missing.
         caller.require_in_service()?;
         let write = || caller.require(Scope::Write, route.audience(), &config.public_url);
-        // What owners can do, publishers' rows among it, asks of an owner for what the service asks
-        // of owners.
+        // Owners use publisher rows too, and must meet the second-factor policy for owners there as
+        // well: otherwise a stolen password could publish.
         let publisher = || {
             caller.require_publisher()?;
             match caller.role {
@@ -85,17 +87,21 @@ impl Proven for Caller {
             Auth::PublisherWrite => publisher().and_then(|()| write())?,
             Auth::Owner => owner()?,
             Auth::OwnerWrite => owner().and_then(|()| write())?,
+            // The route table never pairs this caller with another class. If it did, the row must
+            // stay shut.
             _ => return Err(ErrorCode::Internal.into()),
         }
         Ok(*caller)
     }
 }
 
-/// Rows of the service.
+/// Callers of the service's rows, who are operators.
 impl Proven for Operator {
     fn admit(bearer: Bearer, config: &Config, route: &Route) -> Result<Self, Refusal> {
         let operator = match bearer {
             Bearer::Operator(operator) => operator,
+            // Suspension is reported as on any row of a vault. Then the challenge leads a person
+            // who operates the service to a token that this row accepts.
             Bearer::Caller(caller) => {
                 caller.require_in_service()?;
                 return Err(caller.not_elevated(&config.public_url));
@@ -111,7 +117,7 @@ impl Proven for Operator {
     }
 }
 
-/// Rows of an account's own.
+/// Callers of an account's own rows: users of a vault and operators alike.
 impl Proven for Bearer {
     fn admit(bearer: Bearer, _: &Config, route: &Route) -> Result<Self, Refusal> {
         match route.auth {
@@ -121,8 +127,8 @@ impl Proven for Bearer {
     }
 }
 
-/// Lets a request for `route` through to `handler` if its token opens the row. `refuse` writes a
-/// refusal in the form of the group.
+/// Runs `handler` if the token of the request opens `route`. `refuse` renders a refusal in the
+/// format of the route's group.
 pub(crate) async fn guarded<C: Proven, F>(
     app: App,
     route: &'static Route,
@@ -137,6 +143,8 @@ where
     let bearer = match identify(&app, &parts.headers, route.audience()).await {
         Ok(bearer) => bearer,
         Err(refusal) => {
+            // With an unread body the connection would be reset before the sender has read the
+            // refusal.
             drop_body(&parts.headers, body).await;
             return refuse(refusal);
         }
@@ -153,9 +161,12 @@ where
         source: client_address(&app.config, &parts.headers, &parts.extensions),
     };
     let params = PathParams::read(&mut parts).await;
+    // Shared with the call: after a refusal, the rest that the handler left unread is drained
+    // below.
     let body = Arc::new(Mutex::new(body));
     let (headers, is_safe) = (parts.headers.clone(), is_safe(&parts.method));
     let admitted = C::admit(bearer, &app.config, route);
+    // The path counts only after admission, so that its 404 tells an unauthorized caller nothing.
     let admitted = admitted.and_then(|caller| Ok((caller, params.ok_or(ErrorCode::NotFound)?)));
     let answer = match admitted {
         Err(refusal) => Err(refusal),
@@ -175,6 +186,8 @@ where
         Ok(response) => response,
         Err(refusal) => {
             let status = refusal.status();
+            // 403 is always recorded. Other refusals are recorded only for requests that would have
+            // changed something: failed reads are common and would crowd the log.
             if status == StatusCode::FORBIDDEN || (!is_safe && status.is_client_error()) {
                 let code = refusal.code();
                 audit_refusal(&app, namespace.as_ref(), &actor, route.name, None, code).await;
@@ -187,7 +200,8 @@ where
     response
 }
 
-/// Notes that a signed-in caller was refused; the refusal stands even if the log cannot be written.
+/// Records in the audit log that an authenticated caller was refused. If the log cannot be written,
+/// the failure is only logged and the refusal stands.
 pub(crate) async fn audit_refusal(
     app: &App,
     namespace: Option<&NamespaceId>,

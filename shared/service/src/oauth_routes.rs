@@ -1,5 +1,6 @@
-//! The routes of the group `oauth`: sign-in, accounts and vaults for sale in a browser, and the
-//! OAuth endpoints for programs. Each row names its handler and the proof that its caller needs.
+//! Routes of the group `oauth`: browser pages for sign-in, accounts and vaults for sale, and the
+//! OAuth endpoints for programs. Each row names its handler and the proof that its caller must
+//! give.
 
 use std::pin::Pin;
 
@@ -28,33 +29,33 @@ use crate::web::{cors, welcome};
 
 type Answering<E> = Pin<Box<dyn Future<Output = Result<Response, E>> + Send>>;
 
-/// What answers a row. Each class of callers has its own kind, which is reached through the guard
-/// of that class alone.
+/// Handler of a row. Each class of callers has its own variant, whose handlers are reached only
+/// through the guard of that class.
 #[derive(Clone, Copy)]
 enum Handler {
-    /// A discovery document: every page may read it.
+    /// A discovery document, which pages of every origin may read.
     Document(fn(&App) -> Value),
-    /// An endpoint for programs.
+    /// An endpoint that programs call.
     Endpoint(fn(App, Request) -> Answering<Failure>),
-    /// The endpoint for clients that name themselves and for bearers.
+    /// The revocation endpoint, for clients that name themselves and for bearers.
     Revocation(fn(App, Revocation) -> Answering<Failure>),
-    /// A page for people.
+    /// A page or form that needs no completed sign-in.
     Page(fn(App, Request) -> Answering<ErrorPage>),
-    /// The root of the service: a page for browsers, and nothing for programs.
+    /// The root of the service: a page for browsers, 404 for programs.
     Front,
-    /// A page with a token in its path.
+    /// A page with a secret token in its path.
     PageOf(fn(App, String, Request) -> Answering<ErrorPage>),
-    /// A page for signed-in people.
+    /// A page for signed-in people. Other browsers get the sign-in page, which leads to this page.
     SignedIn(
         Onward<'static>,
         fn(App, SignedInBrowser) -> Answering<ErrorPage>,
     ),
-    /// A form of signed-in people.
+    /// A form that only a signed-in browser may send.
     SignedInForm(Task, fn(App, SignedInForm) -> Answering<ErrorPage>),
 }
 
 impl Handler {
-    /// The class of the row that it answers.
+    /// Returns the authentication class of the row.
     const fn auth(self) -> Auth {
         match self {
             Self::Document(_)
@@ -69,6 +70,8 @@ impl Handler {
 
     fn methods(self, method: MethodFilter) -> MethodRouter<App> {
         match self {
+            // Clients of every origin read discovery first, so the answer and its preflight are
+            // open to all.
             Self::Document(document) => get(move |State(app): State<App>| async move {
                 cors::open(json_answer(StatusCode::OK, &document(&app)))
             })
@@ -81,6 +84,8 @@ impl Handler {
             Self::Page(answer) => on(method, move |State(app): State<App>, request: Request| {
                 page(app.clone(), answer(app, request))
             }),
+            // Every method: a client that posts to the root looks for the MCP endpoint, and gets
+            // its address with the 404.
             Self::Front => any(|State(app): State<App>, request: Request| async move {
                 if welcome::opens_page(request.method(), request.headers()) {
                     page(
@@ -100,6 +105,8 @@ impl Handler {
             ),
             Self::SignedIn(onward, answer) => {
                 get(move |State(app): State<App>, headers: HeaderMap| {
+                    // The guard runs inside `page`, so that its errors become error pages like
+                    // those of handlers.
                     page(app.clone(), async move {
                         match guard::signed_in(&app, &headers, onward).await? {
                             Ok(proven) => answer(app, proven).await,
@@ -122,7 +129,7 @@ impl Handler {
     }
 }
 
-/// An endpoint that the pages of allowed origins may call.
+/// Routes POST and the CORS preflight of an endpoint that pages of allowed origins may call.
 fn endpoint<F>(
     answer: impl Fn(App, Request) -> F + Clone + Send + Sync + 'static,
 ) -> MethodRouter<App>
@@ -130,6 +137,8 @@ where
     F: Future<Output = Result<Response, Failure>> + Send,
 {
     post(move |State(app): State<App>, request: Request| async move {
+        // Copied because the handler consumes the request. An error needs the CORS headers too, or
+        // a page could not read why it failed.
         let headers = request.headers().clone();
         let answered = answer(app.clone(), request).await;
         let response = answered.unwrap_or_else(|failure| failure.answer(&app));
@@ -175,7 +184,8 @@ rows! { OAuth:
     "oidc.callback" GET "/oauth/oidc/callback" Page provider::callback;
     "oidc.connect" POST "/oauth/oidc/connect" Page provider::connect::connect;
     "oauth.consent" POST "/oauth/consent" SignedInForm(authorization::CONSENT) authorization::consent;
-    // Ends the session of the browser that sends it, whatever that session still is.
+    // Not `SignedInForm`: a browser must be able to sign out while its session is expired or waits
+    // for a second factor.
     "oauth.logout" POST "/oauth/logout" Page authorization::logout;
     "password.show" GET "/oauth/password" SignedIn(Onward::Password) password_page::show;
     "password.change" POST "/oauth/password" SignedInForm(password_page::CHANGE) password_page::change;
@@ -199,7 +209,7 @@ rows! { OAuth:
     "invite.accept" POST "/oauth/invite/{token}" PageOf invite_link::accept;
 }
 
-/// What answers them, below `prefix`.
+/// Builds the router of the group, with every path below `prefix`.
 pub(crate) fn router(prefix: &str) -> Router<App> {
     route::router(prefix, ROWS, |row| {
         row.handler.methods(row.route.method_filter())
