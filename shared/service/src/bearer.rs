@@ -83,7 +83,7 @@ pub struct Operator {
 }
 
 impl Bearer {
-    /// The account.
+    /// Returns the account.
     pub const fn account(&self) -> &AccountId {
         match self {
             Self::Caller(caller) => &caller.account,
@@ -91,7 +91,7 @@ impl Bearer {
         }
     }
 
-    /// The client that the token was given to.
+    /// Returns the client that the token was given to.
     pub const fn client_id(&self) -> &ClientId {
         match self {
             Self::Caller(caller) => &caller.client_id,

@@ -121,6 +121,7 @@ pub async fn verify(
     .await
 }
 
+/// Runs `work` on a blocking thread as soon as a slot is free.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, HashingFailed> + Send + 'static,
 ) -> Result<T, HashingFailed> {

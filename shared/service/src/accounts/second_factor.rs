@@ -44,7 +44,7 @@ struct CodePage {
     problem: Option<&'static str>,
 }
 
-/// Renders the page that asks for a code, in a browser whose password was correct.
+/// Renders the page that asks for a code, in a browser whose first proof was accepted.
 pub fn code_page(
     app: &App,
     browser: &Browser,

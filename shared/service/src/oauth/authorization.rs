@@ -175,6 +175,7 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
+    /// Uses the person's decision, or shows the consent page while there is none.
     async fn go_on(&self) -> Result<Response, ErrorPage> {
         let app = self.app;
         // HEAD is safe (RFC 9110 section 9.2.1): a program that checks whether a link works must
@@ -256,6 +257,7 @@ impl Waiting<'_> {
             .audit(namespace, &actor, CONSENT.action, change, "done")
     }
 
+    /// Renders the consent page.
     fn consent_page(&self, problem: Option<&'static str>) -> Response {
         let return_to = authorize_address(self.app, self.query);
         let asking = Asking {
@@ -348,6 +350,7 @@ pub async fn login(app: &App, request: Request) -> Result<Response, ErrorPage> {
     response.ok_or_else(|| StoreError::Conflict.into())
 }
 
+/// Renders the sign-in page after a refused attempt.
 async fn refused_sign_in(
     app: &App,
     browser: &Browser,
@@ -421,6 +424,7 @@ pub async fn consent(app: &App, request: SignedInForm) -> Result<Response, Error
     Ok(back)
 }
 
+/// Returns the writes that record a decision and use up the token of its form.
 fn approving(
     browser: &Browser,
     query: &str,

@@ -54,6 +54,7 @@ fn counts(client: &Client, now: Timestamp) -> bool {
     })
 }
 
+/// Returns the end of the time in which the copy may be used although its host fails.
 fn stale_until(document: &Described) -> Timestamp {
     document.fresh_until.plus_seconds(STALE_SECONDS)
 }
@@ -137,6 +138,7 @@ async fn renew(
     }
 }
 
+/// Stores the client until the given time, if its record is still as it was read.
 async fn keep(app: &App, client: &Client, when: When, until: Timestamp) -> Result<(), Refusal> {
     let write = Write::put_until(client_key(&client.id), Content::of(client)?, when, until);
     // Another request that fetched it at the same time stored the same.
@@ -153,6 +155,7 @@ enum Unread {
     Ours(Refusal),
 }
 
+/// Fetches and reads a document.
 async fn fetch(app: &App, url: &ClientUrl) -> Result<Client, Unread> {
     let Some(documents) = &app.documents else {
         return Err(Unread::NotGood);

@@ -29,17 +29,18 @@ const MOST_PLACES: u32 = 1000;
 /// Largest registration, in bytes.
 const MAX_REGISTER_BYTES: usize = MAX_DOCUMENT_BYTES;
 
-/// `GET /.well-known/oauth-authorization-server` and `/.well-known/openid-configuration`.
+/// `GET /.well-known/oauth-authorization-server` and `/.well-known/openid-configuration`: returns
+/// the metadata of the authorization server.
 pub fn authorization_server(app: &App) -> Value {
     metadata::authorization_server(&app.config.public_url, app.documents.is_some())
 }
 
-/// `GET /.well-known/oauth-protected-resource`: the whole service as a resource.
+/// `GET /.well-known/oauth-protected-resource`: returns the metadata of the whole service.
 pub fn protected_resource(app: &App) -> Value {
     metadata::protected_resource(&app.config.public_url, "")
 }
 
-/// `GET /.well-known/oauth-protected-resource/mcp`: `/mcp` as a resource.
+/// `GET /.well-known/oauth-protected-resource/mcp`: returns the metadata of `/mcp`.
 pub fn protected_mcp(app: &App) -> Value {
     metadata::protected_resource(&app.config.public_url, "/mcp")
 }

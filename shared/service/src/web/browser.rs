@@ -106,6 +106,7 @@ impl Browser {
         Ok(found.filter(|found| found.session.code_due))
     }
 
+    /// Loads the session of the cookie, whether or not a code is still due.
     async fn session(&self, app: &App) -> Result<Option<SignedIn>, StoreError> {
         // A value that was made for this request cannot have a session.
         if !self.brought {

@@ -230,7 +230,8 @@ impl Asked<'_> {
 
     /// Returns the rotation that `hash` began, while its answer may be asked for again.
     fn repeated<'g>(&self, grant: &'g Grant, hash: &Digest) -> Option<&'g Previous> {
-        // Its successor is unused, or `previous` would name that; so the answer may have been lost.
+        // The token that replaced it is still unused, or `previous` would name that one: so the
+        // answer may have been lost.
         let previous = grant.previous.as_ref();
         let previous = previous.filter(|previous| same(hash, &previous.refresh))?;
         (self.now <= previous.rotated_at.plus_seconds(GRACE_SECONDS)).then_some(previous)
