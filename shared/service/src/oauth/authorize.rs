@@ -206,7 +206,6 @@ impl AuthorizeRequest {
         let invalid =
             |description: &str| Refused::Redirect(back.error("invalid_request", description));
 
-        // From here on the way back is known and safe, so every error goes to the client.
         form.check().map_err(|bad| invalid(&bad.to_string()))?;
         if form.value("state").is_some() && back.state.is_none() {
             return Err(invalid("state is too long"));
@@ -239,24 +238,20 @@ impl AuthorizeRequest {
             })?,
         };
         let asked = match form.value("scope") {
-            // The plain client of the interface names neither scope nor resource, and gets what it
-            // registered for.
+            // The plain client of the interface names neither: it gets what it registered for.
             None if !names_resource => Scopes::ALL,
-            // All others ask for what they need: without a scope they may read only.
             None => Scopes::READ,
             Some(text) => Scopes::known(text),
         };
         let scopes = asked.and(client.scopes);
         let words = |name: &str| form.value(name).unwrap_or_default().split(' ');
-        // A client that registered for fewer scopes than all gets no operator rights, which are
-        // wider still.
+        // A client that registered for fewer scopes than all gets no operator rights.
         let operator = words("scope").any(|word| word == OPERATOR)
             && resource == base
             && client.scopes == Scopes::ALL;
         let request = Self {
             operator,
-            // Credentials of this moment are recent enough for any `max_age` (OpenID Connect, RFC
-            // 9470).
+            // Credentials of this moment are recent enough for any `max_age` (RFC 9470).
             wants_credentials: operator
                 || form.value("max_age").is_some()
                 || words("prompt").any(|word| word == "login"),

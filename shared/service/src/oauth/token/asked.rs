@@ -51,12 +51,10 @@ impl Asked<'_> {
             return Ok(Decision::refused(TokenError::InvalidGrant));
         };
         let family = &code.value.family;
-        // Recorded, because a client that has the code of another one may have stolen it.
         if family.client != self.client.value.id {
             return self.refused(TokenError::InvalidGrant, family, "code_of_another_client");
         }
-        // The grant of a code exists only after the code was used. It may be read before the code
-        // is read as used, when another exchange came between the two reads.
+        // Another exchange may come between the two reads: then only the grant shows the use.
         if code.value.used || self.known.standing.grant.is_some() {
             return self.end_family(family, Why::CodeReused);
         }
@@ -68,7 +66,6 @@ impl Asked<'_> {
             Ok(scopes) => scopes,
             Err(error) => return self.refused(error, family, "no_standing"),
         };
-        // A code is issued at the moment of the consent.
         let consented_at = code.value.expires_at.plus_seconds(-CODE_SECONDS);
         let Some((family, connected)) = self.connect(family, consented_at)? else {
             return self.refused(TokenError::InvalidClient, family, "connection_ended");
@@ -103,8 +100,7 @@ impl Asked<'_> {
             ..code.value.clone()
         };
         let mut writes = vec![
-            // Kept far longer than an unused code, so that a second use is recognised and ends the
-            // family.
+            // Kept for a day, so that a second use is recognised and ends the family.
             Write::put_until(
                 code_key(hash),
                 Document::of(&used)?,
@@ -161,19 +157,16 @@ impl Asked<'_> {
             && self.now < token.value.expires_at
             && grant.value.is_alive(self.now);
         if !good {
-            // Expired, or ended and recorded then: a client that keeps asking must not fill the
-            // log.
+            // Expired, or ended and recorded: a client that keeps asking must not fill the log.
             return Ok(Decision::refused(TokenError::InvalidGrant));
         }
         let repeated = self.repeated(&grant.value, hash);
-        // Neither the newest token nor a repetition in time: it was replaced, so it was stolen or
-        // replayed.
+        // Neither the newest token nor a repetition in time: it was stolen or replayed.
         if repeated.is_none() && !same(hash, &grant.value.refresh) {
             return self.end_family(family, Why::RefreshReused);
         }
         let Some(connected) = self.connected(family) else {
-            // The owner's own entry records the end of the connection: an app that keeps asking
-            // must not fill the log.
+            // The owner's entry records the end. An app that keeps asking must not fill the log.
             return Ok(Decision::refused(TokenError::InvalidClient));
         };
         let wanted = scopes.map_or(Ok(grant.value.scopes), |text| {
@@ -186,8 +179,7 @@ impl Asked<'_> {
         if let Some(previous) = repeated {
             return Ok(self.repeat(secret, previous, grant, connected));
         }
-        // The next pair is derived from the presented token and this salt, so that an answer that
-        // was lost can be given again although no token is stored.
+        // The next pair is derived and not stored, so that a lost answer can be given again.
         let salt = URL_SAFE_NO_PAD.encode(bytes::<16>(&self.ports.random));
         let secrets = Secrets::following(secret, &salt);
         let pair = pair(
