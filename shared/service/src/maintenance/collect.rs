@@ -1,8 +1,9 @@
 //! Garbage collection, mark and sweep: marks objects that no root reaches, and deletes them if that
 //! is still so after the grace period of 24 hours.
 //!
-//! One round visits every namespace; a cursor keeps where it stands, so that a step can end
-//! anywhere. Nothing is marked or deleted in a namespace whose current release cannot be read.
+//! One round visits every namespace. A cursor stores the position, so a step may end anywhere and
+//! the next one continues from there. Nothing is marked or deleted in a namespace whose current
+//! release cannot be read.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -27,10 +28,10 @@ use crate::publish;
 
 /// The least time between the beginnings of two rounds, in seconds: 6 hours.
 const ROUND_SECONDS: i64 = 6 * 3600;
-/// For how long a step has the round for itself, in seconds; two at once would do no harm, only the
-/// same work.
+/// Seconds for which a step has the round to itself. Two steps at once would do no harm, only the
+/// same work twice.
 const BUSY_SECONDS: i64 = 60;
-/// The classes that are collected, in the order of a visit: those that a release names, and drafts.
+/// Classes that are collected, in the order of a visit: those that a release names, then drafts.
 pub(super) const CLASSES: [Class; 5] = [
     Class::Bundles,
     Class::Policies,
@@ -39,19 +40,20 @@ pub(super) const CLASSES: [Class; 5] = [
     Class::Drafts,
 ];
 
-/// Where the round stands: the record `work` | `collection`.
+/// Position of the round, stored in the record `work` | `collection`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 struct Cursor {
     started_at: Option<Timestamp>,
-    /// Everything in the operator's list up to here was visited.
+    /// The last namespace that was visited to its end, in the order of the operator's list.
     after: Option<Slug>,
-    /// The class, and the object behind which the visit of the next namespace goes on.
+    /// Position inside the next namespace: an index into [`CLASSES`], and the last object of that
+    /// class that was visited.
     within: Option<(usize, Option<Digest>)>,
     ended: bool,
     busy_until: Option<Timestamp>,
 }
 
-/// Goes on with the round until it ends or `until` is reached.
+/// Continues the round until it ends or `until` is reached.
 pub(super) async fn step(app: &App, report: &mut Report, until: Instant) -> Result<(), StoreError> {
     let now = app.clock.now();
     let seen = app.get::<Cursor>(&cursor_key()).await?;
@@ -72,13 +74,17 @@ pub(super) async fn step(app: &App, report: &mut Report, until: Instant) -> Resu
             ..Cursor::default()
         };
     }
+    // Written before the work, under the revision that was read, so that only one of two processes
+    // that start at once makes the visit.
     cursor.busy_until = Some(now.plus_seconds(BUSY_SECONDS));
     let Some(revision) = save(app, &cursor, when).await? else {
         return Ok(());
     };
     let outcome = visit(app, &mut cursor, report, until).await;
+    // Released after an error too, so that the next run does not have to wait.
     cursor.busy_until = None;
-    // A later worker that went on meanwhile is right.
+    // Not written where this step outlived its time and another process moved the cursor on: that
+    // position is the right one.
     save(app, &cursor, When::At(revision)).await?;
     outcome
 }
@@ -87,6 +93,7 @@ fn cursor_key() -> RecordKey {
     RecordKey::new("work", "collection")
 }
 
+/// Stores the cursor. Returns its new revision; `None` when another process changed it meanwhile.
 async fn save(app: &App, cursor: &Cursor, when: When) -> Result<Option<u64>, StoreError> {
     let write = Write::put(cursor_key(), Document::of(cursor)?, when);
     match app.records.commit(vec![write]).await? {
@@ -95,6 +102,7 @@ async fn save(app: &App, cursor: &Cursor, when: When) -> Result<Option<u64>, Sto
     }
 }
 
+/// Visits namespaces from the cursor on, until the last one or `until` is reached.
 async fn visit(
     app: &App,
     cursor: &mut Cursor,
@@ -111,12 +119,15 @@ async fn visit(
         let slug = record.read::<namespace::Listed>()?.slug;
         let found = namespace::find(app, &slug).await?;
         let mut within = Some(cursor.within.take().unwrap_or_default());
-        // A deleted namespace is removed as a whole, by its own steps. What a release of an earlier
-        // version of vault names is not known: all of it stays until the next release.
+        // A deleted namespace is not visited: `remove` empties it as a whole. Nor is one whose
+        // release an earlier version of vault published: its references cannot be read, so all its
+        // objects stay until the next release.
         let found = found.filter(|(namespace, _)| {
             namespace.current.is_none() || namespace.readable_current().is_some()
         });
         if let Some((namespace, _)) = found {
+            // On the first page only, so that a later step that continues the visit does not repeat
+            // it.
             if within == Some((0, None)) {
                 settle_drafts(app, &namespace, report).await;
                 if let Err(error) = announce_end(app, &namespace).await {
@@ -136,6 +147,8 @@ async fn visit(
                 match page(app, &namespace, (class, after), report, until).await {
                     Ok(next) => within = next,
                     Err(error) => {
+                        // `within` stays empty, so the rest of this namespace waits for the next
+                        // round, and one damaged namespace does not stop the others.
                         report.skipped += 1;
                         tracing::error!(
                             namespace = %namespace.id,
@@ -152,9 +165,11 @@ async fn visit(
     Ok(())
 }
 
-/// Writes down which proposals have ended, at the beginning of a visit.
+/// Ends the records of proposals that are over, at the beginning of a visit.
 async fn settle_drafts(app: &App, namespace: &Namespace, report: &mut Report) {
     if let Err(error) = drafts::settle(app, namespace).await {
+        // Logged only: the collection works out the state of each draft itself and does not need
+        // these records to be up to date.
         report.skipped += 1;
         tracing::error!(
             namespace = %namespace.id,
@@ -164,7 +179,8 @@ async fn settle_drafts(app: &App, namespace: &Namespace, report: &mut Report) {
     }
 }
 
-/// Looks at one page of objects; answers where the next one begins.
+/// Processes one page of objects. Returns the position of the next page; `None` after the last
+/// class.
 async fn page(
     app: &App,
     namespace: &Namespace,
@@ -175,8 +191,8 @@ async fn page(
     let Some(class) = CLASSES.get(class_at).copied() else {
         return Ok(None);
     };
-    // Objects before what keeps them: an upload is written down before its bytes are there, so
-    // whatever is listed is known to be kept.
+    // Objects are listed before the roots are read. An upload writes its root before it puts the
+    // bytes, so the root of every object that is listed here is among those read later.
     let listed = app
         .objects
         .list(&namespace.id, class, after.as_ref(), MAX_PAGE)
@@ -194,6 +210,8 @@ async fn page(
     let range = Range { class, after, last };
     let plan = plan(app.clock.now(), &range, &listed, &marks, &named);
     if !carry_out(app, namespace.id, plan, report, until).await? {
+        // Out of time. The next step plans the same page anew, since marks and roots may have
+        // changed by then.
         return Ok(Some((class_at, after)));
     }
     Ok(match last {
@@ -203,9 +221,10 @@ async fn page(
     })
 }
 
-/// Everything in a namespace that a root reaches now.
+/// Returns every object of a namespace that a root reaches now.
 async fn named(app: &App, namespace: &Namespace) -> Result<HashSet<ObjectName>, StoreError> {
     let mut named = HashSet::new();
+    // Read again, since a release may have become current after the visit began.
     let found = namespace::find(app, &namespace.slug).await?;
     let found = found.filter(|(found, _)| found.id == namespace.id);
     let namespace = found.as_ref().map_or(namespace, |(found, _)| found);
@@ -215,18 +234,18 @@ async fn named(app: &App, namespace: &Namespace) -> Result<HashSet<ObjectName>, 
         named.insert(ObjectName::new(Class::Catalogs, current.sha256));
         named.insert(ObjectName::new(Class::Closures, current.closure));
     }
-    // By the same moment of the namespace: a proposal that is published meanwhile still counts as
-    // waiting.
+    // Judged by the same state of the namespace as the release above: a proposal that is published
+    // meanwhile still counts as waiting, so its objects are kept.
     named.extend(drafts::pending_objects(app, namespace).await?);
-    // After the current release: one that is replaced in between leaves behind, in the same commit,
-    // what its successor dropped.
+    // Read after the current release: where that is replaced in between, the same commit wrote what
+    // its successor dropped into these records.
     for record in kept::all(app, &kept::kept_partition(&namespace.id)).await? {
         named.extend(record.read::<Kept>()?.objects);
     }
     Ok(named)
 }
 
-/// The stretch of one class that a page covers: behind `after`, up to `last` or to the end.
+/// Part of one class that a page covers: behind `after`, up to `last` or to the end.
 struct Range {
     class: Class,
     after: Option<Digest>,
@@ -241,18 +260,18 @@ impl Range {
     }
 }
 
-/// What is to be done with the objects of a page.
+/// Decisions about the objects of a page.
 #[derive(Debug, Default, Eq, PartialEq)]
 struct Plan {
-    /// Unreachable and unmarked: to be marked.
+    /// Unreachable objects that get a mark.
     mark: Vec<ObjectName>,
-    /// Reachable and marked, or marked and gone: the mark is removed.
+    /// Marks to remove, because their object is reachable again or gone.
     unmark: Vec<Marked>,
-    /// Unreachable and marked for the grace period: to be deleted.
+    /// Unreachable objects whose grace period is over.
     delete: Vec<Marked>,
 }
 
-/// Decides; changes nothing.
+/// Decides about each object of a page without changing anything.
 fn plan(
     now: Timestamp,
     range: &Range,
@@ -268,6 +287,8 @@ fn plan(
     for name in &listed {
         match marks.get(name) {
             None if !named.contains(name) => plan.mark.push(*name),
+            // While a deletion runs the mark belongs to it, so a mark that is not liftable is left
+            // alone.
             Some(marked) if named.contains(name) && marked.mark.is_liftable(now) => {
                 plan.unmark.push(*marked);
             }
@@ -278,20 +299,23 @@ fn plan(
             {
                 plan.delete.push(*marked);
             }
+            // Nothing to do: reachable and unmarked, within the grace period, or being deleted.
             None | Some(_) => {}
         }
     }
+    // A deletion that was interrupted after it removed the object leaves its mark behind.
     let gone = marks.values().filter(|marked| {
         range.has(&marked.name) && !listed.contains(&marked.name) && marked.mark.is_liftable(now)
     });
     plan.unmark.extend(gone);
+    // `listed` is a hash set: without sorting the order would differ in each run.
     plan.mark.sort_unstable();
     plan.unmark.sort_unstable_by_key(|marked| marked.name);
     plan.delete.sort_unstable_by_key(|marked| marked.name);
     plan
 }
 
-/// Does what was planned; false when the time was over before the end.
+/// Carries out a plan. Returns false when time ran out before the end.
 async fn carry_out(
     app: &App,
     namespace: NamespaceId,
@@ -304,6 +328,7 @@ async fn carry_out(
         marked_at: now,
         deleting_since: None,
     })?;
+    // `Absent` keeps the mark of another process: replacing it would restart the grace period.
     let mark = plan.mark.into_iter().map(|name| {
         Write::put(
             kept::mark_key(&namespace, name),
@@ -319,6 +344,8 @@ async fn carry_out(
         )
     });
     report.unmarked += commit_each(app, unmark.collect()).await?;
+    // Only deletions watch the time: marks are written in batches, but each deletion is a call of
+    // the object store.
     for marked in plan.delete {
         if Instant::now() >= until {
             return Ok(false);
@@ -330,8 +357,8 @@ async fn carry_out(
     Ok(true)
 }
 
-/// Commits many writes at once; a write whose condition no longer holds is left out. Answers how
-/// many were done.
+/// Commits writes in batches, leaving out each write whose condition no longer holds. Returns how
+/// many were made.
 async fn commit_each(app: &App, writes: Vec<Write>) -> Result<usize, StoreError> {
     let mut done = 0;
     for some in writes.chunks(MAX_WRITES) {
@@ -343,8 +370,12 @@ async fn commit_each(app: &App, writes: Vec<Write>) -> Result<usize, StoreError>
                     break;
                 }
                 Commit::Failed { index, .. } if index < some.len() => {
+                    // Another process was faster with this record. The others do not depend on it,
+                    // so they are tried again without it.
                     some.remove(index);
                 }
+                // The index fits no write of the batch, so there is none to leave out: give up
+                // instead of looping for ever.
                 Commit::Failed { .. } => break,
             }
         }
@@ -352,8 +383,9 @@ async fn commit_each(app: &App, writes: Vec<Write>) -> Result<usize, StoreError>
     Ok(done)
 }
 
-/// Deletes one object: first the mark says so, under the revision that was read, so that an upload
-/// that took it away meanwhile wins, and one that comes later waits.
+/// Deletes one object. First the mark moves to `deleting_since` under the revision that was read:
+/// an upload that has removed the mark meanwhile wins, and one that comes later waits for the
+/// deletion.
 async fn delete(app: &App, namespace: NamespaceId, marked: Marked) -> Result<bool, StoreError> {
     let key = kept::mark_key(&namespace, marked.name);
     let deleting = Document::of(&Mark {
@@ -370,6 +402,7 @@ async fn delete(app: &App, namespace: NamespaceId, marked: Marked) -> Result<boo
         .copied()
         .flatten()
         .map_or(When::Any, When::At);
+    // Where the mark has changed it stays. A later round removes it, since its object is gone.
     let _ = app.records.commit(vec![Write::delete(key, when)]).await?;
     Ok(true)
 }

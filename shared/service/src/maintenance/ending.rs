@@ -1,4 +1,4 @@
-//! Notices about releases that end soon, found on the rounds of the background work.
+//! Notices about releases that expire soon, queued on the rounds of the garbage collection.
 
 use serde_json::json;
 use vault_store::StoreError;
@@ -11,13 +11,15 @@ use crate::{notices, publish};
 
 /// Queues the notice that the current release ends in at most 14 days, once for each release.
 pub(super) async fn announce_end(app: &App, namespace: &Namespace) -> Result<(), StoreError> {
-    // Another process that was faster has announced it.
+    // One attempt without a retry: where another process commits first, it has queued the notice.
     let attempted = app.attempt(async |tx| {
         let Some(current) = namespace.readable_current() else {
             return Ok(());
         };
         let mark = ends_key(&namespace.id, &current.payload_sha256);
         let (destinations, _) = Destinations::find(&tx, &namespace.id).await?;
+        // Before the catalog is read: most vaults want no notice, or have had the one of this
+        // release.
         if !destinations.want(Topic::ReleaseEnds) || tx.records.get(&mark).await?.is_some() {
             return Ok(());
         }
@@ -32,8 +34,10 @@ pub(super) async fn announce_end(app: &App, namespace: &Namespace) -> Result<(),
             ends_at,
         };
         let notice = notices::queue(&tx, namespace, event).await?;
+        // Nothing was queued where the outbox is full. Without the mark a later round tries again.
         if !notice.is_empty() {
             tx.write_all(notice);
+            // The mark expires with the release, since there is nothing to announce after that.
             let document = Document::of(&json!({ "announced_at": now }))?;
             tx.write(Write::put_until(mark, document, When::Absent, ends_at));
         }

@@ -1,10 +1,10 @@
-//! Background work: what has to happen without anybody asking for it. Expired records are removed,
-//! vaults that people signed up for are set up, deleted vaults are emptied, objects that nothing
-//! names are collected, and notices are sent.
+//! Background work that no request triggers: it removes expired records, sets up vaults that people
+//! signed up for, empties deleted vaults, collects objects that no root reaches, and sends notices.
 //!
-//! All of it is made of bounded steps that can be repeated, broken off and run twice at once: what
-//! is right does not hang on when or how often it runs. `vault serve` runs it as a task, on AWS a
-//! schedule invokes the function `admin`.
+//! Rule: all of it consists of bounded steps that can be repeated, interrupted, and run twice at
+//! once, so correctness never depends on when or how often it runs. It never answers a request, and
+//! outside of deleted vaults it never deletes an object that a root reaches. `vault serve` runs it
+//! as a task; on AWS a schedule invokes the function `admin`.
 
 mod collect;
 mod ending;
@@ -21,33 +21,33 @@ use crate::app::App;
 use crate::hosting::provisioning;
 use crate::notices;
 
-/// How often the work is done.
+/// Interval between two runs.
 pub const EVERY: Duration = Duration::from_mins(5);
-/// How often notices are sent by a process that runs all the time.
+/// Interval at which a process that runs all the time sends notices.
 pub const NOTICES_EVERY: Duration = Duration::from_mins(1);
-/// How long one pass over the notices begins attempts there.
+/// Time within which one pass over the notices begins attempts there.
 const NOTICES_STEP: Duration = Duration::from_secs(30);
-/// How long one step may take; a run has one step a kind of work.
+/// Time limit of one step. A run has one step for each kind of work.
 pub const STEP: Duration = Duration::from_secs(10);
-/// Most expired records that are removed at once.
+/// Maximum number of expired records that one call of the store removes.
 const SWEEP_AT_ONCE: usize = 500;
 
-/// What one run did.
+/// Counts of one run.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Report {
     /// Expired records that were removed.
     pub expired: usize,
-    /// Objects that were marked, since nothing names them.
+    /// Objects that were marked because no root reaches them.
     pub marked: usize,
-    /// Marks that were taken away, since something names the object again or it is gone.
+    /// Marks that were removed because a root reaches the object again, or because it is gone.
     pub unmarked: usize,
     /// Objects that were deleted.
     pub deleted: usize,
-    /// Namespaces that were looked at to their end.
+    /// Namespaces that were visited to their end.
     pub namespaces: usize,
-    /// Vaults that people signed up for and that were set up.
+    /// Vaults that were set up for people who signed up.
     pub provisioned: usize,
-    /// Namespaces that were left alone, since what they name could not be read.
+    /// Namespaces that were skipped because something in them could not be read.
     pub skipped: usize,
     /// Notices that arrived.
     pub sent: usize,
@@ -59,18 +59,19 @@ pub struct Report {
     pub removed_vaults: usize,
 }
 
-/// Does one step of each kind of work, in at most [`STEP`] each. Fails when the store does not
-/// answer; the next run goes on from there.
+/// Runs one step of each kind of work, each for at most [`STEP`]. Fails when the store does not
+/// answer; the next run continues from there.
 pub async fn run(app: &App) -> Result<Report, StoreError> {
     let mut report = Report::default();
-    // Notices wait for others, so they are sent meanwhile: an attempt that is begun at the end of
-    // its step takes up to 10 s more.
+    // Sending mostly waits for other servers, so it happens beside the rest. An attempt that begins
+    // at the end of its step takes up to 10 s more.
     let own_work = async {
         let swept = sweep(app, &mut report, Instant::now() + STEP).await;
         let provisioned = provisioning::resume(app, Instant::now() + STEP).await;
         report.provisioned = *provisioned.as_ref().unwrap_or(&0);
         let removed = remove::step(app, &mut report, Instant::now() + STEP).await;
         let collected = collect::step(app, &mut report, Instant::now() + STEP).await;
+        // Only after all four have run: one that fails must not keep the others from their turn.
         swept.and(provisioned).and(removed).and(collected)
     };
     let (done, delivered) = tokio::join!(own_work, notices::deliver(app, Instant::now() + STEP));
@@ -99,11 +100,11 @@ pub async fn run(app: &App) -> Result<Report, StoreError> {
 }
 
 /// Runs the work every five minutes, first after one minute, and sends notices every minute, until
-/// `stop` ends. A step that is running then is ended where it waits: it can be repeated from any
-/// point.
+/// `stop` ends. A step that is running then is cancelled where it waits: it can be repeated from
+/// any point.
 pub async fn every(app: App, stop: impl Future<Output = ()>) {
     let working = async {
-        // A server that is started again and again must not begin with work each time.
+        // Not at once: a server that restarts in a loop would begin with work each time.
         tokio::time::sleep(EVERY / 5).await;
         loop {
             if let Err(error) = run(&app).await {
@@ -112,6 +113,7 @@ pub async fn every(app: App, stop: impl Future<Output = ()>) {
             tokio::time::sleep(EVERY).await;
         }
     };
+    // A loop of its own, so that a run that takes long does not delay notices.
     let sending = async {
         loop {
             tokio::time::sleep(NOTICES_EVERY).await;
@@ -127,9 +129,10 @@ pub async fn every(app: App, stop: impl Future<Output = ()>) {
     }
 }
 
-/// Removes expired records: they read as absent already, this only gives their room back.
+/// Removes expired records. They read as absent already, so this only frees their space.
 async fn sweep(app: &App, report: &mut Report, until: Instant) -> Result<(), StoreError> {
     while let Some(left) = until.checked_duration_since(Instant::now()) {
+        // A call that is cancelled loses nothing: whatever it has removed stays removed.
         let Ok(swept) = timeout(left, app.records.sweep(SWEEP_AT_ONCE)).await else {
             break;
         };

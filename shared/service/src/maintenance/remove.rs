@@ -1,6 +1,6 @@
-//! Removing deleted vaults: records first, then objects, the log last. Every step is one commit, or
-//! one deletion of an object, and what it removes is not found again: so a removal that is cut off
-//! anywhere goes on where it stopped, and two at once do only the same work.
+//! Removal of deleted vaults: records first, then objects, the audit log last. Every step is one
+//! commit or one deletion of an object, and what it removes is not found again. So a removal that
+//! is interrupted continues where it stopped, and two at once only do the same work.
 
 use tokio::time::Instant;
 use vault_format::text::error_chain;
@@ -20,16 +20,17 @@ use crate::model::removal::{REMOVALS, Removal, partitions};
 use crate::model::token::token_key;
 use crate::model::user::{User, users_partition};
 
-/// Most users or grants that one commit removes, with all that belongs to them.
+/// Maximum number of users or grants that one commit removes, with all records that belong to them.
 const AT_ONCE: usize = 20;
-/// Most vaults that one step looks at.
+/// Maximum number of vaults that one step looks at.
 const MOST_VAULTS: usize = 100;
 
-/// Goes on with the removals until all are done or `until` is reached.
+/// Continues the removals until all are done or `until` is reached.
 pub(super) async fn step(app: &App, report: &mut Report, until: Instant) -> Result<(), StoreError> {
     let found = app.records.list(REMOVALS, "", None, MOST_VAULTS).await?;
     for record in found {
         let removal: Removal = record.read()?;
+        // A request that began before the deletion may still write, so a removal waits two minutes.
         if !removal.is_due(app.clock.now()) {
             continue;
         }
@@ -37,6 +38,7 @@ pub(super) async fn step(app: &App, report: &mut Report, until: Instant) -> Resu
             Ok(true) => report.removed_vaults += 1,
             Ok(false) => return Ok(()),
             Err(error) => {
+                // The next vault still gets its turn. This one is tried again by the next run.
                 report.skipped += 1;
                 tracing::error!(
                     namespace = %removal.namespace_id,
@@ -49,7 +51,7 @@ pub(super) async fn step(app: &App, report: &mut Report, until: Instant) -> Resu
     Ok(())
 }
 
-/// Removes a vault; false when the time was over before the end.
+/// Removes a vault. Returns false when time ran out before the end.
 async fn remove(
     app: &App,
     removal: &Removal,
@@ -59,6 +61,8 @@ async fn remove(
     let (slug, id) = (&removal.slug, &removal.namespace_id);
     let users = users_partition(id);
     let grants = grants_partition(Some(id));
+    // The keys of their further records stand in the documents of users and grants alone, so each
+    // document is read before it is removed.
     let user = |record: &Record| -> Result<Vec<Write>, StoreError> {
         let user: User = record.read()?;
         Ok(user.removal(record.revision).to_vec())
@@ -73,13 +77,13 @@ async fn remove(
     for class in CLASSES {
         done = done && objects(app, removal, class, report, until).await?;
     }
-    // The log is last: until then it says what was there.
+    // The audit log goes last: until then it tells what was there.
     let log = audit::partition(Some(id));
     done = done && empty(app, &log, (MAX_WRITES, &plain), report, until).await?;
     Ok(done && finish(app, removal).await?)
 }
 
-/// The writes that remove a grant with its tokens and the entry in the person's list.
+/// Returns the writes that remove a grant with its tokens and its entry in the person's list.
 fn grant_writes(record: &Record) -> Result<Vec<Write>, StoreError> {
     let grant: Grant = record.read()?;
     let keys = [
@@ -91,10 +95,10 @@ fn grant_writes(record: &Record) -> Result<Vec<Write>, StoreError> {
     Ok(keys.map(|key| Write::delete(key, When::Any)).to_vec())
 }
 
-/// What removes a record.
+/// Function that returns the writes which remove a record.
 type Removing<'r> = &'r (dyn Fn(&Record) -> Result<Vec<Write>, StoreError> + Sync);
 
-/// Removes the records of a partition, this many with each commit; false when the time was over.
+/// Removes the records of a partition, `at_once` with each commit. Returns false when time ran out.
 async fn empty(
     app: &App,
     partition: &str,
@@ -103,6 +107,7 @@ async fn empty(
     until: Instant,
 ) -> Result<bool, StoreError> {
     loop {
+        // Always from the beginning: what was removed is not listed again.
         let found = app.records.list(partition, "", None, at_once).await?;
         if found.is_empty() {
             return Ok(true);
@@ -114,16 +119,17 @@ async fn empty(
         for record in &found {
             writes.extend(removing(record)?);
         }
-        // Two entries may share a key; a commit names each once.
+        // Two records may lead to the same key, which a commit may name only once.
         writes.sort_by(|one, other| one.key().cmp(other.key()));
         writes.dedup_by(|one, other| one.key() == other.key());
+        // A commit that fails was overtaken by another process. The next turn lists what is left.
         if app.try_commit(writes).await? {
             report.removed_records += found.len();
         }
     }
 }
 
-/// Removes the objects of a class; false when the time was over.
+/// Removes the objects of a class. Returns false when time ran out.
 async fn objects(
     app: &App,
     removal: &Removal,
@@ -149,8 +155,8 @@ async fn objects(
     }
 }
 
-/// Takes out of the tombstone what is about people and content, and ends the removal; false when
-/// another worker was faster.
+/// Reduces the namespace's record to a tombstone without people and content, and ends the removal.
+/// Returns false when another process was faster.
 async fn finish(app: &App, removal: &Removal) -> Result<bool, StoreError> {
     let found = app.records.get(&namespace::key(&removal.slug)).await?;
     let mut writes = vec![
