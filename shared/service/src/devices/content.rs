@@ -1,5 +1,5 @@
-//! `GET /v/<slug>/catalog.json` and `GET /v/<slug>/bundles/<bundle_hash>.json`: stored bytes, never
-//! re-serialised.
+//! `GET /v/<slug>/catalog.json` and `GET /v/<slug>/bundles/<bundle_hash>.json`. Both answer with
+//! the stored bytes and never serialise them again: hashes and signatures are over these bytes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::model::namespace::Current;
 use crate::model::release::{WithdrawnMark, withdrawn_key};
 use crate::publish::{current_catalog, current_closure};
 
-/// The current catalog for a waiting or admitted device.
+/// Answers with the current catalog, for a waiting or admitted device.
 pub(super) async fn catalog(
     app: &App,
     slug: &Slug,
@@ -42,6 +42,8 @@ pub(super) async fn catalog(
             enrolled.note_visit(app, slug, signer, release).await;
             Ok(exact(object))
         }
+        // The namespace names this object, so its absence is a fault of the service and never a
+        // 404.
         None => Err(StoreError::unavailable(
             "the current catalog is missing from the object store",
         )
@@ -49,7 +51,7 @@ pub(super) async fn catalog(
     }
 }
 
-/// A bundle for an admitted device, unless the current release withdrew it.
+/// Answers with a bundle for an admitted device, unless the current release withdrew it.
 pub(super) async fn bundle(
     app: &App,
     sets: &BundleSets,
@@ -61,6 +63,8 @@ pub(super) async fn bundle(
     let enrolled = Enrolled::look_up(app, slug, signer, Some(mark)).await?;
     enrolled.may_read_bundles(app.clock.now())?;
     let namespace = &enrolled.namespace;
+    // Hardly any bundle has a mark, so the list of withdrawn bundles is read only where there is
+    // one. The mark does not decide alone: a later release may have lifted the withdrawal.
     if let (Some(mark), Some(current)) = (&enrolled.extra, &namespace.current) {
         let mark: WithdrawnMark = mark.read()?;
         if mark.namespace_id == namespace.id
@@ -73,6 +77,8 @@ pub(super) async fn bundle(
     if let Some(object) = app.object(&key).await? {
         return Ok(exact(object));
     }
+    // A bundle that the release names has to be there, so its absence is reported as a fault of the
+    // service. Any other hash is simply not found.
     match &namespace.current {
         Some(current) if sets.names(app, namespace.id, current, hash).await? => Err(Refusal::new(
             ErrorCode::BundleUnavailable,
@@ -84,6 +90,7 @@ pub(super) async fn bundle(
     }
 }
 
+/// Returns stored bytes as they are, with their digest in the header `Repr-Digest`.
 fn exact(object: Object) -> Response {
     let mut response = Response::new(Body::from(object.bytes));
     let headers = response.headers_mut();
@@ -96,11 +103,11 @@ fn exact(object: Object) -> Response {
     response
 }
 
-/// Hashes of bundles that were read out of large objects: what a release withdraws, what it names.
-/// By the object's hash, so never stale.
+/// Sets of bundle hashes that were read from large objects: the bundles that a release withdraws,
+/// and those that it names. Cached by the object's hash, so they are never stale.
 pub(super) struct BundleSets(Recent<Digest, Arc<HashSet<Digest>>>);
 
-/// Most bytes of such sets.
+/// Maximum size of these sets, in bytes.
 const SETS_ROOM: usize = 16 << 20;
 
 impl BundleSets {
@@ -108,7 +115,7 @@ impl BundleSets {
         Self(Recent::new(SETS_ROOM))
     }
 
-    /// Whether the current release withdraws a bundle that has a mark.
+    /// Returns whether the current release withdraws a bundle that has a mark.
     async fn withdraws(
         &self,
         app: &App,
@@ -117,8 +124,8 @@ impl BundleSets {
         hash: &Digest,
     ) -> Result<bool, StoreError> {
         if current.is_earlier() {
-            // Its catalog is not read any more: the mark alone decides, against giving the bundle
-            // out.
+            // The catalog of an earlier version of vault is not read any more. The mark decides
+            // alone then, on the safe side: the bundle is not served.
             return Ok(true);
         }
         if let Some(set) = self.0.find(&current.sha256) {
@@ -131,7 +138,7 @@ impl BundleSets {
             .contains(hash))
     }
 
-    /// Whether the current release names a bundle, directly or through another object.
+    /// Returns whether the current release names a bundle, directly or through another object.
     async fn names(
         &self,
         app: &App,
@@ -152,6 +159,7 @@ impl BundleSets {
     }
 
     fn keep(&self, object: Digest, set: HashSet<Digest>) -> Arc<HashSet<Digest>> {
+        // Twice the hashes, because a hash set allocates more places than it fills.
         let bytes = set.len() * 2 * size_of::<Digest>();
         let set = Arc::new(set);
         self.0.insert(object, Arc::clone(&set), bytes);

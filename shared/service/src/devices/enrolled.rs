@@ -1,4 +1,4 @@
-//! A device and its namespace, and what the device may read there.
+//! Look-up of a device and its namespace, and the decisions on what the device may read there.
 
 use vault_format::name::Slug;
 use vault_format::text::error_chain;
@@ -12,17 +12,17 @@ use crate::error::{ErrorCode, Refusal};
 use crate::model::device::{self, DeviceStatus, LastSeen, Standing};
 use crate::model::namespace::{self, Served, Status};
 
-/// A device and the namespace that knows it, as of one moment.
+/// A device and its namespace, read at the same moment.
 pub(super) struct Enrolled {
     pub(super) device: Standing,
     pub(super) namespace: Served,
-    /// What stood under the key that was asked for besides.
+    /// Record under the additional key that [`Enrolled::look_up`] was given.
     pub(super) extra: Option<Record>,
 }
 
 impl Enrolled {
-    /// Reads device and namespace side by side: the same cost and the same answer whether the one
-    /// or the other is unknown.
+    /// Reads device and namespace in one call, so that an unknown device costs the same and gets
+    /// the same answer as an unknown vault. Otherwise a caller could find out which vaults exist.
     pub(super) async fn look_up(
         app: &App,
         slug: &Slug,
@@ -39,9 +39,12 @@ impl Enrolled {
         };
         let namespace: Served = namespace.read()?;
         let device: Standing = device.read()?;
+        // The record stands under the slug, so the namespace's id decides whether the device
+        // enrolled in this allocation.
         if namespace.status == Status::Deleted || device.namespace_id != namespace.id {
             return Err(unknown());
         }
+        // After the check of the device: only a device of this vault learns that it is suspended.
         if namespace.status == Status::Suspended {
             return Err(ErrorCode::VaultSuspended.into());
         }
@@ -53,8 +56,8 @@ impl Enrolled {
         })
     }
 
-    /// Remembers that the device was here and which release it now has. `extra` is what stood under
-    /// [`device::seen_key`]. A read is answered whether or not this succeeds.
+    /// Records that the device was here and which release it has now. Expects [`device::seen_key`]
+    /// as the additional key. An error is only logged, so the read is answered in any case.
     pub(super) async fn note_visit(
         &self,
         app: &App,
@@ -65,9 +68,11 @@ impl Enrolled {
         let noted = async {
             let held = self.extra.as_ref().map(Record::read).transpose()?;
             let now = app.clock.now();
+            // `None` where nothing new is to be recorded: polling causes at most one write a day
+            // and release.
             if let Some(next) = LastSeen::after(held, self.namespace.id, release, now) {
                 let write = next.write(slug, signer.text(), now)?;
-                // The write has no condition.
+                // Without a condition, so it cannot fail: of two visits at once either may win.
                 let _ = app.records.commit(vec![write]).await?;
             }
             Ok::<_, StoreError>(())
@@ -80,7 +85,7 @@ impl Enrolled {
         }
     }
 
-    /// Refuses a revoked device; a waiting one may read the catalog.
+    /// Rejects a revoked device. A waiting one may read the catalog.
     pub(super) fn may_read_catalog(&self) -> Result<(), Refusal> {
         match self.device.status {
             DeviceStatus::Pending | DeviceStatus::Active => Ok(()),
@@ -88,8 +93,10 @@ impl Enrolled {
         }
     }
 
-    /// Refuses everybody but an admitted device of a namespace that is paid for at `now`.
+    /// Rejects every device that is not admitted, and all of a namespace whose subscription is not
+    /// live at `now`.
     pub(super) fn may_read_bundles(&self, now: Timestamp) -> Result<(), Refusal> {
+        // Before the subscription: only an admitted device learns whether the vault is paid for.
         match self.device.status {
             DeviceStatus::Pending => return Err(ErrorCode::DevicePending.into()),
             DeviceStatus::Revoked => return Err(ErrorCode::DeviceRevoked.into()),

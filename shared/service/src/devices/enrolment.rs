@@ -1,5 +1,5 @@
-//! `POST /v/<slug>/devices` and `GET /v/<slug>/devices/current`: how a machine becomes known, and
-//! learns what became of it.
+//! `POST /v/<slug>/devices` and `GET /v/<slug>/devices/current`: a machine asks for access, and
+//! reads the decision about it.
 
 use std::net::IpAddr;
 
@@ -28,18 +28,18 @@ use crate::model::secret::{Secret, SecretKind};
 use crate::notices;
 use crate::transaction::Transaction;
 
-/// Most bytes of an enrolment.
+/// Maximum size of an enrolment's body, in bytes.
 const MAX_BODY_BYTES: usize = 4 * 1024;
 
-/// What came of an enrolment.
+/// Result of an enrolment.
 pub(super) struct EnrolmentAnswer {
     pub(super) answer: Response,
-    /// Whether a code admitted the machine.
+    /// Whether an enrolment code admitted the machine.
     pub(super) by_code: bool,
 }
 
-/// Enrols the key that signed as waiting, or with a code as admitted, 201; a key that is known is
-/// answered as it is, 200.
+/// Enrols the key that signed the request: as waiting, or with a code as admitted; 201. A key that
+/// is enrolled already gets its present state; 200.
 pub(super) async fn enrol(
     app: &App,
     slug: &Slug,
@@ -49,6 +49,8 @@ pub(super) async fn enrol(
     body: Body,
 ) -> Result<EnrolmentAnswer, Refusal> {
     let asked: Enrolment = read_json(headers, body, MAX_BODY_BYTES).await?;
+    // The signature does not cover the body, so the key in it counts only if it is the one that
+    // signed.
     if asked.public_key != signer.text() {
         return Err(ErrorCode::PublicKeyMismatch.into());
     }
@@ -79,6 +81,7 @@ struct Newcomer<'a> {
     source: Option<IpAddr>,
 }
 
+/// Result of one attempt to enrol.
 struct Done {
     status: StatusCode,
     device: Device,
@@ -92,11 +95,13 @@ impl Newcomer<'_> {
         let [held, namespace] = tx.get_all(keys).await?;
         let namespace: Namespace = namespace.ok_or(ErrorCode::VaultNotFound)?.read()?;
         let held = Versioned::<Device>::read(held)?;
+        // Taken before the filter: a record of another allocation of this slug is overwritten under
+        // its revision.
         let revision = held.as_ref().map(|held| held.revision);
         let held = held.filter(|held| held.value.namespace_id == namespace.id);
         match namespace.status {
             Status::Active => {}
-            // Only its own machines are told.
+            // Only a device of this vault is told that it is suspended.
             Status::Suspended if held.is_some() => return Err(ErrorCode::VaultSuspended.into()),
             Status::Suspended | Status::Deleted => return Err(ErrorCode::VaultNotFound.into()),
         }
@@ -107,6 +112,7 @@ impl Newcomer<'_> {
             by_code: false,
         };
         match (held, self.code) {
+            // A code admits a device that waits. One that was revoked stays revoked, with any code.
             (Some(held), Some(text)) if held.value.status == DeviceStatus::Pending => {
                 self.admit(tx, &namespace, Some(held.value), when, text)
                     .await
@@ -130,7 +136,7 @@ impl Newcomer<'_> {
         )
     }
 
-    /// Lets the machine wait for the owner.
+    /// Records the machine as waiting for the owner's decision.
     async fn wait(
         &self,
         tx: &Transaction<'_>,
@@ -140,8 +146,8 @@ impl Newcomer<'_> {
         let slug = self.slug;
         let device = self.device(tx.now(), namespace);
         let source = Source::of(self.source);
-        // Device, counter and index records together: fifty requests at once leave exactly as many
-        // as may wait.
+        // Device, counter and index records go into one commit, so that of fifty requests at once
+        // exactly as many succeed as may wait.
         let mut writes = vec![
             device.write(slug, when)?,
             Write::put(
@@ -152,9 +158,12 @@ impl Newcomer<'_> {
             queue::waiting(slug, &device, &source)?,
         ];
         writes.extend(notices::queue_machine(tx, namespace).await?);
+        // First, because `commit_within(1)` reports a full queue by the position of this write.
         tx.write(namespace::count_pending(slug, 1));
         tx.write_all(writes.clone());
         if tx.commit_within(1).await?.is_some() {
+            // The queue is full and nothing was written. The same writes go into a commit in which
+            // a waiting device gives way.
             tx.write_all(writes);
             queue::displace(tx, slug, &device, &source).await?;
         }
@@ -165,7 +174,7 @@ impl Newcomer<'_> {
         })
     }
 
-    /// Lets the machine in at once: the owner decided when the code was made.
+    /// Admits the machine at once: the owner decided when the code was made.
     async fn admit(
         &self,
         tx: &Transaction<'_>,
@@ -179,6 +188,8 @@ impl Newcomer<'_> {
         let hash = hash.ok_or(ErrorCode::EnrolmentCodeInvalid)?;
         let key = enrolment::code_key(&namespace.id, &hash);
         let code = tx.get::<EnrolmentCode>(&key).await?;
+        // A code that is unknown, has ended, or is for other names gets the same answer, so that
+        // codes cannot be probed.
         let code = code
             .filter(|code| code.value.fits(self.hostname))
             .ok_or(ErrorCode::EnrolmentCodeInvalid)?;
@@ -204,6 +215,9 @@ impl Newcomer<'_> {
         let change = Change::about(&device.device_id)
             .before(was_waiting.then(|| json!({ "status": DeviceStatus::Pending })))
             .after(after);
+        // The count of uses stands first: where the code is used up, `commit_within(1)` below
+        // reports the position of that write. The check after it makes sure that the owner has not
+        // ended the code meanwhile.
         tx.write_all([
             code.value.counted(&namespace.id, &hash),
             Write::check(key, When::At(code.revision)),
@@ -215,6 +229,8 @@ impl Newcomer<'_> {
             ),
         ]);
         tx.audit(Some(&namespace.id), &actor, "device.enrol", change)?;
+        // It leaves the queue in the same commit, so that the counter stays equal to the number of
+        // waiting devices.
         if was_waiting {
             tx.write(namespace::count_pending(slug, -1));
             let pending = device::pending_key(slug, &device.device_id);
@@ -245,7 +261,8 @@ fn enrolled(device: Device) -> EnrolledDevice {
     }
 }
 
-/// What a device is, for itself; a revoked one may ask too, so that it can learn just that.
+/// Answers with the state of the calling device. A revoked one is answered too, so that it learns
+/// that it was revoked.
 pub(super) async fn current(
     app: &App,
     slug: &Slug,
@@ -257,6 +274,7 @@ pub(super) async fn current(
     let Enrolled {
         device, namespace, ..
     } = enrolled;
+    // A revoked device must not follow the releases of the vault any more.
     let catalog = namespace
         .current
         .filter(|_| device.status != DeviceStatus::Revoked)

@@ -21,8 +21,8 @@ use crate::model::limits::{Source, Window, count};
 /// The length of every window of this module, in seconds.
 const MINUTE: i64 = 60;
 
-/// Counts an enrolment of a key that is not enrolled, per slug and source and per source; 429 with
-/// `Retry-After`. Answers what was counted.
+/// Counts an enrolment of a key that is not enrolled yet, per slug and source and per source.
+/// Returns the counted windows; fails with 429 and `Retry-After`.
 pub(super) async fn enrolment(
     app: &App,
     slug: &Slug,
@@ -33,11 +33,14 @@ pub(super) async fn enrolment(
     if limits.enrol_per_slug == 0 && limits.enrol_per_source == 0 {
         return Ok(Vec::new());
     }
+    // A known key gets its state again and creates nothing, so it needs no limit.
     let known = device::key(slug, signer.text());
     if app.records.get(&known).await?.is_some() {
         return Ok(Vec::new());
     }
     let source = Source::of(source);
+    // The first window bounds a flood at one vault. The second also bounds a source that probes one
+    // name after another.
     let windows = vec![
         Window {
             name: "enrol-slug",
@@ -56,7 +59,7 @@ pub(super) async fn enrolment(
     Ok(windows)
 }
 
-/// Counts a read of a device; 429 with `Retry-After`.
+/// Counts a read of a device; fails with 429 and `Retry-After`.
 pub(super) fn read(
     app: &App,
     reads: &ReadLimits,
@@ -71,7 +74,7 @@ pub(super) fn read(
     reads.count(signer.key().as_bytes(), class, limit, app.clock.now())
 }
 
-/// Reads of the running minute, by key and class of route.
+/// Reads in the running minute, by key and class of route.
 #[derive(Debug, Default)]
 pub(super) struct ReadLimits(Mutex<Minute>);
 
@@ -81,8 +84,8 @@ struct Minute {
     counts: HashMap<([u8; 32], u8), u32>,
 }
 
-/// Most keys that are counted in one minute. Beyond it the minute begins anew: a limit per key does
-/// not help against an attacker with that many.
+/// Maximum number of keys that are counted in one minute. Beyond it the counts begin anew: a limit
+/// per key does not help against an attacker with that many.
 const MAX_KEYS: usize = 65_536;
 
 impl ReadLimits {
@@ -90,7 +93,9 @@ impl ReadLimits {
         if limit == 0 {
             return Ok(());
         }
+        // Windows begin with the minutes of the clock, so one start serves all keys.
         let start = now.unix() - now.unix().rem_euclid(MINUTE);
+        // A panic cannot leave counts that are unusable, so a poisoned lock is used on.
         let mut minute = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if minute.start != start || minute.counts.len() >= MAX_KEYS {
             minute.start = start;

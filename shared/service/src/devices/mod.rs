@@ -1,10 +1,14 @@
-//! The hosted routes under `/v/<slug>/`: every request signed by a device, one write, no redirect,
-//! no cache.
+//! The routes below `/v/<slug>/`, by which machines enrol and fetch releases. A device signs every
+//! request, and its signature is verified before anything is looked up.
 //!
-//! One entrance takes the path exactly as it was sent; axum's extractors, which decode escapes, are
-//! not used. The order of checks is part of the contract: three headers, their form, time,
-//! signature, rate, route and method, body, device, namespace, status, subscription, object. An
-//! unsigned request learns nothing at all, a signed one from an unknown device not even whether a
+//! Rule: the path is taken exactly as it was sent. axum's extractors decode escapes, and a decoded
+//! path is not the signed one, so they are not used. The order of checks is part of the contract:
+//! three headers, their form, time, signature, rate, route and method, body, device, namespace,
+//! status, subscription, object.
+//!
+//! The routes never redirect, and their answers are never cached. An unsigned request learns
+//! nothing at all. A signed one from an unknown device does not even learn whether a vault exists,
+//! unless it enrols there.
 //! vault exists.
 
 mod content;
@@ -53,15 +57,15 @@ const fn row(name: &'static str, method: &'static str, path: &'static str, group
     Route::new(group, Auth::Device, name, method, path)
 }
 
-/// The routes of these groups.
+/// Returns the routes of these groups.
 pub(crate) fn routes() -> Vec<&'static Route> {
     vec![&ENROL, &CURRENT, &CATALOG, &BUNDLE]
 }
 
-/// The entrance, with what it keeps in memory to be faster.
+/// Handler of all device routes, with its caches and counts.
 pub(crate) struct Hosted {
     app: App,
-    /// The routes of other groups do not exist.
+    /// Group that is served; routes of the other one answer 404. `None` serves both.
     only: Option<Group>,
     keys: KnownKeys,
     reads: ReadLimits,
@@ -69,7 +73,7 @@ pub(crate) struct Hosted {
 }
 
 impl Hosted {
-    /// An entrance to one group, or to both.
+    /// Creates the handler of one group, or of both.
     pub(crate) fn new(app: App, only: Option<Group>) -> Self {
         Self {
             app,
@@ -87,6 +91,7 @@ impl Hosted {
             .serve(request, &mut fields)
             .await
             .unwrap_or_else(IntoResponse::into_response);
+        // For refusals too: the log names the device whose request was rejected.
         response.extensions_mut().insert(fields);
         response
     }
@@ -96,6 +101,7 @@ impl Hosted {
         let (parts, body) = request.into_parts();
         let path = raw_path(&parts.uri, &parts.extensions);
         let now = app.clock.now();
+        // Before the path is parsed: an unsigned request gets the same 401 at any path.
         let signer = signed::verify(&self.keys, now, &parts.method, path, &parts.headers)?;
         fields.caller = Some(signer.short_id());
 
@@ -114,8 +120,8 @@ impl Hosted {
                 let enrolled =
                     enrolment::enrol(app, slug, &signer, source, &parts.headers, body).await?;
                 if enrolled.by_code {
-                    // The owner asked for these machines; two hundred of them may stand behind one
-                    // address.
+                    // The owner handed out codes for these machines, and two hundred of them may
+                    // share one address, so they do not use up its limit.
                     give_back(app, &counted, now).await;
                 }
                 Ok(enrolled.answer)
@@ -135,13 +141,14 @@ impl Hosted {
         }
     }
 
-    /// Passes a request that this process answers: 404 for a row of another one, 429 over the rate
-    /// of its device, 405 for another method than the row's.
+    /// Passes a request that this process serves. Fails with 404 for a route of another group, with
+    /// 429 over the rate of the device, and with 405 for a wrong method.
     fn admit(&self, row: &Route, asked: &Asked<'_>, fields: &mut LogFields) -> Result<(), Refusal> {
         if self.only.is_some_and(|only| only != row.group) {
             return Err(ErrorCode::NotFound.into());
         }
         fields.slug = Some(asked.path.slug().to_string());
+        // Enrolments are counted by their handler, per source: a new key costs a caller nothing.
         if row.method == "POST" {
             return match *asked.method {
                 Method::POST => Ok(()),
@@ -156,7 +163,7 @@ impl Hosted {
     }
 }
 
-/// A request that its device has signed.
+/// A request with a verified device signature.
 struct Asked<'a> {
     path: &'a Path,
     method: &'a Method,

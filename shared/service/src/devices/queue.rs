@@ -1,5 +1,5 @@
-//! The queue of waiting devices when it is full: who gives way to a newcomer, so that one source
-//! cannot keep a vault closed to new machines.
+//! The full queue of waiting devices: chooses the entry that gives way to a newcomer, so that one
+//! source cannot keep a vault closed to new machines.
 
 use vault_format::name::Slug;
 use vault_format::time::Timestamp;
@@ -12,18 +12,18 @@ use crate::model::limits::Source;
 use crate::model::namespace::{self, MAX_PENDING, Queue};
 use crate::transaction::Transaction;
 
-/// How long a device may wait before it gives way to anybody, in seconds: a day.
+/// Seconds after which a waiting device gives way to a newcomer of any source: a day.
 const OLD_SECONDS: i64 = 24 * 3600;
-/// How many devices of one source may wait in a full queue: with fewer, one more of it takes
-/// another's place; with more, it gives one up.
+/// Share of one source in a full queue, in devices. A source with fewer gets the place of another
+/// device for one more; a source with more than its share gives one up.
 const SHARE: usize = 3;
 
-/// Puts a newcomer, whose writes are in the transaction, into a full queue, in the place of the
-/// entry that gives way; 409 when none does.
+/// Puts a newcomer, whose writes are in the transaction already, into a full queue, in place of the
+/// entry that gives way. Fails with 409 when no entry does.
 ///
-/// The record of the queue is read first and written with the newcomer, so two newcomers cannot
-/// both decide by what they saw: the shares hold however many come at once. The key that gives way
-/// is unknown again, and may enrol afresh.
+/// The queue's record is read first and written in the same commit, so two newcomers cannot both
+/// decide by the same state: the shares hold however many come at once. A key that gave way is
+/// unknown again, and may enrol afresh.
 pub(super) async fn displace(
     tx: &Transaction<'_>,
     slug: &Slug,
@@ -34,10 +34,12 @@ pub(super) async fn displace(
     let Some(queue) = tx.records.get(&queue_key).await? else {
         return Err(tx.conflict().into());
     };
+    // A place became free since the commit failed: try the normal way again.
     if queue.read::<Queue>()?.pending < MAX_PENDING {
         return Err(tx.conflict().into());
     }
     let partition = device::pending_partition(slug);
+    // More than the queue can hold, so one list has all of it.
     let waiting = tx.records.list(&partition, "", None, 100).await?;
     let entries: Vec<Pending> = waiting.iter().map(Record::read).collect::<Result<_, _>>()?;
     let leaves = giving_way(&entries, source, newcomer.enrolled_at);
@@ -49,6 +51,8 @@ pub(super) async fn displace(
     let Some(held) = tx.records.get(&key).await? else {
         return Err(tx.conflict().into());
     };
+    // The count stays the same, since one leaves and one comes. The write only makes the commit
+    // fail where the queue has changed.
     let unchanged = When::At(queue.revision);
     tx.write(Write::put(queue_key, queue.document.clone(), unchanged));
     tx.write(Write::delete(record.key.clone(), When::At(record.revision)));
@@ -57,7 +61,7 @@ pub(super) async fn displace(
     Ok(())
 }
 
-/// What else is known of a device that gives way.
+/// Returns the writes that remove the other records of a device that gives way.
 fn forgotten(slug: &Slug, entry: &Pending, pending: &RecordKey) -> [Write; 2] {
     [
         Write::delete(device::id_key(slug, &pending.key), When::Any),
@@ -68,7 +72,7 @@ fn forgotten(slug: &Slug, entry: &Pending, pending: &RecordKey) -> [Write; 2] {
     ]
 }
 
-/// The writes by which a device waits.
+/// Returns the write that lists a device as waiting.
 pub(super) fn waiting(slug: &Slug, device: &Device, source: &Source) -> Result<Write, StoreError> {
     let entry = Pending {
         public_key: device.public_key,
@@ -82,9 +86,9 @@ pub(super) fn waiting(slug: &Slug, device: &Device, source: &Source) -> Result<W
     ))
 }
 
-/// The entry of a full queue that gives way to a newcomer: the oldest of those over a day old, else
-/// the oldest of the source that has most, if that has more than its share. `None` when none does,
-/// or when the newcomer's source has its share.
+/// Chooses the entry of a full queue that gives way to a newcomer: the oldest of those over a day
+/// old, else the oldest of the source that has most entries, if that is more than its share. `None`
+/// when there is none, or when the newcomer's source has its share already.
 fn giving_way(entries: &[Pending], newcomer: &Source, now: Timestamp) -> Option<usize> {
     let count = |source: &Source| {
         entries
@@ -92,6 +96,7 @@ fn giving_way(entries: &[Pending], newcomer: &Source, now: Timestamp) -> Option<
             .filter(|entry| entry.source == *source)
             .count()
     };
+    // First, so that a source which has its share cannot push out old entries either.
     if count(newcomer) >= SHARE {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Device request signatures: headers, canonical form, timestamp, Ed25519.
+//! Verification of device signatures: the three headers, their form, timestamp, Ed25519.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ use vault_store::recent::Recent;
 
 use crate::error::{ErrorCode, Refusal};
 
-/// The key that signed a request: proof that it did. Only [`verify`] makes one.
+/// The key that signed a request. A value is proof of the signature: only [`verify`] creates one.
 pub(super) struct Signer<'h> {
     key: PublicKey,
     text: &'h str,
@@ -22,25 +22,25 @@ pub(super) struct Signer<'h> {
 }
 
 impl<'h> Signer<'h> {
-    /// The key.
+    /// Returns the key.
     pub(super) const fn key(&self) -> &PublicKey {
         &self.key
     }
 
-    /// The key's text as it was sent; there is only one text for a key.
+    /// Returns the key's text as it was sent; a key has exactly one text.
     pub(super) const fn text(&self) -> &'h str {
         self.text
     }
 
-    /// What the log calls this device: the beginning of its key's hash.
+    /// Returns the name of this device in the log: the first 12 characters of its key's hash.
     pub(super) fn short_id(&self) -> String {
         let mut id = self.key.key_id().to_string();
         id.truncate(12);
         id
     }
 
-    /// Keeps the parsed key for the next request; called once the key turned out to be enrolled, so
-    /// unknown keys cannot push devices out.
+    /// Caches the parsed key for the next request. Called once the key is known to be enrolled, so
+    /// that unknown keys cannot displace enrolled ones.
     pub(super) fn remember(&self) {
         if !self.is_known {
             self.keys.0.insert(self.text.into(), self.key, KEY_BYTES);
@@ -48,7 +48,8 @@ impl<'h> Signer<'h> {
     }
 }
 
-/// Checks a request as far as it can be checked without a look-up; 401 in four words.
+/// Verifies a request as far as that is possible without a look-up. Fails with 401:
+/// `SignatureRequired`, `SignatureInvalid` or `TimestampOutOfRange`.
 pub(super) fn verify<'h>(
     keys: &'h KnownKeys,
     now: Timestamp,
@@ -58,19 +59,22 @@ pub(super) fn verify<'h>(
 ) -> Result<Signer<'h>, Refusal> {
     let text = |name| match once(headers, name) {
         None => Ok(None),
-        // A value that is not text is there, but not in its form.
+        // A value that is not text is present, but malformed.
         Some(value) => value
             .to_str()
             .map(Some)
             .map_err(|_| Refusal::new(ErrorCode::SignatureInvalid)),
     };
-    // All three are looked for before the form of any is judged.
+    // All three must be present before the form of any is checked: the order is part of the
+    // contract.
     if HEADERS.iter().any(|name| once(headers, name).is_none()) {
         return Err(ErrorCode::SignatureRequired.into());
     }
     let [device, timestamp, signature] = HEADERS.map(text);
     let (device, timestamp, signature) = (device?, timestamp?, signature?);
 
+    // The cached key was parsed from exactly this text. It saves the parsing; the signature is
+    // verified in either case.
     let held = device.and_then(|device| keys.0.find(device));
     let key_of = |text: &str| held.map_or_else(|| text.parse(), Ok);
     let key = SignedRequest::parse_with(device, timestamp, signature, key_of)
@@ -84,6 +88,7 @@ pub(super) fn verify<'h>(
     })
 }
 
+/// Headers of a signed request, in the order of their checks.
 const HEADERS: [&str; 3] = [DEVICE_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER];
 
 fn refused(error: RequestError, now: Timestamp) -> Refusal {
@@ -92,7 +97,8 @@ fn refused(error: RequestError, now: Timestamp) -> Refusal {
         RequestError::HeaderInvalid | RequestError::SignatureInvalid => {
             ErrorCode::SignatureInvalid.into()
         }
-        // The device's owner is told by how much its clock is off: by the time that decided.
+        // The time that decided goes into `Date`, so that the device can tell by how much its clock
+        // is off.
         RequestError::TimestampOutOfRange => {
             let refusal = Refusal::new(ErrorCode::TimestampOutOfRange);
             match HeaderValue::from_str(&http_date(now)) {
@@ -109,20 +115,21 @@ fn http_date(time: Timestamp) -> String {
     httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + since)
 }
 
-/// A header that was sent exactly once.
+/// Returns a header that was sent exactly once.
 fn once<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h HeaderValue> {
     let mut values = headers.get_all(name).iter();
+    // Programs differ in which of two values they use, so a repeated header counts as missing.
     match (values.next(), values.next()) {
         (Some(value), None) => Some(value),
         _ => None,
     }
 }
 
-/// Parsed keys of enrolled devices by their text: parsing one costs several times what verifying a
-/// signature costs. Holds nothing that a decision rests on.
+/// Cache of parsed keys of enrolled devices, by their text: parsing a key costs several times as
+/// much as verifying a signature. No decision depends on it.
 pub(super) struct KnownKeys(Recent<Box<str>, PublicKey>);
 
-/// Most keys that are kept, roughly.
+/// Maximum number of cached keys, roughly.
 const MAX_KEYS: usize = 8192;
 
 impl KnownKeys {
@@ -131,5 +138,5 @@ impl KnownKeys {
     }
 }
 
-/// What a key takes, with its text and its place.
+/// Estimated size of a cached key with its text, in bytes.
 const KEY_BYTES: usize = 512;
