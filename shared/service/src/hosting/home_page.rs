@@ -1,5 +1,5 @@
-//! `GET /`: where each of a signed-in person's vaults stands, and the next step. Any other browser
-//! gets the page that says what the service is.
+//! `GET /`: the state of each vault of a signed-in person, with the next step. Any other browser
+//! gets the page that describes the service.
 
 use askama::Template;
 use axum::http::{HeaderMap, StatusCode};
@@ -24,7 +24,7 @@ use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame, SignOut, day, minute, role};
 use crate::web::welcome;
 
-/// What a step of setting up a hosted vault is called on a page.
+/// Returns the text of a set-up step on a page.
 pub(crate) const fn step_text(step: StepName) -> &'static str {
     match step {
         StepName::StarterSkills => "Choose starter skills",
@@ -35,44 +35,44 @@ pub(crate) const fn step_text(step: StepName) -> &'static str {
     }
 }
 
-/// A step as the page shows it.
+/// A set-up step on the page.
 struct ShownStep {
     text: &'static str,
     done: bool,
 }
 
-/// A sign-up whose vault is not there yet.
+/// A sign-up that is not a vault yet.
 struct SignUp {
     slug: String,
     reference: String,
     plan: Option<String>,
     steps: Vec<ShownStep>,
-    /// The address of the checkout page, while it waits for a payment.
+    /// Address of the checkout page, while a payment is awaited.
     checkout: Option<String>,
-    /// Until when the name is reserved, while it waits for a payment.
+    /// End of the name's reservation, for a sign-up that waits for a payment.
     reserved_until: String,
-    /// Another vault has the name now.
+    /// Whether another vault has taken the name.
     name_taken: bool,
 }
 
-/// A vault that the person has a part in.
+/// A vault in which the person has a role.
 struct Vault {
     slug: String,
     address: String,
     role: &'static str,
     publishes: bool,
-    /// The current release, in words.
+    /// Description of the current release.
     release: Option<String>,
-    /// The steps of setting it up, until all are done.
+    /// Set-up steps, until all are done.
     steps: Vec<ShownStep>,
-    /// The owner publishes next.
+    /// Whether the next step is the owner's first release.
     sync_next: bool,
-    /// How many starter skills were saved as drafts.
+    /// Number of starter skills that were saved as drafts.
     drafts: usize,
     /// The end of the grace period, while it runs.
     grace_ends: Option<String>,
     lapsed: bool,
-    /// The address of the checkout page, where the subscription is over.
+    /// Address of the checkout page, where the subscription has ended for good.
     checkout: Option<String>,
 }
 
@@ -89,12 +89,12 @@ struct FrontPage {
     sign_out: SignOut,
 }
 
-/// Where the page stands, for a redirect.
+/// Returns the path of the page, for a redirect.
 pub fn address(app: &App) -> String {
     format!("{}/", app.config.public_url.prefix())
 }
 
-/// `GET /` of a browser.
+/// `GET /`: shows the page to a signed-in browser, else the description of the service.
 pub async fn show(app: &App, headers: &HeaderMap) -> Result<Response, ErrorPage> {
     let browser = Browser::of(app, headers);
     match browser.signed_in(app).await? {
@@ -103,7 +103,7 @@ pub async fn show(app: &App, headers: &HeaderMap) -> Result<Response, ErrorPage>
     }
 }
 
-/// The page of a signed-in person. It goes on with every sign-up that something interrupted.
+/// Renders the page of a signed-in person, after continuing every sign-up that was interrupted.
 pub async fn page(
     app: &App,
     (browser, signed_in): (&Browser, &SignedIn),
@@ -136,13 +136,14 @@ pub async fn page(
     Ok(layout::answer(status, &page, None))
 }
 
-/// A sign-up as it stands after every step that the service can do now; `None` when that made it a
+/// Returns a sign-up after every step that the service can do now; `None` when that made it a
 /// vault.
 async fn unfinished(
     app: &App,
     sign_up: &Provisioning,
     email: &str,
 ) -> Result<Option<SignUp>, ErrorPage> {
+    // Only an event of the payment provider moves such a sign-up on, so there is nothing to try.
     let advanced = match sign_up.next() {
         Next::Wait => Ok(Some(Progress::AwaitsPayment)),
         _ => provisioning::advance(app, &sign_up.reference).await,
@@ -151,7 +152,8 @@ async fn unfinished(
         Ok(Some(progress)) => progress,
         Ok(None) => return Ok(None),
         Err(error) => {
-            // The page shows the step as pending, and background work tries again.
+            // One failing sign-up must not close the page: its step stays pending, and background
+            // work tries again.
             tracing::warn!(
                 error = error_chain(&error),
                 "a vault that was signed up for is not set up yet"
@@ -175,7 +177,7 @@ async fn unfinished(
     }))
 }
 
-/// The vaults that an account has a part in; the last used first.
+/// Returns the vaults in which an account has a role, the last used first.
 async fn vaults(app: &App, account: &Account) -> Result<Vec<Vault>, StoreError> {
     let members = memberships::members(app, account, None).await?;
     let keys = members.iter().map(|member| &member.user.namespace.slug);
@@ -185,6 +187,7 @@ async fn vaults(app: &App, account: &Account) -> Result<Vec<Vault>, StoreError> 
     }
     let mut roles = Vec::new();
     let mut namespaces = Vec::new();
+    // One reading for all of them, so that the page does not get slower with each vault.
     let found = app.records.get_many(&keys).await?;
     for (member, record) in members.iter().zip(found) {
         if let Some(namespace) = Versioned::<Namespace>::read(record)? {
@@ -200,6 +203,7 @@ async fn vaults(app: &App, account: &Account) -> Result<Vec<Vault>, StoreError> 
     Ok(vaults)
 }
 
+/// Describes a vault for the page.
 async fn vault(
     app: &App,
     account: &Account,
@@ -208,11 +212,14 @@ async fn vault(
 ) -> Result<Vault, StoreError> {
     let email = account.email.as_str();
     let steps = provisioning::steps(namespace, sign_up.as_ref());
+    // Set-up and payment concern owners alone; other members see neither.
     let owns = member == Role::Owner;
     let next = next_step(&steps).filter(|_| owns);
     let sign_up = sign_up.filter(|_| owns);
     let now = app.clock.now();
     let lapsed = !namespace.subscription.is_live(now);
+    // A lapsed subscription can still be paid. Only where it has ended for good does a new checkout
+    // help.
     let checkout = match &sign_up {
         Some(sign_up) if lapsed && is_over(app, sign_up).await? => checkout(app, sign_up, email),
         _ => None,
@@ -243,7 +250,7 @@ async fn vault(
     })
 }
 
-/// Whether the subscription that pays for a sign-up is over, so that only a new one helps.
+/// Returns whether the subscription of a sign-up has ended for good, so that only a new one helps.
 async fn is_over(app: &App, sign_up: &Provisioning) -> Result<bool, StoreError> {
     let Some(id) = &sign_up.subscription else {
         return Ok(false);
@@ -253,7 +260,7 @@ async fn is_over(app: &App, sign_up: &Provisioning) -> Result<bool, StoreError> 
     Ok(paid.is_some_and(|paid| paid.value.is_over()))
 }
 
-/// The address of the checkout page; `None` when the plan is no longer for sale.
+/// Returns the address of the checkout page; `None` when the plan is no longer for sale.
 fn checkout(app: &App, sign_up: &Provisioning, email: &str) -> Option<String> {
     let plan = app.config.hosting.plan(sign_up.plan.as_deref()?)?;
     Some(plan.checkout(sign_up.reference.as_str(), email))

@@ -1,5 +1,5 @@
 //! `/account/new-vault`: a signed-in person chooses the name of a hosted vault, a plan and starter
-//! skills. What becomes of it is on the front page.
+//! skills. The home page shows the progress from then on.
 
 use askama::Template;
 use axum::http::StatusCode;
@@ -20,20 +20,20 @@ use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame, SignOut};
 
-/// A plan that can be chosen.
+/// A plan on offer.
 struct Plan {
     name: String,
     chosen: bool,
 }
 
-/// A starter skill that can be chosen.
+/// A starter skill on offer.
 struct Starter {
     name: &'static str,
     text: &'static str,
     chosen: bool,
 }
 
-/// The page where a person signs up for a vault.
+/// The page on which a person signs up for a vault.
 #[derive(Template)]
 #[template(path = "new_vault.html")]
 struct NewVaultPage {
@@ -41,7 +41,7 @@ struct NewVaultPage {
     email: String,
     problem: Option<String>,
     csrf: String,
-    /// The address of a vault, before its name.
+    /// Address of a vault, up to its name.
     address: String,
     slug: String,
     plans: Vec<Plan>,
@@ -49,16 +49,16 @@ struct NewVaultPage {
     sign_out: SignOut,
 }
 
-/// What was filled in before.
+/// Values that were entered before.
 #[derive(Default)]
 struct Filled {
     slug: String,
     plan: Option<String>,
-    /// The chosen starter skills; `None` before the form was sent: all of them.
+    /// Chosen starter skills; `None` before the form was sent, which means all of them.
     starters: Option<Vec<String>>,
 }
 
-/// `GET /account/new-vault`: the page.
+/// `GET /account/new-vault`: shows the page.
 pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
     if !app.config.hosting.sign_up {
         return Err(ErrorPage::NoSignUp);
@@ -74,6 +74,7 @@ pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, Error
     ))
 }
 
+/// Renders the page with what was entered before and, after a refusal, the problem.
 fn page(
     app: &App,
     (browser, signed_in): (&Browser, &SignedIn),
@@ -116,7 +117,7 @@ fn page(
     layout::answer(status, &page, None)
 }
 
-/// The form of the page.
+/// The form that signs up.
 pub const SIGN_UP: Task = task("vault.sign-up");
 /// The form that gives a sign-up another name.
 pub const RENAME: Task = task("vault.rename");
@@ -143,7 +144,7 @@ pub async fn sign_up(app: &App, request: SignedInForm) -> Result<Response, Error
         .map(str::to_owned)
         .collect();
     let plan = form.value("plan").map(str::to_owned);
-    // A plan that is not for sale is not a choice of our page.
+    // The page offers only plans that are for sale, so it did not send any other value.
     let is_plan = match &plan {
         None => hosting.plans.is_empty(),
         Some(plan) => hosting.plan(plan).is_some(),
@@ -154,6 +155,7 @@ pub async fn sign_up(app: &App, request: SignedInForm) -> Result<Response, Error
     let slug = form.value("slug").unwrap_or_default().trim().to_owned();
     let refused = |status, problem| {
         let filled = Filled {
+            // No name is longer. A page must not repeat an input of any size.
             slug: slug.chars().take(63).collect(),
             plan: plan.clone(),
             starters: Some(chosen.clone()),
@@ -174,13 +176,15 @@ pub async fn sign_up(app: &App, request: SignedInForm) -> Result<Response, Error
     match provisioning::sign_up(app, account, &choice, &actor).await? {
         Err(why) => refused(StatusCode::CONFLICT, why.to_string()),
         Ok(reference) => {
+            // A free vault is set up at once; any other waits for the event that confirms the
+            // payment.
             provisioning::advance(app, &reference).await?;
             Ok(redirect(StatusCode::SEE_OTHER, &home_page::address(app)))
         }
     }
 }
 
-/// `POST /account/new-vault/name`: another name for a sign-up whose vault is not there yet.
+/// `POST /account/new-vault/name`: changes the name of a sign-up that has no vault yet.
 pub async fn rename(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let form = &request.form;
     let reference = form.value("reference").and_then(Reference::parse);
@@ -205,10 +209,11 @@ pub async fn rename(app: &App, request: SignedInForm) -> Result<Response, ErrorP
     }
 }
 
-/// A name that a vault may have.
+/// Parses the name of a new vault; fails with a sentence for the person.
 fn name(text: &str) -> Result<Slug, String> {
     let sentence = |code: ErrorCode| code.row().detail.to_owned();
     let slug: Slug = text.parse().map_err(|_| sentence(ErrorCode::SlugInvalid))?;
+    // A vault called `admin` or `www`, for example, would pass for a part of the service.
     if slug.is_reserved() {
         return Err("The service keeps this name for itself. Choose another one.".to_owned());
     }

@@ -1,6 +1,6 @@
-//! What an event of the payment provider says, in Stripe's form. Pure.
+//! Parser for events of the payment provider, in Stripe's form. Pure.
 //!
-//! Only what decides is read; members that are unknown are ignored, so that a newer version of the
+//! It reads only the members that decide and ignores unknown ones, so that a newer version of the
 //! provider's API does not stop payments.
 
 use serde_json::Value;
@@ -10,7 +10,7 @@ use vault_format::time::Timestamp;
 use crate::model::payment::{EventId, Reported, SubscriptionId};
 use crate::model::provisioning::Reference;
 
-/// Most characters of an id of the provider.
+/// Maximum length of an id of the provider, in characters.
 const MAX_ID_CHARS: usize = 255;
 
 /// An event whose signature was verified.
@@ -18,13 +18,13 @@ const MAX_ID_CHARS: usize = 255;
 pub struct Event {
     /// The provider's id of the event, the same in every delivery.
     pub id: EventId,
-    /// When it happened, by the provider's clock.
+    /// Time of the event, by the provider's clock.
     pub created: Timestamp,
-    /// What happened.
+    /// Meaning of the event.
     pub content: Content,
 }
 
-/// What happened.
+/// Meaning of an event, as far as this service acts on it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Content {
     /// A checkout ended: the subscription belongs to the sign-up with this reference.
@@ -46,7 +46,7 @@ pub enum Content {
 /// A checkout that ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Checkout {
-    /// What the person paid for; `None` where the provider names nothing of ours.
+    /// The sign-up that was paid for; `None` where the provider names none of ours.
     pub reference: Option<Reference>,
     /// The new subscription.
     pub subscription: SubscriptionId,
@@ -57,12 +57,14 @@ pub struct Checkout {
 }
 
 impl Event {
-    /// Reads an event; `None` when it has no id, type, time and object.
+    /// Parses an event; `None` when it lacks an id, a type, a time or an object.
     pub fn parse(body: &[u8]) -> Option<Self> {
         let wire: PaymentEvent = serde_json::from_slice(body).ok()?;
         Some(Self {
             id: EventId::parse(&wire.id)?,
             created: Timestamp::from_unix(wire.created),
+            // An event that has no meaning here is not an error, or the provider would keep
+            // repeating it.
             content: content(&wire.kind, &wire.data.object).unwrap_or_else(|| Content::Other {
                 kind: wire.kind.chars().take(MAX_ID_CHARS).collect(),
             }),
@@ -70,9 +72,13 @@ impl Event {
     }
 }
 
+/// Returns the meaning of an event of type `kind` about `object`; `None` where this service has
+/// nothing to do about it.
 fn content(kind: &str, object: &Value) -> Option<Content> {
     let content = match kind {
         "checkout.session.completed" | "checkout.session.async_payment_succeeded" => {
+            // A trial or a full discount says `no_payment_required`, which counts as paid. So the
+            // test is for the one word that means that money is missing.
             let unpaid = object["payment_status"] == "unpaid";
             Content::Checkout(Checkout {
                 reference: text(&object["client_reference_id"]).and_then(Reference::parse),
@@ -109,7 +115,8 @@ fn content(kind: &str, object: &Value) -> Option<Content> {
     Some(content)
 }
 
-/// The subscription of an invoice. The provider's API moved it from the invoice into its `parent`.
+/// Returns the subscription of an invoice. The provider's API moved it from the invoice into its
+/// `parent`, so both places are read.
 fn invoiced(invoice: &Value) -> Option<SubscriptionId> {
     let parent = &invoice["parent"]["subscription_details"]["subscription"];
     subscription_id(parent).or_else(|| subscription_id(&invoice["subscription"]))
@@ -119,12 +126,13 @@ fn subscription_id(value: &Value) -> Option<SubscriptionId> {
     id_text(value).and_then(SubscriptionId::parse)
 }
 
-/// An id, which may stand alone or in the object that it names.
+/// Returns an id, which may stand alone or in the object that it names.
 fn id_text(value: &Value) -> Option<&str> {
     text(value).or_else(|| text(&value["id"]))
 }
 
 fn text(value: &Value) -> Option<&str> {
+    // A longer text is no id of the provider. It would end up in records and in the log.
     value.as_str().filter(|text| text.len() <= MAX_ID_CHARS)
 }
 

@@ -1,4 +1,5 @@
-//! `POST /hooks/payment`: events of the payment provider. The signature is what authenticates them.
+//! `POST /hooks/payment`: receives events of the payment provider. The signature authenticates
+//! them.
 
 use axum::extract::Request;
 use axum::http::StatusCode;
@@ -12,13 +13,13 @@ use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{json_answer, read_body};
 
-/// Most bytes of an event.
+/// Maximum size of an event, in bytes.
 const MAX_EVENT_BYTES: usize = 256 * 1024;
 /// The header with the signature.
 const SIGNATURE: &str = "stripe-signature";
 
-/// Takes an event. Where no secret is set, there is no such route. The body is verified as the
-/// bytes that arrived, before anything reads it.
+/// Receives an event. Where no secret is configured, the route does not exist. The body is verified
+/// as the bytes that arrived, before anything parses it.
 pub(crate) async fn payment(app: App, request: Request) -> Result<Response, Refusal> {
     let secrets = &app.config.hosting.payment_secrets;
     if secrets.is_empty() {
@@ -27,6 +28,7 @@ pub(crate) async fn payment(app: App, request: Request) -> Result<Response, Refu
     let (parts, body) = request.into_parts();
     let body = read_body(body, MAX_EVENT_BYTES).await?;
     let mut headers = parts.headers.get_all(SIGNATURE).iter();
+    // With two headers it would be open which one counts. The empty text never verifies.
     let header = match (headers.next(), headers.next()) {
         (Some(header), None) => header.to_str().unwrap_or_default(),
         _ => "",

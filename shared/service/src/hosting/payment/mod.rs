@@ -1,8 +1,8 @@
-//! Events of the payment provider: what a verified event changes.
+//! Effects of verified payment events.
 //!
-//! An event, the subscription that it is about, the sign-up and the vault that it pays for are one
-//! commit, so that nothing is half done and a repetition does nothing. What follows from it, such
-//! as the allocation of a namespace, is done afterwards and can be repeated by anything.
+//! An event, its subscription, the sign-up and the vault that it pays for change in one commit, so
+//! that nothing is half done and a repeated event changes nothing. What follows from it, such as
+//! the allocation of a namespace, is done in later commits, which any process can repeat.
 
 pub(crate) mod event;
 pub(crate) mod hook;
@@ -27,7 +27,7 @@ use crate::transaction::Transaction;
 
 pub(crate) use vault_api::PaymentOutcomeWord as Outcome;
 
-/// Takes a verified event. Fails only when the store does; then the provider sends it again.
+/// Processes a verified event. Fails only when the store does; the provider then sends it again.
 pub(crate) async fn receive(app: &App, event: &Event) -> Result<Outcome, StoreError> {
     let take = async |tx| take(&tx, app, event).await;
     let (outcome, reference) = app.change(take).await?;
@@ -44,14 +44,14 @@ pub(crate) async fn receive(app: &App, event: &Event) -> Result<Outcome, StoreEr
         ),
         _ => tracing::info!(event = id, outcome = outcome_word, "payment"),
     }
-    // A repeated event goes on with what the first delivery left undone.
+    // For a repeated event too: it continues what the first delivery left undone.
     if let Some(reference) = reference {
         provisioning::advance(app, &reference).await?;
     }
     Ok(outcome)
 }
 
-/// Takes an event in the commit of `tx`. Answers the sign-up that it is about too.
+/// Processes an event in the commit of `tx`. Also returns the sign-up that it is about.
 async fn take(
     tx: &Transaction<'_>,
     app: &App,
@@ -68,10 +68,12 @@ async fn take(
     let keys = [event_key(&event.id), subscription_key(id)];
     let [mark, held] = tx.get_all(keys).await?;
     let held = Versioned::<PaidSubscription>::read(held)?;
+    // The mark is part of the commit of all effects, so where it exists they are done.
     if mark.is_some() {
         let reference = held.and_then(|held| held.value.reference);
         return Ok((Outcome::Repeated, reference));
     }
+    // Events arrive in any order, and one that is older than the newest changes nothing.
     let (paid, when) = match held {
         Some(held) => (
             held.value.after(reported, event.created),
@@ -82,6 +84,8 @@ async fn take(
             When::Absent,
         ),
     };
+    // An event that is ignored below is marked too, so that it is not judged again when it is
+    // repeated.
     tx.write(event_mark(&event.id, tx.now())?);
     let paid = match &event.content {
         Content::Checkout(checkout) => bind(tx, app, paid, checkout).await?,
@@ -94,7 +98,7 @@ async fn take(
     Ok((Outcome::Taken, paid.reference))
 }
 
-/// Has the sign-up that is bound to a subscription follow its new state.
+/// Applies the new state of a subscription to the sign-up that it is bound to.
 async fn follow(
     tx: &Transaction<'_>,
     app: &App,
@@ -102,7 +106,7 @@ async fn follow(
 ) -> Result<PaidSubscription, StoreError> {
     if let Some(reference) = &paid.reference
         && let Some(sign_up) = provisioning::find(tx, reference).await?
-        // A subscription that another one has replaced decides nothing any more.
+        // A subscription that was replaced by another one no longer decides anything.
         && sign_up.value.subscription.as_ref() == Some(&paid.id)
     {
         let after = sign_up.value.clone();
@@ -111,8 +115,8 @@ async fn follow(
     Ok(paid)
 }
 
-/// Binds a subscription to the sign-up that its checkout names. Answers the subscription as it
-/// stands then; `None` leaves it as it is.
+/// Binds a subscription to the sign-up that its checkout names. Returns the subscription as it is
+/// then; `None` leaves it unchanged.
 async fn bind(
     tx: &Transaction<'_>,
     app: &App,
@@ -125,6 +129,7 @@ async fn bind(
         None => None,
     };
     let Some(sign_up) = sign_up else {
+        // Ignored and not an error: the provider's repetitions would not find the sign-up either.
         tracing::error!(
             subscription,
             "payment: a checkout names no sign-up of this service, or one that has expired"
@@ -132,6 +137,7 @@ async fn bind(
         return Ok(None);
     };
     let reference = sign_up.value.reference.clone();
+    // A later checkout must not move a subscription away from the vault that it pays for.
     if paid
         .reference
         .as_ref()
@@ -143,6 +149,7 @@ async fn bind(
         );
         return Ok(None);
     }
+    // The second subscription stays unbound, so refunding it does not take the vault away.
     if is_second(tx, &sign_up.value, &paid.id).await? {
         tracing::error!(
             subscription,
@@ -156,6 +163,7 @@ async fn bind(
         ..paid
     };
     let bound = sign_up.value.after(Happened::Bound(paid.id.clone()));
+    // Nothing changes where the sign-up is bound to this subscription already.
     let bound = bound
         .ok()
         .flatten()
@@ -164,7 +172,8 @@ async fn bind(
     Ok(Some(paid))
 }
 
-/// Whether a sign-up has a first subscription that is not over; then the audit log says so.
+/// Returns whether a sign-up has another subscription that is not over, and adds that to the audit
+/// log.
 async fn is_second(
     tx: &Transaction<'_>,
     sign_up: &Provisioning,
@@ -184,8 +193,8 @@ async fn is_second(
     Ok(true)
 }
 
-/// Has a sign-up, read as `seen` and changed to `after`, and its vault follow the subscription that
-/// pays for them.
+/// Applies a subscription to the sign-up that it pays for, read as `seen` and changed to `after`,
+/// and to the vault of the sign-up.
 async fn settle(
     tx: &Transaction<'_>,
     app: &App,
@@ -194,6 +203,7 @@ async fn settle(
     paid: &PaidSubscription,
 ) -> Result<(), StoreError> {
     let access = paid.access(app.config.hosting.grace_days);
+    // A first payment that failed confirms nothing: the sign-up goes on waiting.
     let confirmed = match access {
         Subscription::Active => after.after(Happened::Paid).ok().flatten(),
         _ => None,
@@ -215,6 +225,7 @@ async fn settle(
     let Some(reference) = &after.namespace else {
         return Ok(());
     };
+    // The id decides, since a slug does not say which allocation was paid for.
     let found = namespace::find(tx, &reference.slug).await?;
     let Some((mut namespace, revision)) = found.filter(|(found, _)| found.id == reference.id)
     else {
@@ -229,6 +240,7 @@ async fn settle(
             .before(json!({ "subscription": namespace.subscription }))
             .after(json!({ "subscription": access }));
         namespace.subscription = access;
+        // One notice for each change of state, however many attempts to collect a payment fail.
         let served_until = match access {
             Subscription::None | Subscription::Active => None,
             Subscription::PastDue { until } => Some(Some(until)),
@@ -244,7 +256,7 @@ async fn settle(
     Ok(())
 }
 
-/// Adds the audit records of what a payment did, in the log of the service and in that of the vault.
+/// Adds the audit entries about a payment, to the log of the service and to that of the vault.
 fn log(
     tx: &Transaction<'_>,
     sign_up: &Provisioning,

@@ -1,4 +1,4 @@
-//! The signature of a payment event, in Stripe's scheme. Pure.
+//! Verification of a payment event's signature, in Stripe's scheme. Pure.
 //!
 //! `Stripe-Signature: t=<unix seconds>,v1=<hex>[,v1=<hex>…]`, where each `v1` may be the
 //! HMAC-SHA-256 of `<t>.<body>` under one of the secrets. Members of other schemes are ignored.
@@ -9,24 +9,25 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sha2::Sha256;
 use vault_format::time::Timestamp;
 
-/// Most seconds between the signature and the clock of the service, in either direction.
+/// Maximum difference between the signature's time and the service's clock, in seconds, in either
+/// direction.
 pub const TOLERANCE_SECONDS: i64 = 300;
-/// Most signatures of one event that are compared.
+/// Maximum number of signatures of one event that are compared.
 const MAX_SIGNATURES: usize = 16;
 
-/// Why an event does not count.
+/// Reason to reject an event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadSignature {
-    /// No signature is by any of the secrets.
+    /// No signature was made with one of the secrets.
     #[error("no signature of the event is by a secret of this service")]
     Forged,
-    /// The signature is good and its time is not.
+    /// The signature is valid, but its time is not.
     #[error("the event was signed more than {TOLERANCE_SECONDS} seconds from now")]
     Old,
 }
 
-/// Passes when `header` has a signature of exactly these bytes by one of the secrets, made at most
-/// [`TOLERANCE_SECONDS`] from `now`. The comparison takes the same time wherever two differ.
+/// Verifies that `header` has a signature of exactly these bytes by one of the secrets, made at
+/// most [`TOLERANCE_SECONDS`] from `now`.
 pub fn verify(
     header: &str,
     body: &[u8],
@@ -42,6 +43,9 @@ pub fn verify(
         mac.update(body);
         mac
     };
+    // Any secret counts, so that a new one can replace an old one without a gap. `verify_slice`
+    // takes the same time wherever two signatures differ, so the time of an answer gives no byte
+    // away.
     let is_good = secrets.iter().map(message).any(|mac| {
         let mut signatures = signed.signatures.iter();
         signatures.any(|signature| mac.clone().verify_slice(signature).is_ok())
@@ -49,7 +53,8 @@ pub fn verify(
     if !is_good {
         return Err(BadSignature::Forged);
     }
-    // Only now is the time the provider's.
+    // Before this point the time is only a claim of the sender. The tolerance bounds how long a
+    // recorded event can be sent again.
     let seconds: i64 = signed.time.parse().map_err(|_| BadSignature::Forged)?;
     if seconds.abs_diff(now.unix()) > TOLERANCE_SECONDS.unsigned_abs() {
         return Err(BadSignature::Old);
@@ -57,14 +62,15 @@ pub fn verify(
     Ok(())
 }
 
-/// The members of the header that count.
+/// Members of the header that are used.
 struct Signed<'h> {
     time: &'h str,
     signatures: Vec<[u8; 32]>,
 }
 
 impl<'h> Signed<'h> {
-    /// `None` without exactly one time, or with more signatures than are compared.
+    /// Parses the header; `None` without exactly one time, or with more signatures than are
+    /// compared.
     fn parse(header: &'h str) -> Option<Self> {
         let mut time = None;
         let mut signatures = Vec::new();
@@ -80,9 +86,10 @@ impl<'h> Signed<'h> {
     }
 }
 
-/// The 32 bytes that 64 digits write; `None` for anything else.
+/// Decodes 64 hexadecimal digits; `None` for anything else.
 fn from_hex(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
+    // `from_str_radix` accepts a sign, as in `+f`, so every character has to be a digit.
     if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
     }

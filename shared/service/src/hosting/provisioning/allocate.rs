@@ -1,4 +1,4 @@
-//! The allocation of the namespace of a sign-up: one commit makes the namespace, its owner and the
+//! Allocation of the namespace of a sign-up: one commit creates the namespace, its owner and the
 //! link between them.
 
 use serde_json::json;
@@ -15,8 +15,8 @@ use crate::model::provisioning::{Happened, Link, Provisioning, link_key, reserva
 use crate::model::user::{Role, Scopes, User};
 use crate::transaction::Transaction;
 
-/// Allocates the namespace of a sign-up that may have one. The account becomes its owner. False
-/// where the name belongs to another vault, or there is no account to give it to.
+/// Allocates the namespace of a sign-up and makes the account its owner. Returns false where the
+/// name belongs to another vault, or where the account no longer exists.
 pub(super) async fn allocate(
     tx: &Transaction<'_>,
     app: &App,
@@ -31,6 +31,7 @@ pub(super) async fn allocate(
     let [account, taken, reservation] = tx.get_all(keys).await?;
     let held = Versioned::<Link>::read(reservation)?;
     let is_its = |link: &Versioned<Link>| link.value.reference == sign_up.reference;
+    // A deleted vault keeps its name, so any record under it means that it is taken.
     if taken.is_some() || held.as_ref().is_some_and(|link| !is_its(link)) {
         return Ok(false);
     }
@@ -66,6 +67,8 @@ pub(super) async fn allocate(
     tx.write(after.write(When::At(seen.revision))?);
     let link = link_key(&namespace.slug);
     tx.write(Write::put(link, after.link()?, When::Absent));
+    // A reservation may have expired. Then it has to be absent still, or another sign-up has the
+    // name.
     tx.write(match &held {
         Some(held) => Write::delete(reservation, When::At(held.revision)),
         None => Write::check(reservation, When::Absent),
@@ -76,7 +79,8 @@ pub(super) async fn allocate(
     Ok(true)
 }
 
-/// What the new namespace has, and the check that the subscription is still as it was read.
+/// Returns the subscription state of the new namespace, and a check that it is still as it was
+/// read.
 async fn subscription(
     tx: &Transaction<'_>,
     app: &App,
@@ -87,13 +91,14 @@ async fn subscription(
     };
     let key = subscription_key(id);
     let Some(paid) = tx.get::<PaidSubscription>(&key).await? else {
+        // Without its record nothing shows that the subscription was paid.
         return Ok((Subscription::Lapsed, None));
     };
     let access = paid.value.access(app.config.hosting.grace_days);
     Ok((access, Some(Write::check(key, When::At(paid.revision)))))
 }
 
-/// Adds the audit records: in the log of the service, and as the first one in that of the vault.
+/// Adds the audit entries: to the log of the service, and as the first one to that of the vault.
 fn log(
     tx: &Transaction<'_>,
     namespace: &Namespace,
@@ -107,6 +112,7 @@ fn log(
         user,
         ..Actor::default()
     };
+    // The service knows the person as an account, the vault as its user.
     let (account, user) = (by(sign_up.account.to_string()), by(owner.id.clone()));
     tx.audit(None, &account, "namespace.create", change.clone())?;
     tx.audit(Some(&namespace.id), &user, "namespace.create", change)

@@ -1,7 +1,7 @@
-//! Setting up hosted vaults: the sign-up of a person becomes a namespace with starter skills.
+//! Set-up of hosted vaults: a person's sign-up becomes a namespace with starter skills.
 //!
-//! Each step is one commit, and every step can be repeated: whatever comes by next (an event of the
-//! payment provider, a page, background work) goes on where the last one stopped.
+//! Each step is one commit and can be repeated. Whatever runs next (an event of the payment
+//! provider, a page, background work) continues where the last one stopped.
 
 mod allocate;
 mod sign_up;
@@ -31,12 +31,12 @@ use crate::{shelf, starter};
 
 pub(crate) use sign_up::{Choice, NotReserved, rename, sign_up};
 
-/// Most sign-ups of an account that are shown.
+/// Maximum number of an account's sign-ups that are shown.
 const MOST_SIGN_UPS: usize = 50;
-/// Most sign-ups that one step of background work reads at once.
+/// Maximum number of sign-ups that background work reads at once.
 const OPEN_AT_ONCE: usize = 100;
 
-/// How far a sign-up has come, as far as the service alone can take it.
+/// Progress of a sign-up, as far as the service alone can take it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Progress {
     /// It waits for a payment.
@@ -49,14 +49,15 @@ pub(crate) enum Progress {
     SetUp,
 }
 
-/// The steps of a namespace, in the order of the interface.
+/// Returns the set-up steps of a namespace, in the order of the interface.
 pub async fn of(app: &App, namespace: &Namespace) -> Result<Vec<Step>, StoreError> {
     let sign_ups = of_namespaces(app, std::slice::from_ref(namespace)).await?;
     let sign_up = sign_ups.first().and_then(Option::as_ref);
     Ok(steps(namespace, sign_up).to_vec())
 }
 
-/// The steps of a namespace that this sign-up led to, or an operator.
+/// Returns the set-up steps of a namespace from the sign-up that led to it; `None` where an
+/// operator created the namespace.
 pub(crate) fn steps(namespace: &Namespace, sign_up: Option<&Provisioning>) -> [Step; 5] {
     let synced = namespace.current.is_some();
     match sign_up {
@@ -65,8 +66,8 @@ pub(crate) fn steps(namespace: &Namespace, sign_up: Option<&Provisioning>) -> [S
     }
 }
 
-/// The sign-up that led to each of at most 100 namespaces, in the same order; `None` where an
-/// operator made the namespace. Two readings, however many there are.
+/// Returns the sign-up that led to each of at most 100 namespaces, in the same order; `None` where
+/// an operator created the namespace. Takes two readings, however many namespaces there are.
 pub(crate) async fn of_namespaces(
     app: &App,
     namespaces: &[Namespace],
@@ -87,8 +88,11 @@ pub(crate) async fn of_namespaces(
     let mut found = app.records.get_many(&keys).await?.into_iter();
     let mut sign_ups = Vec::with_capacity(namespaces.len());
     for (namespace, link) in namespaces.iter().zip(&links) {
+        // There is one record for each link and not for each namespace, so only a link takes the
+        // next one.
         let record = link.as_ref().and_then(|_| found.next().flatten());
         let sign_up = Versioned::<Provisioning>::read(record)?.map(|seen| seen.value);
+        // The link stands under the slug, so the id of the namespace is compared, too.
         let is_its = |sign_up: &Provisioning| {
             let allocated = sign_up.namespace.as_ref();
             allocated.is_some_and(|allocated| allocated.id == namespace.id)
@@ -98,8 +102,8 @@ pub(crate) async fn of_namespaces(
     Ok(sign_ups)
 }
 
-/// The writes that remove the sign-up that led to a deleted namespace, and give its place back to
-/// the account. None where an operator made the namespace.
+/// Returns the writes that remove the sign-up of a deleted namespace and give its place back to the
+/// account. Empty where an operator created the namespace.
 pub(crate) async fn removal(
     app: &App,
     slug: &Slug,
@@ -118,6 +122,7 @@ pub(crate) async fn removal(
         return Ok(writes);
     };
     let sign_up = sign_up.value;
+    // A sign-up that led to another allocation of this slug is not removed with this one.
     if sign_up.namespace.as_ref().map(|its| its.id) != Some(*namespace) {
         return Ok(Vec::new());
     }
@@ -133,7 +138,7 @@ pub(crate) async fn removal(
     Ok(writes)
 }
 
-/// A sign-up with its revision.
+/// Reads a sign-up with its revision.
 pub(crate) async fn find(
     ports: &Ports,
     reference: &Reference,
@@ -141,7 +146,7 @@ pub(crate) async fn find(
     ports.get(&provisioning_key(reference)).await
 }
 
-/// The sign-ups of an account, the oldest first among those that are shown.
+/// Returns the sign-ups of an account, oldest first, as many as are shown.
 pub(crate) async fn sign_ups(
     app: &App,
     account: &account::AccountId,
@@ -165,27 +170,30 @@ pub(crate) async fn sign_ups(
         .flatten()
         .map(Record::read)
         .collect::<Result<Vec<Provisioning>, _>>()?;
+    // The reference decides between equal times, so that the order never changes.
     sign_ups.sort_by_key(|sign_up| (sign_up.created_at, sign_up.reference.clone()));
     Ok(sign_ups)
 }
 
-/// Takes a sign-up as far as it comes now. `None` when there is none of this reference.
+/// Advances a sign-up as far as possible now. Returns `None` when there is none with this
+/// reference.
 pub(crate) async fn advance(
     app: &App,
     reference: &Reference,
 ) -> Result<Option<Progress>, StoreError> {
-    // Where another run is faster with one of the steps, the rest is done anew.
+    // Where another process commits a step first, the rest is done anew.
     app.change(async |tx| advance_in(&tx, app, reference).await)
         .await
 }
 
-/// Does every step that can be done, each in a commit of its own.
+/// Does every step that is possible now, each in a commit of its own.
 async fn advance_in(
     tx: &Transaction<'_>,
     app: &App,
     reference: &Reference,
 ) -> Result<Option<Progress>, StoreError> {
     loop {
+        // Read again for each step, since the commit of the last one changed the revision.
         let Some(seen) = find(tx, reference).await? else {
             return Ok(None);
         };
@@ -203,8 +211,8 @@ async fn advance_in(
     }
 }
 
-/// Saves the chosen starter skills as drafts of the new namespace, then notes that it is done. The
-/// id of a draft follows from the sign-up and the skill, so that none is saved twice.
+/// Saves the chosen starter skills as drafts of the new namespace, then records that this is done.
+/// The id of a draft is derived from the sign-up and the skill, so that none is saved twice.
 async fn import(
     tx: &Transaction<'_>,
     app: &App,
@@ -221,7 +229,7 @@ async fn import(
             }
             let files = starter::files(name.as_str());
             let saved = shelf::propose(app, &namespace, &owner, id, files).await;
-            // Two runs at once save the same draft: one of them fails, and it is there.
+            // Two runs at once save the same draft: one of them fails, but the draft is there.
             if let Err(error) = saved
                 && drafts::find(app, &namespace, &id).await?.is_none()
             {
@@ -231,6 +239,7 @@ async fn import(
             }
         }
     }
+    // Recorded also where the namespace or its owner is gone: then nothing is left to save.
     let Ok(Some(after)) = sign_up.after(Happened::Imported) else {
         return Ok(());
     };
@@ -240,8 +249,7 @@ async fn import(
     Ok(())
 }
 
-/// The namespace of a sign-up, and its owner there; `None` when either is gone: then there is
-/// nothing to save drafts for.
+/// Returns the namespace of a sign-up and its owner there; `None` when either is gone.
 async fn home(
     app: &App,
     sign_up: &Provisioning,
@@ -262,16 +270,18 @@ async fn home(
     }))
 }
 
+/// Derives the id of the draft of a starter skill from the sign-up and the skill.
 fn draft_id(sign_up: &Provisioning, skill: &str) -> DraftId {
     let hash = Digest::of(format!("vault-starter/1\n{}\n{skill}", sign_up.reference).as_bytes());
+    // A ULID has 80 random bits, which are the last ten of these bytes.
     let mut bits = [0; 16];
     bits[6..].copy_from_slice(&hash.as_bytes()[..10]);
     let millis = u64::try_from(sign_up.created_at.unix()).unwrap_or(0) * 1000;
     DraftId::from_parts(millis, u128::from_be_bytes(bits))
 }
 
-/// The writes beside the record of a sign-up whose payment is confirmed: it is kept for good, is
-/// open for background work, and gives back its place among the unpaid ones of its account.
+/// Returns the writes that go with a confirmed payment: the sign-up is kept for good, is open for
+/// background work, and frees its place among the unpaid ones of its account.
 pub(crate) async fn confirmed(
     ports: &Ports,
     sign_up: &Provisioning,
@@ -294,7 +304,7 @@ pub(crate) async fn confirmed(
     Ok(writes)
 }
 
-/// The places of an account's unpaid sign-ups, and who has them.
+/// Returns the places of an account's unpaid sign-ups, each with its present holder.
 async fn slots(
     ports: &Ports,
     account: &account::AccountId,
@@ -305,8 +315,8 @@ async fn slots(
     keys.into_iter().zip(found).map(read).collect()
 }
 
-/// Background work: goes on with every sign-up that something interrupted. Answers how many were
-/// completed. One that fails does not keep back the others.
+/// Continues every sign-up that was interrupted, as background work, until `until`. Returns how
+/// many were completed. One that fails does not hold up the others.
 pub(crate) async fn resume(app: &App, until: Instant) -> Result<usize, StoreError> {
     let mut completed = 0;
     let mut after: Option<String> = None;
@@ -323,6 +333,7 @@ pub(crate) async fn resume(app: &App, until: Instant) -> Result<usize, StoreErro
             let Some(reference) = Reference::parse(&record.key.key) else {
                 continue;
             };
+            // A step that is cancelled here can be repeated from any point.
             match timeout(left, advance(app, &reference)).await {
                 Ok(Ok(Some(Progress::SetUp))) => completed += 1,
                 Ok(Ok(_)) => {}

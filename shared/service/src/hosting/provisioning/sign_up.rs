@@ -1,4 +1,4 @@
-//! The choice of a person who signs up: a name is reserved for 24 hours.
+//! Sign-up for a vault: reserves the chosen name for 24 hours.
 
 use serde_json::json;
 use vault_format::name::{SkillName, Slug};
@@ -19,24 +19,24 @@ use crate::model::provisioning::{
 use crate::ports::Ports;
 use crate::transaction::Transaction;
 
-/// What a person chose.
+/// Choices of a person who signs up.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
-    /// The name; not a reserved one.
+    /// Name of the vault; never a reserved one.
     pub(crate) slug: Slug,
-    /// The plan; `None` where vaults are free.
+    /// Plan; `None` where vaults are free.
     pub(crate) plan: Option<String>,
     /// The starter skills.
     pub(crate) starter_skills: Vec<SkillName>,
 }
 
-/// Why a name is not reserved.
+/// Failure to reserve a name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub(crate) enum NotReserved {
-    /// A vault has it, had it, or another sign-up has reserved it.
+    /// A vault has the name or had it, or another sign-up has reserved it.
     #[error("The name is taken. Choose another one.")]
     Taken,
-    /// The account has as many unpaid sign-ups as it may have, or free vaults.
+    /// The account has as many unpaid sign-ups, or free vaults, as it may have.
     #[error(
         "You have {MAX_UNPAID} vaults that are not paid for. Pay for one of them first, or wait until its reservation ends."
     )]
@@ -46,7 +46,7 @@ pub(crate) enum NotReserved {
     Gone,
 }
 
-/// Reserves a name for an account. The same name again is the same sign-up.
+/// Reserves a name for an account. The same name again returns the same sign-up.
 pub(crate) async fn sign_up(
     app: &App,
     account: &Account,
@@ -57,6 +57,7 @@ pub(crate) async fn sign_up(
         .await
 }
 
+/// Reserves a name in the commit of `tx`.
 async fn reserve(
     tx: &Transaction<'_>,
     account: &Account,
@@ -67,6 +68,8 @@ async fn reserve(
         Holder::Nobody => {}
         Holder::Vault => return Ok(Err(NotReserved::Taken)),
         Holder::SignUp(reference) => {
+            // A form that is sent twice finds the reservation of its own account. One of another
+            // account gets the answer that a vault gets.
             let same = find(tx, &reference).await?;
             let same = same.filter(|held| held.value.account == account.id);
             return Ok(match same {
@@ -75,6 +78,7 @@ async fn reserve(
             });
         }
     }
+    // A few places for each account bound how many names one person can hold without paying.
     let slots = slots(tx, &account.id).await?;
     let Some((slot, _)) = slots.into_iter().find(|(_, held)| held.is_none()) else {
         return Ok(Err(NotReserved::TooMany));
@@ -100,14 +104,17 @@ async fn reserve(
     let link = sign_up.link()?;
     let listed = sign_up_key(&account.id, &sign_up.reference);
     tx.write(sign_up.write(When::Absent)?);
+    // A vault may take the name between the reading and the commit.
     tx.write(Write::check(namespace::key(&sign_up.slug), When::Absent));
     tx.write(reservation(now, &sign_up, link.clone()));
     if is_free {
-        // Nothing is paid here that would end the reservation of a place: free vaults keep it.
+        // A free vault keeps its place for good, since no payment ever frees it.
         tx.write(Write::put(slot, link.clone(), When::Absent));
         tx.write(Write::put(listed, link.clone(), When::Absent));
         tx.write(Write::put(open_key(&sign_up.reference), link, When::Absent));
     } else {
+        // The sign-up outlives the reservation: a payment may arrive after the name became free
+        // again.
         let reserved_until = now.plus_seconds(RESERVATION_SECONDS);
         let kept_until = now.plus_days(UNPAID_DAYS);
         let slot = Write::put_until(slot, link.clone(), When::Absent, reserved_until);
@@ -120,7 +127,7 @@ async fn reserve(
     Ok(Ok(sign_up.reference))
 }
 
-/// Gives a sign-up another name, while it has no vault yet.
+/// Changes the name of a sign-up that has no vault yet.
 pub(crate) async fn rename(
     app: &App,
     account: &Account,
@@ -132,6 +139,7 @@ pub(crate) async fn rename(
         .await
 }
 
+/// Changes the name in the commit of `tx`.
 async fn rename_in(
     tx: &Transaction<'_>,
     account: &Account,
@@ -145,6 +153,7 @@ async fn rename_in(
     };
     let after = match seen.value.after(Happened::Renamed(slug.clone())) {
         Err(_) => return Ok(Err(NotReserved::Gone)),
+        // The same name again: its reservation may have expired, so it is made anew below.
         Ok(None) => seen.value.clone(),
         Ok(Some(after)) => after,
     };
@@ -156,6 +165,7 @@ async fn rename_in(
     tx.write(after.write(When::At(seen.revision))?);
     tx.write(Write::check(namespace::key(slug), When::Absent));
     tx.write(reservation(tx.now(), &after, after.link()?));
+    // The old name becomes free at once, unless another sign-up has reserved it meanwhile.
     let before = reservation_key(&seen.value.slug);
     if seen.value.slug != *slug
         && let Some(held) = tx.get::<Link>(&before).await?
@@ -170,7 +180,7 @@ async fn rename_in(
     Ok(Ok(()))
 }
 
-/// Who has a name.
+/// Present holder of a name.
 enum Holder {
     Nobody,
     /// A vault, a deleted one included.
@@ -179,6 +189,7 @@ enum Holder {
     SignUp(Reference),
 }
 
+/// Returns the present holder of a name.
 async fn holder(ports: &Ports, slug: &Slug) -> Result<Holder, StoreError> {
     let keys = [namespace::key(slug), reservation_key(slug)];
     let [vault, reservation] = ports.get_all(keys).await?;
@@ -189,7 +200,8 @@ async fn holder(ports: &Ports, slug: &Slug) -> Result<Holder, StoreError> {
     })
 }
 
-/// The write that reserves the name of a sign-up; it fails where another sign-up has reserved it.
+/// Returns the write that reserves the name of a sign-up. It fails where another sign-up has
+/// reserved it.
 fn reservation(now: Timestamp, sign_up: &Provisioning, link: Document) -> Write {
     let key: RecordKey = reservation_key(&sign_up.slug);
     let until = now.plus_seconds(RESERVATION_SECONDS);
