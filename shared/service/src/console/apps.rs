@@ -1,4 +1,4 @@
-//! `/console/{slug}/apps`: the apps that people connected to a vault, and ending one.
+//! `/console/{slug}/apps`: lists the apps that people connected to a vault, and ends their access.
 
 use askama::Template;
 use axum::response::Response;
@@ -17,6 +17,7 @@ use crate::web::form::with_query;
 use crate::web::layout::{day, minute};
 use vault_api::Client;
 
+/// An app in the list.
 struct Row {
     id: String,
     name: Option<String>,
@@ -33,17 +34,17 @@ struct AppsPage {
     rows: Vec<Row>,
     next: Option<String>,
     first: Option<String>,
-    /// Where the forms lead.
+    /// Address of the forms.
     here: String,
     may_write: bool,
     /// The app whose access the person is about to end.
     confirmed: Option<Row>,
-    /// Where a person sees in which browsers they are signed in.
+    /// Address of the account page, which lists the browsers in which a person is signed in.
     account_href: String,
     csrf: String,
 }
 
-/// The apps.
+/// Shows the list of apps.
 pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
     let home = page.address("/apps");
     let after = page.after().map(str::to_owned);
@@ -53,6 +54,7 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
     };
     let Items { items, next } = apps(page.app(), &page.namespace.id, &listed).await?;
     let confirmed = match page.query.value("confirm") {
+        // The confirmation leads to a form, which a person who may only read cannot send.
         Some(id) if page.may_write() => find_app(page.app(), &page.namespace.id, id).await?,
         _ => None,
     };
@@ -78,11 +80,13 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
     Ok(show_page(&shown))
 }
 
-/// The form that ends an app for everybody in the vault.
+/// Ends the access of an app for every user of the vault.
 pub(super) async fn end(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let by = Principal::of(form.page.acting(), &form.page.user);
     match end_app(&by, form.field("client")?).await {
         Ok(_) => Ok(form.back(Outcome::AppEnded)),
+        // It may have ended in another tab. That is told on the page, since "not found" would be
+        // about its address.
         Err(refusal) if refusal.code() == ErrorCode::ClientNotFound => {
             Ok(form.refused(Unchanged::AppEnded))
         }

@@ -1,5 +1,4 @@
-//! `/console/{slug}/audit`: what people, apps and the service did in a vault, with filters, and as
-//! files.
+//! `/console/{slug}/audit`: the audit log of a vault with filters, and as files to download.
 
 use askama::Template;
 use axum::http::header::{self, HeaderValue};
@@ -23,11 +22,12 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::minute;
 
-/// Most entries of one file.
+/// Maximum number of entries of one file.
 const MAX_EXPORTED: usize = 5_000;
-/// Most bytes of one file: an answer of a function on AWS has at most 6 MB.
+/// Maximum size of one file, in bytes: a function on AWS answers with at most 6 MB.
 const MAX_EXPORT_BYTES: usize = 4 * 1024 * 1024;
-/// Most entries that one reading for a file asks for: with one more, as many as a list may have.
+/// Maximum number of entries that one reading for a file asks for. The reading adds one to see
+/// whether more follow, and a list has at most [`MAX_PAGE`].
 const PART: usize = MAX_PAGE - 1;
 
 const ACTOR_INVALID: &str =
@@ -37,26 +37,25 @@ const NO_SUCH_PERSON: &str = "No person of this vault has the e-mail address in 
 const ACTION_INVALID: &str = "An action is one word, for example device.admit.";
 const DAY_INVALID: &str = "“From” and “Until” take a day, written like 2026-11-21.";
 
-/// Most lists of records that are read for one file: with a filter that lets little through, a
-/// file ends before it is full.
+/// Maximum number of lists that are read for one file. With a filter that few entries pass, a file
+/// ends before it is full.
 const MAX_LISTS: usize = 50;
 
-/// What a person asks to see.
+/// Filters that a person entered.
 #[derive(Default)]
 struct Asked {
     filter: Filter,
-    /// The first second, and the second behind the last.
+    /// First second of the range, and the second behind its last.
     since: Option<Timestamp>,
     until: Option<Timestamp>,
     /// The fields of the form as they were sent.
     fields: Vec<(&'static str, String)>,
-    /// Why no entry can be what the fields ask for.
+    /// Message for fields that no entry can match.
     problem: Option<&'static str>,
 }
 
 impl Asked {
-    /// Reads the filters of a query. For fields that no entry can match, the page says what is
-    /// wrong with them.
+    /// Reads the filters of a query. Fields that no entry can match lead to a message on the page.
     async fn read(page: &ConsolePage) -> Result<Self, StoreError> {
         let mut asked = Self::default();
         for name in ["actor", "action", "target", "from", "until"] {
@@ -72,16 +71,18 @@ impl Asked {
         Ok(asked)
     }
 
+    /// Turns the fields into a filter. The inner error is the message for the page.
     async fn parse(&mut self, page: &ConsolePage) -> Result<Result<(), &'static str>, StoreError> {
         let (app, home) = (page.app(), &page.namespace);
         let email = |text: &str| text.parse::<Email>().ok();
         let (actor, target) = (self.value("actor"), self.value("target"));
-        // The page calls it so.
+        // The page shows the service by this name, so people enter it.
         let actor = if actor == "the service" {
             SERVER.to_owned()
         } else {
             actor
         };
+        // The page shows people by their addresses, but entries have ids.
         if let Some(email) = email(&actor) {
             match find_id_by_email(app, home, &email).await? {
                 Some(id) => self.filter.actor = Some(id),
@@ -97,7 +98,7 @@ impl Asked {
             Ok(action) => self.filter.action = action,
             Err(_) => return Ok(Err(ACTION_INVALID)),
         }
-        // A sign-in is about the address, anything else about the id of the person.
+        // A sign-in is logged about the address, anything else about the id: look for both.
         if let Some(email) = email(&target) {
             let id = find_id_by_email(app, home, &email).await?;
             self.filter.targets.extend(id);
@@ -113,7 +114,7 @@ impl Asked {
             return Ok(Err(DAY_INVALID));
         };
         self.since = since;
-        // The day that is named is shown too.
+        // The end is exclusive, and the day that was entered belongs to the range.
         self.until = until.map(|until| until.plus_days(1));
         Ok(Ok(()))
     }
@@ -124,7 +125,7 @@ impl Asked {
         found.map_or_else(String::new, |(_, value)| value.clone())
     }
 
-    /// An address with these filters.
+    /// Returns an address with these filters.
     fn address(&self, home: &str, more: &[(&str, &str)]) -> String {
         let fields = self.fields.iter();
         let fields: Vec<_> = fields.map(|(name, value)| (*name, &**value)).collect();
@@ -132,14 +133,15 @@ impl Asked {
     }
 }
 
-/// What an entry is about.
+/// Subject of an entry.
 struct Target {
     name: String,
     href: Option<String>,
-    /// The id, where the name is another word.
+    /// The id, where the name is another text.
     id: Option<String>,
 }
 
+/// An entry in the list.
 struct Row {
     at: String,
     actor: String,
@@ -173,7 +175,7 @@ struct AuditPage {
     most: usize,
 }
 
-/// The log, newest first.
+/// Shows the log, newest first.
 pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let asked = Asked::read(&page).await?;
     let home = page.address("/audit");
@@ -211,12 +213,13 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     Ok(show_page(&shown))
 }
 
-/// A page of the entries that are asked for.
+/// Returns one page of the entries that match.
 async fn found(page: &ConsolePage, asked: &Asked) -> Result<Items<Entry>, StoreError> {
-    // A page goes on before the key of an entry; anything else in its place begins the log.
+    // The parameter has to be the key of an entry; anything else shows the newest page.
     let before = page.query.value("before").and_then(End::key);
     let end = before.unwrap_or_else(|| {
-        // Nothing is newer than now, so the search for entries does not begin behind it.
+        // No entry is newer than now. A search that began at a day far ahead would give up before
+        // it reached an entry.
         let now = page.app().clock.now().plus_seconds(1);
         End::second(asked.until.map_or(now, |until| until.min(now)))
     });
@@ -225,7 +228,7 @@ async fn found(page: &ConsolePage, asked: &Asked) -> Result<Items<Entry>, StoreE
     newest(page.app(), log, &asked.filter, (since, end), ROWS_SHOWN).await
 }
 
-/// The names of the people and machines in these entries.
+/// Reads the names of the people and machines in these entries.
 async fn names(page: &ConsolePage, entries: &[Entry]) -> Result<Names, StoreError> {
     let (app, home) = (page.app(), &page.namespace);
     let actors = entries.iter().map(|entry| &*entry.actor);
@@ -238,6 +241,7 @@ async fn names(page: &ConsolePage, entries: &[Entry]) -> Result<Names, StoreErro
 fn target(page: &ConsolePage, names: &Names, id: &str) -> Target {
     let name = names.of(id);
     Target {
+        // The name of an enrolment code, for example, has its id in it already.
         id: (!name.contains(id)).then(|| shown(id)),
         name: shown(&name),
         href: names.href(page, id),
@@ -260,9 +264,10 @@ fn row(page: &ConsolePage, names: &Names, entry: &Entry) -> Row {
     }
 }
 
-/// Entries for a file, oldest first, and where the next part begins.
+/// Returns entries for a file, oldest first, and the address of the next part.
 async fn exported(page: &ConsolePage) -> Result<(Vec<Entry>, Option<String>), ErrorPage> {
     let asked = Asked::read(page).await?;
+    // A file has no place for a message, so wrong filters are an error here.
     if asked.problem.is_some() {
         return Err(ErrorPage::FormMalformed);
     }
@@ -285,11 +290,13 @@ async fn exported(page: &ConsolePage) -> Result<(Vec<Entry>, Option<String>), Er
         bytes += listed.items.iter().map(size).sum::<usize>();
         found.extend(listed.items);
         after = listed.next;
+        // Half of the limit, because sizes are estimates and the last list was added as a whole.
         if after.is_none() || found.len() >= MAX_EXPORTED || bytes >= MAX_EXPORT_BYTES / 2 {
             break;
         }
     }
     let next = after.map(|after| {
+        // A whole URL, which a person can paste from the file into the browser.
         let file = page.path.rsplit('/').next().unwrap_or_default();
         let here = page.url(&format!("/{file}"));
         asked.address(&here, &[("after", &after)])
@@ -297,7 +304,7 @@ async fn exported(page: &ConsolePage) -> Result<(Vec<Entry>, Option<String>), Er
     Ok((found, next))
 }
 
-/// The bytes of an entry in a file, roughly.
+/// Estimates the bytes of an entry in a file.
 fn size(entry: &Entry) -> usize {
     let text = |value: &Option<serde_json::Value>| {
         value.as_ref().map_or(0, |value| value.to_string().len())
@@ -305,8 +312,8 @@ fn size(entry: &Entry) -> usize {
     200 + text(&entry.before) + text(&entry.after)
 }
 
-/// The log as JSON lines, oldest first. A last line with `next` names the part that follows, if one
-/// does.
+/// Downloads the log as JSON lines, oldest first. Where another part follows, a last line with
+/// `next` names it.
 pub(super) async fn json_lines(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (entries, next) = exported(&page).await?;
     let mut text = String::new();
@@ -324,8 +331,8 @@ pub(super) async fn json_lines(page: ConsolePage) -> Result<Response, ErrorPage>
     Ok(file(&page, "audit.jsonl", "application/jsonl", text))
 }
 
-/// The log as a table, oldest first. A last row that begins with `next` names the part that
-/// follows, if one does.
+/// Downloads the log as comma-separated values, oldest first. Where another part follows, a last
+/// row that begins with `next` names it.
 pub(super) async fn comma_separated(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (entries, next) = exported(&page).await?;
     let mut text = String::new();
@@ -365,7 +372,7 @@ pub(super) async fn comma_separated(page: ConsolePage) -> Result<Response, Error
     Ok(file(&page, "audit.csv", "text/csv; charset=utf-8", text))
 }
 
-/// A file that the browser saves under the name of the vault and this one.
+/// Returns a text as a download, whose file name begins with the name of the vault.
 pub(super) fn file(
     page: &ConsolePage,
     name: &str,
@@ -375,7 +382,9 @@ pub(super) fn file(
     let mut response = text.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    // A download names people and machines, so no cache may keep it.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Users chose parts of the text, so a browser must not guess that it is HTML.
     headers.insert(
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),

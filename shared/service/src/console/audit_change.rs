@@ -1,5 +1,4 @@
-//! What an entry of the log changed, as lines that people read: `name: value`, or
-//! `name: before → after`.
+//! Lines that describe the change of an audit entry: `name: value`, or `name: before → after`.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +6,13 @@ use serde_json::{Map, Value};
 
 use super::difference::shown;
 
-/// How many characters the lines of an entry may have together. A cut is marked with `…`; the
+/// Maximum length of an entry's lines together, in characters. A cut is marked with `…`; the
 /// downloads have the whole entry.
 const MAX_CHARS: usize = 200;
-/// How many digits of a hash stand for it.
+/// Number of digits that stand for a hash.
 const HASH_DIGITS: usize = 12;
 
-/// The lines about a change from `before` to `after`; none where the entry has neither.
+/// Returns the lines about a change from `before` to `after`; none where the entry has neither.
 pub(super) fn change_lines(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
     let mut room = MAX_CHARS;
     let mut lines = Vec::new();
@@ -29,7 +28,7 @@ pub(super) fn change_lines(before: Option<&Value>, after: Option<&Value>) -> Vec
     lines
 }
 
-/// A line for each member of two objects, or one for two values of another kind.
+/// Returns a line for each member of two objects, or one line for two values of another kind.
 fn members(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
     let none = Map::new();
     let object = |value: Option<&Value>| match value {
@@ -39,6 +38,7 @@ fn members(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
     let (Some(old), Some(new)) = (object(before), object(after)) else {
         return changed(before, after).into_iter().collect();
     };
+    // Members of both sides: one that only `before` has was removed.
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let line = |name: &String| {
         let value = changed(old.get(name), new.get(name))?;
@@ -47,13 +47,14 @@ fn members(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
     names.into_iter().filter_map(line).collect()
 }
 
-/// A value and what it was before; `None` where neither says anything.
+/// Describes a value and the one before; `None` where neither is set.
 fn changed(before: Option<&Value>, after: Option<&Value>) -> Option<String> {
     let is_set = |value: &&Value| !value.is_null();
     match (before.filter(is_set), after.filter(is_set)) {
         (None, None) => None,
         (Some(old), Some(new)) if old != new => Some(format!("{} → {}", text(old), text(new))),
-        // A member that one side does not have at all did not change to or from nothing.
+        // A side without the member says nothing about it, so only an explicit null reads as
+        // `none`.
         (None, Some(new)) if before.is_some() => Some(format!("none → {}", text(new))),
         (Some(old), None) if after.is_some() => Some(format!("{} → none", text(old))),
         (_, Some(new)) => Some(text(new)),
@@ -68,7 +69,7 @@ fn text(value: &Value) -> String {
         Value::Bool(false) => "no".to_owned(),
         Value::Number(number) => number.to_string(),
         Value::String(text) if text.is_empty() => "none".to_owned(),
-        // A role is written with the name of its kind in front.
+        // A role is stored behind the name of its kind, which says nothing to the reader.
         Value::String(text) if text.starts_with("role:") => text["role:".len()..].to_owned(),
         Value::String(text) if is_hash(text) => format!("{}…", &text[..HASH_DIGITS]),
         Value::String(text) => text.clone(),

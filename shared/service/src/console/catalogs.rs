@@ -1,5 +1,5 @@
-//! What releases list, and the vault's keys: each read once from the file of its catalog and kept
-//! by the file's hash, so that a page about a large vault does not read it anew.
+//! Caches of catalogs and of the vault's keys. Both are parsed once from the file of a catalog and
+//! cached by the file's hash, so that a page about a large vault does not parse it again.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use vault_store::recent::Recent;
 use crate::app::App;
 use crate::model::namespace::Namespace;
 
-/// What was read lately. The hash is that of the catalog's file.
+/// Parsed catalogs and key lists, by namespace and hash of the catalog's file.
 pub(super) struct Catalogs {
     lists: Recent<(NamespaceId, Digest), Arc<Catalog>>,
     chains: Recent<(NamespaceId, Digest), Arc<RootChain>>,
@@ -32,8 +32,8 @@ impl Default for Catalogs {
 }
 
 impl Catalogs {
-    /// The catalog with this payload, from the file with the hash `sha256`; `None` where the file
-    /// is not kept any more.
+    /// Returns the catalog with this payload, from the file with the hash `sha256`; `None` where
+    /// the file is no longer stored.
     pub(super) async fn list(
         &self,
         app: &App,
@@ -41,6 +41,7 @@ impl Catalogs {
         sha256: Digest,
         payload_sha256: Digest,
     ) -> Result<Option<Arc<Catalog>>, StoreError> {
+        // The namespace is part of the key, so that no vault gets what another one has cached.
         let key = (namespace.id, sha256);
         if let Some(catalog) = self.lists.find(&key) {
             return Ok(Some(catalog));
@@ -53,7 +54,7 @@ impl Catalogs {
         Ok(catalog)
     }
 
-    /// What the current release lists; `None` before the first.
+    /// Returns the current catalog; `None` before the first release.
     pub(super) async fn current(
         &self,
         app: &App,
@@ -64,11 +65,13 @@ impl Catalogs {
         };
         let (file, payload) = (current.sha256, current.payload_sha256);
         let catalog = self.list(app, namespace, file, payload).await?;
+        // Older catalogs may be gone, but the current one has to be stored, so its absence is an
+        // error.
         catalog.map(Some).ok_or_else(missing)
     }
 
-    /// The versions of the vault's keys that the file of the current catalog has; `None` before the
-    /// first release.
+    /// Returns the versions of the vault's keys that the current catalog's file has; `None` before
+    /// the first release.
     pub(super) async fn chain(
         &self,
         app: &App,
@@ -90,7 +93,7 @@ impl Catalogs {
     }
 }
 
-/// Reads something of the file of a catalog, on a thread for what takes long.
+/// Loads the file of a catalog and parses it with `read`.
 async fn read_file<T: Send + 'static>(
     app: &App,
     namespace: &Namespace,
@@ -101,6 +104,8 @@ async fn read_file<T: Send + 'static>(
     let Some(object) = app.object(&key).await? else {
         return Ok(None);
     };
+    // A catalog of 10,000 skills takes tens of milliseconds to parse: not on a thread that answers
+    // requests.
     let reading = tokio::task::spawn_blocking(move || read(SignedCatalog::parse(&object.bytes)?));
     let found = reading.await.map_err(|broken| task_ended(&broken))?;
     found
@@ -108,17 +113,17 @@ async fn read_file<T: Send + 'static>(
         .map_err(|error| StoreError::Corrupt(format!("the catalog {sha256}: {error}")))
 }
 
-/// The current catalog is not there.
+/// Returns the error for a current catalog that is not stored.
 pub(super) fn missing() -> StoreError {
     StoreError::unavailable("the current catalog is missing from the object store")
 }
 
-/// A task on another thread ended unexpectedly.
+/// Returns the error for a task on another thread that ended unexpectedly.
 pub(super) fn task_ended(broken: &JoinError) -> StoreError {
     StoreError::unavailable(format!("a task ended: {broken}"))
 }
 
-/// What a catalog takes in memory, roughly.
+/// Estimates the memory that a catalog takes, in bytes.
 fn size(catalog: &Catalog) -> usize {
     let skills = catalog.skills.len() * (size_of::<SkillEntry>() + size_of::<SkillName>());
     let names = catalog.skills.iter().map(|skill| skill.name.as_str().len());

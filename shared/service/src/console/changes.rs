@@ -1,5 +1,4 @@
-//! What changed between two releases, as pages show it: everything in short, or the files of one
-//! skill.
+//! Differences of two releases for a page: everything in short, or the files of one skill.
 
 use std::collections::BTreeSet;
 
@@ -15,23 +14,23 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::minute;
 
-/// Most skills of each kind on a page.
+/// Maximum number of skills of each kind on a page.
 const SKILLS_SHOWN: usize = 150;
-/// How many bytes of lists of skills that differ a page shows.
+/// Maximum size of the lists of skills that differ, in bytes of HTML.
 const LISTS_BYTES: usize = 24 * 1024;
-/// How many bytes of the list of withdrawn skills a page shows.
+/// Maximum size of the list of withdrawn skills, in bytes of HTML.
 const WITHDRAWN_BYTES: usize = 8 * 1024;
 /// Bytes of the elements around a skill in a list.
 const AROUND_SKILL: usize = 96;
-/// How many bytes of a policy's differences a page shows.
+/// Maximum size of a policy's differences, in bytes of HTML.
 const POLICY_BYTES: usize = 24 * 1024;
-/// How many bytes of lines about everything else a page shows.
+/// Maximum size of the lines about everything else, in bytes of HTML.
 const NOTES_BYTES: usize = 16 * 1024;
 /// Bytes of the elements around such a line.
 const AROUND_NOTE: usize = 16;
-/// Most characters of such a line.
+/// Maximum length of such a line, in characters.
 const LINE_CHARS: usize = 500;
-/// Most characters of a reason or an address.
+/// Maximum length of a reason or an address, in characters.
 const TEXT_CHARS: usize = 200;
 
 /// A skill that differs.
@@ -39,12 +38,12 @@ pub(super) struct ShownSkill {
     pub(super) name: String,
     /// The version, or `3 → 4`.
     pub(super) version: String,
-    /// Where its files are compared.
+    /// Address of the comparison of its files.
     pub(super) href: Option<String>,
 }
 
 impl ShownSkill {
-    /// Takes the room that it needs in a list; false where it does not fit.
+    /// Takes the space that the skill needs from `room`; false where it does not fit.
     fn fits(&self, room: &mut Room) -> bool {
         let href = self.href.as_deref().unwrap_or_default();
         let text = format!("{href}{}{}", self.name, self.version);
@@ -61,30 +60,30 @@ pub(super) struct SkillGroup {
 }
 
 impl SkillGroup {
-    /// How many are left out.
+    /// Returns the number of skills that are left out.
     pub(super) fn more(&self) -> usize {
         self.total - self.skills.len()
     }
 }
 
-/// The differences.
+/// Differences of two releases.
 pub(super) struct ShownChanges {
     pub(super) from: Option<u64>,
     pub(super) groups: Vec<SkillGroup>,
     /// Names and reasons of withdrawn skills.
     pub(super) withdrawn: Vec<(String, String)>,
-    /// How many withdrawn skills are left out.
+    /// Number of withdrawn skills that are left out.
     pub(super) more_withdrawn: usize,
-    /// The lines of the policy that differ, and whether all of them are there; `None` for the same
+    /// Lines of the policy that differ, and whether all of them are there; `None` for the same
     /// policy.
     pub(super) policy: Option<(Vec<Line>, bool)>,
-    /// Sentences about all else.
+    /// Sentences about everything else.
     pub(super) notes: Vec<String>,
     pub(super) expires: String,
 }
 
 impl ShownChanges {
-    /// Whether nothing that people compare differs.
+    /// Returns whether nothing that people compare differs.
     pub(super) fn is_empty(&self) -> bool {
         self.groups.is_empty()
             && self.withdrawn.is_empty()
@@ -93,7 +92,7 @@ impl ShownChanges {
     }
 }
 
-/// What a page shows of the differences of two releases.
+/// Differences of two releases that a page shows.
 pub(super) enum Comparison {
     /// Everything in short.
     Whole(Box<ShownChanges>),
@@ -101,16 +100,16 @@ pub(super) enum Comparison {
     Skill(SkillFiles),
 }
 
-/// The files of one skill that differ.
+/// Differences of one skill's files.
 pub(super) struct SkillFiles {
     pub(super) name: String,
     pub(super) difference: Difference,
-    /// Why they are not compared.
+    /// Message where the files cannot be compared.
     pub(super) unavailable: Option<&'static str>,
 }
 
-/// The differences of `after` from `before` at the address `here`, which with `?skill=` shows the
-/// files of that skill.
+/// Compares `after` with `before` for the page at `here`. With `?skill=` the page shows the files
+/// of that skill.
 pub(super) async fn comparison(
     page: &ConsolePage,
     before: Option<&Catalog>,
@@ -129,7 +128,7 @@ pub(super) async fn comparison(
     }
 }
 
-/// The files of a skill that both releases have.
+/// Compares the files of a skill that both releases have.
 async fn skill_files(
     page: &ConsolePage,
     from: &Catalog,
@@ -141,6 +140,7 @@ async fn skill_files(
         return Err(ErrorPage::NotFound);
     };
     let shelf = shelf(page);
+    // Both or neither: beside a missing one every file would look added or removed.
     let pair = match skill_of_bundle(&*shelf, old).await {
         Ok(old) => skill_of_bundle(&*shelf, new).await.map(|new| (old, new)),
         Err(error) => Err(error),
@@ -160,6 +160,7 @@ async fn skill_files(
     })
 }
 
+/// Compares two releases in everything but the files of skills.
 async fn shown_changes(
     page: &ConsolePage,
     before: Option<&Catalog>,
@@ -175,10 +176,11 @@ async fn shown_changes(
             let lines = old
                 .zip(new)
                 .map(|(old, new)| difference::text(&old, &new, &mut Room::new(POLICY_BYTES)));
-            // A text that is no longer kept: that it differs is all there is to say.
+            // A text is no longer stored, so all that can be said is that they differ.
             Some(lines.unwrap_or((Vec::new(), false)))
         }
     };
+    // Keys that cannot be read cost their names on the page, but not the page.
     let (chain, _) = readable_chain(page).await;
     let groups = groups(&changes, here);
     let withdrawn = withdrawn(&changes.withdrawn, &mut Room::new(WITHDRAWN_BYTES));
@@ -193,8 +195,8 @@ async fn shown_changes(
     })
 }
 
-/// The skills that differ, as many as fit: groups share the room equally. A changed skill leads to
-/// its files at `here`.
+/// Returns the groups of skills that differ, as far as they fit. A changed skill leads to its files
+/// at `here`.
 fn groups(changes: &CatalogChanges, here: &str) -> Vec<SkillGroup> {
     let plain = |entry: &SkillEntry| ShownSkill {
         name: entry.name.to_string(),
@@ -208,6 +210,7 @@ fn groups(changes: &CatalogChanges, here: &str) -> Vec<SkillGroup> {
     };
     let (added, changed, removed) = (&changes.added, &changes.changed, &changes.removed);
     let totals = [added.len(), changed.len(), removed.len()];
+    // Each group gets the same room, or many changed skills would leave none for removed ones.
     let shares = totals.iter().filter(|total| **total > 0).count().max(1);
     let group = |title, total, skills: &mut dyn Iterator<Item = ShownSkill>| {
         let mut room = Room::new(LISTS_BYTES / shares);
@@ -228,7 +231,7 @@ fn groups(changes: &CatalogChanges, here: &str) -> Vec<SkillGroup> {
     groups.into_iter().filter(|it| it.total > 0).collect()
 }
 
-/// Names and reasons of withdrawn skills, as far as there is room.
+/// Returns the names and reasons of withdrawn skills, as far as they fit.
 fn withdrawn(entries: &[Withdrawn], room: &mut Room) -> Vec<(String, String)> {
     let rows = entries.iter().take(SKILLS_SHOWN).map(|entry| {
         let reason = shortened(&entry.reason, TEXT_CHARS);
@@ -238,9 +241,10 @@ fn withdrawn(entries: &[Withdrawn], room: &mut Room) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Lines about all that has no place of its own on the page. `chain` has the root versions of both
-/// releases.
+/// Returns lines about everything that has no place of its own on the page. `chain` has the root
+/// versions of both releases.
 fn notes(changes: &CatalogChanges, after: &Catalog, chain: Option<&RootChain>) -> Vec<String> {
+    // All that the page shows elsewhere is left out here, so that nothing is told twice.
     let rest = CatalogChanges {
         added: Vec::new(),
         changed: Vec::new(),
@@ -255,6 +259,7 @@ fn notes(changes: &CatalogChanges, after: &Catalog, chain: Option<&RootChain>) -
         ..changes.clone()
     };
     let mut lines = rest.lines(chain);
+    // Cut at the root version of the newer release: later changes of keys are not part of it.
     if let (Some((before, _)), Some(chain)) = (changes.root, chain) {
         let chain = chain.until(after.root_version);
         let state = chain.map(|chain| RootState::new(chain, BTreeSet::new()));
@@ -266,6 +271,7 @@ fn notes(changes: &CatalogChanges, after: &Catalog, chain: Option<&RootChain>) -
     let mut notes: Vec<String> = texts
         .take_while(|text| room.take(text, AROUND_NOTE))
         .collect();
+    // What does not fit is counted, so that no difference is left out silently.
     let more = lines.len() - notes.len();
     if more > 0 {
         notes.push(format!("… and {more} more differences"));

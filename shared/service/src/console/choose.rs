@@ -15,11 +15,11 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::Form;
 use crate::web::layout::role;
 
-/// A vault that can be chosen.
+/// A vault on the page.
 struct Choice {
     slug: String,
     href: String,
-    /// What the person is there.
+    /// Role of the person there.
     role: &'static str,
 }
 
@@ -28,12 +28,12 @@ struct Choice {
 struct ChoosePage {
     shell: Shell,
     choices: Vec<Choice>,
-    /// How many invitations wait for an answer.
+    /// Number of invitations that wait for an answer.
     invitations: usize,
 }
 
-/// The person's vaults; straight to the only one, unless an invitation waits or the page says what
-/// was done.
+/// Shows the person's vaults. Leads straight to the only one, unless an invitation waits or the
+/// page has a notice to show.
 pub(super) async fn show(visitor: Visitor, query: Form) -> Result<Response, ErrorPage> {
     let (app, account) = (&visitor.app, &visitor.signed_in.account);
     let prefix = app.config.public_url.prefix();
@@ -50,6 +50,7 @@ pub(super) async fn show(visitor: Visitor, query: Form) -> Result<Response, Erro
         .collect();
     let invitations = invitations::waiting(app, account, None).await?.len();
     let notice = Notice::of(&query);
+    // A redirect would lose the notice, for example that the other vault was deleted.
     if let ([only], 0, None) = (&*choices, invitations, notice) {
         return Ok(redirect(StatusCode::SEE_OTHER, &only.href));
     }

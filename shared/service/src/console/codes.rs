@@ -16,7 +16,7 @@ use crate::web::form::with_query;
 use crate::web::layout::minute;
 use vault_api::{EnrolmentCode, NewEnrolmentCode};
 
-/// For how long a code can be made to count: seconds, and what the page calls them.
+/// Lifetimes that a new code can have, in seconds, with their names on the page.
 const LIVES: [(i64, &str); 4] = [
     (3600, "1 hour"),
     (24 * 3600, "1 day"),
@@ -24,7 +24,7 @@ const LIVES: [(i64, &str); 4] = [
     (30 * 24 * 3600, "30 days"),
 ];
 
-/// A code as the list shows it.
+/// A code in the list.
 struct Row {
     id: String,
     used: u32,
@@ -55,16 +55,17 @@ struct CodesPage {
     lives: [(i64, &'static str); 4],
     made: Option<Made>,
     rows: Vec<Row>,
-    /// The address of the next page of the list.
+    /// Address of the next page of the list.
     next: Option<String>,
 }
 
-/// The codes.
+/// Shows the codes.
 pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let required = page.namespace.enrolment == Enrolment::Codes;
     shown(&page, required, None).await
 }
 
+/// Renders the page. `made` is a code that was made just now.
 async fn shown(
     page: &ConsolePage,
     required: bool,
@@ -72,7 +73,7 @@ async fn shown(
 ) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
     let after = page.query.value("after");
-    // A page goes on behind the hash of a code; anything else in its place begins the list.
+    // The parameter has to be the hash of a code; anything else begins the list.
     let after = after.filter(|after| after.len() == 64 && after.is_ascii());
     let (codes, next) = enrolment::codes(app, namespace, after, ROWS_SHOWN).await?;
     let makers = codes.iter().map(|code| code.created_by.as_str());
@@ -87,6 +88,7 @@ async fn shown(
         name: code.name,
     });
     let made = made.and_then(|made| {
+        // Only the answer to its creation has the text of a code.
         let code = made.code?;
         Some(Made {
             command: format!("{} --code {code}", link_command(page)),
@@ -111,7 +113,7 @@ async fn shown(
     Ok(show_page(&shown))
 }
 
-/// The forms of the page: a new code, the end of one, whether codes are needed.
+/// Handles the forms of the page: makes a code, ends one, or changes whether codes are needed.
 pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let acting = form.page.acting();
     match form.field("change")? {
@@ -121,16 +123,20 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
             let life = number("life").transpose().ok().flatten();
             let uses = uses.and_then(|uses| u32::try_from(uses).ok());
             let asked = NewEnrolmentCode {
-                // A field that holds no number is refused as a number out of bounds is.
+                // A field without a number counts as 0, which is refused like any number out of
+                // bounds.
                 uses: Some(uses.unwrap_or(0)),
                 expires_in: Some(life.unwrap_or(0)),
                 name: form.form.value("name").map(str::to_owned),
             };
-            // A browser that sends the form again, to show the page again, makes no second code.
+            // Reloading the page with the code sends its form again. The mark keeps that from
+            // making a second code.
             let Some(made) = create_code(acting, asked, Some(form.mark()?)).await? else {
                 return Ok(form.refused(Unchanged::CodeMade));
             };
             let required = form.page.namespace.enrolment == Enrolment::Codes;
+            // No redirect: the text of the code is known to this answer alone, and must not stand
+            // in an address.
             shown(&form.page, required, Some(made)).await
         }
         "end" => match end_code(acting, form.field("code")?).await {

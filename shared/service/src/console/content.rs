@@ -1,5 +1,5 @@
-//! Skills and releases as pages read them: from the shelf of the vault, and from the releases that
-//! are kept.
+//! Access to skills and releases for pages: from the shelf of the vault, and from releases that are
+//! still stored.
 
 use std::sync::Arc;
 
@@ -22,7 +22,8 @@ use crate::model::namespace::Namespace;
 use crate::model::release::Release;
 use crate::web::error_page::ErrorPage;
 
-/// The refusal of a form or page: what is not there has the page of an address that is not there.
+/// Converts the refusal of a form or page. What is not found gets the page of an address that does
+/// not exist.
 pub(super) fn or_not_found(refusal: Refusal) -> ErrorPage {
     match refusal.status() {
         StatusCode::NOT_FOUND => ErrorPage::NotFound,
@@ -30,13 +31,14 @@ pub(super) fn or_not_found(refusal: Refusal) -> ErrorPage {
     }
 }
 
-/// The shelf of the vault.
+/// Returns the shelf of the vault.
 pub(super) fn shelf(page: &ConsolePage) -> Arc<dyn Shelf> {
     let Acting {
         app,
         namespace,
         actor,
     } = page.acting();
+    // A server that holds the vault's library reads from that; any other reads the current release.
     let shelves: &dyn Shelves = match &app.shelves {
         Some(shelves) => &**shelves,
         None => &page.cache.releases,
@@ -44,7 +46,7 @@ pub(super) fn shelf(page: &ConsolePage) -> Arc<dyn Shelf> {
     shelves.shelf(app, namespace, actor.source)
 }
 
-/// A skill of the current release; `None` where it has none of this name.
+/// Loads a skill of the current release; `None` where it has none of this name.
 pub(super) async fn current_skill(
     shelf: &dyn Shelf,
     name: &SkillName,
@@ -56,8 +58,8 @@ pub(super) async fn current_skill(
     }
 }
 
-/// The skill with this bundle, whichever release has it. Of one that the current release does not
-/// have, the signer must publish now.
+/// Loads the skill with this bundle from whichever release has it. A skill that is not in the
+/// current release has to be signed by a key that publishes now.
 pub(super) async fn skill_of_bundle(
     shelf: &dyn Shelf,
     skill: &SkillEntry,
@@ -67,6 +69,7 @@ pub(super) async fn skill_of_bundle(
     if let Some(entry) = current.filter(|entry| entry.texts.bundle_hash == skill.bundle_hash) {
         return shelf.load(entry).await;
     }
+    // The texts stay empty, since the skill is loaded by name, bundle, version and size.
     let entry = Entry {
         texts: IndexEntry {
             name: skill.name.clone(),
@@ -85,7 +88,7 @@ pub(super) async fn skill_of_bundle(
     shelf.load(&entry).await
 }
 
-/// Why a skill's content is not on the page, in a sentence; fails where the store does.
+/// Returns the sentence for a skill whose content cannot be shown; fails where the store does.
 pub(super) fn unavailable(error: ShelfError) -> Result<&'static str, StoreError> {
     match error {
         ShelfError::NotFound(_) => Ok("Its content is no longer kept, or was withdrawn."),
@@ -103,12 +106,13 @@ pub(super) fn unavailable(error: ShelfError) -> Result<&'static str, StoreError>
     }
 }
 
-/// What a release lists, as long as it is kept. `None` too where an earlier version of vault has
-/// published it, whose files are not read.
+/// Reads the catalog of a release while it is stored. `None` also for a release of an earlier
+/// version of vault, whose files are not read.
 pub(super) async fn release_catalog(
     page: &ConsolePage,
     release: &Release,
 ) -> Result<Option<Arc<Catalog>>, StoreError> {
+    // Releases of an earlier version of vault have no root version.
     if release.root_version == 0 {
         return Ok(None);
     }
@@ -119,15 +123,15 @@ pub(super) async fn release_catalog(
         .await
 }
 
-/// The versions of the vault's keys; `None` before the first release.
+/// Returns the versions of the vault's keys; `None` before the first release.
 pub(super) async fn current_chain(
     page: &ConsolePage,
 ) -> Result<Option<Arc<RootChain>>, StoreError> {
     page.cache.catalogs.chain(page.app(), &page.namespace).await
 }
 
-/// The same for a page that shows more than keys: where the current release cannot be read, no
-/// keys, and `true`.
+/// Returns the same for a page that shows more than keys: where the current release cannot be read,
+/// no keys and `true`.
 pub(super) async fn readable_chain(page: &ConsolePage) -> (Option<Arc<RootChain>>, bool) {
     match readable(current_chain(page).await) {
         Some(chain) => (chain, false),
@@ -135,8 +139,8 @@ pub(super) async fn readable_chain(page: &ConsolePage) -> (Option<Arc<RootChain>
     }
 }
 
-/// What was read of the current release; `None` where it cannot be read, which the log says. A page
-/// shows the rest.
+/// Returns what was read of the current release. An error is logged and becomes `None`, so that a
+/// page can show the rest.
 pub(super) fn readable<T>(read: Result<T, StoreError>) -> Option<T> {
     read.inspect_err(|error| tracing::error!(%error, "the current release cannot be read"))
         .ok()
@@ -145,18 +149,18 @@ pub(super) fn readable<T>(read: Result<T, StoreError>) -> Option<T> {
 /// A finding of the security check.
 pub(super) struct ShownFinding {
     pub(super) level: &'static str,
-    /// The class of the level's mark.
+    /// CSS class of the level's mark.
     pub(super) mark: &'static str,
     pub(super) message: String,
-    /// The file and the line; empty for the skill as a whole.
+    /// File and line; empty for the skill as a whole.
     pub(super) place: String,
     pub(super) rule: &'static str,
-    /// What the rule is for.
+    /// Purpose of the rule.
     pub(super) why: &'static str,
 }
 
 impl ShownFinding {
-    /// The finding as pages show it.
+    /// Converts a finding for pages.
     pub(super) fn of(finding: &Finding) -> Self {
         let (level, mark) = match finding.level {
             Level::Error => ("Error", "stop"),
@@ -180,28 +184,30 @@ impl ShownFinding {
     }
 }
 
-/// A key as pages name it.
+/// A key with its name for pages.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct NamedKey {
-    /// The owner's name for it; `None` for a key that no version of the chain names.
+    /// Name that the owner gave it; `None` for a key that no version of the chain names.
     pub(super) name: Option<String>,
     pub(super) fingerprint: String,
-    /// Whether nothing that it signed counts any more.
+    /// Whether it was revoked, so that nothing it signed counts any more.
     pub(super) revoked: bool,
 }
 
-/// The key of this fingerprint, by the newest name that the chain has for it.
+/// Returns the key with this fingerprint, by the newest name that the chain has for it.
 pub(super) fn named_key(
     namespace: &Namespace,
     chain: Option<&RootChain>,
     fingerprint: &KeyFingerprint,
 ) -> NamedKey {
+    // The newest version first, since a key may have been renamed.
     let versions = chain.map(RootChain::versions).unwrap_or_default();
     let entry = versions.iter().rev().find_map(|version| {
         let mut keys = version.document().keys().iter();
         keys.find(|entry| fingerprint.matches(&entry.public_key))
     });
     let in_chain = chain.map(|chain| chain.document().revoked());
+    // The chain does not know of revocations in versions that were given up; the pin keeps those.
     let elsewhere = namespace.pin.vault().map(|pin| &pin.revoked);
     let mut revoked = in_chain.into_iter().flatten();
     let mut revoked_elsewhere = elsewhere.into_iter().flatten();
@@ -215,7 +221,8 @@ pub(super) fn named_key(
     }
 }
 
-/// The text of a policy that a release names, as its owner would write it.
+/// Returns the text of a policy that a release names, as its owner would write it; empty for none,
+/// and `None` where it is no longer stored.
 pub(super) async fn policy_text(
     page: &ConsolePage,
     sha256: Option<Digest>,

@@ -1,5 +1,5 @@
-//! The differences of two sets of files, or of two texts, as pages show them: bounded in size and
-//! in time, and without characters that nobody can see.
+//! Differences of two sets of files, or of two texts, for pages: bounded in size and time, with
+//! invisible characters written as escapes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,27 +12,27 @@ use vault_format::text::{printable, readable};
 
 use super::units::count;
 
-/// How many bytes of differences of files a page shows.
+/// Maximum size of the differences of files on a page, in bytes of HTML.
 pub(super) const DIFFERENCE_BYTES: usize = 56 * 1024;
-/// Unchanged lines shown before and after each change.
+/// Number of unchanged lines shown before and after each change.
 const CONTEXT_LINES: usize = 3;
-/// Files with more lines than this are not compared line by line.
+/// Maximum number of lines of a file that is compared line by line.
 const MAX_LINES: usize = 4_000;
-/// Most characters of one line. What is cut off is marked.
+/// Maximum length of one line, in characters. A cut is marked.
 const MAX_LINE_CHARS: usize = 2_000;
-/// How long the comparison of one file may take. After that it is coarser, and still true.
+/// Time limit for the comparison of one file. Beyond it the result is coarser, but still true.
 const TIMEOUT: Duration = Duration::from_millis(10);
 
-/// What happened to a line.
+/// Kind of a line in a difference.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LineKind {
-    /// It stands in both.
+    /// The line stands in both texts.
     Kept,
-    /// It is new.
+    /// The line is new.
     Added,
-    /// It is gone.
+    /// The line was removed.
     Removed,
-    /// Lines that both have, and that are left out.
+    /// Lines that both texts have are left out here.
     Gap,
 }
 
@@ -43,14 +43,14 @@ pub(super) struct Line {
     pub(super) text: String,
 }
 
-/// What happened to a file.
+/// Difference of one file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct FileDifference {
-    /// Its path, with what cannot be seen written out.
+    /// Path, with invisible characters written as escapes.
     pub(super) path: String,
     /// `New`, `Changed` or `Removed`.
     pub(super) what: &'static str,
-    /// What else there is to say, such as a change of the mode.
+    /// Remarks besides the lines, such as a change of the mode.
     pub(super) notes: Vec<String>,
     pub(super) lines: Vec<Line>,
 }
@@ -61,8 +61,7 @@ pub(super) struct Difference {
     pub(super) files: Vec<FileDifference>,
     /// Whether something is left out for its size.
     pub(super) cut: bool,
-    /// Whether something else is not there to read: bytes that are not text, very long files and
-    /// lines.
+    /// Whether something else cannot be shown: bytes that are not text, very long files and lines.
     pub(super) unread: bool,
 }
 
@@ -71,19 +70,20 @@ const AROUND_LINE: usize = 24;
 /// Bytes of the elements around a file: its heading, its notes and the frame of its lines.
 const AROUND_FILE: usize = 192;
 
-/// How many bytes a page may still show, as they are written in HTML.
+/// Bytes of HTML that a page may still show.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room(usize);
 
 impl Room {
-    /// Room for this many bytes.
+    /// Creates room for this many bytes.
     pub(super) const fn new(bytes: usize) -> Self {
         Self(bytes)
     }
 
-    /// Takes the bytes of a text with those around it; false where they do not fit.
+    /// Takes the bytes of a text and those of the elements around it; false where they do not fit.
     pub(super) fn take(&mut self, text: &str, around: usize) -> bool {
-        // Templates write each of these as five bytes.
+        // Templates write each of these as five bytes, such as `&#60;`. Uncounted, a hostile text
+        // could make the page five times as large.
         let escaped = text.bytes().filter(|byte| b"<>&\"'".contains(byte)).count();
         match self.0.checked_sub(text.len() + 4 * escaped + around) {
             Some(left) => {
@@ -91,6 +91,8 @@ impl Room {
                 true
             }
             None => {
+                // Nothing fits from now on: a short line behind one that was left out would hide
+                // the gap.
                 self.0 = 0;
                 false
             }
@@ -162,8 +164,8 @@ pub(super) fn files(before: &[File], after: &[File], room: &mut Room) -> Differe
     found
 }
 
-/// The changed lines of a text with the lines around them, as far as there is room; whether all of
-/// them are there.
+/// Compares two texts: the changed lines with the lines around them, as far as they fit, and
+/// whether all of them are there.
 pub(super) fn text(before: &str, after: &str, room: &mut Room) -> (Vec<Line>, bool) {
     let Compared { lines, whole, .. } = texts(before.as_bytes(), after.as_bytes());
     let total = lines.len();
@@ -175,18 +177,18 @@ pub(super) fn text(before: &str, after: &str, room: &mut Room) -> (Vec<Line>, bo
     (lines, whole)
 }
 
-/// How two versions of a file differ.
+/// Comparison of two versions of a file.
 #[derive(Default)]
 struct Compared {
     lines: Vec<Line>,
-    /// What there is to say in place of lines.
+    /// Remark in place of lines.
     note: Option<String>,
     /// Whether the lines show all that differs.
     whole: bool,
 }
 
 impl Compared {
-    /// What is not shown line by line.
+    /// Creates the comparison of files that are not shown line by line.
     fn noted(note: String) -> Self {
         Self {
             note: Some(note),
@@ -195,6 +197,7 @@ impl Compared {
     }
 }
 
+/// Compares the bytes of two versions of a file.
 fn texts(old: &[u8], new: &[u8]) -> Compared {
     if old == new {
         return Compared {
@@ -203,6 +206,7 @@ fn texts(old: &[u8], new: &[u8]) -> Compared {
         };
     }
     let (Some(old_text), Some(new_text)) = (readable(old), readable(new)) else {
+        // The hashes let a reviewer check such a file elsewhere.
         let bytes = |bytes: &[u8]| {
             let size = count(bytes.len(), "byte", "bytes");
             format!("{size} (SHA-256 {})", Digest::of(bytes))
@@ -211,10 +215,14 @@ fn texts(old: &[u8], new: &[u8]) -> Compared {
         return Compared::noted(note);
     };
     let (old, new): (Vec<_>, Vec<_>) = (old_text.lines().collect(), new_text.lines().collect());
+    // The bytes differ, so it has to be in line endings, which `lines` drops, or in what is not
+    // text.
     if old == new {
         let note = "Only line endings differ, or bytes that are not text.";
         return Compared::noted(note.to_owned());
     }
+    // In the worst case comparing takes the square of the number of lines, and others write the
+    // files.
     if old.len().max(new.len()) > MAX_LINES {
         let lines = |lines: &[&str]| count(lines.len(), "line", "lines");
         let note = format!("{}, then {}.", lines(&old), lines(&new));
@@ -239,6 +247,7 @@ fn texts(old: &[u8], new: &[u8]) -> Compared {
                 ChangeTag::Insert => LineKind::Added,
             };
             let value = change.value();
+            // A cut in an unchanged line hides no difference.
             whole &= kind == LineKind::Kept || value.chars().count() <= MAX_LINE_CHARS;
             let text = shown(value);
             lines.push(Line { kind, text });
@@ -251,12 +260,12 @@ fn texts(old: &[u8], new: &[u8]) -> Compared {
     }
 }
 
-/// A line of somebody else's text: nothing in it is invisible, and what is cut off is marked.
+/// Returns a line of untrusted text: invisible characters become escapes, and a cut is marked.
 pub(super) fn shown(text: &str) -> String {
     shortened(text, MAX_LINE_CHARS)
 }
 
-/// The beginning of somebody else's text, in the same way.
+/// Returns the beginning of an untrusted text in the same way.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     let mut shown: String = text.chars().take(most).collect();
     let left = text.chars().count().saturating_sub(most);

@@ -1,5 +1,5 @@
-//! `/console/{slug}/drafts`: what people and apps ask for, one draft with everything that a person
-//! needs to decide, and declining it.
+//! `/console/{slug}/drafts`: lists the requests of people and apps, shows one with everything that
+//! a person needs to decide, and declines or accepts it.
 
 use std::collections::BTreeSet;
 
@@ -40,16 +40,17 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::minute;
 
-/// Most findings on a page.
+/// Maximum number of findings on a page.
 const FINDINGS_SHOWN: usize = 40;
 
-/// A state that can be chosen.
+/// A link to the drafts in one state.
 struct StateLink {
     title: &'static str,
     href: String,
     current: bool,
 }
 
+/// A draft in the list.
 struct Row {
     href: String,
     title: String,
@@ -57,7 +58,7 @@ struct Row {
     by: String,
     at: String,
     state: &'static str,
-    /// The class of the state's mark.
+    /// CSS class of the state's mark.
     mark: &'static str,
 }
 
@@ -68,13 +69,13 @@ struct DraftsPage {
     states: Vec<StateLink>,
     rows: Vec<Row>,
     empty: &'static str,
-    /// The address of the next page.
+    /// Address of the next page.
     next: Option<String>,
-    /// The address of the first page, where this is a later one.
+    /// Address of the first page, where this is a later one.
     first: Option<String>,
 }
 
-/// The list of drafts: those that wait, or those of `?state=`.
+/// Lists the drafts that wait, or those of `?state=`.
 pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
     let by = Principal::of(page.acting(), &page.user);
     let word = page.query.value("state").unwrap_or("pending");
@@ -82,6 +83,7 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
         "all" => None,
         word => Some(word.parse::<State>().map_err(|_| ErrorPage::NotFound)?),
     };
+    // Checked here: the store would report a malformed key as an error of the service.
     let after: Option<DraftId> = page
         .query
         .value("after")
@@ -136,7 +138,7 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
     Ok(show_page(&shown))
 }
 
-/// What a draft is about, in a few words.
+/// Returns the subject of a draft, in a few words.
 fn title(draft: &DraftRecord) -> String {
     match &draft.subject {
         Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) => {
@@ -175,11 +177,11 @@ const fn state_mark(state: State) -> &'static str {
     }
 }
 
-/// What is asked for, with what a person needs to judge it.
+/// Request of a draft, with what a person needs to judge it.
 enum Asked {
-    /// Files are taken in.
+    /// Files become a skill.
     Files(Box<AskedFiles>),
-    /// A skill is fetched.
+    /// A skill is fetched from a source.
     Source {
         identifier: String,
         reference: Option<String>,
@@ -195,15 +197,15 @@ enum Asked {
         payload: String,
         changes: ProposedChanges,
     },
-    /// The bytes are no longer kept.
+    /// The bytes are no longer stored.
     Gone,
 }
 
-/// What a proposed release changes.
+/// Changes of a proposed release.
 enum ProposedChanges {
     /// The differences from the current release.
     Compared(Comparison),
-    /// It was published: the page of that release shows them.
+    /// It was published, and the page of that release shows them.
     Published,
     /// The current release cannot be read.
     CurrentUnreadable,
@@ -211,28 +213,29 @@ enum ProposedChanges {
     Unreadable,
 }
 
-/// Files that are taken in.
+/// Files that become a skill.
 struct AskedFiles {
     is_new: bool,
     /// Whether the security check of this service blocks them.
     blocked: bool,
-    /// The rules of their flags, where nothing but flags blocks them.
+    /// Rules of their flags, where nothing but flags blocks them.
     flags: BTreeSet<&'static str>,
     findings: Vec<ShownFinding>,
-    /// How many findings are left out.
+    /// Number of findings that are left out.
     more_findings: usize,
     difference: Difference,
     /// SHA-256 over the files, for the form that accepts exactly these.
     reviewed: Option<Digest>,
-    /// Why they are not compared with the skill as it is.
+    /// Message where they cannot be compared with the skill as it is.
     not_compared: Option<&'static str>,
 }
 
 impl Asked {
-    /// What the page shows of it in full, for a server that signs exactly this; `None` where a
-    /// person has to read it elsewhere.
+    /// Returns the digest of what the page shows in full, for a server that signs exactly this;
+    /// `None` where a person has to review it elsewhere.
     fn reviewed(&self, draft: &DraftRecord) -> Option<Digest> {
         match self {
+            // A difference that is cut was not read as a whole, so it must not be accepted here.
             Self::Files(files) if !files.difference.cut && !files.difference.unread => {
                 files.reviewed
             }
@@ -241,7 +244,7 @@ impl Asked {
         }
     }
 
-    /// Whether it can still be accepted by somebody who may.
+    /// Returns whether it can still be accepted, by a person who may.
     const fn is_acceptable(&self) -> bool {
         match self {
             Self::Files(files) => !files.blocked,
@@ -252,10 +255,10 @@ impl Asked {
     }
 }
 
-/// How the skill that a waiting draft is about stands now.
+/// State of the skill that a waiting draft is about.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Base {
-    /// It is what the author saw; or what it is cannot be told.
+    /// The skill is as the author saw it, or its state is unknown.
     Same(Option<Digest>),
     /// Another bundle has its name.
     Changed(Digest),
@@ -264,8 +267,9 @@ enum Base {
 }
 
 impl Base {
-    /// The base of a draft of this content.
+    /// Compares the skill as it is with the base of a draft of this content.
     async fn of(page: &ConsolePage, content: &Content) -> Self {
+        // Not held against the draft: accepting it compares the base again.
         let Ok(snapshot) = shelf(page).snapshot().await else {
             return Self::Same(None);
         };
@@ -278,7 +282,7 @@ impl Base {
         }
     }
 
-    /// The bundle that the skill has now.
+    /// Returns the bundle that the skill has now.
     const fn bundle(self) -> Option<Digest> {
         match self {
             Self::Same(bundle) => bundle,
@@ -306,27 +310,27 @@ struct DraftPage {
     reason: Option<String>,
     release: Option<(u64, String)>,
     asked: Asked,
-    /// Whether it waits.
+    /// Whether it waits for a decision.
     pending: bool,
-    /// How its skill stands, while it waits.
+    /// State of its skill, while it waits.
     base: Base,
     /// The command that accepts.
     command: Option<String>,
-    /// What the command does.
+    /// Effect of the command.
     command_text: &'static str,
     /// The command that accepts in spite of flags.
     exception: Option<String>,
-    /// What the person may make the server accept.
+    /// Digest of the content that the person may make the server accept.
     accepts: Option<Digest>,
     /// Whether the person may decline it.
     declines: bool,
-    /// Where the forms lead.
+    /// Address of the forms.
     here: String,
     max_reason: usize,
     csrf: String,
 }
 
-/// One draft.
+/// Shows one draft.
 pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let by = Principal::of(page.acting(), &page.user);
     let found = find(&by, page.param("id")).await;
@@ -334,8 +338,8 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let author = &*draft.submitted_by.user_id;
     let names = Names::read(page.app(), &page.namespace, [author]).await?;
     let pending = draft.state == State::Pending;
-    // Read before the files: what changes in between is newer than the base that the form sends,
-    // and so is not replaced.
+    // Read before the files: a change in between is then newer than the base that the form sends
+    // back, so the server refuses to replace it.
     let base = match draft.content() {
         Some(content) if pending => Base::of(&page, content).await,
         _ => Base::Same(None),
@@ -343,19 +347,21 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let here = page.address(&format!("/drafts/{}", draft.id));
     let asked = asked(&page, &by, &draft, &here).await?;
     let waits = pending && page.may_write();
+    // A key request decides who may publish, so only owners decide about it.
     let decides = page.user.role == Role::Owner || draft.kind() != Kind::KeyRequest;
     let served = page.namespace.kind == NamespaceKind::SelfSigned;
     let can_admit = served && draft.content().is_some() && page.user.role == Role::Owner;
-    // The service takes a removal of what is not there for done, and nothing else.
+    // For a skill that was removed meanwhile the service accepts a removal, as done already, and
+    // nothing else.
     let is_admissible = base != Base::Removed || draft.kind() == Kind::Remove;
     let is_acceptable = asked.is_acceptable();
     let accepts = waits && can_admit && is_acceptable && is_admissible;
     let accepts = asked.reviewed(&draft).filter(|_| accepts);
-    // What this page does not show whole is read and accepted on a terminal.
+    // What this page does not show in full is reviewed and accepted on a terminal.
     let by_command = !served || (can_admit && is_admissible && accepts.is_none());
     let (command, command_text) = command(&draft, served);
     let exception = match &asked {
-        // The server takes no exceptions to its own check.
+        // A server that signs accepts no exceptions to its own check.
         Asked::Files(files) if waits && !served => exception(&command, &files.flags),
         _ => None,
     };
@@ -391,7 +397,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     Ok(show_page(&shown))
 }
 
-/// The command by which a person with the key accepts a draft, and what it does.
+/// Returns the command by which a person with the key accepts a draft, and its effect.
 fn command(draft: &DraftRecord, served: bool) -> (String, &'static str) {
     let id = &draft.id;
     match &draft.subject {
@@ -417,13 +423,14 @@ fn command(draft: &DraftRecord, served: bool) -> (String, &'static str) {
     }
 }
 
-/// The command that accepts a draft in spite of these flags; `None` where there are none.
+/// Returns the command that accepts a draft in spite of these flags; `None` where there are none.
 fn exception(command: &str, flags: &BTreeSet<&'static str>) -> Option<String> {
     let allow = flags.iter().map(|rule| format!(" --allow {rule}"));
     let allow: String = allow.collect();
     (!allow.is_empty()).then(|| format!("{command}{allow}"))
 }
 
+/// Reads the request of a draft for its page.
 async fn asked(
     page: &ConsolePage,
     by: &Principal<'_>,
@@ -438,12 +445,13 @@ async fn asked(
             });
         }
         Subject::Release(_) => return asked_release(page, draft, here).await,
-        // Its bytes are needed to accept it, and for nothing else.
+        // The bytes of a removal serve only to accept it, so an ended one is shown without them.
         Subject::Remove(_) if draft.state != State::Pending => return Ok(Asked::Removal),
         Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) => {
             content.name.clone()
         }
     };
+    // The bytes of a draft that has ended may be deleted, so this is no error.
     let key = draft.object().key(page.namespace.id);
     if page.app().object(&key).await?.is_none() {
         return Ok(Asked::Gone);
@@ -462,6 +470,7 @@ async fn asked(
     }
 }
 
+/// Runs the security check on the files of a draft, and compares them with the skill as it is.
 async fn asked_files(
     page: &ConsolePage,
     name: &SkillName,
@@ -475,6 +484,7 @@ async fn asked_files(
     let is_new = before.is_none() && not_compared.is_none();
     let held = before.map_or_else(Vec::new, |loaded| loaded.bundle.files.clone());
     let is_compared = not_compared.is_none();
+    // The check and the comparison may take long: not on a thread that answers requests.
     let judged = tokio::task::spawn_blocking(move || {
         let raw = files.iter().cloned().map(RawFile::from).collect();
         let options = GateOptions {
@@ -482,7 +492,8 @@ async fn asked_files(
             ..GateOptions::in_service()
         };
         let verdict = vault_gate::check(raw, &options);
-        // A draft carries no modes: what it replaces is compared as plain files.
+        // A draft carries no modes, so the skill as it is counts as plain files, too: otherwise
+        // each executable would show as a change.
         let plain = |file: &vault_format::bundle::File| vault_format::bundle::File {
             mode: vault_format::manifest::Mode::Plain,
             ..file.clone()
@@ -499,7 +510,8 @@ async fn asked_files(
             .iter()
             .filter(|it| it.level > Level::Warning)
     };
-    // An exception is for the bytes of one file.
+    // An exception is bound to the bytes of one file, so nothing can be excepted about the skill as
+    // a whole.
     let is_flag = |it: &Finding| it.level == Level::Flag && !it.path.is_empty();
     let flags = if blocking().all(is_flag) {
         blocking().map(|finding| finding.rule).collect()
@@ -523,6 +535,7 @@ async fn asked_files(
     })
 }
 
+/// Reads a proposed release for its page.
 async fn asked_release(
     page: &ConsolePage,
     draft: &DraftRecord,
@@ -544,6 +557,7 @@ async fn asked_release(
     })
 }
 
+/// Compares a proposed release with the current one.
 async fn proposed_changes(
     page: &ConsolePage,
     draft: &DraftRecord,
@@ -571,12 +585,13 @@ async fn proposed_changes(
     Ok(ProposedChanges::Compared(differences))
 }
 
-/// The form that declines a draft, or makes the server accept it.
+/// Handles the form that declines a draft, or makes the server accept it.
 pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let (by, id) = (
         Principal::of(form.page.acting(), &form.page.user),
         form.page.param("id"),
     );
+    // An unknown draft gets the page of an unknown address, since it has no page for a notice.
     find(&by, id).await.map_err(or_not_found)?;
     match form.field("change")? {
         "decline" => {
@@ -589,6 +604,8 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
             let base: Option<Digest> = base.map_err(|_| ErrorPage::FormMalformed)?;
             let content = form.field("reviewed")?.parse();
             let content = content.map_err(|_| ErrorPage::FormMalformed)?;
+            // Exactly what the page showed: the server refuses where files or base have changed
+            // since.
             admit_draft(&by, id, Seen { content, base }).await?;
             Ok(form.back(Outcome::DraftAccepted))
         }

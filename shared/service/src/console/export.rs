@@ -1,9 +1,9 @@
-//! `/console/{slug}/export.jsonl`: what the service keeps about a vault beside its skills, as JSON
-//! lines. A skill's bytes are on the owner's machines already; what only the service has is who has
-//! a part, which machines enrolled, what was published, asked for and done.
+//! `/console/{slug}/export.jsonl`: what the service stores about a vault beside its skills, as JSON
+//! lines. The owner's machines have the skills already; only the service has the members, the
+//! machines, and the record of what was published, requested and done.
 //!
-//! An answer has a bounded number of lines and bytes, since a function on AWS answers at most 6 MB.
-//! Its last line names the part that follows, so a program that follows these names has everything.
+//! An answer is bounded in lines and bytes, because a function on AWS answers with at most 6 MB.
+//! Its last line names the next part, so a program that follows these names gets everything.
 
 use axum::response::Response;
 use serde_json::{Value, json};
@@ -17,15 +17,15 @@ use crate::model::{audit, client, device, draft, release, user};
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 
-/// Most lines of one part.
+/// Maximum number of lines of one part.
 const MAX_LINES: usize = 5_000;
-/// Most bytes of one part, but for its last line.
+/// Maximum size of one part without its last line, in bytes.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
-/// How many records one reading asks for.
+/// Number of records that one reading asks for.
 const AT_ONCE: usize = 500;
 
-/// What is exported, in this order: the kind of a line, and where its records stand. Nothing in
-/// them is a secret: of a code, a token or a browser there is nothing here.
+/// Returns the sections of the export, in order: the kind of a line, and the partition of its
+/// records. No section has a secret: codes, tokens and sessions are not exported.
 fn sections(namespace: &Namespace) -> [(&'static str, String); 7] {
     let (id, slug) = (&namespace.id, &namespace.slug);
     [
@@ -39,7 +39,7 @@ fn sections(namespace: &Namespace) -> [(&'static str, String); 7] {
     ]
 }
 
-/// Where a part begins: a section, and the key behind which it goes on there.
+/// Beginning of a part: a section, and the key in it behind which the part continues.
 #[derive(Debug, Eq, PartialEq)]
 struct Place {
     section: usize,
@@ -47,9 +47,10 @@ struct Place {
 }
 
 impl Place {
-    /// Reads the parameter `after`: the number of a section, a dot, and a key.
+    /// Parses the parameter `after`: the number of a section, a dot, and a key.
     fn read(text: &str) -> Option<Self> {
         let (section, key) = text.split_once('.')?;
+        // The store would report a malformed key as an error of the service.
         let is_key = key.len() <= MAX_KEY_BYTES && !key.chars().any(char::is_control);
         Some(Self {
             section: section.parse().ok().filter(|_| is_key)?,
@@ -58,7 +59,7 @@ impl Place {
     }
 }
 
-/// One part of the export.
+/// Downloads one part of the export.
 pub(super) async fn part(page: ConsolePage) -> Result<Response, ErrorPage> {
     let mut place = match page.query.value("after") {
         None => Place {
@@ -69,12 +70,14 @@ pub(super) async fn part(page: ConsolePage) -> Result<Response, ErrorPage> {
     };
     let mut text = String::new();
     let mut lines = 0;
+    // The line about the vault stands once, at the beginning of the first part.
     if place.section == 0 && place.after.is_none() {
         push(&mut text, "vault", &vault(&page.namespace));
         lines += 1;
     }
     let sections = sections(&page.namespace);
     while let Some((kind, partition)) = sections.get(place.section) {
+        // Checked before each list, so a part has at most one list of lines too many.
         if lines >= MAX_LINES || text.len() >= MAX_BYTES {
             let after = place.after.as_deref().unwrap_or_default();
             let after = format!("{}.{after}", place.section);
@@ -95,12 +98,13 @@ pub(super) async fn part(page: ConsolePage) -> Result<Response, ErrorPage> {
                 push(&mut text, kind, &document);
             }
             taken += 1;
+            // Checked inside a list as well: records can be large, and one list has hundreds.
             if text.len() >= MAX_BYTES {
                 break;
             }
         }
         lines += taken;
-        // There may be more behind a full reading, and there is behind one that was cut off.
+        // More may follow a full reading, and more does follow one that was cut off.
         let is_open = taken < found.len() || found.len() == AT_ONCE;
         let last = taken.checked_sub(1).and_then(|at| found.get(at));
         place = match last.filter(|_| is_open) {
@@ -123,8 +127,8 @@ fn push(text: &mut String, kind: &str, document: &Value) {
     text.push('\n');
 }
 
-/// Whether a document is of this vault. The machines of a deleted vault may still stand under a
-/// slug that was given again.
+/// Returns whether a document belongs to this vault. Machines are stored under the slug, so the
+/// namespace's id in their records decides.
 fn is_own(namespace: &Namespace, kind: &str, document: &Value) -> bool {
     kind != "machine" || document["namespace_id"] == json!(namespace.id)
 }
@@ -133,6 +137,7 @@ fn document(record: &Record) -> Result<Value, StoreError> {
     record.read()
 }
 
+/// Describes the vault, for the first line of an export.
 fn vault(namespace: &Namespace) -> Value {
     let current = namespace.current.as_ref();
     json!({

@@ -1,4 +1,4 @@
-//! The machines of a vault, with what is known of their last visits.
+//! The machines of a vault, with their last visits.
 
 use std::collections::HashMap;
 
@@ -11,23 +11,23 @@ use crate::model::device::{self, Device, DeviceStatus, LastSeen};
 use crate::model::namespace::Namespace;
 use crate::ports::Ports;
 
-/// Most machines that a page reads: a vault with more is listed by the program.
+/// Maximum number of machines that a page reads. The program lists those of a larger vault.
 const MOST_READ: usize = 5 * MAX_PAGE;
 
-/// A machine.
+/// A machine with its last visit.
 pub(super) struct Machine {
     pub(super) device: Device,
     pub(super) visit: Option<LastSeen>,
 }
 
-/// The machines of a vault: those that wait first, then by name.
+/// The machines of a vault: waiting ones first, then by name.
 pub(super) struct Fleet {
     pub(super) machines: Vec<Machine>,
-    /// There are more, which were not read.
+    /// Whether there are more, which were not read.
     pub(super) more: bool,
 }
 
-/// How a machine stands to the current release.
+/// Release that a machine has, compared with the current one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Held {
     /// It may not download anything, or there is nothing to download.
@@ -41,16 +41,17 @@ pub(super) enum Held {
 }
 
 impl Machine {
-    /// What `vault link` prints on the machine.
+    /// Returns the fingerprint that `vault link` prints on the machine.
     pub(super) fn fingerprint(&self) -> KeyFingerprint {
         KeyFingerprint::device(&self.device.public_key)
     }
 
-    /// How it stands to the release with this number, which is current.
+    /// Compares the machine's release with the number of the current one.
     pub(super) fn held(&self, current: Option<u64>) -> Held {
         let Some(current) = current else {
             return Held::Nothing;
         };
+        // A machine that waits or was revoked must not download, so it is not behind.
         if self.device.status != DeviceStatus::Active {
             return Held::Nothing;
         }
@@ -71,6 +72,8 @@ impl Fleet {
         let mut last = HashMap::new();
         for record in visits {
             let visit: LastSeen = record.read()?;
+            // Visits are stored under the slug, so the namespace's id decides whether one is of
+            // this vault.
             if visit.namespace_id == namespace.id {
                 last.insert(record.key.key, visit);
             }
@@ -79,6 +82,7 @@ impl Fleet {
         for record in devices {
             let device: Device = record.read()?;
             if device.namespace_id == namespace.id {
+                // Both partitions have the machine's public key as the key of the record.
                 let visit = last.remove(&record.key.key);
                 machines.push(Machine { device, visit });
             }
@@ -94,13 +98,13 @@ impl Fleet {
         Ok(Self { machines, more })
     }
 
-    /// How many machines have this status.
+    /// Counts the machines with this status.
     pub(super) fn count(&self, status: DeviceStatus) -> usize {
         let machines = self.machines.iter();
         machines.filter(|one| one.device.status == status).count()
     }
 
-    /// How many machines hold an earlier release than the current one, or none.
+    /// Counts the machines that have an earlier release than the current one, or none.
     pub(super) fn behind(&self, current: Option<u64>) -> usize {
         let machines = self.machines.iter();
         let behind = |held| matches!(held, Held::Never | Held::Behind(_));
@@ -108,7 +112,7 @@ impl Fleet {
     }
 }
 
-/// The records of a partition up to a bound, and whether there are more.
+/// Reads the records of a partition up to a bound, and whether there are more.
 async fn read_partition(ports: &Ports, partition: &str) -> Result<(Vec<Record>, bool), StoreError> {
     let mut all = Vec::new();
     loop {

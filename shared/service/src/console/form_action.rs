@@ -1,17 +1,17 @@
-//! What a form asks for, as the log names it: a refusal then stands under the same action and
-//! target as what is done, whether a person used the console or a program `/admin`.
+//! Names of the console's forms in the audit log. A refusal gets the same action and target as the
+//! change would, whether a person used the console or a program used `/admin`.
 
 use crate::path_params::PathParams;
 use crate::web::form::Form;
 
-/// The action that a form asks for, and what it is about.
+/// Action that a form requests, and its target.
 pub(super) struct FormAction {
     pub(super) action: &'static str,
     pub(super) target: Option<String>,
 }
 
 impl FormAction {
-    /// What a form of the row `row` asks for; the row itself where it is none of the known.
+    /// Returns the request of a form of the row `row`. An unknown form is named like its row.
     pub(super) fn of(row: &'static str, form: &Form, params: &PathParams) -> Self {
         let about = |name: &str| form.value(name).map(str::to_owned);
         let target = match row {
@@ -21,14 +21,14 @@ impl FormAction {
         };
         Self {
             action: action(row, form.value("change").unwrap_or_default()).unwrap_or(row),
-            // A field may have any text, and the log keeps what names something.
+            // The text of a field is not checked yet, and no target is longer than this.
             target: target.filter(|target| target.len() <= 128),
         }
     }
 }
 
-/// What forms ask for: the row, the word in the field `change` (empty where the form has no such
-/// field), and the action, which is the name of a row of `/admin` that does the same.
+/// Actions of forms: the row, the word in the field `change` (empty where the form has no such
+/// field), and the action, which is the name of the row of `/admin` that does the same.
 const ACTIONS: &[(&str, &str, &str)] = &[
     ("console-machines.deny-pending", "", "device.deny-pending"),
     ("console-machines.change", "admit", "device.admit"),
@@ -51,9 +51,10 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("console-namespace.change", "delete", "vault.delete"),
 ];
 
-/// The action in the log of a form of this row with this word in its field `change`.
+/// Returns the action in the log of a form of this row with this word in its field `change`.
 fn action(row: &str, change: &str) -> Option<&'static str> {
     let mut of_row = ACTIONS.iter().filter(|(its_row, ..)| *its_row == row);
+    // An empty word stands for a form without this field.
     let found = of_row.find(|(_, word, _)| word.is_empty() || *word == change)?;
     Some(found.2)
 }

@@ -1,8 +1,8 @@
-//! The guard of the console: it proves a signed-in browser, a membership in the vault of the path,
-//! the role and the second factor, and for a form that a page of ours sent it, before a handler is
-//! reached.
+//! The guard of the console. Before a handler runs, it proves a signed-in browser, a membership in
+//! the vault of the path, the role and the second factor, and for a form that a page of the console
+//! sent it.
 //!
-//! Whoever is not a member gets the answer for a vault that does not exist.
+//! A person who is not a member gets the answer for a vault that does not exist.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use crate::web::csrf::{FORM_SECONDS, Purpose};
 use crate::web::error_page::ErrorPage;
 use crate::web::form::{Form, with_query};
 
-/// A person who is signed in, in a browser.
+/// A signed-in person with their browser.
 pub(super) struct Visitor {
     pub(super) app: App,
     pub(super) browser: Browser,
@@ -53,10 +53,10 @@ impl Visitor {
     }
 }
 
-/// A page of a vault, for a person who may open it. Only the guard makes one.
+/// A page of a vault, for a person who may open it. Only the guard creates one.
 pub(super) struct ConsolePage {
     pub(super) visitor: Visitor,
-    /// What the person is in the vault.
+    /// The person's user in the vault.
     pub(super) user: User,
     /// The vault, as of this request.
     pub(super) namespace: Namespace,
@@ -69,13 +69,13 @@ pub(super) struct ConsolePage {
     params: PathParams,
 }
 
-/// A form that such a person sent from a page of ours. Only the guard makes one.
+/// A form that such a person sent from a page of the console. Only the guard creates one.
 pub(super) struct ConsoleForm {
     /// The page that the form is on.
     pub(super) page: ConsolePage,
     /// Its fields.
     pub(super) form: Form,
-    /// The random part of its token, by which a form that must count only once is marked as used.
+    /// Random part of its token, which marks a form as used that must count only once.
     pub(super) nonce: String,
 }
 
@@ -84,18 +84,19 @@ impl ConsolePage {
         &self.visitor.app
     }
 
-    /// A segment of the path.
+    /// Returns a segment of the path.
     pub(super) fn param(&self, name: &str) -> &str {
         self.params.get(name)
     }
 
-    /// The key behind which a list goes on. What cannot be the key of a record begins the list.
+    /// Returns the key behind which a list continues. A text that cannot be the key of a record
+    /// begins the list.
     pub(super) fn after(&self) -> Option<&str> {
         let is_key = |text: &&str| text.len() <= 128 && !text.chars().any(char::is_control);
         self.query.value("after").filter(is_key)
     }
 
-    /// The person in the vault, for a change.
+    /// Returns the person in the vault, as the actor of a change.
     pub(super) const fn acting(&self) -> Acting<'_> {
         Acting {
             app: &self.visitor.app,
@@ -104,83 +105,84 @@ impl ConsolePage {
         }
     }
 
-    /// The token of the forms on this page.
+    /// Creates the token of the forms on this page.
     pub(super) fn form_token(&self) -> String {
         let Visitor { app, browser, .. } = &self.visitor;
         browser.form_token(app, Purpose::Console, &self.path)
     }
 
-    /// Whether the person may open pages for `access`.
+    /// Returns whether the person may open pages for `access`.
     pub(super) fn may(&self, access: Access) -> bool {
         access_of(self.user.role) >= access
     }
 
-    /// Whether the person may change something.
+    /// Returns whether the person has the right to change something.
     pub(super) const fn may_write(&self) -> bool {
         self.user.scopes.has(Scope::Write)
     }
 
-    /// The address of the page of this vault with this title in the navigation, if the person may
-    /// open it.
+    /// Returns the address of the page with this title in the navigation, if the person may open
+    /// it.
     pub(super) fn href_of(&self, title: &str) -> Option<String> {
         let mut pages = PAGES.iter();
         let found = pages.find(|(known, _, access)| *known == title && self.may(*access));
         found.map(|(_, below, _)| self.address(below))
     }
 
-    /// The address of a page of this vault, `below` its own path.
+    /// Returns the address of a page of this vault; `below` is its path below the vault's.
     pub(super) fn address(&self, below: &str) -> String {
         let prefix = self.app().config.public_url.prefix();
         format!("{prefix}{CONSOLE_PATH}/{}{below}", self.namespace.slug)
     }
 
-    /// The same as a whole URL, for a file: a person pastes it into the browser.
+    /// Returns the same as a whole URL, for a file: a person pastes it into the browser.
     pub(super) fn url(&self, below: &str) -> String {
         self.app().config.public_url.origin().to_owned() + &self.address(below)
     }
 }
 
 impl ConsoleForm {
-    /// Leads back to the page of the form, which says what was done.
+    /// Redirects to the page of the form, with a notice of what was done.
     pub(super) fn back(&self, outcome: Outcome) -> Response {
         let page = self.page.app().config.public_url.prefix().to_owned() + &self.page.path;
         to(&page, DONE, outcome.word())
     }
 
-    /// Leads to the page on which the person chooses a vault, which says what was done.
+    /// Redirects to the choice of vaults, with a notice of what was done.
     pub(super) fn to_choice(&self, outcome: Outcome) -> Response {
         let prefix = self.page.app().config.public_url.prefix();
         to(&format!("{prefix}{CONSOLE_PATH}"), DONE, outcome.word())
     }
 
-    /// Leads to the page of this vault `below` its own path, which says what was done.
+    /// Redirects to the page of this vault at `below`, with a notice of what was done.
     pub(super) fn to(&self, below: &str, outcome: Outcome) -> Response {
         to(&self.page.address(below), DONE, outcome.word())
     }
 
-    /// Leads back to the page of the form, which says why nothing was done.
+    /// Redirects to the page of the form, with a notice of why nothing was done.
     pub(super) fn refused(&self, why: Unchanged) -> Response {
         let page = self.page.app().config.public_url.prefix().to_owned() + &self.page.path;
         to(&page, REFUSED, why.word())
     }
 
-    /// The write that marks the form as used. It fails the commit of a form that was sent before.
+    /// Returns the write that marks the form as used. It makes the commit of a form that is sent
+    /// again fail.
     pub(super) fn mark(&self) -> Result<Write, StoreError> {
         let Visitor { app, browser, .. } = &self.page.visitor;
+        // Kept as long as the token is valid. After that the form is refused for its age.
         let until = app.clock.now().plus_seconds(FORM_SECONDS);
         let empty = Document::of(&serde_json::Map::new())?;
         let key = spent_key(&browser.hash(), &self.nonce);
         Ok(Write::put_until(key, empty, When::Absent, until))
     }
 
-    /// The value of a field; a form without it was not made by a page of ours.
+    /// Returns the value of a field. A form without it was not made by a page of the console.
     pub(super) fn field(&self, name: &str) -> Result<&str, ErrorPage> {
         self.form.value(name).ok_or(ErrorPage::FormMalformed)
     }
 
-    /// The page that asks for the password, where the credentials of the session were not entered
-    /// within the last five minutes. It leads back to the form's page, and nothing is changed until
-    /// then.
+    /// Returns the page that asks for the password, where the credentials of the session were not
+    /// entered within the last five minutes. It leads back to the form's page; nothing is changed.
     pub(super) fn stale(&self) -> Option<Response> {
         let Visitor {
             app,
@@ -202,6 +204,7 @@ impl ConsoleForm {
     }
 }
 
+/// Redirects to a page with one word in its query.
 fn to(page: &str, name: &str, word: &str) -> Response {
     redirect(StatusCode::SEE_OTHER, &with_query(page, &[(name, word)]))
 }
@@ -214,7 +217,7 @@ const fn access_of(role: Role) -> Access {
     }
 }
 
-/// Answers a request for a row.
+/// Answers a request for a row of the console.
 pub(super) async fn answer(
     app: App,
     cache: Arc<Cache>,
@@ -231,9 +234,10 @@ pub(super) async fn answer(
     answered.unwrap_or_else(|stop| stop.answer(&app))
 }
 
-/// The address of a request below the prefix, where it is one of the console as pages write it. A
-/// query that is too long to lead back to is left out.
+/// Returns the page to show after a sign-in: the address of the request below the prefix, where the
+/// console has a page there. A query that is too long to lead back to is left out.
 fn wanted<'u>(app: &App, uri: &'u Uri) -> Onward<'u> {
+    // Only addresses of the console pass, so the sign-in page cannot be made to lead elsewhere.
     let prefix = app.config.public_url.prefix();
     let address = uri.path_and_query().map_or("", |address| address.as_str());
     address
@@ -242,14 +246,15 @@ fn wanted<'u>(app: &App, uri: &'u Uri) -> Onward<'u> {
         .unwrap_or_else(|| Onward::Console(wanted_path(app, uri)))
 }
 
-/// The path of a request below the prefix, where it is one of the console as pages write it; else
-/// that of the console.
+/// Returns the path of the request below the prefix, where the console has a page there; else the
+/// path of the console.
 fn wanted_path<'u>(app: &App, uri: &'u Uri) -> &'u str {
     let path = uri.path().strip_prefix(app.config.public_url.prefix());
     path.filter(|path| Onward::console(path).is_some())
         .unwrap_or(CONSOLE_PATH)
 }
 
+/// Shows the choice of vaults to a signed-in person, or the sign-in page.
 async fn choose<F>(
     app: &App,
     request: Request,
@@ -266,6 +271,7 @@ where
     }
 }
 
+/// Shows a page of a vault to a member who may open it.
 async fn page<F>(
     app: &App,
     cache: Arc<Cache>,
@@ -283,6 +289,7 @@ where
         Ok(proven) => proven,
         Err(sign_in) => return Ok(sign_in),
     };
+    // Only now, so that a browser that is not signed in gets the same answer at every path.
     let params = params.ok_or(ErrorPage::NotFound)?;
     let query = Form::parse(parts.uri.query().unwrap_or_default());
     query
@@ -307,6 +314,7 @@ where
     Ok(response)
 }
 
+/// Runs the handler of a form, after all proofs.
 async fn form<F>(
     app: &App,
     cache: Arc<Cache>,
@@ -322,6 +330,7 @@ where
     let path = wanted_path(app, &parts.uri).to_owned();
     let onward = Onward::console(&path).ok_or(ErrorPage::NotFound)?;
     let posted = posted(app, Request::from_parts(parts, body)).await?;
+    // Token and session are proven before any record of the vault is read.
     let proof = prove_form(app, &posted, Purpose::Console, onward, row).await?;
     let (signed_in, nonce) = match proof {
         Ok(proof) => proof,
@@ -351,6 +360,8 @@ where
     };
     let (fields, actor, home) = (page.log_fields(), page.actor.clone(), page.namespace.id);
     let asked = FormAction::of(row, &form, &page.params);
+    // A person without the right to write may open the page, so the form is refused here and
+    // logged.
     let answered = if page.may_write() {
         handler(ConsoleForm { page, form, nonce }).await
     } else {
@@ -358,10 +369,13 @@ where
     };
     let mut response = match answered {
         Ok(response) => response,
+        // A refusal that the person caused is logged and told on the form's page. A fault of the
+        // service gets an error page.
         Err(ErrorPage::Refused(refusal)) if refusal.code().row().fault == Fault::Caller => {
             let code = refusal.code();
             let target = asked.target.as_deref();
             audit_refusal(app, Some(&home), &actor, asked.action, target, code).await;
+            // The subject of the form is gone, and with it the page for the notice.
             if code == ErrorCode::NotFound {
                 return Err(ErrorPage::NotFound);
             }
@@ -373,7 +387,7 @@ where
     Ok(response)
 }
 
-/// A signed-in person at an address of a vault that is not looked up yet.
+/// A signed-in person at an address whose vault is not looked up yet.
 struct Arrival {
     visitor: Visitor,
     cache: Arc<Cache>,
@@ -384,7 +398,8 @@ struct Arrival {
 }
 
 impl Arrival {
-    /// The page, for a member of the vault who may open it; else the page that says why not.
+    /// Returns the page, for a member of the vault who may open it; else the page that says why
+    /// not.
     async fn admit(
         self,
         access: Access,
@@ -397,6 +412,7 @@ impl Arrival {
         } = &self.visitor;
         let account = &signed_in.account;
         let slug = self.params.get("slug");
+        // A malformed slug, an unknown vault and one of other people all lead to the same answer.
         let found = members(app, account, Some(slug)).await?;
         let member = found.into_iter().next().ok_or(ErrorPage::NotFound)?;
         if member.home.status == Status::Suspended && !account.operator {
@@ -405,7 +421,7 @@ impl Arrival {
         match second_factor::requirement_of_role(app, signed_in, member.user.role) {
             Requirement::Met => {}
             Requirement::NotSetUp => return Ok(Err(second_factor::due_page(app, false))),
-            // The sign-in is from before the second factor was set up.
+            // The sign-in is from before the second factor was set up, so it has to be repeated.
             Requirement::NotEntered => {
                 let email = account.email.as_str();
                 let prompt = SignInPrompt {
@@ -430,6 +446,7 @@ impl Arrival {
             actor,
             params: self.params,
         };
+        // Last, since the answer names the role that is missing: only members learn that.
         Ok(if page.may(access) {
             Ok(page)
         } else {

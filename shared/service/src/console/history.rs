@@ -1,4 +1,4 @@
-//! In which releases a skill changed, as far as their catalogs are kept.
+//! History of a skill: the releases in which it changed, as far as their catalogs are stored.
 
 use vault_format::hash::Digest;
 use vault_format::name::SkillName;
@@ -10,27 +10,27 @@ use crate::app::App;
 use crate::model::namespace::Namespace;
 use crate::model::release::{self, Release};
 
-/// Most releases that are compared, the newest ones.
+/// Maximum number of releases that are compared: the newest ones.
 const MOST_COMPARED: u64 = 8;
 
 /// A release in which a skill changed.
 pub(super) struct Changed {
     pub(super) release: u64,
     pub(super) published_at: Timestamp,
-    /// The version that the skill has from it on; `None` where the release removed it.
+    /// Version of the skill from this release on; `None` where the release removed it.
     pub(super) version: Option<u64>,
 }
 
 /// The releases in which a skill changed.
 pub(super) struct History {
-    /// The newest first.
+    /// Changes, newest first.
     pub(super) changes: Vec<Changed>,
-    /// The oldest release that was compared. All between it and the current one were, too.
+    /// Oldest release that was compared, as were all between it and the current one.
     pub(super) since: Option<u64>,
 }
 
 impl History {
-    /// Reads the newest releases and compares what each has under the name.
+    /// Reads the newest releases and compares the skill of this name in each with the one before.
     pub(super) async fn read(
         app: &App,
         cache: &Cache,
@@ -42,12 +42,13 @@ impl History {
         for release in newest(app, namespace).await? {
             let (file, payload) = (release.sha256, release.payload_sha256);
             let catalog = match cache.catalogs.list(app, namespace, file, payload).await {
+                // A damaged catalog is a gap in the history, but a store that fails is an error.
                 Err(StoreError::Corrupt(_)) => None,
                 read => read?,
             };
             let Some(catalog) = catalog else {
-                // Its catalog is not kept any more, or does not read, so nothing is known of what
-                // it changed: the comparison begins anew behind it.
+                // The catalog is gone or cannot be parsed. A change between its neighbours could be
+                // of any of the three, so the comparison begins anew behind it.
                 (before, since) = (None, None);
                 changes.clear();
                 continue;
@@ -55,6 +56,8 @@ impl History {
             since.get_or_insert(release.release);
             let found = catalog.skill(name);
             let found = found.map(|skill| (skill.version, skill.bundle_hash));
+            // In the first release that is read the skill cannot be told to have changed: the one
+            // before is unknown.
             if before.is_some_and(|before| before != found) {
                 changes.push(Changed {
                     release: release.release,
@@ -69,14 +72,16 @@ impl History {
     }
 }
 
-/// The newest releases under the root version that is pinned, the oldest first.
+/// Returns the newest releases under the pinned root version, oldest first.
 async fn newest(app: &App, namespace: &Namespace) -> Result<Vec<Release>, StoreError> {
     let (Some(current), Some(pin)) = (namespace.readable_current(), namespace.pin.vault()) else {
         return Ok(Vec::new());
     };
     let (mut found, mut root) = (Vec::new(), pin.root_version);
+    // Keys are in the order of release numbers, so the newest are read without all before them.
     let first = current.release.saturating_sub(MOST_COMPARED);
-    // A root version may have begun only lately: the releases before it stand under the one before.
+    // The pinned root version may have no release yet. Those before it stand under the previous
+    // one.
     while found.is_empty() && root > 0 {
         let after = release::sort_key(root, first);
         let partition = release::partition(&namespace.id);

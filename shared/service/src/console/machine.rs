@@ -1,4 +1,4 @@
-//! `/console/{slug}/machines/{id}`: one machine, and what an owner decides about it.
+//! `/console/{slug}/machines/{id}`: one machine, and the owner's decisions about it.
 
 use askama::Template;
 use axum::response::Response;
@@ -32,22 +32,25 @@ struct MachinePage {
     decided_by: Option<String>,
     decided: Option<String>,
     may_write: bool,
-    /// The step at which the person confirms that the access is revoked.
+    /// Whether the person is asked to confirm that the access is revoked.
     confirms: bool,
-    /// Nothing is paid, so that no machine can be admitted.
+    /// Whether nothing is paid, so that no machine can be admitted.
     lapsed: bool,
 }
 
-/// The machine.
+/// Shows the machine.
 pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
     let found = find(app, namespace, page.param("id")).await?;
+    // A forgotten machine is found by its id for the log, but has no page.
     let found = found.filter(|found| found.revision.is_some());
     let device = found.ok_or(ErrorPage::NotFound)?.device;
     let key = seen_key(&namespace.slug, &device.public_key.to_string());
     let visit = app.records.get(&key).await?;
     let visit = visit.map(|visit| visit.read::<LastSeen>()).transpose()?;
     let machine = Machine {
+        // The visit is stored under the slug, so the namespace's id decides whether it is of this
+        // vault.
         visit: visit.filter(|visit| visit.namespace_id == namespace.id),
         device,
     };
@@ -70,13 +73,14 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
         decided_by: decided_by(&machine, &names),
         decided: device.decided_at.map(minute),
         may_write: page.may_write(),
+        // Not for a stale link: a machine without access has none to revoke.
         confirms: revokes && device.status == DeviceStatus::Active,
         lapsed: !namespace.subscription.is_live(page.app().clock.now()),
     };
     Ok(show_page(&shown))
 }
 
-/// The form that decides about the machine.
+/// Handles the forms that decide about the machine.
 pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let (decision, outcome) = match form.field("change")? {
         "admit" => (Decision::Admit, Outcome::MachineAdmitted),
@@ -86,5 +90,6 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
         _ => return Err(ErrorPage::FormMalformed),
     };
     decide(form.page.acting(), form.page.param("id"), decision).await?;
+    // To the list, since a machine that was forgotten has no page any more.
     Ok(form.to("/machines", outcome))
 }

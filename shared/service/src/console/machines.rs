@@ -1,4 +1,4 @@
-//! `/console/{slug}/machines`: the machines of a vault, those that wait first.
+//! `/console/{slug}/machines`: lists the machines of a vault, waiting ones first.
 
 use askama::Template;
 use axum::response::Response;
@@ -15,7 +15,7 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::day;
 
-/// Which machines a person wants to see.
+/// Filter of the list of machines.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Filter {
     All,
@@ -55,7 +55,8 @@ impl Filter {
     }
 }
 
-/// Whether a machine has this text in its name, or in its fingerprint with or without the hyphens.
+/// Returns whether a machine has this text in its name, its id, or its fingerprint with or without
+/// the hyphens.
 fn matches(machine: &Machine, search: &str) -> bool {
     let search = search.to_lowercase();
     let bare = |text: &str| text.replace('-', "");
@@ -65,14 +66,14 @@ fn matches(machine: &Machine, search: &str) -> bool {
         || machine.device.device_id.contains(&search)
 }
 
-/// A choice of a list of choices.
+/// An option of a field whose options are fixed.
 pub(super) struct Choice {
     pub(super) word: &'static str,
     pub(super) title: &'static str,
     pub(super) chosen: bool,
 }
 
-/// A machine as the list shows it.
+/// A machine in the list.
 struct Row {
     href: String,
     name: String,
@@ -94,12 +95,12 @@ struct Row {
 struct MachinesPage {
     shell: Shell,
     csrf: String,
-    /// The address of this page without parameters.
+    /// Address of this page without parameters.
     here: String,
     codes_href: String,
-    /// How many wait.
+    /// Number of waiting machines.
     waiting: usize,
-    /// The step at which the person confirms that all waiting machines are denied.
+    /// Whether the person is asked to confirm that all waiting machines are denied.
     confirms: bool,
     may_write: bool,
     filters: Vec<Choice>,
@@ -107,12 +108,12 @@ struct MachinesPage {
     is_filtered: bool,
     rows: Vec<Row>,
     pager: Pager,
-    /// There are more machines than the page reads.
+    /// Whether there are more machines than the page reads.
     more: bool,
     link_command: String,
 }
 
-/// The list.
+/// Shows the list.
 pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
     let current = namespace.current.as_ref().map(|current| current.release);
@@ -129,6 +130,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let here = page.address("/machines");
     let pager = Pager::of(&page, "machines", passing.len(), |number| {
         let number = number.to_string();
+        // Links keep the filters, so that a search can be paged through.
         let parameters = [("status", word), ("search", search), ("page", &number)];
         let given = parameters
             .into_iter()
@@ -136,6 +138,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
         with_query(&here, &given.collect::<Vec<_>>())
     });
     let shown = pager.cut(passing);
+    // Names are read for the rows of this page alone.
     let deciders = shown
         .iter()
         .filter_map(|one| one.device.decided_by.as_deref());
@@ -151,6 +154,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
         csrf: page.form_token(),
         codes_href: page.address("/machines/codes"),
         waiting,
+        // Not for a stale link: without waiting machines there is nothing to confirm.
         confirms: waiting > 0 && page.query.value("confirm") == Some("deny-pending"),
         may_write: page.may_write(),
         filters: filters.collect(),
@@ -165,7 +169,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     Ok(show_page(&shown))
 }
 
-/// The command by which a machine asks for access.
+/// Returns the command by which a machine asks for access.
 pub(super) fn link_command(page: &ConsolePage) -> String {
     let base = page.app().config.public_url.base();
     format!("vault link {base}/v/{}", page.namespace.slug)
@@ -186,14 +190,15 @@ fn row(machine: &Machine, here: &str, current: Option<u64>, names: &Names) -> Ro
     }
 }
 
-/// The day of the last visit, as pages write days.
+/// Returns the day of the last visit, as pages write days.
 pub(super) fn last_seen(machine: &Machine) -> String {
     let seen = machine.visit.as_ref();
+    // Visits are recorded by day, without a time.
     let seen = seen.and_then(|visit| format!("{}T00:00:00Z", visit.day).parse().ok());
     seen.map_or_else(|| "never".to_owned(), day)
 }
 
-/// What a page says about the release that a machine holds.
+/// Describes the release that a machine has.
 pub(super) fn held_text(held: Held) -> String {
     match held {
         Held::Nothing => "–".to_owned(),
@@ -203,14 +208,15 @@ pub(super) fn held_text(held: Held) -> String {
     }
 }
 
-/// Who decided about a machine; `None` before a decision, and where an earlier version of vault did
-/// not record it.
+/// Returns the name of the person or code that decided about a machine; `None` before a decision,
+/// and where an earlier version of vault did not record it.
 pub(super) fn decided_by(machine: &Machine, names: &Names) -> Option<String> {
     machine.device.decided_by.as_deref().map(|id| names.of(id))
 }
 
-/// The form that denies all waiting machines, where as many wait as the page has shown.
+/// Denies all waiting machines, where as many wait as the page has shown.
 pub(super) async fn deny_pending(form: ConsoleForm) -> Result<Response, ErrorPage> {
+    // A machine that came after the page was made must not be denied unseen.
     let waiting = form.field("waiting")?.parse();
     let waiting = waiting.map_err(|_| ErrorPage::FormMalformed)?;
     match deny_all(form.page.acting(), Some(waiting)).await {

@@ -1,9 +1,11 @@
-//! `/console`: the pages on which the people of a vault see how it stands and decide what waits.
+//! `/console`: the pages on which the members of a vault see its state and decide about what waits.
 //!
-//! A row says who may open it; the guard proves it and makes what the handler takes. A form goes to
-//! the address of its page, and its token counts there alone. It changes something through the
-//! function that the route under `/admin` uses, and leads on to a page that says so with one
-//! sentence of a closed list ([`Outcome`]). No page runs a script.
+//! Rules: a row names the least role, the guard proves it and creates what the handler takes. A
+//! form goes to the address of its page, where alone its token is valid. It changes something only
+//! through the function that the route below `/admin` uses, and leads on to a page that says so
+//! with one sentence of a closed list ([`Outcome`]).
+//!
+//! No page runs a script, renders the text of a skill, or asks for a signing key.
 
 mod apps;
 mod audit;
@@ -65,12 +67,13 @@ use guard::{ConsoleForm, ConsolePage, Visitor};
 use outcome::Outcome;
 use page::Shell;
 
+/// The answer of a handler, once it is ready.
 type Answering = Pin<Box<dyn Future<Output = Result<Response, ErrorPage>> + Send>>;
 
-/// The least role that a page is for.
+/// Least role that may open a page.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Access {
-    /// Everybody in the vault.
+    /// Every member.
     Member,
     /// Owners and publishers.
     Publisher,
@@ -78,7 +81,7 @@ enum Access {
     Owner,
 }
 
-/// What answers a row.
+/// Function that answers a row.
 #[derive(Clone, Copy)]
 enum Handler {
     /// The page on which a signed-in person chooses a vault.
@@ -90,7 +93,7 @@ enum Handler {
 }
 
 impl Handler {
-    /// The class of the row that it answers: the guard lets in whom the handler is for.
+    /// Returns the access class of the row, so that the route table says what the guard enforces.
     const fn auth(self) -> Auth {
         let access = match self {
             Self::Choose(_) => return Auth::Session(None),
@@ -104,17 +107,17 @@ impl Handler {
     }
 }
 
-/// What the group keeps between requests: immutable things alone.
+/// Caches of the console. All that they hold is immutable.
 struct Cache {
-    /// Releases that were verified.
+    /// Verified releases.
     releases: Releases,
-    /// What releases list.
+    /// Parsed catalogs.
     catalogs: Catalogs,
-    /// When catalogs end, by namespace and hash.
+    /// Expiry times of catalogs, by namespace and hash.
     ends: Recent<(NamespaceId, Digest), Timestamp>,
-    /// Policies ready for use, by hash.
+    /// Compiled policies, by hash.
     policies: Recent<Digest, CompiledPolicy>,
-    /// What the gate finds in a skill, by the hash of its bundle.
+    /// Findings of the gate about a skill, by the hash of its bundle.
     findings: Recent<Digest, Arc<Vec<Finding>>>,
 }
 
@@ -130,19 +133,20 @@ impl Default for Cache {
     }
 }
 
-/// The page for a person whose role does not open the one that was asked for.
+/// Page for a person whose role does not open the page of the address.
 #[derive(Template)]
 #[template(path = "console/role_needed.html")]
 struct RoleNeededPage {
     shell: Shell,
-    /// Whom the page is for.
+    /// Roles that the page is for.
     needed: &'static str,
 }
 
-/// Says whom a page is for, in place of the page.
+/// Returns the page that names the roles a page is for.
 fn role_needed(page: &ConsolePage, access: Access) -> Response {
     let needed = match access {
         Access::Owner => "the owners",
+        // A page for members is open to every role, so the case does not occur.
         Access::Publisher | Access::Member => "the owners and publishers",
     };
     let page = RoleNeededPage {
@@ -152,6 +156,7 @@ fn role_needed(page: &ConsolePage, access: Access) -> Response {
     console_answer(StatusCode::FORBIDDEN, &page)
 }
 
+// A function pointer cannot name the future of each handler, so the futures are boxed.
 macro_rules! handler {
     (Choose $handler:path) => {
         Handler::Choose(|visitor, query| Box::pin($handler(visitor, query)))
@@ -194,8 +199,7 @@ rows! { Admin:
     "console-skills.show" GET "/console/{slug}/skills/{name}" Page(Owner) skill::show;
 }
 
-/// The pages of a vault that the navigation lists: title, path below the vault's, and whom it is
-/// for.
+/// Pages of a vault in the navigation: title, path below the vault's, and least role.
 const PAGES: &[(&str, &str, Access)] = &[
     ("Overview", "", Access::Member),
     ("Machines", "/machines", Access::Owner),
@@ -208,8 +212,9 @@ const PAGES: &[(&str, &str, Access)] = &[
     ("Vault", "/namespace", Access::Owner),
 ];
 
-/// What answers them, below `prefix`.
+/// Returns the router of the console, below `prefix`.
 pub(crate) fn router(prefix: &str) -> Router<App> {
+    // One for all rows, so that what one page has parsed serves the next.
     let cache = Arc::<Cache>::default();
     route::router(prefix, ROWS, |row| {
         let cache = Arc::clone(&cache);

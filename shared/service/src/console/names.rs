@@ -1,4 +1,4 @@
-//! What pages call the people and machines of a vault, which the records name by their ids.
+//! Display names of a vault's people and machines, which records refer to by their ids.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,23 +12,23 @@ use crate::model::device::{self, Device, Named, is_device_id};
 use crate::model::namespace::Namespace;
 use crate::model::user::{User, is_user_id, user_key};
 
-/// The names of users and machines of a vault by their ids.
+/// Display names of the users and machines of a vault, by id.
 #[derive(Default)]
 pub(super) struct Names {
-    /// The addresses of users.
+    /// E-mail addresses of users.
     users: HashMap<String, String>,
-    /// What machines call themselves.
+    /// Machines with the names that they gave themselves.
     machines: HashMap<String, Machine>,
 }
 
 struct Machine {
     name: String,
-    /// Whether it was removed from the list.
+    /// Whether an owner removed it from the list.
     is_forgotten: bool,
 }
 
 impl Names {
-    /// Reads the addresses of the users with these ids; what is no user's id costs nothing.
+    /// Reads the addresses of the users with these ids. An id of another kind costs no reading.
     pub(super) async fn read<'i>(
         app: &App,
         namespace: &Namespace,
@@ -47,7 +47,7 @@ impl Names {
         })
     }
 
-    /// Adds the names of the machines with these ids; what is no machine's id costs nothing.
+    /// Adds the names of the machines with these ids. An id of another kind costs no reading.
     pub(super) async fn add_machines<'i>(
         &mut self,
         app: &App,
@@ -66,7 +66,8 @@ impl Names {
         let known = read_all(app, keys).await?;
         let known = known.iter().map(Record::read::<Device>);
         let known: Vec<Device> = known.collect::<Result<_, _>>()?;
-        // A machine that was forgotten may have enrolled again since, under the same id.
+        // A forgotten machine may have enrolled again under the same id. The known one comes last
+        // and replaces it.
         let forgotten = forgotten.into_iter().map(|device| (device, true));
         for (device, is_forgotten) in forgotten.chain(known.into_iter().map(|it| (it, false))) {
             if device.namespace_id == namespace.id {
@@ -78,19 +79,20 @@ impl Names {
         Ok(())
     }
 
-    /// What a page calls the one with this id.
+    /// Returns the display name for an id.
     pub(super) fn of(&self, id: &str) -> String {
         match (self.users.get(id), self.machines.get(id)) {
             (Some(email), _) => email.clone(),
             (None, Some(machine)) => machine.name.clone(),
             (None, None) if id == SERVER => "the service".to_owned(),
             (None, None) if id.starts_with("enc_") => format!("the enrolment code {id}"),
+            // The record of a person who left is gone, but the log names the id still.
             (None, None) if is_user_id(id) => "a person who has left".to_owned(),
             (None, None) => id.to_owned(),
         }
     }
 
-    /// The address of the page about the one with this id, where there is such a page.
+    /// Returns the address of the page about an id, where there is such a page.
     pub(super) fn href(&self, page: &ConsolePage, id: &str) -> Option<String> {
         let is_listed = |machine: &Machine| !machine.is_forgotten;
         if self.users.contains_key(id) {
@@ -103,7 +105,7 @@ impl Names {
     }
 }
 
-/// The records of these keys that are there.
+/// Reads the records of these keys, without those that are not there.
 async fn read_all(app: &App, keys: Vec<RecordKey>) -> Result<Vec<Record>, StoreError> {
     let mut found = Vec::new();
     for some in keys.chunks(MAX_KEYS) {

@@ -1,5 +1,5 @@
-//! `/console/{slug}/namespace`: what is paid, how much is stored, how to take everything along, and
-//! the two changes that cannot be undone.
+//! `/console/{slug}/namespace`: the subscription, the storage and the export of a vault, and the
+//! two changes that cannot be undone.
 
 use askama::Template;
 use axum::response::Response;
@@ -21,11 +21,11 @@ use crate::publish::current_closure;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{day, minute};
 
-/// What the current release takes of the quota.
+/// Storage of the current release.
 struct Usage {
     bytes: String,
     files: String,
-    /// The quota and how much of it is used, in percent.
+    /// The quota, and the part of it that is used, in percent.
     quota: Option<(String, u64)>,
 }
 
@@ -43,16 +43,16 @@ struct NamespacePage {
     owner: String,
     hosted: bool,
     subscription: String,
-    /// The steps of setting it up, while one of them is pending.
+    /// Set-up steps, while one of them is pending.
     steps: Vec<(&'static str, bool)>,
-    /// The class of the subscription's mark.
+    /// CSS class of the subscription's mark.
     mark: &'static str,
     codes_required: bool,
     codes_href: String,
     vault_id: Option<String>,
     fingerprint: Option<String>,
     earlier: bool,
-    /// When the pin was reset the last time.
+    /// Time of the last reset of the pin.
     reset: Option<String>,
     usage: Option<Usage>,
     export_href: String,
@@ -61,13 +61,14 @@ struct NamespacePage {
     csrf: String,
 }
 
-/// The vault as a whole.
+/// Shows the vault as a whole.
 pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let namespace = &page.namespace;
     let now = page.app().clock.now();
     let (subscription, mark) = match namespace.subscription {
         Subscription::None => ("free of charge on this service".to_owned(), ""),
         Subscription::Active => ("paid".to_owned(), "good"),
+        // The grace period ends by time alone: no write changes the record then.
         Subscription::PastDue { until } if now < until => (
             format!("a payment failed; works until {}", day(until)),
             "wait",
@@ -95,6 +96,8 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
         codes_required: namespace.enrolment == Enrolment::Codes,
         codes_href: page.address("/machines/codes"),
         vault_id: pin.map(|pin| pin.vault_id.to_string()),
+        // Without a pin the next release decides which vault this is, so no fingerprint is shown as
+        // valid.
         fingerprint: pin
             .and(current)
             .and_then(|current| current.fingerprint)
@@ -110,6 +113,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     Ok(show_page(&shown))
 }
 
+/// Measures the storage of the current release; `None` before the first.
 async fn usage(page: &ConsolePage) -> Result<Option<Usage>, ErrorPage> {
     let namespace = &page.namespace;
     let Some(current) = namespace.readable_current() else {
@@ -117,6 +121,7 @@ async fn usage(page: &ConsolePage) -> Result<Option<Usage>, ErrorPage> {
     };
     let closure = current_closure(page.app(), namespace.id, current).await?;
     let used = closure.total_size();
+    // A quota of 0 counts as full.
     let percent = |quota: u64| used.saturating_mul(100).checked_div(quota).unwrap_or(100);
     Ok(Some(Usage {
         bytes: size(used),
@@ -127,17 +132,19 @@ async fn usage(page: &ConsolePage) -> Result<Option<Usage>, ErrorPage> {
     }))
 }
 
-/// The forms that reset the pin, and that delete the vault. Both need its name and credentials that
-/// were entered just now.
+/// Handles the forms that reset the pin and that delete the vault. Both need the vault's name, and
+/// credentials that were entered just now.
 pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let change = form.field("change")?;
     if !matches!(change, "reset-pin" | "delete") {
         return Err(ErrorPage::FormMalformed);
     }
     let typed = form.form.value("slug").unwrap_or_default().trim();
+    // The name has to be typed, so that a person with several vaults does not hit the wrong one.
     if typed != form.page.namespace.slug.as_str() {
         return Err(ErrorPage::Refused(ErrorCode::ConfirmationMismatch.into()));
     }
+    // A browser that was left signed in is not enough for what cannot be undone.
     if let Some(stale) = form.stale() {
         return Ok(stale);
     }

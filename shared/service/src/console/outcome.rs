@@ -1,4 +1,4 @@
-//! What a form has done, as the page that it leads back to says it once.
+//! Results of forms, as notices that the next page shows once.
 
 use crate::error::ErrorCode;
 use crate::web::form::Form;
@@ -14,7 +14,7 @@ macro_rules! sentences {
         impl $list {
             const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// Its word in addresses.
+            /// Returns its word in addresses.
             pub(super) const fn word(self) -> &'static str {
                 match self {
                     $(Self::$name => $word,)*
@@ -36,8 +36,8 @@ macro_rules! sentences {
 }
 
 sentences! {
-    /// What a form has done. Only its word stands in an address, so that no link can put a sentence
-    /// of its own on a page.
+    /// Result of a form. Only its word stands in an address, so that no link can put a sentence of
+    /// its own on a page.
     Outcome {
         MachineAdmitted "machine-admitted" "The machine is admitted. It can now download the skills of this vault.";
         MachineDenied "machine-denied" "The machine is denied. It cannot read anything.";
@@ -63,7 +63,7 @@ sentences! {
 }
 
 sentences! {
-    /// Why a form of a page that is no longer up to date has done nothing.
+    /// Reason why a form of an outdated page has done nothing.
     Unchanged {
         OthersWait "others-wait" "Nothing was changed: the machines that wait are not those that the page has shown. Look at the list again.";
         AppEnded "app-already-ended" "The access of this app has already ended.";
@@ -72,7 +72,7 @@ sentences! {
     }
 }
 
-/// The sentence above a page.
+/// Notice above a page.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Notice {
     /// A form was carried out.
@@ -81,13 +81,13 @@ pub(super) enum Notice {
     Refused(&'static str),
 }
 
-/// The parameter of an address that names what was done.
+/// Query parameter that names a result.
 pub(super) const DONE: &str = "done";
-/// The parameter of an address that names the code of a refusal.
+/// Query parameter that names the code of a refusal.
 pub(super) const REFUSED: &str = "refused";
 
 impl Notice {
-    /// The sentence that a query asks for; `None` for a word that is not in the lists.
+    /// Returns the notice that a query asks for; `None` for a word that is not in the lists.
     pub(super) fn of(query: &Form) -> Option<Self> {
         if let Some(word) = query.value(REFUSED) {
             if let Some(why) = Unchanged::find(word) {
@@ -101,7 +101,7 @@ impl Notice {
     }
 }
 
-/// What a person reads when a form is refused, and how it goes on.
+/// Returns the sentence for a refused form, with what to do next.
 const fn refusal_text(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::InsufficientScope => {
@@ -176,7 +176,7 @@ const fn refusal_text(code: ErrorCode) -> &'static str {
         ErrorCode::ReleaseAwaited => {
             "Nothing was changed: the current release is no longer valid, because a key that signed it was revoked. Publish a new release first."
         }
-        // The forms of the console are not refused with other codes; a link may name any.
+        // The console's forms are not refused with other codes, but a link may name any.
         _ => {
             "Nothing was changed: the service has refused the form. Reload the page and try again."
         }

@@ -1,4 +1,4 @@
-//! `/console/{slug}`: how a vault stands, what waits, and what to do next.
+//! `/console/{slug}`: the state of a vault, what waits for a decision, and what to do next.
 
 use askama::Template;
 use axum::response::Response;
@@ -21,12 +21,12 @@ use crate::model::namespace::{Kind, Namespace};
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{day, minute};
 
-/// A release that ends in fewer days than this is worth a new one.
+/// Days before its end from which on a release should be signed again.
 const ENDS_SOON_DAYS: i64 = 14;
 /// Seconds of a day.
 const DAY: i64 = 24 * 3600;
 
-/// The current release as the page shows it.
+/// The current release on the page.
 struct ShownRelease {
     number: u64,
     skills: u64,
@@ -34,11 +34,11 @@ struct ShownRelease {
     expiry: Expiry,
 }
 
-/// Until when machines accept the current release.
+/// Time until which machines accept the current release.
 enum Expiry {
     At {
         until: String,
-        /// How many midnights (UTC) lie between now and then.
+        /// Number of midnights (UTC) between now and then.
         days_left: i64,
         is_over: bool,
     },
@@ -50,6 +50,7 @@ enum Expiry {
 
 impl Expiry {
     fn at(expires_at: Timestamp, now: Timestamp) -> Self {
+        // Midnights and not spans of 24 hours, so that "1 day" always means tomorrow.
         let day = |at: Timestamp| at.unix().div_euclid(DAY);
         Self::At {
             until: minute(expires_at),
@@ -58,7 +59,7 @@ impl Expiry {
         }
     }
 
-    /// Whether a new release is worth it.
+    /// Returns whether the release should be signed again.
     const fn is_soon(&self) -> bool {
         match self {
             Self::At { days_left, .. } => *days_left < ENDS_SOON_DAYS,
@@ -71,21 +72,21 @@ impl Expiry {
 /// Something that waits for a decision.
 struct Waiting {
     text: String,
-    /// Where the decision is made.
+    /// Address of the page for the decision.
     href: String,
 }
 
-/// What to do next.
+/// A suggestion of what to do next.
 struct Step {
     text: &'static str,
     commands: Vec<String>,
 }
 
-/// How the machines of the vault stand, for owners.
+/// State of the vault's machines, for owners.
 struct ShownFleet {
     admitted: usize,
     behind: usize,
-    /// How many machines were counted, where there are more.
+    /// Number of machines that were counted, where there are more.
     only: Option<usize>,
     href: String,
     behind_href: String,
@@ -96,12 +97,12 @@ struct ShownFleet {
 struct OverviewPage {
     shell: Shell,
     slug: String,
-    /// What happened since the sign-in before.
+    /// Events since the sign-in before.
     notices: Vec<String>,
     lapsed: bool,
-    /// The day on which the grace period ends, while it runs.
+    /// Day on which the grace period ends, while it runs.
     grace_ends: Option<String>,
-    /// The day on which the pin was reset, while owners are shown it.
+    /// Day on which the pin was reset, while owners are shown it.
     pin_reset: Option<String>,
     waiting: Vec<Waiting>,
     release: Option<ShownRelease>,
@@ -118,7 +119,7 @@ struct MemberPage {
     link_command: String,
 }
 
-/// The overview; for members, how they use the vault.
+/// Shows the overview; to members, how they use the vault.
 pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let slug = page.namespace.slug.to_string();
     if !page.may(Access::Publisher) {
@@ -134,6 +135,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let now = app.clock.now();
     let drafts = count_drafts(app, namespace).await?;
     let release = shown_release(app, &page.cache, namespace, now).await;
+    // Only owners see machines, so for other people they are not even read.
     let fleet = if page.may(Access::Owner) {
         Some(Fleet::read(app, namespace).await?)
     } else {
@@ -187,7 +189,8 @@ async fn shown_release(
     })
 }
 
-/// When the current release expires; `None` where an earlier version of vault published it.
+/// Returns the expiry of the current release; `None` where an earlier version of vault published
+/// it.
 async fn expires_at(
     app: &App,
     cache: &Cache,
@@ -196,6 +199,7 @@ async fn expires_at(
     let Some(current) = namespace.readable_current() else {
         return Ok(None);
     };
+    // Cached apart from the catalog, which is large and may be displaced soon.
     let key = (namespace.id, current.sha256);
     if let Some(ends) = cache.ends.find(&key) {
         return Ok(Some(ends));
@@ -207,10 +211,11 @@ async fn expires_at(
     Ok(Some(ends))
 }
 
+/// Lists what waits for a decision, each kind with its number.
 fn waiting(page: &ConsolePage, drafts: &DraftCounts, fleet: Option<&Fleet>) -> Vec<Waiting> {
     let machines = fleet.map_or(0, |fleet| fleet.count(DeviceStatus::Pending));
     let machines = u64::try_from(machines).unwrap_or(u64::MAX);
-    // Machines that were not counted may wait, too.
+    // Machines that were not counted may wait as well.
     let least = match fleet {
         Some(fleet) if fleet.more => "At least ",
         _ => "",
@@ -260,6 +265,7 @@ fn waiting(page: &ConsolePage, drafts: &DraftCounts, fleet: Option<&Fleet>) -> V
     .collect()
 }
 
+/// Suggests what to do next, with the commands for it.
 fn steps(page: &ConsolePage, release: Option<&ShownRelease>, fleet: Option<&Fleet>) -> Vec<Step> {
     let (base, slug) = (page.app().config.public_url.base(), &page.namespace.slug);
     let hosted = page.namespace.kind == Kind::Hosted;
@@ -278,6 +284,8 @@ fn steps(page: &ConsolePage, release: Option<&ShownRelease>, fleet: Option<&Flee
         }),
         _ => {}
     }
+    // No suggestion where the machines are unknown: for a publisher, who does not see them, and
+    // where there are more than were counted.
     let has_machines =
         fleet.is_none_or(|fleet| fleet.more || fleet.count(DeviceStatus::Active) > 0);
     if release.is_some() && !has_machines {

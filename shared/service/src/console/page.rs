@@ -1,4 +1,4 @@
-//! What is around every page of the console, and what several pages show alike.
+//! Layout shared by all console pages, and elements that several of them use.
 
 use askama::Template;
 use axum::http::StatusCode;
@@ -12,17 +12,17 @@ use crate::web::browser::{CONSOLE_PATH, Onward};
 use crate::web::csrf::Purpose;
 use crate::web::layout::{CONSOLE_STYLE, Frame, SignOut, console_answer, role_name};
 
-/// Most rows of a list on one page.
+/// Maximum number of rows of a list on one page.
 pub(super) const ROWS_SHOWN: usize = 50;
 
-/// What is around a page.
+/// Layout around a page.
 pub(super) struct Shell {
     pub(super) frame: Frame,
-    /// The person's address.
+    /// The person's e-mail address.
     pub(super) email: String,
     /// The vault that the page is about.
     pub(super) vault: Option<ShownVault>,
-    /// What the form before has done.
+    /// Result of the form before.
     pub(super) notice: Option<Notice>,
     /// The button that signs out.
     pub(super) sign_out: SignOut,
@@ -31,9 +31,9 @@ pub(super) struct Shell {
 /// The vault that a page is about, with the links to its pages.
 pub(super) struct ShownVault {
     pub(super) slug: String,
-    /// What the person is there.
+    /// Role of the person there.
     pub(super) role: &'static str,
-    /// The person could change the vault in their role, and does not have the right to write.
+    /// Whether the person could change the vault in their role, but lacks the right to write.
     pub(super) is_read_only: bool,
     pub(super) links: Vec<NavLink>,
 }
@@ -42,12 +42,12 @@ pub(super) struct ShownVault {
 pub(super) struct NavLink {
     pub(super) title: &'static str,
     pub(super) href: String,
-    /// It leads to the page that is shown, or to one that is above it.
+    /// Whether it leads to the page that is shown, or to one above it.
     pub(super) current: bool,
 }
 
 impl Shell {
-    /// What is around a page of a vault.
+    /// Creates the layout around a page of a vault.
     pub(super) fn of(page: &ConsolePage) -> Self {
         let home = format!("{CONSOLE_PATH}/{}", page.namespace.slug);
         let below = page.path.strip_prefix(&home).unwrap_or_default();
@@ -58,6 +58,8 @@ impl Shell {
                 .map(|(title, path, _)| NavLink {
                     title,
                     href: page.address(path),
+                    // Whole segments are compared. The overview has the empty path, with which
+                    // every other begins.
                     current: match below.strip_prefix(path) {
                         Some(rest) if !path.is_empty() => rest.is_empty() || rest.starts_with('/'),
                         _ => below.is_empty() && path.is_empty(),
@@ -75,7 +77,7 @@ impl Shell {
         }
     }
 
-    /// What is around a page that is about no vault.
+    /// Creates the layout around a page that is about no vault.
     pub(super) fn around(visitor: &Visitor, path: &str) -> Self {
         let Visitor {
             app,
@@ -95,7 +97,7 @@ impl Shell {
         }
     }
 
-    /// The sentence about what was done.
+    /// Returns the notice of what was done.
     pub(super) const fn done(&self) -> Option<&'static str> {
         match self.notice {
             Some(Notice::Done(text)) => Some(text),
@@ -103,7 +105,7 @@ impl Shell {
         }
     }
 
-    /// The sentence about why nothing was done.
+    /// Returns the notice of why nothing was done.
     pub(super) const fn refused(&self) -> Option<&'static str> {
         match self.notice {
             Some(Notice::Refused(text)) => Some(text),
@@ -117,34 +119,34 @@ impl Shell {
     }
 }
 
-/// The address of a page of the console.
+/// Returns the address of a page of the console.
 fn address(app: &App, path: &str) -> String {
     let page = Onward::console(path).unwrap_or(Onward::Console(CONSOLE_PATH));
     page.address(app)
 }
 
-/// A page as an answer.
+/// Renders a page as an answer.
 pub(super) fn show(page: &impl Template) -> Response {
     console_answer(StatusCode::OK, page)
 }
 
 /// One page of a list, by its number from 1, with the links to its neighbours.
 pub(super) struct Pager {
-    /// What is counted, in the plural: `machines`.
+    /// Plural of what is counted: `machines`.
     pub(super) what: &'static str,
-    /// The numbers of the first and the last row shown, from 1; 0 where there is none.
+    /// Numbers of the first and the last row shown, from 1; 0 where there is none.
     pub(super) first: usize,
     pub(super) last: usize,
-    /// How many rows there are on all pages.
+    /// Number of rows on all pages.
     pub(super) total: usize,
-    /// The addresses of the page before and the page after.
+    /// Addresses of the page before and the page after.
     pub(super) before: Option<String>,
     pub(super) after: Option<String>,
 }
 
 impl Pager {
-    /// The page that the parameter `page` names; the last one for a number beyond it, the first for
-    /// anything that is no number. `href` makes the address of a page.
+    /// Returns the page that the parameter `page` names: the last one for a number beyond it, the
+    /// first for anything that is no number. `href` makes the address of a page.
     pub(super) fn of(
         page: &ConsolePage,
         what: &'static str,
@@ -161,6 +163,7 @@ impl Pager {
         total: usize,
         href: impl Fn(usize) -> String,
     ) -> Self {
+        // An empty list has one page, which is empty.
         let pages = total.div_ceil(ROWS_SHOWN).max(1);
         let number = wanted.clamp(1, pages);
         let start = (number - 1) * ROWS_SHOWN;
@@ -175,7 +178,7 @@ impl Pager {
         }
     }
 
-    /// The rows of the page.
+    /// Returns the rows of this page.
     pub(super) fn cut<T>(&self, rows: Vec<T>) -> Vec<T> {
         let skipped = self.first.saturating_sub(1);
         rows.into_iter().skip(skipped).take(ROWS_SHOWN).collect()

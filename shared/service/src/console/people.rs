@@ -1,5 +1,5 @@
-//! `/console/{slug}/people`: who has a part in a vault, who may publish with which key, and the
-//! forms that change it.
+//! `/console/{slug}/people`: the members of a vault, the keys that may publish, and the forms that
+//! change members.
 
 use askama::Template;
 use axum::response::Response;
@@ -26,13 +26,14 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::{day, minute, role_name};
 
+/// A person in the list.
 struct Row {
     href: String,
     email: String,
     role: &'static str,
     scopes: &'static str,
     profile: Option<String>,
-    /// When the invitation ends; `None` for an active user.
+    /// End of the invitation; `None` for an active user.
     invited_until: Option<String>,
     seen: Option<String>,
     this: bool,
@@ -46,7 +47,7 @@ struct Key {
     changes_keys: Option<Since>,
 }
 
-/// Since when a key may do something.
+/// Version and day since which a key has a role.
 struct Since {
     version: u64,
     at: String,
@@ -60,19 +61,20 @@ struct PeoplePage {
     next: Option<String>,
     first: Option<String>,
     keys: Vec<Key>,
-    /// The catalog that has the keys cannot be read.
+    /// Whether the catalog that has the keys cannot be read.
     unreadable: bool,
-    /// How many signatures a release and a change of the keys need, and the version of the list.
+    /// Number of signatures that a release and a change of the keys need, and the version of the
+    /// list.
     thresholds: Option<(usize, usize, u64)>,
-    /// The owner holds the keys, and not this service.
+    /// Whether the owner holds the keys, and not this service.
     hosted: bool,
-    /// Where the form leads.
+    /// Address of the form.
     here: String,
     may_write: bool,
     csrf: String,
 }
 
-/// The people, and the keys.
+/// Lists the people and the keys.
 pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
     let home = page.address("/people");
     let after = page.after().map(str::to_owned);
@@ -81,7 +83,7 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
         after: after.clone(),
     };
     let Items { items, next } = users(page.app(), &page.namespace.id, &listed).await?;
-    // A person can be removed while the catalog that has the keys cannot be read.
+    // It has to be possible to remove a person even while the catalog with the keys cannot be read.
     let (chain, unreadable) = match current_chain(&page).await {
         Ok(chain) => (chain, false),
         Err(error) => {
@@ -130,11 +132,12 @@ const fn scopes_text(scopes: Scopes) -> &'static str {
     }
 }
 
-/// The keys that the newest version names, each with the version since which it has had its role
-/// without a break.
+/// Returns the keys that the newest version names, each with the version since which it has had its
+/// role without a break.
 fn keys(chain: &RootChain) -> Vec<Key> {
     let versions = chain.versions();
     let since = |has: &dyn Fn(usize) -> bool| {
+        // From the newest version back to the first gap: a key that lost its role counts anew.
         let held = (0..versions.len()).rev().take_while(|at| has(*at)).last()?;
         let document = versions.get(held)?.document();
         Some(Since {
@@ -159,13 +162,14 @@ fn keys(chain: &RootChain) -> Vec<Key> {
     entries.map(key).collect()
 }
 
-/// The form that invites an address.
+/// Handles the form that invites a person.
 pub(super) async fn invite_person(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let newcomer = Newcomer {
         email: email(form.field("email")?)?,
         role: role(form.field("role")?)?,
         scopes: scopes(&form),
     };
+    // A new owner can do everything that this one can, so the password is asked for again.
     if newcomer.role == Role::Owner
         && let Some(stale) = form.stale()
     {
@@ -217,28 +221,29 @@ struct PersonPage {
     profile: String,
     since: String,
     seen: Option<String>,
-    /// The browsers in which the person is signed in.
+    /// Browsers in which the person is signed in.
     browsers: Option<Browsers>,
     id: String,
     audit_href: String,
-    /// What happened to the person, in the log.
+    /// Address of the log entries about the person.
     about_href: String,
-    /// The skills, as this person sees them; `None` before they accept.
+    /// Address of the skills as this person sees them; `None` before they accept.
     skills_href: Option<String>,
     account_href: String,
     this: bool,
-    /// The step at which the person confirms that the membership ends.
+    /// Whether the person is asked to confirm that the membership ends.
     confirms: bool,
     may_write: bool,
     csrf: String,
 }
 
-/// In how many browsers a person is signed in, and since when in the newest.
+/// Number of browsers in which a person is signed in, and the time of the newest sign-in.
 struct Browsers {
     count: usize,
     since: String,
 }
 
+/// Counts the browsers in which a person is signed in; `None` before they accept.
 async fn browsers(page: &ConsolePage, user: &User) -> Result<Option<Browsers>, StoreError> {
     let Some(account) = user.account() else {
         return Ok(None);
@@ -250,7 +255,7 @@ async fn browsers(page: &ConsolePage, user: &User) -> Result<Option<Browsers>, S
     }))
 }
 
-/// One person, with the forms that change what they may do.
+/// Shows one person, with the forms that change what they may do.
 pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let by = Principal::of(page.acting(), &page.user);
     let found = find_user(&by, page.param("id")).await;
@@ -287,7 +292,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     Ok(show_page(&shown))
 }
 
-/// The forms of one person.
+/// Handles the forms about one person.
 pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let by = Principal::of(form.page.acting(), &form.page.user);
     let id = form.page.param("id");
@@ -295,6 +300,8 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
     match form.field("change")? {
         "role" => {
             let role = role(form.field("role")?)?;
+            // A role decides what a person can do at most, so a change needs fresh credentials.
+            // Scopes and the profile only narrow that.
             if let Some(stale) = form.stale() {
                 return Ok(stale);
             }
@@ -302,6 +309,7 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
             Ok(form.back(Outcome::RoleChanged))
         }
         "scopes" => {
+            // The form shows every right, so one that is not ticked is taken away.
             let wanted = scopes(&form);
             grant_scopes(&by, id, (wanted, Scopes::ALL.without(wanted))).await?;
             Ok(form.back(Outcome::ScopesChanged))
@@ -317,10 +325,11 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
     }
 }
 
-/// Ends a membership, for which credentials must have been entered just now, or withdraws an
+/// Ends a membership, which needs credentials that were entered just now, or withdraws an
 /// invitation.
 async fn remove(form: &ConsoleForm, by: &Principal<'_>, id: &str) -> Result<Response, ErrorPage> {
     let is_fresh = form.stale().is_none();
+    // `remove_user` asks for them where a membership ends, but not for an invitation.
     let fresh = move || {
         if is_fresh {
             Ok(())
@@ -329,7 +338,7 @@ async fn remove(form: &ConsoleForm, by: &Principal<'_>, id: &str) -> Result<Resp
         }
     };
     match remove_user(by, id, &fresh).await {
-        // Whoever is no longer a member cannot open a page of the vault.
+        // A person who is no longer a member cannot open a page of the vault.
         Ok(removed) if removed.id == form.page.user.id => {
             Ok(form.to_choice(Outcome::MembershipEnded))
         }

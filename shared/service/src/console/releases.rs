@@ -1,5 +1,5 @@
-//! `/console/{slug}/releases`: what was published and by whom, and what changed between any two
-//! releases.
+//! `/console/{slug}/releases`: published releases with their signers, and the differences of any
+//! two.
 
 use std::sync::Arc;
 
@@ -27,19 +27,20 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::minute;
 
-/// Most releases that a page offers to compare with.
+/// Maximum number of releases that a page offers to compare with.
 const CHOICES_SHOWN: usize = 200;
 
+/// A release in the list.
 struct Row {
     number: u64,
     href: String,
     at: String,
     current: bool,
     skills: Option<u64>,
-    /// How many skills changed, in words.
+    /// Number of skills that changed, in words.
     changes: String,
     signers: Vec<NamedKey>,
-    /// The root version, where it is not the one before.
+    /// Root version that it names; 0 for a release of an earlier version of vault.
     root_version: u64,
 }
 
@@ -47,7 +48,7 @@ struct Row {
 struct Proposal {
     href: String,
     number: u64,
-    /// How many there are: `1 of 2 signatures`.
+    /// Number of signatures: `1 of 2 signatures`.
     signatures: String,
     ends: String,
 }
@@ -56,7 +57,7 @@ struct Proposal {
 #[template(path = "console/releases.html")]
 struct ReleasesPage {
     shell: Shell,
-    /// The current release cannot be read, and with it the names of keys.
+    /// Whether the current release cannot be read, and with it the names of keys.
     unreadable: bool,
     proposals: Vec<Proposal>,
     timeline: Option<Timeline>,
@@ -64,11 +65,11 @@ struct ReleasesPage {
     bar: u32,
     rows: Vec<Row>,
     pager: Pager,
-    /// Whether releases are pushed; else the service signs them.
+    /// Whether publishers push releases; else the service signs them.
     hosted: bool,
 }
 
-/// The list of releases, newest first.
+/// Lists the releases, newest first.
 pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
     let releases = all_releases(page.app(), &page.namespace.id).await?;
     let (chain, unreadable) = readable_chain(&page).await;
@@ -78,6 +79,7 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
     let pager = Pager::of(&page, "releases", releases.len(), href);
     let picture = timeline(&releases);
     let newest_first: Vec<_> = releases.iter().rev().collect();
+    // The hash says which one is current: two root versions may have the same number.
     let sha256 = page
         .namespace
         .current
@@ -107,7 +109,7 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
     Ok(show_page(&shown))
 }
 
-/// How many skills a release changed: `1 added, 3 removed`.
+/// Describes how many skills a release changed: `1 added, 3 removed`.
 fn changes_text(release: &Release) -> String {
     let counts = [
         (release.added, "added"),
@@ -124,7 +126,8 @@ fn changes_text(release: &Release) -> String {
     texts.join(", ")
 }
 
-/// The address of a release. Its number is enough but where two root versions have it.
+/// Returns the address of a release. It names the root version, since two of them may have the same
+/// number.
 fn address(page: &ConsolePage, release: &Release) -> String {
     let address = page.address(&format!("/releases/{}", release.release));
     with_query(
@@ -133,8 +136,8 @@ fn address(page: &ConsolePage, release: &Release) -> String {
     )
 }
 
-/// A release as the parameter `to` names it: `3.2` is number 3 under root version 2. The number
-/// alone stands for the newest release that has it.
+/// Returns a release as the parameter `to` names it: `3.2` is number 3 under root version 2. A
+/// number alone stands for the newest release that has it.
 fn choice_word(release: &Release) -> String {
     format!("{}.{}", release.release, release.root_version)
 }
@@ -144,6 +147,7 @@ fn signers(namespace: &Namespace, chain: Option<&RootChain>, release: &Release) 
     signers.map(|it| named_key(namespace, chain, it)).collect()
 }
 
+/// Lists the proposed releases that wait for signatures.
 async fn proposals(
     page: &ConsolePage,
     chain: Option<&RootChain>,
@@ -171,7 +175,7 @@ async fn proposals(
     Ok(drafts.iter().filter_map(proposal).collect())
 }
 
-/// How many signatures a proposed release has, of those that it needs.
+/// Describes how many signatures a proposed release has, of those that it needs.
 fn signatures_text(given: usize, needed: Option<usize>) -> String {
     match needed {
         Some(needed) => format!("{given} of {}", count(needed, "signature", "signatures")),
@@ -182,7 +186,7 @@ fn signatures_text(given: usize, needed: Option<usize>) -> String {
 /// A release to compare with.
 struct Choice {
     number: u64,
-    /// The value of the parameter `to`.
+    /// Value of the parameter `to`.
     to: String,
     at: String,
     chosen: bool,
@@ -195,7 +199,7 @@ struct ReleasePage {
     list_href: String,
     here: String,
     number: u64,
-    /// The numbers of the two releases that are compared, the older first.
+    /// Numbers of the two releases that are compared, the older first.
     compared: Option<(u64, u64)>,
     at: String,
     by: String,
@@ -205,15 +209,15 @@ struct ReleasePage {
     root_version: u64,
     payload: String,
     choices: Vec<Choice>,
-    /// The differences; `None` where a file is no longer kept.
+    /// Differences; `None` where a file is no longer stored.
     comparison: Option<Comparison>,
-    /// The address of the page with all differences.
+    /// Address of the page with all differences.
     all_href: String,
     hosted: bool,
 }
 
-/// One release: compared with the one before it, or with `?to=`; with `?skill=` the files of that
-/// skill alone.
+/// Shows one release, compared with the one before it or with `?to=`. With `?skill=` it shows the
+/// files of that skill alone.
 pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let number = page.param("release").to_owned();
     let root_version = page.query.value("root_version").map(str::to_owned);
@@ -248,10 +252,12 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
         Some(other) => release_catalog(&page, other).await?,
         None => None,
     };
-    // The first release is compared with nothing; of one whose predecessor is gone nothing can be
-    // said.
+    // The first release is compared with nothing. Where the predecessor is no longer stored,
+    // nothing can be said.
     let comparison = match (catalog, older, &other) {
         (Some(catalog), Some(older), _) => {
+            // From the older to the newer one, in whichever order they were chosen: otherwise an
+            // added skill would be shown as removed.
             let (from, to) = in_order(older, catalog);
             Some(comparison(&page, Some(&from), &to, &all_href).await?)
         }
@@ -301,7 +307,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     Ok(show_page(&shown))
 }
 
-/// The release that stood before this one.
+/// Returns the release that was published before this one.
 fn before<'r>(releases: &'r [Release], release: &Release) -> Option<&'r Release> {
     let mut earlier = releases.iter().filter(|it| {
         (it.published_at, it.root_version, it.release)
@@ -314,8 +320,9 @@ fn before<'r>(releases: &'r [Release], release: &Release) -> Option<&'r Release>
     }))
 }
 
-/// The older catalog first.
+/// Returns two catalogs in the order of their age, the older first.
 fn in_order(one: Arc<Catalog>, other: Arc<Catalog>) -> (Arc<Catalog>, Arc<Catalog>) {
+    // The root version decides first, since two of them may have the same release number.
     let age = |catalog: &Catalog| (catalog.root_version, catalog.release);
     if age(&one) <= age(&other) {
         (one, other)

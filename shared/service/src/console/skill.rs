@@ -27,16 +27,16 @@ use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 use crate::web::layout::{day, minute};
 
-/// Most bytes of a file's text that the page shows, as they are written in HTML.
+/// Maximum size of a file's text on the page, in bytes of HTML.
 const MAX_TEXT_BYTES: usize = 40 << 10;
-/// Most findings that the page lists.
+/// Maximum number of findings on the page.
 const MOST_FINDINGS: usize = 50;
-/// Most characters of a text of the skill's frontmatter.
+/// Maximum length of a text of the skill's frontmatter, in characters.
 const MAX_CHARS: usize = 2000;
 /// The file that is shown where none is chosen.
 const SKILL_MD: &str = "SKILL.md";
 
-/// A file as the list shows it.
+/// A file in the list.
 struct FileRow {
     path: String,
     href: String,
@@ -51,13 +51,13 @@ struct ChangeRow {
     what: String,
 }
 
-/// What the content of a skill shows.
+/// Content of a skill on the page.
 struct Content {
     signed_at: String,
-    /// Whose key signed it, if the vault's keys name it.
+    /// Name of the key that signed it, if the vault's keys name it.
     signer: Option<String>,
     fingerprint: String,
-    /// A rule that the owner let pass for exactly these bytes, and why.
+    /// Rules that the owner waived for exactly these bytes, each with the reason.
     waivers: Vec<(String, String)>,
     files: Vec<FileRow>,
     pager: Pager,
@@ -89,7 +89,7 @@ struct SkillPage {
     older_than: Option<u64>,
 }
 
-/// The skill.
+/// Shows the skill.
 pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let name: SkillName = page
         .param("name")
@@ -98,7 +98,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let shelf = shelf(&page);
     let snapshot = match shelf.snapshot().await {
         Ok(snapshot) => snapshot,
-        // The list says why nothing of the release is shown.
+        // The page of the list explains why nothing of the release is shown.
         Err(ShelfError::ReleaseAwaited) => {
             let list = page.address("/skills");
             return Ok(redirect(StatusCode::SEE_OTHER, &list));
@@ -130,7 +130,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     Ok(show_page(&shown))
 }
 
-/// What the release's index says of the skill.
+/// Returns the page with the texts of the release's index, and nothing else on it.
 fn texts(page: &ConsolePage, entry: &Entry) -> SkillPage {
     let texts = &entry.texts;
     let agents: Vec<_> = texts.agents.iter().map(AgentId::as_str).collect();
@@ -169,6 +169,7 @@ async fn content(page: &ConsolePage, loaded: &Arc<Loaded>) -> Result<Content, Er
     let (bundle, manifest) = (&loaded.bundle, &loaded.bundle.manifest);
     let chain = cache.catalogs.chain(app, namespace).await?;
     let signer = chain.and_then(|chain| {
+        // The newest version that names it: the key may have been renamed or removed since.
         let versions = chain.versions().iter().rev();
         let mut names =
             versions.filter_map(|version| version.document().name_of(&loaded.public_key));
@@ -176,6 +177,7 @@ async fn content(page: &ConsolePage, loaded: &Arc<Loaded>) -> Result<Content, Er
     });
     let here = page.address(&format!("/skills/{}", manifest.name));
     let wanted = page.query.value("file").unwrap_or(SKILL_MD);
+    // Looked up among the files of the bundle, so the parameter cannot reach any other file.
     let file = bundle
         .files
         .iter()
@@ -222,10 +224,11 @@ fn file_row(file: &File, here: &str) -> FileRow {
     }
 }
 
-/// The beginning of a text with every character that nobody sees as an escape, and whether
-/// something is left out; `None` for what is no text.
+/// Returns the beginning of a text with each invisible character as an escape, and whether
+/// something is left out; `None` for bytes that are not text.
 fn shown_text(bytes: &[u8]) -> Option<(String, bool)> {
     let text = std::str::from_utf8(bytes).ok()?;
+    // Binary data can be valid UTF-8, but text has no NUL.
     if text.contains('\0') {
         return None;
     }
@@ -253,7 +256,7 @@ fn shown_text(bytes: &[u8]) -> Option<(String, bool)> {
     Some((shown, false))
 }
 
-/// What the security check finds in the files, strictest first.
+/// Returns the findings of the security check in the files, most severe first.
 async fn findings(
     page: &ConsolePage,
     loaded: &Arc<Loaded>,
@@ -263,6 +266,7 @@ async fn findings(
         return Ok(findings);
     }
     let skill = Arc::clone(loaded);
+    // The check may take long: not on a thread that answers requests.
     let checking = tokio::task::spawn_blocking(move || {
         let files = skill.bundle.files.iter().cloned().map(RawFile::from);
         let options = GateOptions {
@@ -274,6 +278,7 @@ async fn findings(
         findings
     });
     let findings = Arc::new(checking.await.map_err(|ended| task_ended(&ended))?);
+    // 512 bytes stand for everything in a finding but its message.
     let texts = findings.iter().map(|finding| finding.message.len() + 512);
     let size = texts.sum::<usize>() + 64;
     cache

@@ -28,19 +28,19 @@ use crate::shelf::of_shelf;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 
-/// Most people, and most apps, that the page offers to choose.
+/// Maximum number of people, and of apps, that the page offers to choose.
 const MOST_OFFERED: usize = 100;
-/// Most agents that the page offers to choose.
+/// Maximum number of agents that the page offers to choose.
 const MOST_AGENTS: usize = 50;
-/// Most characters of a description that the list shows.
+/// Maximum length of a description in the list, in characters.
 const DESCRIPTION_CHARS: usize = 200;
-/// The word of a machine in the field `who`.
+/// Value of the field `who` that stands for a machine.
 const MACHINE: &str = "machine";
-/// The value of the field `agent` that stands for every agent which no skill names. It is not a
-/// valid id of an agent.
+/// Value of the field `agent` that stands for every agent which no skill names. No agent can have
+/// this id.
 const OTHER_AGENT: &str = "*";
 
-/// Which skills a person wants to see.
+/// Filter of the list of skills.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Filter {
     All,
@@ -69,14 +69,14 @@ impl Filter {
     }
 }
 
-/// Something that can be chosen of a list that is made for the request.
+/// An option of a field whose options are made for the request.
 struct Offer {
     word: String,
     title: String,
     chosen: bool,
 }
 
-/// A skill as the list shows it.
+/// A skill in the list.
 struct Row {
     href: String,
     name: String,
@@ -95,31 +95,31 @@ struct Row {
 struct SkillsPage {
     shell: Shell,
     here: String,
-    /// Why there is no list.
+    /// Message where there is no list.
     problem: Option<&'static str>,
     viewers: Vec<Offer>,
     apps: Vec<Offer>,
-    /// Says which choices are left out, where not all fit into the fields.
+    /// Sentence about the options that are left out, where not all fit into the fields.
     left_out: Option<String>,
     people_href: String,
-    /// An app is chosen, and the viewer sees the same through every app.
+    /// Whether an app is chosen, though the viewer sees the same through every app.
     app_has_no_effect: bool,
     agents: Vec<Offer>,
     filters: Vec<Choice>,
     question: String,
     search: String,
-    /// Whether somebody else than an owner was chosen.
+    /// Whether another viewer than an owner was chosen.
     is_chosen: bool,
     reasons: Vec<String>,
-    /// The vault has no release yet.
+    /// Whether the vault has no release yet.
     nothing_published: bool,
-    /// Whether releases are pushed; else the service signs them.
+    /// Whether publishers push releases; else the service signs them.
     hosted: bool,
     rows: Vec<Row>,
     pager: Pager,
 }
 
-/// What the fields of the page say.
+/// Values of the page's fields.
 #[derive(Default)]
 struct Asked {
     who: String,
@@ -164,7 +164,8 @@ impl Asked {
     }
 }
 
-/// Why a release cannot be read, where the owner can do something about it; else the failure.
+/// Returns the sentence for a release that cannot be read, where the owner can change that; else
+/// the error.
 fn unreadable(error: ShelfError) -> Result<&'static str, ErrorPage> {
     match error {
         ShelfError::ReleaseAwaited => Ok(
@@ -177,7 +178,7 @@ fn unreadable(error: ShelfError) -> Result<&'static str, ErrorPage> {
     }
 }
 
-/// The list.
+/// Shows the list.
 pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
     let asked = Asked::of(&page);
@@ -193,7 +194,8 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let chosen_app = client.is_some();
     let viewer = viewer(app, namespace, &asked.who, client, &users.items).await?;
     let app_has_no_effect = chosen_app && !viewer.is_filtered();
-    // The chosen person is offered in any case: else sending the form again would choose another.
+    // The chosen person is always among the options: otherwise sending the form again would choose
+    // another viewer.
     if let Viewer::Person { user, .. } = &viewer
         && !users.items.iter().any(|one| one.id == user.id)
     {
@@ -202,6 +204,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     let policy = policy(&page.cache, &snapshot);
     let entries = snapshot.entries().iter();
     let named: BTreeSet<&AgentId> = entries.flat_map(|entry| &entry.texts.agents).collect();
+    // An id that no skill names counts as another agent, a text that is no id as no choice.
     let agent = match asked.agent.parse::<AgentId>() {
         Ok(agent) if named.contains(&agent) => ChosenAgent::Named(agent),
         Err(_) if asked.agent != OTHER_AGENT => ChosenAgent::Any,
@@ -209,8 +212,8 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     };
     let agents = agents(&named, &agent);
     let question = asked.question.clone();
-    // Expressions of the policy, and a search through every text, may take long: not on a thread
-    // that answers requests.
+    // Expressions of the policy and a search through every text may take long: not on a thread that
+    // answers requests.
     let (filter, search) = (Filter::of(&asked.show), asked.search.to_lowercase());
     let deciding = tokio::task::spawn_blocking(move || {
         let question = Some(question.as_str()).filter(|question| !question.is_empty());
@@ -262,7 +265,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     Ok(show_page(&shown))
 }
 
-/// The policy of a release, compiled once.
+/// Returns the policy of a release, compiled once.
 fn policy(cache: &Cache, snapshot: &Snapshot) -> CompiledPolicy {
     let (Some(policy), Some(hash)) = (&snapshot.policy, snapshot.policy_sha256) else {
         return CompiledPolicy::absent();
@@ -270,7 +273,7 @@ fn policy(cache: &Cache, snapshot: &Snapshot) -> CompiledPolicy {
     if let Some(compiled) = cache.policies.find(&hash) {
         return compiled;
     }
-    // One that cannot be used grants nothing, as for the tools.
+    // A policy that does not compile grants nothing, here as for the tools.
     let compiled = CompiledPolicy::new((**policy).clone());
     let compiled = compiled.unwrap_or_else(|_| CompiledPolicy::absent());
     let size = 16 * policy.to_object().len();
@@ -278,7 +281,7 @@ fn policy(cache: &Cache, snapshot: &Snapshot) -> CompiledPolicy {
     compiled
 }
 
-/// The first of what can be chosen.
+/// The first options of a field.
 struct Offered<T> {
     items: Vec<T>,
     /// Whether there are others, which were not read.
@@ -300,7 +303,7 @@ async fn offered<T: DeserializeOwned>(
     Ok(Offered { items, more })
 }
 
-/// The first users of the vault who have accepted, by address.
+/// Reads the first users of the vault who have accepted, and sorts them by address.
 async fn offered_users(app: &App, namespace: &Namespace) -> Result<Offered<User>, StoreError> {
     let mut users: Offered<User> = offered(app, &users_partition(&namespace.id)).await?;
     users.items.retain(|user| user.state() == State::Active);
@@ -308,7 +311,7 @@ async fn offered_users(app: &App, namespace: &Namespace) -> Result<Offered<User>
     Ok(users)
 }
 
-/// The first apps that are connected to the vault, and the chosen one.
+/// Reads the first apps that are connected to the vault, and the chosen one.
 async fn offered_apps(
     app: &App,
     namespace: &Namespace,
@@ -317,6 +320,7 @@ async fn offered_apps(
     let partition = connections_partition(&namespace.id);
     let mut connections: Offered<Connection> = offered(app, &partition).await?;
     let is_chosen = |one: &Connection| one.client.as_str() == chosen;
+    // A chosen app beyond the first ones is added, so that the field keeps the choice.
     if let Ok(client) = ClientId::try_from(chosen.to_owned())
         && !connections.items.iter().any(is_chosen)
         && let Some(found) = app
@@ -331,7 +335,7 @@ async fn offered_apps(
     Ok(connections)
 }
 
-/// Says which choices the fields do not have.
+/// Returns the sentence about options that the fields do not have.
 fn left_out(more_people: bool, more_apps: bool) -> Option<String> {
     let what = match (more_people, more_apps) {
         (false, false) => return None,
@@ -344,7 +348,7 @@ fn left_out(more_people: bool, more_apps: bool) -> Option<String> {
     ))
 }
 
-/// Whose list the fields ask for. A person who is not in the vault is not found.
+/// Returns the viewer whom the fields name. Fails for a person who is not in the vault.
 async fn viewer(
     app: &App,
     namespace: &Namespace,
@@ -360,6 +364,7 @@ async fn viewer(
     }
     let user = match users.iter().find(|user| user.id == who) {
         Some(user) => user.clone(),
+        // Checked first: a text that is no user's id must not become part of a record's key.
         None if is_user_id(who) => {
             let found = app.records.get(&user_key(&namespace.id, who)).await?;
             found.ok_or(ErrorPage::NotFound)?.read()?
@@ -372,6 +377,7 @@ async fn viewer(
     })
 }
 
+/// Returns the options of the field for the viewer.
 fn viewers(users: &[User], chosen: &str) -> Vec<Offer> {
     let fixed = [("", "An owner"), (MACHINE, "An admitted machine")];
     let fixed = fixed
@@ -388,6 +394,7 @@ fn viewers(users: &[User], chosen: &str) -> Vec<Offer> {
     offers.collect()
 }
 
+/// Returns the options of the field for the app.
 fn apps(connections: &[Connection], chosen: &str) -> Vec<Offer> {
     let any = (String::new(), "Any app".to_owned());
     let connected = connections.iter().map(|connection| {
@@ -405,8 +412,8 @@ fn apps(connections: &[Connection], chosen: &str) -> Vec<Offer> {
         .collect()
 }
 
-/// The agents that some skill is meant for, and any other; none where every skill is for every
-/// agent.
+/// Returns the options of the field for the agent: those that some skill names, and any other.
+/// Empty where every skill is for every agent.
 fn agents(named: &BTreeSet<&AgentId>, chosen: &ChosenAgent) -> Vec<Offer> {
     if named.is_empty() {
         return Vec::new();
@@ -426,7 +433,7 @@ fn agents(named: &BTreeSet<&AgentId>, chosen: &ChosenAgent) -> Vec<Offer> {
     std::iter::once(any).chain(named).chain([other]).collect()
 }
 
-/// Whether a skill has this text, in lower case, in its name, description or tags.
+/// Returns whether a skill has this text, in lower case, in its name, description or tags.
 fn matches(entry: &Entry, search: &str) -> bool {
     let texts = &entry.texts;
     search.is_empty()
@@ -449,8 +456,9 @@ fn row(entry: &Entry, here: &str, visibility: &Visibility) -> Row {
     }
 }
 
-/// The beginning of a text of a skill, with invisible characters written as escapes.
+/// Returns the beginning of a text of a skill, with invisible characters written as escapes.
 pub(super) fn excerpt(text: &str, chars: usize) -> String {
+    // Cut before it is escaped, so that no escape is torn.
     let mut shown = printable(&text.chars().take(chars).collect::<String>());
     if text.chars().nth(chars).is_some() {
         shown.push('…');

@@ -1,4 +1,4 @@
-//! The timeline of a vault's releases: where each stands in a picture. Pure geometry; the template
+//! Timeline of a vault's releases: the position of each in a picture. Pure geometry; the template
 //! draws it.
 
 use vault_format::time::Timestamp;
@@ -7,11 +7,11 @@ use super::units::count;
 use crate::model::release::Release;
 use crate::web::layout::{day, minute};
 
-/// Most releases that the picture has; older ones are left out.
+/// Maximum number of releases in the picture; older ones are left out.
 pub(super) const MAX_SHOWN: usize = 60;
-/// The picture's width in its own units.
+/// Width of the picture, in its own units.
 pub(super) const WIDTH: u32 = 720;
-/// The width of a bar, in its own units.
+/// Width of a bar, in these units.
 pub(super) const BAR: u32 = 6;
 /// The left edges of the first and of the last bar, in tenths of a unit.
 const ENDS: (i64, i64) = (40, 7100);
@@ -19,7 +19,7 @@ const ENDS: (i64, i64) = (40, 7100);
 const STEP: i64 = 90;
 /// The heights of the tallest and of the lowest bar, in tenths.
 const HEIGHTS: (u64, u64) = (440, 40);
-/// Where the base line lies, in tenths.
+/// Vertical position of the base line, in tenths.
 const BASE: u64 = 520;
 
 /// The picture.
@@ -30,7 +30,7 @@ pub(super) struct Timeline {
     pub(super) from: String,
     /// The same at the right end; `None` where it would say what the left end says.
     pub(super) to: Option<String>,
-    /// What the picture shows, for people who do not see it.
+    /// Description for people who do not see the picture.
     pub(super) description: String,
 }
 
@@ -42,11 +42,11 @@ pub(super) struct Mark {
     pub(super) x: String,
     pub(super) height: String,
     pub(super) y: String,
-    /// What is said about it.
+    /// Text of the bar's tooltip.
     pub(super) title: String,
 }
 
-/// The picture of these releases, oldest first; `None` for fewer than two, which make no line.
+/// Draws these releases, oldest first; `None` for fewer than two, which make no line.
 pub(super) fn timeline(releases: &[Release]) -> Option<Timeline> {
     let skipped = releases.len().saturating_sub(MAX_SHOWN);
     let shown = releases.get(skipped..)?;
@@ -56,7 +56,8 @@ pub(super) fn timeline(releases: &[Release]) -> Option<Timeline> {
     let most = shown.iter().map(changes).max().unwrap_or(0).max(1);
     let places = places(&shown.iter().map(|one| one.published_at).collect::<Vec<_>>());
     let mark = |(release, x): (&Release, i64)| {
-        // The root of the share: one skill beside a thousand is still seen.
+        // With the square root of the share, a release of one skill can be seen beside one of a
+        // thousand.
         let root = (changes(release).saturating_mul(10_000) / most).isqrt();
         let height = (HEIGHTS.0 * root / 100).max(HEIGHTS.1);
         let skills = count(changes(release), "skill", "skills");
@@ -88,7 +89,7 @@ pub(super) fn timeline(releases: &[Release]) -> Option<Timeline> {
     })
 }
 
-/// What stands at both ends: days, or times within one day.
+/// Returns the labels of both ends: days, or times within one day.
 fn ends(first: Timestamp, last: Timestamp) -> (String, Option<String>) {
     let (mut from, mut to) = (day(first), day(last));
     if from == to {
@@ -102,16 +103,18 @@ const fn changes(release: &Release) -> u64 {
     release.added + release.changed + release.removed
 }
 
+/// Writes a number of tenths as a decimal fraction.
 fn tenths(value: u64) -> String {
     format!("{}.{}", value / 10, value % 10)
 }
 
-/// Where times stand between both ends, in tenths: as they lie in time, but never closer than a
-/// step, and never out of the picture.
+/// Returns the positions of times between both ends, in tenths: in proportion to time, but at least
+/// a step apart, and never outside the picture.
 fn places(times: &[Timestamp]) -> Vec<i64> {
     let (Some(first), Some(last)) = (times.first(), times.last()) else {
         return Vec::new();
     };
+    // At least 1, since all releases may be of the same second.
     let length = (last.unix() - first.unix()).max(1);
     let (left, right) = ENDS;
     let mut places: Vec<i64> = Vec::with_capacity(times.len());
@@ -121,7 +124,8 @@ fn places(times: &[Timestamp]) -> Vec<i64> {
         let least = places.last().map_or(left, |before| before + STEP);
         places.push(wanted.max(least));
     }
-    // From the right end back: what was pushed out of the picture pushes those before it.
+    // From the right end back: a bar that was pushed out of the picture moves in, and pushes those
+    // before it.
     let mut most = right;
     for place in places.iter_mut().rev() {
         *place = (*place).min(most);

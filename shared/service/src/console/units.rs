@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-/// A number of things: `1 file`, `3 files`.
+/// Writes a number of things: `1 file`, `3 files`.
 pub(super) fn count<N: Copy + Display + PartialEq + From<u8>>(
     number: N,
     one: &str,
@@ -12,12 +12,13 @@ pub(super) fn count<N: Copy + Display + PartialEq + From<u8>>(
     format!("{number} {what}")
 }
 
-/// A number of bytes: `1 byte`, `1.5 KiB`.
+/// Writes a number of bytes: `1 byte`, `1.5 KiB`.
 pub(super) fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {
         return count(bytes, "byte", "bytes");
     }
+    // Cut and not rounded, so that no size reads as `1024.0 KiB`.
     let (mut whole, mut tenths, mut unit) = (bytes / 1024, bytes % 1024 * 10 / 1024, 0);
     while whole >= 1024 && unit + 1 < UNITS.len() {
         tenths = whole % 1024 * 10 / 1024;

@@ -1,5 +1,5 @@
-//! What a chosen viewer sees of a vault's skills, and why: the decision is that of `vault-policy`,
-//! as `/mcp` and `vault policy check --explain` make it.
+//! Skills of a vault that a chosen viewer sees, and why. `vault-policy` decides, as it does for
+//! `/mcp` and `vault policy check --explain`.
 
 use vault_format::name::AgentId;
 use vault_mcp::visible::{PLATFORM, is_for};
@@ -9,16 +9,16 @@ use vault_shelf::Entry;
 use crate::model::client::ClientId;
 use crate::model::user::{Role, Scope, User};
 
-/// Why a person gets no skill whom no owner gave the right to read.
+/// Reason for a person who has no right to read, and so gets no skill.
 const NO_RIGHT_TO_READ: &str = "this person has no right to read";
 
-/// Whose list is shown.
+/// Viewer whose list is shown.
 pub(super) enum Viewer {
     /// An owner: the policy does not filter.
     Owner,
     /// An admitted machine: the policy does not filter what it downloads.
     Machine,
-    /// A user of the vault, by any app or by this one.
+    /// A user of the vault, through any app or through this one.
     Person {
         user: Box<User>,
         app: Option<ClientId>,
@@ -26,7 +26,7 @@ pub(super) enum Viewer {
 }
 
 impl Viewer {
-    /// Whether the policy decides what the viewer sees.
+    /// Returns whether the policy decides what the viewer sees.
     pub(super) fn is_filtered(&self) -> bool {
         matches!(self, Self::Person { user, .. } if user.role != Role::Owner)
     }
@@ -35,16 +35,16 @@ impl Viewer {
 /// The agent that asks, or that runs on the machine.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum ChosenAgent {
-    /// Whichever: no skill is left out for its agents.
+    /// Any agent: no skill is left out for its agents.
     Any,
-    /// The one with this id.
+    /// The agent with this id.
     Named(AgentId),
-    /// One that no skill of the release names.
+    /// An agent that no skill of the release names.
     Other,
 }
 
 impl ChosenAgent {
-    /// Whether a skill is meant for it.
+    /// Returns whether a skill is meant for it.
     fn has_use_for(&self, entry: &Entry) -> bool {
         match self {
             Self::Any => true,
@@ -54,7 +54,7 @@ impl ChosenAgent {
     }
 }
 
-/// How a skill stands to the viewer.
+/// Visibility of one skill for the viewer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Standing {
     /// It is in lists and searches.
@@ -67,10 +67,10 @@ pub(super) enum Standing {
     ForOthers,
 }
 
-/// What decides about the skills of a viewer.
+/// Basis of the decision about a viewer's skills.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Basis {
-    /// The viewer sees everything: the policy does not apply.
+    /// The viewer sees everything, since the policy does not apply.
     Everything,
     /// The viewer sees nothing, whatever the policy grants.
     NoRightToRead,
@@ -78,20 +78,20 @@ enum Basis {
     Policy,
 }
 
-/// What a viewer sees under one policy.
+/// Visibility of skills for one viewer under one policy.
 pub(super) struct Visibility {
     policy: CompiledPolicy,
     listed: Grant,
     fetched: Grant,
     agent: ChosenAgent,
     basis: Basis,
-    /// How the policy came to its answer, one sentence each.
+    /// Reasons of the policy for its answer, one sentence each.
     pub(super) reasons: Vec<String>,
 }
 
 impl Visibility {
-    /// What `viewer` sees, with `agent` on the machine or asking, and for `question` where they ask
-    /// one. Takes long where the policy has expressions and a question is asked.
+    /// Decides what `viewer` sees, with `agent` asking or on the machine, and for `question` where
+    /// they ask one. Takes long where the policy has expressions and a question is asked.
     pub(super) fn new(
         policy: CompiledPolicy,
         viewer: &Viewer,
@@ -127,12 +127,14 @@ impl Visibility {
             channel: None,
         };
         let reach = question.map_or(Reach::List, Reach::Query);
+        // The right to read decides before the policy, whose groups would be the wrong reason.
         let (granting, basis, reasons) = if user.scopes.has(Scope::Read) {
             let input = Input {
                 policy: &policy,
                 catalog: None,
                 asker,
                 query: question,
+                // Only the reasons are used, which do not depend on single skills.
                 skills: &[],
             };
             let reasons = resolve_capabilities(&input).reasons;
@@ -151,7 +153,7 @@ impl Visibility {
         }
     }
 
-    /// How a skill stands.
+    /// Returns the visibility of a skill.
     pub(super) fn standing(&self, entry: &Entry) -> Standing {
         let (name, tags) = (entry.name(), &entry.texts.tags);
         if self.basis == Basis::NoRightToRead {
@@ -161,14 +163,15 @@ impl Visibility {
         } else if self.listed.allows(name, tags) {
             Standing::Shown
         } else if self.fetched.allows(name, tags) {
+            // A policy may grant a skill to a caller who names it, and still keep it out of lists.
             Standing::OnRequest
         } else {
             Standing::Withheld
         }
     }
 
-    /// Why a skill stands as it does, for the owners of the vault: it names groups that the viewer
-    /// does not have.
+    /// Explains the visibility of a skill to the owners of the vault. It names groups that the
+    /// viewer does not have, so the viewer must not read it.
     pub(super) fn reason(&self, entry: &Entry) -> String {
         let (name, tags) = (entry.name(), &entry.texts.tags);
         let holding = || self.policy.groups_holding(name, tags);
@@ -197,7 +200,7 @@ impl Visibility {
     }
 }
 
-/// A reason as a page writes it: with a capital letter and a full stop.
+/// Writes a reason as a sentence, with a capital letter and a full stop.
 fn sentence(reason: &str) -> String {
     let mut letters = reason.chars();
     let first = letters.next().map(char::to_uppercase);
@@ -205,7 +208,7 @@ fn sentence(reason: &str) -> String {
     format!("{first}{}.", letters.as_str())
 }
 
-/// A sentence about groups.
+/// Writes a sentence about groups.
 fn groups_text(start: &str, groups: &[&str]) -> String {
     const NAMED: usize = 5;
     let named: Vec<_> = groups.iter().take(NAMED).copied().collect();
