@@ -1,9 +1,9 @@
-//! `/admin/operator/accounts`: the ways back. An operator invites an address to prove itself,
-//! resets, disables, enables, deletes and signs out an account, and says who else operates the
-//! service.
+//! `/admin/operator/accounts`: account recovery and operator rights. An operator sends an address
+//! the link to prove itself, resets, disables, enables, signs out and deletes accounts, and makes
+//! other accounts operators.
 //!
-//! Every change is written to the log of the service and of each namespace that the account has a
-//! part in.
+//! Every change is written to the log of the service and to the logs of the namespaces that the
+//! account is a member of.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -25,13 +25,13 @@ use crate::model::subject;
 use crate::model::user::{MEMBERSHIPS, Membership, User, user_key};
 use crate::transaction::Transaction;
 
-/// In at most this many namespaces' logs one change of an account is written.
+/// A change of an account is logged in at most this many namespaces.
 const MOST_LOGS: usize = 20;
-/// Most times that one request removes memberships, [`MOST_LOGS`] each; a deletion of more goes on
-/// with the next request.
+/// Maximum number of batches of [`MOST_LOGS`] memberships that one request removes; the deletion of
+/// an account with more continues with the next request.
 const MOST_STEPS: usize = 10;
 
-/// An account, as operators see it.
+/// Converts an account to its form in the API.
 fn shown(account: Account) -> vault_api::Account {
     vault_api::Account {
         proven: !account.proofs.is_empty(),
@@ -61,7 +61,7 @@ pub(super) async fn list(call: OperatorCall) -> Answer {
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
-/// The accounts that some entries of the directory name.
+/// Reads the accounts that these entries of the directory refer to.
 async fn accounts(
     call: &OperatorCall,
     listed: &[Record],
@@ -73,14 +73,16 @@ async fn accounts(
             keys.push(account_key(&record.read::<Listed>()?.account));
         }
         for record in call.app.records.get_many(&keys).await? {
+            // An entry without an account is passed over: the account may have been deleted since
+            // the directory was read.
             accounts.extend(Versioned::<Account>::read(record)?);
         }
     }
     Ok(accounts)
 }
 
-/// Makes the link by which an address is proven with a password. An account that can sign in gets
-/// none.
+/// Creates the link with which the owner of an address sets a password. No link is created for an
+/// account that can sign in already.
 pub(super) async fn invite(call: OperatorCall) -> Answer {
     let wanted: NewAccount = call.json().await?;
     let email: Email = wanted.email.parse_or(ErrorCode::EmailInvalid)?;
@@ -100,8 +102,8 @@ pub(super) async fn invite(call: OperatorCall) -> Answer {
     Ok(json_answer(StatusCode::CREATED, &shown))
 }
 
-/// Takes every proof away and makes a new link: for a person who lost the password or whose
-/// password is known to others. Everything that was signed in ends.
+/// Removes all credentials of an account and creates a new link: for a user who lost the password,
+/// or whose password became known. Ends all tokens and sessions of the account.
 pub(super) async fn reset(call: OperatorCall) -> Answer {
     call.require_fresh()?;
     let email = address(&call)?;
@@ -121,10 +123,11 @@ pub(super) async fn reset(call: OperatorCall) -> Answer {
     Ok(json_answer(StatusCode::OK, &shown))
 }
 
-/// Stops an account: nothing that it signed in works, and it cannot sign in.
+/// Disables an account: its tokens and sessions stop working, and it cannot sign in.
 pub(super) async fn disable(call: OperatorCall) -> Answer {
     let stop = |account: &mut Account| {
         account.disabled = true;
+        // Without a new epoch the account's tokens would work again as soon as it is enabled.
         account.raise_epoch();
     };
     change(
@@ -136,7 +139,7 @@ pub(super) async fn disable(call: OperatorCall) -> Answer {
     .await
 }
 
-/// Lets a disabled account sign in again.
+/// Enables a disabled account.
 pub(super) async fn enable(call: OperatorCall) -> Answer {
     let start = |account: &mut Account| account.disabled = false;
     change(
@@ -148,7 +151,7 @@ pub(super) async fn enable(call: OperatorCall) -> Answer {
     .await
 }
 
-/// Ends every app and session of an account; the person signs in again.
+/// Ends all tokens and sessions of an account; its user has to sign in again.
 pub(super) async fn sign_out(call: OperatorCall) -> Answer {
     change(
         &call,
@@ -172,7 +175,7 @@ pub(super) async fn grant(call: OperatorCall) -> Answer {
     .await
 }
 
-/// Makes an operator an account like any other.
+/// Takes the operator rights from an account.
 pub(super) async fn revoke(call: OperatorCall) -> Answer {
     call.require_fresh()?;
     let revoke = |account: &mut Account| account.operator = false;
@@ -185,8 +188,8 @@ pub(super) async fn revoke(call: OperatorCall) -> Answer {
     .await
 }
 
-/// Changes the account that the path names; `told` says for the log what changed. One operator who
-/// can sign in stays.
+/// Changes the account in the path; `told` describes the account for the log. Fails with 409 if no
+/// operator who can sign in would be left.
 async fn change(
     call: &OperatorCall,
     name: &str,
@@ -199,6 +202,8 @@ async fn change(
         let mut account = found.value.clone();
         set(&mut account);
         tx.write(account.update(found.revision)?);
+        // Only a change that ends an operator's rights needs the search for another one: it may
+        // read all accounts.
         if operates(&found.value) && !operates(&account) {
             tx.write(another_operator(call, &account.id).await?);
         }
@@ -210,13 +215,15 @@ async fn change(
     Ok(json_answer(StatusCode::OK, &shown(account)))
 }
 
-/// Deletes an account with its memberships; 503 while more of them are left than one request
-/// removes. Its entries in the logs stay.
+/// Deletes an account and its memberships; fails with 503 if it has more memberships than one
+/// request removes. Its audit records are kept.
 pub(super) async fn delete(call: OperatorCall) -> Answer {
     call.require_fresh()?;
     let email = address(&call)?;
     let found = find(&call, &email).await?;
     let id = found.value.id.clone();
+    // The same check as in the commit below, made early: otherwise the memberships of the last
+    // operator would be gone before the deletion is refused.
     if operates(&found.value) {
         another_operator(&call, &id).await?;
     }
@@ -229,6 +236,7 @@ pub(super) async fn delete(call: OperatorCall) -> Answer {
         }
     }
     let delete = async |tx: Transaction<'_>| {
+        // Read again: the account may have changed while its memberships were removed.
         let found = find(&call, &email).await?;
         let account = found.value;
         tx.write_all([
@@ -255,7 +263,7 @@ pub(super) async fn delete(call: OperatorCall) -> Answer {
     Ok(json_answer(StatusCode::OK, &deleted))
 }
 
-/// Removes some memberships of an account; false when none was left.
+/// Removes one batch of memberships of an account; returns false if there was none.
 async fn remove_memberships(
     call: &OperatorCall,
     id: &AccountId,
@@ -267,6 +275,8 @@ async fn remove_memberships(
         .records
         .list(&partition, MEMBERSHIPS, None, MOST_LOGS)
         .await?;
+    // One commit per membership: one commit for the whole batch would conflict with every change in
+    // any of its vaults.
     for record in &found {
         let entry: Membership = record.read()?;
         let home = &entry.namespace;
@@ -294,6 +304,7 @@ async fn remove_memberships(
 /// The address in the path.
 fn address(call: &OperatorCall) -> Result<Email, Refusal> {
     let email = call.param("email").parse();
+    // An address that cannot exist answers like one without an account.
     email.map_err(|_| ErrorCode::AccountNotFound.into())
 }
 
@@ -306,8 +317,8 @@ const fn operates(account: &Account) -> bool {
     account.operator && account.can_sign_in()
 }
 
-/// The check that another operator than `id` stays, who can sign in; 409 when there is none. It may
-/// read every account, and so it is asked only when an operator goes.
+/// Returns the check that an operator other than `id` who can sign in exists at commit; fails with
+/// 409 if there is none. May read all accounts, so it is called only if an operator goes.
 async fn another_operator(call: &OperatorCall, id: &AccountId) -> Result<Write, Refusal> {
     let mut after: Option<String> = None;
     loop {
@@ -319,6 +330,8 @@ async fn another_operator(call: &OperatorCall, id: &AccountId) -> Result<Write, 
         let accounts = accounts(call, &found).await?;
         let mut accounts = accounts.into_iter();
         if let Some(other) = accounts.find(|one| operates(&one.value) && one.value.id != *id) {
+            // As part of the commit: two operators who remove each other at the same moment cannot
+            // both succeed.
             let key = account_key(&other.value.id);
             return Ok(Write::check(key, When::At(other.revision)));
         }
@@ -328,8 +341,8 @@ async fn another_operator(call: &OperatorCall, id: &AccountId) -> Result<Write, 
     }
 }
 
-/// Adds the audit records of a change to the commit that makes it: in the log of the service, and in
-/// those of the account's namespaces.
+/// Adds the audit records of a change to the commit that makes it: to the log of the service and to
+/// the logs of the account's namespaces.
 async fn log(
     tx: &Transaction<'_>,
     call: &OperatorCall,
@@ -352,7 +365,7 @@ async fn log(
     call.audit(tx, name, &change, &homes)
 }
 
-/// Ends every token and session of the service, when the body says `everybody`.
+/// Ends all tokens and sessions of the service if the body confirms it with `everybody`.
 pub(super) async fn sign_out_everybody(call: OperatorCall) -> Answer {
     if call.json::<ServiceSignOut>().await?.confirm != "everybody" {
         return Err(ErrorCode::ConfirmationMismatch.into());
@@ -364,6 +377,8 @@ pub(super) async fn sign_out_everybody(call: OperatorCall) -> Answer {
             (found.value.epoch, When::At(found.revision))
         });
         let next = account::ServiceEpoch {
+            // Only equality with the epoch in a token matters, so wrapping around is harmless and
+            // an overflow must not panic.
             epoch: epoch.wrapping_add(1),
         };
         let change = Change::default()

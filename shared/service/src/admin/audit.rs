@@ -1,6 +1,6 @@
-//! `GET /admin/audit` and `GET /admin/operator/audit`: what people and clients did and were refused
-//! in the caller's namespace, and what operators did and accounts without a namespace, oldest
-//! first.
+//! `GET /admin/audit` and `GET /admin/operator/audit`: the audit log of the caller's namespace,
+//! with the actions and refusals of people and clients, and that of the service, with the actions
+//! of operators and of accounts without a namespace. Oldest entries first.
 //!
 //! A request reads at most 1,000 entries, however many there are: with a filter, a page may be
 //! short or empty and still have a `next`.
@@ -17,17 +17,17 @@ use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::{Entry, before, partition};
 
-/// Most entries that one request with a filter reads.
+/// Maximum number of entries that one request with a filter reads.
 const MAX_SCAN: usize = 1000;
 
-/// Which entries of a log are asked for.
+/// Filter for the entries of a log.
 #[derive(Default)]
 pub(crate) struct Filter {
-    /// The actor's id exactly.
+    /// Id of the actor, exactly.
     pub(crate) actor: Option<String>,
-    /// The action exactly, or the word before its dot, as `user` for `user.scopes`.
+    /// The action exactly, or the word before its dot: `user` for `user.scopes`.
     pub(crate) action: Option<String>,
-    /// One of these targets exactly; any where there is none.
+    /// Ids of targets, one of which must match exactly; empty for any target.
     pub(crate) targets: Vec<String>,
 }
 
@@ -51,6 +51,7 @@ impl Filter {
         let target = self.targets.is_empty() || entry.target.as_ref().is_some_and(is_target);
         let action = self.action.as_ref().is_none_or(|action| {
             entry
+                // A plain prefix would let `user` match `user-import.start` too.
                 .action
                 .strip_prefix(action.as_str())
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -59,12 +60,12 @@ impl Filter {
     }
 }
 
-/// The log of the caller's namespace.
+/// Lists the log of the caller's namespace.
 pub(super) async fn list(call: Call) -> Answer {
     listed(&call, Some(&call.caller.namespace.id)).await
 }
 
-/// The log of the service.
+/// Lists the log of the service.
 pub(super) async fn list_service(call: OperatorCall) -> Answer {
     listed(&call, None).await
 }
@@ -80,7 +81,8 @@ async fn listed<C>(call: &Call<C>, log: Option<&NamespaceId>) -> Answer {
     Ok(json_answer(StatusCode::OK, &listed))
 }
 
-/// A word of a filter; `None` for an empty one. Fails with 422 for a word that no entry can have.
+/// Reads a word of a filter; `None` if it is empty. Fails with 422 for a word that no entry can
+/// contain.
 pub(crate) fn filter_word(word: Option<String>) -> Result<Option<String>, Refusal> {
     let word = word.filter(|word| !word.is_empty());
     let is_good =
@@ -92,8 +94,8 @@ pub(crate) fn filter_word(word: Option<String>) -> Result<Option<String>, Refusa
     }
 }
 
-/// The entries of a log that the filter lets through, oldest first: from the first time on, before
-/// the second, and behind the page's `after`.
+/// Reads one page of the entries that match the filter, oldest first: at or after the first time,
+/// before the second time, and behind the page's `after`.
 pub(crate) async fn entries(
     app: &App,
     log: Option<&NamespaceId>,
@@ -103,6 +105,8 @@ pub(crate) async fn entries(
 ) -> Result<Items<Entry>, StoreError> {
     // Whichever is further on; `None` is before everything.
     let after = page.after.max(since.map(before));
+    // Without a filter every entry read is shown. With one, few may match, so a longer window is
+    // read to fill the page.
     let window = if filter.is_open() {
         page.limit + 1
     } else {
@@ -113,15 +117,16 @@ pub(crate) async fn entries(
         .list(&partition(log), "", after.as_deref(), window)
         .await?;
     let until = until.map(before);
+    // Keys begin with the time, so the end of the period is found without decoding entries.
     let is_earlier = |record: &&Record| until.as_ref().is_none_or(|until| record.key.key < *until);
     let within = found.iter().take_while(is_earlier).count();
     let (items, next) = picked(&found[..within], filter, page.limit, window)?;
     Ok(Items { items, next })
 }
 
-/// The newest entries of a log that the filter lets through, newest first: from `since` on, and
-/// before the key `end`. `next` is the key before which the older ones are; with a filter that lets
-/// little through, a page may be short or empty and still have it.
+/// Reads the newest entries that match the filter, newest first: since `since`, and before the key
+/// `end`. `next` is the key before which the older entries are; if few entries match the filter, a
+/// page may be short or empty and still have a `next`.
 pub(crate) async fn newest(
     app: &App,
     log: Option<&NamespaceId>,
@@ -150,11 +155,11 @@ pub(crate) async fn newest(
     Ok(Items { items, next })
 }
 
-/// The entries of a stretch before `end` that the filter lets through, oldest first: more than
-/// `limit` where that is possible with a few lists.
+/// Reads the entries of a period before `end` that match the filter, oldest first: more than
+/// `limit` of them if a few lists suffice.
 ///
-/// Records are listed oldest first alone. So a stretch is read with one list of at most 1,000
-/// entries: a longer one where it has too few, and a shorter one where it has too many.
+/// The store lists records only in ascending order. So a period is read with one list of at most
+/// 1,000 entries: a longer period if it has too few entries, a shorter one if it has too many.
 async fn last_stretch(
     app: &App,
     log: Option<&NamespaceId>,
@@ -192,28 +197,30 @@ async fn last_stretch(
     Ok(shown)
 }
 
-/// Most stretches that one page reads.
+/// Maximum number of periods that one page reads.
 const MOST_STRETCHES: usize = 3;
-/// The longest stretch, in seconds: entries are kept for 400 days.
+/// Longest period, in seconds: entries are kept for 400 days.
 const LONGEST: i64 = 401 * 24 * 3600;
-/// Most lists that are read to find a stretch.
+/// Maximum number of lists that are read in search of a period.
 const MOST_LISTS: usize = 10;
 
-/// The search for the longest stretch that one list reads as a whole.
+/// Search for the longest period that one list reads completely.
 #[derive(Default)]
 struct Search {
-    /// The longest that is known to be read as a whole.
+    /// Longest period, in seconds, that one list is known to read completely.
     whole: Option<i64>,
-    /// The shortest that is known not to be.
+    /// Shortest period, in seconds, that one list is known not to read completely.
     cut: Option<i64>,
     lists: usize,
 }
 
 impl Search {
-    /// The next stretch to try, in seconds; `None` where another one would gain little.
+    /// The next period to try, in seconds; `None` if another try would gain little.
     fn next(&mut self) -> Option<i64> {
         self.lists += 1;
         let next = match (self.whole, self.cut) {
+            // An hour is a guess: enough for a page of a small vault, and few lists away from a
+            // busy one.
             (None, None) => Some(3600),
             (Some(whole), None) => Some(whole.saturating_mul(24).min(LONGEST)),
             (None, Some(cut)) => Some((cut / 60).max(1)),
@@ -234,21 +241,21 @@ impl Search {
     }
 }
 
-/// The entries of a stretch, and the key before which there may be older ones.
+/// The entries of a period, and the key before which there may be older ones.
 #[derive(Default)]
 struct Stretch {
     entries: Vec<Entry>,
     start: Option<String>,
 }
 
-/// The key before which entries are asked for, and the second that ends after it.
+/// The end of a period: the key before which entries are read, and the second that ends after it.
 pub(crate) struct End {
     key: String,
     at: Timestamp,
 }
 
 impl End {
-    /// Before this second.
+    /// Ends the period before this second.
     pub(crate) fn second(at: Timestamp) -> Self {
         Self {
             key: before(at),
@@ -256,10 +263,11 @@ impl End {
         }
     }
 
-    /// Before the key that `next` of a page names; `None` for a text that is none.
+    /// Ends the period before the key in a page's `next`; `None` if the text is not such a key.
     pub(crate) fn key(text: &str) -> Option<Self> {
         // The time that begins a ULID, or all of it.
         let is_key = matches!(text.len(), 10 | 26);
+        // Filled up with zeros, the lowest ULID of that time.
         let id: ulid::Ulid = format!("{text:0<26}").parse().ok()?;
         let seconds = i64::try_from(id.timestamp_ms().div_ceil(1000)).ok()?;
         is_key.then(|| Self {
@@ -269,8 +277,8 @@ impl End {
     }
 }
 
-/// Up to `limit` entries that the filter lets through, and where to go on: behind the last one that
-/// was looked at, if any may follow.
+/// Returns up to `limit` entries that match the filter, and the key of the last entry that was read
+/// if more may follow.
 fn picked(
     found: &[Record],
     filter: &Filter,
@@ -289,6 +297,7 @@ fn picked(
             items.push(entry);
         }
     }
+    // A full window means that the store may have more, even if nothing read was left over.
     let more = looked_at < found.len() || found.len() == window;
     let last = found[..looked_at].last();
     let next = last.filter(|_| more).map(|record| record.key.key.clone());

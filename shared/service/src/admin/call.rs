@@ -1,4 +1,4 @@
-//! What handlers of this group read of a request, and the answers that they share.
+//! Helpers that handlers of this room share: query parameters, pages, bodies and answers.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
@@ -27,9 +27,9 @@ pub(super) type Answer = Result<Response, Refusal>;
 
 /// One page of a list.
 pub(crate) struct Page {
-    /// Most items of the page.
+    /// Maximum number of items on the page.
     pub(crate) limit: usize,
-    /// The key behind which the page begins; `None` for the first page.
+    /// Key of the last item before the page; `None` for the first page.
     pub(crate) after: Option<String>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Page {
 pub(super) type OperatorCall = Call<Operator>;
 
 impl<C> Call<C> {
-    /// A parameter of the query; the first one where there are several.
+    /// Returns a query parameter; the first one if it occurs several times.
     pub(super) fn query(&self, name: &str) -> Option<String> {
         let query = self.parts.uri.query()?;
         url::form_urlencoded::parse(query.as_bytes())
@@ -45,8 +45,10 @@ impl<C> Call<C> {
             .map(|(_, value)| value.into_owned())
     }
 
-    /// `?limit=1..100&after=`; 422 for anything else.
+    /// Reads `?limit=1..100&after=`; fails with 422 for any other value.
     pub(super) fn page(&self) -> Result<Page, Refusal> {
+        // A value out of range is rejected instead of clamped: a client that asked for 500 items
+        // and got 100 would take the page for the whole list.
         let limit = match self.query("limit") {
             None => 100,
             Some(text) => match text.parse() {
@@ -55,6 +57,8 @@ impl<C> Call<C> {
             },
         };
         let after = self.query("after").filter(|after| !after.is_empty());
+        // The cursor goes into a key of the store. No key that a page names is longer, and a
+        // control character in one can only come from a caller who probes.
         if after
             .as_ref()
             .is_some_and(|text| text.len() > 128 || text.chars().any(char::is_control))
@@ -64,7 +68,7 @@ impl<C> Call<C> {
         Ok(Page { limit, after })
     }
 
-    /// The body as JSON; 413, 415, 400.
+    /// Reads the body as a JSON object; fails with 413, 415 or 400.
     pub(super) async fn json<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
         let body = self.take_body();
         read_json(&self.parts.headers, body, MAX_JSON_BYTES).await
@@ -72,8 +76,10 @@ impl<C> Call<C> {
 }
 
 impl Call {
-    /// The namespace in the path, as of this request, with its revision.
+    /// Returns the namespace in the path as the guard read it for this request, with its revision.
     pub(super) fn namespace(&self) -> Result<(Namespace, u64), Refusal> {
+        // A token is for one namespace. Any other slug in the path fails alike, whether it exists
+        // or not.
         self.caller.require_namespace(self.param("slug"))?;
         Ok((
             self.caller.namespace.clone(),
@@ -81,7 +87,7 @@ impl Call {
         ))
     }
 
-    /// The caller in the namespace in the path.
+    /// Returns the caller together with the namespace in the path.
     pub(super) fn acting(&self) -> Result<Acting<'_>, Refusal> {
         self.caller.require_namespace(self.param("slug"))?;
         Ok(Acting {
@@ -91,7 +97,8 @@ impl Call {
         })
     }
 
-    /// The namespace in the path, when releases can be pushed into it; 409 when it signs its own.
+    /// Returns the namespace in the path if releases can be pushed into it; fails with 409 if the
+    /// namespace signs its own.
     pub(super) fn hosted_namespace(&self) -> Result<(Namespace, u64), Refusal> {
         let found = self.namespace()?;
         match found.0.kind {
@@ -100,7 +107,7 @@ impl Call {
         }
     }
 
-    /// The caller as functions take it that the console shares.
+    /// Returns the caller in the form that the functions shared with the console take.
     pub(super) fn principal(&self) -> Principal<'_> {
         Principal {
             app: &self.app,
@@ -112,7 +119,8 @@ impl Call {
         }
     }
 
-    /// Passes when the caller's person entered credentials for just this token, a few minutes ago.
+    /// Checks that the caller's user entered credentials for exactly this token, at most five
+    /// minutes ago.
     pub(super) fn require_fresh(&self) -> Result<(), Refusal> {
         let app = &self.app;
         self.caller
@@ -131,16 +139,17 @@ impl Call {
 }
 
 impl OperatorCall {
-    /// Passes when the operator entered credentials a few minutes ago, and not a quarter of an
-    /// hour.
+    /// Checks that the operator entered credentials within the last five minutes. An operator's
+    /// token is valid for longer than that.
     pub(super) fn require_fresh(&self) -> Result<(), Refusal> {
         let app = &self.app;
         self.caller
             .require_fresh(app.clock.now(), &app.config.public_url)
     }
 
-    /// Adds the audit records of a change to the commit that makes it: in the log of the service,
-    /// and in those of `namespaces`, whose owners read there what an operator did.
+    /// Adds the audit records of a change to the commit that makes it: one to the log of the
+    /// service, one to the log of each of `namespaces`, whose owners can read there what an
+    /// operator did.
     pub(super) fn audit(
         &self,
         tx: &Transaction<'_>,
@@ -148,6 +157,8 @@ impl OperatorCall {
         change: &Change,
         namespaces: &[NamespaceId],
     ) -> Result<(), Refusal> {
+        // One entry per log, since the log of the service and that of a namespace have different
+        // readers.
         for log in std::iter::once(None).chain(namespaces.iter().map(Some)) {
             tx.audit(log, &self.actor, name, change.clone())?;
         }
@@ -155,8 +166,11 @@ impl OperatorCall {
     }
 }
 
-/// Cuts the records of a page that was asked for with one more than its limit.
+/// Trims the records of a page that was read with one record more than its limit; returns the key
+/// after which the next page begins.
 pub(super) fn cut(mut records: Vec<Record>, limit: usize) -> (Vec<Record>, Option<String>) {
+    // The extra record only shows that a next page exists; its own key must not be the cursor, or
+    // it would be skipped.
     let more = records.len() > limit;
     records.truncate(limit);
     let next = more
@@ -165,11 +179,13 @@ pub(super) fn cut(mut records: Vec<Record>, limit: usize) -> (Vec<Record>, Optio
     (records, next)
 }
 
-/// Stored bytes, exactly; the tag is what `If-Match` wants.
+/// Answers with exactly these stored bytes, and with the entity tag that `If-Match` expects.
 pub(super) fn exact(bytes: Bytes, sha256: &Digest, media_type: &'static str) -> Response {
     let mut response = Response::new(Body::from(bytes));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    // Hexadecimal digits and quotes are always a valid header value; the branch only avoids a
+    // panic.
     if let Ok(tag) = HeaderValue::from_str(&format!("\"{sha256}\"")) {
         headers.insert(header::ETAG, tag);
     }

@@ -1,4 +1,4 @@
-//! `…/catalog`: the current catalog's exact bytes, and pushing the next one.
+//! `…/catalog`: returns the exact bytes of the current catalog, and publishes the next one.
 
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderMap};
@@ -10,7 +10,7 @@ use crate::error::{ErrorCode, Refusal};
 use crate::http::{json_answer, read_body, require_media_type};
 use crate::publish::{self, Precondition};
 
-/// The current catalog; a push starts from it.
+/// Returns the current catalog, which a push builds on.
 pub(super) async fn current(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let current = namespace
@@ -19,15 +19,18 @@ pub(super) async fn current(call: Call) -> Answer {
         .ok_or(ErrorCode::CatalogNotPublished)?;
     let key = namespace.object(Class::Catalogs, current.sha256);
     let object = call.app.object(&key).await?;
+    // The namespace record names it, so its absence is a failure of the store and must not read as
+    // "nothing published".
     let object = object.ok_or_else(|| {
         StoreError::unavailable("the current catalog is missing from the object store")
     })?;
     Ok(exact(object.bytes, &current.sha256, "application/json"))
 }
 
-/// Makes a signed catalog the current one: 201 for the first, 200 after that.
+/// Makes a signed catalog the current one; answers 201 for the first, 200 for later ones.
 pub(super) async fn publish(call: Call) -> Answer {
     let (namespace, _) = call.hosted_namespace()?;
+    // Before the body, so that a client without a precondition does not upload up to 4 MiB in vain.
     let precondition = precondition(&call.parts.headers)?;
     let bytes = read_body(call.take_body(), MAX_OBJECT_BYTES).await?;
     require_media_type(&call.parts.headers, "application/octet-stream")?;
@@ -41,14 +44,15 @@ pub(super) async fn publish(call: Call) -> Answer {
     Ok(json_answer(status, &published.release))
 }
 
-/// `If-Match: "<sha256>"` or `If-None-Match: *`; 428 without either, 412 later for what no catalog
-/// matches.
+/// Reads `If-Match: "<sha256>"` or `If-None-Match: *`. Fails with 428 if both are missing; a value
+/// that no catalog has fails later, with 412.
 fn precondition(headers: &HeaderMap) -> Result<Precondition, Refusal> {
     let one = |name| {
         let mut values = headers.get_all(name).iter();
         values
             .next()
             .map(|first| match (first.to_str(), values.next()) {
+                // An empty text is a tag that no catalog has.
                 (Ok(text), None) => text.trim(),
                 _ => "",
             })
@@ -62,6 +66,7 @@ fn precondition(headers: &HeaderMap) -> Result<Precondition, Refusal> {
                 .and_then(|hash| hash.parse().ok())
                 .map_or(Precondition::Never, Precondition::Current))
         }
+        // Both headers at once contradict each other, and a tag of another form names no catalog.
         _ => Ok(Precondition::Never),
     }
 }

@@ -1,5 +1,5 @@
-//! `/admin/clients`: the apps that people connected to the caller's namespace, and ending one with
-//! all its tokens.
+//! `/admin/clients`: the apps that are connected to the caller's namespace. Revoking an app ends
+//! all its tokens there.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,25 +24,26 @@ use crate::model::client::{
 use crate::model::grant::{Grant, grants_partition};
 use crate::model::token::token_key;
 
-/// Most pages of grants that are read to count the tokens of a client that is ended.
+/// Maximum number of pages of grants that are read to count the tokens of a revoked client.
 const MAX_COUNT_PAGES: usize = 10;
 
-/// What the living grants of a client say.
+/// The use of a client, as its live grants show it.
 #[derive(Default)]
 struct Use {
     users: HashSet<String>,
     last: Option<Timestamp>,
 }
 
-/// The clients that are connected, those that registered first first.
+/// Lists the connected clients, in the order of registration.
 pub(super) async fn list(call: Call) -> Answer {
     let page = call.page()?;
     let apps = apps(&call.app, &call.caller.namespace.id, &page).await?;
     Ok(json_answer(StatusCode::OK, &apps))
 }
 
-/// The apps that are connected to a vault, those that registered first first. A page is short where
-/// some were ended, or where those on it hold very many grants; `next` says whether there is more.
+/// Reads one page of the apps that are connected to a vault, in the order of registration. A page
+/// is short if some were revoked, or if those on it have very many grants; `next` tells whether
+/// there are more.
 pub(crate) async fn apps(
     app: &App,
     namespace: &NamespaceId,
@@ -69,6 +70,9 @@ pub(crate) async fn apps(
                 MAX_PAGE,
             )
             .await?;
+        // One list has at most MAX_PAGE grants. Clients behind the last one read would be shown
+        // without their use, so they move to the next page; the first one is kept, or a client with
+        // more grants than a list would block all others.
         if let Some(reached) = reached(&grants) {
             let whole = found
                 .iter()
@@ -108,7 +112,7 @@ pub(crate) async fn apps(
     Ok(Items { items, next })
 }
 
-/// The app of this id that is connected to a vault, without what its grants say.
+/// Finds the app of this id that is connected to a vault; its use is not read.
 pub(crate) async fn find_app(
     app: &App,
     namespace: &NamespaceId,
@@ -125,7 +129,7 @@ pub(crate) async fn find_app(
     Ok(connection.map(|connection| shown(connection.value, client, &Use::default())))
 }
 
-/// The client whose grants a full page of grants may have cut off.
+/// Returns the client at which a full page of grants ends, since some of its grants may be missing.
 fn reached(grants: &[Record]) -> Option<&str> {
     let last = grants.last().filter(|_| grants.len() == MAX_PAGE)?;
     last.key.key.split('/').next()
@@ -152,6 +156,7 @@ fn shown(
     used: &Use,
 ) -> vault_api::Client {
     let mut hosts: Vec<String> = Vec::new();
+    // The record of a client may be gone. The time of the connection is then the closest known.
     let mut created_at = connection.connected_at;
     if let Some(client) = client {
         created_at = client.value.created_at;
@@ -172,13 +177,14 @@ fn shown(
     }
 }
 
-/// Ends a client here: its tokens are invalid at once, and only a later consent gives it new ones.
+/// Revokes a client in this namespace: its tokens become invalid at once, and it gets new ones only
+/// by a new consent.
 pub(super) async fn revoke(call: Call) -> Answer {
     let ended = end_app(&call.principal(), call.param("id")).await?;
     Ok(json_answer(StatusCode::OK, &ended))
 }
 
-/// Ends the app of this id in the vault.
+/// Revokes the app of this id in the vault.
 pub(crate) async fn end_app(by: &Principal<'_>, id: &str) -> Result<RevokedClient, Refusal> {
     let id: ClientId = id.parse().map_err(|_| ErrorCode::ClientNotFound)?;
     by.app
@@ -188,6 +194,8 @@ pub(crate) async fn end_app(by: &Principal<'_>, id: &str) -> Result<RevokedClien
             let connection = found
                 .filter(|found| found.value.revoked_at.is_none())
                 .ok_or(ErrorCode::ClientNotFound)?;
+            // Only for the answer and the log. The tokens are not deleted: each check of a token
+            // reads the connection, so this one write ends them all.
             let revoked_tokens = living_tokens(by, &id).await?;
             let change = Change::about(&id)
                 .before(json!({ "name": connection.value.name }))
@@ -203,9 +211,9 @@ pub(crate) async fn end_app(by: &Principal<'_>, id: &str) -> Result<RevokedClien
         .await
 }
 
-/// How many tokens the living grants of a client have: the newest pair of each, as far as they
-/// live, of at most 10,000 grants. Access tokens that a refresh replaced end with the others, and
-/// are not counted.
+/// Counts the tokens of a client's live grants: the newest pair of each, as far as they are valid,
+/// of at most 10,000 grants. Access tokens that a refresh has replaced end too, but are not
+/// counted.
 async fn living_tokens(by: &Principal<'_>, id: &ClientId) -> Result<usize, StoreError> {
     let records = &by.app.records;
     let partition = grants_partition(Some(&by.namespace.id));

@@ -1,4 +1,4 @@
-//! `DELETE /admin/vaults/{slug}`: deleting a vault with everything in it.
+//! `DELETE /admin/vaults/{slug}`: deletes a vault with everything in it.
 
 use axum::http::StatusCode;
 use serde_json::json;
@@ -11,7 +11,8 @@ use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::namespace::{self, Kind, Status};
 
-/// Deletes the vault, when the body names it too and credentials were entered just now.
+/// Deletes the vault if the body repeats its name and credentials were entered within the last five
+/// minutes.
 pub(super) async fn delete(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     if call.json::<ConfirmedVault>().await?.slug != namespace.slug.as_str() {
@@ -26,10 +27,10 @@ pub(super) async fn delete(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &deleted))
 }
 
-/// Deletes the vault of an owner who has typed its name and entered credentials just now. From then
-/// on it reads as unknown, for people, apps and machines alike; background work removes what is in
-/// it. A vault that its own server signs stays: the server has its key and its skills, and would
-/// publish again.
+/// Deletes the vault of an owner who has typed its name and entered fresh credentials. From then on
+/// the vault is unknown to people, apps and machines alike; background work removes its content. A
+/// vault that its own server signs cannot be deleted: the server has its key and its skills, and
+/// would publish again.
 pub(crate) async fn delete_vault(by: &Principal<'_>) -> Result<(), Refusal> {
     by.require_owner()?;
     if by.namespace.kind == Kind::SelfSigned {
@@ -38,6 +39,7 @@ pub(crate) async fn delete_vault(by: &Principal<'_>) -> Result<(), Refusal> {
     by.app
         .change(async |tx| {
             let found = namespace::find(&tx, &by.namespace.slug).await?;
+            // The slug may belong to another vault by now, which this owner has not confirmed.
             let found = found.filter(|(found, _)| found.id == by.namespace.id);
             let (namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
             let change = Change::about(&namespace.slug)

@@ -1,5 +1,5 @@
-//! `…/devices`: whom the owner lets in. Each decision changes the device, its index records, the
-//! counter and the audit log in one commit.
+//! `…/devices`: the owner's decisions about devices. Each decision changes the device, its index
+//! records, the counter of pending devices and the audit log in one commit.
 
 use axum::http::StatusCode;
 use serde_json::json;
@@ -19,7 +19,7 @@ use crate::model::device::{self, Device, DeviceStatus, FORGOTTEN_SECONDS, LastSe
 use crate::model::namespace::{self, Namespace};
 use crate::transaction::Transaction;
 
-/// A device, as owners see it.
+/// Converts a device to its form in the API.
 fn shown(device: Device) -> vault_api::Device {
     vault_api::Device {
         fingerprint: KeyFingerprint::device(&device.public_key),
@@ -33,7 +33,7 @@ fn shown(device: Device) -> vault_api::Device {
     }
 }
 
-/// All devices, or with `?status=pending` those that wait.
+/// Lists all devices, or with `?status=pending` those that wait for a decision.
 pub(super) async fn list(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let page = call.page()?;
@@ -41,6 +41,7 @@ pub(super) async fn list(call: Call) -> Answer {
     let waiting = match call.query("status").as_deref() {
         None => false,
         Some("pending") => true,
+        // Other states have no index of their own, so a filter for them would read all devices.
         Some(_) => return Err(ErrorCode::ParameterInvalid.into()),
     };
     let partition = if waiting {
@@ -59,6 +60,8 @@ pub(super) async fn list(call: Call) -> Answer {
     let mut devices = Vec::new();
     for record in found {
         let device: Device = record.read()?;
+        // Records are keyed by slug. A device of a deleted vault with the same slug must not appear
+        // in the new one.
         if device.namespace_id == namespace.id {
             devices.push(device);
         }
@@ -67,7 +70,7 @@ pub(super) async fn list(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
-/// Adds what is known of the last visits.
+/// Adds the day and the release of each device's last visit.
 async fn with_visits(
     call: &Call,
     namespace: &Namespace,
@@ -92,7 +95,7 @@ async fn with_visits(
     Ok(items)
 }
 
-/// The device records that these index records name.
+/// Reads the device records that these index records refer to.
 async fn devices_of(app: &App, slug: &Slug, index: &[Record]) -> Result<Vec<Record>, StoreError> {
     let mut keys = Vec::new();
     for record in index {
@@ -106,22 +109,22 @@ async fn devices_of(app: &App, slug: &Slug, index: &[Record]) -> Result<Vec<Reco
     Ok(found.into_iter().flatten().collect())
 }
 
-/// Lets a waiting device read bundles; needs a live subscription.
+/// Admits a pending device, which may then read bundles; requires a live subscription.
 pub(super) async fn admit(call: Call) -> Answer {
     decided(call, Decision::Admit).await
 }
 
-/// Refuses a waiting device for good.
+/// Denies a pending device permanently.
 pub(super) async fn deny(call: Call) -> Answer {
     decided(call, Decision::Deny).await
 }
 
-/// Shuts an admitted device out for good.
+/// Revokes an admitted device permanently.
 pub(super) async fn revoke(call: Call) -> Answer {
     decided(call, Decision::Revoke).await
 }
 
-/// Removes a denied or revoked device, so that its key may enrol afresh.
+/// Removes a denied or revoked device, so that its key may enrol again.
 pub(super) async fn forget(call: Call) -> Answer {
     decided(call, Decision::Forget).await
 }
@@ -135,16 +138,16 @@ async fn decided(call: Call, decision: Decision) -> Answer {
     Ok(json_answer(StatusCode::OK, &shown))
 }
 
-/// What an owner decides about a device.
+/// A decision of an owner about a device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Decision {
-    /// It may read bundles.
+    /// Lets the device read bundles.
     Admit,
-    /// It may not, though it asked.
+    /// Denies a pending device.
     Deny,
-    /// It may not any more.
+    /// Revokes an admitted device.
     Revoke,
-    /// It is removed, and its key may enrol afresh.
+    /// Removes the record; the key may enrol again.
     Forget,
 }
 
@@ -158,7 +161,7 @@ impl Decision {
         }
     }
 
-    /// The state from which it leads, and the state to which.
+    /// The status that the device must have, and the status that it gets.
     const fn step(self) -> (DeviceStatus, DeviceStatus) {
         match self {
             Self::Admit => (DeviceStatus::Pending, DeviceStatus::Active),
@@ -172,19 +175,21 @@ impl Decision {
 /// A device after a decision.
 pub(crate) struct Decided {
     pub(crate) device: Device,
-    /// It was removed, by this decision or an earlier one.
+    /// True if the device was removed, by this or an earlier decision.
     pub(crate) forgotten: bool,
 }
 
-/// Decides about the device of this id. Repeating a decision changes nothing. Fails with `NotFound`
-/// when there is none, with `DeviceState` when it is in a state from which the decision does not
-/// lead, and with `SubscriptionLapsed` when a device is to be admitted and nothing is paid.
+/// Decides on the device of this id. A repeated decision changes nothing. Fails with `NotFound` if
+/// there is no such device, with `DeviceState` if the decision is not possible in the device's
+/// state, and with `SubscriptionLapsed` if a device is to be admitted while the subscription is
+/// lapsed.
 pub(crate) async fn decide(
     acting: Acting<'_>,
     id: &str,
     decision: Decision,
 ) -> Result<Decided, Refusal> {
     let now = acting.app.clock.now();
+    // Only admission costs money. A lapsed owner must still be able to deny and revoke.
     if decision == Decision::Admit && !acting.namespace.subscription.is_live(now) {
         return Err(ErrorCode::SubscriptionLapsed.into());
     }
@@ -219,6 +224,8 @@ async fn decide_in(
         };
     };
     let (from, to) = decision.step();
+    // An owner may click twice, or a client may repeat a request whose answer was lost. `Forget` is
+    // excluded, since its status does not change and it must still remove the record.
     if device.status == to && decision != Decision::Forget {
         return Ok(Decided {
             device,
@@ -246,9 +253,11 @@ async fn decide_in(
     } else {
         tx.write(decided.write(slug, When::At(revision))?);
     }
+    // A counter, not a condition: decisions about other devices must not conflict with this one.
     if before == DeviceStatus::Pending {
         tx.write(namespace::count_pending(slug, -1));
     }
+    // A denial removes the pending entry among its own writes.
     if decision == Decision::Admit {
         let pending = device::pending_key(slug, &decided.device_id);
         tx.write(Write::delete(pending, When::Any));
@@ -259,8 +268,8 @@ async fn decide_in(
     })
 }
 
-/// The writes that remove a device and keep, for a while, that it was there: a repeated `forget`
-/// then answers as the first.
+/// Returns the writes that remove a device. Its id is kept for a while, so that a repeated `forget`
+/// gets the same answer.
 fn forgetting(
     slug: &Slug,
     device: &Device,
@@ -276,6 +285,7 @@ fn forgetting(
             device::key(slug, &device.public_key.to_string()),
             When::At(revision),
         ),
+        // Unconditional: a device that never visited has no such record.
         Write::delete(
             device::seen_key(slug, &device.public_key.to_string()),
             When::Any,
@@ -289,14 +299,14 @@ fn forgetting(
     ])
 }
 
-/// A device as an id finds it.
+/// A device found by its id.
 pub(crate) struct Found {
     pub(crate) device: Device,
-    /// `None`: the device was forgotten.
+    /// Revision of the record; `None` if the device was forgotten.
     pub(crate) revision: Option<u64>,
 }
 
-/// The device of this id, known or forgotten.
+/// Finds the device of this id, also if it was forgotten.
 pub(crate) async fn find(
     app: &App,
     namespace: &Namespace,
@@ -325,15 +335,15 @@ pub(crate) async fn find(
     Ok(found.filter(|found| found.device.namespace_id == namespace.id))
 }
 
-/// Refuses all waiting devices in one commit.
+/// Denies all pending devices in one commit.
 pub(super) async fn deny_pending(call: Call) -> Answer {
     let denied = deny_all(call.acting()?, None).await?;
     let items = denied.into_iter().map(shown).collect();
     Ok(json_answer(StatusCode::OK, &Items { items, next: None }))
 }
 
-/// Refuses all waiting devices in one commit; returns them. Fails with `ConfirmationMismatch` where
-/// a number was confirmed and another number waits.
+/// Denies all pending devices in one commit and returns them. Fails with `ConfirmationMismatch` if
+/// the owner confirmed a number and another number is pending.
 pub(crate) async fn deny_all(
     acting: Acting<'_>,
     confirmed: Option<usize>,
@@ -359,6 +369,7 @@ async fn deny_all_in(
         .await?;
     let now = tx.now();
     let mut denied = Vec::new();
+    // The index may still name a device that another owner has decided on; the record tells.
     for record in devices_of(app, slug, &waiting).await? {
         let device: Device = record.read()?;
         if device.status != DeviceStatus::Pending || device.namespace_id != namespace.id {
@@ -373,6 +384,8 @@ async fn deny_all_in(
         tx.write_all(device.denial(slug, record.revision, now)?);
         denied.push(device);
     }
+    // The console shows a number and asks to confirm it. A device that enrolled in between, perhaps
+    // the owner's own, must not be denied unseen.
     if confirmed.is_some_and(|confirmed| confirmed != denied.len()) {
         return Err(ErrorCode::ConfirmationMismatch.into());
     }

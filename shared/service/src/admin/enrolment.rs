@@ -1,5 +1,5 @@
-//! `…/enrolment` and `…/enrolment-codes`: codes with which machines are admitted when they enrol,
-//! and whether they need one.
+//! `…/enrolment` and `…/enrolment-codes`: codes that admit machines when they enrol, and the
+//! setting whether machines need one.
 
 use axum::http::StatusCode;
 use serde_json::json;
@@ -20,14 +20,15 @@ use crate::model::namespace::{self, Namespace};
 use crate::model::token::{Secret, SecretKind};
 use crate::transaction::Transaction;
 
-/// Most machines that one code admits.
+/// Maximum number of machines that one code admits.
 pub(crate) const MOST_USES: u32 = 10_000;
-/// How long a code counts that says nothing about it, in seconds: a day.
+/// Default lifetime of a code, in seconds: a day.
 const USUAL_SECONDS: i64 = 24 * 3600;
-/// The shortest and the longest life of a code, in seconds: a minute and 90 days.
+/// Shortest and longest lifetime of a code, in seconds: a minute and 90 days.
 const SECONDS: std::ops::RangeInclusive<i64> = 60..=90 * 24 * 3600;
 
-/// A code, as owners see it; `text` is the code itself, for whoever made it.
+/// Converts a code to its form in the API; `text` is the code itself, which only its creator is
+/// shown.
 fn shown(
     hash: &Digest,
     code: EnrolmentCode,
@@ -46,7 +47,7 @@ fn shown(
     }
 }
 
-/// Makes a code; it is in this answer alone.
+/// Creates a code. Only this answer contains its text.
 pub(super) async fn invite(call: Call) -> Answer {
     let acting = call.acting()?;
     let asked: NewEnrolmentCode = call.json().await?;
@@ -55,10 +56,10 @@ pub(super) async fn invite(call: Call) -> Answer {
     Ok(json_answer(StatusCode::CREATED, &shown))
 }
 
-/// Makes a code. Only this answer has its text. `mark` is a write of the same commit that fails
-/// where the request was made before; then the answer is `None`. Fails with `ParameterInvalid` for
-/// a number of machines or a life out of bounds, and with `HostnameInvalid` for a name that no
-/// machine can have.
+/// Creates a code. Only this answer contains its text. `mark` is a write of the same commit that
+/// fails if the same request was made before; the result is then `None`. Fails with
+/// `ParameterInvalid` if the number of machines or the lifetime is out of bounds, and with
+/// `HostnameInvalid` if no machine can have the name.
 pub(crate) async fn create_code(
     acting: Acting<'_>,
     asked: NewEnrolmentCode,
@@ -83,12 +84,15 @@ pub(crate) async fn create_code(
         expires_at: now.plus_seconds(seconds),
     };
     let secret = Secret::fresh(SecretKind::Enrolment, &app.random);
+    // Only the hash is stored, so that a copy of the database admits no machine.
     let hash = secret.hash();
     let after = json!({
         "uses": code.uses, "name": code.name, "expires_at": code.expires_at,
     });
     let change = Change::about(&id_of(&hash)).after(after);
     let invite = async |tx: Transaction<'_>| {
+        // The mark comes first: `commit_within` reports its failure as a repeated request, that of
+        // any later write as a conflict.
         let bounds = usize::from(mark.is_some());
         tx.write_all(mark.clone());
         let (key, document) = (code_key(&namespace.id, &hash), Document::of(&code)?);
@@ -106,7 +110,7 @@ pub(crate) async fn create_code(
     Ok(done.then(|| shown(&hash, code, 0, Some(text))))
 }
 
-/// The codes that still count.
+/// Lists the codes that are still valid.
 pub(super) async fn list(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let page = call.page()?;
@@ -114,7 +118,7 @@ pub(super) async fn list(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
-/// Up to `limit` codes that still count, with what comes `after` on the next page.
+/// Reads up to `limit` codes that are still valid, with the key after which the next page begins.
 pub(crate) async fn codes(
     app: &App,
     namespace: &Namespace,
@@ -152,14 +156,14 @@ fn hash_of(record: &Record) -> Result<Digest, Refusal> {
     hash.map_err(|_| Refusal::new(ErrorCode::Internal))
 }
 
-/// Ends a code. Machines that it admitted stay.
+/// Ends a code. Machines that it admitted stay admitted.
 pub(super) async fn end(call: Call) -> Answer {
     let shown = end_code(call.acting()?, call.param("id")).await?;
     Ok(json_answer(StatusCode::OK, &shown))
 }
 
-/// Ends the code of this id. Machines that it admitted stay. Fails with `NotFound` where there is
-/// none.
+/// Ends the code of this id. Machines that it admitted stay admitted. Fails with `NotFound` if
+/// there is none.
 pub(crate) async fn end_code(
     acting: Acting<'_>,
     id: &str,
@@ -167,6 +171,7 @@ pub(crate) async fn end_code(
     let Acting { app, namespace, .. } = acting;
     let prefix = hash_prefix(id).ok_or(ErrorCode::NotFound)?;
     app.change(async |tx| {
+        // The id is the beginning of the hash, so the first key with this prefix is the code.
         let found = tx
             .records
             .list(&partition(&namespace.id), prefix, None, 1)
@@ -184,7 +189,7 @@ pub(crate) async fn end_code(
     .await
 }
 
-/// Says whether machines need a code.
+/// Sets whether machines need a code to enrol.
 pub(super) async fn set(call: Call) -> Answer {
     let acting = call.acting()?;
     let asked: EnrolmentSetting = call.json().await?;
@@ -192,7 +197,7 @@ pub(super) async fn set(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &asked))
 }
 
-/// Says whether machines need a code.
+/// Sets whether machines need a code to enrol. Writes nothing if the setting is the same already.
 pub(crate) async fn set_enrolment(acting: Acting<'_>, enrolment: Enrolment) -> Result<(), Refusal> {
     let Acting { app, namespace, .. } = acting;
     let slug = &namespace.slug;

@@ -1,7 +1,12 @@
-//! Routes of owners, publishers and operators. Bearer tokens; all but an operator's act on the one
-//! namespace that the token carries.
+//! The JSON API of owners, publishers and operators (`/admin/…`), and the hook of the payment
+//! provider.
 //!
-//! The guard lets in whom a row is for. Every change writes its audit record in its own commit.
+//! `rows!` below lists every route with the class of callers that may use it. A handler takes the
+//! [`call::Call`] of that class, which only the guard makes, so that no handler can run before its
+//! caller was checked. Except for operator routes, a handler acts only on the namespace that the
+//! access token is for. Every change writes its audit record in the same commit. Handlers never
+//! render HTML and never read the environment: the console calls the functions of this room that
+//! take a [`principal::Principal`] or an `Acting`.
 
 mod accounts;
 pub(crate) mod audit;
@@ -39,22 +44,24 @@ use call::{Answer, Call, OperatorCall};
 
 type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// What answers a row. Each class of callers has its own kind, which is reached through the guard
-/// of that class alone.
+/// The function that answers a row. Each class of callers has its own variant, and its function is
+/// reached only through the guard of that class.
 #[derive(Clone, Copy)]
 enum Handler {
-    /// A row of a vault.
+    /// A route of a vault.
     Vault(Auth, fn(Call) -> Answering),
-    /// A row of the service.
+    /// A route of the service, for operators.
     Service(Auth, fn(OperatorCall) -> Answering),
-    /// A row of the account's own.
+    /// A route of the account itself, whichever vault the token is for.
     Account(fn(Call<Bearer>) -> Answering),
-    /// A row for another service, whose signature its function verifies.
+    /// A route for another service; the function verifies that service's signature itself.
     Hook(fn(App, Request) -> Answering),
 }
 
 impl Handler {
-    /// Whom the row is for that it answers.
+    /// The callers that the row lets in.
+    // The class is read from the handler instead of being a second column of the table: a row
+    // cannot ask for one class and be answered by the function of another.
     const fn auth(self) -> Auth {
         match self {
             Self::Vault(auth, _) | Self::Service(auth, _) => auth,
@@ -156,11 +163,13 @@ async fn answer(app: App, row: &'static Row<Handler>, request: Request) -> Respo
         Handler::Vault(_, handler) => guarded(app, route, request, refuse, handler).await,
         Handler::Service(_, handler) => guarded(app, route, request, refuse, handler).await,
         Handler::Account(handler) => guarded(app, route, request, refuse, handler).await,
+        // No guard: the payment provider has no token. Its signature covers the exact body, so the
+        // function must see the request before anything reads it.
         Handler::Hook(handler) => handler(app, request).await.unwrap_or_else(refuse),
     }
 }
 
-/// What answers them, below `prefix`.
+/// The router of this group, below `prefix`.
 pub(crate) fn router(prefix: &str) -> Router<App> {
     route::router(prefix, ROWS, |row| {
         let serve = move |State(app): State<App>, request: Request| answer(app, row, request);

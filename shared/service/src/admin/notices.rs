@@ -1,4 +1,4 @@
-//! `…/notices`: where a vault's notices go, by webhook and by mail.
+//! `…/notices`: the destinations of a vault's notices, by webhook and by mail.
 
 use axum::http::StatusCode;
 use serde_json::json;
@@ -16,12 +16,15 @@ use crate::notices;
 use crate::senders::Senders;
 use crate::transaction::Transaction;
 
-/// Most tests an hour of one vault: each is a request that the service makes at once.
+/// Maximum number of test notices per vault and hour: the service sends each one immediately.
 const MAX_TESTS: u32 = 30;
 
-/// A webhook, as owners see it; `secret` is shown once, to the owner who adds it.
+/// Converts a webhook to its form in the API; `secret` is shown only once, to the owner who adds
+/// it.
 fn shown(webhook: &Webhook, secret: Option<String>) -> vault_api::Webhook {
     let events = match webhook.events.as_slice() {
+        // An empty filter means all topics. It stays empty in the record, so that a webhook gets
+        // topics of later versions too.
         [] => Topic::ALL.to_vec(),
         some => some.to_vec(),
     };
@@ -44,7 +47,7 @@ fn shown(webhook: &Webhook, secret: Option<String>) -> vault_api::Webhook {
     }
 }
 
-/// Where notices go.
+/// Lists the destinations of notices.
 pub(super) async fn list(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let (destinations, _) = Destinations::find(&call.app, &namespace.id).await?;
@@ -60,7 +63,7 @@ pub(super) async fn list(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &listed))
 }
 
-/// Adds a webhook. Its secret is in this answer alone.
+/// Adds a webhook. Only this answer contains its secret.
 pub(super) async fn add(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let asked: NewWebhook = call.json().await?;
@@ -94,9 +97,11 @@ pub(super) async fn add(call: Call) -> Answer {
     Ok(json_answer(StatusCode::CREATED, &added))
 }
 
-/// The address of a new webhook; 422 with what is wrong with it.
+/// Parses the address of a new webhook; fails with 422 and the reason.
 fn address(call: &Call, text: &str) -> Result<WebhookAddress, Refusal> {
     let address: Result<WebhookAddress, _> = text.parse();
+    // Addresses on this machine are for trying webhooks out. A service with a public address could
+    // be made to call its own internal ports.
     let is_here = call.app.config.public_url.is_loopback();
     let address = address.and_then(|address| {
         if address.is_local() && !is_here {
@@ -108,7 +113,7 @@ fn address(call: &Call, text: &str) -> Result<WebhookAddress, Refusal> {
         .map_err(|error| Refusal::new(ErrorCode::WebhookAddressInvalid).detail(error.to_string()))
 }
 
-/// The topics of a filter, each once; none stand for all.
+/// Parses the topics of a filter, without duplicates; none stand for all.
 fn topics(words: &[Given<Topic>]) -> Result<Vec<Topic>, Refusal> {
     let mut topics = Vec::new();
     for word in words {
@@ -120,7 +125,7 @@ fn topics(words: &[Given<Topic>]) -> Result<Vec<Topic>, Refusal> {
     Ok(topics)
 }
 
-/// Removes a webhook. What waits for it is not sent any more.
+/// Removes a webhook. Notices that wait for it are not sent any more.
 pub(super) async fn remove(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let id = call.param("id");
@@ -138,7 +143,7 @@ pub(super) async fn remove(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &shown(&removed, None)))
 }
 
-/// Sends a test notice now. When it arrives, a webhook that was switched off is on again.
+/// Sends a test notice immediately. If it arrives, a webhook that was switched off is on again.
 pub(super) async fn test(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let id = call.param("id");
@@ -154,6 +159,8 @@ pub(super) async fn test(call: Call) -> Answer {
         limit: MAX_TESTS,
         seconds: 3600,
     };
+    // Counted before the request is sent: an owner could otherwise have the service flood a host of
+    // their choice.
     limits::count(app, &[window], now).await?;
     let sent = notices::try_webhook(app, senders, &namespace, id).await?;
     let sent = sent.ok_or(ErrorCode::NotFound)?;
@@ -165,7 +172,7 @@ pub(super) async fn test(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &tested))
 }
 
-/// Says whether every owner gets a mail.
+/// Sets whether every owner gets notices by mail.
 pub(super) async fn set_mail(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let asked: NoticeMail = call.json().await?;

@@ -1,5 +1,4 @@
-//! `…/objects`: which objects a namespace lacks, and putting them there, one by one or many at
-//! once.
+//! `…/objects`: tells which objects a namespace lacks, and stores them, one by one or many at once.
 
 use axum::http::StatusCode;
 use bytes::Bytes;
@@ -12,10 +11,10 @@ use crate::error::{ErrorCode, Refusal};
 use crate::http::{json_answer, parse_json, read_body, require_media_type};
 use crate::uploads;
 
-/// Most bytes of the question which objects are missing: ten thousand hashes with their sizes.
+/// Maximum size of a request for missing objects, in bytes: ten thousand hashes with their sizes.
 const MAX_QUESTION_BYTES: usize = 1024 * 1024;
 
-/// Those of the asked objects that the namespace lacks.
+/// Returns those of the named objects that the namespace lacks.
 pub(super) async fn missing(call: Call) -> Answer {
     let (namespace, _) = call.hosted_namespace()?;
     let bytes = read_body(call.take_body(), MAX_QUESTION_BYTES).await?;
@@ -36,7 +35,7 @@ pub(super) async fn missing(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &MissingObjects { missing }))
 }
 
-/// Stores exact bytes under their hash; 201, or 200 when they were there.
+/// Stores exact bytes under their hash; answers 201, or 200 if they were stored before.
 pub(super) async fn put(call: Call) -> Answer {
     let (namespace, _) = call.hosted_namespace()?;
     let class = writable(call.param("class")).ok_or(ErrorCode::NotFound)?;
@@ -46,6 +45,8 @@ pub(super) async fn put(call: Call) -> Answer {
         .map_err(|_| ErrorCode::NotFound)?;
     let bytes = read_body(call.take_body(), MAX_OBJECT_BYTES).await?;
     require_media_type(&call.parts.headers, "application/octet-stream")?;
+    // Objects are named by their hash, and readers verify it: wrong bytes under a hash would make
+    // every later read fail.
     if Digest::of(&bytes) != sha256 {
         return Err(ErrorCode::ObjectHash.into());
     }
@@ -66,33 +67,40 @@ pub(super) async fn pack(call: Call) -> Answer {
     let bytes = read_body(call.take_body(), MAX_OBJECT_BYTES).await?;
     require_media_type(&call.parts.headers, "application/vnd.vault.pack")?;
     let objects = unpack(&bytes).ok_or(ErrorCode::PackInvalid)?;
+    // All hashes are checked before the first object is stored, since the request promises all or
+    // none.
     if objects
         .iter()
         .any(|(hash, bytes)| Digest::of(bytes) != *hash)
     {
         return Err(ErrorCode::ObjectHash.into());
     }
+    // Taken before sorting: the answer lists the objects in the order of the pack.
     let stored = objects.iter().map(|(hash, _)| *hash).collect();
     let mut keyed: Vec<(ObjectKey, Bytes)> = objects
         .into_iter()
         .map(|(hash, bytes)| (namespace.object(class, hash), bytes))
         .collect();
+    // A pack may contain an object twice; a commit must not write its record twice.
     keyed.sort_unstable_by_key(|(key, _)| *key);
     keyed.dedup_by(|(one, _), (other, _)| one == other);
     uploads::put(&call.app, namespace.id, keyed).await?;
     Ok(json_answer(StatusCode::OK, &StoredObjects { stored }))
 }
 
-/// The objects of a pack: each 64 hex characters, a space, the decimal length, a line feed, the
-/// bytes. `None` when it is anything else.
+/// Reads the objects of a pack: each 64 hexadecimal characters, a space, the decimal length, a line
+/// feed, and the bytes. Returns `None` if it has any other form.
 fn unpack(pack: &Bytes) -> Option<Vec<(Digest, Bytes)>> {
     let mut objects = Vec::new();
     let mut at = 0;
     while at < pack.len() {
         let rest = &pack[at..];
+        // A line of a pack of 4 MiB has at most 72 characters. Without a bound, a pack without line
+        // feeds would be searched to its end.
         let line = &rest[..rest.iter().take(80).position(|&byte| byte == b'\n')?];
         let (hash, length) = std::str::from_utf8(line).ok()?.split_once(' ')?;
         let plain = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
+        // One length has one spelling, without sign or leading zeros.
         if !plain || (length.len() > 1 && length.starts_with('0')) {
             return None;
         }
@@ -107,7 +115,7 @@ fn unpack(pack: &Bytes) -> Option<Vec<(Digest, Bytes)>> {
     Some(objects)
 }
 
-/// Exact bytes for their owner, 404 when there are none (any more).
+/// Returns the exact bytes of an object; 404 if it is not, or no longer, stored.
 pub(super) async fn read(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let class = writable(call.param("class")).ok_or(ErrorCode::NotFound)?;
@@ -121,7 +129,7 @@ pub(super) async fn read(call: Call) -> Answer {
     Ok(exact(object.bytes, &sha256, "application/octet-stream"))
 }
 
-/// The classes that an owner puts and gets; all others are the service's own.
+/// The classes that publishers can write and read; all others belong to the service.
 fn writable(class: &str) -> Option<Class> {
     match class.parse() {
         Ok(class @ (Class::Bundles | Class::Policies)) => Some(class),

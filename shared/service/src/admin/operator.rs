@@ -1,4 +1,4 @@
-//! `/admin/operator/namespaces`: allocating namespaces and looking at them. For accounts with
+//! `/admin/operator/namespaces`: allocates namespaces, shows and suspends them. For accounts with
 //! `operator: true`.
 
 use axum::http::StatusCode;
@@ -18,7 +18,7 @@ use crate::model::provisioning::reservation_key;
 use crate::model::user::{NamespaceRef, Role, Scopes, User};
 use crate::transaction::Transaction;
 
-/// All namespaces, the deleted ones too: their slugs stay taken.
+/// Lists all namespaces, including deleted ones, whose slugs stay taken.
 pub(super) async fn list(call: OperatorCall) -> Answer {
     let page = call.page()?;
     let records = &call.app.records;
@@ -49,10 +49,12 @@ pub(super) async fn list(call: OperatorCall) -> Answer {
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
-/// Allocates a hosted namespace for the account with an e-mail, which is made where there is none.
+/// Allocates a hosted namespace for the account with this e-mail address, which is created if it
+/// does not exist.
 pub(super) async fn create(call: OperatorCall) -> Answer {
     let wanted: NewNamespace = call.json().await?;
     let slug: Slug = wanted.slug.parse_or(ErrorCode::SlugInvalid)?;
+    // Reserved slugs are names that users could take for the service's own.
     if slug.is_reserved() {
         return Err(ErrorCode::SlugReserved.into());
     }
@@ -90,6 +92,8 @@ async fn allocate(
     if tx.records.get(&reservation).await?.is_some() {
         return Err(ErrorCode::SlugTaken.into());
     }
+    // Only the writes that claim the slug are reported as taken. A reservation made since the read
+    // above is a conflict: the retry then reads it.
     let names = namespace.allocation()?;
     let bounds = names.len();
     tx.write_all(names);
@@ -110,7 +114,7 @@ async fn allocate(
     })
 }
 
-/// How a namespace stands, as its owner sees it.
+/// Returns the state of a namespace as its owner sees it.
 pub(super) async fn show(call: OperatorCall) -> Answer {
     let slug: Slug = call
         .param("slug")
@@ -123,22 +127,22 @@ pub(super) async fn show(call: OperatorCall) -> Answer {
     Ok(json_answer(StatusCode::OK, &shown))
 }
 
-/// Stops a namespace: everybody but operators is told so, on every route.
+/// Suspends a namespace: every route answers `vault_suspended` to everybody except operators.
 pub(super) async fn suspend(call: OperatorCall) -> Answer {
     set_status(call, "namespace.suspend", Status::Suspended).await
 }
 
-/// Lets a suspended namespace serve again.
+/// Ends the suspension of a namespace.
 pub(super) async fn resume(call: OperatorCall) -> Answer {
     set_status(call, "namespace.resume", Status::Active).await
 }
 
-/// Withholds bundles until the vault is paid for again; the catalog goes on.
+/// Withholds bundles until the vault is paid for again; the catalog is still served.
 pub(super) async fn lapse(call: OperatorCall) -> Answer {
     set_subscription(call, "namespace.lapse", Subscription::Lapsed).await
 }
 
-/// Serves bundles again.
+/// Ends the lapse: bundles are served again.
 pub(super) async fn renew(call: OperatorCall) -> Answer {
     set_subscription(call, "namespace.renew", Subscription::Active).await
 }
@@ -161,8 +165,8 @@ async fn set_subscription(call: OperatorCall, name: &str, subscription: Subscrip
     change_namespace(call, name, change).await
 }
 
-/// Changes a namespace by a function that returns the state before and after. A change that is
-/// made already writes nothing. The log of the namespace has an entry too, so that its owner can
+/// Changes a namespace with a function that returns the state before and after. A change that makes
+/// no difference writes nothing. The log of the namespace gets an entry too, so that its owner can
 /// read what an operator did.
 async fn change_namespace(
     call: OperatorCall,

@@ -1,5 +1,4 @@
-//! `POST …/pin/reset`: forgetting which vault a namespace belongs to, when the keys of that vault
-//! are lost.
+//! `POST …/pin/reset`: removes the pin of a namespace, for an owner whose vault keys are lost.
 
 use axum::http::StatusCode;
 use serde_json::json;
@@ -12,12 +11,14 @@ use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::namespace::{self, PinReset, Pinned};
 
-/// Forgets the pin: the next catalog counts as the first, whatever its vault, release and previous;
-/// `If-Match` still names the current file. Machines that are linked keep their own pin: they
-/// refuse the catalog of another vault until their people link anew.
+/// Removes the pin. The next catalog is then accepted as the first one, whatever its vault, release
+/// number and `previous`; `If-Match` must still name the current file. Linked machines keep their
+/// own pin: they reject the catalog of another vault until their users link them again.
 pub(super) async fn reset(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let asked: ConfirmedPinReset = call.json().await?;
+    // The name in the body must repeat the one in the path: a request that was sent to the wrong
+    // vault by mistake must not reset a pin.
     if asked.slug != namespace.slug.as_str() {
         return Err(ErrorCode::ConfirmationMismatch.into());
     }
@@ -27,13 +28,15 @@ pub(super) async fn reset(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &PinResetDone { slug, pin: () }))
 }
 
-/// Forgets the pin of the vault. The caller has proven a fresh sign-in, and that the person typed
-/// the vault's name.
+/// Removes the pin of the vault. The caller of this function has checked that the sign-in is fresh
+/// and that the user typed the vault's name.
 pub(crate) async fn reset_pin(by: &Principal<'_>) -> Result<(), Refusal> {
     by.app
         .change(async |tx| {
             let found = namespace::find(&tx, &by.namespace.slug).await?;
             let (mut namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
+            // The pin is taken inside the transaction, so that the audit record shows the one that
+            // was really replaced, also when a publisher pinned a new root a moment before.
             let before = std::mem::take(&mut namespace.pin);
             let change = Change::about(&by.namespace.slug).before(match &before {
                 Pinned::Nothing => None,
@@ -44,6 +47,8 @@ pub(crate) async fn reset_pin(by: &Principal<'_>) -> Result<(), Refusal> {
                     Some(json!({ "vault_id": pin.vault_id(), "earlier": true }))
                 }
             });
+            // Stays in the record after the next publish: owners see who reset the pin, and of
+            // which vault.
             namespace.pin_reset = Some(PinReset {
                 at: tx.now(),
                 by: by.actor.user.clone(),

@@ -1,7 +1,8 @@
-//! Who acts on a vault, whichever way it was proven: by an access token at `/admin`, or by a form
-//! of the console.
+//! The user who administers a vault, whether the request came with an access token at `/admin` or
+//! from a form of the console.
 //!
-//! What an administrator does is one function over a [`Principal`], which both callers share.
+//! Each administrative change is one function over a [`Principal`], which both callers share, so
+//! that the API and the console cannot differ in rights or in audit records.
 
 use vault_store::StoreError;
 
@@ -13,22 +14,22 @@ use crate::model::namespace::Namespace;
 use crate::model::user::{NamespaceRef, Role, User};
 use crate::transaction::Transaction;
 
-/// A user of a vault who was let in, with the vault as of this request.
+/// A user of a vault whose rights were checked, with the vault as of this request.
 #[derive(Clone, Copy)]
 pub(crate) struct Principal<'a> {
     pub(crate) app: &'a App,
     pub(crate) namespace: &'a Namespace,
     /// The user's id in the namespace.
     pub(crate) user_id: &'a str,
-    /// The user's address.
+    /// The user's e-mail address.
     pub(crate) email: &'a Email,
     pub(crate) role: Role,
-    /// As whom the audit log names the user.
+    /// The actor that audit records name.
     pub(crate) actor: &'a Actor,
 }
 
 impl<'a> Principal<'a> {
-    /// The user who acts there.
+    /// Combines the user with the vault that the request acts on.
     pub(crate) fn of(acting: Acting<'a>, user: &'a User) -> Self {
         Self {
             app: acting.app,
@@ -40,15 +41,16 @@ impl<'a> Principal<'a> {
         }
     }
 
-    /// Passes an owner of the vault.
+    /// Checks that the user is an owner of the vault.
     pub(crate) fn require_owner(&self) -> Result<(), Refusal> {
+        // Every role is listed, so that a new one does not become an owner by a wildcard.
         match self.role {
             Role::Owner => Ok(()),
             Role::Publisher | Role::Member => Err(ErrorCode::OwnerRequired.into()),
         }
     }
 
-    /// The vault, as records about people name it.
+    /// The vault in the form that memberships and invitations refer to it.
     pub(super) fn home(&self) -> NamespaceRef {
         NamespaceRef {
             slug: self.namespace.slug.clone(),

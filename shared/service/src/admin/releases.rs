@@ -1,4 +1,4 @@
-//! `…/releases`: what was published, and each release's exact bytes as long as they are kept.
+//! `…/releases`: the published releases, and the exact bytes of each catalog while they are kept.
 
 use axum::http::StatusCode;
 use vault_format::name::NamespaceId;
@@ -15,7 +15,7 @@ use crate::model::kept;
 use crate::model::namespace::Namespace;
 use crate::model::release::{self, Release};
 
-/// Releases, oldest first; `after` is what `next` of the page before says.
+/// Lists releases, oldest first; `after` is `next` of the page before.
 pub(super) async fn list(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let page = call.page()?;
@@ -35,13 +35,13 @@ pub(super) async fn list(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
-/// One release.
+/// Returns one release.
 pub(super) async fn show(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     Ok(json_answer(StatusCode::OK, &find(&call, &namespace).await?))
 }
 
-/// One release's catalog, 404 once it was collected.
+/// Returns the catalog of one release; 404 once its bytes were deleted.
 pub(super) async fn catalog(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let release = find(&call, &namespace).await?;
@@ -51,15 +51,15 @@ pub(super) async fn catalog(call: Call) -> Answer {
     Ok(exact(object.bytes, &release.sha256, "application/json"))
 }
 
-/// The release that the path and `?root_version=` name.
+/// Finds the release that the path and `?root_version=` name.
 async fn find(call: &Call, namespace: &Namespace) -> Result<Release, Refusal> {
     let (number, root_version) = (call.param("release"), call.query("root_version"));
     let found = find_release(&call.app, namespace, number, root_version.as_deref()).await?;
     Ok(found.ok_or(ErrorCode::NotFound)?)
 }
 
-/// The release of this number under this root version, or the newest of its number. Fails with 422
-/// for a root version that is not a number.
+/// Finds the release of this number under this root version; without a root version, the newest of
+/// that number. Fails with 422 if the root version is not a number.
 pub(crate) async fn find_release(
     app: &App,
     namespace: &Namespace,
@@ -83,7 +83,7 @@ pub(crate) async fn find_release(
     }
 }
 
-/// Every release of a vault in the order of root versions and numbers: one reading for each
+/// Reads all releases of a vault in the order of root versions and numbers, with one list per
 /// thousand.
 pub(crate) async fn all_releases(
     app: &App,
@@ -94,6 +94,8 @@ pub(crate) async fn all_releases(
 }
 
 fn is_sort_key(text: &str) -> bool {
+    // The cursor must have the width of a key: a shorter number would sort elsewhere and silently
+    // skip releases.
     let digits =
         |text: &str, count| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
     match text.split_once('.') {
@@ -102,12 +104,12 @@ fn is_sort_key(text: &str) -> bool {
     }
 }
 
-/// A root version as it is written; 0 stands for releases of an earlier version of vault.
+/// Parses a root version; 0 stands for releases of an earlier version of vault.
 fn root_version(text: &str) -> Option<u64> {
     if text == "0" { Some(0) } else { number(text) }
 }
 
-/// A release number as it is written: decimal, no sign, no leading zero.
+/// Parses a release number: decimal, no sign, no leading zero.
 fn number(text: &str) -> Option<u64> {
     let plain = !text.is_empty() && text.len() <= 16 && text.bytes().all(|b| b.is_ascii_digit());
     (plain && !text.starts_with('0'))

@@ -1,9 +1,10 @@
-//! `/admin/users`: who has a part in the caller's namespace, and what they may do there.
+//! `/admin/users`: the users of the caller's namespace, and their rights there.
 //!
-//! An owner invites an address (`model::membership`); the person who has proven it accepts at
-//! `/account`. Every change is one commit of the user, its index entry, the audit record, and a
-//! check that the caller may still make it; what would leave the namespace without an owner who can
-//! sign in and write is refused there too, so two owners who remove each other leave one.
+//! An owner invites an address (`model::membership`); the user who has proven the address accepts
+//! at `/account`. Every change is one commit of the user, its index entry, the audit record, and a
+//! check that the caller is still an owner. A change that would leave the namespace without an
+//! owner who can sign in and write is refused in that commit too, so of two owners who remove each
+//! other one stays.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -28,10 +29,10 @@ use crate::model::user::{
 use crate::model::{Versioned, members};
 use crate::transaction::Transaction;
 
-/// Most characters of a profile's name.
+/// Maximum number of characters of a profile name.
 const MAX_PROFILE_CHARS: usize = 64;
 
-/// A user, as owners see it.
+/// Converts a user to its form in the API.
 fn shown(user: User) -> vault_api::User {
     vault_api::User {
         state: user.state(),
@@ -45,7 +46,7 @@ fn shown(user: User) -> vault_api::User {
     }
 }
 
-/// Lists the users, oldest first.
+/// Lists the users of the namespace, oldest first.
 pub(super) async fn list(call: Call) -> Answer {
     let page = call.page()?;
     let Items { items, next } = users(&call.app, &call.caller.namespace.id, &page).await?;
@@ -53,7 +54,7 @@ pub(super) async fn list(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
-/// A page of the users of a vault, oldest first.
+/// Reads one page of the users of a vault, oldest first.
 pub(crate) async fn users(
     app: &App,
     namespace: &NamespaceId,
@@ -70,21 +71,20 @@ pub(crate) async fn users(
     Ok(Items { items, next })
 }
 
-/// Whom an owner invites, and to what.
+/// The user whom an owner invites.
 pub(crate) struct Newcomer {
-    /// The address.
+    /// E-mail address.
     pub(crate) email: Email,
-    /// The role to have.
+    /// Role to be granted.
     pub(crate) role: Role,
-    /// The most that tokens may carry.
+    /// Scopes to be granted: the most that the user's tokens may carry.
     pub(crate) scopes: Scopes,
 }
 
-/// Invites an address: it becomes a user when the person who has proven it accepts, within 7 days.
-/// Asked again, the seven days begin anew. The answer is the same whether or not there is an
-/// account, and makes none: a link that sets a password makes its holder the account in every
-/// vault, so operators alone make such links, as operators. Without other words: a member who may
-/// read.
+/// Invites an address: it becomes a user if its owner, having proven it, accepts within 7 days. A
+/// repeated invitation starts the 7 days anew. The answer does not depend on whether the address
+/// has an account, and no account is created: a link that sets a password makes its holder the
+/// account in every vault, so only operators can create one. The default is a member who may read.
 pub(super) async fn create(call: Call) -> Answer {
     let wanted: NewUser = call.json().await?;
     let role = wanted.role.as_ref();
@@ -95,6 +95,7 @@ pub(super) async fn create(call: Call) -> Answer {
         })?,
         scopes: wanted.scopes.as_deref().map_or(Ok(Scopes::READ), scopes)?,
     };
+    // An owner can take over the vault, so a stolen token must not be able to make one.
     if newcomer.role == Role::Owner {
         call.require_fresh()?;
     }
@@ -102,8 +103,8 @@ pub(super) async fn create(call: Call) -> Answer {
     Ok(json_answer(StatusCode::CREATED, &shown(invited)))
 }
 
-/// Invites an address, or invites it again. A new owner needs a fresh sign-in, which the caller has
-/// proven.
+/// Invites an address, or renews its invitation. The caller of this function has checked that the
+/// sign-in is fresh if the new user is to be an owner.
 pub(crate) async fn invite(by: &Principal<'_>, newcomer: &Newcomer) -> Result<User, Refusal> {
     let invite = async |tx| invite_in(&tx, by, newcomer).await;
     by.app.change(invite).await
@@ -136,18 +137,21 @@ async fn invite_in(
     let change = Change::about(&user.id)
         .before(before)
         .after(standing(&user));
+    // Fails the commit if the caller lost the role after it was read.
     tx.write(caller.check());
     by.audit(tx, "user.create", change)?;
     Ok(user)
 }
 
-/// The id of the user who has this address in the vault `home`, or is invited there.
+/// Returns the id of the user, active or invited, who has this address in the vault `home`.
 pub(crate) async fn find_id_by_email(
     app: &App,
     home: &Namespace,
     email: &Email,
 ) -> Result<Option<String>, StoreError> {
     let listed = app.get::<Listed>(&listed_key(email)).await?;
+    // An address without an entry may be of an account of an earlier version of vault, whose id
+    // follows from the address. So the same records are read whether or not there is an account.
     let account = listed.map_or_else(|| AccountId::earlier(email), |listed| listed.value.account);
     let entries = [
         membership_key(&account, &home.slug),
@@ -155,6 +159,7 @@ pub(crate) async fn find_id_by_email(
     ];
     for entry in app.records.get_many(&entries).await?.into_iter().flatten() {
         let entry: Membership = entry.read()?;
+        // The entry is found by the slug; one of a deleted vault with the same slug has another id.
         if entry.namespace.id == home.id {
             return Ok(Some(entry.user_id));
         }
@@ -162,8 +167,8 @@ pub(crate) async fn find_id_by_email(
     Ok(None)
 }
 
-/// The caller, and who has the address here: as an active user, as an invited one. An address with
-/// an account costs what one without costs.
+/// Reads the caller, and the active and the invited user with this address. Costs the same number
+/// of reads whether or not the address has an account.
 async fn standings(
     by: &Principal<'_>,
     email: &Email,
@@ -185,6 +190,7 @@ async fn standings(
         Ok(user_key(&home.id, &id))
     };
     let (active, invited) = (user_of(active)?, user_of(invited)?);
+    // Different users have different keys, so equal ones both lead nowhere.
     let found = if active == invited {
         vec![None, None]
     } else {
@@ -195,10 +201,12 @@ async fn standings(
     Ok([Versioned::read(caller)?, next()?, next()?])
 }
 
-/// Binds a user to a profile of the policy, or to none.
+/// Assigns a profile of the policy to a user, or removes it.
 pub(super) async fn set_profile(call: Call) -> Answer {
     let wanted: ProfileChange = call.json().await?;
     let profile = match wanted.profile {
+        // Only an explicit null removes the profile. A member that was left out must not lift a
+        // restriction, and is rejected when the body is parsed.
         Value::Null => None,
         Value::String(name) => Some(name),
         _ => return Err(ErrorCode::ProfileInvalid.into()),
@@ -207,7 +215,7 @@ pub(super) async fn set_profile(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &shown(user)))
 }
 
-/// Binds a user to the profile of this name, or to none.
+/// Assigns the profile of this name to a user, or removes it.
 pub(crate) async fn change_profile(
     by: &Principal<'_>,
     id: &str,
@@ -224,7 +232,7 @@ pub(crate) async fn change_profile(
     change(by, id, "user.profile", (set, short)).await
 }
 
-/// Changes the role of a user, for which credentials must have been entered just now.
+/// Changes the role of a user; requires credentials that were entered within the last five minutes.
 pub(super) async fn set_role(call: Call) -> Answer {
     let wanted: RoleChange = call.json().await?;
     let role = wanted.role.parse_or(ErrorCode::RoleUnknown)?;
@@ -233,15 +241,15 @@ pub(super) async fn set_role(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &shown(user)))
 }
 
-/// Gives a user another role. Scopes stay: an owner without `write` sees everything and changes
-/// nothing.
+/// Changes the role of a user. The scopes stay: an owner without `write` sees everything and
+/// changes nothing.
 pub(crate) async fn change_role(by: &Principal<'_>, id: &str, role: Role) -> Result<User, Refusal> {
     let set = |user: User| User { role, ..user };
     let short = |user: &User| json!({ "role": user.role });
     change(by, id, "user.role", (set, short)).await
 }
 
-/// Grants and revokes scopes.
+/// Grants and revokes scopes of a user.
 pub(super) async fn change_scopes(call: Call) -> Answer {
     let wanted: ScopeChange = call.json().await?;
     let (grant, revoke) = (scopes(&wanted.grant)?, scopes(&wanted.revoke)?);
@@ -253,8 +261,8 @@ pub(super) async fn change_scopes(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &shown(user)))
 }
 
-/// Grants the first scopes and revokes the second; what a token carries of them is cut at once,
-/// what it was not given it does not get.
+/// Grants the first scopes and revokes the second. Existing tokens lose a revoked scope at once;
+/// they do not gain a granted one.
 pub(crate) async fn grant_scopes(
     by: &Principal<'_>,
     id: &str,
@@ -268,16 +276,16 @@ pub(crate) async fn grant_scopes(
     change(by, id, "user.scopes", (set, short)).await
 }
 
-/// Ends a user's membership, for which credentials must have been entered just now, or withdraws an
-/// invitation.
+/// Ends the membership of a user, which requires credentials entered within the last five minutes,
+/// or withdraws an invitation.
 pub(super) async fn remove(call: Call) -> Answer {
     let fresh = || call.require_fresh();
     let removed = remove_user(&call.principal(), call.param("id"), &fresh).await?;
     Ok(json_answer(StatusCode::OK, &shown(removed)))
 }
 
-/// Removes a user. `fresh` passes where credentials were entered just now; it is asked for an
-/// active user alone.
+/// Removes a user. `fresh` checks that the sign-in is fresh; it is called only if the user is
+/// active.
 pub(crate) async fn remove_user(
     by: &Principal<'_>,
     id: &str,
@@ -286,6 +294,7 @@ pub(crate) async fn remove_user(
     by.app
         .change(async |tx| {
             let Found { caller, target } = find(by, id).await?;
+            // Withdrawing an invitation takes nothing from anybody, so it needs no fresh sign-in.
             if target.value.state() == State::Active {
                 fresh()?;
             }
@@ -298,8 +307,7 @@ pub(crate) async fn remove_user(
         .await
 }
 
-/// Changes a user, and keeps in the log what `short` says of it before and after, also where
-/// nothing changed.
+/// Changes a user and logs what `short` returns for it before and after, also if nothing changed.
 async fn change(
     by: &Principal<'_>,
     id: &str,
@@ -321,13 +329,14 @@ async fn change(
         .await
 }
 
-/// The user of an id, and the caller's own record at the same moment.
+/// The target of a change and the record of the caller, read at the same moment.
 struct Found {
     caller: Option<Versioned<User>>,
     target: Versioned<User>,
 }
 
 async fn find(by: &Principal<'_>, id: &str) -> Result<Found, Refusal> {
+    // The id becomes part of a record key; text of another form must not reach the store.
     if !is_user_id(id) {
         return Err(ErrorCode::UserNotFound.into());
     }
@@ -340,13 +349,13 @@ async fn find(by: &Principal<'_>, id: &str) -> Result<Found, Refusal> {
     })
 }
 
-/// The user of this id.
+/// Returns the user of this id.
 pub(crate) async fn find_user(by: &Principal<'_>, id: &str) -> Result<User, Refusal> {
     Ok(find(by, id).await?.target.value)
 }
 
-/// What the commit that makes `target` into `after` has to check: that the caller may still do it,
-/// and that an owner stays.
+/// Returns the checks that the commit must make if `target` becomes `after`: that the caller is
+/// still an owner, and that the vault keeps an owner.
 async fn remaining(
     by: &Principal<'_>,
     caller: Option<Versioned<User>>,
@@ -372,14 +381,14 @@ async fn remaining(
     }
 }
 
-/// The caller as of now; 403 when it is not an owner with `write` any more.
+/// Returns the caller if it is still an owner with `write`; fails with 403 otherwise.
 fn still_administers(caller: Option<Versioned<User>>) -> Result<Versioned<User>, Refusal> {
     caller
         .filter(|caller| caller.value.administers())
         .ok_or_else(|| ErrorCode::OwnerRequired.into())
 }
 
-/// What the log says of a user.
+/// The state of a user as the audit log records it.
 fn standing(user: &User) -> Value {
     json!({ "email": user.email, "state": user.state(), "role": user.role, "scopes": user.scopes, "profile": user.profile })
 }

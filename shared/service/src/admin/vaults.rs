@@ -1,5 +1,5 @@
-//! `GET /admin/vaults` and `GET /admin/vaults/{slug}`: what an account has, and how a namespace
-//! stands.
+//! `GET /admin/vaults` and `GET /admin/vaults/{slug}`: the vaults of an account, and the state of
+//! one vault. Also signing out everybody from a vault.
 
 use axum::http::StatusCode;
 use serde_json::json;
@@ -24,7 +24,7 @@ use crate::model::user::{self, MEMBERSHIPS, Membership, User};
 use crate::model::{account, release};
 use crate::transaction::Transaction;
 
-/// All namespaces of the account, whichever the token carries.
+/// Lists all namespaces of the account, whichever of them the token is for.
 pub(super) async fn list(call: Call<Bearer>) -> Answer {
     let page = call.page()?;
     let records = &call.app.records;
@@ -39,6 +39,7 @@ pub(super) async fn list(call: Call<Bearer>) -> Answer {
         .await?;
     let (found, next) = cut(found, page.limit);
     let mut items = Vec::new();
+    // Two keys per membership, so half as many memberships fit into one read.
     for some in found.chunks(vault_store::records::MAX_KEYS / 2) {
         let members = some
             .iter()
@@ -56,6 +57,7 @@ pub(super) async fn list(call: Call<Bearer>) -> Answer {
             .collect();
         let read = records.get_many(&keys).await?;
         for (member, pair) in members.iter().zip(read.chunks(2)) {
+            // An entry whose vault or user is gone gives access to nothing.
             let [Some(space), Some(user)] = pair else {
                 continue;
             };
@@ -79,7 +81,7 @@ pub(super) async fn list(call: Call<Bearer>) -> Answer {
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
-/// The drafts of a vault that wait, of the first 1,000 that are open.
+/// Counts the pending drafts of a vault by kind, among the first 1,000 that are open.
 pub(crate) async fn count_drafts(app: &App, namespace: &Namespace) -> Result<DraftCounts, Refusal> {
     let partition = draft::partition(&namespace.id);
     let records = &app.records;
@@ -104,14 +106,14 @@ pub(crate) async fn count_drafts(app: &App, namespace: &Namespace) -> Result<Dra
     Ok(counted)
 }
 
-/// How the namespace stands.
+/// Returns the state of the namespace.
 pub(super) async fn show(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let shown = shown(&call.app, namespace).await?;
     Ok(json_answer(StatusCode::OK, &shown))
 }
 
-/// A namespace as owners, publishers and operators see it.
+/// Converts a namespace to its form for owners, publishers and operators.
 pub(super) async fn shown(app: &App, namespace: Namespace) -> Result<Vault, Refusal> {
     let records = &app.records;
     let queue: Queue = match records.get(&namespace::queue_key(&namespace.slug)).await? {
@@ -174,8 +176,8 @@ pub(super) async fn shown(app: &App, namespace: Namespace) -> Result<Vault, Refu
     })
 }
 
-/// Ends every token for the caller's namespace, the caller's own included, when the body names it
-/// too.
+/// Ends every token for the caller's namespace, including the caller's own; the body must repeat
+/// the vault's name.
 pub(super) async fn sign_out(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     if call.json::<ConfirmedVault>().await?.slug != namespace.slug.as_str() {
@@ -185,7 +187,7 @@ pub(super) async fn sign_out(call: Call) -> Answer {
     raise_epoch(&call.app, &namespace.slug, log).await
 }
 
-/// Ends every token for a namespace in one write; `log` adds the audit records about it.
+/// Ends every token for a namespace with one write; `log` adds the audit records.
 pub(super) async fn raise_epoch(
     app: &App,
     slug: &Slug,
@@ -194,6 +196,8 @@ pub(super) async fn raise_epoch(
     let raise = async |tx: Transaction<'_>| {
         let found = namespace::find(&tx, slug).await?;
         let (mut namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
+        // Tokens carry the epoch of their namespace, so a new one ends them all without finding
+        // them.
         let before = namespace.epoch;
         namespace.epoch = before.wrapping_add(1);
         let change = Change::about(&slug)

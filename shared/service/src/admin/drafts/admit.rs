@@ -1,9 +1,9 @@
-//! Accepting a draft where the server itself holds the vault's key: it admits what the draft asks
-//! for, publishes it, and writes that down.
+//! Accepting a draft on a server that holds the vault's key: admits the change, publishes it, and
+//! records that.
 //!
-//! The three steps are not one. So the draft is claimed first, for a minute: what is being signed
-//! cannot be withdrawn or declined. Whatever breaks off in between, accepting again goes on from
-//! there, since what is signed already is not signed twice.
+//! The three steps cannot be one commit. So the draft is claimed first, for a minute, in which it
+//! cannot be withdrawn or declined. If a step fails, accepting the draft again continues from
+//! there: what is signed already is not signed twice.
 
 use serde_json::json;
 use vault_format::draft::{Draft, DraftContext, Request};
@@ -22,23 +22,23 @@ use crate::model::draft::{DraftRecord, State};
 use crate::shelf::{holds, of_shelf};
 use crate::transaction::Transaction;
 
-/// How long a draft is claimed, in seconds. A call ends before, and what it began on another thread
-/// too.
+/// Duration of a claim, in seconds. Longer than a call may take, including the work that it started
+/// on another thread.
 const CLAIM_SECONDS: i64 = 60;
 const BUSY: &str = "The server is admitting the draft already; ask again in a minute.";
 
-/// What the owner who accepts a draft has seen.
+/// The content that the accepting owner has reviewed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
-    /// SHA-256 over the files ([`vault_format::bundle::files_sha256`]); of a draft that removes a
+    /// SHA-256 over the files ([`vault_format::bundle::files_sha256`]); for a draft that removes a
     /// skill, SHA-256 of the draft.
     pub(crate) content: Digest,
-    /// The bundle that the skill has now, where it is no longer the one that the author saw.
+    /// The bundle that the skill has now, if it is no longer the one that the author saw.
     pub(crate) base: Option<Digest>,
 }
 
-/// Admits a pending draft and publishes it; the draft is accepted then. One that was accepted
-/// before is answered as it is.
+/// Admits a pending draft, publishes it and marks it as accepted. A draft that was accepted before
+/// is returned unchanged.
 pub(super) async fn admit(
     by: &Principal<'_>,
     found: Found,
@@ -49,6 +49,8 @@ pub(super) async fn admit(
     }
     let shelves = by.app.shelves.clone().ok_or(ErrorCode::LibraryElsewhere)?;
     let id = found.record.id.to_string();
+    // Read before the claim: a draft whose bytes are missing would otherwise stay claimed for a
+    // minute.
     let draft = read(by, &found.record).await?;
     if let Some(accepted) = claim(by, &id).await? {
         return Ok(accepted);
@@ -63,12 +65,15 @@ pub(super) async fn admit(
     };
     let release = match release {
         Ok(release) => release,
+        // A failure must leave the draft open to a decline or another try at once.
         Err(refusal) => {
             unclaim(by, &id).await?;
             return Err(refusal);
         }
     };
     let ending = ending(by, State::Accepted, release, None);
+    // Signing took seconds, in which the claim may have run out and another owner may have decided;
+    // so the state is read again.
     let accept = async |tx: Transaction<'_>| {
         let found = find(by, &id).await?;
         match found.record.state {
@@ -80,7 +85,7 @@ pub(super) async fn admit(
     by.app.change(accept).await
 }
 
-/// The draft in its bytes.
+/// Reads the bytes of a draft and parses them.
 pub(crate) async fn read(by: &Principal<'_>, record: &DraftRecord) -> Result<Draft, Refusal> {
     let namespace = by.namespace;
     let key = record.object().key(namespace.id);
@@ -92,12 +97,12 @@ pub(crate) async fn read(by: &Principal<'_>, record: &DraftRecord) -> Result<Dra
         let slug = &namespace.slug;
         Draft::parse(&object.bytes, &DraftContext { slug, vault_id })
     };
-    // It came in before the first release, or after it.
+    // The draft may have been made before the first release, when the vault had no id yet.
     let draft = parse(pinned.as_ref()).or_else(|_| parse(None));
     draft.map_err(|error| Refusal::new(ErrorCode::DraftBase).cause(error))
 }
 
-/// Claims the draft for this call; answers it where it was accepted meanwhile.
+/// Claims the draft for this call; returns the draft if it was accepted in the meantime.
 async fn claim(by: &Principal<'_>, id: &str) -> Result<Option<DraftRecord>, Refusal> {
     let claim = async |tx: Transaction<'_>| {
         let found = find(by, id).await?;
@@ -118,7 +123,7 @@ async fn claim(by: &Principal<'_>, id: &str) -> Result<Option<DraftRecord>, Refu
     by.app.change(claim).await
 }
 
-/// Gives the claim back after a failure, so that the draft can be declined at once.
+/// Ends the claim after a failure, so that the draft can be declined at once.
 async fn unclaim(by: &Principal<'_>, id: &str) -> Result<(), Refusal> {
     let found = find(by, id).await?;
     let freed = found.update(by.namespace, |draft| draft.admitting_until = None)?;
@@ -127,7 +132,7 @@ async fn unclaim(by: &Principal<'_>, id: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Makes the library have what the draft asks for.
+/// Makes the library contain the change that the draft asks for.
 async fn sign(
     by: &Principal<'_>,
     shelves: &dyn Shelves,
@@ -143,6 +148,7 @@ async fn sign(
     }
     check_base(draft, current, seen.base)?;
     let is_removal = draft.request == Request::Remove;
+    // A removal has no files to review; its draft is named by its own hash instead.
     if is_removal && seen.content != record.sha256 {
         return Err(ErrorCode::DraftChanged.into());
     }
@@ -159,6 +165,7 @@ async fn sign(
         Ok(Submitted::Refused { findings }) => {
             Err(Refusal::new(ErrorCode::SkillBlocked).member("findings", json!(findings)))
         }
+        // The shelf of a server that holds the key signs; another outcome is a mistake in its code.
         Ok(Submitted::Drafted { .. } | Submitted::WouldPass { .. }) => {
             Err(ErrorCode::Internal.into())
         }
@@ -166,8 +173,8 @@ async fn sign(
     }
 }
 
-/// Whether the library has what the draft asks for: an earlier call has signed it, and broke off
-/// before it could say so.
+/// Whether the library contains the change already, because an earlier call signed it and failed
+/// before it could record that.
 async fn is_done(
     shelf: &dyn Shelf,
     draft: &Draft,
@@ -185,8 +192,8 @@ async fn is_done(
     }
 }
 
-/// Passes where the skill is what the author saw, or what the owner says that it is now; 409 with
-/// its bundle if not.
+/// Checks that the skill is the one that the author saw, or the one that the owner confirms; fails
+/// with 409 and its current bundle otherwise.
 fn check_base(draft: &Draft, current: Option<&Entry>, seen: Option<Digest>) -> Result<(), Refusal> {
     let current = current.map(|entry| entry.texts.bundle_hash);
     if draft.check_base(current.as_ref()).is_ok() || (seen.is_some() && seen == current) {

@@ -1,4 +1,5 @@
-//! `POST …/drafts?kind=`: a proposed release, a key request, or the change of a skill.
+//! `POST …/drafts?kind=`: stores a proposed release, a key request, or a change of a skill as a
+//! draft.
 
 use axum::http::StatusCode;
 use bytes::Bytes;
@@ -24,10 +25,11 @@ use crate::model::proposal::Proposed;
 use crate::publish::judge_proposal;
 use crate::shelf::{Changes, Releases, of_tool, sentence, session};
 
-/// Most bytes of the JSON of a change: a draft of 1 MiB in any of its encodings.
+/// Maximum size of a change as JSON, in bytes: a draft of 1 MiB in any of its encodings.
 const MAX_CHANGE_BYTES: usize = 2 * 1024 * 1024;
 
-/// Keeps a draft: 201, or 200 where its author sent the same before and that one waits.
+/// Stores a draft; answers 201, or 200 if its author sent the same before and that draft is
+/// pending.
 pub(in crate::admin) async fn create(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let word = call.query("kind").unwrap_or_default();
@@ -40,13 +42,15 @@ pub(in crate::admin) async fn create(call: Call) -> Answer {
     }
 }
 
-/// A catalog file that lacks signatures.
+/// Stores a catalog file that lacks signatures.
 async fn propose(call: &Call, namespace: &Namespace) -> Answer {
     call.caller.require_publisher()?;
     call.hosted_namespace()?;
     let bytes = exact_bytes(call, MAX_OBJECT_BYTES).await?;
     let app = &call.app;
     let proposal = judge_proposal(app, namespace, &bytes).await?;
+    // The objects that only the proposal names would be deleted as unreferenced; the stored list
+    // keeps them while the draft is pending.
     let added = Bytes::from(proposal.added.to_bytes());
     let added_key = ObjectKey::of(namespace.id, Class::Closures, &added);
     let proposed = Proposed::new(
@@ -61,7 +65,7 @@ async fn propose(call: &Call, namespace: &Namespace) -> Answer {
     keep_bytes(call, namespace, Subject::Release(proposed), bytes, objects).await
 }
 
-/// A statement that a user has signed with the key to publish with.
+/// Stores a statement that a user has signed with the key to publish with.
 async fn request_key(call: &Call, namespace: &Namespace) -> Answer {
     call.hosted_namespace()?;
     let bytes = exact_bytes(call, MAX_KEY_REQUEST_BYTES).await?;
@@ -69,6 +73,8 @@ async fn request_key(call: &Call, namespace: &Namespace) -> Answer {
         .pin
         .vault()
         .ok_or(ErrorCode::CatalogNotPublished)?;
+    // The signature inside proves that the author holds the private key: a request for the key of
+    // somebody else must not be possible.
     let request = KeyRequest::verify(&bytes, pin.vault_id, &namespace.slug).map_err(|error| {
         let refusal = Refusal::new(match error {
             KeyRequestError::TooLarge => ErrorCode::BodyTooLarge,
@@ -84,7 +90,7 @@ async fn request_key(call: &Call, namespace: &Namespace) -> Answer {
     keep_bytes(call, namespace, subject, bytes, Vec::new()).await
 }
 
-/// The exact bytes of a signed document; 413, 415.
+/// Reads the exact bytes of a signed document; fails with 413 or 415.
 async fn exact_bytes(call: &Call, limit: usize) -> Result<Bytes, Refusal> {
     let bytes = read_body(call.take_body(), limit).await?;
     require_media_type(&call.parts.headers, "application/octet-stream")?;
@@ -126,7 +132,7 @@ async fn keep_bytes(
     Ok(json_answer(status, &item(&call.principal(), record).await?))
 }
 
-/// The change of a skill, as a tool's: it becomes a draft, whoever asks for it.
+/// Stores the change of a skill; it becomes a draft for every caller, owners included.
 async fn change(call: &Call, namespace: &Namespace, asked: Asked) -> Answer {
     let app = &call.app;
     let bytes = read_body(call.take_body(), MAX_CHANGE_BYTES).await?;
@@ -134,6 +140,8 @@ async fn change(call: &Call, namespace: &Namespace, asked: Asked) -> Answer {
     let arguments: Map<String, Value> = parse_json(&bytes)?;
     let how = (Names::Plain, Changes::Drafted);
     let session = session(app, &call.caller, &call.actor, &Releases::default(), how);
+    // Through the tools' own crate, so that a draft of this route passes the same checks of
+    // arguments and the same gate as one from an agent.
     let submitted = vault_mcp::hand_in(&session, asked, arguments).await;
     let id = match submitted.map_err(of_tool)? {
         Submitted::Drafted { draft, .. } => draft,

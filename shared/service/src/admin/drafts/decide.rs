@@ -1,6 +1,6 @@
-//! `…/drafts/{id}/accepted`, `…/declined` and `DELETE …/drafts/{id}`: the steps that end a draft.
-//! Of two that race, one is first; the other is told what the draft has become. A step that is
-//! repeated answers as it did.
+//! `…/drafts/{id}/accepted`, `…/declined` and `DELETE …/drafts/{id}`: the decisions that end a
+//! draft. Of two concurrent decisions one is committed; the other gets the draft's new state. A
+//! repeated decision gets the same answer as the first.
 
 use axum::http::StatusCode;
 use vault_api::{DraftAcceptance, DraftRefusal};
@@ -25,14 +25,16 @@ const UNREVIEWED: &str =
     "The server signs what was reviewed: name it with reviewed_sha256, as vault drafts show does.";
 const BEING_ADMITTED: &str = "This vault's server is admitting the draft; try again in a minute.";
 
-/// Notes which release has what a draft asks for. In a self-signed namespace an owner makes the
-/// server admit and publish it.
+/// Records which release contains the change that a draft asks for. In a self-signed namespace the
+/// server admits and publishes the change, at an owner's request.
 pub(in crate::admin) async fn accept(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let wanted: DraftAcceptance = call.json().await?;
     let (by, id) = (call.principal(), call.param("id"));
     let ended = match (namespace.kind, wanted.release) {
         (NamespaceKind::SelfSigned, None) if wanted.reason.is_none() => {
+            // The source of an `install` draft may deliver other files than the owner has reviewed,
+            // so the hash of the reviewed ones is required.
             let content = wanted
                 .reviewed_sha256
                 .ok_or_else(|| Refusal::new(ErrorCode::ParameterInvalid).detail(UNREVIEWED))?;
@@ -48,6 +50,8 @@ pub(in crate::admin) async fn accept(call: Call) -> Answer {
             let ending = ending(&by, State::Accepted, number, reason);
             end(&by, id, &ending, "draft.accept").await?
         }
+        // A draft that is not there or not acceptable is reported first; then the members are wrong
+        // for this kind of namespace.
         _ => {
             acceptable(&by, id).await?;
             return Err(ErrorCode::ParameterInvalid.into());
@@ -56,7 +60,7 @@ pub(in crate::admin) async fn accept(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &item(&by, ended).await?))
 }
 
-/// The draft of this id, if the caller may accept one of its kind.
+/// Finds the draft of this id if the caller may accept drafts of its kind.
 async fn acceptable(by: &Principal<'_>, id: &str) -> Result<Found, Refusal> {
     let found = find(by, id).await?;
     match found.record.kind() {
@@ -70,7 +74,7 @@ async fn acceptable(by: &Principal<'_>, id: &str) -> Result<Found, Refusal> {
     Ok(found)
 }
 
-/// Makes the server that signs a vault admit what a draft asks for, and publish it.
+/// Makes the server that signs the vault admit the change of a draft and publish it.
 pub(crate) async fn admit_draft(
     by: &Principal<'_>,
     id: &str,
@@ -81,8 +85,8 @@ pub(crate) async fn admit_draft(
     admit(by, found, seen).await
 }
 
-/// The number of a release that was published; 422 for any other. A key counts by a root version,
-/// so its request may name none.
+/// Checks that the release was published; fails with 422 otherwise. A key takes effect with a root
+/// version, so a key request may be accepted without a release.
 async fn published(by: &Principal<'_>, found: &Found, number: u64) -> Result<Option<u64>, Refusal> {
     if number == 0 && found.record.kind() == Kind::KeyRequest {
         return Ok(None);
@@ -106,7 +110,7 @@ pub(in crate::admin) async fn decline(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &item(&by, ended).await?))
 }
 
-/// Declines the draft of this id for a reason that its author sees.
+/// Declines the draft of this id with a reason that its author sees.
 pub(crate) async fn decline_draft(
     by: &Principal<'_>,
     id: &str,
@@ -114,6 +118,7 @@ pub(crate) async fn decline_draft(
 ) -> Result<DraftRecord, Refusal> {
     let reason = readable_reason(reason)?;
     let found = find(by, id).await?;
+    // Publishers cannot see the key requests of others, but they can see their own.
     if found.record.kind() == Kind::KeyRequest {
         by.require_owner()?;
     }
@@ -121,7 +126,7 @@ pub(crate) async fn decline_draft(
     end(by, id, &ending, "draft.decline").await
 }
 
-/// The reason, if its author can read it.
+/// Checks that the author can read the reason: no hidden or misleading characters.
 fn readable_reason(reason: String) -> Result<String, Refusal> {
     let is_good = (1..=MAX_REASON_CHARS).contains(&reason.chars().count())
         && !reason.chars().any(is_deceptive);
@@ -132,7 +137,7 @@ fn readable_reason(reason: String) -> Result<String, Refusal> {
     Ok(reason)
 }
 
-/// Withdraws a draft: its author does, or an owner.
+/// Withdraws a draft: possible for its author and for owners.
 pub(in crate::admin) async fn withdraw(call: Call) -> Answer {
     call.namespace()?;
     let (by, id) = (call.principal(), call.param("id"));
@@ -145,7 +150,7 @@ pub(in crate::admin) async fn withdraw(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &item(&by, ended).await?))
 }
 
-/// Ends the draft of this id; 409 where it has ended otherwise.
+/// Ends the draft of this id; fails with 409 if another decision has ended it.
 async fn end(
     by: &Principal<'_>,
     id: &str,
@@ -155,6 +160,7 @@ async fn end(
     let end = async |tx: Transaction<'_>| {
         let found = find(by, id).await?;
         let draft = &found.record;
+        // A client whose answer was lost repeats the request; that must not look like a conflict.
         if draft.state != State::Pending {
             let is_repeated = draft.state == ending.state
                 && (ending.state != State::Accepted || draft.release == ending.release);
@@ -164,6 +170,7 @@ async fn end(
                 Err(state_refusal(draft, None))
             };
         }
+        // A claim is not part of the state, but what is being signed can no longer be undone.
         if is_being_admitted(by, draft) {
             return Err(state_refusal(draft, Some(BEING_ADMITTED)));
         }

@@ -1,4 +1,4 @@
-//! `GET …/drafts`: the drafts that a caller may see, oldest first.
+//! `GET …/drafts`: lists the drafts that the caller may see, oldest first.
 
 use axum::http::StatusCode;
 use vault_store::StoreError;
@@ -13,27 +13,27 @@ use crate::http::json_answer;
 use crate::model::Versioned;
 use crate::model::draft::{self, Authored, DraftRecord, Kind, State};
 
-/// Most records of a partition that one request reads: a page may be short, and still have a
-/// `next`.
+/// Maximum number of records that one request reads per partition: a page may be short and still
+/// have a `next`.
 const MAX_READ: usize = 256;
 
-/// Which drafts are asked for.
+/// Filter for drafts.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
-    /// `None`: all.
+    /// State; `None` for any.
     pub(crate) state: Option<State>,
-    /// `None`: all.
+    /// Kind; `None` for any.
     pub(crate) kind: Option<Kind>,
 }
 
 /// Drafts that were read, in the order of their ids.
 struct Read {
     drafts: Vec<DraftRecord>,
-    /// The last id up to which nothing is left out, where there may be more behind it.
+    /// The last id up to which the list is complete; `None` if there is nothing behind it.
     end: Option<String>,
 }
 
-/// Lists drafts: those that wait, or those of `?state=`, of any kind or of `?kind=`.
+/// Lists drafts: pending ones, or those of `?state=`, of any kind or of `?kind=`.
 pub(in crate::admin) async fn list(call: Call) -> Answer {
     call.namespace()?;
     let wanted = Wanted::of(&call)?;
@@ -44,7 +44,7 @@ pub(in crate::admin) async fn list(call: Call) -> Answer {
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
-/// A page of the drafts that the caller may see, as they stand, oldest first.
+/// Reads one page of the drafts that the caller may see, in their present state, oldest first.
 pub(crate) async fn drafts(
     by: &Principal<'_>,
     wanted: Wanted,
@@ -61,7 +61,8 @@ pub(crate) async fn drafts(
             continue;
         }
         if items.len() == page.limit {
-            // There is another one.
+            // One more draft matches than the page holds, so the next page begins behind the last
+            // item.
             next = items.last().map(|last: &DraftRecord| last.id.to_string());
             break;
         }
@@ -71,7 +72,7 @@ pub(crate) async fn drafts(
 }
 
 impl Wanted {
-    /// `?state=` and `?kind=`; 422 for words that are none.
+    /// Reads `?state=` and `?kind=`; fails with 422 for unknown words.
     fn of(call: &Call) -> Result<Self, Refusal> {
         let state = match call.query("state").as_deref() {
             None => Some(State::Pending),
@@ -91,13 +92,13 @@ impl Wanted {
     }
 }
 
-/// The kind that a word names.
+/// Parses the word for a kind of draft.
 pub(super) fn kind(word: &str) -> Option<Kind> {
     word.parse().ok()
 }
 
-/// Drafts of the namespace behind a page: the open ones, and the ended ones where those are asked
-/// for.
+/// Reads drafts of the namespace behind a page: the open ones, and the ended ones if the filter
+/// includes them.
 async fn all(by: &Principal<'_>, wanted: Wanted, page: &Page) -> Result<Read, StoreError> {
     let namespace = by.namespace;
     let mut partitions = vec![draft::partition(&namespace.id)];
@@ -129,7 +130,7 @@ async fn all(by: &Principal<'_>, wanted: Wanted, page: &Page) -> Result<Read, St
     Ok(Read { drafts, end })
 }
 
-/// The caller's own drafts behind a page, open and ended.
+/// Reads the caller's own drafts behind a page, open and ended.
 async fn own(by: &Principal<'_>, page: &Page) -> Result<Read, StoreError> {
     let (namespace, prefix) = (by.namespace, format!("{}/", by.user_id));
     let after = page.after.as_ref().map(|after| format!("{prefix}{after}"));
@@ -140,6 +141,7 @@ async fn own(by: &Principal<'_>, page: &Page) -> Result<Read, StoreError> {
         .await?;
     let end = listed.last().filter(|_| listed.len() == MAX_READ);
     let end = end.map(|last| last.key.key[prefix.len()..].to_owned());
+    // Two keys per draft: it is either open or ended, and the index does not tell which.
     let mut drafts = Vec::with_capacity(listed.len());
     for some in listed.chunks(MAX_KEYS / 2) {
         drafts.extend(of_index(by, some).await?);
@@ -147,7 +149,7 @@ async fn own(by: &Principal<'_>, page: &Page) -> Result<Read, StoreError> {
     Ok(Read { drafts, end })
 }
 
-/// The drafts that these entries of an author's list name.
+/// Reads the drafts that these entries of an author's index refer to.
 async fn of_index(by: &Principal<'_>, index: &[Record]) -> Result<Vec<DraftRecord>, StoreError> {
     let namespace = &by.namespace.id;
     let mut keys = Vec::with_capacity(2 * index.len());

@@ -1,7 +1,8 @@
-//! `…/drafts`: what people and clients ask owners and publishers for, and what becomes of it.
+//! `…/drafts`: requests to owners and publishers, and the decisions on them.
 //!
-//! Owners see every draft, publishers every one but the key requests of others, and everybody their
-//! own. For whoever may not see a draft there is none.
+//! Owners see every draft, publishers every one except the key requests of others, and members
+//! their own. To a caller who may not see a draft it does not exist: the answer is 404, so that ids
+//! reveal nothing.
 
 mod admit;
 mod create;
@@ -32,7 +33,7 @@ pub(crate) use decide::{admit_draft, decline_draft};
 pub(super) use list::list;
 pub(crate) use list::{Wanted, drafts as listed_drafts};
 
-/// A draft, as the routes show it.
+/// Converts a draft to its form in the API.
 fn shown(draft: DraftRecord, email: Option<Email>) -> Draft {
     let kind = draft.kind();
     let (mut name, mut base_bundle_hash, mut flags) = (None, None, 0);
@@ -84,8 +85,8 @@ fn shown(draft: DraftRecord, email: Option<Email>) -> Draft {
     }
 }
 
-/// These drafts as this caller sees them: with the addresses of their authors for owners and
-/// publishers.
+/// Converts drafts for this caller: with the e-mail addresses of their authors if the caller is an
+/// owner or a publisher.
 async fn items(by: &Principal<'_>, drafts: Vec<DraftRecord>) -> Result<Vec<Draft>, StoreError> {
     let emails = authors(by, &drafts).await?;
     let item = |draft: DraftRecord| {
@@ -95,8 +96,8 @@ async fn items(by: &Principal<'_>, drafts: Vec<DraftRecord>) -> Result<Vec<Draft
     Ok(drafts.into_iter().map(item).collect())
 }
 
-/// The addresses of the authors of these drafts by their ids, as far as they are users of the vault
-/// still; none for a caller who is neither owner nor publisher.
+/// Reads the addresses of the authors of these drafts by user id, as far as they are still users of
+/// the vault. Empty if the caller is neither owner nor publisher.
 async fn authors(
     by: &Principal<'_>,
     drafts: &[DraftRecord],
@@ -105,6 +106,7 @@ async fn authors(
     if !by.role.publishes() {
         return Ok(emails);
     }
+    // Most drafts of a page are of few authors, so each user is read once.
     let mut authors: Vec<_> = drafts.iter().map(|it| &it.submitted_by.user_id).collect();
     authors.sort();
     authors.dedup();
@@ -120,25 +122,26 @@ async fn authors(
     Ok(emails)
 }
 
-/// One draft as this caller sees it.
+/// Converts one draft for this caller.
 async fn item(by: &Principal<'_>, draft: DraftRecord) -> Result<Draft, Refusal> {
     let items = items(by, vec![draft]).await?;
     let item = items.into_iter().next();
     item.ok_or_else(|| ErrorCode::Internal.into())
 }
 
-/// Whether a draft is there for this caller.
+/// Whether the caller may see a draft.
 fn is_visible(by: &Principal<'_>, draft: &DraftRecord) -> bool {
     let is_own = draft.submitted_by.user_id == by.user_id;
     is_own
         || match by.role {
             Role::Owner => true,
+            // A key request asks for the right to publish: only owners decide on it.
             Role::Publisher => draft.kind() != Kind::KeyRequest,
             Role::Member => false,
         }
 }
 
-/// The draft of this id, if it is there for the caller; 404 if not.
+/// Finds the draft of this id if the caller may see it; fails with 404 otherwise.
 pub(crate) async fn find(by: &Principal<'_>, id: &str) -> Result<Found, Refusal> {
     let missing = || Refusal::new(ErrorCode::DraftNotFound);
     let id: DraftId = id.parse().map_err(|_| missing())?;
@@ -148,7 +151,7 @@ pub(crate) async fn find(by: &Principal<'_>, id: &str) -> Result<Found, Refusal>
         .ok_or_else(missing)
 }
 
-/// The exact bytes of a draft, as long as they are kept.
+/// Returns the exact bytes of a draft while they are kept.
 pub(super) async fn read(call: Call) -> Answer {
     let (namespace, _) = call.namespace()?;
     let found = find(&call.principal(), call.param("id")).await?;

@@ -1,4 +1,4 @@
-//! One step that ends a draft, as every route here takes it.
+//! Ending a draft, as all routes of this room do it.
 
 use serde_json::json;
 use vault_store::StoreError;
@@ -9,7 +9,7 @@ use crate::error::{ErrorCode, Refusal};
 use crate::model::draft::{DraftRecord, Ending, State};
 use crate::transaction::Transaction;
 
-/// A step of this caller.
+/// Describes a decision of this caller.
 pub(super) fn ending(
     by: &Principal<'_>,
     state: State,
@@ -35,13 +35,14 @@ pub(super) fn end(
     drafts::end(tx, by.namespace, found, ending, by.actor, action)
 }
 
-/// Whether a server is admitting the draft at this moment.
+/// Whether a server is admitting the draft at present.
 pub(super) fn is_being_admitted(by: &Principal<'_>, draft: &DraftRecord) -> bool {
+    // The claim of a process that died ends by itself, so nobody has to remove it.
     let until = draft.admitting_until;
     until.is_some_and(|until| by.app.clock.now() < until)
 }
 
-/// 409 with the state that the draft is in.
+/// Returns 409 with the draft's state.
 pub(super) fn state_refusal(draft: &DraftRecord, why: Option<&'static str>) -> Refusal {
     let refusal = Refusal::new(ErrorCode::DraftState).member("state", json!(draft.state));
     match why {
