@@ -1,5 +1,5 @@
-//! The current release as the service keeps it: its catalog, the root versions beside it, and what
-//! it names.
+//! The current release as the service stores it: its catalog, the root versions beside it, and the
+//! list of objects that it names.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::model::namespace::{Current, Namespace};
 use crate::model::release::Closure;
 
-/// The exact bytes of the current catalog's file.
+/// Reads the exact bytes of the current catalog's file.
 async fn current_bytes(
     app: &App,
     namespace: NamespaceId,
@@ -26,8 +26,8 @@ async fn current_bytes(
     Ok(object.ok_or_else(|| missing(&key))?.bytes)
 }
 
-/// The current catalog, which counted when it became current; its bytes are named by their hash, so
-/// they are the same.
+/// Reads the current catalog. It was verified when it became current, and its bytes are named by
+/// their hash, so no signature is checked again.
 pub(crate) async fn current_catalog(
     app: &App,
     namespace: NamespaceId,
@@ -39,9 +39,9 @@ pub(crate) async fn current_catalog(
         .map_err(|error| damaged(&error))
 }
 
-/// What the service knows of the vault's keys: the pinned chain, which is in the current catalog's
-/// file. After a reset of the pin it is the chain in that file, so that the last release is still
-/// read.
+/// Reads the state of the vault's keys: the pinned chain of root versions, which the file of the
+/// current catalog contains. After a reset of the pin it is the chain in that file, so that the
+/// last release can still be read.
 pub(crate) fn read_state(
     namespace: &Namespace,
     file: &SignedCatalog,
@@ -53,6 +53,8 @@ pub(crate) fn read_state(
         ));
     };
     let state = RootState::load(&pin.root1_sha256, file.roots(), pin.revoked.clone())?;
+    // The file must carry the newest pinned version: an older chain would bring back keys that were
+    // revoked since.
     if state.chain().newest().payload_sha256() != &pin.root_sha256 {
         let (shown, known) = (state.chain().version(), pin.root_version);
         return Err(RootError::RolledBack { shown, known }.into());
@@ -60,17 +62,16 @@ pub(crate) fn read_state(
     Ok(state)
 }
 
-/// What a new release builds on: the current one, read once.
+/// The release that a new one builds on: the current one, read once.
 #[derive(Default)]
 pub(super) struct Base {
-    /// What the service knows of the vault; nothing before the first release, and after a reset of
-    /// the pin.
+    /// The pinned vault; `None` before the first release and after a reset of the pin.
     pub(super) known: Option<Known>,
     /// The last release of a namespace whose pin was reset.
     unpinned: Option<Catalog>,
 }
 
-/// The pinned vault, and its release that counted last.
+/// The pinned vault and its last accepted release.
 pub(super) struct Known {
     pub(super) state: RootState,
     pub(super) last: LastCatalog,
@@ -83,6 +84,8 @@ impl Base {
         };
         let Some(pin) = namespace.pin.vault() else {
             return Ok(Self {
+                // After a reset of the pin the old keys do not count any more; only the catalog is
+                // needed, to compare the new one with.
                 known: None,
                 unpinned: Some(current_catalog(app, namespace.id, current).await?),
             });
@@ -99,13 +102,14 @@ impl Base {
         })
     }
 
-    /// The pinned vault's catalog that counted last.
+    /// Returns the last accepted catalog of the pinned vault.
     pub(super) fn last(&self) -> Option<&Catalog> {
         self.known.as_ref().map(|known| &known.last.catalog)
     }
 
-    /// What the current release names, whatever vault it is of. After a reset of the pin it
-    /// remembers no skill of the vault before.
+    /// Reads the list of objects of the current release, even if it belongs to another vault than
+    /// the pinned one. After a reset of the pin it contains no former skills: the versions of the
+    /// old vault do not bind the new one.
     pub(super) async fn closure(
         &self,
         app: &App,
@@ -121,7 +125,7 @@ impl Base {
         Ok(closure)
     }
 
-    /// The current catalog, whatever vault it is of.
+    /// Returns the current catalog, even if it belongs to another vault.
     pub(super) fn catalog(&self) -> Option<&Catalog> {
         self.last().or(self.unpinned.as_ref())
     }
@@ -131,7 +135,7 @@ fn damaged(error: &CatalogError) -> StoreError {
     StoreError::Corrupt(format!("the current catalog: {}", error_chain(error)))
 }
 
-/// Everything that the current release names.
+/// Reads the list of all objects that the current release names.
 pub(crate) async fn current_closure(
     app: &App,
     namespace: NamespaceId,

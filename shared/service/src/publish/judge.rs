@@ -1,5 +1,5 @@
-//! Whether a pushed catalog file counts for the namespace: the judgement of the pure crate, and
-//! what a service asks for besides. Reads nothing: what it compares with is handed in.
+//! Verification of a pushed catalog file: the rules of the format crate, and those that only a
+//! service has. Reads nothing: everything that the file is compared with is passed in.
 
 use serde_json::json;
 use vault_format::catalog::{
@@ -19,7 +19,7 @@ use crate::model::release::Closure;
 
 const EARLIER_PIN: &str = "An earlier version of vault published here. Take its skills into a new vault with \
     `vault import --from-vault PATH`, then reset the pin of this namespace as its owner.";
-/// Most skills that a refusal lists; clients read 64 KiB of one.
+/// Maximum number of skills that a refusal lists; clients read at most 64 KiB of an answer.
 const MAX_RETURNED: usize = 400;
 
 const RETURNED: &str = "A skill that an earlier release removed comes back below the version that it had; `skills` says which one has to be \
@@ -27,23 +27,24 @@ const RETURNED: &str = "A skill that an earlier release removed comes back below
 const TOO_MANY_FORKS: &str = "The root versions that were given up in this namespace have revoked more keys than it keeps. \
     Its owner resets the pin.";
 
-/// A file whose signatures count. The objects that it names are not looked at yet.
+/// A file with valid signatures. The objects that it names are not checked yet.
 pub(super) enum Candidate {
-    /// Another release.
+    /// Another release than the current one.
     Release(Box<JudgedRelease>),
-    /// The payload of the current release, with other root versions or signatures beside it.
+    /// The payload of the current release, with other root versions or signatures.
     SameRelease {
         state: RootState,
         signers: Vec<PublicKey>,
-        /// The root version that the payload names.
+        /// Root version that the payload names.
         root_version: u64,
-        /// Its number.
+        /// Release number.
         release: u64,
     },
 }
 
 impl Candidate {
-    /// Verifies a file against what is pinned; refuses with the code of what does not hold.
+    /// Verifies a file against the pinned state; fails with the error code of the first rule that
+    /// is broken.
     pub(super) fn verify(
         app: &App,
         namespace: &Namespace,
@@ -58,6 +59,7 @@ impl Candidate {
             NewRoots::None => known.map(|known| known.state.clone()),
         };
         let state = state.ok_or(ErrorCode::Internal)?;
+        // The chain is stored only inside this file, so the file must carry all of it.
         check_state(bytes, &state)?;
         let signers = match outcome {
             CatalogOutcome::Release(release) => return Ok(Self::Release(release)),
@@ -74,8 +76,8 @@ impl Candidate {
     }
 }
 
-/// Verifies a file that may lack signatures, but not all, against what is pinned; refuses with the
-/// code of what does not hold.
+/// Verifies a file that may lack some, but not all, signatures against the pinned state; fails with
+/// the error code of the first rule that is broken.
 pub(super) fn verify_proposal(
     app: &App,
     namespace: &Namespace,
@@ -97,7 +99,7 @@ pub(super) fn verify_proposal(
     Ok(release)
 }
 
-/// What the namespace knows and expects of a file.
+/// Describes the pinned state of the namespace and the expectations for a file.
 fn reader<'a>(
     app: &'a App,
     namespace: &'a Namespace,
@@ -114,15 +116,18 @@ fn reader<'a>(
         base: app.config.public_url.base(),
         slug: &namespace.slug,
         now: app.clock.now(),
+        // Only devices keep the latest time that they have seen: their clock may be set back.
         latest_seen_at: None,
         own: known.map(|known| &known.state),
         expected: None,
         last: known.map(|known| &known.last),
+        // A fork is accepted by a person; a service never chooses between two payloads of one
+        // release.
         accept_fork: false,
     })
 }
 
-/// Whether the service can keep the root versions that count after this file.
+/// Checks that the service can store the root versions that are in effect after this file.
 fn check_state(bytes: &[u8], state: &RootState) -> Result<(), Refusal> {
     check_carried(bytes, state).map_err(|error| refused(&error))?;
     if state.revoked_elsewhere().len() > MAX_REVOKED_ELSEWHERE {
@@ -131,9 +136,9 @@ fn check_state(bytes: &[u8], state: &RootState) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether the file carries the whole chain that counts, each version with enough signatures. The
-/// bytes of the file are all that the service keeps and shows: a chain that is cut off, or without
-/// signatures, would not count for a machine that links anew.
+/// Checks that the file carries the whole chain of root versions, each with enough signatures. The
+/// bytes of the file are all that the service stores and serves: a machine that links anew would
+/// reject a chain that is incomplete or lacks signatures.
 fn check_carried(bytes: &[u8], state: &RootState) -> Result<(), CatalogError> {
     let file = SignedCatalog::parse(bytes)?;
     let carried = RootChain::verify(file.roots())?;
@@ -144,9 +149,9 @@ fn check_carried(bytes: &[u8], state: &RootState) -> Result<(), CatalogError> {
     Err(RootError::RolledBack { shown, known }.into())
 }
 
-/// Accepts a release, of which the current one, `last`, names `older`: decides on skills whose
-/// versions are lower, or far higher, than the current ones, and on those that come back. What a
-/// revoked or unknown key signed is not compared.
+/// Accepts a release; `last` is the current catalog and `older` its list of objects. Checks skills
+/// whose versions are lower, or far higher, than the current ones, and skills that return after a
+/// removal. Versions that a revoked or unknown key signed are not compared.
 pub(super) fn accept(
     release: JudgedRelease,
     (last, older): (Option<&Catalog>, &Closure),

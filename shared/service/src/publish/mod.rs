@@ -1,9 +1,11 @@
-//! Making a signed catalog the current release of a namespace: the one function behind a push and
-//! behind the server's own library.
+//! Publishing: makes a signed catalog the current release of a namespace. One function serves both
+//! the push of a client and the server's own library.
 //!
 //! Everything is checked before anything is changed, in the order in which a device checks. The
-//! catalog and the list of what it names become objects; then one conditional write on the
-//! namespace record makes the release current. Two publishers race: one wins, the other is told.
+//! catalog and the list of the objects that it names are stored as objects first; then one
+//! conditional write of the namespace record makes the release current. If two publishers race, one
+//! wins and the other gets a conflict. This room never signs anything, and never trusts that an
+//! object was checked when it was uploaded.
 
 mod current;
 mod judge;
@@ -42,14 +44,14 @@ use current::Base;
 use judge::{Candidate, accept};
 use objects::close;
 
-/// What the publisher believes is current.
+/// The release that the publisher expects to be current.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Precondition {
-    /// Nothing was ever published: `If-None-Match: *`.
+    /// No release was ever published: `If-None-Match: *`.
     NothingYet,
-    /// The catalog with this SHA-256: `If-Match: "<sha256>"`.
+    /// The catalog with this SHA-256 is current: `If-Match: "<sha256>"`.
     Current(Digest),
-    /// A tag that no catalog can have.
+    /// A tag that no catalog can have, so the precondition always fails.
     Never,
 }
 
@@ -58,15 +60,15 @@ pub enum Precondition {
 pub struct Published {
     /// The release.
     pub release: Release,
-    /// Whether the namespace had none before.
+    /// True if the namespace had no release before.
     pub first: bool,
 }
 
 /// Publishes the exact `bytes` of a signed catalog in the namespace `slug`.
 ///
-/// A file with the payload of the current release and other root versions or signatures replaces
-/// the file of that release. A refusal changes nothing, and takes no root versions; what was stored
-/// aside is named by nothing and is collected.
+/// A file with the payload of the current release but other root versions or signatures replaces
+/// the file of that release. A refusal changes nothing, not even the pinned root versions; objects
+/// that were stored before the refusal are referenced by nothing and are garbage-collected.
 pub async fn publish(
     app: &App,
     slug: &Slug,
@@ -81,9 +83,13 @@ pub async fn publish(
         let (namespace, revision) = namespace::find(&tx, slug)
             .await?
             .ok_or(ErrorCode::NotFound)?;
+        // Checked inside the change, like everything below: after a conflict all checks are made
+        // again, against the release that won.
         if !namespace.subscription.is_live(tx.now()) {
             return Err(ErrorCode::SubscriptionLapsed.into());
         }
+        // Before the expensive checks: a publisher who builds on an old release has to sign again
+        // whatever they say.
         holds(precondition, namespace.current.as_ref())?;
         let checked = check(app, &namespace, &bytes).await?;
         let release = make_current(&tx, &namespace, revision, &checked, actor).await?;
@@ -95,7 +101,7 @@ pub async fn publish(
     .await
 }
 
-/// 412 with the current release unless it is the one that the publisher began from.
+/// Checks the precondition; fails with 412 and the current release.
 fn holds(precondition: Precondition, current: Option<&Current>) -> Result<(), Refusal> {
     let good = match (precondition, current) {
         (Precondition::NothingYet, None) => true,
@@ -111,25 +117,25 @@ fn holds(precondition: Precondition, current: Option<&Current>) -> Result<(), Re
     Err(Refusal::new(ErrorCode::ReleaseConflict).member("current", current.into()))
 }
 
-/// A catalog file that may become current, and what follows from it.
+/// A verified catalog file that may become current, with everything that follows from it.
 struct Checked {
     state: RootState,
     signers: Vec<PublicKey>,
     sha256: Digest,
     size: u64,
     change: ContentChange,
-    /// What the current file and its release name, and the new ones do not.
+    /// Objects that the current file and its release name and the new ones do not.
     former: Vec<ObjectName>,
-    /// Whether a key that counted before no longer does.
+    /// Whether a key that was valid before is not valid any more.
     replaces_key: bool,
 }
 
-/// What a file changes about what the namespace offers.
+/// The change of the namespace's content that a file makes.
 enum ContentChange {
-    /// It makes another release current.
+    /// Another release becomes current.
     Release(Box<NewRelease>),
-    /// Nothing: it adds root versions or signatures to the current release, of this root version
-    /// and number.
+    /// The content stays: the file adds root versions or signatures to the current release, which
+    /// has this root version and number.
     None { root_version: u64, release: u64 },
 }
 
@@ -143,7 +149,7 @@ struct NewRelease {
     removed: u64,
 }
 
-/// Verifies a file, and stores what follows from it; nothing names that yet.
+/// Verifies a file and stores the objects that follow from it; nothing refers to them yet.
 async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checked, Refusal> {
     let base = Base::load(app, namespace).await?;
     let candidate = Candidate::verify(app, namespace, bytes, &base)?;
@@ -152,6 +158,7 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
     let mut former: Vec<_> = namespace
         .current
         .iter()
+        // The same bytes pushed again keep their object.
         .filter(|current| current.sha256 != sha256)
         .map(|current| ObjectName::new(Class::Catalogs, current.sha256))
         .collect();
@@ -173,6 +180,9 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
             let counted = accept(*release, (base.last(), &older))?;
             let mut closure = close(app, namespace, &counted, (base.catalog(), &older)).await?;
             closure.former = older.former.clone();
+            // A skill that this release removes must not return below the version that it had. Its
+            // signer is remembered too, since a version that a revoked key signed must not bind
+            // anybody.
             if let Some(last) = base.last() {
                 closure.former.follow(last, &counted.catalog, |entry| {
                     older.node(Class::Bundles, &entry.bundle_hash)?.signer
@@ -183,6 +193,7 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
             if quota.is_some_and(|quota| closure.total_size() > quota) {
                 return Err(ErrorCode::QuotaExceeded.into());
             }
+            // Kept for 30 days instead of deleted: devices may still be reading the former release.
             former.extend(older.dropped_by(&closure));
             let closure = Bytes::from(closure.to_bytes());
             let key = ObjectKey::of(namespace.id, Class::Closures, &closure);
@@ -198,6 +209,8 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
             (counted.state, counted.signers, change)
         }
     };
+    // Before the commit, so that a current release never names an object that is not stored. If the
+    // commit fails, garbage collection removes them.
     uploads::put(app, namespace.id, objects).await?;
     let known = base.known.as_ref().map(|known| &known.state);
     Ok(Checked {
@@ -211,9 +224,10 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
     })
 }
 
-/// Whether a key of the pinned vault is no longer named, or another vault takes its place after a
+/// Whether a key of the pinned vault is no longer listed, or another vault takes its place after a
 /// reset of the pin.
 fn replaces_key(namespace: &Namespace, before: Option<&RootState>, after: &RootState) -> bool {
+    // Nothing is pinned. If there was a release, the pin was reset, and all keys are other ones.
     let Some(before) = before else {
         return namespace.current.is_some();
     };
@@ -223,7 +237,8 @@ fn replaces_key(namespace: &Namespace, before: Option<&RootState>, after: &RootS
 }
 
 impl NewRelease {
-    /// Counts how a catalog differs from the current one, whatever vault that is of.
+    /// Counts the differences between a catalog and the current one, even if that one belongs to
+    /// another vault.
     fn new(catalog: Catalog, stored: Stored, closure: Digest, current: Option<&Catalog>) -> Self {
         let changes = CatalogChanges::between(current, &catalog);
         let withdrawn = changes.withdrawn.iter();
@@ -239,7 +254,7 @@ impl NewRelease {
     }
 }
 
-/// Makes the file current.
+/// Makes the file current in the commit of `tx`.
 async fn make_current(
     tx: &Transaction<'_>,
     namespace: &Namespace,
@@ -249,6 +264,8 @@ async fn make_current(
 ) -> Result<Release, StoreError> {
     let (release, current) = match &ready.change {
         ContentChange::Release(new) => {
+            // In commits of their own, since a release may withdraw more bundles than one commit
+            // has writes.
             mark_withdrawn(tx, namespace, new).await?;
             new_current(tx.now(), ready, new, actor)
         }
@@ -262,6 +279,8 @@ async fn make_current(
                 let text = "the record of the current release is missing";
                 return Err(StoreError::Corrupt(text.to_owned()));
             };
+            // The publisher repeats a push whose answer was lost; it changes nothing and is not
+            // logged.
             if current.sha256 == ready.sha256 {
                 return Ok(held.value);
             }
@@ -273,6 +292,8 @@ async fn make_current(
     after.current = Some(current);
     let keys = key_changes(namespace, &ready.state);
     let mut short_after = short(&after);
+    // The log shows a change of keys as text, beside the numbers: for an owner who reads it, that
+    // is the line that matters.
     if let (Some(changes), Some(after)) = (&keys, &mut short_after) {
         after["keys"] = json!(key_lines(changes));
     }
@@ -290,6 +311,8 @@ async fn make_current(
         former,
         FORMER_SECONDS,
     )?);
+    // Every owner is told about a change of keys at once: it is what an attacker with a stolen key
+    // would do first.
     if ready.replaces_key || keys.as_ref().is_some_and(RootChanges::is_warning) {
         let chain = ready.state.chain();
         let event = Event::KeyReplaced {
@@ -302,7 +325,7 @@ async fn make_current(
     Ok(release)
 }
 
-/// The records of a release that becomes current now.
+/// Builds the records of a release that becomes current now.
 fn new_current(
     now: Timestamp,
     ready: &Checked,
@@ -339,7 +362,7 @@ fn fingerprints(signers: &[PublicKey]) -> Vec<KeyFingerprint> {
     signers.iter().map(KeyFingerprint::publisher).collect()
 }
 
-/// The records of a release whose file is replaced by another one with the same payload.
+/// Builds the records of a release whose file is replaced by another one with the same payload.
 fn other_file(ready: &Checked, release: Release, current: &Current) -> (Release, Current) {
     let release = Release {
         sha256: ready.sha256,
@@ -355,8 +378,8 @@ fn other_file(ready: &Checked, release: Release, current: &Current) -> (Release,
     (release, current)
 }
 
-/// How the keys that a file carries differ from the pinned ones; `None` where they do not, or where
-/// another history takes their place.
+/// Compares the keys in a file with the pinned ones; `None` if they are equal, or if another root
+/// history takes their place.
 fn key_changes(namespace: &Namespace, state: &RootState) -> Option<RootChanges> {
     let pin = namespace.pin.vault()?;
     state.chain().find(&pin.root_sha256)?;
@@ -368,7 +391,7 @@ fn key_lines(changes: &RootChanges) -> Vec<String> {
     lines.map(|line| line.text).collect()
 }
 
-/// A namespace as the audit log shows it before and after a publish.
+/// The release of a namespace as the audit log records it before and after a publish.
 fn short(namespace: &Namespace) -> Option<serde_json::Value> {
     let current = namespace.current.as_ref()?;
     let root_version = namespace.pin.vault().map(|pin| pin.root_version);
@@ -377,8 +400,9 @@ fn short(namespace: &Namespace) -> Option<serde_json::Value> {
     }))
 }
 
-/// Writes the marks by which a bundle read finds out that it must ask the catalog; they come before
-/// the release that they belong to.
+/// Marks the bundles that a release withdraws: the mark tells the reading of a bundle that it has
+/// to check the catalog. The marks are written before the release, so that no withdrawn bundle is
+/// served in between; a mark without a release only costs that check.
 async fn mark_withdrawn(
     ports: &Ports,
     namespace: &Namespace,

@@ -1,5 +1,5 @@
-//! Everything that a catalog names, directly or through other objects: whether it is there, what it
-//! is, and who signed it.
+//! All objects that a catalog names, directly or through other objects: checks that they are
+//! stored, that they are what they are named as, and who signed them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,15 +23,15 @@ use crate::uploads;
 
 use super::texts::{ReadSkill, Reader, Skills};
 
-/// Most hashes that `objects_missing` lists.
+/// Maximum number of hashes that `objects_missing` lists.
 const MAX_LISTED: usize = 1000;
-/// Most objects that are read at once.
+/// Maximum number of objects that are read at once.
 const READS_AT_ONCE: usize = 32;
 
-/// Collects every object that the catalog names, directly or through others, of which the current
-/// release, `last`, names `older`; 409 with the hashes of those that are not there, 422 for a skill
-/// that no key has signed that is or was a publisher's and is not revoked, or whose signed values do
-/// not follow from its bytes.
+/// Collects every object that the catalog names, directly or through others; `older` is the list of
+/// objects of the current release `last`. Fails with 409 and the hashes of objects that are not
+/// stored, and with 422 for a skill whose signing key never was a publisher's or is revoked, or
+/// whose signed values do not follow from its bytes.
 pub(super) async fn close(
     app: &App,
     namespace: &Namespace,
@@ -96,10 +96,10 @@ pub(super) async fn close(
     Err(Refusal::new(ErrorCode::ObjectsMissing).member("missing", json!(listed)))
 }
 
-/// What has to be read of an object to know what it names.
+/// The kind of an object, which tells what it may name.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Reading {
-    /// It names nothing.
+    /// Names no other object.
     Nothing,
     /// A skill, whose large files are parts.
     Bundle,
@@ -116,18 +116,18 @@ struct Walk<'a> {
     older: &'a Closure,
     closure: Closure,
     missing: Vec<Digest>,
-    /// The skills that were read.
+    /// Skills whose bundles were read.
     skills: Skills,
 }
 
 impl Walk<'_> {
-    /// Adds objects of one class and answers what they name and is not known yet.
+    /// Adds objects of one class; returns the objects that they name and that are not yet known.
     async fn add(&mut self, class: Class, named: Vec<Named>) -> Result<Vec<Named>, Refusal> {
         let mut fresh: BTreeMap<Digest, (Reading, u64)> = BTreeMap::new();
         for (reading, hash, size) in named {
-            // What may have been taken for another kind of object so far is read, and refused if it is
-            // not what it is called now: only a skill has a signer, and only a profile without one
-            // names others.
+            // An object that was recorded as another kind before is read again, and refused if it
+            // is not of this kind: only a skill has a signer, and only a profile names others
+            // without one.
             let known = |closure: &Closure| {
                 let node = closure.node(class, &hash)?;
                 let fits = match reading {
@@ -142,6 +142,8 @@ impl Walk<'_> {
                 // One hash has one size: one of them is wrong, and no such object can ever be
                 // there.
                 Some(_) => self.missing.push(hash),
+                // Its objects were verified for the current release, so they are taken over without
+                // reading.
                 None if known(self.older) == Some(size) => {
                     self.closure.carry(self.older, class, hash, size);
                 }
@@ -184,13 +186,14 @@ impl Walk<'_> {
                 unread.push((reading, hash, size));
             }
         }
+        // In small groups: a release may name thousands of bundles of up to 4 MiB each.
         for some in unread.chunks(READS_AT_ONCE) {
             below.extend(self.read(some).await?);
         }
         Ok(below)
     }
 
-    /// Reads bundles and profiles, a few at once, and adds them with what they name.
+    /// Reads bundles and profiles concurrently, and adds them with the objects that they name.
     async fn read(&mut self, some: &[Named]) -> Result<Vec<Named>, Refusal> {
         let mut readings = JoinSet::new();
         for (reading, hash, size) in some.iter().copied() {
@@ -205,6 +208,7 @@ impl Walk<'_> {
         while let Some(outcome) = readings.join_next().await {
             let (reading, hash, size, bytes) =
                 outcome.map_err(|error| Refusal::new(ErrorCode::Internal).cause(error))??;
+            // It was there a moment ago: garbage collection was faster.
             let Some(bytes) = bytes else {
                 self.missing.push(hash);
                 continue;
@@ -227,18 +231,18 @@ impl Walk<'_> {
     }
 }
 
-/// What is known of an object once it was read.
+/// The content of an object, as far as it matters here.
 #[derive(Default)]
 struct Read {
-    /// Who signed it, if it is a skill.
+    /// The signing key, if the object is a skill.
     signer: Option<PublicKey>,
-    /// What it names.
+    /// Objects that it names.
     below: Vec<Named>,
     skill: Option<ReadSkill>,
 }
 
-/// Who signed an object, if it is a skill, what it names, and what the skill says; 422
-/// `catalog_schema` when the catalog calls it what it is not.
+/// Parses an object: its signer and its texts if it is a skill, and the objects that it names.
+/// Fails with 422 `catalog_schema` if it is of another kind than the catalog says.
 fn names(
     state: &RootState,
     reading: Reading,

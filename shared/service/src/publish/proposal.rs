@@ -1,5 +1,5 @@
-//! Judging a release that lacks signatures: everything that publishing checks, but for their
-//! number.
+//! Verification of a release that lacks signatures: makes all checks of a publish except for the
+//! number of signatures.
 
 use bytes::Bytes;
 use vault_format::catalog::{Catalog, MAX_OBJECT_BYTES};
@@ -14,20 +14,20 @@ use crate::error::{ErrorCode, Refusal};
 use crate::model::namespace::Namespace;
 use crate::model::release::Closure;
 
-/// A release that only lacks signatures, and all of whose objects are there.
+/// A release that lacks nothing but signatures; all its objects are stored.
 pub(crate) struct Proposal {
     /// Its catalog.
     pub(crate) catalog: Catalog,
     /// SHA-256 of its payload.
     pub(crate) payload_sha256: Digest,
-    /// The keys of the release role whose signatures are good.
+    /// The keys of the release role with a valid signature.
     pub(crate) signers: Vec<PublicKey>,
-    /// What it names and the current release does not.
+    /// Objects that it names and the current release does not.
     pub(crate) added: Closure,
 }
 
-/// Judges the exact `bytes` of a catalog file against the current release of the namespace; changes
-/// nothing.
+/// Verifies the exact `bytes` of a catalog file against the current release of the namespace;
+/// changes nothing.
 pub(crate) async fn judge(
     app: &App,
     namespace: &Namespace,
@@ -43,6 +43,7 @@ pub(crate) async fn judge(
     let release = verify_proposal(app, namespace, bytes, &base)?;
     let older = base.closure(app, namespace).await?;
     let counted = accept(release, (base.last(), &older))?;
+    // A complete release needs no further signature: its publisher can make it current right away.
     if counted.signers.len() >= counted.state.document().release().threshold() {
         return Err(ErrorCode::ProposalComplete.into());
     }

@@ -1,5 +1,5 @@
-//! What the manifests and the index of a release say about its skills, computed again from their
-//! bytes: agents read it here without the bytes.
+//! The names, versions and search texts of skills in a release, computed again from the bytes of
+//! the skills: agents read them from the service without verifying the bytes themselves.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -24,13 +24,13 @@ pub(super) struct ReadSkill {
     texts: IndexEntry,
 }
 
-/// Skills that were read, by the hashes of their bundles.
+/// Skills that were read, by the hash of their bundle.
 pub(super) type Skills = BTreeMap<Digest, ReadSkill>;
 
 impl ReadSkill {
-    /// Verifies the manifest and the files that the bundle holds, and computes what follows from
-    /// them. Parts of large files are not read: such a file counts as one that can be run, and only a
-    /// bundle without parts is compared with how bundles are encoded.
+    /// Verifies the manifest and the files in the bundle, and derives the texts from them. Parts of
+    /// large files are not read: such a file counts as executable, and only a bundle without parts
+    /// is compared with the canonical encoding.
     pub(super) fn of(state: &RootState, bundle: Bundle, hash: Digest) -> Result<Self, Refusal> {
         let trust = ManifestTrust {
             state,
@@ -55,6 +55,8 @@ impl ReadSkill {
                     .detail("A skill of the catalog is not encoded as bundles are."));
             }
         }
+        // An action may run such a file, whose content is not at hand to tell whether it is a
+        // script. The manifest must not be rejected for that.
         for file in &mut files {
             if in_parts.contains(file.path.as_str()) {
                 file.mode = Mode::Executable;
@@ -72,7 +74,7 @@ impl ReadSkill {
     }
 }
 
-/// Reads the objects of a namespace.
+/// Reader for the objects of a namespace.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
     pub(super) app: &'a App,
@@ -81,9 +83,9 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Compares the names, versions and search texts of a release with those of its skills. What was
-    /// not `read` now is as the `last` release had it; only if the index does not fit, every skill
-    /// is read.
+    /// Compares the names, versions and search texts of a release with those of its skills. Skills
+    /// that were not `read` for this release are taken from the index of the `last` one; only if
+    /// the index does not match, all skills are read.
     pub(super) async fn check_texts(
         &self,
         catalog: &Catalog,
@@ -96,6 +98,7 @@ impl Reader<'_> {
             .map(|skill| (skill.bundle_hash, skill))
             .collect();
         for skill in &catalog.skills {
+            // Unchanged since the last release, where the entry was compared with its bundle.
             if before.get(&skill.bundle_hash) == Some(&skill) {
                 continue;
             }
@@ -114,9 +117,12 @@ impl Reader<'_> {
         texts.extend(fresh.map(|(hash, skill)| (*hash, skill.texts.clone())));
         let skills = catalog.skills.iter();
         let known = skills.filter_map(|skill| texts.get(&skill.bundle_hash).cloned());
+        // Usually enough: a release changes few skills, so the others need not be read again.
         if index::is_built_from(catalog, known) {
             return Ok(());
         }
+        // The index may have been built by other rules, or the last one could not be read; the
+        // bundles decide.
         let mut all = Vec::with_capacity(catalog.skills.len());
         for skill in &catalog.skills {
             all.push(self.read(skill, &mut read).await?.texts.clone());
@@ -128,7 +134,7 @@ impl Reader<'_> {
             .detail("The index of the catalog is not what its skills say."))
     }
 
-    /// The search texts of a release by bundle; none where they can't be read.
+    /// Reads the search texts of a release by bundle hash; empty if they cannot be read.
     async fn index(&self, catalog: &Catalog) -> Result<BTreeMap<Digest, IndexEntry>, Refusal> {
         let mut texts = BTreeMap::new();
         for part in &catalog.index {
@@ -141,7 +147,7 @@ impl Reader<'_> {
         Ok(texts)
     }
 
-    /// A skill, from its bundle unless it was read before.
+    /// Returns a skill; reads its bundle unless it was read before.
     async fn read<'s>(
         &self,
         skill: &SkillEntry,
