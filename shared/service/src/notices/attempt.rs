@@ -1,4 +1,4 @@
-//! One attempt to deliver a notice, and what it means for the webhook.
+//! One attempt to deliver a notice, and its effect on the state of the webhook.
 
 use serde_json::json;
 use vault_format::text::error_chain;
@@ -17,20 +17,20 @@ use crate::senders::{SendError, Senders, WebhookMessage};
 pub(super) struct Notice<'a> {
     /// `msg_…`, the same for every recipient and attempt.
     pub(super) id: &'a str,
-    /// What happened.
+    /// The event.
     pub(super) event: &'a Event,
-    /// When.
+    /// The time of the event.
     pub(super) at: Timestamp,
 }
 
-/// What came of an attempt.
+/// Result of an attempt.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// The recipient has it.
+    /// The recipient has the notice.
     Arrived,
-    /// The recipient is gone or wants nothing any more; there is nothing left to do.
+    /// The recipient no longer exists or wants no notices; there is nothing left to do.
     Gone,
-    /// The recipient does not have it.
+    /// The recipient does not have the notice.
     Failed(SendError),
 }
 
@@ -53,13 +53,14 @@ pub(super) async fn attempt(
 ) -> Result<Outcome, StoreError> {
     match to {
         Recipient::Webhook(id) => {
-            // Read for each attempt: an owner may just have removed it.
+            // Read for each attempt, since an owner may have removed the webhook in the meantime.
             let (destinations, _) = Destinations::find(app, &namespace.id).await?;
             let webhook = destinations.webhook(id);
             let Some(webhook) = webhook.filter(|webhook| webhook.off_since.is_none()) else {
                 return Ok(Outcome::Gone);
             };
             let sent = post(app, senders, namespace, webhook, notice).await;
+            // Success is the usual case, and writes nothing unless it ends a failure.
             if sent.is_err() || webhook.failing_since.is_some() {
                 note(app, namespace, id, &sent).await?;
             }
@@ -74,7 +75,7 @@ pub(super) async fn attempt(
             };
             let base = app.config.public_url.base();
             let place = (&namespace.slug, base);
-            // Each owner's mail is a message of its own.
+            // Each owner's mail is a separate message with its own id.
             let id = format!("{}.{user_id}", notice.id);
             let mail = message::mail(to, place, (&id, notice.event), notice.at);
             Ok(mailer.send(&mail).await.into())
@@ -91,6 +92,8 @@ async fn post(
 ) -> Result<(), SendError> {
     let now = app.clock.now();
     let body = message::body(&namespace.slug, notice.event, notice.at);
+    // The signature covers the time of the attempt, not of the event: endpoints reject old ones as
+    // replays.
     let message = WebhookMessage {
         address: webhook.address.clone(),
         id: notice.id.to_owned(),
@@ -101,8 +104,8 @@ async fn post(
     senders.webhooks.post(&message).await
 }
 
-/// Sends a test notice to a webhook at once, also to one that is switched off: when it arrives, the
-/// webhook is on again. `None` when there is no such webhook.
+/// Sends a test notice to a webhook immediately, also if it is switched off: if it arrives, the
+/// webhook is on again. `None` if there is no such webhook.
 pub(crate) async fn try_webhook(
     app: &App,
     senders: &Senders,
@@ -124,7 +127,7 @@ pub(crate) async fn try_webhook(
     Ok(Some(sent))
 }
 
-/// Writes down what came of an attempt, where that changes anything.
+/// Records the result of an attempt if that changes the state of the webhook.
 async fn note(
     app: &App,
     namespace: &Namespace,
@@ -142,12 +145,15 @@ async fn note(
             return Ok(());
         };
         let before = webhook.failing_since;
+        // A success that changes nothing is not written: it must not conflict with an owner who
+        // edits the destinations.
         let switched = match sent {
             Ok(()) if webhook.arrived() => false,
             Ok(()) => return Ok(()),
             Err(error) => webhook.failed(error.to_string(), now),
         };
         tx.write(destinations.write(&namespace.id, when)?);
+        // In the audit log, since the service and not an owner switched it off.
         if switched {
             let change = Change::about(&id)
                 .before(json!({ "failing_since": before }))

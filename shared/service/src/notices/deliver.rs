@@ -1,10 +1,9 @@
-//! Sending what is due, a bounded stretch at a time.
+//! Delivery of due notices, in runs of bounded length.
 //!
-//! Namespaces are visited at once, up to [`MAX_CONCURRENT`], the one that has waited longest first.
-//! Each has a slice of time, and a recipient that fails is left alone for the rest of the visit. An
-//! attempt is written down before it is made, so that a process that dies neither loses a notice
-//! nor repeats it without an end. A notice arrives at least once; its id lets an endpoint drop
-//! repetitions.
+//! Namespaces are processed concurrently, up to [`MAX_CONCURRENT`], the longest waiting first. Each
+//! has a slice of time, and a recipient that fails gets no further attempt in the same visit. An
+//! attempt is recorded before it is made, so that a process that dies neither loses a notice nor
+//! repeats it forever. A notice arrives at least once; its id lets an endpoint drop repetitions.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -26,20 +25,20 @@ use crate::model::notice::{
 };
 use crate::senders::Senders;
 
-/// Namespaces that are visited at the same time.
+/// Maximum number of namespaces that are processed at the same time.
 const MAX_CONCURRENT: usize = 32;
-/// How long one visit begins attempts.
+/// Time within which one visit starts attempts.
 const SLICE: Duration = Duration::from_secs(10);
-/// Most pages of due outboxes that one pass reads.
+/// Maximum number of pages of due outboxes that one run reads.
 const MAX_PAGES: usize = 10;
-/// Most attempts an hour for one recipient.
+/// Maximum number of attempts per recipient and hour.
 const MAX_PER_HOUR: u32 = 60;
-/// How long a recipient that failed is left alone, whatever else waits for it, in seconds.
+/// Pause after a failed attempt to a recipient, for all its notices, in seconds.
 const LEFT_ALONE_SECONDS: i64 = 60;
-/// How long the outbox of a suspended namespace rests, in seconds.
+/// Pause of the outbox of a suspended namespace, in seconds.
 const SUSPENDED_SECONDS: i64 = 3600;
 
-/// What one pass did.
+/// Result of one run.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Delivered {
     /// Deliveries that arrived.
@@ -48,8 +47,8 @@ pub struct Delivered {
     pub failed: usize,
 }
 
-/// Sends what is due, and begins nothing after `until`. A notice of one namespace that cannot be
-/// handled is logged, and keeps no other from its way.
+/// Sends the notices that are due, and starts nothing after `until`. If the notices of one
+/// namespace cannot be handled, that is logged and the others go on.
 pub async fn deliver(app: &App, until: Instant) -> Result<Delivered, StoreError> {
     let Some(senders) = app.senders.clone() else {
         return Ok(Delivered::default());
@@ -82,7 +81,7 @@ pub async fn deliver(app: &App, until: Instant) -> Result<Delivered, StoreError>
     }
 }
 
-/// The outboxes that are due, the one that has waited longest first.
+/// Lists the outboxes that are due, the longest waiting first.
 async fn due(app: &App) -> Result<Vec<(Due, u64)>, StoreError> {
     let now = app.clock.now();
     let mut found = Vec::new();
@@ -107,7 +106,7 @@ async fn due(app: &App) -> Result<Vec<(Due, u64)>, StoreError> {
     Ok(found)
 }
 
-/// Handles the outbox of one namespace, and writes down when it is due again.
+/// Processes the outbox of one namespace and stores when it is due again.
 async fn visit(
     app: &App,
     senders: &Senders,
@@ -139,16 +138,18 @@ async fn visit(
         visit.outbox().await?
     };
     let write = match next {
-        // Never before this visit: whoever waits longer comes first then.
+        // Not before this visit, so that outboxes which have waited longer come first in the next
+        // run.
         Some(next) => Due::write(&namespace, next.max(now), When::At(revision))?,
         None => Write::delete(key, When::At(revision)),
     };
-    // Where it fails, something new came meanwhile, and the outbox is due again already.
+    // The commit fails if a new event has made the outbox due again in the meantime, which is right
+    // too.
     app.try_commit(vec![write]).await?;
     Ok(visit.delivered)
 }
 
-/// Deletes the outbox of a namespace that is gone.
+/// Deletes the outbox of a namespace that no longer exists.
 async fn discard(app: &App, due: &Due) -> Result<(), StoreError> {
     let partition = outbox(&due.namespace_id);
     let records = app.records.list(&partition, "", None, MAX_PAGE).await?;
@@ -156,23 +157,24 @@ async fn discard(app: &App, due: &Due) -> Result<(), StoreError> {
         let writes = some
             .iter()
             .map(|record| Write::delete(record.key.clone(), When::Any));
+        // Without conditions nothing can fail but the store.
         let _ = app.records.commit(writes.collect()).await?;
     }
     Ok(())
 }
 
-/// The visit of one outbox.
+/// One visit of an outbox.
 struct Visit<'a> {
     app: &'a App,
     senders: &'a Senders,
     namespace: &'a Namespace,
     until: Instant,
-    /// Recipients that get nothing more in this visit, and when to try them again.
+    /// Recipients that get nothing more in this visit, with the time of their next attempt.
     left_alone: HashMap<Recipient, Timestamp>,
     delivered: Delivered,
 }
 
-/// A notice as it is stored now.
+/// A notice as it is stored at present.
 struct Held {
     id: String,
     outgoing: Outgoing,
@@ -181,7 +183,7 @@ struct Held {
 }
 
 impl Visit<'_> {
-    /// Goes through the outbox. Answers when it is due next; `None` when it is empty.
+    /// Processes all notices of the outbox. Returns when it is due next; `None` if it is empty.
     async fn outbox(&mut self) -> Result<Option<Timestamp>, StoreError> {
         let (app, namespace) = (self.app, self.namespace);
         let (destinations, _) = Destinations::find(app, &namespace.id).await?;
@@ -195,7 +197,7 @@ impl Visit<'_> {
         Ok(next)
     }
 
-    /// Handles one notice. Answers when it is due next.
+    /// Processes one notice. Returns when it is due next.
     async fn notice(
         &mut self,
         record: &Record,
@@ -206,9 +208,12 @@ impl Visit<'_> {
             outgoing: record.read()?,
             revision: Some(record.revision),
         };
+        // The recipients are chosen now and not at the event, whose commit should not read all
+        // users of the vault.
         if held.outgoing.deliveries.is_none() {
             let topic = held.outgoing.event.topic();
             let chosen = deliveries(self.app, self.namespace, destinations, topic).await?;
+            // Another process is choosing them; the next run sees its choice.
             if !self.store(&mut held, chosen, None).await?.is_done() {
                 return Ok(Some(self.app.clock.now()));
             }
@@ -226,7 +231,7 @@ impl Visit<'_> {
         Ok(next)
     }
 
-    /// Makes one attempt. Answers when the delivery is due next; `None` when it has ended.
+    /// Makes one attempt. Returns when the delivery is due next; `None` if it is finished.
     async fn delivery(
         &mut self,
         held: &mut Held,
@@ -234,10 +239,14 @@ impl Visit<'_> {
     ) -> Result<Option<Timestamp>, StoreError> {
         let app = self.app;
         let now = app.clock.now();
+        // As if the attempt had failed: if the process dies in the middle, the retry is already
+        // stored.
         let retry = delivery.begun(now);
         let next = retry.as_ref().map(|retry| retry.due_at);
         let window = self.window(&delivery.to);
         let begun = held.with(delivery, retry);
+        // The hourly count is in the same commit, so that several processes cannot exceed the limit
+        // together.
         match self.store(held, begun, window.counted(now)).await? {
             Stored::Done => {}
             Stored::Limited => {
@@ -245,7 +254,7 @@ impl Visit<'_> {
                 self.left_alone.insert(delivery.to.clone(), later);
                 return Ok(Some(later));
             }
-            // Another process is at it.
+            // Another process is making this attempt.
             Stored::Changed => return Ok(Some(now.plus_seconds(LEFT_ALONE_SECONDS))),
         }
         let id = format!("msg_{}", held.id);
@@ -277,7 +286,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Removes a delivery that has ended. Where that fails it is made once more, which the id
+    /// Removes a finished delivery. If that fails, the notice is sent once more, which its id
     /// shows.
     async fn end(
         &self,
@@ -299,7 +308,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Replaces the deliveries of a notice, or deletes it when none are left.
+    /// Replaces the deliveries of a notice, or deletes the notice if none are left.
     async fn store(
         &self,
         held: &mut Held,
@@ -329,6 +338,7 @@ impl Visit<'_> {
                 held.outgoing = outgoing;
                 Ok(Stored::Done)
             }
+            // The count is the second write.
             Ok(Commit::Failed { index: 1, .. }) if is_counted => Ok(Stored::Limited),
             Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(Stored::Changed),
             Err(error) => Err(error),
@@ -336,11 +346,11 @@ impl Visit<'_> {
     }
 }
 
-/// What came of storing a notice.
+/// Result of storing a notice.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Stored {
     Done,
-    /// The recipient has had as much as it gets in an hour.
+    /// The recipient has had the hour's maximum.
     Limited,
     /// Another process changed the notice.
     Changed,
@@ -353,7 +363,7 @@ impl Stored {
 }
 
 impl Held {
-    /// The deliveries with `replacement` in the place of one of them.
+    /// Returns the deliveries with `replacement` in place of one of them.
     fn with(&self, delivery: &Delivery, replacement: Option<Delivery>) -> Vec<Delivery> {
         let held = self.outgoing.deliveries.iter().flatten();
         let rest = held.filter(|held| held.to != delivery.to).cloned();

@@ -1,4 +1,4 @@
-//! What a notice says: the JSON for webhooks, and the text for people.
+//! The content of notices: JSON for webhooks, text for people.
 
 use serde_json::{Value, json};
 use vault_format::name::Slug;
@@ -8,10 +8,13 @@ use crate::model::notice::Event;
 use crate::senders::{HeaderText, Mail};
 use vault_api::Email;
 
-/// The body of a request to a webhook: `type`, `timestamp` and `data`, which names the vault.
+/// Returns the body of a request to a webhook: `type`, `timestamp` and `data`, which names the
+/// vault.
 pub(super) fn body(slug: &Slug, event: &Event, at: Timestamp) -> String {
     let mut body = json!(event);
     body["timestamp"] = json!(at);
+    // An event without content may lack `data`; a receiver finds the vault at the same place in all
+    // events.
     if !body["data"].is_object() {
         body["data"] = json!({});
     }
@@ -21,7 +24,7 @@ pub(super) fn body(slug: &Slug, event: &Event, at: Timestamp) -> String {
     body.to_string()
 }
 
-/// The mail to one owner; `base` is the address of the service.
+/// Composes the mail to one owner; `base` is the address of the service.
 pub(super) fn mail(
     to: Email,
     (slug, base): (&Slug, &str),
@@ -42,7 +45,8 @@ pub(super) fn mail(
     }
 }
 
-/// What happened, in a few words, and what to do about it.
+/// Describes the event in a few words for the subject, and in sentences with the next step for the
+/// text.
 fn sentences(slug: &Slug, event: &Event) -> (String, String) {
     match event {
         Event::MachineWaiting { waiting, machines } => {
@@ -51,6 +55,8 @@ fn sentences(slug: &Slug, event: &Event) -> (String, String) {
                 many => (format!("{many} machines"), "are"),
             };
             let mut text = format!("In the vault {slug}, {what} {is} waiting for approval:\n\n");
+            // The name is quoted, since the machine chose it and it may look like a part of the
+            // text.
             for machine in machines {
                 text.push_str(&format!(
                     "    \"{}\"  {}\n",

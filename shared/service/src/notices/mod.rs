@@ -1,8 +1,10 @@
-//! Notices to the owners of a vault: signed webhooks and mail.
+//! Notices to the owners of a vault, by signed webhook and by mail.
 //!
-//! [`queue`] gives the writes that join the commit of an event. [`deliver()`] sends what is due, as
-//! part of the background work. Both are bounded, so that neither a flood of events nor a slow
-//! endpoint of one tenant delays the notices of another.
+//! [`queue`] returns the writes that join the commit of an event, so that an event and its notice
+//! are stored together or not at all. [`deliver()`] sends the notices that are due, as part of
+//! background work. Both are bounded: neither a flood of events nor a slow endpoint of one vault
+//! delays the notices of another. A handler never sends a notice itself, except for the test that
+//! an owner asks for.
 
 mod attempt;
 mod deliver;
@@ -30,7 +32,7 @@ use crate::model::notice::{
 use crate::ports::Ports;
 use crate::senders::{Mailer, Senders};
 
-/// What sends notices in a running service. Fails where the certificates of the system cannot be
+/// Creates the senders of a running service. Fails if the certificates of the system cannot be
 /// loaded.
 pub fn senders(
     public_url: &PublicUrl,
@@ -46,10 +48,11 @@ pub fn senders(
     })
 }
 
-/// The writes that queue a notice, for the commit of its event. There are none where nothing is
-/// sent about it, and none while the outbox is full.
+/// Returns the writes that queue a notice, for the commit of its event. Empty if no destination
+/// wants the notice, or if the outbox is full.
 ///
-/// They carry no condition, so an event conflicts with others no more often than without them.
+/// The writes have no condition, so the event does not conflict with others more often than without
+/// a notice.
 pub async fn queue(
     ports: &Ports,
     namespace: &Namespace,
@@ -61,6 +64,8 @@ pub async fn queue(
     }
     let partition = outbox(&namespace.id);
     let unsent = ports.records.list(&partition, "", None, MAX_UNSENT).await?;
+    // Dropped instead of refused: the event itself, such as a publish, must not fail because nobody
+    // reads its notices.
     if is_full(&unsent, event.topic())? {
         tracing::warn!(
             namespace = %namespace.id,
@@ -76,13 +81,16 @@ pub async fn queue(
     ])
 }
 
-/// The writes that note that a machine waits, for the commit that enrols it. Whatever their number,
-/// the machines of one namespace make one notice each quarter of an hour, which says how many wait.
+/// Returns the writes that note a waiting machine, for the commit that enrols it. However many
+/// machines wait, a namespace gets one notice per quarter of an hour, which tells how many there
+/// are.
 pub async fn queue_machine(ports: &Ports, namespace: &Namespace) -> Result<Vec<Write>, StoreError> {
     let (destinations, _) = Destinations::find(ports, &namespace.id).await?;
     if !destinations.want(Topic::MachineWaiting) {
         return Ok(Vec::new());
     }
+    // One mark for all machines: anybody can enrol machines, and a record for each would let them
+    // fill the outbox.
     let mark = Document::of(&serde_json::json!({}))?;
     Ok(vec![
         Write::put(machines_key(&namespace.id), mark, When::Any),
@@ -90,11 +98,13 @@ pub async fn queue_machine(ports: &Ports, namespace: &Namespace) -> Result<Vec<W
     ])
 }
 
-/// Whether no further notice about this topic finds a place.
+/// Whether the outbox has no room for a notice about this topic.
 fn is_full(unsent: &[Record], topic: Option<Topic>) -> Result<bool, StoreError> {
     if unsent.len() >= MAX_UNSENT {
         return Ok(true);
     }
+    // Drafts have a limit of their own, below that of the outbox: members can create them, and must
+    // not crowd out notices about keys.
     if topic != Some(Topic::DraftWaiting) {
         return Ok(false);
     }

@@ -1,4 +1,4 @@
-//! Who gets a notice: the webhooks that want it, and the owners by mail.
+//! The recipients of a notice: the webhooks that want it, and the owners by mail.
 
 use vault_format::root::KeyFingerprint;
 use vault_format::text::printable;
@@ -17,14 +17,14 @@ use crate::model::user::{Role, State, User, user_key, users_partition};
 use crate::model::{Versioned, account};
 use vault_api::Email;
 
-/// Most owners of one namespace who get a mail.
+/// Maximum number of owners of one namespace who get a mail.
 const MAX_OWNERS: usize = 20;
-/// Most pages of users that are read in search of owners.
+/// Maximum number of pages of users that are read in search of owners.
 const MAX_SEARCH_PAGES: usize = 10;
-/// Most machines that a notice names; it says how many wait in all.
+/// Maximum number of machines that a notice lists; it also tells how many wait in all.
 const MAX_MACHINES: usize = 5;
 
-/// The deliveries of a notice about `topic`, due at once.
+/// Creates the deliveries of a notice about `topic`, due at once.
 pub(super) async fn deliveries(
     app: &App,
     namespace: &Namespace,
@@ -54,6 +54,8 @@ async fn owners(app: &App, namespace: &Namespace) -> Result<Vec<Recipient>, Stor
     let partition = users_partition(&namespace.id);
     let mut owners = Vec::new();
     let mut after: Option<String> = None;
+    // Users are not indexed by role, so owners are searched for; the bound keeps a vault with very
+    // many members from slowing down the others.
     for _ in 0..MAX_SEARCH_PAGES {
         let page = app.records.list(&partition, "", after.as_deref(), MAX_PAGE);
         let page = page.await?;
@@ -76,12 +78,13 @@ fn is_owner(user: &User) -> bool {
     user.role == Role::Owner && user.state() == State::Active
 }
 
-/// The address of an owner, unless that person is not an owner any more or cannot sign in.
+/// Returns the address of an owner; `None` if the user is no longer an owner or cannot sign in.
 pub(super) async fn address(
     app: &App,
     namespace: &Namespace,
     user_id: &str,
 ) -> Result<Option<Email>, StoreError> {
+    // Read at each attempt: a former owner must not get mail about the vault.
     let user = app.records.get(&user_key(&namespace.id, user_id)).await?;
     let Some(user) = Versioned::<User>::read(user)?.map(|seen| seen.value) else {
         return Ok(None);
@@ -95,8 +98,7 @@ pub(super) async fn address(
     Ok(may_sign_in.then_some(user.email))
 }
 
-/// Turns the mark that machines wait into a notice. Answers when to come back, where the mark
-/// stays.
+/// Turns the mark that machines wait into a notice. Returns when to try again if the mark stays.
 pub(super) async fn announce_machines(
     app: &App,
     namespace: &Namespace,
@@ -116,7 +118,7 @@ pub(super) async fn announce_machines(
     }
     let mut writes = vec![Write::delete(mark.key, When::At(mark.revision))];
     let waiting = machines(app, namespace).await?;
-    // An owner may have decided on all of them meanwhile.
+    // An owner may have decided about all of them in the meantime.
     if !waiting.is_empty() && destinations.want(Topic::MachineWaiting) {
         let event = Event::MachineWaiting {
             waiting: waiting.len(),
@@ -131,12 +133,12 @@ pub(super) async fn announce_machines(
             now.plus_seconds(MACHINES_PAUSE_SECONDS),
         ));
     }
-    // Another machine came or another process was faster: the next visit goes on.
+    // Fails if another machine enrolled or another process was faster; the next visit continues.
     let done = app.try_commit(writes).await?;
     Ok((!done).then_some(now))
 }
 
-/// The machines that wait, oldest first.
+/// Lists the pending machines, oldest first.
 async fn machines(app: &App, namespace: &Namespace) -> Result<Vec<Machine>, StoreError> {
     let partition = device::pending_partition(&namespace.slug);
     let found = app.records.list(&partition, "", None, 100).await?;
@@ -157,6 +159,8 @@ async fn machines(app: &App, namespace: &Namespace) -> Result<Vec<Machine>, Stor
     }
     devices.sort_by_key(|device| device.enrolled_at);
     let machine = |device: Device| Machine {
+        // A machine chooses its name, so invisible characters in it are escaped for mail and
+        // terminals.
         name: printable(&device.name()),
         fingerprint: KeyFingerprint::device(&device.public_key).to_string(),
     };

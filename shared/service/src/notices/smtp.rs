@@ -1,8 +1,8 @@
-//! Handing mail over to a mail server, one short mail at a time.
+//! Hands mail over to a mail server, one short message at a time.
 //!
-//! The conversation runs under TLS from the first byte or after STARTTLS (RFC 3207), plainly with
-//! this machine alone, and signs in with AUTH PLAIN (RFC 4954). Addresses and headers are types
-//! that hold no line break, so nothing in a mail becomes a command or another header.
+//! The connection uses TLS from the first byte or after STARTTLS (RFC 3207), plain text only to
+//! this machine, and signs in with AUTH PLAIN (RFC 4954). Addresses and headers are types that
+//! cannot contain a line break, so no content of a mail becomes a command or another header.
 
 use std::fmt;
 use std::io;
@@ -30,12 +30,13 @@ use url::{Host, Url};
 use crate::senders::{Mail, Mailer, SendError};
 use vault_api::Email;
 
-/// Longest time for one mail, from the connection to the server's last word.
+/// Maximum time for one mail, from the connection to the last reply.
 const WHOLE: Duration = Duration::from_secs(10);
-/// Most bytes that are read on a connection that begins without TLS, certificates included.
+/// Maximum number of bytes that are read from a connection that begins without TLS, certificates
+/// included.
 const MAX_RECEIVED_BYTES: usize = 32 * 1024;
 
-/// Where mail is handed over: what `VAULT_SMTP_URL` says.
+/// Address of the mail server, as `VAULT_SMTP_URL` gives it.
 #[derive(Clone)]
 pub struct MailServer {
     host: String,
@@ -44,7 +45,7 @@ pub struct MailServer {
     login: Option<(String, SecretString)>,
 }
 
-/// When TLS begins.
+/// The point at which TLS begins.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Encryption {
     /// With the connection.
@@ -55,7 +56,8 @@ enum Encryption {
     None,
 }
 
-/// Why a text is not the address of a mail server. Never repeats the text: it may hold a password.
+/// A text that is not the address of a mail server. The message never repeats the text: it may
+/// contain a password.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
     "write it like smtps://user:password@mail.example or smtp://user:password@mail.example:587"
@@ -67,7 +69,8 @@ impl FromStr for MailServer {
 
     fn from_str(text: &str) -> Result<Self, BadMailServer> {
         let url = Url::parse(text).map_err(|_| BadMailServer)?;
-        // The scheme is none that the parser knows, so hosts of digits are texts here.
+        // `smtp` is not a scheme that the URL parser treats specially, so it leaves IPv4 addresses
+        // as text, and the host is parsed again.
         let host = Host::parse(url.host_str().unwrap_or_default()).map_err(|_| BadMailServer)?;
         let is_local = match &host {
             Host::Domain(name) => name == "localhost",
@@ -114,7 +117,8 @@ impl fmt::Debug for MailServer {
     }
 }
 
-/// A part of a URL without its escapes; a NUL would end the part of an AUTH PLAIN message.
+/// Decodes the escapes of a part of a URL; rejects NUL, which would end a field of AUTH PLAIN, and
+/// line breaks.
 fn decoded(part: &str) -> Result<String, BadMailServer> {
     let text = percent_decode_str(part).decode_utf8();
     let text = text.map_err(|_| BadMailServer)?;
@@ -124,16 +128,16 @@ fn decoded(part: &str) -> Result<String, BadMailServer> {
     Ok(text.into_owned())
 }
 
-/// What the operator says about mail: `VAULT_SMTP_URL` and `VAULT_MAIL_FROM`.
+/// The operator's settings for mail: `VAULT_SMTP_URL` and `VAULT_MAIL_FROM`.
 #[derive(Clone, Debug)]
 pub struct MailSettings {
-    /// Where mail is handed over.
+    /// Server that takes the mail.
     pub server: MailServer,
-    /// Whom it comes from.
+    /// Sender address.
     pub from: Email,
 }
 
-/// Why the settings of mail do not count, with the variable that is wrong.
+/// Error in the settings for mail, with the variable that is wrong.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadMailSettings {
     /// The address of the server.
@@ -148,7 +152,7 @@ pub enum BadMailSettings {
 }
 
 impl MailSettings {
-    /// Reads both settings. No server: no mail.
+    /// Reads both settings; `None` if there is no server.
     pub fn read(server: Option<&str>, from: Option<&str>) -> Result<Option<Self>, BadMailSettings> {
         let Some(server) = server else {
             return Ok(None);
@@ -161,7 +165,7 @@ impl MailSettings {
     }
 }
 
-/// Hands mail over to one server.
+/// Client for one mail server.
 pub struct Smtp {
     server: MailServer,
     from: Email,
@@ -169,7 +173,7 @@ pub struct Smtp {
 }
 
 impl Smtp {
-    /// A client with the certificates of the system. Fails where these cannot be loaded.
+    /// Creates a client that trusts the certificates of the system. Fails if they cannot be loaded.
     pub fn new(settings: MailSettings) -> Result<Self, SmtpError> {
         let MailSettings { server, from } = settings;
         let tls = match server.encryption {
@@ -187,6 +191,7 @@ impl Smtp {
         let message = self.message(mail).map_err(lost)?.formatted();
         let mut connection = self.connect().await?;
         if let Some((user, password)) = &self.server.login {
+            // Before the password is sent, and with a text that an operator understands.
             let server = connection.server_info();
             if !server.supports_auth_mechanism(Mechanism::Plain) {
                 return Err(SendError::MailServerLacks("AUTH PLAIN"));
@@ -196,15 +201,16 @@ impl Smtp {
         }
         let taken = connection.send(&envelope, &message).await?;
         if !taken.has_code(250) {
-            // Replies have shifted: this one is not about the mail.
+            // The replies are shifted by one: this is the reply to an earlier command, so it does
+            // not confirm the mail.
             return Err(SendError::MailServer(taken.code().into()));
         }
-        // The server has the mail; how it says goodbye changes nothing.
+        // The server has the mail; an error at goodbye changes nothing.
         let _ = connection.quit().await;
         Ok(())
     }
 
-    /// A connection that is as safe as it gets, after the greetings.
+    /// Opens a connection with the configured encryption, after the greetings.
     async fn connect(&self) -> Result<AsyncSmtpConnection, SendError> {
         let server = (&*self.server.host, self.server.port);
         let name = ClientId::Domain(self.domain().to_owned());
@@ -220,6 +226,8 @@ impl Smtp {
         let mut connection =
             AsyncSmtpConnection::connect_with_transport(Box::new(stream), &name).await?;
         if let Some(tls) = tls {
+            // Without this check a server, or an attacker in between, could keep the password in
+            // plain text by not offering TLS.
             if !connection.can_starttls() {
                 return Err(SendError::MailServerLacks("STARTTLS"));
             }
@@ -228,7 +236,7 @@ impl Smtp {
         Ok(connection)
     }
 
-    /// The part of the sender's address behind the `@`.
+    /// Returns the domain of the sender's address.
     fn domain(&self) -> &str {
         let parts = self.from.as_str().split_once('@');
         parts.map_or("localhost", |(_, host)| host)
@@ -236,6 +244,7 @@ impl Smtp {
 
     fn message(&self, mail: &Mail) -> Result<Message, lettre::error::Error> {
         let seconds = u64::try_from(mail.at.unix()).unwrap_or(0);
+        // RFC 3834: keeps vacation replies from answering a notice.
         let automatic = HeaderName::new_from_ascii_str("Auto-Submitted");
         Message::builder()
             .from(Mailbox::new(Some("vault".to_owned()), address(&self.from)))
@@ -259,7 +268,7 @@ impl Mailer for Smtp {
     }
 }
 
-/// An address whose grammar was checked where it came in.
+/// Converts an address whose syntax was checked when it was parsed.
 fn address(email: &Email) -> Address {
     let (user, domain) = email.as_str().split_once('@').unwrap_or_default();
     Address::new_dangerous(user, domain)
@@ -269,7 +278,8 @@ impl From<SmtpError> for SendError {
     fn from(error: SmtpError) -> Self {
         match error.status() {
             Some(code) => Self::MailServer(code.into()),
-            // The error quotes what the server said, as much as that was.
+            // Without the cause, which would quote everything that the server said, up to the limit
+            // of bytes.
             None if error.is_response() => lost("the reply is not one of SMTP"),
             None => lost(error),
         }
@@ -280,9 +290,9 @@ fn lost(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> SendError
     SendError::Connection(error.into())
 }
 
-/// A connection that begins without TLS. It is read byte by byte, so that nothing which a server
-/// says in the clear is still unread when TLS begins: that would count as if it had been said under
-/// TLS. What is read at all is bounded.
+/// A connection that begins without TLS. It is read byte by byte, so that no plain-text byte of the
+/// server is still in a buffer when TLS begins: such a byte would count as if it had come through
+/// TLS. The total number of bytes is bounded.
 #[derive(Debug)]
 struct Clear {
     stream: TcpStream,

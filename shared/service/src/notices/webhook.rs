@@ -1,9 +1,9 @@
 //! Requests to webhooks, whose addresses owners choose.
 //!
 //! An owner of a hosted vault must not reach hosts inside the service's own network: the SSRF guard
-//! looks names up and connects to public addresses only. No redirect is followed, no proxy used,
-//! and nothing but the status of the answer is read. A service whose public address is on this
-//! machine may also send to this machine.
+//! resolves names and connects to public addresses only. No redirect is followed, no proxy is used,
+//! and only the status of the answer is read. A service whose public address is on this machine may
+//! also send to this machine.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use vault_http::{Client, Guard, HttpError, Limits, Options, Reach};
 use crate::config::PublicUrl;
 use crate::senders::{SendError, WebhookMessage, Webhooks};
 
-/// The whole time also bounds a slow answer.
+/// The time for the whole request also bounds a slow answer.
 const LIMITS: Limits = Limits {
     connect: Duration::from_secs(5),
     whole: Duration::from_secs(10),
@@ -24,15 +24,15 @@ const LIMITS: Limits = Limits {
     least: 0,
 };
 
-/// Sends requests to webhooks.
+/// Client for the endpoints of webhooks.
 pub struct Endpoints {
     public: Client,
-    /// For endpoints on this machine, where they are allowed.
+    /// Client for endpoints on this machine, if they are allowed.
     local: Option<Client>,
 }
 
 impl Endpoints {
-    /// A client with the resolver and the certificates of the system.
+    /// Creates a client with the resolver and the certificates of the system.
     pub fn new(public_url: &PublicUrl) -> Self {
         Self::with(Guard::new(is_public), public_url, &[])
     }
@@ -46,6 +46,7 @@ impl Endpoints {
             limits: LIMITS,
             reach,
             https_only,
+            // No connection is reused: the name is resolved and checked for every request.
             reuse: false,
             roots,
         };
@@ -63,6 +64,8 @@ impl Webhooks for Endpoints {
     async fn post(&self, message: &WebhookMessage) -> Result<(), SendError> {
         let client = match &self.local {
             Some(local) if message.address.is_local() => local,
+            // Owners could store it only while it was allowed; the public address of the service
+            // may have changed since.
             None if message.address.is_local() => return Err(SendError::NotPublic),
             _ => &self.public,
         };
