@@ -1,4 +1,4 @@
-//! Reading drafts as they stand, and ending one.
+//! Reads drafts in their present state, and ends a draft.
 
 use serde_json::json;
 use vault_format::name::DraftId;
@@ -13,21 +13,23 @@ use crate::model::namespace::Namespace;
 use crate::model::release::Release;
 use crate::transaction::Transaction;
 
-/// A draft as it was found.
+/// A draft as it was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// The draft as it stands now.
+    /// The draft in its present state.
     pub(crate) record: DraftRecord,
-    /// Its record as it is stored, with the revision; `None` where a step has ended it.
+    /// The stored record with its revision; `None` if a decision has ended the draft.
     open: Option<(DraftRecord, u64)>,
 }
 
-/// The draft of this id, open or ended.
+/// Finds the draft of this id, open or ended.
 pub(crate) async fn find(
     app: &App,
     namespace: &Namespace,
     id: &DraftId,
 ) -> Result<Option<Found>, StoreError> {
+    // Both keys in one read: ending a draft moves its record, and two reads could miss it in
+    // between.
     let keys = [
         draft::key(&namespace.id, id),
         draft::ended_key(&namespace.id, id),
@@ -48,8 +50,8 @@ pub(crate) async fn find(
     }))
 }
 
-/// These drafts as they stand now, in the same order. Costs nothing where no proposal waits that
-/// something has overtaken.
+/// Returns these drafts in their present state, in the same order. Reads nothing unless a proposal
+/// has been overtaken by a release.
 pub(crate) async fn standing(
     app: &App,
     namespace: &Namespace,
@@ -59,6 +61,8 @@ pub(crate) async fn standing(
     let mut standing = Vec::with_capacity(drafts.len());
     let mut overtaken = Vec::new();
     for (at, draft) in drafts.into_iter().enumerate() {
+        // Tried without the release first: only a proposal that is no longer pending needs to know
+        // whether it was published.
         let plain = draft.clone().standing(namespace, None, now);
         if plain.state != draft.state {
             overtaken.push(at);
@@ -87,8 +91,8 @@ pub(crate) async fn standing(
     Ok(standing)
 }
 
-/// The writes by which a step of `actor` ends a draft, with its audit entry; `None` where it has
-/// ended already.
+/// Ends a draft in the commit of `tx`, with its audit record. Conflicts if the draft has ended
+/// already.
 pub(crate) fn end(
     tx: &Transaction<'_>,
     namespace: &Namespace,
@@ -108,8 +112,8 @@ pub(crate) fn end(
 }
 
 impl Found {
-    /// The write that replaces the record of an open draft, under the revision that was read;
-    /// `None` for an ended one.
+    /// Returns the write that replaces the record of an open draft, on the condition of the
+    /// revision that was read; `None` if the draft has ended.
     pub(crate) fn update(
         &self,
         namespace: &Namespace,

@@ -1,4 +1,5 @@
-//! Keeping a new draft: its bytes first, then its record, its places and the audit entry at once.
+//! Storing a new draft: first its bytes, then its record, its counters and the audit record in one
+//! commit.
 
 use bytes::Bytes;
 use serde_json::json;
@@ -21,34 +22,34 @@ use crate::notices;
 use crate::transaction::Transaction;
 use crate::uploads;
 
-/// A draft that comes in.
+/// A draft to be stored.
 pub(crate) struct Keep<'a> {
-    /// Where it goes.
+    /// The namespace that it is for.
     pub(crate) namespace: &'a Namespace,
-    /// Who sends it.
+    /// The actor who submits it.
     pub(crate) actor: &'a Actor,
     /// Its record.
     pub(crate) record: DraftRecord,
-    /// Its bytes, and what else is stored with it.
+    /// Its bytes, and other objects that are stored with it.
     pub(crate) objects: Vec<(ObjectKey, Bytes)>,
 }
 
-/// What became of a draft.
+/// Result of storing a draft.
 #[derive(Debug)]
 pub(crate) enum Kept {
-    /// It waits.
+    /// The draft is pending.
     New(DraftRecord),
-    /// Its author has sent the same before, and that one waits.
+    /// Its author has submitted the same draft before, and that one is pending.
     Same(DraftRecord),
 }
 
-/// Why a draft is not kept.
+/// Reason why a draft is not stored.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeepError {
-    /// There is no place for it.
+    /// A limit is reached.
     #[error(transparent)]
     Full(#[from] Full),
-    /// Another user has asked for the same key.
+    /// Another user has asked to publish with the same key.
     #[error(
         "another user has asked to publish with this key; an owner decides on that request first"
     )]
@@ -58,31 +59,31 @@ pub(crate) enum KeepError {
     Store(#[from] StoreError),
 }
 
-/// Which places are all taken.
+/// The limit that is reached.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub(crate) enum Full {
-    /// Those of the author.
+    /// Drafts of the author.
     #[error("{} of your drafts are waiting already", MAX_OWN + MAX_SHARED_OF_AUTHOR)]
     Author,
-    /// Those that all authors share.
+    /// Drafts beyond each author's own, shared by all authors.
     #[error("{MAX_SHARED} drafts are waiting already, beside {MAX_OWN} of each author")]
     Shared,
-    /// Those of the author for key requests.
+    /// Key requests of the author.
     #[error("{MAX_KEY_REQUESTS_OF_AUTHOR} of your key requests are waiting already")]
     KeyRequestsOfAuthor,
-    /// Those for key requests.
+    /// Key requests of the namespace.
     #[error("{MAX_KEY_REQUESTS} key requests are waiting already")]
     KeyRequests,
-    /// Those for proposals.
+    /// Proposals of the namespace.
     #[error("{MAX_PROPOSALS} proposals are waiting already")]
     Proposals,
-    /// The author's of this day.
+    /// Drafts of the author per day.
     #[error("you have handed in {MAX_A_DAY} drafts today; try again tomorrow")]
     Day,
 }
 
 impl Full {
-    /// What is full when the counter at this position of [`DraftRecord::counted`] is.
+    /// The limit of the counter at this position of [`DraftRecord::counted`].
     const fn of(subject: &Subject, at: usize) -> Self {
         match (subject, at) {
             (Subject::Release(_), _) => Self::Proposals,
@@ -94,12 +95,14 @@ impl Full {
     }
 }
 
-/// Fails where an author's next content draft finds no place; keeping it asks again.
+/// Fails if the author's next draft about a skill would exceed a limit; storing the draft checks
+/// again.
 pub(crate) async fn has_room(
     app: &App,
     namespace: &Namespace,
     author: &str,
 ) -> Result<(), KeepError> {
+    // Without a write, so two drafts may both pass; the counters in the commit decide.
     let keys = [
         draft::author_queue_key(&namespace.id, author),
         draft::queue_key(&namespace.id),
@@ -121,13 +124,12 @@ pub(crate) async fn has_room(
     }
 }
 
-/// Stores a draft. The same one again, of an author who has sent it before, is not stored a second
-/// time.
+/// Stores a draft. If its author has submitted the same draft before, it is not stored again.
 pub(crate) async fn keep(app: &App, keep: Keep<'_>) -> Result<Kept, KeepError> {
     if let Earlier::Same(record) = earlier(app, &keep).await? {
         return Ok(Kept::Same(*record));
     }
-    // Before anything is stored: what finds no place leaves no bytes behind.
+    // Before the bytes are stored, so that a draft over the limit leaves no objects behind.
     let day = keep.record.day(&keep.namespace.id);
     if day.is_full(app, app.clock.now()).await? {
         return Err(Full::Day.into());
@@ -135,7 +137,8 @@ pub(crate) async fn keep(app: &App, keep: Keep<'_>) -> Result<Kept, KeepError> {
     uploads::put(app, keep.namespace.id, keep.objects.clone()).await?;
     let keep_in = async |tx| keep_in(&tx, app, &keep).await;
     match app.change(keep_in).await {
-        // What has ended stands in the way.
+        // Proposals that have ended by themselves still count until their end is recorded; so that
+        // is done now, and the draft is tried once more.
         Err(KeepError::Full(Full::Proposals)) if settle(app, keep.namespace).await? > 0 => {
             app.change(keep_in).await
         }
@@ -146,6 +149,8 @@ pub(crate) async fn keep(app: &App, keep: Keep<'_>) -> Result<Kept, KeepError> {
 async fn keep_in(tx: &Transaction<'_>, app: &App, keep: &Keep<'_>) -> Result<Kept, KeepError> {
     let mut full = Full::Day;
     let notice = notices::queue(tx, keep.namespace, announced(&keep.record)).await?;
+    // The author's own places first, then the shared ones: a single author cannot use up what
+    // others have left.
     for place in [Place::Own, Place::Shared] {
         let record = keep.record.clone().in_place(place);
         let (mut counted, writes) = match earlier(app, keep).await? {
@@ -158,11 +163,14 @@ async fn keep_in(tx: &Transaction<'_>, app: &App, keep: &Keep<'_>) -> Result<Kep
                 (counted, Vec::from_iter(slot))
             }
             Earlier::Replaced { slot, writes } => {
+                // A replaced draft leaves its place in the counters to this one.
                 let slot = record.slot(&keep.namespace.id, When::At(slot))?;
                 (Vec::new(), slot.into_iter().chain(writes).collect())
             }
         };
         let places = counted.len();
+        // Counters first: `commit_within` reports the failure of one of them as a limit, that of
+        // any later write as a conflict.
         counted.extend(record.day(&keep.namespace.id).counted(tx.now()));
         let bounds = counted.len();
         tx.write_all(counted);
@@ -185,7 +193,7 @@ async fn keep_in(tx: &Transaction<'_>, app: &App, keep: &Keep<'_>) -> Result<Kep
     Err(full.into())
 }
 
-/// What a notice says about a draft that comes in.
+/// Builds the notice about a new draft.
 fn announced(record: &DraftRecord) -> Event {
     Event::DraftWaiting {
         draft: record.id.to_string(),
@@ -194,17 +202,19 @@ fn announced(record: &DraftRecord) -> Event {
     }
 }
 
-/// What stands in the slot of a draft that comes in.
+/// The draft in the slot that a new draft takes. A key request has one slot per key, a proposal one
+/// per author.
 enum Earlier {
-    /// Nothing, or it takes no slot.
+    /// The slot is empty, or the draft takes none.
     None,
     /// The same draft.
     Same(Box<DraftRecord>),
     /// A draft of another author.
     OfAnother,
-    /// An earlier draft of the author, with the writes that end it; the slot's own revision.
+    /// An earlier draft of the same author, with the writes that end it; `slot` is the revision of
+    /// the slot.
     Replaced { slot: u64, writes: Vec<Write> },
-    /// A draft that is being ended.
+    /// A draft that is being ended at this moment.
     Changing,
 }
 
@@ -235,6 +245,8 @@ async fn earlier(app: &App, keep: &Keep<'_>) -> Result<Earlier, StoreError> {
     if waits && is_same {
         return Ok(Earlier::Same(Box::new(found)));
     }
+    // An author has one pending request per slot: a new one withdraws the one before, in the same
+    // commit.
     let mut writes = Vec::new();
     let ended = if waits {
         let change = Change::about(&found.id)
@@ -258,7 +270,7 @@ async fn earlier(app: &App, keep: &Keep<'_>) -> Result<Earlier, StoreError> {
     })
 }
 
-/// Adds the audit record of a draft that comes in.
+/// Adds the audit record of a new draft.
 fn audit(tx: &Transaction<'_>, keep: &Keep<'_>, record: &DraftRecord) -> Result<(), StoreError> {
     let base = record
         .content()

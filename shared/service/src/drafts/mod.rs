@@ -1,7 +1,8 @@
-//! Keeping, finding and ending drafts: what the routes, the tools and background work share.
+//! Storing, finding and ending drafts, for routes, tools and background work alike.
 //!
-//! Each step is one commit, with its audit entry. A step that loses to another one is tried again
-//! on what that one left behind.
+//! Each step is one commit with its audit record. A step that loses a race is tried again on the
+//! new state. Nothing here checks the rights of a caller or decides about a draft: the routes do
+//! that.
 
 mod find;
 mod keep;

@@ -1,5 +1,5 @@
-//! What background work does with drafts: it writes down what has ended by itself, and says which
-//! objects wait with those that have not.
+//! Background work on drafts: records the end of those that have ended by themselves, and lists the
+//! objects that pending ones need.
 
 use vault_store::StoreError;
 use vault_store::objects::Class;
@@ -11,9 +11,9 @@ use crate::model::kept::ObjectName;
 use crate::model::namespace::Namespace;
 use crate::model::release::Closure;
 
-/// Writes down the outcome of every proposal that has ended by itself, so that its record and its
-/// place end too. Answers how many there were. One that changes meanwhile is left to whoever
-/// changes it.
+/// Records the end of every proposal that has ended by itself, which frees its record and its place
+/// in the counters. Returns how many there were. A proposal that changes in the meantime is left to
+/// the process that changes it.
 pub(crate) async fn settle(app: &App, namespace: &Namespace) -> Result<usize, StoreError> {
     let open = draft::open(app, &namespace.id).await?;
     let (revisions, drafts): (Vec<_>, Vec<_>) = open
@@ -35,8 +35,8 @@ pub(crate) async fn settle(app: &App, namespace: &Namespace) -> Result<usize, St
     Ok(settled)
 }
 
-/// The objects that drafts wait with: the bytes of each, and what a proposal names beyond the
-/// release that it follows, which keeps the rest.
+/// Lists the objects that pending drafts need: the bytes of each, and the objects that a proposal
+/// names and the current release does not. Garbage collection must not delete them.
 pub(crate) async fn pending_objects(
     app: &App,
     namespace: &Namespace,

@@ -1,8 +1,8 @@
-//! Work of a shelf that must not keep other requests waiting.
+//! Runs long computations of a shelf without delaying other requests.
 
 use vault_shelf::ShelfError;
 
-/// Does work that takes the processor for long on a thread for it.
+/// Runs `work` on a thread for blocking work, since it uses the processor for a long time.
 pub(super) async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ShelfError> + Send + 'static,
 ) -> Result<T, ShelfError> {

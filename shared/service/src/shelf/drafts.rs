@@ -1,11 +1,11 @@
-//! What becomes of a change that cannot be signed here at once: a draft that waits for an owner or
-//! a publisher. Nothing is fetched, run or signed here.
+//! Changes that cannot be signed here immediately become drafts that wait for an owner or a
+//! publisher. Nothing is fetched, run or signed here.
 //!
-//! The gate runs, so that an author hears at once what the owner's gate will say; it runs there
-//! again and decides.
+//! The gate checks the files now, so that the author learns immediately what the owner's gate will
+//! report; it checks them again before signing, and that result decides.
 //!
-//! A draft tells its author nothing about a skill that is hidden from them: what is handed in as
-//! `hidden` is treated, down to the work, as under a name that no skill has.
+//! A draft reveals nothing to its author about a skill that is hidden from them: a change that is
+//! marked `hidden` is treated, down to the work that it causes, as one of a name that no skill has.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::model::audit::Actor;
 use crate::model::draft::{Content, DraftRecord, Place, Queue, Subject, author_queue_key};
 use crate::model::namespace::Namespace;
 
-/// A shelf that is read as another one, and turns every change into a draft.
+/// A shelf that is read like another one, and turns every change into a draft.
 pub(crate) struct Drafting {
     pub(crate) inner: Arc<dyn Shelf>,
     pub(crate) app: App,
@@ -74,18 +74,18 @@ impl Shelf for Drafting {
     }
 }
 
-/// Where drafts go, and from whom.
+/// The namespace and the author of new drafts.
 pub(super) struct Drafts<'a> {
     pub(super) app: &'a App,
     pub(super) namespace: &'a Namespace,
-    /// What the namespace has now.
+    /// The shelf with the current skills.
     pub(super) shelf: &'a dyn Shelf,
     pub(super) by: &'a Submitter,
     /// The address that the request came from.
     pub(super) source: Option<IpAddr>,
 }
 
-/// Hands a change in.
+/// Submits a change as a draft.
 pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submitted, ShelfError> {
     match change {
         Change::Take {
@@ -95,7 +95,8 @@ pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submit
             hidden,
         } => {
             let (verdict, left_out) = beside(move || {
-                // A draft goes to people who did not choose these files.
+                // Files that look like secrets are left out: a draft is shown to people whom the
+                // author did not choose as readers of them.
                 let mut separated = secrets::separate(files, &[]);
                 let files = std::mem::take(&mut separated.files);
                 let mut verdict = gate::check(files, &GateOptions::in_service());
@@ -130,6 +131,7 @@ pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submit
             hidden,
         } => install(drafts, from, skill.as_ref(), hidden).await,
         Change::Update(name) => {
+            // An update has to be fetched from the skill's source, and nothing is fetched here.
             base(drafts.shelf, &name).await?;
             Err(ShelfError::SourceUnsupported(format!(
                 "`{name}` is updated on the owner's machine"
@@ -149,7 +151,7 @@ pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submit
     }
 }
 
-/// The bundle of a skill that must be there.
+/// Returns the bundle of a skill; fails if there is no such skill.
 async fn base(shelf: &dyn Shelf, name: &SkillName) -> Result<Digest, ShelfError> {
     let snapshot = shelf.snapshot().await?;
     let entry = snapshot.find(name);
@@ -158,14 +160,14 @@ async fn base(shelf: &dyn Shelf, name: &SkillName) -> Result<Digest, ShelfError>
         .ok_or_else(|| ShelfError::NotFound(name.clone()))
 }
 
-/// A draft to be made.
+/// The content of a draft to be created.
 struct Wanted {
     name: SkillName,
     base: Option<Digest>,
     request: Request,
     flags: Vec<vault_format::manifest::Flag>,
     findings: Vec<Finding>,
-    /// Says which files the draft lacks, because they look like secrets.
+    /// Text that lists the files which were left out because they look like secrets.
     left_out: Option<String>,
 }
 
@@ -182,6 +184,7 @@ struct Given {
 async fn take(drafts: &Drafts<'_>, given: Given) -> Result<Submitted, ShelfError> {
     let name = given.package.name.clone();
     let snapshot = drafts.shelf.snapshot().await?;
+    // As if there were no such skill, also if the names collide: any other answer would reveal it.
     let entry = snapshot.find(&name).filter(|_| !given.hidden);
     if let Some(entry) = entry {
         if entry.is_linked() {
@@ -197,7 +200,8 @@ async fn take(drafts: &Drafts<'_>, given: Given) -> Result<Submitted, ShelfError
                     bundle_hash: entry.texts.bundle_hash,
                 });
             }
-            // What stands there cannot be compared: whether it is replaced is asked all the same.
+            // The stored skill cannot be compared, or differs: the author still has to ask for its
+            // replacement.
             Ok(_)
             | Err(
                 ShelfError::SubscriptionLapsed
@@ -223,6 +227,7 @@ async fn take(drafts: &Drafts<'_>, given: Given) -> Result<Submitted, ShelfError
             files: given.package.files,
         },
     };
+    // A check builds the draft too: its size and form are found out only then.
     if !given.check {
         return keep_draft(drafts, wanted).await;
     }
@@ -241,7 +246,7 @@ async fn take(drafts: &Drafts<'_>, given: Given) -> Result<Submitted, ShelfError
     })
 }
 
-/// Whether a skill has exactly these files. A draft carries no modes.
+/// Whether a skill has exactly these files. File modes are not compared, since a draft has none.
 pub(crate) fn holds(
     files: &[vault_format::bundle::File],
     wanted: &[vault_format::bundle::File],
@@ -274,7 +279,7 @@ async fn install(
     keep_draft(drafts, wanted).await
 }
 
-/// Makes the draft and its bytes.
+/// Builds the draft and its bytes.
 async fn make(
     drafts: &Drafts<'_>,
     request: Request,
@@ -296,7 +301,7 @@ async fn make(
     to_bytes(draft(app, namespace, drafts.by, id, wanted)).await
 }
 
-/// The draft of this id.
+/// Builds the draft with this id.
 fn draft(app: &App, namespace: &Namespace, by: &Submitter, id: DraftId, wanted: Wanted) -> Draft {
     Draft {
         draft_id: id,
@@ -314,8 +319,8 @@ fn draft(app: &App, namespace: &Namespace, by: &Submitter, id: DraftId, wanted: 
     }
 }
 
-/// Keeps these files as a draft of this id, in the name of `by`. For skills that the service
-/// brings itself; whether the namespace has a skill of that name is the owner's to see.
+/// Stores these files as a draft with this id, in the name of `by`. For skills that come with the
+/// service; whether the namespace has a skill of that name already is for its owner to see.
 pub(crate) async fn propose(
     app: &App,
     namespace: &Namespace,
@@ -354,7 +359,7 @@ pub(crate) async fn propose(
     Ok(())
 }
 
-/// The draft with its bytes.
+/// Encodes the draft.
 async fn to_bytes(draft: Draft) -> Result<(Draft, Vec<u8>), ShelfError> {
     beside(move || match draft.to_bytes() {
         Ok(bytes) => Ok((draft, bytes)),
@@ -367,10 +372,10 @@ async fn to_bytes(draft: Draft) -> Result<(Draft, Vec<u8>), ShelfError> {
     .await
 }
 
-/// Keeps a draft, with the number of those of its author that wait then.
+/// Stores a draft; the result tells how many drafts of its author wait.
 async fn keep_draft(drafts: &Drafts<'_>, wanted: Wanted) -> Result<Submitted, ShelfError> {
     let (app, namespace, by) = (drafts.app, drafts.namespace, drafts.by);
-    // Before anything is made and stored: what finds no place leaves no bytes behind.
+    // Before anything is built and stored, so that a draft over the limit leaves no objects behind.
     has_room(app, namespace, &by.user_id).await?;
     let flags = wanted.flags.len() as u64;
     let (draft, bytes) = make(
@@ -404,7 +409,7 @@ async fn keep_draft(drafts: &Drafts<'_>, wanted: Wanted) -> Result<Submitted, Sh
     })
 }
 
-/// The record of a draft about a skill.
+/// Builds the record of a draft about a skill.
 fn record(draft: &Draft, bytes: &[u8], flags: u64) -> DraftRecord {
     let content = Content {
         name: draft.name.clone(),
@@ -421,7 +426,7 @@ fn record(draft: &Draft, bytes: &[u8], flags: u64) -> DraftRecord {
     DraftRecord::new(draft.draft_id, subject, bytes, draft.submitted_at, by)
 }
 
-/// How many drafts of an author about skills wait.
+/// Counts the pending drafts of an author about skills.
 async fn waiting(app: &App, namespace: &Namespace, author: &str) -> Result<u64, StoreError> {
     let key = author_queue_key(&namespace.id, author);
     let record = app.records.get(&key).await?;

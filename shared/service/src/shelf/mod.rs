@@ -1,8 +1,10 @@
-//! Namespaces as shelves: what MCP tools read skills from and hand changes to.
+//! Namespaces as shelves: the interface through which MCP tools read skills and submit changes.
 //!
-//! [`Shelves`] says which shelf a caller's namespace is read from. The service alone knows
-//! releases; a server that holds the library of one namespace puts its own answer before that.
-//! Whether a caller's changes are signed there or become drafts is decided here, for both.
+//! [`Shelves`] chooses the shelf from which a caller's namespace is read. A service without a
+//! library has only releases; a server that holds the library of one namespace puts its own shelf
+//! before them. This room decides, for both, whether a caller's change is signed or becomes a
+//! draft. It never signs anything itself, and never serves content that the owner's keys did not
+//! sign.
 
 mod blocking;
 mod drafts;
@@ -25,8 +27,8 @@ pub(crate) use refusal::{of_shelf, of_tool, sentence};
 use release::{ReleaseShelf, VerifiedReleases};
 pub(crate) use session::{Changes, session};
 
-/// Every namespace from its current release: what a service without a library of its own has. What
-/// was verified is kept for a while.
+/// The current release of every namespace, for a service without a library of its own. Verified
+/// releases are cached for a while.
 #[derive(Debug, Default)]
 pub struct Releases(Arc<VerifiedReleases>);
 

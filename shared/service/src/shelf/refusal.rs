@@ -1,11 +1,11 @@
-//! What a shelf or one of its tools refuses, as the routes of this service answer it.
+//! Converts errors of shelves and tools to the refusals of this service's routes.
 
 use vault_mcp::{Fault, ToolError};
 use vault_shelf::ShelfError;
 
 use crate::error::{ErrorCode, Refusal};
 
-/// What a shelf refuses. Its own words may name what members must not know of: this is for owners.
+/// Converts the error of a shelf. Its text may name hidden skills, so this is only for owners.
 pub(crate) fn of_shelf(error: ShelfError) -> Refusal {
     match error {
         // An agent learns that the copy is damaged. Here it is a failure of the service, and the
@@ -22,7 +22,7 @@ pub(crate) fn of_shelf(error: ShelfError) -> Refusal {
     }
 }
 
-/// What a tool refuses.
+/// Converts the error of a tool.
 pub(crate) fn of_tool(fault: Fault) -> Refusal {
     match fault {
         Fault::Caller { code, message, .. } => {
@@ -54,7 +54,7 @@ pub(crate) fn of_tool(fault: Fault) -> Refusal {
     }
 }
 
-/// A message as a sentence.
+/// Turns a message into a sentence: a capital letter at the start, a full stop at the end.
 pub(crate) fn sentence(message: &str) -> String {
     let mut letters = message.chars();
     let first = letters.next().map(|first| first.to_ascii_uppercase());

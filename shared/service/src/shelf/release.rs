@@ -1,13 +1,13 @@
-//! A namespace's current release as a shelf: nothing is believed but what the owner signed, though
-//! the service itself stores it.
+//! The current release of a namespace as a shelf. Only content that the owner signed is trusted,
+//! although the service itself stores it.
 //!
 //! The root versions are compared with the namespace's pin, the catalog with the root version that
-//! it names; index, policy, bundles and parts are what it names by hash. What was verified is kept
-//! for a while, keyed by namespace and hash.
+//! it names; index, policy, bundles and parts are named by hash in the catalog. Verified content is
+//! cached for a while, by namespace and hash.
 //!
-//! A device waits for a new release as soon as the root changes. The service goes on with the
-//! current one, until a key that signed it is revoked: then nothing of it is content any more. Nor
-//! is what an earlier version of vault has published.
+//! A device waits for a new release as soon as the root changes. The service keeps serving the
+//! current one until a key that signed it is revoked: then none of it is served any more. Releases
+//! that an earlier version of vault published are not served either.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -40,20 +40,20 @@ use crate::app::App;
 use crate::model::namespace::{Current, Kind, Namespace};
 use crate::publish::read_state;
 
-/// Bytes of verified lists that one process keeps, roughly. Half of it holds the list of 10,000
+/// Room for verified lists per process, in bytes, roughly. Half of it holds the list of 10,000
 /// skills.
 const LISTS_ROOM: usize = 32 << 20;
-/// Bytes of verified skills that one process keeps.
+/// Room for verified skills per process, in bytes.
 const SKILLS_ROOM: usize = 8 << 20;
-/// How many cold lists may be verified at once.
+/// Number of lists that are verified at once.
 const LOAD_LOCKS: usize = 4;
 
-/// What was verified lately.
+/// Cache of verified content.
 #[derive(Debug)]
 pub(super) struct VerifiedReleases {
     lists: Recent<(NamespaceId, Digest), Arc<List>>,
     skills: Recent<(NamespaceId, Digest), Arc<Loaded>>,
-    /// Of many who ask for the same cold list one verifies it.
+    /// Of many callers who need the same uncached list, one verifies it and the others wait.
     load_locks: [tokio::sync::Mutex<()>; LOAD_LOCKS],
 }
 
@@ -67,7 +67,7 @@ impl Default for VerifiedReleases {
     }
 }
 
-/// A release that was found good: its list, and the keys that count for its skills.
+/// A verified release: its list of skills, and the keys that are valid for them.
 #[derive(Debug)]
 struct List {
     snapshot: Arc<Snapshot>,
@@ -84,7 +84,8 @@ pub(super) struct ReleaseShelf {
 }
 
 impl ReleaseShelf {
-    /// The shelf of a namespace as its record was read for a request that came from `source`.
+    /// Creates the shelf of a namespace, from its record as read for a request that came from
+    /// `source`.
     pub(super) const fn new(
         app: App,
         namespace: Namespace,
@@ -99,7 +100,7 @@ impl ReleaseShelf {
         }
     }
 
-    /// The current release, verified; `None` before the first.
+    /// Returns the current release, verified; `None` before the first.
     async fn list(&self) -> Result<Option<Arc<List>>, ShelfError> {
         let Some(current) = &self.namespace.current else {
             return Ok(None);
@@ -108,8 +109,11 @@ impl ReleaseShelf {
         if let Some(list) = self.verified.lists.find(&key) {
             return Ok(Some(list));
         }
+        // Chosen by the hash, so the same list always meets the same lock; different lists rarely
+        // wait for each other.
         let lock = usize::from(current.sha256.as_bytes()[0]) % LOAD_LOCKS;
         let _loading = self.verified.load_locks[lock].lock().await;
+        // Another caller may have verified it while this one waited.
         if let Some(list) = self.verified.lists.find(&key) {
             return Ok(Some(list));
         }
@@ -127,6 +131,8 @@ impl ReleaseShelf {
         let namespace = self.namespace.clone();
         let public_url = &self.app.config.public_url;
         let address = public_url.join(&format!("/v/{}/", namespace.slug));
+        // Signatures over a large catalog take long, and must not delay other requests of this
+        // thread.
         let (catalog, state, signers) =
             beside(move || read_catalog(&namespace, &address, &bytes)).await?;
         let mut parts = Vec::with_capacity(catalog.index.len());
@@ -162,7 +168,7 @@ impl ReleaseShelf {
         .await
     }
 
-    /// An object whose hash and size the catalog names.
+    /// Reads an object whose hash and size the catalog names.
     async fn exact(
         &self,
         class: Class,
@@ -183,14 +189,15 @@ impl ReleaseShelf {
         }
     }
 
-    /// An object of the namespace by its hash, compared with it; `None` where there is none.
+    /// Reads an object of the namespace by its hash, which is compared; `None` if it is not stored.
     async fn object(&self, class: Class, digest: Digest) -> Result<Option<Bytes>, StoreError> {
         let key = self.namespace.object(class, digest);
         let object = self.app.object(&key).await?;
         Ok(object.map(|object| object.bytes))
     }
 
-    /// The bytes of a skill or of one of its parts; `missing` where there are none.
+    /// Reads the bytes of a skill or of one of its parts; fails with `missing` if they are not
+    /// stored.
     async fn content(
         &self,
         name: &SkillName,
@@ -208,6 +215,8 @@ impl ReleaseShelf {
         let name = entry.name();
         let hash = entry.texts.bundle_hash;
         let named = list.names(entry);
+        // A bundle that the release lists must be there. One that it does not list may be an older
+        // version, whose objects were deleted.
         let missing = || {
             if named {
                 ShelfError::Unavailable(name.clone())
@@ -228,6 +237,8 @@ impl ReleaseShelf {
         let (skill, version) = (name.clone(), entry.version);
         beside(move || {
             let signer = bundle.signed().signer(&state);
+            // Checked before the bundle is opened, so that a revoked signer is reported as such and
+            // not as damage.
             if signer.is_some_and(|signer| state.is_revoked(&signer)) {
                 return Err(ShelfError::ReleaseAwaited);
             }
@@ -263,15 +274,15 @@ impl ReleaseShelf {
 }
 
 impl List {
-    /// Whether the release has this very bundle under this name.
+    /// Whether the release lists exactly this bundle under this name.
     fn names(&self, entry: &Entry) -> bool {
         self.snapshot
             .find(entry.name())
             .is_some_and(|found| found.texts.bundle_hash == entry.texts.bundle_hash)
     }
 
-    /// Whose signature counts for an entry: of a bundle that the release does not have, only that
-    /// of a key that publishes now.
+    /// Returns which signers are valid for an entry: for a bundle that the release does not list,
+    /// only keys that may publish at present.
     fn place(&self, entry: &Entry) -> SkillPlace {
         if self.names(entry) {
             SkillPlace::Listed
@@ -290,9 +301,10 @@ fn gone(what: &str) -> ShelfError {
     StoreError::unavailable(format!("{what} is missing from the object store")).into()
 }
 
-/// Verifies the current catalog from the bytes of its file: the root versions are the pinned ones,
-/// the publishers of the root version that it names signed it, and it was signed for this place.
-/// Its dates are not judged: an owner who stays away for long still has tools that answer.
+/// Verifies the current catalog from the bytes of its file: the root versions must be the pinned
+/// ones, the publishers of the root version that it names must have signed it, and it must be for
+/// this namespace and address. Its dates are not checked: the tools still answer if an owner does
+/// not publish for a long time.
 fn read_catalog(
     namespace: &Namespace,
     address: &str,
@@ -313,7 +325,8 @@ fn read_catalog(
     let catalog = file
         .read_counted(&current.payload_sha256)
         .map_err(|error| wrong(&error))?;
-    // After a fork was settled the chain may not have the version any more that the release names.
+    // After a fork was settled, the chain may no longer contain the root version that the release
+    // names.
     let root = state.chain().find(&catalog.root_sha256);
     let root = root.ok_or(ShelfError::ReleaseAwaited)?;
     let role = root.document().release();
@@ -321,6 +334,8 @@ fn read_catalog(
     if signers.len() < role.threshold() {
         return Err(wrong(&"too few publishers have signed it"));
     }
+    // The pin has the signers that were accepted at the publish; without a pin, those found in the
+    // file count.
     let counted = namespace.pin.vault().map(|pin| pin.signers.clone());
     let signers = counted.unwrap_or(signers);
     if state.voids_release(&signers) {
@@ -335,7 +350,7 @@ fn read_catalog(
     Ok((catalog, state, signers))
 }
 
-/// Verifies that the index is the index of exactly this catalog, and reads the policy; with its
+/// Verifies that the index belongs to exactly this catalog, and parses the policy. Also returns the
 /// size in memory, roughly.
 fn read_snapshot(
     catalog: &Catalog,
@@ -380,7 +395,7 @@ fn read_snapshot(
     Ok((snapshot, size))
 }
 
-/// What an entry takes in memory, with its share of the index for searches, roughly.
+/// Estimates the memory that an entry takes, with its share of the search index.
 fn texts_size(texts: &IndexEntry) -> usize {
     let words = [&texts.tags, &texts.categories];
     let words: usize = words
@@ -414,10 +429,13 @@ impl Shelf for ReleaseShelf {
 
     async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
         if !self.namespace.subscription.is_live(self.app.clock.now()) {
+            // Lists and descriptions stay readable after a lapse; content is what is paid for.
             return Err(ShelfError::SubscriptionLapsed);
         }
         let missing = || ShelfError::NotFound(entry.name().clone());
         let list = self.list().await?.ok_or_else(missing)?;
+        // Withdrawn means: no caller may read it, even one who still holds the entry of an earlier
+        // list.
         if list.withdrawn.contains(&entry.texts.bundle_hash) {
             return Err(missing());
         }
@@ -425,7 +443,7 @@ impl Shelf for ReleaseShelf {
         if let Some(loaded) = self.verified.skills.find(&key) {
             let manifest = &loaded.bundle.manifest;
             let signer = Some(&loaded.public_key);
-            // Its signer may be revoked since it was verified.
+            // The signer may have been revoked since the skill was verified.
             if manifest.name == *entry.name()
                 && manifest.version == entry.version
                 && manifest.vault_id == list.state.vault_id()
@@ -459,7 +477,7 @@ impl Shelf for ReleaseShelf {
     async fn drift(&self, entries: &[&Entry], _named: bool) -> Result<Vec<Drift>, ShelfError> {
         let drift = |entry: &&Entry| Drift {
             name: entry.name().clone(),
-            // In the manifest, which only a reading of the whole skill shows.
+            // The source is in the manifest, and a list must not read every bundle.
             source: None,
             state: DriftState::Unchecked(
                 "a hosted vault asks no sources; the owner's machine does".to_owned(),

@@ -1,5 +1,5 @@
-//! What the tools work with for one caller: who they are, which shelf is theirs, and what becomes
-//! of their changes.
+//! The session of a caller with the tools: the caller's rights, their shelf, and whether their
+//! changes become drafts.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use crate::model::audit::Actor;
 use crate::model::namespace::Kind;
 use crate::model::user::{Role, Scope};
 
-/// What becomes of the changes of a session.
+/// Rule for the changes of a session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Changes {
-    /// What the namespace, the caller's role and the settings say.
+    /// The namespace, the caller's role and the settings decide.
     ByRole,
-    /// They become drafts, whoever makes them.
+    /// All changes become drafts, whoever makes them.
     Drafted,
 }
 
-/// A session of this caller with the shelf of their namespace: that of `app`, or else its current
-/// release.
+/// Opens a session of this caller with the shelf of their namespace: the shelf of `app` if there is
+/// one, otherwise the current release.
 pub(crate) fn session(
     app: &App,
     caller: &Caller,
@@ -53,15 +53,15 @@ pub(crate) fn session(
 }
 
 /// Whether changes of this caller become drafts in a namespace whose own server signs. A publisher
-/// is a member there, since nobody but the server publishes. In a hosted namespace everybody's do,
-/// as its releases have no other way.
+/// counts as a member there, since only the server publishes. In a hosted namespace all changes
+/// become drafts, as its releases can only be signed elsewhere.
 fn are_drafted(app: &App, caller: &Caller) -> bool {
     caller.namespace.kind == Kind::SelfSigned
         && caller.role != Role::Owner
         && app.config.member_writes == MemberWrites::Draft
 }
 
-/// The caller, as the tools and the policy know them.
+/// Converts the caller to the form that the tools and the policy use.
 fn person(caller: &Caller) -> Person {
     let right = |scope| {
         if caller.scopes.has(scope) {
@@ -74,6 +74,7 @@ fn person(caller: &Caller) -> Person {
     };
     let client = caller.client_id.to_string();
     Person {
+        // The policy may name a user by address or an app by its client id.
         ids: vec![caller.email.to_string(), client.clone()],
         profile: caller.profile.clone(),
         owner: caller.role == Role::Owner,
