@@ -1,5 +1,5 @@
-//! What browsers ask and are told: preflight, `Origin`, `Host`. It comes before the token, so that
-//! a page learns nothing of one.
+//! Checks for requests of browsers: preflight, `Origin`, `Host`. They are made before the token is
+//! read, so that a web page learns nothing about a token.
 
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use axum::http::request::Parts;
@@ -13,26 +13,27 @@ use crate::error::{ErrorCode, Refusal};
 /// Request headers that pages may set.
 const ALLOWED: &str =
     "Authorization, Content-Type, Accept, MCP-Protocol-Version, Mcp-Method, Mcp-Name";
-/// How long a browser may remember a preflight, in seconds.
+/// Time for which a browser may cache a preflight, in seconds.
 const MAX_AGE: &str = "600";
 
-/// What becomes of a request before anybody asks who sent it.
+/// Result of the checks before authentication.
 pub enum Judged {
-    /// It goes on; with the page's origin where there is one.
+    /// The request continues; with the page's origin if there is one.
     Passed(Option<HeaderValue>),
-    /// It was a browser's question.
+    /// A preflight request, with its answer.
     Answered(Response),
-    /// 403.
+    /// The request is refused with 403.
     Refused(Refusal),
 }
 
-/// Looks at `Host` and `Origin`.
+/// Checks `Host` and `Origin`.
 pub fn judge(app: &App, parts: &Parts) -> Judged {
     if !host_is_ours(&app.config.public_url, parts) {
         return Judged::Refused(ErrorCode::HostForbidden.into());
     }
     let mut given = parts.headers.get_all(header::ORIGIN).iter();
     let origin = match (given.next(), given.next()) {
+        // Browsers add `Origin` to each POST of a page, so this is another kind of client.
         (None, _) => return Judged::Passed(None),
         (Some(one), None) => one,
         (Some(_), Some(_)) => return Judged::Refused(ErrorCode::OriginForbidden.into()),
@@ -65,8 +66,8 @@ pub fn judge(app: &App, parts: &Parts) -> Judged {
     Judged::Answered(response)
 }
 
-/// Lets the page of this origin read the answer. No credentials: tokens are in a header that pages
-/// set themselves.
+/// Lets the page of this origin read the answer. Credentials are not allowed: tokens are in a
+/// header that pages set themselves.
 pub fn expose(headers: &mut HeaderMap, origin: HeaderValue) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(
@@ -76,8 +77,8 @@ pub fn expose(headers: &mut HeaderMap, origin: HeaderValue) {
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
 }
 
-/// Whether the request was sent to the public URL's host: any other name for this address is not
-/// ours (DNS rebinding).
+/// Whether the request was sent to the host of the public URL. Any other name for this address may
+/// be an attacker's (DNS rebinding).
 fn host_is_ours(public: &PublicUrl, parts: &Parts) -> bool {
     let mut given = parts.headers.get_all(header::HOST).iter();
     let host = match (given.next(), given.next()) {

@@ -1,4 +1,4 @@
-//! What is looked at in a message before the protocol reads it, and how an error is written.
+//! Reads the head of a message before the protocol does, and writes JSON-RPC errors.
 
 use std::borrow::Cow;
 
@@ -7,15 +7,15 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use vault_format::json::{JsonError, parse};
 
-/// A refusal of HTTP's.
+/// A refusal of HTTP.
 pub const PROTOCOL: i32 = -32000;
 /// Not JSON.
 pub const NOT_JSON: i32 = -32700;
-/// JSON, but no request.
+/// JSON, but not a request.
 pub const INVALID: i32 = -32600;
 /// Parameters that cannot be answered.
 pub const INVALID_PARAMS: i32 = -32602;
-/// Our fault.
+/// A fault of the service.
 pub const INTERNAL: i32 = -32603;
 
 /// The id of a request, as JSON.
@@ -23,7 +23,7 @@ pub const INTERNAL: i32 = -32603;
 pub struct Id(Value);
 
 impl Id {
-    /// No request, or none that could be read.
+    /// No request, or one whose id could not be read.
     pub const NONE: Self = Self(Value::Null);
 }
 
@@ -35,13 +35,14 @@ struct Head<'m> {
     id: Option<&'m RawValue>,
 }
 
-/// The id of a message that is one JSON-RPC object of bounded depth; else the error's code and
-/// words.
+/// Returns the id of a message that is one JSON-RPC object of bounded depth; fails with the code
+/// and the text of the error.
 pub fn look(bytes: &[u8]) -> Result<Id, (i32, String)> {
     let head: Head<'_> = parse(bytes).map_err(|error| fault(bytes, &error))?;
     if head.jsonrpc.as_deref() != Some("2.0") {
         return Err((INVALID, "The message is not JSON-RPC 2.0.".to_owned()));
     }
+    // Any other type is not an id of JSON-RPC, and must not be echoed.
     let id = head.id.and_then(|id| serde_json::from_str(id.get()).ok());
     Ok(Id(id
         .filter(|id: &Value| id.is_string() || id.is_number())
@@ -70,7 +71,7 @@ fn is_json(bytes: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
 }
 
-/// A JSON-RPC error as it is written.
+/// Encodes a JSON-RPC error.
 pub fn error(code: i32, message: &str, word: &str, id: &Id) -> Vec<u8> {
     let error = json!({ "code": code, "message": message, "data": { "code": word } });
     json!({ "jsonrpc": "2.0", "id": id.0, "error": error })

@@ -1,9 +1,10 @@
-//! `/mcp`: tools for agents over Streamable HTTP, without sessions, so that any instance answers
+//! `/mcp`: tools for agents over Streamable HTTP, without sessions, so that any process can answer
 //! any request.
 //!
-//! The order of checks: preflight, `Host`, `Origin`, method, token, size and form of the body, then
-//! the tool. What HTTP refuses is a JSON-RPC error with HTTP's own status; a request without a
-//! caller reaches no tool. The protocol itself, its revisions and headers, is rmcp's.
+//! Checks are made in this order: preflight, `Host`, `Origin`, method, token, size and form of the
+//! body, then the tool. A refusal of HTTP is a JSON-RPC error with the HTTP status of the refusal;
+//! an unauthenticated request never reaches a tool. The protocol itself, with its revisions and
+//! headers, is implemented by rmcp; this room never interprets a method.
 
 mod browsers;
 mod message;
@@ -34,20 +35,20 @@ use message::Id;
 
 pub use vault_mcp::{MAX_ANSWER_BYTES, Names, answer_bytes, escaped_bytes};
 
-/// Most bytes of a message; above it 413.
+/// Maximum size of a message, in bytes; a larger one is answered with 413.
 pub const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// The one route. Only `POST` does anything; the function behind it also answers what browsers ask
-/// before, and 405.
+/// The only route. Only `POST` is served; the function behind it also answers preflight requests of
+/// browsers, and 405.
 const ROUTE: Route = Route::new(Group::Mcp, Auth::Bearer, "mcp.call", "POST", "/mcp");
 
-/// The route of this group.
+/// Lists the route of this group.
 pub(crate) fn routes() -> Vec<&'static Route> {
     vec![&ROUTE]
 }
 
-/// What answers it, below `prefix`: the vault's own tools, or another protocol behind the same
-/// checks.
+/// Builds the router of this group, below `prefix`: for the vault's own tools, or for another
+/// protocol handler behind the same checks.
 pub(crate) fn router(prefix: &str, protocol: Option<Protocol>) -> Router<App> {
     let memory = Arc::new(Memory {
         protocol: protocol.map(OnceLock::from).unwrap_or_default(),
@@ -59,18 +60,18 @@ pub(crate) fn router(prefix: &str, protocol: Option<Protocol>) -> Router<App> {
     mount(Router::new(), prefix, &ROUTE, &serve)
 }
 
-/// What this group keeps between requests.
+/// State of this group between requests.
 struct Memory {
-    /// Made at the first request, since a process of another group never needs it.
+    /// Created at the first request, since a process of another group never needs it.
     protocol: OnceLock<Protocol>,
     releases: Releases,
 }
 
-/// The protocol's own part: what a message goes to that has passed the checks of this module.
+/// The protocol handler, which gets each message that has passed the checks of this module.
 #[derive(Clone)]
 pub struct Protocol(Arc<dyn Speaks>);
 
-/// A handler behind rmcp, whichever it is.
+/// A handler behind rmcp, of any type.
 #[async_trait]
 trait Speaks: Send + Sync {
     async fn answer(&self, request: Request) -> Response;
@@ -84,19 +85,20 @@ impl<H: ServerHandler> Speaks for StreamableHttpService<H, NeverSessionManager> 
 }
 
 impl Protocol {
-    /// The vault's own tools and resources.
+    /// Creates the handler with the vault's own tools and resources.
     pub(crate) fn new() -> Self {
         Self::of(Server::over_http())
     }
 
-    /// Another handler behind the same checks, so that tests can hold these to scenarios that no
-    /// vault has the tools for.
+    /// Puts another handler behind the same checks, so that tests can run scenarios for which no
+    /// vault has the tools.
     pub fn of<H: ServerHandler + Clone>(handler: H) -> Self {
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(true)
             .with_sse_keep_alive(None)
-            // Both are judged here, against the public URL and the exact origins of the settings.
+            // `Host` and `Origin` are checked in `browsers`, against the public URL and the exact
+            // origins of the settings.
             .disable_allowed_hosts()
             .disable_allowed_origins()
             .with_max_request_body_bytes(MAX_MESSAGE_BYTES);
@@ -112,6 +114,8 @@ async fn answer(app: App, memory: Arc<Memory>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let origin = match browsers::judge(&app, &parts) {
         browsers::Judged::Answered(response) => {
+            // An unread body would make the server close the connection, and the client might see a
+            // reset instead of the answer.
             drop_body(&parts.headers, body).await;
             return response;
         }
@@ -136,10 +140,11 @@ async fn answer(app: App, memory: Arc<Memory>, request: Request) -> Response {
 
 async fn post(memory: Arc<Memory>, mut call: Call) -> Result<Response, Refusal> {
     let session = session(&memory, &call);
+    // The tools find their session here: rmcp hands the request's extensions on to its handlers.
     call.parts.extensions.insert(session.clone());
     let (mut response, id) = dispatch(&memory, &mut call).await;
     if let Some(denied) = session.denied() {
-        // A request that the protocol itself refused was never a tool's.
+        // A request that the protocol itself refused never reached a tool.
         if response.status().is_success() {
             response = deny(&call, denied, &id).await;
         }
@@ -147,9 +152,11 @@ async fn post(memory: Arc<Memory>, mut call: Call) -> Result<Response, Refusal> 
     Ok(response)
 }
 
-/// What a tool works with, of this caller.
+/// Opens the session of this caller with the tools.
 fn session(memory: &Memory, call: &Call) -> Session {
     let app = &call.app;
+    // Some clients accept no dots in tool names; the query lets the address in their settings
+    // choose.
     let asked = call.parts.uri.query().and_then(|query| {
         url::form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "names")
     });
@@ -162,7 +169,7 @@ fn session(memory: &Memory, call: &Call) -> Session {
     shelf::session(app, &call.caller, &call.actor, &memory.releases, how)
 }
 
-/// Reads the message and hands it to the protocol; the id of the request goes back with the answer.
+/// Reads the message and passes it to the protocol; returns the answer with the id of the request.
 async fn dispatch(memory: &Memory, call: &mut Call) -> (Response, Id) {
     let read = async {
         let bytes = read_body(call.take_body(), MAX_MESSAGE_BYTES).await?;
@@ -187,13 +194,13 @@ async fn dispatch(memory: &Memory, call: &mut Call) -> (Response, Id) {
     let request = Request::from_parts(call.parts.clone(), Body::from(bytes));
     let protocol = memory.protocol.get_or_init(Protocol::new);
     let (parts, body) = protocol.0.answer(request).await.into_parts();
-    // A message has one answer, so this is at its end already.
+    // A message has exactly one answer, so the body is complete and ends by itself.
     let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
     (finished(parts, bytes, &id), id)
 }
 
-/// A client that takes JSON, or says nothing, is answered: the protocol's own check wants event
-/// streams named too, which are never sent.
+/// Accepts a client that takes JSON or sends no `Accept`. The protocol would require it to list
+/// event streams too, which are never sent here.
 fn accept_json(headers: &mut HeaderMap) {
     let takes = |value: &HeaderValue| {
         value.to_str().is_ok_and(|text| {
@@ -214,14 +221,15 @@ fn accept_json(headers: &mut HeaderMap) {
     }
 }
 
-/// The protocol's answer, as it leaves: errors always as JSON-RPC, and nothing that a transport
-/// could not carry.
+/// Completes the protocol's answer: errors are always JSON-RPC, and no answer is too large for a
+/// transport.
 fn finished(mut parts: axum::http::response::Parts, bytes: Bytes, id: &Id) -> Response {
     let is_json = parts
         .headers
         .get(header::CONTENT_TYPE)
         .is_some_and(|value| value.as_bytes().starts_with(b"application/json"));
     if parts.status.is_server_error() {
+        // The text goes to the log only: it may describe the inside of the service.
         let why = String::from_utf8_lossy(&bytes).into_owned();
         let refusal = Refusal::new(ErrorCode::Internal).cause(std::io::Error::other(why));
         return json_rpc(refusal, message::INTERNAL, id);
@@ -253,7 +261,8 @@ fn finished(mut parts: axum::http::response::Parts, bytes: Bytes, id: &Id) -> Re
     Response::from_parts(parts, Body::from(bytes))
 }
 
-/// What HTTP says of a call that a tool may not carry out: the tool's own error stays the body.
+/// Answers a call that a tool may not carry out with the HTTP status for it; the tool's own error
+/// stays in the body.
 async fn deny(call: &Call, denied: &Denied, id: &Id) -> Response {
     let app = &call.app;
     match denied {
@@ -263,7 +272,7 @@ async fn deny(call: &Call, denied: &Denied, id: &Id) -> Response {
             consentable,
         } => {
             let (namespace, code) = (&call.caller.namespace.id, ErrorCode::InsufficientScope);
-            // The target is the tool.
+            // The target in the audit record is the tool.
             audit_refusal(
                 app,
                 Some(namespace),
@@ -303,12 +312,12 @@ async fn deny(call: &Call, denied: &Denied, id: &Id) -> Response {
     }
 }
 
-/// A refusal of HTTP's, of a message that was not read, as a JSON-RPC error.
+/// Answers a refusal of HTTP as a JSON-RPC error, for a message that was not read.
 fn refused(refusal: Refusal) -> Response {
     json_rpc(refusal, message::PROTOCOL, &Id::NONE)
 }
 
-/// A refusal as a JSON-RPC error.
+/// Answers a refusal as a JSON-RPC error.
 fn json_rpc(refusal: Refusal, code: i32, id: &Id) -> Response {
     let word = refusal.code().row().code;
     let code = if refusal.status().is_server_error() {
@@ -318,6 +327,8 @@ fn json_rpc(refusal: Refusal, code: i32, id: &Id) -> Response {
     };
     let body = message::error(code, &refusal.to_string(), word, id);
     let mut response = refusal.into_response();
+    // The edge would replace the body by a problem document; as `Logged` the refusal is only
+    // logged.
     if let Some(refusal) = response.extensions_mut().remove::<Refusal>() {
         response.extensions_mut().insert(Logged(refusal));
     }
