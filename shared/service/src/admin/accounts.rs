@@ -228,7 +228,8 @@ pub(super) async fn delete(call: OperatorCall) -> Answer {
         another_operator(&call, &id).await?;
     }
     let mut without_owner = Vec::new();
-    // The account goes last: a deletion that was broken off is asked for again, and finds it.
+    // The account is deleted last: a deletion that was interrupted is repeated, and must still find
+    // the account.
     let mut steps = 0..MOST_STEPS;
     while remove_memberships(&call, &id, &mut without_owner).await? {
         if steps.next().is_none() {
@@ -283,7 +284,7 @@ async fn remove_memberships(
         let remove = async |tx: Transaction<'_>| {
             let key = user_key(&home.id, &entry.user_id);
             let Some(user) = tx.get::<User>(&key).await? else {
-                // The entry leads nowhere.
+                // The user is gone already, so only the entry is removed.
                 tx.write(Write::delete(record.key.clone(), When::Any));
                 return Ok(false);
             };

@@ -103,7 +103,7 @@ pub(crate) async fn entries(
     (since, until): (Option<Timestamp>, Option<Timestamp>),
     page: Page,
 ) -> Result<Items<Entry>, StoreError> {
-    // Whichever is further on; `None` is before everything.
+    // The later of the two keys; `None` is less than any key.
     let after = page.after.max(since.map(before));
     // Without a filter every entry read is shown. With one, few may match, so a longer window is
     // read to fill the page.
@@ -135,7 +135,7 @@ pub(crate) async fn newest(
     limit: usize,
 ) -> Result<Items<Entry>, StoreError> {
     let (mut entries, mut start) = (Vec::new(), None);
-    // The stretch before the end may be a quiet one after a busy one.
+    // The period before the end may be quiet and lie behind a busy one, so a few are read.
     for _ in 0..MOST_STRETCHES {
         let mut stretch = last_stretch(app, log, filter, (since, &end), limit).await?;
         stretch.entries.append(&mut entries);
@@ -177,7 +177,8 @@ async fn last_stretch(
             .await?;
         let within = found.iter().take_while(|it| it.key.key < end.key).count();
         let is_whole = within < MAX_SCAN;
-        // In a second with more than that, the newest of those that were read are shown.
+        // Even a single second may have more entries than one list reads. It cannot be divided
+        // further, so only those that were read are returned.
         if is_whole || seconds == 1 {
             let read = found[..within].iter().map(Record::read);
             let mut entries: Vec<Entry> = read.collect::<Result<_, _>>()?;
@@ -224,7 +225,8 @@ impl Search {
             (None, None) => Some(3600),
             (Some(whole), None) => Some(whole.saturating_mul(24).min(LONGEST)),
             (None, Some(cut)) => Some((cut / 60).max(1)),
-            // Half way between them on a scale of factors.
+            // The geometric mean: the length of a good period may differ from the first guess by
+            // orders of magnitude.
             (Some(whole), Some(cut)) => {
                 (cut / whole > 2).then(|| whole * (cut / whole).isqrt().max(2))
             }
@@ -265,7 +267,7 @@ impl End {
 
     /// Ends the period before the key in a page's `next`; `None` if the text is not such a key.
     pub(crate) fn key(text: &str) -> Option<Self> {
-        // The time that begins a ULID, or all of it.
+        // `next` is the time at the start of a ULID (10 characters), or a whole ULID (26).
         let is_key = matches!(text.len(), 10 | 26);
         // Filled up with zeros, the lowest ULID of that time.
         let id: ulid::Ulid = format!("{text:0<26}").parse().ok()?;

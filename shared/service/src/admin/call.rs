@@ -57,8 +57,8 @@ impl<C> Call<C> {
             },
         };
         let after = self.query("after").filter(|after| !after.is_empty());
-        // The cursor goes into a key of the store. No key that a page names is longer, and a
-        // control character in one can only come from a caller who probes.
+        // The cursor becomes part of a key of the store. Longer text, or text with control
+        // characters, cannot come from a `next`.
         if after
             .as_ref()
             .is_some_and(|text| text.len() > 128 || text.chars().any(char::is_control))

@@ -61,7 +61,7 @@ pub(crate) async fn apps(
     let (mut found, mut next) = cut(found, page.limit);
     let mut used = HashMap::new();
     if let Some(first) = found.first().map(|record| record.key.key.clone()) {
-        // Grants stand in the order of clients, so those of a page are one range.
+        // Grants are sorted by client, so those of one page of clients are one range.
         let grants = records
             .list(
                 &grants_partition(Some(namespace)),

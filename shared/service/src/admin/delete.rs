@@ -46,7 +46,8 @@ pub(crate) async fn delete_vault(by: &Principal<'_>) -> Result<(), Refusal> {
                 .before(json!({ "status": namespace.status, "namespace_id": namespace.id }))
                 .after(json!({ "status": Status::Deleted }));
             tx.write_all(namespace.deletion(revision, tx.now())?);
-            // The log of the vault goes with it, so the service keeps who deleted it.
+            // The log of the vault is deleted with it, so the service's own log records who deleted
+            // the vault.
             for log in [None, Some(&namespace.id)] {
                 tx.audit(log, by.actor, "vault.delete", change.clone())?;
             }

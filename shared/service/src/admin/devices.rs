@@ -214,7 +214,8 @@ async fn decide_in(
         return Err(ErrorCode::NotFound.into());
     };
     let Some(revision) = revision else {
-        // A repeated `forget` answers as the first.
+        // A repeated `forget` gets the answer of the first one, since its answer may have been
+        // lost.
         return match decision {
             Decision::Forget => Ok(Decided {
                 device,

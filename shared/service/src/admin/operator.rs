@@ -54,7 +54,7 @@ pub(super) async fn list(call: OperatorCall) -> Answer {
 pub(super) async fn create(call: OperatorCall) -> Answer {
     let wanted: NewNamespace = call.json().await?;
     let slug: Slug = wanted.slug.parse_or(ErrorCode::SlugInvalid)?;
-    // Reserved slugs are names that users could take for the service's own.
+    // A slug that is kept for routes and well-known hosts must not belong to a tenant.
     if slug.is_reserved() {
         return Err(ErrorCode::SlugReserved.into());
     }
@@ -87,7 +87,7 @@ async fn allocate(
         now,
         &tx.random,
     );
-    // A name that a customer is paying for is taken for as long as it is reserved.
+    // A slug is reserved while a customer is paying for it.
     let reservation = reservation_key(slug);
     if tx.records.get(&reservation).await?.is_some() {
         return Err(ErrorCode::SlugTaken.into());

@@ -66,6 +66,7 @@ pub(crate) async fn find_release(
     release: &str,
     under: Option<&str>,
 ) -> Result<Option<Release>, Refusal> {
+    // Text that is not a number names no release, which is 404 and not 422.
     let Some(wanted) = number(release) else {
         return Ok(None);
     };

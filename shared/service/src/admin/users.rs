@@ -182,7 +182,7 @@ async fn standings(
         invitation_key(email, &home.slug),
     ];
     let [caller, active, invited] = app.get_all(keys).await?;
-    // An entry whose user is gone leads nowhere, as the id of the entry itself would.
+    // Without an entry, the key of an id that no user has, so that one read serves both.
     let user_of = |entry| -> Result<RecordKey, StoreError> {
         let entry = Versioned::<Membership>::read(entry)?;
         let entry = entry.filter(|entry| entry.value.namespace.id == home.id);
@@ -365,11 +365,14 @@ async fn remaining(
     let steps_back = target.value.administers() && !after.is_some_and(User::administers);
     let caller = still_administers(caller);
     match caller {
-        // An owner who changes another user stays, and can sign in.
+        // The caller is an active owner with `write` and is not the one who changes, so an owner
+        // stays.
         Ok(caller) if caller.value.id != target.value.id => Ok(vec![caller.check()]),
-        // The target's own write is conditional on the record that says so.
+        // The caller changes their own record. The write of it has its revision as a condition, so
+        // no further check is needed.
         Ok(_) if !steps_back => Ok(Vec::new()),
-        // The caller steps back, or was removed since the request began, perhaps by the target.
+        // The caller gives up the ownership, or was removed since the request began, perhaps by the
+        // target.
         _ if steps_back => {
             let namespace = &by.namespace.id;
             let other = members::another_owner(by.app, namespace, &target.value.id).await?;

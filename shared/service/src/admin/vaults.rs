@@ -85,6 +85,7 @@ pub(super) async fn list(call: Call<Bearer>) -> Answer {
 pub(crate) async fn count_drafts(app: &App, namespace: &Namespace) -> Result<DraftCounts, Refusal> {
     let partition = draft::partition(&namespace.id);
     let records = &app.records;
+    // One list only: beyond a page, the exact number is not worth more reads.
     let open = records
         .list(&partition, "", None, vault_store::records::MAX_PAGE)
         .await?;

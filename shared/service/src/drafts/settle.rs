@@ -45,6 +45,8 @@ pub(crate) async fn pending_objects(
     let drafts = open.into_iter().map(|seen| seen.value).collect();
     let mut objects = Vec::new();
     for draft in standing(app, namespace, drafts).await? {
+        // A proposal that has ended by itself needs its objects no more, although its record is not
+        // updated yet.
         if draft.state != State::Pending {
             continue;
         }

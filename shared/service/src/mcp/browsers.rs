@@ -38,6 +38,8 @@ pub fn judge(app: &App, parts: &Parts) -> Judged {
         (Some(one), None) => one,
         (Some(_), Some(_)) => return Judged::Refused(ErrorCode::OriginForbidden.into()),
     };
+    // Byte for byte: a comparison of beginnings would let `https://app.example.evil` pass for
+    // `https://app.example`.
     let allowed = app
         .config
         .allowed_origins

@@ -235,8 +235,8 @@ fn finished(mut parts: axum::http::response::Parts, bytes: Bytes, id: &Id) -> Re
         return json_rpc(refusal, message::INTERNAL, id);
     }
     if parts.status.is_client_error() && !is_json {
-        // The protocol says in text that it cannot read a message. It was JSON, so its shape is
-        // wrong.
+        // The protocol reports in plain text that it cannot read a message. It was checked to be
+        // JSON, so its shape is wrong.
         let status = match parts.status {
             StatusCode::UNSUPPORTED_MEDIA_TYPE => StatusCode::BAD_REQUEST,
             status => status,
@@ -284,7 +284,7 @@ async fn deny(call: &Call, denied: &Denied, id: &Id) -> Response {
             .await;
             let mut refusal = Refusal::new(ErrorCode::InsufficientScope)
                 .detail(format!("This needs the scope `{scope}`."));
-            // Where the user could not consent, a challenge would send the client to the consent
+            // If the user cannot grant the scope, a challenge would send the client to the consent
             // page in vain.
             if *consentable {
                 let value = challenge(

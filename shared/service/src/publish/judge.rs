@@ -84,13 +84,13 @@ pub(super) fn verify_proposal(
     bytes: &[u8],
     base: &Base,
 ) -> Result<JudgedRelease, Refusal> {
-    // A service signs nothing, so there is no payload that it has signed before.
+    // The service signs nothing, so there is no earlier payload of its own to compare with.
     let reader = reader(app, namespace, base)?;
     let follows = reader.last.map(|last| last.stored);
     let judgement = judge_proposal(bytes, &reader, follows, &|_, _| None);
     let release = match judgement.outcome.map_err(|error| refused(&error))? {
         CatalogOutcome::Release(release) => *release,
-        // Both are the current release already.
+        // In both cases the content is that of the current release.
         CatalogOutcome::Equal { .. } | CatalogOutcome::RootsOnly => {
             return Err(ErrorCode::ProposalOutdated.into());
         }
@@ -106,7 +106,7 @@ fn reader<'a>(
     base: &'a Base,
 ) -> Result<CatalogReader<'a>, Refusal> {
     if matches!(namespace.pin, Pinned::Earlier(_)) {
-        // Trust is never carried over silently: an owner says that a new vault takes the place of
+        // Trust is never carried over silently: an owner has to confirm that a new vault replaces
         // the earlier one.
         return Err(Refusal::new(ErrorCode::CatalogSchema).detail(EARLIER_PIN));
     }
@@ -216,7 +216,7 @@ fn refused(error: &CatalogError) -> Refusal {
     };
     let refusal = Refusal::new(code);
     match error {
-        // Says how the skills of such a vault are taken along.
+        // This error text tells how to move the skills of such a vault.
         CatalogError::EarlierFormat => refusal.detail(error.to_string()),
         _ => refusal,
     }

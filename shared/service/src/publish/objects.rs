@@ -72,12 +72,13 @@ pub(super) async fn close(
             .iter()
             .map(|profile| (Reading::Profile, profile.bundle_hash, profile.size)),
     );
-    // A profile names variants, a bundle names parts, a part names nothing: three rounds at most.
+    // A profile names bundles, a bundle names parts, a part names nothing: at most three rounds.
     while !named.is_empty() {
         named = walk.add(Class::Bundles, named).await?;
     }
     if walk.missing.is_empty() {
-        // Also those that the current release named: their signers may be revoked since.
+        // Checked for all, also for skills of the current release: their signers may have been
+        // revoked since.
         let signers = walk.closure.signers();
         if !signers.keys().all(|key| counted.state.was_publisher(key)) {
             return Err(ErrorCode::CatalogSigner.into());
@@ -139,8 +140,8 @@ impl Walk<'_> {
             };
             match known(&self.closure) {
                 Some(held) if held == size => {}
-                // One hash has one size: one of them is wrong, and no such object can ever be
-                // there.
+                // A hash has only one size, so one of the two is wrong, and an object of that size
+                // can never be uploaded.
                 Some(_) => self.missing.push(hash),
                 // Its objects were verified for the current release, so they are taken over without
                 // reading.
@@ -152,8 +153,8 @@ impl Walk<'_> {
                     if held.1 != size {
                         self.missing.push(hash);
                     }
-                    // Named as two kinds of thing: it is read as the one that can name more, and is
-                    // refused if it is not that.
+                    // The catalog names it as two kinds. It is read as the kind that may name
+                    // others, and refused if it is not of that kind.
                     if held.0 == Reading::Nothing {
                         held.0 = reading;
                     }
@@ -165,8 +166,8 @@ impl Walk<'_> {
             .map(|(hash, (_, size))| (self.namespace.object(class, *hash), *size))
             .collect();
         for some in wanted.chunks(MAX_ASKED) {
-            // What is marked for collection may be gone tomorrow: it counts as missing, and comes
-            // up again.
+            // An object that is marked for collection may be deleted tomorrow. It counts as
+            // missing, so that the client uploads it again.
             for key in uploads::missing(self.app, self.namespace.id, some).await? {
                 fresh.remove(&key.digest);
                 self.missing.push(key.digest);

@@ -48,7 +48,8 @@ impl ReadSkill {
             error => wrong(error),
         })?;
         if in_parts.is_empty() {
-            // One skill has one bundle: machines refuse the same content in other bytes.
+            // A skill must have exactly one encoding: machines reject the same content in other
+            // bytes.
             let made = bundle::encode(&signed, &manifest, &files).map_err(wrong)?;
             if made.hash != hash {
                 return Err(Refusal::new(ErrorCode::CatalogSchema)

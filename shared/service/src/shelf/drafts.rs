@@ -94,6 +94,7 @@ pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submit
             check,
             hidden,
         } => {
+            // The gate uses the processor for a long time.
             let (verdict, left_out) = beside(move || {
                 // Files that look like secrets are left out: a draft is shown to people whom the
                 // author did not choose as readers of them.
@@ -387,6 +388,7 @@ async fn keep_draft(drafts: &Drafts<'_>, wanted: Wanted) -> Result<Submitted, Sh
     )
     .await?;
     let mut record = record(&draft, &bytes, flags);
+    // The owner who decides would not notice otherwise that files are missing.
     record.reason = wanted.left_out;
     let objects = vec![(record.object().key(namespace.id), Bytes::from(bytes))];
     let actor = Actor {

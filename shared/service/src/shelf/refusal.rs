@@ -8,15 +8,15 @@ use crate::error::{ErrorCode, Refusal};
 /// Converts the error of a shelf. Its text may name hidden skills, so this is only for owners.
 pub(crate) fn of_shelf(error: ShelfError) -> Refusal {
     match error {
-        // An agent learns that the copy is damaged. Here it is a failure of the service, and the
-        // log has the reason.
+        // An agent is told that the copy is damaged. For a route it is a fault of the service,
+        // whose log has the cause.
         ShelfError::Damaged(..) => Refusal::new(ErrorCode::Internal).cause(error),
         ShelfError::Store(error) => error.into(),
         ShelfError::NotReviewed(text) => {
             Refusal::new(ErrorCode::DraftChanged).detail(sentence(&text))
         }
-        // Unlike a tool's call, the request that leads here does not have the source among its
-        // parameters.
+        // The source is not a parameter of this request, unlike of a tool's call, so the error is
+        // not about a parameter.
         ShelfError::Source(text) => Refusal::new(ErrorCode::SourceRefused).detail(sentence(&text)),
         error => of_tool(Fault::of_shelf(error, true)),
     }

@@ -127,7 +127,7 @@ async fn claim(by: &Principal<'_>, id: &str) -> Result<Option<DraftRecord>, Refu
 async fn unclaim(by: &Principal<'_>, id: &str) -> Result<(), Refusal> {
     let found = find(by, id).await?;
     let freed = found.update(by.namespace, |draft| draft.admitting_until = None)?;
-    // Losing it to another step is all right: the claim ends by itself.
+    // A failed commit is harmless: the claim expires by itself.
     by.app.try_commit(Vec::from_iter(freed)).await?;
     Ok(())
 }
@@ -184,7 +184,7 @@ async fn is_done(
         (Request::Remove, None) => Ok(true),
         (Request::Propose { files }, Some(entry)) => match shelf.load(entry).await {
             Ok(loaded) => Ok(holds(&loaded.bundle.files, files)),
-            // What is damaged is replaced like any other.
+            // A damaged or missing skill cannot be compared; it is replaced like any other.
             Err(ShelfError::Damaged(..) | ShelfError::NotFound(_)) => Ok(false),
             Err(error) => Err(of_shelf(error)),
         },

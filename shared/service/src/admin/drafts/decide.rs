@@ -64,7 +64,7 @@ pub(in crate::admin) async fn accept(call: Call) -> Answer {
 async fn acceptable(by: &Principal<'_>, id: &str) -> Result<Found, Refusal> {
     let found = find(by, id).await?;
     match found.record.kind() {
-        // One that was published is accepted already.
+        // A proposal that was published counts as accepted, so accepting it again is a repetition.
         Kind::Release if found.record.state != State::Accepted => {
             return Err(state_refusal(&found.record, Some(PUBLISH_IT)));
         }

@@ -111,8 +111,8 @@ async fn all(by: &Principal<'_>, wanted: Wanted, page: &Page) -> Result<Read, St
         let read = records
             .list(&partition, "", page.after.as_deref(), MAX_READ)
             .await?;
-        // Behind the last one of a full reading there may be more, so the others count up to there
-        // alone.
+        // Behind the last record of a full read there may be more, so records of the other
+        // partition count only up to the same id.
         if let Some(last) = read.last().filter(|_| read.len() == MAX_READ) {
             let last = last.key.key.clone();
             end = Some(match end {
@@ -124,7 +124,7 @@ async fn all(by: &Principal<'_>, wanted: Wanted, page: &Page) -> Result<Read, St
     }
     found.retain(|record| end.as_ref().is_none_or(|end| record.key.key <= *end));
     found.sort_by(|one, other| one.key.key.cmp(&other.key.key));
-    // A draft that is ended between the readings is in both.
+    // A draft that was ended between the two reads is in both partitions.
     found.dedup_by(|one, other| one.key.key == other.key.key);
     let drafts = found.iter().map(Record::read).collect::<Result<_, _>>()?;
     Ok(Read { drafts, end })
