@@ -1,6 +1,6 @@
-//! What an instance of the service is told at its start, as values that are already checked.
+//! Settings of one instance of the service, as values that are already checked.
 //!
-//! Nothing here reads the environment: the command line and the functions fill a [`Config`] in.
+//! Nothing here reads the environment: the command line and the functions fill in a [`Config`].
 
 pub mod hosting;
 mod sign_in;
@@ -16,42 +16,42 @@ pub use sign_in::{
 };
 use url::{Host, Url};
 
-/// The least and most that an access token may live, in seconds.
+/// Minimum and maximum lifetime of an access token, in seconds.
 const TOKEN_TTL: RangeInclusive<i64> = 60..=86_400;
 
-/// Why a setting was refused.
+/// Reason why a setting is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadSetting {
-    /// A lifetime of access tokens out of range.
+    /// Lifetime of access tokens out of range.
     #[error("must be {} to {} seconds", TOKEN_TTL.start(), TOKEN_TTL.end())]
     TokenTtl,
-    /// No origin as browsers send it.
+    /// Not an origin as browsers send it.
     #[error("`{0}` is not an origin; write it like https://app.example")]
     Origin(String),
-    /// No rule for the second factor.
+    /// Unknown rule for the second factor.
     #[error("`{0}` is neither optional nor owners")]
     SecondFactor(String),
-    /// No rule for the writes of members.
+    /// Unknown rule for the changes of members.
     #[error("`{0}` is neither draft nor sign")]
     MemberWrites(String),
-    /// No spelling of tool names.
+    /// Unknown spelling of tool names.
     #[error("`{0}` is neither plain nor dotted")]
     ToolNames(String),
-    /// No switch.
+    /// Neither on nor off.
     #[error("`{0}` is neither on nor off")]
     SignUpVaults(String),
-    /// No plan.
+    /// Not a plan.
     #[error("`{0}` is not a plan; write it like team=https://buy.example/…")]
     Plan(String),
-    /// No name of a plan.
+    /// Not the name of a plan.
     #[error("`{0}` is not a valid plan name; use 1 to 32 characters a-z, 0-9 and -")]
     PlanName(String),
-    /// A plan's address that is none of a checkout page.
+    /// A plan whose address cannot be that of a checkout page.
     #[error(
         "the checkout page of the plan `{0}` needs an https address without a password or fragment"
     )]
     Checkout(String),
-    /// Two plans of one name.
+    /// Two plans with the same name.
     #[error("the plan `{0}` is listed twice")]
     PlanTwice(String),
     /// A secret that is too short.
@@ -60,7 +60,7 @@ pub enum BadSetting {
     /// Plans without secrets.
     #[error("must be set where VAULT_PLANS is: without it no payment is ever confirmed")]
     PaymentSecretsMissing,
-    /// A grace period out of range.
+    /// Grace period out of range.
     #[error("must be 0 to 90 days")]
     GraceDays,
 }
@@ -68,34 +68,34 @@ pub enum BadSetting {
 /// Settings of one running service.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The externally visible address; issuer, audience and prefix of every route.
+    /// Public address of the service: OAuth issuer, audience of tokens and prefix of every route.
     pub public_url: PublicUrl,
-    /// How much a caller may ask in what time.
+    /// Rate limits.
     pub limits: Limits,
     /// Lifetime of an access token in seconds.
     pub token_ttl_seconds: i64,
-    /// Peers whose `X-Forwarded-For` is believed.
+    /// Proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
     /// Browser origins that may call `/mcp`, compared byte for byte.
     pub allowed_origins: Vec<String>,
-    /// Who has to sign in with a second factor (`VAULT_SECOND_FACTOR`).
+    /// Rule for the second factor (`VAULT_SECOND_FACTOR`).
     pub second_factor: SecondFactorPolicy,
-    /// What becomes of members' changes where this server signs (`VAULT_MEMBER_WRITES`).
+    /// Rule for members' changes on a server that signs (`VAULT_MEMBER_WRITES`).
     pub member_writes: MemberWrites,
-    /// How people sign in (`VAULT_SIGN_IN`, `VAULT_OIDC_…`, `VAULT_SIGN_UP`).
+    /// Ways to sign in (`VAULT_SIGN_IN`, `VAULT_OIDC_…`, `VAULT_SIGN_UP`).
     pub sign_in: SignIn,
-    /// Who may create vaults, and how they pay.
+    /// Settings for the creation of vaults and for payment.
     pub hosting: hosting::Hosting,
-    /// Which spelling of dotted tool names lists at `/mcp` show.
+    /// Spelling of dotted tool names in lists at `/mcp`.
     pub tool_names: vault_mcp::Names,
-    /// Most bytes of immutable objects that one process keeps in memory. Half of it must hold the
-    /// largest object (4 MiB); more would not pay, since what is read most is the catalog, and a
-    /// database keeps its own pages in memory.
+    /// Maximum size of immutable objects that one process caches, in bytes. Half of it must hold
+    /// the largest object (4 MiB). More would not pay: the object that is read most is the catalog,
+    /// and a database caches its own pages.
     pub cache_bytes: usize,
 }
 
 impl Config {
-    /// A configuration with every default and this public URL.
+    /// Creates a configuration with this public URL and all defaults.
     pub fn new(public_url: PublicUrl) -> Self {
         Self {
             public_url,
@@ -112,8 +112,8 @@ impl Config {
         }
     }
 
-    /// Sets the lifetime of access tokens (`VAULT_TOKEN_TTL`), in seconds. Fails below a minute and
-    /// above a day.
+    /// Sets the lifetime of access tokens (`VAULT_TOKEN_TTL`), in seconds. Fails if it is below a
+    /// minute or above a day.
     pub fn set_token_ttl(&mut self, seconds: i64) -> Result<(), BadSetting> {
         if !TOKEN_TTL.contains(&seconds) {
             return Err(BadSetting::TokenTtl);
@@ -122,9 +122,11 @@ impl Config {
         Ok(())
     }
 
-    /// Lets the pages of this origin call `/mcp` (a member of `VAULT_ALLOWED_ORIGINS`). Fails
-    /// unless it is written as browsers send it.
+    /// Allows the pages of this origin to call `/mcp` (a member of `VAULT_ALLOWED_ORIGINS`). Fails
+    /// if it is not written as browsers send it.
     pub fn allow_origin(&mut self, origin: &str) -> Result<(), BadSetting> {
+        // The header is compared byte for byte, so another spelling would never match, and the
+        // operator would not know why.
         let same = Url::parse(origin).is_ok_and(|url| url.origin().ascii_serialization() == origin);
         if !same {
             return Err(BadSetting::Origin(origin.to_owned()));
@@ -133,7 +135,7 @@ impl Config {
         Ok(())
     }
 
-    /// Whether `address` is a proxy whose forwarded headers count.
+    /// Whether `address` is a proxy whose forwarded headers are trusted.
     pub fn trusts(&self, address: IpAddr) -> bool {
         // A listener on `::` sees IPv4 peers as mapped addresses; the operator wrote plain ones.
         let address = address.to_canonical();
@@ -143,12 +145,12 @@ impl Config {
     }
 }
 
-/// Who has to sign in with a second factor.
+/// Rule for the second factor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SecondFactorPolicy {
-    /// Whoever set one up.
+    /// Everybody who has set one up.
     Optional,
-    /// All operators, and all owners of a vault.
+    /// All operators and all owners of a vault.
     Owners,
 }
 
@@ -164,13 +166,13 @@ impl FromStr for SecondFactorPolicy {
     }
 }
 
-/// What becomes of the changes of members and publishers in a namespace whose own server signs.
+/// Rule for the changes of members and publishers in a namespace whose own server signs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum MemberWrites {
-    /// They wait as drafts until an owner accepts them.
+    /// Changes wait as drafts until an owner accepts them.
     #[default]
     Draft,
-    /// They are signed at once, as an owner's are.
+    /// Changes are signed immediately, like those of an owner.
     Sign,
 }
 
@@ -186,7 +188,7 @@ impl FromStr for MemberWrites {
     }
 }
 
-/// The spelling of tool names that `VAULT_TOOL_NAMES` says. Fails when it is neither of them.
+/// Parses the spelling of tool names in `VAULT_TOOL_NAMES`. Fails if it is unknown.
 pub fn tool_names(text: &str) -> Result<vault_mcp::Names, BadSetting> {
     match text {
         "plain" => Ok(vault_mcp::Names::Plain),
@@ -198,31 +200,32 @@ pub fn tool_names(text: &str) -> Result<vault_mcp::Names, BadSetting> {
 /// Rate limits; 0 switches one off.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Enrolments a minute of keys that are not enrolled, per slug and source
-    /// (`VAULT_LIMIT_ENROL_SLUG`). Counted in the store.
+    /// Enrolments of unknown keys per slug, source and minute (`VAULT_LIMIT_ENROL_SLUG`). Counted
+    /// in the store.
     pub enrol_per_slug: u32,
-    /// The same per source alone (`VAULT_LIMIT_ENROL_SOURCE`). Counted in the store.
+    /// Enrolments of unknown keys per source and minute (`VAULT_LIMIT_ENROL_SOURCE`). Counted in
+    /// the store.
     pub enrol_per_source: u32,
-    /// Reads of catalog and `devices/current` a minute and device (`VAULT_LIMIT_CATALOG`). Counted
-    /// in memory; 0 where a gateway throttles.
+    /// Reads of catalog and `devices/current` per device and minute (`VAULT_LIMIT_CATALOG`).
+    /// Counted in memory; 0 if a gateway throttles.
     pub catalog_per_device: u32,
-    /// Reads of bundles a minute and device (`VAULT_LIMIT_BUNDLES`). Counted in memory; 0 where a
+    /// Reads of bundles per device and minute (`VAULT_LIMIT_BUNDLES`). Counted in memory; 0 if a
     /// gateway throttles.
     pub bundles_per_device: u32,
-    /// Failed sign-ins per 15 minutes and source (`VAULT_LIMIT_SIGN_IN`). Counted in the store.
+    /// Failed sign-ins per source and 15 minutes (`VAULT_LIMIT_SIGN_IN`). Counted in the store.
     pub sign_in_failures: u32,
-    /// Failed sign-ins an hour and account; then only browsers that signed in before may try
-    /// (`VAULT_LIMIT_SIGN_IN_ACCOUNT`). Counted in the store.
+    /// Failed sign-ins per account and hour; above it, only browsers that have signed in before may
+    /// try (`VAULT_LIMIT_SIGN_IN_ACCOUNT`). Counted in the store.
     pub sign_in_per_account: u32,
-    /// Client registrations an hour and source (`VAULT_LIMIT_REGISTER`). Counted in the store.
+    /// Client registrations per source and hour (`VAULT_LIMIT_REGISTER`). Counted in the store.
     pub register_per_source: u32,
-    /// Registrations of one source that no app has used yet (`VAULT_LIMIT_REGISTER_UNUSED`).
-    /// Counted in the store.
+    /// Registrations per source that no app has used yet (`VAULT_LIMIT_REGISTER_UNUSED`). Counted
+    /// in the store.
     pub unused_per_source: u32,
-    /// Failed token requests a minute, client and source (`VAULT_LIMIT_TOKEN`). Counted in the
+    /// Failed token requests per client, source and minute (`VAULT_LIMIT_TOKEN`). Counted in the
     /// store.
     pub token_failures: u32,
-    /// Tokens given a minute and grant (`VAULT_LIMIT_REFRESH`). Counted in the store.
+    /// Tokens issued per grant and minute (`VAULT_LIMIT_REFRESH`). Counted in the store.
     pub tokens_per_grant: u32,
 }
 
@@ -244,7 +247,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Each limit with the variable that sets it.
+    /// Returns each limit with the variable that sets it.
     pub fn by_variable(&mut self) -> [(&'static str, &mut u32); 10] {
         [
             ("VAULT_LIMIT_ENROL_SLUG", &mut self.enrol_per_slug),
@@ -260,7 +263,7 @@ impl Limits {
         ]
     }
 
-    /// Everything off: benchmarks, and tests of something else.
+    /// Switches all limits off, for benchmarks and for tests of other things.
     pub const fn off() -> Self {
         Self {
             enrol_per_slug: 0,
@@ -277,7 +280,7 @@ impl Limits {
     }
 }
 
-/// The externally visible address: an https origin, alone or with a path prefix; http only for
+/// The public address of the service: an https origin, alone or with a path prefix; http only on
 /// loopback.
 #[derive(Clone, Eq, PartialEq)]
 pub struct PublicUrl {
@@ -288,69 +291,70 @@ pub struct PublicUrl {
     authority: String,
 }
 
-/// Why a public URL was refused.
+/// Reason why a public URL is refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadPublicUrl {
-    /// Not a URL at all.
+    /// Not a URL.
     #[error("the public URL is not an absolute http(s) address")]
     NotAUrl,
-    /// http, and the host is not the machine itself.
+    /// http, and the host is not this machine.
     #[error("the public URL must be https; http is for loopback only")]
     NotHttps,
-    /// User info, query or fragment.
+    /// User name, query or fragment.
     #[error("the public URL must be an origin, optionally with a path")]
     NotAnOrigin,
-    /// Another spelling than the one that a browser would send.
+    /// Not the spelling that a browser would send.
     #[error("the public URL must be written as {0}")]
     NotCanonical(String),
-    /// A path that a signed request could not carry.
+    /// A path that a signed request could not contain.
     #[error("the path of the public URL may hold only A-Z a-z 0-9 - . _ ~ and single slashes")]
     BadPath,
 }
 
 impl PublicUrl {
-    /// The text as it was given: the OAuth issuer, byte for byte.
+    /// Returns the text as it was configured: the OAuth issuer, byte for byte.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The address without a slash at its end: what routes are appended to.
+    /// Returns the address without a slash at its end; paths of routes are appended to it.
     pub fn base(&self) -> &str {
         &self.text[..self.base_length]
     }
 
-    /// Scheme, host and port.
+    /// Returns scheme, host and port.
     pub fn origin(&self) -> &str {
         &self.text[..self.prefix_start]
     }
 
-    /// The path prefix, empty or like `/base`.
+    /// Returns the path prefix, empty or like `/base`.
     pub fn prefix(&self) -> &str {
         &self.text[self.prefix_start..self.base_length]
     }
 
-    /// Host, and port unless it is the scheme's own: what `Host` must say where it matters.
+    /// Returns the host, with the port unless it is the default of the scheme: the value that
+    /// `Host` must have where it is checked.
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// Whether this is plain http on the machine itself; cookies then cannot be `Secure`.
+    /// Whether this is plain http on this machine; cookies cannot be `Secure` then.
     pub fn is_loopback_http(&self) -> bool {
         self.loopback && self.text.starts_with("http:")
     }
 
-    /// Whether the host is the machine itself.
+    /// Whether the host is this machine.
     pub fn is_loopback(&self) -> bool {
         self.loopback
     }
 
-    /// The address of a path below the base, for instance `/oauth/token`.
+    /// Returns the address of a path below the base, for instance `/oauth/token`.
     pub fn join(&self, path: &str) -> String {
         format!("{}{path}", self.base())
     }
 
-    /// Where the metadata of the protected resource at `path` stands: what a 401 points to. RFC
-    /// 9728 puts the well-known part between host and path.
+    /// Returns the address of the metadata for the protected resource at `path`, which a 401 refers
+    /// to. RFC 9728 puts the well-known part between host and path.
     pub fn resource_metadata(&self, path: &str) -> String {
         format!(
             "{}/.well-known/oauth-protected-resource{}{path}",
@@ -366,6 +370,7 @@ impl FromStr for PublicUrl {
     fn from_str(text: &str) -> Result<Self, BadPublicUrl> {
         let url = Url::parse(text).map_err(|_| BadPublicUrl::NotAUrl)?;
         let loopback = is_this_machine(&url.host().ok_or(BadPublicUrl::NotAUrl)?);
+        // Tokens and passwords travel to this address, so plain http is only for this machine.
         match url.scheme() {
             "https" => {}
             "http" if loopback => {}
@@ -380,8 +385,8 @@ impl FromStr for PublicUrl {
             return Err(BadPublicUrl::NotAnOrigin);
         }
         let canonical = url.as_str();
-        // The parser gives a bare origin the path `/`; both spellings are the operator's to choose,
-        // and the issuer keeps the choice.
+        // The parser gives a bare origin the path `/`. The operator may write either form, and the
+        // issuer keeps it byte for byte.
         if text != canonical && format!("{text}/") != canonical {
             return Err(BadPublicUrl::NotCanonical(
                 canonical.trim_end_matches('/').to_owned(),
@@ -389,6 +394,8 @@ impl FromStr for PublicUrl {
         }
         let base_length = text.strip_suffix('/').map_or(text.len(), str::len);
         let origin = url.origin().ascii_serialization();
+        // Devices sign the raw path. Without escapes and empty segments, every proxy and gateway
+        // passes it on unchanged.
         let path = &text[origin.len()..base_length];
         let good = path.is_empty()
             || path[1..].split('/').all(|segment| {
@@ -411,7 +418,7 @@ impl FromStr for PublicUrl {
     }
 }
 
-/// Whether a host is the machine itself (RFC 6761 for its names).
+/// Whether a host is this machine (RFC 6761 for its names).
 fn is_this_machine(host: &Host<&str>) -> bool {
     match host {
         Host::Domain(name) => *name == "localhost" || name.ends_with(".localhost"),

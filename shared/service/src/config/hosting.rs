@@ -1,4 +1,4 @@
-//! Settings of a service that gives hosted vaults to whoever signs up, and of one that sells them.
+//! Settings of a service that hosts vaults for people who sign up, and of one that sells them.
 
 use secrecy::{ExposeSecret as _, SecretString};
 use url::{Host, Url};
@@ -14,26 +14,26 @@ pub const PAYMENT_SECRETS: &str = "VAULT_PAYMENT_SECRETS";
 /// The variable with the length of the grace period.
 pub const PAYMENT_GRACE_DAYS: &str = "VAULT_PAYMENT_GRACE_DAYS";
 
-/// The default length of the grace period, in days.
+/// Default length of the grace period, in days.
 const GRACE_DAYS: i64 = 7;
-/// The longest grace period, in days.
+/// Maximum length of the grace period, in days.
 const MAX_GRACE_DAYS: i64 = 90;
-/// Least characters of a signing secret.
+/// Minimum number of characters of a signing secret.
 const MIN_SECRET_CHARS: usize = 16;
-/// Most characters of a plan's name.
+/// Maximum number of characters of a plan's name.
 const MAX_PLAN_CHARS: usize = 32;
 
-/// Who may create vaults, and how they pay.
+/// Settings for the creation of vaults and for payment.
 #[derive(Clone, Debug)]
 pub struct Hosting {
     /// Whether signed-in people may create vaults.
     pub sign_up: bool,
-    /// What can be bought. Empty: vaults of this service are free.
+    /// Plans for sale. If empty, vaults of this service are free.
     pub plans: Vec<Plan>,
-    /// The secrets with which the payment provider signs events; any of them counts, so that one
-    /// can replace another. Empty: the service takes no events.
+    /// Secrets with which the payment provider signs events. Any of them is valid, so that one can
+    /// replace another. If empty, the service accepts no events.
     pub payment_secrets: Vec<SecretString>,
-    /// How many days a vault serves after a payment failed.
+    /// Number of days that a vault is served after a failed payment.
     pub grace_days: i64,
 }
 
@@ -48,7 +48,7 @@ impl Default for Hosting {
     }
 }
 
-/// A plan that can be bought.
+/// A plan for sale.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Plan {
     /// Its name: 1 to 32 characters a-z, 0-9 and `-`.
@@ -57,8 +57,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The address of the checkout page for the sign-up with this reference, of the person with
-    /// this e-mail address. The members of the query are those of Stripe's payment links.
+    /// Returns the address of the checkout page for the sign-up with this reference, of the person
+    /// with this e-mail address. The query parameters are those of Stripe's payment links.
     pub fn checkout(&self, reference: &str, email: &str) -> String {
         let mut url = self.checkout.clone();
         url.query_pairs_mut()
@@ -67,7 +67,7 @@ impl Plan {
         url.into()
     }
 
-    /// Reads `name=address`.
+    /// Parses `name=address`.
     fn parse(text: &str) -> Result<Self, BadSetting> {
         let (name, address) = text
             .split_once('=')
@@ -88,7 +88,7 @@ impl Plan {
     }
 }
 
-/// Whether a checkout page may have this address: https, or http on the machine itself.
+/// Whether a checkout page may have this address: https, or http on this machine.
 fn is_checkout(url: &Url) -> bool {
     let loopback = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -98,13 +98,14 @@ fn is_checkout(url: &Url) -> bool {
     };
     let scheme = url.scheme();
     (scheme == "https" || (scheme == "http" && loopback))
+        // Every customer sees this address, so a password in it would be no secret.
         && url.username().is_empty()
         && url.password().is_none()
         && url.fragment().is_none()
 }
 
 impl Hosting {
-    /// Reads the four variables. Fails with the name of the one that is wrong, and why.
+    /// Reads the four variables. Fails with the name of the one that is wrong, and the reason.
     pub fn read(
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, (&'static str, BadSetting)> {
@@ -131,6 +132,8 @@ impl Hosting {
             return Err((PAYMENT_SECRETS, BadSetting::PaymentSecretsMissing));
         }
         let sign_up = match text(SIGN_UP_VAULTS).as_str() {
+            // Plans without sign-up could not be bought, so plans imply it unless it is switched
+            // off.
             "" => !plans.is_empty(),
             "on" => true,
             "off" => false,
@@ -152,7 +155,7 @@ impl Hosting {
         })
     }
 
-    /// The plan of this name.
+    /// Finds the plan of this name.
     pub fn plan(&self, name: &str) -> Option<&Plan> {
         self.plans.iter().find(|plan| plan.name == name)
     }

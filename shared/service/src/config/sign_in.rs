@@ -1,4 +1,4 @@
-//! How people sign in: by password, through an OpenID Connect provider, or either.
+//! Settings of the sign-in: by password, through an OpenID Connect provider, or either.
 
 use std::str::FromStr;
 
@@ -6,38 +6,38 @@ use url::Url;
 
 use super::is_this_machine;
 
-/// The ways in that the service offers.
+/// The ways to sign in that the service offers.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum SignIn {
-    /// A password that an operator's link or the settings of the first start set.
+    /// A password, which is set through an operator's link or by the settings of the first start.
     #[default]
     Password,
-    /// The provider alone.
+    /// Only the provider.
     Provider(ProviderSettings),
     /// A password or the provider.
     Both(ProviderSettings),
 }
 
-/// An OpenID Connect provider, and what this service is called there.
+/// An OpenID Connect provider, and the registration of this service there.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ProviderSettings {
-    /// The provider.
+    /// Address of the provider.
     pub issuer: Issuer,
-    /// The client id that the provider gave this service.
+    /// Client id that the provider gave this service.
     pub client_id: String,
-    /// What the sign-in page calls the provider.
+    /// Name of the provider on the sign-in page.
     pub name: String,
-    /// For whom an account is made.
+    /// Rule for the creation of accounts.
     pub sign_up: SignUp,
 }
 
-/// For whom a first sign-in through the provider makes an account.
+/// Rule for the creation of accounts at a first sign-in through the provider.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum SignUp {
-    /// For addresses that an owner or an operator invited.
+    /// Only addresses that an owner or an operator invited get an account.
     #[default]
     Invited,
-    /// For every address that the provider has verified.
+    /// Every address that the provider has verified gets an account.
     Open,
 }
 
@@ -49,38 +49,38 @@ pub struct Issuer {
     loopback: Option<String>,
 }
 
-/// A variable with a value that cannot be used.
+/// A variable whose value cannot be used.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BadVariable {
-    /// The variable.
+    /// Name of the variable.
     pub name: &'static str,
-    /// What is wrong with it, and what to do.
+    /// The problem, and what to do about it.
     pub problem: BadSignIn,
 }
 
-/// Why the settings of the sign-in cannot be used.
+/// Reason why a setting of the sign-in cannot be used.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadSignIn {
-    /// No way to sign in.
+    /// Unknown way to sign in.
     #[error("`{0}` is none of password, oidc and both")]
     Ways(String),
-    /// No rule for new accounts.
+    /// Unknown rule for new accounts.
     #[error("`{0}` is neither invited nor open")]
     SignUp(String),
-    /// The address of the provider.
+    /// Not the address of a provider.
     #[error(
         "`{0}` is not the address of a provider: write it like https://id.example, or http on this machine"
     )]
     Issuer(String),
-    /// A provider is set up in part.
+    /// The settings of a provider are incomplete.
     #[error("must be set too: a provider needs VAULT_OIDC_ISSUER and VAULT_OIDC_CLIENT_ID")]
     Missing,
-    /// The setting needs a provider.
+    /// The setting requires a provider.
     #[error(
         "has no effect without VAULT_OIDC_ISSUER and VAULT_OIDC_CLIENT_ID; set them, or unset this"
     )]
     NoProvider,
-    /// A provider is set up and not used.
+    /// A provider is configured but not used.
     #[error("`password` leaves VAULT_OIDC_ISSUER without effect; write `both` or `oidc`")]
     Unused,
 }
@@ -90,12 +90,12 @@ const ISSUER: &str = "VAULT_OIDC_ISSUER";
 const CLIENT_ID: &str = "VAULT_OIDC_CLIENT_ID";
 const NAME: &str = "VAULT_OIDC_NAME";
 const SIGN_UP: &str = "VAULT_SIGN_UP";
-/// The variable with the secret that proves this service to the provider.
+/// The variable with the secret that authenticates this service to the provider.
 pub const CLIENT_SECRET: &str = "VAULT_OIDC_CLIENT_SECRET";
 
 impl SignIn {
-    /// Reads the variables of the sign-in. `has_secret` says whether the client has a secret, from
-    /// whatever source. Fails with the first variable that is missing or wrong.
+    /// Reads the variables of the sign-in. `has_secret` tells whether the client has a secret, from
+    /// any source. Fails with the first variable that is missing or wrong.
     pub fn read<'v>(
         variable: &dyn Fn(&str) -> Option<&'v str>,
         has_secret: bool,
@@ -103,6 +103,8 @@ impl SignIn {
         let bad = |name, problem| BadVariable { name, problem };
         let provider = match (variable(ISSUER), variable(CLIENT_ID)) {
             (None, None) => {
+                // Settings of a provider that is not configured would silently have no effect, so
+                // the start fails.
                 let dependent = [
                     (CLIENT_SECRET, has_secret),
                     (NAME, variable(NAME).is_some()),
@@ -139,7 +141,7 @@ impl SignIn {
         }
     }
 
-    /// The provider, where there is one.
+    /// Returns the provider, if there is one.
     pub const fn provider(&self) -> Option<&ProviderSettings> {
         match self {
             Self::Password => None,
@@ -147,7 +149,7 @@ impl SignIn {
         }
     }
 
-    /// Whether a password signs anybody in.
+    /// Whether people can sign in with a password.
     pub const fn takes_passwords(&self) -> bool {
         !matches!(self, Self::Provider(_))
     }
@@ -171,6 +173,8 @@ impl FromStr for Issuer {
     fn from_str(text: &str) -> Result<Self, BadSignIn> {
         let bad = || BadSignIn::Issuer(text.to_owned());
         let url = Url::parse(text).map_err(|_| bad())?;
+        // Compared byte for byte with tokens, so nothing is normalized: `https://id.example` and
+        // `https://id.example/` are two issuers.
         let plain = text.bytes().all(|byte| byte.is_ascii_graphic())
             && url.query().is_none()
             && url.fragment().is_none()
@@ -189,25 +193,26 @@ impl FromStr for Issuer {
 }
 
 impl Issuer {
-    /// The text as it was given.
+    /// Returns the text as it was configured.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Where its discovery document is (OpenID Connect Discovery 1.0, section 4).
+    /// Returns the address of the discovery document (OpenID Connect Discovery 1.0, section 4).
     pub fn discovery_address(&self) -> String {
         let base = self.text.trim_end_matches('/');
         format!("{base}/.well-known/openid-configuration")
     }
 
-    /// The host of a provider that speaks plain http on this machine.
+    /// Returns the host of a provider that uses plain http on this machine.
     pub fn loopback(&self) -> Option<&str> {
         self.loopback.as_deref()
     }
 
-    /// Whether this service may be sent to `address`: https, or this machine for a provider that
-    /// itself speaks http on this machine.
+    /// Whether a document of the provider may send this service to `address`: https, or this
+    /// machine if the provider itself uses http on this machine.
     pub fn may_name(&self, address: &str) -> bool {
+        // The addresses go into redirects and pages, so quotes and angle brackets are refused.
         let graphic = address
             .bytes()
             .all(|byte| byte.is_ascii_graphic() && !b"\"'<>".contains(&byte));
@@ -228,7 +233,7 @@ impl Issuer {
     }
 }
 
-/// The host of an address on this machine.
+/// Returns the host of an address on this machine.
 fn loopback_host(url: &Url) -> Option<String> {
     let host = url.host()?;
     is_this_machine(&host).then(|| host.to_string())

@@ -1,8 +1,9 @@
-//! The requests to the provider that the operator named.
+//! HTTP requests to the identity provider that the operator configured.
 //!
-//! The operator chose the provider, so any address may be its own, a private one too; it chooses
-//! which addresses of its own are asked (`Issuer::may_name`). No redirect, no encoding, few bytes,
-//! few seconds, few requests at once. TLS proves the host.
+//! The operator chose the provider, so any address may be its own, also a private one;
+//! `Issuer::may_name` restricts which addresses its documents may send this service to. No redirect
+//! is followed, no compressed answer is accepted, and size, time and number of requests are
+//! bounded. TLS proves the host.
 
 use std::time::Duration;
 
@@ -16,19 +17,20 @@ use vault_http::{Client, HttpError, Limits, Options, Reach, Response};
 use super::{ProviderHttp, Unreachable};
 use crate::config::Issuer;
 
-/// Three requests of one sign-in have to fit into the time of its handler.
+/// A sign-in makes up to three requests, which have to fit into the time limit of its handler.
 const LIMITS: Limits = Limits {
     connect: Duration::from_secs(3),
     whole: Duration::from_secs(5),
     window: Duration::from_secs(5),
     least: 0,
 };
-/// Most bytes of an answer.
+/// Maximum size of an answer, in bytes.
 const MOST_BYTES: u64 = 256 * 1024;
-/// Requests that one process has under way at once. More wait, within the time of their handlers.
+/// Maximum number of concurrent requests per process. Others wait, within the time limit of their
+/// handlers.
 const MAX_CONCURRENT: usize = 16;
 
-/// Asks a provider over HTTP.
+/// HTTP client for one provider.
 pub struct ProviderClient {
     client: Client,
     slots: Semaphore,
@@ -39,8 +41,10 @@ pub struct ProviderClient {
 struct Status(u16);
 
 impl ProviderClient {
-    /// A client for this provider. It opens no connection yet.
+    /// Creates a client for this provider. Opens no connection yet.
     pub fn new(issuer: &Issuer) -> Self {
+        // A provider on this machine is for development: plain HTTP is allowed there, and then only
+        // this machine is reachable.
         let reach = match issuer.loopback() {
             None => Reach::Any,
             Some(host) => Reach::Loopback {
@@ -99,6 +103,8 @@ impl ProviderHttp for ProviderClient {
         }
         let answer = self.send(request).await?;
         let status = answer.status();
+        // Not an answer about the code: the provider is overloaded or down, and the person may try
+        // again.
         if status == 429 || status >= 500 {
             return Err(Unreachable(Status(status).into()));
         }

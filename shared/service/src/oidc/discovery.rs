@@ -1,30 +1,31 @@
-//! What a provider says about itself (OpenID Connect Discovery 1.0, section 3).
+//! The discovery document of a provider (OpenID Connect Discovery 1.0, section 3).
 
 use serde::Deserialize;
 
 use crate::config::Issuer;
 
-/// The parts of a discovery document that a sign-in uses.
+/// The members of a discovery document that a sign-in uses.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
 pub struct Discovery {
     issuer: String,
-    /// Where a browser goes to sign in.
+    /// Address to which a browser is sent for the sign-in.
     pub authorization_endpoint: String,
-    /// Where a code becomes an ID token.
+    /// Address that exchanges a code for an ID token.
     pub token_endpoint: String,
-    /// Where the keys are that sign ID tokens.
+    /// Address of the keys that sign ID tokens.
     pub jwks_uri: String,
-    /// Where the address of a person is, if the ID token does not name it.
+    /// Address that tells the e-mail address of a person if the ID token does not.
     #[serde(default)]
     pub userinfo_endpoint: Option<String>,
-    /// The answers to a browser name the provider (RFC 9207).
+    /// Whether the answers to a browser name the provider (RFC 9207).
     #[serde(default)]
     pub authorization_response_iss_parameter_supported: bool,
     #[serde(default)]
     token_endpoint_auth_methods_supported: Option<Vec<String>>,
 }
 
-/// How a client with a secret proves itself at the token endpoint (OpenID Connect Core, section 9).
+/// Authentication method of a client with a secret at the token endpoint (OpenID Connect Core,
+/// section 9).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ClientAuth {
     /// `client_secret_basic`
@@ -33,24 +34,26 @@ pub enum ClientAuth {
     Post,
 }
 
-/// Why a discovery document cannot be used.
+/// Reason why a discovery document cannot be used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadDiscovery {
     /// Not JSON, or a required member is missing.
     #[error("the discovery document is not valid")]
     Form,
-    /// It is about another provider.
+    /// The document is about another provider.
     #[error("the discovery document names another issuer than VAULT_OIDC_ISSUER")]
     Issuer,
-    /// It sends browsers or this service to an address that is not https.
+    /// The document would send browsers or this service to an address that is not https.
     #[error("the discovery document names an address that is not https")]
     Address,
 }
 
 impl Discovery {
-    /// Reads the document that was found at the address of `issuer`.
+    /// Parses and checks the document that was found at the address of `issuer`.
     pub fn read(issuer: &Issuer, document: &[u8]) -> Result<Self, BadDiscovery> {
         let read: Self = serde_json::from_slice(document).map_err(|_| BadDiscovery::Form)?;
+        // Byte for byte: tokens are compared with the configured issuer, so a document of another
+        // one leads nowhere.
         if read.issuer != issuer.as_str() {
             return Err(BadDiscovery::Issuer);
         }
@@ -70,12 +73,14 @@ impl Discovery {
         required.into_iter().chain(&self.userinfo_endpoint)
     }
 
-    /// How a client with a secret proves itself: by the first method that both know.
+    /// Chooses the authentication method of a client with a secret: Basic, unless the provider
+    /// supports only Post.
     pub fn client_auth(&self) -> ClientAuth {
         let methods = self.token_endpoint_auth_methods_supported.as_deref();
         let names = |wanted: &str| {
             methods.is_some_and(|methods| methods.iter().any(|method| method == wanted))
         };
+        // Basic is the default of the specification for a provider that lists no methods.
         if names("client_secret_post") && !names("client_secret_basic") {
             ClientAuth::Post
         } else {

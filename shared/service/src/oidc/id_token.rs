@@ -1,4 +1,5 @@
-//! ID tokens: what a provider signs about a person (OpenID Connect Core, sections 2 and 3.1.3.7).
+//! ID tokens: the statements that a provider signs about a person (OpenID Connect Core, sections 2
+//! and 3.1.3.7).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,17 +10,17 @@ use vault_format::time::Timestamp;
 
 use super::keys::KeySet;
 
-/// How far the clocks of provider and service may differ, in seconds: five minutes.
+/// Accepted difference between the clocks of provider and service, in seconds: five minutes.
 pub const SKEW_SECONDS: i64 = 300;
-/// Longest token, in bytes.
+/// Maximum length of a token, in bytes.
 const LONGEST: usize = 16 * 1024;
-/// Longest subject, in bytes (OpenID Connect Core, section 2).
+/// Maximum length of a subject, in bytes (OpenID Connect Core, section 2).
 const LONGEST_SUBJECT: usize = 255;
 
-/// A token whose signature is still unchecked.
+/// A token whose signature has not been checked yet.
 pub struct IdToken<'t> {
     header: Header,
-    /// What is signed: header and payload as they came.
+    /// The signed text: header and payload as received.
     signed: &'t str,
     payload: &'t str,
     signature: Vec<u8>,
@@ -34,68 +35,68 @@ struct Header {
     crit: Option<Value>,
 }
 
-/// What a token must be about.
+/// The values that a token is compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'e> {
-    /// The provider.
+    /// Issuer: the provider.
     pub issuer: &'e str,
-    /// This service.
+    /// Client id of this service at the provider.
     pub client_id: &'e str,
-    /// The nonce of the request that the token answers.
+    /// Nonce of the request that the token answers.
     pub nonce: &'e str,
-    /// When that request was made.
+    /// Time of that request.
     pub asked_at: Timestamp,
-    /// The time.
+    /// Present time.
     pub now: Timestamp,
     /// Whether the provider was asked to make the person enter credentials.
     pub fresh: bool,
 }
 
-/// What a good token says about a person.
+/// The person whom a valid token is about.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Person {
-    /// The provider's name for the person, which never goes to another one.
+    /// Identifier of the person at the provider; the provider never gives it to another person.
     pub subject: String,
-    /// The address.
+    /// E-mail address.
     pub address: Address,
 }
 
-/// The address of a person, as the provider knows it.
+/// The e-mail address of a person, as the provider knows it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Address {
-    /// The provider names none.
+    /// The provider gives none.
     Missing,
-    /// The provider has not verified that it is the person's.
+    /// The provider has not verified that the address belongs to the person.
     Unverified(String),
-    /// The provider has verified it.
+    /// The provider has verified the address.
     Verified(String),
 }
 
-/// Why a token says nothing.
+/// Reason why a token is rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadIdToken {
     /// Not a signed JSON Web Token.
     #[error("the ID token is not valid")]
     Form,
-    /// No key of the provider has this name and algorithm.
+    /// The provider has no key with this id and algorithm.
     #[error("no key of the provider has the name and the algorithm of the ID token")]
     UnknownKey,
-    /// The signature is not the key's.
+    /// The signature does not match the key.
     #[error("the signature of the ID token is not valid")]
     Signature,
-    /// Another provider's.
+    /// Issued by another provider.
     #[error("the ID token is from another provider")]
     Issuer,
-    /// For another client of the provider.
+    /// Issued for another client of the provider.
     #[error("the ID token is for another client")]
     Audience,
-    /// The answer to another request.
+    /// Issued for another request.
     #[error("the nonce of the ID token is not that of the request")]
     Nonce,
-    /// Expired, or of another time than the request.
+    /// Expired, or not from the time of the request.
     #[error("the ID token has expired, or the clocks differ by more than five minutes")]
     Time,
-    /// The person entered no credentials although the request asked for them.
+    /// The person entered no credentials, although the request demanded it.
     #[error("the provider did not ask the person to sign in again")]
     NotFresh,
     /// `sub` is missing, empty or too long.
@@ -130,7 +131,7 @@ enum Audience {
 }
 
 impl<'t> IdToken<'t> {
-    /// Takes a token apart.
+    /// Splits a token into its parts. Checks no signature.
     pub fn parse(text: &'t str) -> Result<Self, BadIdToken> {
         let (signed, signature) = text.rsplit_once('.').ok_or(BadIdToken::Form)?;
         let (header, payload) = signed.split_once('.').ok_or(BadIdToken::Form)?;
@@ -138,7 +139,7 @@ impl<'t> IdToken<'t> {
             return Err(BadIdToken::Form);
         }
         let header: Header = decoded(header)?;
-        // An extension that must be understood, and is not (RFC 7515, section 4.1.11).
+        // A critical extension that this service does not understand (RFC 7515, section 4.1.11).
         if header.crit.is_some() {
             return Err(BadIdToken::Form);
         }
@@ -151,7 +152,7 @@ impl<'t> IdToken<'t> {
         })
     }
 
-    /// Whether one of `keys` has the name and the algorithm of the token.
+    /// Whether one of `keys` has the key id and the algorithm of the token.
     pub fn has_key(&self, keys: &KeySet) -> bool {
         self.key(keys).is_some()
     }
@@ -160,8 +161,9 @@ impl<'t> IdToken<'t> {
         keys.find(self.header.kid.as_deref(), &self.header.alg)
     }
 
-    /// What the token says about a person, once its signature and everything else is good.
+    /// Verifies the signature and all claims; returns the person whom the token is about.
     pub fn verify(&self, keys: &KeySet, expected: Expected<'_>) -> Result<Person, BadIdToken> {
+        // Nothing of the payload is read before the signature is known to be good.
         let key = self.key(keys).ok_or(BadIdToken::UnknownKey)?;
         if !key.verifies(self.signed.as_bytes(), &self.signature) {
             return Err(BadIdToken::Signature);
@@ -188,6 +190,8 @@ impl Claims {
                 (ours, many.len() > 1)
             }
         };
+        // A token for several audiences must say which of them it was issued to, or a token that
+        // another client obtained would sign its user in here.
         let authorized = match &self.azp {
             Some(azp) => azp == expected.client_id,
             None => !others,
@@ -195,6 +199,8 @@ impl Claims {
         if !ours || !authorized {
             return Err(BadIdToken::Audience);
         }
+        // Ties the token to the browser that began the sign-in: an injected token has another
+        // nonce.
         if self.nonce.as_deref() != Some(expected.nonce) {
             return Err(BadIdToken::Nonce);
         }
@@ -202,13 +208,14 @@ impl Claims {
         let now = expected.now.unix();
         let (expires, issued) = (time(&self.exp)?, time(&self.iat)?);
         let asked = expected.asked_at.unix();
+        // A token from before the request cannot be an answer to it.
         if now >= expires.saturating_add(SKEW_SECONDS)
             || issued > now + SKEW_SECONDS
             || issued < asked - SKEW_SECONDS
         {
             return Err(BadIdToken::Time);
         }
-        // Providers that know nothing of `max_age` leave the claim out.
+        // Providers that ignore `max_age` do not send the claim.
         if let Some(entered) = self.auth_time.as_ref().filter(|_| expected.fresh)
             && time(entered)? < asked - SKEW_SECONDS
         {
@@ -223,8 +230,8 @@ impl Claims {
 }
 
 impl Address {
-    /// The address of the claims `email` and `email_verified`. Some providers write the second as
-    /// text.
+    /// Reads the address from the claims `email` and `email_verified`. Some providers send the
+    /// second as text.
     pub fn of(email: Option<String>, verified: Option<&Value>) -> Self {
         let verified = match verified {
             Some(Value::Bool(verified)) => *verified,
@@ -239,7 +246,7 @@ impl Address {
     }
 }
 
-/// Whole seconds of a `NumericDate`, which may have a fraction (RFC 7519, section 2).
+/// Returns the whole seconds of a `NumericDate`, which may have a fraction (RFC 7519, section 2).
 fn seconds(number: &Number) -> Option<i64> {
     if let Some(whole) = number.as_i64() {
         return Some(whole);

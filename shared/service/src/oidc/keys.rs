@@ -1,7 +1,8 @@
-//! The keys that sign a provider's ID tokens (RFC 7517), and the check of a signature (RFC 7515).
+//! The keys that sign a provider's ID tokens (RFC 7517), and the verification of signatures (RFC
+//! 7515).
 //!
-//! A key says by its type which one algorithm it verifies, so a token cannot choose `none` or an
-//! HMAC under a public key.
+//! The type of a key determines the algorithms that it verifies, so a token cannot choose `none`,
+//! or an HMAC with a public key as its secret.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,7 +12,7 @@ use ring::signature::{
 };
 use serde::Deserialize;
 
-/// Most keys of a provider that are looked at.
+/// Maximum number of keys of a provider that are read.
 const MOST_KEYS: usize = 64;
 
 /// The keys of a provider that can verify ID tokens.
@@ -41,7 +42,7 @@ struct Document {
     keys: Vec<serde_json::Value>,
 }
 
-/// A JSON Web Key with the members that matter here.
+/// The members of a JSON Web Key that matter here.
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,
@@ -63,28 +64,30 @@ struct Jwk {
     y: Option<String>,
 }
 
-/// The document at a provider's `jwks_uri` is not a set of keys.
+/// The document at a provider's `jwks_uri` is not a key set.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the document with the provider's keys is not valid")]
 pub struct BadKeys;
 
 impl KeySet {
-    /// Reads a set of keys. Keys of other kinds and for other uses are passed over, as RFC 7517
-    /// section 5 says.
+    /// Parses a key set. Keys of unknown types and for other uses are ignored, as RFC 7517 section
+    /// 5 says.
     pub fn read(document: &[u8]) -> Result<Self, BadKeys> {
         let document: Document = serde_json::from_slice(document).map_err(|_| BadKeys)?;
         let keys = document.keys.into_iter().take(MOST_KEYS);
+        // One by one: a key of an unknown form must not make the others unusable.
         let keys = keys.filter_map(|key| serde_json::from_value(key).ok().and_then(Key::of));
         Ok(Self(keys.collect()))
     }
 
-    /// The key that a token names by `kid`, or the only one of the algorithm for a token that names
-    /// none (OpenID Connect Core, section 10.1).
+    /// Finds the key that a token names with `kid`; for a token without `kid`, the only key for the
+    /// algorithm (OpenID Connect Core, section 10.1).
     pub fn find(&self, id: Option<&str>, algorithm: &str) -> Option<&Key> {
         let mut fitting = self.0.iter().filter(|key| {
             let named = id.is_none() || key.id.as_deref() == id;
             named && key.algorithms().contains(&algorithm)
         });
+        // Two keys that fit are ambiguous, and none of them is tried.
         match (fitting.next(), fitting.next()) {
             (Some(key), None) => Some(key),
             _ => None,
@@ -118,21 +121,22 @@ impl Key {
         fits.then_some(key)
     }
 
-    /// The names of the one algorithm that the key verifies.
+    /// The names of the algorithm that the key verifies.
     const fn algorithms(&self) -> &'static [&'static str] {
         match self.material {
             Material::Rsa { .. } => &["RS256"],
             Material::P256(_) => &["ES256"],
-            // RFC 9864 gave EdDSA over this curve a name of its own.
+            // RFC 9864 defines a second name for EdDSA with this curve.
             Material::Ed25519(_) => &["EdDSA", "Ed25519"],
         }
     }
 
-    /// Whether `signature` is the key's over `message`. RSA keys need 2,048 to 8,192 bits.
+    /// Whether `signature` is valid for `message` under this key. RSA keys must have 2,048 to 8,192
+    /// bits.
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let verified = match &self.material {
             Material::Rsa { modulus, exponent } => RsaPublicKeyComponents {
-                // A leading zero of a sloppy encoder is not part of the number.
+                // Some encoders put a leading zero before the number, which ring does not accept.
                 n: modulus.strip_prefix(&[0]).unwrap_or(modulus),
                 e: exponent,
             }

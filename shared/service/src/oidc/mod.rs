@@ -1,9 +1,10 @@
-//! An OpenID Connect provider, as a service that relies on it sees it: what it says about itself,
-//! its keys, and what it says about a person who comes back from it with a code.
+//! Signing in through an OpenID Connect provider, from the side of the relying service: the
+//! provider's discovery document, its keys, and the verification of a person who returns from it
+//! with a code.
 //!
-//! Pure but for [`Provider`], which asks over the port [`ProviderHttp`] and keeps the answers for a
-//! while. Nothing that is right or wrong depends on what it keeps. `oauth::provider` is the walk of
-//! the person.
+//! Pure functions except for [`Provider`], which makes requests through the port [`ProviderHttp`]
+//! and caches documents; no result depends on the cache being filled. The pages and cookies of a
+//! sign-in are in `accounts`; this room knows no account and never decides who may sign in.
 
 mod client;
 mod discovery;
@@ -30,23 +31,24 @@ pub use discovery::{BadDiscovery, ClientAuth, Discovery};
 pub use id_token::{Address, BadIdToken, Expected, IdToken, Person, SKEW_SECONDS};
 pub use keys::{BadKeys, Key, KeySet};
 
-/// How long a document of the provider is used without asking again, in seconds: an hour.
+/// Time for which a document of the provider is used without a new request, in seconds: an hour.
 pub const FRESH_SECONDS: i64 = 3600;
-/// How long it is used while the provider does not answer, in seconds: a day.
+/// Time for which a document is used while the provider does not answer, in seconds: a day.
 const STALE_SECONDS: i64 = 24 * 3600;
-/// After a failure the provider is not asked for the same document again for this many seconds.
+/// Pause after a failure before the same document is requested again, in seconds.
 pub const RETRY_SECONDS: i64 = 10;
-/// A token under an unknown key has the keys fetched again at most once in this many seconds.
+/// A token with an unknown key makes the service fetch the keys again at most once in this time, in
+/// seconds.
 pub const ROTATION_SECONDS: i64 = 60;
 
-/// The port by which the provider is asked.
+/// Port for HTTP requests to the provider.
 #[async_trait]
 pub trait ProviderHttp: Send + Sync {
-    /// The body of a 200 at this address, by one request that follows no redirect, with `bearer` as
-    /// access token. Fails for any other status.
+    /// Returns the body of a 200 answer from this address, with one request that follows no
+    /// redirect; `bearer` is the access token. Fails for any other status.
     async fn get(&self, address: &str, bearer: Option<&str>) -> Result<Bytes, Unreachable>;
 
-    /// Status and body of the answer to a form. A 429 or 5xx is a failure.
+    /// Posts a form; returns the status and the body of the answer. A 429 or 5xx is a failure.
     async fn post(
         &self,
         address: &str,
@@ -55,12 +57,12 @@ pub trait ProviderHttp: Send + Sync {
     ) -> Result<(u16, Bytes), Unreachable>;
 }
 
-/// The provider does not answer, or says that it cannot.
+/// The provider does not answer, or reports that it cannot.
 #[derive(Debug, thiserror::Error)]
 #[error("the identity provider does not answer")]
 pub struct Unreachable(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
-/// Where the secret of this service at the provider comes from; asked when it is first needed.
+/// Source of the client secret of this service at the provider; read when it is first needed.
 pub type SecretSource = Box<
     dyn Fn() -> Pin<
             Box<
@@ -71,7 +73,7 @@ pub type SecretSource = Box<
         + Sync,
 >;
 
-/// A secret that is there from the start.
+/// Wraps a secret that is known from the start.
 pub fn given_secret(secret: SecretString) -> SecretSource {
     Box::new(move || {
         let secret = secret.clone();
@@ -79,72 +81,72 @@ pub fn given_secret(secret: SecretString) -> SecretSource {
     })
 }
 
-/// Why it is unknown who came back.
+/// Reason why a sign-in through the provider failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderError {
-    /// It does not answer.
+    /// The provider does not answer.
     #[error(transparent)]
     Unreachable(#[from] Unreachable),
-    /// It did not answer a moment ago.
+    /// The provider did not answer a moment ago, and is not asked again yet.
     #[error("the identity provider did not answer a moment ago")]
     Failing,
-    /// It is not what the settings say.
+    /// The provider is not the one in the settings.
     #[error(transparent)]
     Discovery(#[from] BadDiscovery),
-    /// Its keys cannot be read.
+    /// The keys of the provider cannot be read.
     #[error(transparent)]
     Keys(#[from] BadKeys),
-    /// The secret of this service cannot be had.
+    /// The client secret of this service cannot be read.
     #[error("the secret of this service at the identity provider cannot be read")]
     Secret(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// It does not take the code.
+    /// The provider refused the code.
     #[error("the identity provider refused the code")]
     Code,
-    /// It refuses this service.
+    /// The provider refused this service.
     #[error("the identity provider refused this service: {0}")]
     Client(String),
-    /// Its answer is not that of a token endpoint.
+    /// The answer of the provider is not that of a token endpoint.
     #[error("the answer of the identity provider is not valid")]
     Answer,
-    /// The ID token is not good.
+    /// The ID token is not valid.
     #[error(transparent)]
     IdToken(#[from] BadIdToken),
 }
 
 impl ProviderError {
-    /// Whether the provider cannot serve anybody at the moment, rather than this one sign-in.
+    /// Whether the provider cannot serve anybody at present, as opposed to this one sign-in.
     pub const fn is_outage(&self) -> bool {
         !matches!(self, Self::Code | Self::Answer | Self::IdToken(_))
     }
 }
 
-/// What one sign-in is known by, on its way to the provider and back.
+/// The parameters of one sign-in at the provider.
 #[derive(Clone, Copy, Debug)]
 pub struct SignInRequest<'r> {
-    /// Where the browser comes back to.
+    /// Address to which the browser returns.
     pub redirect_uri: &'r str,
-    /// Comes back unchanged.
+    /// Value that the browser brings back unchanged.
     pub state: &'r str,
-    /// Comes back in the ID token.
+    /// Value that comes back in the ID token.
     pub nonce: &'r str,
-    /// Whether the provider is to ask for credentials, whoever is signed in there.
+    /// Whether the provider must ask for credentials even if the person is signed in there.
     pub fresh: bool,
 }
 
-/// The answer of the provider to a browser, and what the request was.
+/// The provider's answer to a browser, with the request that it answers.
 #[derive(Clone, Copy, Debug)]
 pub struct CodeExchange<'e> {
-    /// The code.
+    /// Authorization code.
     pub code: &'e str,
-    /// The secret behind the code challenge (RFC 7636).
+    /// Secret of the code challenge (RFC 7636).
     pub verifier: &'e str,
     /// The request.
     pub request: SignInRequest<'e>,
-    /// When it was made.
+    /// Time of the request.
     pub asked_at: Timestamp,
 }
 
-/// A document of the provider, and when it was fetched.
+/// A cached document of the provider, with the times of the last success and failure.
 struct Held<T> {
     document: Option<(Arc<T>, Timestamp)>,
     failed_at: Option<Timestamp>,
@@ -165,8 +167,9 @@ impl<T> Held<T> {
         (now < at.plus_seconds(seconds)).then(|| Arc::clone(document))
     }
 
-    /// The document, from memory or by `fetch`. A failure is remembered for a moment, so that
-    /// people who come in the meantime do not wait for it, and a good copy serves on for a day.
+    /// Returns the document, from the cache or by `fetch`. A failure is remembered for a moment, so
+    /// that people who sign in meanwhile do not wait for it, and a document that was fetched before
+    /// serves on for a day.
     async fn get(
         &mut self,
         fresh: i64,
@@ -189,17 +192,18 @@ impl<T> Held<T> {
                 Err(failure) => (failure, now),
             },
         };
+        // Kept after a use of the old copy too, so that not every sign-in tries the provider again.
         self.failed_at = Some(failed_at);
         self.younger_than(STALE_SECONDS, now).ok_or(failure)
     }
 }
 
-/// The provider of a service.
+/// The identity provider of a service.
 pub struct Provider {
     settings: ProviderSettings,
     http: Arc<dyn ProviderHttp>,
     secret: Option<SecretSource>,
-    // A lock that is held while a document is fetched: of many who need it, one asks.
+    // Each lock is held while its document is fetched: of many who need it, one fetches it.
     discovery: Mutex<Held<Discovery>>,
     keys: Mutex<Held<KeySet>>,
 }
@@ -220,7 +224,8 @@ struct UserInfo {
 }
 
 impl Provider {
-    /// The provider of `settings`; `secret` proves this service to it, where it has one.
+    /// Creates the provider of `settings`; `secret` authenticates this service to it, if it has a
+    /// secret.
     pub fn new(
         settings: ProviderSettings,
         http: Arc<dyn ProviderHttp>,
@@ -235,12 +240,12 @@ impl Provider {
         }
     }
 
-    /// The settings.
+    /// Returns the settings.
     pub const fn settings(&self) -> &ProviderSettings {
         &self.settings
     }
 
-    /// What the provider says about itself.
+    /// Returns the discovery document.
     pub async fn discovery(&self, now: Timestamp) -> Result<Arc<Discovery>, ProviderError> {
         let issuer = &self.settings.issuer;
         let fetch = async {
@@ -263,7 +268,8 @@ impl Provider {
         self.keys.lock().await.get(fresh, now, fetch).await
     }
 
-    /// The keys that verify `token`: those at hand, or fresh ones when none of these does.
+    /// Returns keys that verify `token`: the cached ones, or newly fetched ones if none of them
+    /// does.
     async fn keys_for(
         &self,
         token: &IdToken<'_>,
@@ -273,11 +279,13 @@ impl Provider {
         if token.has_key(&keys) {
             return Ok(keys);
         }
+        // The provider may have rotated its keys. The time limit keeps forged tokens with made-up
+        // key ids from causing a request each.
         self.keys(ROTATION_SECONDS, now).await
     }
 
-    /// The address that a browser goes to (OpenID Connect Core, section 3.1.2.1). `challenge` is
-    /// the S256 code challenge.
+    /// Returns the address to which a browser is sent (OpenID Connect Core, section 3.1.2.1).
+    /// `challenge` is the S256 code challenge.
     pub async fn sign_in_address(
         &self,
         request: SignInRequest<'_>,
@@ -298,13 +306,15 @@ impl Provider {
             ("code_challenge", challenge),
             ("code_challenge_method", "S256"),
         ]);
+        // `max_age` beside `prompt`: with it the provider states in `auth_time` when the
+        // credentials were entered, which can be checked.
         if request.fresh {
             query.extend_pairs([("prompt", "login"), ("max_age", "0")]);
         }
         Ok(address + &query.finish())
     }
 
-    /// Who came back with a code.
+    /// Exchanges the code and returns the person whom the ID token is about.
     pub async fn person(
         &self,
         exchange: CodeExchange<'_>,
@@ -331,7 +341,7 @@ impl Provider {
             let found = self.http.get(address, Some(access)).await?;
             let found: UserInfo =
                 serde_json::from_slice(&found).map_err(|_| ProviderError::Answer)?;
-            // Of another subject it says nothing here (OpenID Connect Core, section 5.3.2).
+            // Claims about another subject must not be used (OpenID Connect Core, section 5.3.2).
             if found.sub != person.subject {
                 return Err(ProviderError::Answer);
             }
@@ -340,7 +350,7 @@ impl Provider {
         Ok(person)
     }
 
-    /// The answer of the token endpoint to a code.
+    /// Exchanges a code at the token endpoint.
     async fn exchange(
         &self,
         discovery: &Discovery,
@@ -376,6 +386,8 @@ impl Provider {
         if status == 200 {
             return serde_json::from_slice(&body).map_err(|_| ProviderError::Answer);
         }
+        // Only `invalid_grant` is about this sign-in; any other code points to a wrong setup of the
+        // service at the provider.
         match serde_json::from_slice::<Refused>(&body) {
             Ok(refused) if refused.error == "invalid_grant" => Err(ProviderError::Code),
             Ok(refused) => Err(ProviderError::Client(error_code(&refused.error))),
@@ -384,13 +396,13 @@ impl Provider {
     }
 }
 
-/// An error code of the provider, as pages and logs may show it.
+/// Reduces an error code of the provider to characters that pages and logs may show.
 pub fn error_code(text: &str) -> String {
     let plain = |letter: &char| letter.is_ascii_alphanumeric() || "_-".contains(*letter);
     text.chars().filter(plain).take(40).collect()
 }
 
-/// `client_secret_basic`: both parts are escaped first (RFC 6749, section 2.3.1).
+/// `client_secret_basic`: both parts are form-encoded first (RFC 6749, section 2.3.1).
 fn basic(client_id: &str, secret: &SecretString) -> String {
     let escaped = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
     let pair = format!("{}:{}", escaped(client_id), escaped(secret.expose_secret()));
