@@ -1,5 +1,6 @@
-//! What every request passes, whatever its route: limits, a request id, the time of its handler,
-//! one log line, and the headers that all answers share. Nothing in here knows what a route does.
+//! Steps that every request passes, whatever its route: limits, a request id, the time limit of its
+//! handler, one log line, and the headers of all answers. Nothing here knows the purpose of a
+//! route.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,16 +25,16 @@ use crate::http::{LogFields, Logged, raw_path};
 use crate::route::LogGroups;
 use crate::web::welcome;
 
-/// Most bytes of header fields, names and values together; above it 431.
+/// Maximum total size of header fields, in bytes of names and values; above it 431.
 pub const MAX_HEADER_BYTES: usize = 16 * 1024;
-/// Most bytes of a path; above it 414.
+/// Maximum length of a path, in bytes; above it 414.
 pub const MAX_PATH_BYTES: usize = 1024;
-/// Most bytes of a whole request target; no legitimate client sends a longer query.
+/// Maximum length of a request target, in bytes; no legitimate client sends a longer query.
 pub const MAX_TARGET_BYTES: usize = 16 * 1024;
-/// How long a handler may take; above it 503.
+/// Maximum time of a handler; above it 503.
 pub const HANDLER_TIME: Duration = Duration::from_secs(20);
 
-/// The one way in for the server, the functions and the tests.
+/// The single entry point for the server, the functions and the tests.
 pub(crate) struct Edge {
     app: App,
     routes: Router,
@@ -42,7 +43,7 @@ pub(crate) struct Edge {
 }
 
 impl Edge {
-    /// What is under `/v/` goes to `hosted`, everything else to `routes`. The log names a request
+    /// Sends requests under `/v/` to `hosted` and all others to `routes`. The log names a request
     /// by its group.
     pub(crate) const fn new(app: App, routes: Router, hosted: Hosted, groups: LogGroups) -> Self {
         Self {
@@ -69,9 +70,10 @@ impl Edge {
         let mut response = self.reply(request).await;
         let refusal = response.extensions_mut().remove::<Refusal>();
         if let Some(refusal) = &refusal {
+            // Written here and not by the handlers: only the edge knows the request id.
             *response.body_mut() = Body::from(refusal.problem(&id));
-            // The router's own fallbacks announce an empty body; a length that disagrees with the
-            // body ends the connection.
+            // The router's own fallbacks set the length of an empty body; a length that does not
+            // match the body ends the connection.
             response.headers_mut().remove(header::CONTENT_LENGTH);
             response.headers_mut().insert(
                 header::CONTENT_TYPE,
@@ -86,12 +88,14 @@ impl Edge {
             response.headers_mut().extend(parts.headers);
         }
         let headers = response.headers_mut();
+        // Browsers ignore this header over plain http.
         if !public_url.is_loopback_http() {
             headers.insert(
                 header::STRICT_TRANSPORT_SECURITY,
                 HeaderValue::from_static("max-age=31536000"),
             );
         }
+        // The default is the strict one; a route that may be cached says so itself.
         headers
             .entry(header::CACHE_CONTROL)
             .or_insert(HeaderValue::from_static("private, no-store"));
@@ -116,8 +120,8 @@ impl Edge {
         if below.is_some_and(|path| path.starts_with("/v/")) {
             return guarded(self.hosted.answer(request)).await;
         }
-        // Its head is not what HTTP asks for. Under `/v/` the signature says whom a request is for,
-        // and is the first thing that counts.
+        // The head breaks a rule of HTTP. Requests under `/v/` are excluded: their signature
+        // determines whom they are for, and is checked first.
         if let Some(refusal) = request.extensions_mut().remove::<Refusal>() {
             return refusal.into_response();
         }
@@ -126,7 +130,7 @@ impl Edge {
     }
 }
 
-/// Bounds the time of a handler and turns a panic into an answer; one request must not end a
+/// Limits the time of a handler and turns a panic into an answer: one request must not end a
 /// connection that others share.
 async fn guarded(handler: impl Future<Output = Response>) -> Response {
     let mut handler = pin!(handler);
@@ -141,6 +145,7 @@ async fn guarded(handler: impl Future<Output = Response>) -> Response {
             ),
         }
     });
+    // A handler over the limit is dropped: it does not continue after the wait at which it is.
     timeout(HANDLER_TIME, caught)
         .await
         .unwrap_or_else(|elapsed| {
@@ -158,7 +163,7 @@ fn within_limits(request: &Request, path: &str) -> Result<(), Refusal> {
     if path.len() > MAX_PATH_BYTES || target > MAX_TARGET_BYTES {
         return Err(ErrorCode::PathTooLong.into());
     }
-    // As they stand on the wire: name, colon, space, value, line end.
+    // The size on the wire: name, colon, space, value, line end.
     let headers: usize = request
         .headers()
         .iter()
@@ -194,7 +199,7 @@ fn log(
     if row.is_some_and(|row| row.fault == Fault::Service) {
         tracing::error!(request_id = id, group, %method, slug, caller, status, ms, bytes, error, cause, "request");
     } else if group == "health" {
-        // Probes ask every few seconds.
+        // Probes call every few seconds and would fill the log.
         tracing::debug!(request_id = id, group, %method, status, ms, bytes, "request");
     } else {
         tracing::info!(request_id = id, group, %method, slug, caller, status, ms, bytes, error, cause, "request");

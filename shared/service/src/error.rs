@@ -1,9 +1,9 @@
-//! Every way the service says no: one table of codes, and the refusal that handlers return.
+//! All refusals of the service: one table of error codes, and the error type that handlers return.
 //!
-//! A handler answers `Err(Code::X.into())`; status, title, blame and words stand in the table
-//! alone, and the page `ERRORS.md` is written from it. A fault of ours never reads as a refusal: a
-//! store that is down is `unavailable`, whatever was asked. What went wrong inside goes to the log,
-//! never into an answer.
+//! A handler returns `Err(Code::X.into())`; status, title, blame and text are only in the table,
+//! from which the page `ERRORS.md` is generated. A fault of the service never looks like a refusal:
+//! if a store is down the answer is `unavailable`, whatever the request was. Internal causes go to
+//! the log, never into an answer.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 use vault_store::StoreError;
 
-/// Whose fault a refusal is: the caller can change something, or only the service can.
+/// The party that can correct a refusal: the caller, or only the service.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fault {
     /// The request, or what its sender may do.
@@ -24,21 +24,21 @@ pub enum Fault {
     Service,
 }
 
-/// One line of the table.
+/// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// The status that goes with the code, always the same one.
+    /// Status of the answer; a code always has the same one.
     pub status: StatusCode,
     /// Stable machine-readable name, `snake_case`.
     pub code: &'static str,
-    /// Whose fault it is.
+    /// The party at fault.
     pub fault: Fault,
-    /// One sentence for people, used as `detail` where a handler has nothing more exact to say.
+    /// One sentence for people, used as `detail` if the handler has nothing more specific.
     pub detail: &'static str,
 }
 
 impl Row {
-    /// The `title` of the answer: the status phrase, as RFC 9457 wants it with the type
+    /// Returns the `title` of the answer: the status phrase, as RFC 9457 demands for the type
     /// `about:blank`.
     pub fn title(&self) -> &'static str {
         self.status.canonical_reason().unwrap_or("Error")
@@ -57,7 +57,7 @@ macro_rules! codes {
             /// All codes in the order of the table.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The code's line of the table.
+            /// Returns the code's row of the table.
             pub const fn row(self) -> Row {
                 match self {
                     $(Self::$name => Row {
@@ -194,7 +194,7 @@ codes! {
     Internal INTERNAL_SERVER_ERROR "internal" Service "The service failed; its log has the details under this request id.";
 }
 
-/// A request refused: its code, and what only this case knows.
+/// A refused request: its code, and the details of this case.
 #[derive(Clone)]
 pub struct Refusal(Box<Inner>);
 
@@ -208,7 +208,7 @@ struct Inner {
 }
 
 impl Refusal {
-    /// A refusal with the words of the table.
+    /// Creates a refusal with the text of the table.
     pub fn new(code: ErrorCode) -> Self {
         let headers = match code.row().status {
             // A client that gets no hint hammers; one second is what a failed-over store needs.
@@ -232,14 +232,14 @@ impl Refusal {
         }))
     }
 
-    /// Replaces the sentence for people; it must echo no slug, key, id or secret.
+    /// Replaces the sentence for people; it must not contain a slug, key, id or secret.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.0.detail = Some(detail.into());
         self
     }
 
-    /// Sets a header of the answer, in place of one of the same name.
+    /// Sets a header of the answer; replaces one with the same name.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.0.headers.retain(|(held, _)| *held != name);
@@ -247,7 +247,7 @@ impl Refusal {
         self
     }
 
-    /// A header of the answer.
+    /// Returns a header of the answer.
     pub fn header_value(&self, name: &HeaderName) -> Option<&HeaderValue> {
         let mut headers = self.0.headers.iter();
         headers
@@ -255,7 +255,7 @@ impl Refusal {
             .map(|(_, value)| value)
     }
 
-    /// Says after how many seconds it is worth trying again.
+    /// Sets the number of seconds after which a retry makes sense.
     #[must_use]
     pub fn retry_after(self, seconds: u64) -> Self {
         self.header(header::RETRY_AFTER, HeaderValue::from(seconds))
@@ -268,37 +268,39 @@ impl Refusal {
         self
     }
 
-    /// Keeps what went wrong for the log; the answer never shows it.
+    /// Keeps the internal cause for the log; the answer never contains it.
     #[must_use]
     pub fn cause(self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.caused_by(Arc::new(cause))
     }
 
-    /// [`Self::cause`] of an error that others hold, too.
+    /// Like [`Self::cause`], for an error that is shared.
     #[must_use]
     pub fn caused_by(mut self, cause: Arc<dyn std::error::Error + Send + Sync>) -> Self {
         self.0.cause = Some(cause);
         self
     }
 
-    /// The code.
+    /// Returns the code.
     pub fn code(&self) -> ErrorCode {
         self.0.code
     }
 
-    /// The status that the table gives the code.
+    /// Returns the status of the code.
     pub fn status(&self) -> StatusCode {
         self.0.code.row().status
     }
 
-    /// What went wrong inside, where something did.
+    /// Returns the internal cause, if there is one.
     pub fn source(&self) -> Option<&(dyn std::error::Error + Send + Sync + 'static)> {
         self.0.cause.as_deref()
     }
 
-    /// The RFC 9457 body.
+    /// Encodes the RFC 9457 body.
     pub fn problem(&self, request_id: &str) -> Vec<u8> {
         let row = self.0.code.row();
+        // The fixed members come after those of the handler, so that none of them can be
+        // overwritten.
         let mut members = self.0.members.clone();
         members.insert("type".into(), "about:blank".into());
         members.insert("title".into(), row.title().into());
@@ -314,7 +316,7 @@ impl Refusal {
 }
 
 impl ErrorCode {
-    /// Whether the answer must carry `WWW-Authenticate: VaultDevice` (RFC 9110, section 15.5.2).
+    /// Whether the answer needs `WWW-Authenticate: VaultDevice` (RFC 9110, section 15.5.2).
     const fn is_device_401(self) -> bool {
         matches!(
             self,
@@ -353,6 +355,7 @@ impl From<ErrorCode> for Refusal {
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         let code = match &error {
+            // A conflict that outlived all retries is load, not a mistake of the caller.
             StoreError::Unavailable(_) | StoreError::Conflict => ErrorCode::Unavailable,
             _ => ErrorCode::Internal,
         };
@@ -361,7 +364,7 @@ impl From<StoreError> for Refusal {
 }
 
 impl IntoResponse for Refusal {
-    /// Status and headers; the body is written by the HTTP layer, which knows the request id.
+    /// Sets status and headers; the edge writes the body, since it knows the request id.
     fn into_response(self) -> Response {
         let mut response = self.status().into_response();
         for (name, value) in &self.0.headers {
@@ -372,18 +375,18 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// 405 with the methods that the route does know.
+/// Creates a 405 that lists the methods of the route.
 pub fn method_not_allowed(allow: &'static str) -> Refusal {
     Refusal::new(ErrorCode::MethodNotAllowed).header(header::ALLOW, HeaderValue::from_static(allow))
 }
 
-/// Whether `method` is one of those that RFC 9110 calls safe: refusals of these change nothing and
-/// are not audited.
+/// Whether RFC 9110 calls `method` safe: a refused safe request has changed nothing and is not
+/// audited.
 pub fn is_safe(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-/// The page `ERRORS.md`, written from the table.
+/// Generates the page `ERRORS.md` from the table.
 pub fn page() -> String {
     let mut page = String::from(
         "# Errors\n\n\

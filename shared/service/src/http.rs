@@ -1,7 +1,7 @@
-//! What handlers need of HTTP: bodies, media types, JSON answers, the address of the caller.
+//! HTTP for handlers: bodies, media types, JSON answers, the address of the caller.
 //!
-//! Bodies are counted while they are read, by [`read_body`], which handlers call at the place where
-//! their order of checks wants the body.
+//! Bodies are limited while they are read, by [`read_body`], which a handler calls at the point
+//! where its order of checks needs the body.
 
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
@@ -21,55 +21,54 @@ use vault_store::objects::MAX_OBJECT_BYTES;
 use crate::config::Config;
 use crate::error::{ErrorCode, Refusal};
 
-/// Most bytes of a JSON body where a route sets no other limit.
+/// Maximum size of a JSON body, in bytes, if a route sets no other limit.
 pub const MAX_JSON_BYTES: usize = 64 * 1024;
-/// How long a body may take to arrive; above it 408.
+/// Maximum time for a body to arrive; above it 408.
 pub const BODY_TIME: Duration = Duration::from_secs(15);
-/// How much of a body that is too large is read and dropped, so that its sender gets to read the
-/// 413 instead of a reset.
+/// Number of bytes of an oversized body that are read and dropped, so that its sender receives the
+/// 413 and not a connection reset.
 const DRAIN_BYTES: usize = 1024 * 1024;
 
-/// The address of the other end of the connection, put into a request's extensions by whoever
-/// accepted it.
+/// The address of the other end of the connection; the code that accepts the connection puts it
+/// into a request's extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub SocketAddr);
 
-/// A refusal whose body its route wrote itself, in a form of its own: put into the answer's
-/// extensions for the log line alone.
+/// A refusal whose body its route has written in its own format; it is put into the answer's
+/// extensions only for the log line.
 #[derive(Clone, Debug)]
 pub struct Logged(pub Refusal);
 
-/// The path exactly as it was sent, for front ends whose `Uri` is not (a gateway decodes, a
-/// function runtime encodes again).
+/// The path exactly as it was sent, for front ends that change the `Uri` (a gateway decodes it, a
+/// function runtime encodes it again).
 #[derive(Clone, Debug)]
 pub struct RawPath(pub Arc<str>);
 
-/// What a handler found out about its caller, for the log line alone. Put it into the answer's
-/// extensions.
+/// Facts about the caller for the log line; a handler puts them into the answer's extensions.
 #[derive(Clone, Debug, Default)]
 pub struct LogFields {
-    /// The namespace that was asked for, once its form was checked.
+    /// Slug of the requested namespace, once its form was checked.
     pub slug: Option<String>,
-    /// The first characters of a hash of who asked; never a key, token or address.
+    /// Beginning of a hash of the caller's identity; never a key, token or address.
     pub caller: Option<String>,
 }
 
-/// The path that a device signed and that routes under `/v/` are found by.
+/// Returns the path that a device signed, and by which routes under `/v/` are found.
 pub fn raw_path<'r>(uri: &'r Uri, extensions: &'r Extensions) -> &'r str {
     extensions
         .get::<RawPath>()
         .map_or_else(|| uri.path(), |raw| &raw.0)
 }
 
-/// Reads a body of at most `limit` bytes within [`BODY_TIME`]; 413, 408, or 400 when the sender
-/// breaks off.
+/// Reads a body of at most `limit` bytes within [`BODY_TIME`]; fails with 413, 408, or 400 if the
+/// sender breaks off.
 pub async fn read_body(body: Body, limit: usize) -> Result<Bytes, Refusal> {
     read_within(body, limit, BODY_TIME).await
 }
 
-/// Reads and drops what is left of a body, up to the largest that any route takes, so that its
-/// sender gets to read a refusal instead of a reset. Who waits to be told to go on has sent
-/// nothing, and is told nothing.
+/// Reads and drops the rest of a body, up to the largest that any route accepts, so that its sender
+/// receives the refusal and not a connection reset. A client that waits for `100 Continue` has sent
+/// no body yet, and is not told to.
 pub(crate) async fn drop_body(headers: &HeaderMap, mut body: Body) {
     if headers.contains_key(header::EXPECT) {
         return;
@@ -88,7 +87,7 @@ pub(crate) async fn drop_body(headers: &HeaderMap, mut body: Body) {
             }
         }
     };
-    // Whoever takes longer has had the time to read.
+    // A sender that takes longer has had enough time to read the answer.
     let _ = timeout(BODY_TIME, dropping).await;
 }
 
@@ -99,6 +98,7 @@ async fn read_within(body: Body, limit: usize, time: Duration) -> Result<Bytes, 
 }
 
 async fn read_counted(mut body: Body, limit: usize) -> Result<Bytes, Refusal> {
+    // Refused by its announced length, before any byte is read.
     let announced = HttpBody::size_hint(&body).lower();
     if announced > (limit + DRAIN_BYTES) as u64 {
         return Err(ErrorCode::BodyTooLarge.into());
@@ -119,10 +119,11 @@ async fn read_counted(mut body: Body, limit: usize) -> Result<Bytes, Refusal> {
         if length > limit + DRAIN_BYTES {
             return Err(ErrorCode::BodyTooLarge.into());
         }
+        // Over the limit: read on without keeping the data, for the sender's sake.
         if length > limit {
             continue;
         }
-        // One frame is the usual case, and then nothing is copied.
+        // Most bodies arrive as one frame, which is then returned without copying.
         match first.take() {
             None if rest.is_empty() => first = Some(data),
             held => {
@@ -144,7 +145,7 @@ async fn read_counted(mut body: Body, limit: usize) -> Result<Bytes, Refusal> {
     Ok(first.unwrap_or_else(|| rest.freeze()))
 }
 
-/// Reads a JSON object: 413, then 415, then 400.
+/// Reads a JSON object; fails with 413, then 415, then 400.
 pub async fn read_json<T: DeserializeOwned>(
     headers: &HeaderMap,
     body: Body,
@@ -155,13 +156,13 @@ pub async fn read_json<T: DeserializeOwned>(
     parse_json(&bytes)
 }
 
-/// Parses a JSON object strictly: UTF-8, no duplicate members, no arrays in place of objects; 400
-/// otherwise.
+/// Parses a JSON object strictly: UTF-8, no duplicate members, no arrays in place of objects; fails
+/// with 400.
 pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     vault_format::json::parse(bytes).map_err(|_| ErrorCode::JsonInvalid.into())
 }
 
-/// Refuses a body whose `Content-Type` is not `wanted`, parameters aside; 415.
+/// Checks that `Content-Type` is `wanted`, parameters aside; fails with 415.
 pub fn require_media_type(headers: &HeaderMap, wanted: &str) -> Result<(), Refusal> {
     let mut given = headers.get_all(header::CONTENT_TYPE).iter();
     let essence = match (given.next(), given.next()) {
@@ -176,7 +177,7 @@ pub fn require_media_type(headers: &HeaderMap, wanted: &str) -> Result<(), Refus
     }
 }
 
-/// A JSON answer.
+/// Creates a JSON answer.
 pub fn json_answer(status: axum::http::StatusCode, value: &impl serde::Serialize) -> Response {
     match serde_json::to_vec(value) {
         Ok(bytes) => (
@@ -194,10 +195,10 @@ pub fn json_answer(status: axum::http::StatusCode, value: &impl serde::Serialize
     }
 }
 
-/// The address of who is asking: the peer, or, when the peer is a trusted proxy, the right-most
-/// address of `X-Forwarded-For` that is not one.
+/// Returns the address of the caller: the peer, or, if the peer is a trusted proxy, the right-most
+/// address in `X-Forwarded-For` that is not a trusted proxy.
 ///
-/// `None` where no peer is known, as in tests that call the router directly.
+/// `None` if no peer is known, as in tests that call the router directly.
 pub fn client_address(
     config: &Config,
     headers: &HeaderMap,
@@ -214,8 +215,8 @@ pub fn client_address(
         .rev()
         .flat_map(|value| value.to_str().unwrap_or("?").rsplit(','));
     for hop in hops {
-        // What a trusted proxy wrote is an address; anything else was sent by the client, and what
-        // is left of it counts for nothing.
+        // A trusted proxy appends an address. Any other text was sent by the client, so everything
+        // to the left of it is untrusted.
         let Some(address) = hop_address(hop.trim()) else {
             break;
         };

@@ -1,8 +1,9 @@
-//! Client metadata documents from addresses that an unauthenticated caller chose.
+//! Fetches client documents from addresses that an unauthenticated caller chose.
 //!
 //! The request must not let the caller reach hosts inside the service's own network: the SSRF guard
-//! looks names up and connects to public addresses only. No redirect, no proxy, no encoding, few
-//! bytes, few seconds, few requests at once. TLS proves the host.
+//! resolves names and connects to public addresses only. No redirect is followed, no proxy is used,
+//! no compressed answer is accepted, and size, time and number of requests are bounded. TLS proves
+//! the host.
 
 use std::time::Duration;
 
@@ -15,25 +16,25 @@ use vault_http::{Client, Guard, HttpError, Limits, Options, Reach};
 
 use crate::documents::{ClientUrl, Documents, FetchError, Fetched, MAX_DOCUMENT_BYTES};
 
-/// The whole time also bounds a slow body: no window is shorter than that.
+/// The time for the whole request also bounds a slow body, so the window is as long.
 const LIMITS: Limits = Limits {
     connect: Duration::from_secs(3),
     whole: Duration::from_secs(5),
     window: Duration::from_secs(5),
     least: 0,
 };
-/// Documents that one process fetches at once. More requests wait, within the time of their
-/// handlers.
+/// Maximum number of documents that one process fetches at once. Others wait, within the time limit
+/// of their handlers.
 const MAX_CONCURRENT: usize = 8;
 
-/// Fetches documents from public addresses.
+/// Client for documents at public addresses.
 pub struct Outbound {
     client: Client,
     slots: Semaphore,
 }
 
 impl Outbound {
-    /// A client with the resolver and the certificates of the system.
+    /// Creates a client with the resolver and the certificates of the system.
     pub fn new() -> Self {
         Self::with(options(Guard::new(is_public)))
     }
@@ -56,12 +57,14 @@ impl Outbound {
             status: answer.status(),
             content_type: single_value(headers, &header::CONTENT_TYPE),
             cache_control: joined_values(headers, &header::CACHE_CONTROL),
+            // A value that cannot be read counts as fresh: the age only shortens how long the
+            // document is cached.
             age: single_value(headers, &header::AGE)
                 .and_then(|age| age.parse().ok())
                 .unwrap_or(0),
             body: bytes::Bytes::new(),
         };
-        // The body of any other status has no meaning here.
+        // The body of any other status has no meaning here, and is not read.
         if fetched.status == 200 {
             fetched.body = answer.body(MAX_DOCUMENT_BYTES as u64).await?.into();
         }
@@ -74,6 +77,8 @@ fn options(guard: Guard) -> Options {
         limits: LIMITS,
         reach: Reach::Guarded(guard),
         https_only: true,
+        // A new connection for each document: the guard checks the address when a connection is
+        // opened.
         reuse: false,
         roots: &[],
     }
@@ -103,7 +108,7 @@ impl From<HttpError> for FetchError {
     }
 }
 
-/// The value of a header that occurs once.
+/// Returns the value of a header that occurs exactly once.
 fn single_value(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -112,7 +117,7 @@ fn single_value(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     }
 }
 
-/// All values of a header as one list.
+/// Joins all values of a header into one list.
 fn joined_values(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let values = headers.get_all(name).iter();
     let values: Vec<_> = values.filter_map(|value| value.to_str().ok()).collect();

@@ -1,8 +1,8 @@
-//! The server loop: accepts connections, bounds how many a source holds and how long each may keep
-//! still, and stops gracefully.
+//! The server loop: accepts connections, bounds their number per source and the time for which each
+//! may stay idle, and shuts down gracefully.
 //!
-//! What HTTP itself refuses (a head that does not parse) is answered by the HTTP library, which
-//! gives no hook; everything that parses is ours.
+//! Requests whose head cannot be parsed are answered by the HTTP library, which has no hook for
+//! them; all others reach the router.
 
 mod bounded;
 
@@ -34,41 +34,42 @@ use crate::model::limits::Source;
 
 use bounded::{Bounded, InProgress};
 
-/// How long a connection may keep still.
+/// Time limits of a connection that makes no progress.
 #[derive(Clone, Copy, Debug)]
 struct Times {
-    /// Between requests. Longer than clients keep theirs, so that the client is the one who closes:
-    /// a request that meets a closing server is lost.
+    /// Between requests. Longer than clients keep idle connections, so that the client closes
+    /// first: a request that arrives at a closing server is lost.
     idle: Duration,
     /// From the first byte of a head to its last.
     head: Duration,
-    /// While the client takes no byte of an answer.
+    /// While the client accepts no byte of an answer.
     write: Duration,
 }
 
-/// The limits of the service.
+/// Time limits of the service.
 const TIMES: Times = Times {
     idle: Duration::from_secs(75),
     head: Duration::from_secs(10),
     write: Duration::from_secs(30),
 };
-/// Most connections of one source: an IPv4 address or an IPv6 /64 network.
+/// Maximum number of connections per source: an IPv4 address or an IPv6 /64 network.
 pub const MAX_PER_SOURCE: usize = 64;
-/// How long running requests may go on once the service was told to stop.
+/// Time for which running requests may continue after the service was told to stop.
 pub const STOP_TIME: Duration = Duration::from_secs(10);
-/// Most connections at once; more wait in the listener's queue.
+/// Maximum number of connections; more wait in the listener's queue.
 pub const MAX_CONNECTIONS: usize = 4096;
-/// Room for a head. Larger than what [`crate::http`] lets through, so that the refusal is ours.
+/// Size of the buffer for a head. Larger than [`crate::http`] permits, so that the service's own
+/// refusal is sent.
 const HEAD_BUFFER: usize = 64 * 1024;
 
-/// Serves until `shutdown` ends, then lets running requests finish for up to ten seconds. Fails
-/// never: an accept that fails is logged.
+/// Serves until `shutdown` completes, then lets running requests finish for up to ten seconds.
+/// Never fails: a failed accept is logged.
 pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
     let config = Arc::clone(&app.config);
     serve_router(listener, &config, crate::router::router(app), shutdown).await;
 }
 
-/// [`serve`] with a router of the caller's.
+/// Like [`serve`], with the caller's router.
 pub async fn serve_router(
     listener: TcpListener,
     config: &Arc<Config>,
@@ -87,18 +88,20 @@ pub async fn serve_router(
         let (stream, peer, slot) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Usually out of file descriptors: it passes when connections end.
+                // Usually out of file descriptors, which are freed when connections end; without
+                // the pause, the loop would use the processor fully.
                 tracing::warn!(%error, "a connection could not be accepted");
                 sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
+        // Closed without an answer: an answer would need the resources that the limit protects.
         let Some(counted) = sources.enter(peer) else {
             tracing::debug!("closed a new connection: its source has too many");
             continue;
         };
-        // Small answers must not wait for more to send; failing to say so changes nothing but
-        // speed.
+        // Small answers are sent immediately instead of waiting for more data. If that cannot be
+        // set, they are only slower.
         let _ = stream.set_nodelay(true);
         let (router, stopping) = (router.clone(), stopping.clone());
         tokio::spawn(async move {
@@ -106,6 +109,7 @@ pub async fn serve_router(
             drop((counted, slot));
         });
     }
+    // No new connections: their clients get an error at once, and may try another instance.
     drop(listener);
     stop.send_replace(true);
     let all_done = slots.acquire_many(u32::try_from(MAX_CONNECTIONS).unwrap_or(u32::MAX));
@@ -118,6 +122,8 @@ async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
 ) -> io::Result<(TcpStream, Peer, tokio::sync::OwnedSemaphorePermit)> {
+    // The slot is taken before a connection is accepted, so that more connections wait in the
+    // kernel's queue and not in this process.
     let slot = Arc::clone(slots)
         .acquire_owned()
         .await
@@ -126,14 +132,14 @@ async fn accept(
     Ok((stream, Peer(peer), slot))
 }
 
-/// Counts the connections of each source.
+/// Counts the open connections of each source.
 #[derive(Clone)]
 struct Sources {
     config: Arc<Config>,
     held: Arc<Mutex<HashMap<Source, usize>>>,
 }
 
-/// One connection of a source; dropping it gives the place back.
+/// A counted connection; dropping it releases its place.
 struct Counted {
     /// `None` for a source that is not counted.
     source: Option<Source>,
@@ -148,8 +154,8 @@ impl Sources {
         }
     }
 
-    /// Takes a place, or returns `None` where the source has all of its places. This machine and
-    /// trusted proxies, which connect for many people, are not counted.
+    /// Takes a place for a connection; `None` if its source has none left. This machine and trusted
+    /// proxies, which connect for many people, are not counted.
     fn enter(&self, peer: Peer) -> Option<Counted> {
         let address = peer.0.ip().to_canonical();
         let held = Arc::clone(&self.held);
@@ -175,6 +181,7 @@ impl Drop for Counted {
         let mut counts = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = counts.get_mut(source) {
             *count -= 1;
+            // Removed at zero, or the map would grow with every address that ever connected.
             if *count == 0 {
                 counts.remove(source);
             }
@@ -182,8 +189,8 @@ impl Drop for Counted {
     }
 }
 
-/// Whether a request says whom it is for as RFC 9112 section 3.2 wants it; HTTP/1.0 did not know
-/// `Host`. Lines of a head that end with LF alone are read, as section 2.2 allows.
+/// Whether a request names its host exactly once, as RFC 9112 section 3.2 demands; HTTP/1.0 did not
+/// have `Host`. Lines of a head that end with LF alone are accepted, as section 2.2 allows.
 fn names_one_host<B>(request: &Request<B>) -> bool {
     match request.headers().get_all(header::HOST).iter().count() {
         0 => request.version() < Version::HTTP_11,
@@ -203,9 +210,11 @@ async fn connection(
         let router = router.clone();
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer);
+        // Two `Host` headers are a way to make a proxy and this service see different hosts.
         if !names_one_host(&request) {
             let refusal = Refusal::new(ErrorCode::RequestInvalid);
             let refusal = refusal.detail("A request must have exactly one Host header.");
+            // Not answered here: the edge answers, so that this refusal is logged like any other.
             request.extensions_mut().insert(refusal);
         }
         async move {
@@ -215,7 +224,7 @@ async fn connection(
     });
     let mut connection = pin!(
         http1::Builder::new()
-            // `Bounded` has the times: those of hyper count idle time into the head's.
+            // `Bounded` has the time limits; hyper's would count idle time as time of the head.
             .header_read_timeout(None)
             .max_buf_size(HEAD_BUFFER)
             .max_headers(256)

@@ -1,5 +1,5 @@
-//! Who answers a request for a client's document is proved by a certificate: tests against a TLS
-//! server on loopback, whose certificates are those of `tests/certificates`.
+//! Tests that the host of a client's document is proved by its certificate, against a TLS server on
+//! loopback whose certificates are those of `tests/certificates`.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -18,8 +18,8 @@ const APP: &[u8] = include_bytes!("../../tests/certificates/app.pem");
 const EXPIRED: &[u8] = include_bytes!("../../tests/certificates/expired.pem");
 const UNTRUSTED: &[u8] = include_bytes!("../../tests/certificates/untrusted.pem");
 
-/// A server with this certificate that gives every request the same document; its port, and how
-/// many requests came through TLS.
+/// Starts a server with this certificate that answers every request with the same document; returns
+/// its port, and a counter of the requests that came through TLS.
 fn server(certificate: &[u8]) -> (u16, Arc<AtomicUsize>) {
     let chain = CertificateDer::pem_slice_iter(certificate)
         .collect::<Result<Vec<_>, _>>()
@@ -56,8 +56,8 @@ fn server(certificate: &[u8]) -> (u16, Arc<AtomicUsize>) {
     (port, asked)
 }
 
-/// As served, but that loopback counts as the open network, and that this authority is trusted
-/// beside the system's.
+/// The client of production, except that loopback counts as public and that `roots` are trusted
+/// beside the certificates of the system.
 fn outbound(roots: &'static [&'static [u8]]) -> Outbound {
     let table = Table::of(&[
         ("app.example", &[&["127.0.0.1"]]),
@@ -69,7 +69,7 @@ fn outbound(roots: &'static [&'static [u8]]) -> Outbound {
     })
 }
 
-/// The words of every cause of a failure, to see that it was the certificate.
+/// Joins the texts of all causes of a failure, to check that the certificate was one.
 fn causes(error: &FetchError) -> String {
     let mut words = String::new();
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);

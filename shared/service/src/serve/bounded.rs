@@ -1,8 +1,8 @@
-//! A stream that ends by itself when its client keeps still for too long.
+//! A stream that fails if its client makes no progress for too long.
 //!
 //! It knows three phases. Between requests the stream is idle. The first byte that arrives begins a
-//! head. The request is in progress from its complete head until its answer is sent; then only the
-//! handlers' own limits and the time of a write without progress count.
+//! head. A request is in progress from its complete head until its answer is sent; in this phase
+//! only the time limits of handlers and of a write without progress apply.
 
 use std::future::Future as _;
 use std::io::{self, ErrorKind, IoSlice};
@@ -23,14 +23,15 @@ const IDLE: u8 = 0;
 const HEAD: u8 = 1;
 const REQUEST: u8 = 2;
 
-/// What the connection is doing. The stream and the service share it.
+/// The phase of a connection, shared by the stream and the service.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Phase(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     phase: AtomicU8,
-    /// Who reads while a request is in progress, and has to set the timer once it is not.
+    /// Waker of the task that reads while a request is in progress; it has to start the timer when
+    /// the request ends.
     reader: Mutex<Option<Waker>>,
 }
 
@@ -48,11 +49,11 @@ impl Phase {
     }
 }
 
-/// A request in progress. When it is dropped, the connection is idle again.
+/// A request in progress. Dropping it makes the connection idle again.
 pub(super) struct InProgress(Phase);
 
 impl InProgress {
-    /// Begins a request: its head is complete.
+    /// Begins a request, whose head is complete.
     pub(super) fn begin(phase: &Phase) -> Self {
         phase.set(REQUEST);
         Self(phase.clone())
@@ -60,7 +61,7 @@ impl InProgress {
 
     /// Keeps the request in progress until its answer is sent.
     pub(super) fn until_sent(self, body: Body) -> Body {
-        // The length of an answer is told by its body, so an empty one is passed through as it is.
+        // The length of an answer is taken from its body, so an empty body is returned unchanged.
         if body.is_end_stream() {
             return body;
         }
@@ -73,6 +74,8 @@ impl InProgress {
 
 impl Drop for InProgress {
     fn drop(&mut self) {
+        // Without a wake-up, the reading task would sleep without a timer, and an idle connection
+        // would stay open forever.
         self.0.set(IDLE);
         let reader = self.0.reader().take();
         if let Some(reader) = reader {
@@ -81,7 +84,7 @@ impl Drop for InProgress {
     }
 }
 
-/// The body of an answer with its request.
+/// The body of an answer, which keeps its request in progress.
 struct Sending {
     body: Body,
     _request: InProgress,
@@ -107,9 +110,9 @@ impl HttpBody for Sending {
     }
 }
 
-/// A timer that is set once for what it times.
+/// A timer that starts once for each thing that it times.
 struct Deadline {
-    /// What is timed. The timer is set anew when it changes.
+    /// The phase that is timed. A change restarts the timer.
     timed: Option<u8>,
     sleep: Pin<Box<Sleep>>,
 }
@@ -122,8 +125,9 @@ impl Deadline {
         }
     }
 
-    /// Fails once `time` has passed since the first call for `timed`.
+    /// Fails when `time` has passed since the first call for `timed`.
     fn poll(&mut self, timed: u8, time: Duration, context: &mut Context<'_>) -> Poll<io::Error> {
+        // Not restarted by later calls, or a client could send one byte at a time forever.
         if self.timed != Some(timed) {
             self.timed = Some(timed);
             self.sleep.as_mut().reset(Instant::now() + time);
@@ -137,7 +141,7 @@ impl Deadline {
     }
 }
 
-/// A stream with these limits.
+/// A stream with these time limits.
 pub(super) struct Bounded<S> {
     stream: S,
     times: Times,
@@ -157,7 +161,7 @@ impl<S> Bounded<S> {
         }
     }
 
-    /// The phase, for the service behind this stream.
+    /// Returns the phase, for the service behind this stream.
     pub(super) fn phase(&self) -> Phase {
         self.phase.clone()
     }
@@ -167,6 +171,8 @@ impl<S> Bounded<S> {
         written: Poll<io::Result<usize>>,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
+        // Any progress clears the timer: a slow client is served, only one that takes nothing is
+        // cut off.
         if written.is_ready() {
             self.writing.clear();
             return written;
@@ -186,7 +192,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(context, buffer);
         let phase = match this.phase.get() {
-            // The timer of a head starts with its first byte, whenever its next one comes.
+            // The timer of a head starts with its first byte, not with a later one.
             IDLE if buffer.filled().len() > before => {
                 this.phase.set(HEAD);
                 HEAD
