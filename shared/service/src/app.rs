@@ -1,5 +1,5 @@
-//! What every handler holds: the ports, the settings, the clock and randomness. Nothing in here
-//! belongs to one feature; what a group of routes keeps in memory is its own.
+//! The state that every handler has: ports, settings, clock and randomness. Nothing in it belongs
+//! to one feature; a group of routes keeps its own caches.
 
 use std::net::IpAddr;
 use std::ops::Deref;
@@ -28,66 +28,68 @@ use crate::transaction::Transaction;
 /// The ports and the settings of one process. Clones share them.
 #[derive(Clone)]
 pub struct App {
-    /// What it reads, writes and asks for the time.
+    /// The stores, the clock and randomness.
     pub ports: Ports,
     cache: Arc<ObjectCache>,
     /// Settings.
     pub config: Arc<Config>,
-    /// When this process began to serve.
+    /// Time at which this process started.
     pub boot_time: Timestamp,
     /// Fetches the documents of clients whose id is a URL; `None` rejects such clients.
     pub documents: Option<Arc<dyn Documents>>,
     /// The identity provider through which people sign in; `None` offers passwords alone.
     pub provider: Option<Arc<Provider>>,
-    /// Which shelf a namespace is read from by tools; without it, its current release.
+    /// The shelves from which tools read namespaces; `None` uses the current releases.
     pub shelves: Option<Arc<dyn Shelves>>,
-    /// Sends notices; without it they wait for a process that has it.
+    /// Sends notices; if `None`, they wait for a process that can send them.
     pub senders: Option<Senders>,
 }
 
-/// Which shelf a namespace is read from, and what its own server signs there.
+/// Chooses the shelf from which a namespace is read, and signs changes if this server holds the
+/// namespace's key.
 #[async_trait]
 pub trait Shelves: Send + Sync {
-    /// The shelf of a namespace for one request. `namespace` is its record as it was read for the
+    /// Returns the shelf of a namespace for one request. `namespace` is its record as read for the
     /// request, `source` the address that the request came from, for the audit log. The caller's
-    /// rights were checked, and are not asked for here.
+    /// rights were checked before.
     fn shelf(&self, app: &App, namespace: &Namespace, source: Option<IpAddr>) -> Arc<dyn Shelf>;
 
-    /// Signs a change that `author` asked for and `actor` has accepted, in a namespace whose key
-    /// this server holds. Fails with [`ShelfError::LibraryElsewhere`] where it does not.
+    /// Signs a change that `author` submitted and `actor` accepted, in a namespace whose key this
+    /// server holds. Fails with [`ShelfError::LibraryElsewhere`] if it does not hold the key.
     async fn sign(
         &self,
         _app: &App,
         _namespace: &Namespace,
         _accepted: Accepted<'_>,
     ) -> Result<Submitted, ShelfError> {
+        // The default is for a service without a library, which holds no keys.
         Err(ShelfError::LibraryElsewhere)
     }
 
-    /// Waits until everything that is signed in such a namespace is published. Answers the release
-    /// that is current then; `None` where there never was anything to publish. Fails as
-    /// [`Shelves::sign`] does, and with [`ShelfError::Busy`] when it takes too long.
+    /// Waits until everything that is signed in such a namespace is published. Returns the release
+    /// that is current then; `None` if there never was anything to publish. Fails like
+    /// [`Shelves::sign`], and with [`ShelfError::Busy`] if it takes too long.
     async fn publish(&self, _app: &App, _namespace: &Namespace) -> Result<Option<u64>, ShelfError> {
         Err(ShelfError::LibraryElsewhere)
     }
 }
 
-/// A change that one user asked for, and another has accepted.
+/// A change that one user submitted and another accepted.
 #[derive(Clone, Debug)]
 pub struct Accepted<'a> {
-    /// Who asked for it: where the skill comes from.
+    /// The user who submitted it: the origin of the skill.
     pub author: &'a Submitter,
-    /// Who accepted it: whom the audit log names.
+    /// The user who accepted it: the actor in the audit log.
     pub actor: &'a Actor,
     /// The change.
     pub change: ShelfChange,
-    /// SHA-256 over the files that were reviewed; the change must have exactly these. `None` for a
-    /// removal.
+    /// SHA-256 over the files that were reviewed; the change must have exactly these files. `None`
+    /// for a removal.
     pub reviewed: Option<Digest>,
 }
 
-/// An actor in a namespace, with what a change there needs: the same for a request with a token as
-/// for a form of the console.
+/// An actor in a namespace, with everything that a change there needs: the same for a request with
+/// a token and for a form of the console.
 #[derive(Clone, Copy)]
 pub(crate) struct Acting<'a> {
     pub(crate) app: &'a App,
@@ -107,7 +109,7 @@ impl Acting<'_> {
     }
 }
 
-/// What is over ports can be given to whatever is: `find(app, …)`.
+/// Lets functions over ports take the app: `find(app, …)`.
 impl Deref for App {
     type Target = Ports;
 
@@ -117,7 +119,7 @@ impl Deref for App {
 }
 
 impl App {
-    /// An app over these ports.
+    /// Creates an app with these ports.
     pub fn new(ports: Ports, config: Config) -> Self {
         Self {
             boot_time: ports.now(),
@@ -131,7 +133,7 @@ impl App {
         }
     }
 
-    /// The same app with other shelves: those of a server that holds a library.
+    /// Returns the same app with other shelves: those of a server that holds a library.
     #[must_use]
     pub fn with_shelves(self, shelves: Arc<dyn Shelves>) -> Self {
         Self {
@@ -140,7 +142,8 @@ impl App {
         }
     }
 
-    /// The same app, which also serves clients that are known by the address of a document.
+    /// Returns the same app, which also accepts clients that are identified by the address of a
+    /// document.
     #[must_use]
     pub fn with_documents(self, documents: Arc<dyn Documents>) -> Self {
         Self {
@@ -149,14 +152,16 @@ impl App {
         }
     }
 
-    /// The same app, which signs people in through the provider of its settings too. `secret`
-    /// proves this service to the provider. Without a provider in the settings nothing changes.
+    /// Returns the same app, which also signs people in through the provider in its settings.
+    /// `secret` authenticates this service to the provider. Changes nothing if the settings have no
+    /// provider.
     #[must_use]
     pub fn with_provider(
         self,
         http: impl FnOnce(&Issuer) -> Arc<dyn ProviderHttp>,
         secret: Option<SecretSource>,
     ) -> Self {
+        // Without a provider, `http` is never called, so its client is never set up.
         let Some(settings) = self.config.sign_in.provider() else {
             return self;
         };
@@ -168,7 +173,7 @@ impl App {
         }
     }
 
-    /// The same app, which also sends notices.
+    /// Returns the same app, which also sends notices.
     #[must_use]
     pub fn with_senders(self, senders: Senders) -> Self {
         Self {
@@ -177,8 +182,8 @@ impl App {
         }
     }
 
-    /// The audit record of what `actor` does, for the commit that does it; `outcome` is `done`, or
-    /// the code of a refusal.
+    /// Creates the audit record of an action, for the commit that makes the change; `outcome` is
+    /// `done`, or the code of a refusal.
     pub fn audit(
         &self,
         namespace: Option<&NamespaceId>,
@@ -190,7 +195,8 @@ impl App {
         audit::entry(self, namespace, actor, action, change, outcome)
     }
 
-    /// The object under this key, from memory or from the store; `None` when the store has none.
+    /// Returns the object with this key, from the cache or from the store; `None` if the store has
+    /// none.
     pub async fn object(&self, key: &ObjectKey) -> Result<Option<Object>, StoreError> {
         self.cache.get(&*self.objects, key).await
     }

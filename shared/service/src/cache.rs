@@ -1,7 +1,7 @@
-//! Immutable objects in memory: the bytes that a warm process serves without asking the object
-//! store.
+//! Cache of immutable objects: bytes that a process serves without reading the object store again.
 //!
-//! Keyed by namespace id, class and hash, so nothing in here can become stale or another tenant's.
+//! The key has the namespace id, the class and the hash, so no entry can become stale or belong to
+//! another tenant.
 
 use axum::http::HeaderValue;
 use base64::Engine as _;
@@ -12,7 +12,7 @@ use vault_store::StoreError;
 use vault_store::objects::{ObjectKey, Objects};
 use vault_store::recent::Recent;
 
-/// An object's bytes, and the header that goes with them.
+/// An object's bytes, with the header that belongs to them.
 #[derive(Clone, Debug)]
 pub struct Object {
     /// The exact bytes.
@@ -21,19 +21,20 @@ pub struct Object {
     pub digest: HeaderValue,
 }
 
-/// Objects that were read recently.
+/// Cache of objects that were read recently.
 pub struct ObjectCache(Recent<ObjectKey, Object>);
 
 impl ObjectCache {
-    /// An empty cache of at most `room` bytes; 0 keeps nothing.
+    /// Creates an empty cache of at most `room` bytes; 0 caches nothing.
     pub fn new(room: usize) -> Self {
         Self(Recent::new(room))
     }
 
-    /// The object under this key, from memory or from the store; `None` when the store has none.
+    /// Returns the object with this key, from the cache or from the store; `None` if the store has
+    /// none.
     ///
-    /// The bytes are hashed once, when they come in. Fails with `Corrupt` when they do not have the
-    /// hash that names them: damage in the store is never served.
+    /// The bytes are hashed once, when they are read from the store. Fails with `Corrupt` if they
+    /// do not have the hash that names them: damaged objects are never served.
     pub async fn get(
         &self,
         objects: &dyn Objects,
@@ -46,6 +47,8 @@ impl ObjectCache {
             return Ok(None);
         };
         let damaged = || StoreError::Corrupt(format!("the object {key} is damaged"));
+        // On every read from the store and not only at the upload: a faulty disk, or somebody with
+        // access to it, may have changed the bytes since.
         if Digest::of(&bytes) != key.digest {
             return Err(damaged());
         }

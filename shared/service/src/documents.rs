@@ -1,8 +1,7 @@
-//! The port by which the documents of clients are fetched, and the address that names such a
-//! client.
+//! The port that fetches client documents, and the addresses that identify such clients.
 //!
-//! The only request that the service makes to an address that an unauthenticated caller chose. What
-//! the fetch must never do is in `outbound`.
+//! This is the only request that the service makes to an address which an unauthenticated caller
+//! chose. The restrictions of the request are in `outbound`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,41 +13,41 @@ use vault_format::hash::Digest;
 
 use crate::model::client::{BadClientId, Client, ClientId};
 
-/// Most bytes of a document: as many as of a registration, so that a client may say the same in
+/// Maximum size of a document, in bytes: the same as of a registration, so that a client can use
 /// either.
 pub const MAX_DOCUMENT_BYTES: usize = 16 * 1024;
-/// Longest address of a document, in bytes.
+/// Maximum length of a document's address, in bytes.
 pub const LONGEST: usize = 1024;
 
-/// Longest host of such an address, in bytes (RFC 1035 section 2.3.4): hosts stand in the keys of
-/// counters.
+/// Maximum length of the host in such an address, in bytes (RFC 1035 section 2.3.4): hosts are part
+/// of the keys of counters.
 const LONGEST_HOST: usize = 253;
 
 /// The address of a client's document, as the client writes it: compared byte for byte, never
-/// rewritten.
+/// normalized.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClientUrl {
     text: String,
     host: String,
 }
 
-/// Why a text is not the address of a client.
+/// Reason why a text cannot be the address of a client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BadClientUrl {
-    /// Not https, or not written as a browser would write it: dot segments, upper case in the host,
-    /// a port that goes without saying.
+    /// Not https, or not in the form that a browser would write: dot segments, upper case in the
+    /// host, a default port.
     #[error("client address must be an https URL in its normal form")]
     Form,
     /// Longer than [`LONGEST`].
     #[error("client address must have at most 1024 bytes")]
     Length,
-    /// No name has so many characters.
+    /// A host longer than a DNS name can be.
     #[error("the host of a client address must have at most 253 bytes")]
     Host,
-    /// It has a fragment, a user or a password.
+    /// A fragment, user name or password.
     #[error("client address must not contain a fragment or a user name")]
     Parts,
-    /// It names a host alone.
+    /// A host without a path.
     #[error("client address must have a path")]
     NoPath,
 }
@@ -67,6 +66,8 @@ impl FromStr for ClientUrl {
             return Err(BadClientUrl::Form);
         }
         let url = Url::parse(text).map_err(|_| BadClientUrl::Form)?;
+        // The text is searched, since the parser drops an empty user name: `https://@app.example/`
+        // then gets the error that names its fault.
         let authority = text["https://".len()..].split(['/', '?', '#']).next();
         if text.contains('#') || authority.is_some_and(|authority| authority.contains('@')) {
             return Err(BadClientUrl::Parts);
@@ -78,6 +79,8 @@ impl FromStr for ClientUrl {
         if host.len() > LONGEST_HOST {
             return Err(BadClientUrl::Host);
         }
+        // Last, since the other errors tell more: a text in any other spelling would be a second
+        // name for the same document.
         if url.as_str() != text {
             return Err(BadClientUrl::Form);
         }
@@ -89,17 +92,17 @@ impl FromStr for ClientUrl {
 }
 
 impl ClientUrl {
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The host: what a person is shown.
+    /// Returns the host, which consent pages show.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The id by which records, owners and logs name the client.
+    /// Returns the id by which records, owners and logs name the client.
     pub fn id(&self) -> ClientId {
         ClientId::of_document(&Digest::of(self.text.as_bytes()))
     }
@@ -111,12 +114,12 @@ impl fmt::Display for ClientUrl {
     }
 }
 
-/// What a client calls itself at the endpoints: the id it was given, or its address.
+/// The name that a client uses at the endpoints: the id that it was given, or its address.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ClientName {
-    /// It registered.
+    /// A client that registered.
     Registered(ClientId),
-    /// It has a document.
+    /// A client with a document.
     Document(ClientUrl),
 }
 
@@ -132,7 +135,7 @@ impl FromStr for ClientName {
 }
 
 impl ClientName {
-    /// The id of the client's record.
+    /// Returns the id of the client's record.
     pub fn id(&self) -> ClientId {
         match self {
             Self::Registered(id) => id.clone(),
@@ -140,7 +143,7 @@ impl ClientName {
         }
     }
 
-    /// Whether `client` is the one of this name. A client with a document has one name only, its
+    /// Whether `client` is the one with this name. A client with a document has only one name, its
     /// address.
     pub fn names(&self, client: &Client) -> bool {
         match (self, &client.document) {
@@ -151,14 +154,14 @@ impl ClientName {
     }
 }
 
-/// What came from a client's address.
+/// The answer from a client's address.
 #[derive(Clone, Debug, Default)]
 pub struct Fetched {
-    /// The status.
+    /// Status.
     pub status: u16,
-    /// `Content-Type`, when there is one.
+    /// `Content-Type`, if there is one.
     pub content_type: Option<String>,
-    /// All of `Cache-Control`, joined.
+    /// All values of `Cache-Control`, joined.
     pub cache_control: Option<String>,
     /// `Age`, in seconds.
     pub age: i64,
@@ -166,30 +169,30 @@ pub struct Fetched {
     pub body: Bytes,
 }
 
-/// Why a client's document could not be fetched. For the log only: the reason would let a caller
-/// probe the internal network.
+/// Reason why a client's document could not be fetched. Only logged: the caller could use the
+/// reason to probe the internal network.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The name points to an address that is not public.
+    /// The host resolves to an address that is not public.
     #[error("client address is not public")]
     NotPublic,
-    /// More than [`MAX_DOCUMENT_BYTES`], or an encoding that hides how much.
+    /// Larger than [`MAX_DOCUMENT_BYTES`], or in an encoding that hides its size.
     #[error("client document is too large or compressed")]
     TooLarge,
-    /// No connection, no certificate, no whole answer in time.
+    /// No connection, no valid certificate, or no complete answer in time.
     #[error("client address does not answer")]
     Unreachable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// This service cannot ask anybody.
+    /// This service cannot make requests.
     #[error("cannot make outbound requests")]
     Ours(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// The port by which documents are fetched.
+/// Port that fetches client documents.
 #[async_trait]
 pub trait Documents: Send + Sync {
-    /// What stands at `url`, by one request that follows no redirect, reaches no address that is
-    /// not public, reads at most [`MAX_DOCUMENT_BYTES`] and takes a few seconds at most. Fails when
-    /// it would have to do otherwise.
+    /// Fetches the document at `url` with one request that follows no redirect, connects to public
+    /// addresses only, reads at most [`MAX_DOCUMENT_BYTES`] and takes a few seconds at most. Fails
+    /// if any of this is not possible.
     async fn fetch(&self, url: &ClientUrl) -> Result<Fetched, FetchError>;
 }
 

@@ -1,4 +1,4 @@
-//! `GET /healthz`: is the process up, and does its database answer.
+//! `GET /healthz`: reports whether the process is up and its database answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::app::App;
 use crate::http::json_answer;
 use crate::route::{Auth, Group, Route, mount};
 
-/// How long the database may take to answer the ping.
+/// Time within which the database must answer the ping.
 const PING_TIME: Duration = Duration::from_secs(1);
-/// How long an answer of the database is good for, in seconds: many probes share one ping.
+/// Time for which a result of the ping is reused, in seconds: many probes share one ping.
 const FRESH_SECONDS: i64 = 1;
 
-/// The last answer of the database. A caller who finds it stale asks anew, and the others wait for
-/// that.
+/// The last result of the ping. The first caller who finds it stale asks the database, and the
+/// others wait for that result.
 #[derive(Debug, Default)]
 struct LastPing(Mutex<Option<Ping>>);
 
@@ -37,6 +37,7 @@ struct Ping {
 
 impl LastPing {
     async fn fresh(&self, app: &App) -> Ping {
+        // Held during the ping, so that a flood of probes costs the database one query per second.
         let mut last = self.0.lock().await;
         let now = app.clock.now();
         if let Some(ping) = *last
@@ -66,22 +67,22 @@ async fn ping(app: &App, at: Timestamp) -> Ping {
     }
 }
 
-/// Whether the service is there: answered by every process.
+/// The health check, which every process answers.
 const ROUTE: Route = Route::new(Group::Admin, Auth::Public, "health.show", "GET", "/healthz");
 
-/// The route of this group.
+/// Lists the route of this group.
 pub(crate) fn routes() -> Vec<&'static Route> {
     vec![&ROUTE]
 }
 
-/// What answers it, below `prefix`.
+/// Builds the router of this group, below `prefix`.
 pub(crate) fn router(prefix: &str) -> Router<App> {
     let last = Arc::<LastPing>::default();
     let show = get(|State(app): State<App>| async move { show(&app, &last).await });
     mount(Router::new(), prefix, &ROUTE, &show)
 }
 
-/// 200 while the database answers within a second, else 503 with the same members.
+/// Answers 200 if the database answered within a second, otherwise 503 with the same members.
 async fn show(app: &App, last: &LastPing) -> Response {
     let Ping {
         is_good,

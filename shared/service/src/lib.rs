@@ -1,8 +1,7 @@
 //! The vault service: its routes as plain functions over the ports of `vault_store`.
 //!
-//! Handlers know no database, no cloud and no environment: they hold an [`App`]. The same handlers
-//! run behind [`serve`] and as functions; nothing that is right or wrong depends on what a process
-//! remembers.
+//! Handlers know no database, no cloud and no environment: they take an [`App`]. The same handlers
+//! run behind [`serve`] and as cloud functions; no result depends on what a process has cached.
 
 pub mod accounts;
 mod admin;

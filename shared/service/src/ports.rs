@@ -1,5 +1,5 @@
-//! The ports of one process as one value: what functions of the model read, write and ask for the
-//! time.
+//! The ports of one process in one value: the stores, the clock and randomness, which functions of
+//! the model take.
 
 use std::sync::Arc;
 
@@ -24,19 +24,19 @@ pub struct Ports {
     pub random: Arc<dyn Random>,
 }
 
-/// A record's content with what a conditional write needs to know.
+/// A record's content, with the revision that a conditional write needs.
 #[derive(Clone, Debug)]
 pub struct Versioned<T> {
     /// The revision that was read.
     pub revision: u64,
-    /// When the record ends.
+    /// Time at which the record expires.
     pub expires_at: Option<Timestamp>,
     /// Its content.
     pub value: T,
 }
 
 impl<T: DeserializeOwned> Versioned<T> {
-    /// Reads a record that may be absent; fails with `Corrupt` when it holds something else.
+    /// Decodes a record that may be absent; fails with `Corrupt` if its content is of another form.
     pub fn read(record: Option<Record>) -> Result<Option<Self>, StoreError> {
         let Some(record) = record else {
             return Ok(None);
@@ -50,7 +50,7 @@ impl<T: DeserializeOwned> Versioned<T> {
 }
 
 impl Ports {
-    /// The record under this key; fails with `Corrupt` when it holds something else.
+    /// Reads the record with this key; fails with `Corrupt` if its content is of another form.
     pub async fn get<T: DeserializeOwned>(
         &self,
         key: &RecordKey,
@@ -58,7 +58,7 @@ impl Ports {
         Versioned::read(self.records.get(key).await?)
     }
 
-    /// Reads `N` records at one moment, in the order asked.
+    /// Reads `N` records at one moment, in the order of the keys.
     pub async fn get_all<const N: usize>(
         &self,
         keys: [RecordKey; N],
@@ -69,20 +69,23 @@ impl Ports {
         })
     }
 
-    /// The time in whole seconds.
+    /// Returns the time in whole seconds.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// A fresh id of 26 characters that sorts by time.
+    /// Creates an id of 26 characters that sorts by time.
     pub fn fresh_id(&self) -> Arc<str> {
         ulid(&self.clock, &self.random).into()
     }
 
-    /// Makes these writes at once; false when another writer was faster and none was made.
+    /// Commits these writes together; false if a condition failed or another writer was faster, and
+    /// nothing was written.
     pub async fn try_commit(&self, writes: Vec<Write>) -> Result<bool, StoreError> {
         match self.records.commit(writes).await {
             Ok(commit) => Ok(commit.is_done()),
+            // The store gave up on interfering writers and wrote nothing: to callers the same as a
+            // failed condition.
             Err(StoreError::Conflict) => Ok(false),
             Err(error) => Err(error),
         }

@@ -1,5 +1,5 @@
-//! The routes as data: one row a route. The router lets in whom a row is for, and infrastructure
-//! and documents are written from the rows.
+//! The route table as data: one row per route. The router checks callers against the rows, and
+//! infrastructure files and documents are generated from them.
 
 use axum::Router;
 use axum::routing::{MethodFilter, MethodRouter};
@@ -7,40 +7,40 @@ use vault_format::since::Since;
 
 use crate::model::user::Role;
 
-/// Who may call a route.
+/// The callers that a route accepts.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Auth {
     /// Anybody.
     Public,
-    /// A client that names itself, or a good access token.
+    /// A client that names itself, or a valid access token.
     ClientOrBearer,
-    /// A good access token, for what is the account's own: a suspended vault does not close it, and
-    /// an operator's token opens it.
+    /// A valid access token, for data of the account itself: a suspended vault does not block it,
+    /// and an operator's token is accepted.
     Account,
-    /// A good access token that acts on a vault.
+    /// A valid access token for a vault.
     Bearer,
     /// The same, with the scope `write`.
     BearerWrite,
-    /// A good access token that acts on a vault, of an owner or a publisher.
+    /// A valid access token for a vault, of an owner or a publisher.
     Publisher,
     /// The same, with the scope `write`.
     PublisherWrite,
-    /// A good access token that acts on a vault, of an owner.
+    /// A valid access token for a vault, of an owner.
     Owner,
     /// The same, with the scope `write`.
     OwnerWrite,
-    /// A good access token with the scope `operator`, of an account that operates the service.
+    /// A valid access token with the scope `operator`, of an account that operates the service.
     Operator,
     /// The same, with the scope `write`.
     OperatorWrite,
     /// A device's signature.
     Device,
-    /// A signed-in browser. Where a role is named, its user has at least that role in the vault of
-    /// the path.
+    /// A signed-in browser. If a role is given, its user has at least that role in the vault of the
+    /// path.
     Session(Option<Role>),
 }
 
-/// Which function serves a route on AWS, and under which name it is logged.
+/// The function that serves a route on AWS; also the route's name in the log.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Group {
     /// Discovery, registration, consent, tokens.
@@ -56,7 +56,8 @@ pub enum Group {
 }
 
 impl Group {
-    /// The name of its function: binary, folder of its zip, key in `infra/routes.json`.
+    /// Returns the name of its function: binary, folder of its zip file, key in
+    /// `infra/routes.json`.
     pub const fn function(self) -> &'static str {
         match self {
             Self::OAuth => "oauth",
@@ -68,22 +69,22 @@ impl Group {
     }
 }
 
-/// What a token must be good for at a route (RFC 8707): one that is for something else is not a
-/// token there.
+/// The audience that a token must have at a route (RFC 8707): a token for another audience is
+/// rejected.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Audience {
-    /// Any token: the route ends what it is sent.
+    /// Any token: the route revokes the token that it is sent.
     Any,
-    /// A token that acts on a vault, for `/mcp` alone or for the service as a whole.
+    /// A token for a vault, either for `/mcp` alone or for the whole service.
     Mcp,
-    /// A token that acts on a vault, for the service as a whole.
+    /// A token for a vault, for the whole service.
     Vault,
-    /// A token for the service as a whole, whether it acts on a vault or for an operator.
+    /// A token for the whole service, whether for a vault or for an operator.
     Service,
 }
 
 impl Audience {
-    /// Its path below the public URL.
+    /// Returns its path below the public URL.
     pub const fn path(self) -> &'static str {
         match self {
             Self::Any | Self::Mcp => "/mcp",
@@ -95,22 +96,22 @@ impl Audience {
 /// One route.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
-    /// What it does, in two words: the action in audit entries.
+    /// Name in two words: the action in audit records.
     pub name: &'static str,
-    /// The method; a GET route answers HEAD too.
+    /// Method; a GET route answers HEAD too.
     pub method: &'static str,
-    /// The path below the public URL, with `{…}` for a segment.
+    /// Path below the public URL, with `{…}` for a variable.
     pub path: &'static str,
-    /// Who may call it.
+    /// The callers that it accepts.
     pub auth: Auth,
     /// The function that serves it.
     pub group: Group,
-    /// The version of vault that had it first.
+    /// The first version of vault that had it.
     pub since: Since,
 }
 
 impl Route {
-    /// A route of the first version that is served over HTTP.
+    /// Creates a route that has existed since the first version served over HTTP.
     pub(crate) const fn new(
         group: Group,
         auth: Auth,
@@ -128,13 +129,13 @@ impl Route {
         }
     }
 
-    /// Whether it also answers at the origin's root when the public URL has a path prefix, with
-    /// that prefix behind it: RFC 8414 puts a well-known document there.
+    /// Whether it is also served at the root of the origin if the public URL has a path prefix,
+    /// followed by that prefix: RFC 8414 puts well-known documents there.
     fn is_at_root(&self) -> bool {
         self.path.starts_with("/.well-known/")
     }
 
-    /// What a token that opens the route must be good for.
+    /// Returns the audience that a token must have for this route.
     pub const fn audience(&self) -> Audience {
         match (self.group, self.auth) {
             (Group::OAuth, _) => Audience::Any,
@@ -144,7 +145,7 @@ impl Route {
         }
     }
 
-    /// The method as the router knows it; it answers HEAD where it answers GET.
+    /// Returns the method as the router knows it; a filter for GET answers HEAD too.
     pub(crate) fn method_filter(&self) -> MethodFilter {
         match self.method {
             "POST" => MethodFilter::POST,
@@ -155,7 +156,7 @@ impl Route {
     }
 }
 
-/// A route with what answers it.
+/// A route and its handler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<H> {
     pub(crate) route: Route,
@@ -163,8 +164,8 @@ pub(crate) struct Row<H> {
 }
 
 /// Declares `ROWS`, the rows of one group: `name METHOD path Class(what) function;`. The module's
-/// macro `handler!` makes its `Handler` of the class, of what stands in the parentheses and of the
-/// function; the handler says whom its row is for.
+/// macro `handler!` builds its `Handler` from the class, the text in the parentheses and the
+/// function; the handler determines the callers that its row accepts.
 macro_rules! rows {
     ($group:ident: $(
         $name:literal $method:ident $path:literal $class:ident $(($($with:tt)*))? $function:path;
@@ -191,7 +192,7 @@ macro_rules! rows {
 }
 pub(crate) use rows;
 
-/// What answers the rows of a group, below `prefix`.
+/// Builds the router for the rows of a group, below `prefix`.
 pub(crate) fn router<H: 'static, S: Clone + Send + Sync + 'static>(
     prefix: &str,
     rows: &'static [Row<H>],
@@ -202,7 +203,7 @@ pub(crate) fn router<H: 'static, S: Clone + Send + Sync + 'static>(
     })
 }
 
-/// Adds what answers a row to a router, below `prefix`.
+/// Adds the handler of a row to a router, below `prefix`.
 pub(crate) fn mount<S: Clone + Send + Sync + 'static>(
     router: Router<S>,
     prefix: &str,
@@ -214,14 +215,16 @@ pub(crate) fn mount<S: Clone + Send + Sync + 'static>(
     paths.iter().fold(router, add)
 }
 
-/// The paths of a row where the public URL has this prefix.
+/// Returns the paths of a row if the public URL has this prefix.
 fn paths(prefix: &str, route: &Route) -> Vec<String> {
     let mut paths = vec![format!("{prefix}{}", route.path)];
+    // Without a prefix, the paths below would be equal to the first one, and the router panics if a
+    // path is added twice.
     if prefix.is_empty() {
         return paths;
     }
     if route.path == "/" {
-        // The public URL is written without a slash at its end, and people open it so.
+        // The public URL is written without a slash at its end, and people open it in that form.
         paths.push(prefix.to_owned());
     }
     if route.is_at_root() {
@@ -230,7 +233,7 @@ fn paths(prefix: &str, route: &Route) -> Vec<String> {
     paths
 }
 
-/// The names of groups in the log, by the paths of their rows.
+/// The log's names of groups, by the paths of their rows.
 #[derive(Debug, Default)]
 pub(crate) struct LogGroups(Vec<(String, &'static str)>);
 
@@ -241,7 +244,7 @@ impl LogGroups {
         self.0.extend(paths.map(|path| (path, name)));
     }
 
-    /// The group of the row with this path; `none` where no row has it.
+    /// Finds the group of the row with this path; `none` if no row has it.
     pub(crate) fn find(&self, path: &str) -> &'static str {
         let mut groups = self.0.iter();
         let found = groups.find(|(template, _)| fits(template, path));
@@ -249,7 +252,7 @@ impl LogGroups {
     }
 }
 
-/// Whether a path is one of those that a row's path, with its variables, stands for.
+/// Whether a path matches the path of a row, with its variables.
 fn fits(template: &str, path: &str) -> bool {
     let mut given = path.split('/');
     for segment in template.split('/') {
@@ -261,6 +264,7 @@ fn fits(template: &str, path: &str) -> bool {
             Some((before, variable)) => {
                 let after = variable.split_once('}').map_or("", |(_, after)| after);
                 let value = given.strip_prefix(before);
+                // A variable stands for one character at least, as in the router.
                 let value = value.and_then(|value| value.strip_suffix(after));
                 value.is_some_and(|value| !value.is_empty())
             }
@@ -272,9 +276,9 @@ fn fits(template: &str, path: &str) -> bool {
     given.next().is_none()
 }
 
-/// Where a well-known document stands for a public URL with a path: the prefix follows the
-/// document's name (RFC 8414 section 3.1, RFC 9728 section 3.1), and what the resource has of its
-/// own follows the prefix.
+/// Returns the path of a well-known document for a public URL with a path: the prefix follows the
+/// document's name (RFC 8414 section 3.1, RFC 9728 section 3.1), and the resource's own path
+/// follows the prefix.
 fn root_path(path: &str, prefix: &str) -> String {
     let name_end = path
         .match_indices('/')

@@ -1,4 +1,5 @@
-//! Everything that the service answers, put together from its groups. Imported by the shells alone.
+//! Assembles the whole service from its groups of routes. Only the programs that serve it import
+//! this module.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,9 +20,9 @@ use crate::route::{Group, LogGroups, Route};
 use crate::web::welcome;
 use crate::{admin, console, health, mcp, oauth_routes};
 
-/// What one process does: it answers everything, or one group and health.
+/// The part of the service that one process serves: everything, or one group and health.
 ///
-/// Each is a constant of its own, so that a program of one group carries no code of the others.
+/// Each part is a constant, so that a program for one group contains no code of the others.
 #[derive(Clone, Copy)]
 pub struct Part {
     group: Option<Group>,
@@ -29,16 +30,16 @@ pub struct Part {
     work: Option<Work>,
 }
 
-/// One run of the background work, as [`work::run`] does it.
+/// One run of the background work.
 pub type Work = fn(&App) -> Working<'_>;
 
-/// A run that is under way.
+/// A run in progress.
 pub type Working<'a> = Pin<Box<dyn Future<Output = Result<Report, StoreError>> + Send + 'a>>;
 
-/// The rows of one group, and what answers them below a prefix.
+/// The rows of one group, and the function that builds its router below a prefix.
 #[derive(Clone, Copy)]
 struct Table {
-    /// The name of the group in the log; `None` where each row's own group names it.
+    /// Name of the group in the log; `None` if each row's own group is its name.
     log_name: Option<&'static str>,
     routes: fn() -> Vec<&'static Route>,
     router: fn(&str) -> Router<App>,
@@ -49,7 +50,7 @@ const HEALTH: Table = Table {
     routes: health::routes,
     router: health::router,
 };
-/// Served by [`Hosted`], over the path as it was sent.
+/// Served by [`Hosted`], which matches the path as it was sent.
 const HOSTED: Table = Table {
     log_name: None,
     routes: devices::routes,
@@ -107,7 +108,8 @@ impl Part {
         }
     }
 
-    /// The part of a group that is known at run time only: its program carries all of them.
+    /// Returns the part for a group that is known only at run time; a program that uses it contains
+    /// all parts.
     pub const fn of(group: Group) -> Self {
         match group {
             Group::OAuth => Self::OAUTH,
@@ -118,17 +120,17 @@ impl Part {
         }
     }
 
-    /// Its group; `None` for everything.
+    /// Returns the group; `None` for everything.
     pub const fn group(self) -> Option<Group> {
         self.group
     }
 
-    /// The background work, where this process does it.
+    /// Returns the background work, if this process does it.
     pub const fn work(self) -> Option<Work> {
         self.work
     }
 
-    /// The groups of its paths in the log, below `prefix`. Every part answers under `/v/`.
+    /// Maps the paths below `prefix` to their groups in the log. Every part answers under `/v/`.
     fn log_groups(self, prefix: &str) -> LogGroups {
         let mut groups = LogGroups::default();
         for table in [&HOSTED].into_iter().chain(self.tables) {
@@ -141,22 +143,22 @@ impl Part {
     }
 }
 
-/// All routes.
+/// Lists all routes.
 pub fn all() -> impl Iterator<Item = &'static Route> {
     let tables = Part::ALL.tables.iter();
     tables.flat_map(|table| (table.routes)())
 }
 
-/// Everything the service answers, as one router.
+/// Builds the router of the whole service.
 ///
-/// Put [`crate::http::Peer`] into a request's extensions where the address of the other end is
-/// known, and [`crate::http::RawPath`] where the `Uri` of the request is not what was sent.
+/// Put [`crate::http::Peer`] into a request's extensions if the address of the other end is known,
+/// and [`crate::http::RawPath`] if the `Uri` of the request is not what was sent.
 pub fn router(app: App) -> Router {
     part_router(app, Part::ALL)
 }
 
-/// What one part answers; everything else is as unknown as a path that no group has. Unsigned
-/// requests under `/v/` learn as little as ever.
+/// Builds the router of one part; any other path is as unknown as one that no group has. Unsigned
+/// requests under `/v/` learn no more than from the whole service.
 pub fn part_router(app: App, part: Part) -> Router {
     let prefix = app.config.public_url.prefix();
     let routers = part.tables.iter().map(|table| (table.router)(prefix));
@@ -164,7 +166,7 @@ pub fn part_router(app: App, part: Part) -> Router {
     assemble(app, routes, part)
 }
 
-/// Everything that the router serves, with another handler behind `/mcp`. For tests of the
+/// Builds the router of the whole service with another handler behind `/mcp`, for tests of the
 /// transport.
 pub fn protocol_router(app: App, protocol: Protocol) -> Router {
     let prefix = app.config.public_url.prefix();
@@ -184,14 +186,16 @@ fn assemble(app: App, routes: Router<App>, part: Part) -> Router {
         .with_state(app.clone());
     let hosted = Hosted::new(app.clone(), part.group);
     let edge = Arc::new(Edge::new(app, routes, hosted, groups));
+    // Everything is a fallback of an empty router: the edge must see each request before axum
+    // matches, and decodes, its path.
     Router::new().fallback(move |request: Request| {
         let edge = Arc::clone(&edge);
         async move { edge.answer(request).await }
     })
 }
 
-/// The answer for a path that no route of this part has. A browser that opens the root gets the
-/// service's front page from every part.
+/// Answers a path that no route of this part has. A browser that opens the root gets the service's
+/// front page from every part.
 async fn not_found(State(app): State<App>, request: Request) -> Response {
     let public_url = &app.config.public_url;
     let below = request.uri().path().strip_prefix(public_url.prefix());
@@ -209,8 +213,8 @@ mod tests {
 
     use super::*;
 
-    /// What a gateway is told beyond the table: an unsigned request to any path under `/v/` gets
-    /// our 401, and any other path our 404.
+    /// Route keys of the gateway beyond the table: an unsigned request to any path under `/v/` gets
+    /// the service's own 401, and any other path its 404.
     const REST: [&str; 2] = ["ANY /v/{proxy+}", "$default"];
 
     /// The key of a path at the gateway. A variable there fills a whole segment, and a method is

@@ -1,7 +1,7 @@
 //! The ports through which notices leave the service: requests to webhooks, and mail.
 //!
-//! What a request to a webhook must never do is in `notices::webhook`; how mail is handed over is
-//! in `notices::smtp`.
+//! The restrictions of a request to a webhook are in `notices::webhook`; handing mail over is in
+//! `notices::smtp`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,66 +12,68 @@ use vault_format::time::Timestamp;
 use crate::model::webhook::WebhookAddress;
 use vault_api::Email;
 
-/// What sends notices.
+/// The senders of notices.
 #[derive(Clone)]
 pub struct Senders {
     /// Sends requests to webhooks.
     pub webhooks: Arc<dyn Webhooks>,
-    /// Sends mail, where the operator configured it.
+    /// Sends mail, if the operator configured it.
     pub mailer: Option<Arc<dyn Mailer>>,
 }
 
-/// Sends requests to webhooks.
+/// Port that sends requests to webhooks.
 #[async_trait]
 pub trait Webhooks: Send + Sync {
-    /// Sends one request. Succeeds when the endpoint answers with 2xx, in at most ten seconds.
+    /// Sends one request. Succeeds if the endpoint answers with 2xx within ten seconds.
     async fn post(&self, message: &WebhookMessage) -> Result<(), SendError>;
 }
 
-/// Sends mail.
+/// Port that sends mail.
 #[async_trait]
 pub trait Mailer: Send + Sync {
-    /// Hands one mail over to a mail server. Succeeds when that server has taken it.
+    /// Hands one mail over to a mail server. Succeeds if the server has accepted it.
     async fn send(&self, mail: &Mail) -> Result<(), SendError>;
 }
 
 /// A signed request to a webhook.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct WebhookMessage {
-    /// Where it goes.
+    /// Address of the webhook.
     pub address: WebhookAddress,
-    /// The header `webhook-id`: the same for every attempt, so that an endpoint drops repetitions.
+    /// Header `webhook-id`: the same for every attempt, so that an endpoint can drop repetitions.
     pub id: String,
-    /// The header `webhook-timestamp`: when this attempt was made.
+    /// Header `webhook-timestamp`: the time of this attempt.
     pub at: Timestamp,
-    /// The header `webhook-signature`.
+    /// Header `webhook-signature`.
     pub signature: String,
-    /// The body, JSON.
+    /// Body, in JSON.
     pub body: String,
 }
 
-/// A mail of plain text to one person.
+/// A plain-text mail to one person.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Mail {
-    /// Who gets it.
+    /// Recipient.
     pub to: Email,
-    /// The subject.
+    /// Subject.
     pub subject: HeaderText,
-    /// The text; lines end with `\n`.
+    /// Text; lines end with `\n`.
     pub text: String,
-    /// The part of the header `Message-ID` before the `@`: the same for every attempt.
+    /// Part of the header `Message-ID` before the `@`: the same for every attempt.
     pub id: HeaderText,
-    /// When it was written.
+    /// Time at which it was written.
     pub at: Timestamp,
 }
 
-/// Text that cannot end a header or begin another one: printable ASCII, at most 200 bytes.
+/// Text that can neither end a header nor begin another one: printable ASCII, at most 200 bytes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HeaderText(String);
 
 impl HeaderText {
-    /// The text with `?` for every character that a header cannot hold, cut after 200 bytes.
+    /// Replaces every character that a header cannot contain by `?`, and cuts the text after 200
+    /// bytes.
     pub fn cleaned(text: &str) -> Self {
+        // Replaced and not removed, so that the reader sees that something was there.
         let plain = |c: char| {
             if c == ' ' || c.is_ascii_graphic() {
                 c
@@ -82,7 +84,7 @@ impl HeaderText {
         Self(text.chars().map(plain).take(200).collect())
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -94,26 +96,26 @@ impl fmt::Display for HeaderText {
     }
 }
 
-/// Why a notice did not arrive. Owners see these sentences in the list of webhooks, so they name
-/// nothing of the service's own network.
+/// Reason why a notice did not arrive. Owners see these sentences in the list of webhooks, so they
+/// reveal nothing of the service's own network.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
     /// The SSRF guard rejects an address of the host.
     #[error("the host has an address that is not public")]
     NotPublic,
-    /// No answer within the limit.
+    /// No answer within the time limit.
     #[error("no answer in time")]
     Timeout,
-    /// No connection, no TLS, or the connection was lost.
+    /// No connection, no TLS, or a lost connection.
     #[error("no connection")]
     Connection(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Another status than 2xx. Redirects are not followed.
+    /// A status other than 2xx. Redirects are not followed.
     #[error("the endpoint answered with status {0}")]
     Status(u16),
-    /// The mail server did not take the mail.
+    /// The mail server did not accept the mail.
     #[error("the mail server answered with code {0}")]
     MailServer(u16),
-    /// The mail server offers no encryption, or no way to sign in that this service knows.
+    /// The mail server offers no encryption, or no authentication that this service supports.
     #[error("the mail server does not offer {0}")]
     MailServerLacks(&'static str),
 }

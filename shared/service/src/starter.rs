@@ -1,5 +1,5 @@
-//! The five starter skills. `vault setup` offers them, `vault demo` publishes them, and whoever
-//! signs up for a hosted vault may begin with them.
+//! The five starter skills. `vault setup` offers them, `vault demo` publishes them, and people who
+//! sign up for a hosted vault can start with them.
 
 use vault_format::manifest::Mode;
 use vault_gate::RawFile;
@@ -7,9 +7,9 @@ use vault_gate::RawFile;
 /// One file of a starter skill.
 #[derive(Clone, Copy, Debug)]
 pub struct StarterFile {
-    /// The path below the common folder of all starter skills.
+    /// Path below the common folder of all starter skills.
     pub path: &'static str,
-    /// The content.
+    /// Content.
     pub bytes: &'static [u8],
 }
 
@@ -22,7 +22,7 @@ macro_rules! starter {
     };
 }
 
-/// Every file of every starter skill.
+/// All files of all starter skills.
 pub const FILES: &[StarterFile] = starter![
     "code-review/SKILL.md",
     "code-review/scripts/changes.sh",
@@ -36,16 +36,17 @@ pub const FILES: &[StarterFile] = starter![
     "safe-migration/scripts/scan.sh",
 ];
 
-/// The names of the starter skills, sorted.
+/// Returns the names of the starter skills, sorted.
 pub fn names() -> Vec<&'static str> {
     let folders = FILES.iter().filter_map(|file| file.path.split('/').next());
     let mut names: Vec<_> = folders.collect();
+    // The list of files is sorted, so equal folders are neighbours.
     names.dedup();
     names
 }
 
-/// What the starter skill of this name is for: the first sentence of its description; `None` if
-/// there is none.
+/// Returns the purpose of the starter skill of this name, which is the first sentence of its
+/// description; `None` if there is no such skill.
 pub fn purpose(name: &str) -> Option<&'static str> {
     let is_text = |path: &str| path.strip_prefix(name) == Some("/SKILL.md");
     let file = FILES.iter().find(|file| is_text(file.path))?;
@@ -57,7 +58,8 @@ pub fn purpose(name: &str) -> Option<&'static str> {
     })
 }
 
-/// The files of the starter skill of this name, as a draft carries them; empty if there is none.
+/// Returns the files of the starter skill of this name, in the form of a draft; empty if there is
+/// no such skill.
 pub fn files(name: &str) -> Vec<RawFile> {
     let below = |file: &StarterFile| {
         let path = file.path.strip_prefix(name)?.strip_prefix('/')?;

@@ -1,4 +1,4 @@
-//! A unit of work: the writes of one change, which are made in one commit or not at all.
+//! A unit of work: the writes of one change, which are committed together or not at all.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,13 +9,13 @@ use vault_store::records::{Commit, Write};
 use crate::ports::Ports;
 use crate::retry::retry;
 
-/// One attempt at a change ([`Ports::change`]): it reads through the ports that it is over, and
-/// collects what is to be written. Clones share the attempt.
+/// One attempt at a change ([`Ports::change`]): it reads through its ports, and collects the
+/// writes. Clones share the attempt.
 #[derive(Clone)]
 pub struct Transaction<'a> {
     ports: &'a Ports,
-    // Shared, since a future that borrows its transaction cannot be proven to be `Send` for every
-    // lifetime of the borrow.
+    // Shared ownership: for a future that borrows its transaction, the compiler cannot prove `Send`
+    // for every lifetime of the borrow.
     state: Arc<Mutex<State>>,
 }
 
@@ -26,7 +26,7 @@ struct State {
     is_lost: bool,
 }
 
-/// Reads through a transaction are those of its ports.
+/// Reads through a transaction are reads of its ports.
 impl Deref for Transaction<'_> {
     type Target = Ports;
 
@@ -57,19 +57,20 @@ impl<'a> Transaction<'a> {
         self.state().writes.extend(writes);
     }
 
-    /// The error of an attempt whose readings show another writer at work: with it the attempt
-    /// ends, and the change is tried again.
+    /// Returns the error of an attempt that has read the traces of another writer: the attempt ends
+    /// with it, and the change is tried again.
     pub fn conflict(&self) -> StoreError {
         self.state().is_lost = true;
         StoreError::Conflict
     }
 
-    /// Commits now. Answers which of the first `bounds` writes has a condition that did not hold:
-    /// those are limits and names that may be taken, whose outcome is not a conflict. Nothing is
-    /// written then, and the transaction is empty again. Any other condition that did not hold is a
+    /// Commits now. Returns the index of the failed write if it is one of the first `bounds`
+    /// writes: these are limits and names that may be taken, whose failure is not a conflict.
+    /// Nothing is written then, and the transaction is empty again. Any other failed condition is a
     /// [`Transaction::conflict`].
     pub async fn commit_within(&self, bounds: usize) -> Result<Option<usize>, StoreError> {
         let writes = std::mem::take(&mut self.state().writes);
+        // Taken out first: after a reported limit the caller may fill the transaction again.
         match self.ports.records.commit(writes).await {
             Ok(Commit::Done(_)) => Ok(None),
             Ok(Commit::Failed { index, .. }) if index < bounds => Ok(Some(index)),
@@ -78,7 +79,7 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Commits what is not committed yet; `None` where the change has to be tried again.
+    /// Commits the remaining writes; `None` if the change has to be tried again.
     async fn finish<T, E: From<StoreError>>(self, done: Result<T, E>) -> Result<Option<T>, E> {
         let has_writes = !self.state().writes.is_empty();
         let done = match done {
@@ -89,6 +90,8 @@ impl<'a> Transaction<'a> {
             done => done,
         };
         match done {
+            // The flag decides, not the error: a caller may have wrapped the conflict in an error
+            // type of its own.
             Err(_) if self.state().is_lost => Ok(None),
             done => done.map(Some),
         }
@@ -97,10 +100,10 @@ impl<'a> Transaction<'a> {
 
 impl Ports {
     /// Changes records in one commit: `work` reads, decides, and leaves its writes in the
-    /// transaction. Where another writer was faster, all of it is done anew, a bounded number of
-    /// times; then the change fails with `Conflict`. An error of `work` ends the change and writes
-    /// nothing. An `Ok` commits whatever is in the transaction, also where its value says no: decide
-    /// before the first write. A transaction without writes makes no commit.
+    /// transaction. If another writer was faster, all of it is repeated, a bounded number of times;
+    /// then the change fails with `Conflict`. An error of `work` ends the change and writes
+    /// nothing. An `Ok` commits whatever is in the transaction, also if its value means a refusal:
+    /// decide before the first write. A transaction without writes makes no commit.
     pub async fn change<'a, T, E, F>(
         &'a self,
         mut work: impl FnMut(Transaction<'a>) -> F,
@@ -111,15 +114,15 @@ impl Ports {
     {
         retry(&self.random, || {
             let tx = Transaction::new(self);
-            // On the heap: every layer around a future on the stack would hold its size again.
+            // On the heap: on the stack, every future around it would contain its size again.
             let done = Box::pin(work(tx.clone()));
             async move { tx.finish(done.await).await }
         })
         .await
     }
 
-    /// One attempt at a change, which is not made again: `None` where another writer was faster,
-    /// and then nothing was written.
+    /// Makes one attempt at a change without retries: `None` if another writer was faster, and then
+    /// nothing was written.
     pub async fn attempt<'a, T, E, F>(
         &'a self,
         work: impl FnOnce(Transaction<'a>) -> F,
@@ -150,7 +153,7 @@ mod tests {
         Write::put(key(name), document, when)
     }
 
-    /// What a record holds.
+    /// The content of a record.
     async fn held(ports: &Ports, name: &str) -> Option<u64> {
         let found = ports.get::<serde_json::Value>(&key(name)).await.unwrap();
         found.and_then(|found| found.value["value"].as_u64())

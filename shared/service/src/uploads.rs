@@ -1,9 +1,9 @@
-//! Putting objects into a namespace side by side with their collection: the one way in for pushes
+//! Storing objects of a namespace concurrently with garbage collection: the only way in, for pushes
 //! and for the server's own library.
 //!
-//! A marked object counts as missing, so it comes up again; the upload is written down and takes
-//! the mark away in one commit, before the bytes are put. Whoever deletes has to move the mark on
-//! first, under its revision: of the two, one is told that the other was faster.
+//! A marked object is reported as missing, so it is uploaded again. The upload is recorded, and the
+//! mark removed, in one commit before the bytes are stored. The sweep first moves the mark on,
+//! under its revision; so if an upload and a sweep race, one of them gets a conflict.
 
 use std::collections::HashSet;
 
@@ -17,19 +17,19 @@ use crate::app::App;
 use crate::model::kept::{self, ObjectName, UPLOAD_SECONDS, Why};
 use crate::transaction::Transaction;
 
-/// Most records with names that go into one commit: each may have 256 KiB.
+/// Maximum number of records with object names in one commit: each may have 256 KiB.
 const KEPT_AT_ONCE: usize = 10;
 
-/// Those of the objects that have to be put: not there, there with another size, or marked for
-/// collection; in the order asked. Fails with `Invalid` for more than 10,000.
+/// Returns the objects that have to be uploaded: not stored, stored with another size, or marked
+/// for collection; in the order of `wanted`. Fails with `Invalid` for more than 10,000.
 pub async fn missing(
     app: &App,
     namespace: NamespaceId,
     wanted: &[(ObjectKey, u64)],
 ) -> Result<Vec<ObjectKey>, StoreError> {
     let names: Vec<_> = wanted.iter().map(|(key, _)| (*key).into()).collect();
-    // Marks before objects: what is unmarked now is there for another day, or is gone already and
-    // will be seen as missing.
+    // Marks are read before objects: an object without a mark now stays for another day, or is gone
+    // already and will be found missing.
     let marked: HashSet<ObjectName> = kept::marks_of(app, &namespace, &names)
         .await?
         .iter()
@@ -44,10 +44,10 @@ pub async fn missing(
     Ok(wanted.iter().map(|(key, _)| *key).filter(lacks).collect())
 }
 
-/// Puts objects of one namespace, each under its hash, and keeps them for a week, within which a
+/// Stores objects of one namespace, each under its hash, and keeps them for a week, within which a
 /// release may name them.
 ///
-/// Fails with `Conflict` while one of them is being deleted: asking again helps.
+/// Fails with `Conflict` while one of them is being deleted; a retry helps.
 pub async fn put(
     app: &App,
     namespace: NamespaceId,
@@ -59,8 +59,8 @@ pub async fn put(
     app.objects.put_many(objects).await
 }
 
-/// Writes down that these objects come up, and takes their marks away; a conflict while one of
-/// them is being deleted.
+/// Records the upload of these objects and removes their marks; conflicts while one of them is
+/// being deleted.
 async fn claim(
     tx: &Transaction<'_>,
     namespace: NamespaceId,
@@ -86,6 +86,8 @@ async fn claim(
         )
     });
     writes.extend(lifted);
+    // Several commits are safe: a record that keeps an object without the upload only delays its
+    // collection.
     for some in writes.chunks(at_once) {
         tx.write_all(some.to_vec());
         tx.commit_within(0).await?;
