@@ -69,8 +69,9 @@ impl<'a> Transaction<'a> {
     /// Nothing is written then, and the transaction is empty again. Any other failed condition is a
     /// [`Transaction::conflict`].
     pub async fn commit_within(&self, bounds: usize) -> Result<Option<usize>, StoreError> {
+        // Emptied before the commit: after a reported limit the caller may fill the transaction
+        // again.
         let writes = std::mem::take(&mut self.state().writes);
-        // Taken out first: after a reported limit the caller may fill the transaction again.
         match self.ports.records.commit(writes).await {
             Ok(Commit::Done(_)) => Ok(None),
             Ok(Commit::Failed { index, .. }) if index < bounds => Ok(Some(index)),

@@ -49,9 +49,9 @@ impl Filter {
         let actor = self.actor.as_ref().is_none_or(|it| *it == entry.actor);
         let is_target = |target: &String| self.targets.contains(target);
         let target = self.targets.is_empty() || entry.target.as_ref().is_some_and(is_target);
+        // A plain prefix would let `user` match `user-import.start` too.
         let action = self.action.as_ref().is_none_or(|action| {
             entry
-                // A plain prefix would let `user` match `user-import.start` too.
                 .action
                 .strip_prefix(action.as_str())
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

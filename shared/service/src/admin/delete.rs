@@ -39,7 +39,8 @@ pub(crate) async fn delete_vault(by: &Principal<'_>) -> Result<(), Refusal> {
     by.app
         .change(async |tx| {
             let found = namespace::find(&tx, &by.namespace.slug).await?;
-            // The slug may belong to another vault by now, which this owner has not confirmed.
+            // The owner confirmed the deletion of this allocation of the slug, so it must still be
+            // the same one.
             let found = found.filter(|(found, _)| found.id == by.namespace.id);
             let (namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
             let change = Change::about(&namespace.slug)

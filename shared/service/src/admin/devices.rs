@@ -60,8 +60,8 @@ pub(super) async fn list(call: Call) -> Answer {
     let mut devices = Vec::new();
     for record in found {
         let device: Device = record.read()?;
-        // Records are keyed by slug. A device of a deleted vault with the same slug must not appear
-        // in the new one.
+        // Records are keyed by slug, but a device belongs to one allocation of it, which the
+        // namespace id tells. The check keeps tenants apart even if a slug were given out twice.
         if device.namespace_id == namespace.id {
             devices.push(device);
         }

@@ -60,9 +60,9 @@ enum Handler {
 
 impl Handler {
     /// The callers that the row lets in.
-    // The class is read from the handler instead of being a second column of the table: a row
-    // cannot ask for one class and be answered by the function of another.
     const fn auth(self) -> Auth {
+        // The class is read from the handler instead of being a second column of the table: a row
+        // cannot ask for one class and be answered by the function of another.
         match self {
             Self::Vault(auth, _) | Self::Service(auth, _) => auth,
             Self::Account(_) => Auth::Account,

@@ -81,7 +81,7 @@ pub(super) async fn pack(call: Call) -> Answer {
         .into_iter()
         .map(|(hash, bytes)| (namespace.object(class, hash), bytes))
         .collect();
-    // A pack may contain an object twice; a commit must not write its record twice.
+    // A pack may contain an object twice; a commit must not write the record of one object twice.
     keyed.sort_unstable_by_key(|(key, _)| *key);
     keyed.dedup_by(|(one, _), (other, _)| one == other);
     uploads::put(&call.app, namespace.id, keyed).await?;

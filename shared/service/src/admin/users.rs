@@ -159,7 +159,7 @@ pub(crate) async fn find_id_by_email(
     ];
     for entry in app.records.get_many(&entries).await?.into_iter().flatten() {
         let entry: Membership = entry.read()?;
-        // The entry is found by the slug; one of a deleted vault with the same slug has another id.
+        // The entry is found by the slug, but belongs to one allocation of it, which the id tells.
         if entry.namespace.id == home.id {
             return Ok(Some(entry.user_id));
         }
@@ -182,7 +182,7 @@ async fn standings(
         invitation_key(email, &home.slug),
     ];
     let [caller, active, invited] = app.get_all(keys).await?;
-    // Without an entry, the key of an id that no user has, so that one read serves both.
+    // Without an entry, the key of an id that no user has: it is read like any other and not found.
     let user_of = |entry| -> Result<RecordKey, StoreError> {
         let entry = Versioned::<Membership>::read(entry)?;
         let entry = entry.filter(|entry| entry.value.namespace.id == home.id);
@@ -365,8 +365,7 @@ async fn remaining(
     let steps_back = target.value.administers() && !after.is_some_and(User::administers);
     let caller = still_administers(caller);
     match caller {
-        // The caller is an active owner with `write` and is not the one who changes, so an owner
-        // stays.
+        // The caller is an active owner with `write` and not the target, so an owner stays.
         Ok(caller) if caller.value.id != target.value.id => Ok(vec![caller.check()]),
         // The caller changes their own record. The write of it has its revision as a condition, so
         // no further check is needed.

@@ -226,8 +226,8 @@ impl Smtp {
         let mut connection =
             AsyncSmtpConnection::connect_with_transport(Box::new(stream), &name).await?;
         if let Some(tls) = tls {
-            // Without this check a server, or an attacker in between, could keep the password in
-            // plain text by not offering TLS.
+            // Never continued in plain text: an attacker in between can suppress the offer of
+            // STARTTLS.
             if !connection.can_starttls() {
                 return Err(SendError::MailServerLacks("STARTTLS"));
             }

@@ -74,9 +74,9 @@ impl InProgress {
 
 impl Drop for InProgress {
     fn drop(&mut self) {
+        self.0.set(IDLE);
         // Without a wake-up, the reading task would sleep without a timer, and an idle connection
         // would stay open forever.
-        self.0.set(IDLE);
         let reader = self.0.reader().take();
         if let Some(reader) = reader {
             reader.wake();

@@ -96,8 +96,8 @@ pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submit
         } => {
             // The gate uses the processor for a long time.
             let (verdict, left_out) = beside(move || {
-                // Files that look like secrets are left out: a draft is shown to people whom the
-                // author did not choose as readers of them.
+                // No file that looks like a secret is let in: only the people who decide about the
+                // draft could choose that, and they have not seen the files yet.
                 let mut separated = secrets::separate(files, &[]);
                 let files = std::mem::take(&mut separated.files);
                 let mut verdict = gate::check(files, &GateOptions::in_service());

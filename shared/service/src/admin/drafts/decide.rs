@@ -170,7 +170,8 @@ async fn end(
                 Err(state_refusal(draft, None))
             };
         }
-        // A claim is not part of the state, but what is being signed can no longer be undone.
+        // The draft is still pending while the server signs it, but a signature cannot be taken
+        // back.
         if is_being_admitted(by, draft) {
             return Err(state_refusal(draft, Some(BEING_ADMITTED)));
         }
