@@ -1,6 +1,8 @@
 //! Files of the vault's folder that take effect once their owner approves them: shows what changed,
 //! asks, and names those that stay as they were.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 use vault_library::{AuthoredFile, PendingFile, Vault, admit::approve, pending_files};
 
@@ -11,13 +13,14 @@ use crate::{
     output::{BOLD, Report, TICK, Warning, paint},
 };
 
-/// What became of the files that differed from their approved versions.
-#[derive(Debug, Default)]
+/// The files that differed from their approved versions, by their paths in the vault's folder.
+#[derive(Debug, Default, JsonSchema, Serialize)]
 pub struct Approvals {
-    /// Those that are in force now.
-    pub approved: Vec<AuthoredFile>,
-    /// Those whose earlier approved version stays in force.
-    pub pending: Vec<AuthoredFile>,
+    /// Files that the owner wrote and that are in force now.
+    pub approved: Vec<String>,
+    /// Files whose earlier approved version stays in force.
+    #[serde(rename = "not_approved")]
+    pub pending: Vec<String>,
 }
 
 impl Approvals {
@@ -26,17 +29,11 @@ impl Approvals {
         if report.exit == Exit::Done && !self.pending.is_empty() {
             report.exit = Exit::Differences;
         }
-        if let Value::Object(data) = &mut report.data {
-            data.insert("approved".to_owned(), paths(&self.approved));
-            data.insert("not_approved".to_owned(), paths(&self.pending));
+        if let (Value::Object(data), Value::Object(files)) = (&mut report.data, json!(self)) {
+            data.extend(files);
         }
         report
     }
-}
-
-/// The paths of files as JSON.
-pub fn paths(files: &[AuthoredFile]) -> Value {
-    json!(files.iter().map(ToString::to_string).collect::<Vec<_>>())
 }
 
 /// Asks about each wanted file that differs from its approved version. Without a terminal only
@@ -53,7 +50,7 @@ pub fn ask(
         }
         if !may_approve(context, &pending)? {
             warn(context, &pending.file, None);
-            approvals.pending.push(pending.file);
+            approvals.pending.push(pending.file.to_string());
             continue;
         }
         match approve::approve(vault, &pending) {
@@ -62,12 +59,12 @@ pub fn ask(
                 context
                     .ui
                     .note(format!("{TICK} approved {BOLD}{file}{BOLD:#}"));
-                approvals.approved.push(pending.file);
+                approvals.approved.push(file.to_string());
             }
             Err(approve::ApproveError::Vault(error)) => return Err(error.into()),
             Err(error) => {
                 warn(context, &pending.file, Some(&chain(&error)));
-                approvals.pending.push(pending.file);
+                approvals.pending.push(pending.file.to_string());
             }
         }
     }

@@ -3,7 +3,6 @@
 //! Where the server signs the vault, the draft is compared with what the service publishes, and the
 //! server takes it in.
 
-use serde_json::Value;
 use vault_api::Draft;
 use vault_format::{
     bundle::{self, File},
@@ -25,7 +24,7 @@ use vault_store::clock::{Clock, SystemClock};
 use crate::{
     admission::{refused, require_includes, texts::Texts},
     context::Context,
-    diff::{Shown, by_path, diff_files, file_changes},
+    diff::{FileChange, Shown, by_path, diff_files, file_changes},
     errors::Failure,
     fetch,
     output::{BAD, BOLD, DIM, GOOD, WARN, clean, count, either},
@@ -94,7 +93,7 @@ pub struct Review {
     /// Files of the draft that are not taken, because they look like secrets.
     pub left_out: Vec<String>,
     /// The files that differ, for programs.
-    pub files: Value,
+    pub files: Vec<FileChange>,
     effect: Effect,
 }
 

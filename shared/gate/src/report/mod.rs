@@ -50,11 +50,13 @@ impl Verdict {
 }
 
 /// A finding with the line of the text that it is about.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[serde(transparent)]
 pub struct Located {
     /// What was found; its path is relative to the skill.
     pub finding: Finding,
     /// The line, where the finding has one and the file is text.
+    #[serde(skip)]
     pub source: Option<Excerpt>,
 }
 
@@ -77,30 +79,38 @@ pub struct AcceptedFinding {
 }
 
 /// A skill that was audited.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+#[schemars(rename = "AuditedSkill")]
 pub struct Audited {
     /// Its folder, below what was audited, joined by `/`; `.` for that itself. May be hostile text.
     pub path: String,
     /// The same as a relative reference of a URI: percent-encoded, empty for `.`.
+    #[serde(skip)]
     pub uri: String,
     /// The file that makes it a skill, as it is written: `SKILL.md` nearly always.
+    #[serde(skip)]
     pub document: String,
     /// Its name in the vault, or the author's where the vault would have none. May be hostile text.
     pub name: Option<String>,
     /// How it ended.
     pub verdict: Verdict,
-    /// Hash over the paths and bytes that were read; absent where not all was.
+    /// Hash over the paths and bytes of its files; null where not all were read.
     pub hash: Option<Digest>,
     /// What was found, what weighs most first.
+    #[schemars(with = "Vec<Finding>")]
     pub findings: Vec<Located>,
     /// Findings that a committed list accepts; they count for nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub accepted: Vec<AcceptedFinding>,
     /// What its text is like; absent where not all was read.
+    #[serde(skip)]
     pub sketch: Option<Sketch>,
     /// The path of the earlier skill of this audit that has the same bytes or nearly the same text.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub duplicate_of: Option<String>,
     /// How much of the text is the same, from 0.9 to 1; 1 for the same bytes. Absent where there is
     /// no duplicate.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub likeness: Option<f64>,
     /// Time for reading and judging it.
     pub microseconds: u64,
@@ -151,12 +161,13 @@ pub struct Bound {
 }
 
 /// The whole of an audit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Audit {
     /// What was audited, as it was named. May be hostile text.
     pub root: String,
     /// Where it lies as seen from where the reader stands, as a relative reference with `/` at its
     /// end; empty for here.
+    #[serde(skip)]
     pub base: String,
     /// Whether flags block.
     pub strict: bool,
@@ -164,9 +175,9 @@ pub struct Audit {
     pub skills: Vec<Audited>,
     /// What could not be looked into.
     pub skipped: Vec<Skipped>,
-    /// Bounds that were reached.
+    /// Bounds that ended the audit.
     pub bounds: Vec<Bound>,
-    /// Folders that were looked into.
+    /// The number of folders that were looked into.
     pub folders: usize,
 }
 
