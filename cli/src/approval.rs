@@ -1,6 +1,8 @@
 //! Files of the vault's folder that take effect only after their owner has approved them. Shows the
 //! changes, asks, and names the files that stay as they were.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 use vault_library::{AuthoredFile, PendingFile, Vault, admit::approve, pending_files};
 
@@ -12,12 +14,13 @@ use crate::{
 };
 
 /// The result for the files that differ from their approved versions.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, JsonSchema, Serialize)]
 pub struct Approvals {
     /// Files that are now in force.
-    pub approved: Vec<AuthoredFile>,
+    pub approved: Vec<String>,
     /// Files whose earlier approved version stays in force.
-    pub pending: Vec<AuthoredFile>,
+    #[serde(rename = "not_approved")]
+    pub pending: Vec<String>,
 }
 
 impl Approvals {
@@ -27,17 +30,11 @@ impl Approvals {
         if report.exit == Exit::Done && !self.pending.is_empty() {
             report.exit = Exit::Differences;
         }
-        if let Value::Object(data) = &mut report.data {
-            data.insert("approved".to_owned(), paths(&self.approved));
-            data.insert("not_approved".to_owned(), paths(&self.pending));
+        if let (Value::Object(data), Value::Object(files)) = (&mut report.data, json!(self)) {
+            data.extend(files);
         }
         report
     }
-}
-
-/// Formats the paths of files as JSON.
-pub fn paths(files: &[AuthoredFile]) -> Value {
-    json!(files.iter().map(ToString::to_string).collect::<Vec<_>>())
 }
 
 /// Asks about each wanted file that differs from its approved version. Without a terminal only
@@ -54,7 +51,7 @@ pub fn ask(
         }
         if !may_approve(context, &pending)? {
             warn(context, &pending.file, None);
-            approvals.pending.push(pending.file);
+            approvals.pending.push(pending.file.to_string());
             continue;
         }
         match approve::approve(vault, &pending) {
@@ -63,14 +60,14 @@ pub fn ask(
                 context
                     .ui
                     .note(format!("{TICK} approved {BOLD}{file}{BOLD:#}"));
-                approvals.approved.push(pending.file);
+                approvals.approved.push(file.to_string());
             }
             // If the vault cannot be written, the other files would fail too. Any other error
             // concerns this file only.
             Err(approve::ApproveError::Vault(error)) => return Err(error.into()),
             Err(error) => {
                 warn(context, &pending.file, Some(&chain(&error)));
-                approvals.pending.push(pending.file);
+                approvals.pending.push(pending.file.to_string());
             }
         }
     }

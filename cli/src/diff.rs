@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
 use vault_format::{bundle::File, hash::Digest, manifest::Mode, text::readable};
 
@@ -104,19 +105,40 @@ pub fn diff_files(
     all
 }
 
+/// A file that differs between two versions of a skill.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct FileChange {
+    /// Its path in the skill.
+    path: String,
+    /// The file before; null if it is new.
+    before: Option<FileFacts>,
+    /// The file after; null if it is removed.
+    after: Option<FileFacts>,
+    /// The changed lines.
+    difference: Vec<String>,
+}
+
+/// One version of a file, without its content.
+#[derive(Debug, JsonSchema, Serialize)]
+struct FileFacts {
+    /// Its mode.
+    mode: Mode,
+    /// Its size in bytes.
+    size: usize,
+    /// SHA-256 of its content.
+    sha256: Digest,
+}
+
 /// Returns the differences that [`diff_files`] shows, in full and for programs: for each differing
 /// file, its size and SHA-256 on both sides and the changed lines.
 pub fn file_changes(
     before: &BTreeMap<&str, FileVersion<'_>>,
     after: &BTreeMap<&str, FileVersion<'_>>,
-) -> Value {
-    let version = |file: Option<&FileVersion<'_>>| {
-        file.map(|file| {
-            json!({
-                "mode": file.mode, "size": file.bytes.len(),
-                "sha256": Digest::of(file.bytes),
-            })
-        })
+) -> Vec<FileChange> {
+    let facts = |file: &FileVersion<'_>| FileFacts {
+        mode: file.mode,
+        size: file.bytes.len(),
+        sha256: Digest::of(file.bytes),
     };
     let paths: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
     let mut changes = Vec::new();
@@ -134,12 +156,14 @@ pub fn file_changes(
                 diff_texts(old, new.bytes, Detail::Full).plain()
             }
         };
-        changes.push(json!({
-            "path": path, "before": version(old), "after": version(new),
-            "difference": difference,
-        }));
+        changes.push(FileChange {
+            path: path.to_owned(),
+            before: old.map(facts),
+            after: new.map(facts),
+            difference,
+        });
     }
-    json!(changes)
+    changes
 }
 
 /// Returns the files of a skill by their paths.
@@ -230,6 +254,8 @@ fn one_line(line: &str, is_changed: bool, detail: Detail) -> (String, bool) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn diff_without_colour(old: &str, new: &str) -> Vec<String> {
@@ -279,7 +305,7 @@ mod tests {
         ]);
         let mut after = BTreeMap::from([("a", file(&b"two\n"[..])), ("c", file(b"same\n"))]);
         after.insert("d", file(b"new\n"));
-        let changes = file_changes(&before, &after);
+        let changes = json!(file_changes(&before, &after));
         let paths: Vec<_> = changes
             .as_array()
             .unwrap()

@@ -4,7 +4,6 @@
 //! If the server signs the vault, the draft is compared with the published release, and the server
 //! carries it out.
 
-use serde_json::Value;
 use vault_api::Draft;
 use vault_format::{
     bundle::{self, File},
@@ -26,7 +25,7 @@ use vault_store::clock::{Clock, SystemClock};
 use crate::{
     admission::{refused, require_includes, texts::Texts},
     context::Context,
-    diff::{Shown, by_path, diff_files, file_changes},
+    diff::{FileChange, Shown, by_path, diff_files, file_changes},
     errors::Failure,
     fetch,
     output::{BAD, BOLD, DIM, GOOD, WARN, clean, count, either},
@@ -97,7 +96,7 @@ pub struct Review {
     /// Files of the draft that are left out because they look like secrets.
     pub left_out: Vec<String>,
     /// The differing files, for programs.
-    pub files: Value,
+    pub files: Vec<FileChange>,
     effect: Effect,
 }
 

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::name::{SkillName, SkillRef};
 use vault_library::{
     Origin, Vault,
@@ -37,17 +39,34 @@ pub struct DriftCheck {
     pub source: CurrentSource,
 }
 
+/// A skill that was not compared with its source.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct UncheckedSkill {
+    /// Its name.
+    pub name: SkillName,
+    /// The reason, in one sentence without a full stop.
+    pub reason: String,
+}
+
 /// The skills that can be compared with their source, and the rest with the reason why they cannot.
 pub struct DriftTargets {
     pub asked: Vec<DriftCheck>,
-    pub unchecked: Vec<(SkillName, String)>,
+    pub unchecked: Vec<UncheckedSkill>,
 }
 
 impl DriftTargets {
-    /// Whether a comparison needs the network.
-    pub fn needs_network(&self) -> bool {
+    /// What fetches the sources; `None` if no comparison needs the network.
+    pub fn fetching(&self, context: &Context) -> Result<Option<Fetching>, Failure> {
         let mut sources = self.asked.iter().map(|asked| &asked.source);
-        sources.any(|source| matches!(source, CurrentSource::Fetched(_)))
+        if !sources.any(|source| matches!(source, CurrentSource::Fetched(_))) {
+            return Ok(None);
+        }
+        context.require_network()?;
+        Fetching::new(context).map(Some)
+    }
+
+    fn leave_out(&mut self, name: SkillName, reason: String) {
+        self.unchecked.push(UncheckedSkill { name, reason });
     }
 }
 
@@ -85,8 +104,7 @@ pub fn sort(vault: &Vault, names: &[SkillRef]) -> Result<DriftTargets, Failure> 
         if skill.origin != Origin::Local {
             // Without names, the question is only about the vault's own skills.
             if is_named {
-                let why = reason(NotCompared::Linked);
-                sorted.unchecked.push((skill.name, why));
+                sorted.leave_out(skill.name, reason(NotCompared::Linked));
             }
             continue;
         }
@@ -102,14 +120,14 @@ pub fn sort(vault: &Vault, names: &[SkillRef]) -> Result<DriftTargets, Failure> 
                 version: skill.version,
                 source,
             }),
-            Err(why) => sorted.unchecked.push((skill.name, reason(why))),
+            Err(why) => sorted.leave_out(skill.name, reason(why)),
         }
     }
     // Damaged skills are not in the listing, but must not pass as unchanged.
     for (name, origin, _) in &listing.damaged {
         if *origin == Origin::Local && wanted(name, origin) {
             let why = "differs from what was signed; add it again".to_owned();
-            sorted.unchecked.push((name.clone(), why));
+            sorted.leave_out(name.clone(), why);
         }
     }
     Ok(sorted)

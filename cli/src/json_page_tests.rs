@@ -14,13 +14,16 @@ use vault_library::{
 use vault_testing::schema::{kind, line, type_words};
 
 use crate::{
+    approval::Approvals,
     cli,
     commands::{
-        agent, find,
+        agent, find, keep_current,
         maintenance::config::Setting,
-        share,
+        server, share, start,
         trust::{self, audit_repo::RepositoryAudit},
+        write,
     },
+    errors::codes,
     output::SingleOrList,
     profiles::ProfileSync,
 };
@@ -38,6 +41,37 @@ fn view<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
 
 /// What each command returns. Words behind the name of a command are its options.
 const VIEWS: &[(&str, Describe)] = &[
+    ("add", view::<start::add::Added>),
+    (
+        "add --dry-run",
+        view::<SingleOrList<start::add::dry_run::CheckedSource>>,
+    ),
+    ("approve", view::<Approvals>),
+    ("disable", view::<agent::switch::SkillVisibility>),
+    ("enable", view::<agent::switch::SkillVisibility>),
+    ("fmt", view::<write::fmt::FixedFiles>),
+    ("help COMMAND", view::<String>),
+    ("help errors", view::<Vec<codes::Row>>),
+    ("history", view::<keep_current::history::History>),
+    ("import", view::<start::add::Added>),
+    ("install", view::<start::install::Installation>),
+    ("mcp install", view::<Vec<server::mcp::install::FileChange>>),
+    (
+        "mcp uninstall",
+        view::<Vec<server::mcp::install::FileChange>>,
+    ),
+    ("new", view::<write::new::NewSkill>),
+    ("outdated", view::<keep_current::outdated::SourceComparison>),
+    ("policy check", view::<trust::policy::PolicyCheck>),
+    ("release list", view::<Vec<share::release::WaitingRelease>>),
+    ("release show", view::<share::release::ProposedChange>),
+    ("release sign", view::<share::release::ProposedChange>),
+    ("remove", view::<start::remove::Removal>),
+    (
+        "serve --print-config",
+        view::<server::serve::ServerSettings>,
+    ),
+    ("update", view::<keep_current::update::UpdatedSkills>),
     ("audit", view::<Whole<'_>>),
     ("audit-repo", view::<RepositoryAudit<'_>>),
     ("config list", view::<Vec<Setting>>),
@@ -91,36 +125,22 @@ const VIEWS: &[(&str, Describe)] = &[
 /// Commands that print text of their own, whatever was asked for.
 const TEXT: &[&str] = &["completions", "man"];
 
+/// Commands that print no data of their own. Some of their options and subcommands do.
+const SILENT: &[&str] = &["mcp", "serve"];
+
 /// Commands and subcommands whose data has no type yet.
 const UNTYPED: &[&str] = &[
-    "add",
-    "approve",
     "backup",
     "cloud rollback",
     "demo",
-    "disable",
     "doctor",
-    "enable",
-    "fmt",
-    "help",
-    "history",
-    "import",
-    "install",
-    "mcp",
-    "new",
-    "outdated",
-    "policy",
     "publishers list",
-    "release",
-    "remove",
     "restore",
     "rollback",
-    "serve",
     "setup",
     "show",
     "sync",
     "transform",
-    "update",
     "verify",
     "version",
 ];
@@ -142,8 +162,13 @@ fn add_members(schema: &Value, defs: &Map<String, Value>, members: &mut BTreeMap
         let name = name.rsplit('/').next().unwrap_or(name);
         return add_members(&defs[name], defs, members);
     }
-    for (name, member) in schema["properties"].as_object().into_iter().flatten() {
-        let doc = member["description"].as_str().unwrap_or_default();
+    let properties = schema["properties"].as_object();
+    // The description of a variant with one member is that of the member.
+    let is_variant = properties.is_some_and(|members| members.len() == 1);
+    let of_variant = schema["description"].as_str().filter(|_| is_variant);
+    for (name, member) in properties.into_iter().flatten() {
+        let doc = member["description"].as_str().or(of_variant);
+        let doc = doc.unwrap_or_default();
         assert!(
             !doc.is_empty(),
             "the member {name} is not described: {schema}"
@@ -189,10 +214,11 @@ fn page() -> String {
     };
     let _ = writeln!(
         page,
-        "{} print answers of the service, which [api.md](api.md) describes. {} print text. Not yet \
-         described here: {}.",
+        "{} print answers of the service, which [api.md](api.md) describes. {} print text. {} serve \
+         until they are stopped, and print no data. Not yet described here: {}.",
         commands(ANSWERS),
         commands(TEXT),
+        commands(SILENT),
         commands(UNTYPED)
     );
     for (words, schema) in views {
@@ -238,6 +264,7 @@ fn each_command_is_described() {
         let views = VIEWS.iter().map(|(words, _)| *words);
         let mut all = views
             .chain(TEXT.iter().copied())
+            .chain(SILENT.iter().copied())
             .chain(ANSWERS.iter().copied());
         assert!(
             all.any(|words| is_named(&words)),

@@ -97,8 +97,8 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// Returns the first text if the condition holds, else the second.
-pub const fn either<'a>(condition: bool, yes: &'a str, no: &'a str) -> &'a str {
+/// Returns the first value if the condition holds, else the second.
+pub const fn either<T: Copy>(condition: bool, yes: T, no: T) -> T {
     if condition { yes } else { no }
 }
 

@@ -5,7 +5,7 @@ pub mod texts;
 
 use std::{collections::BTreeSet, path::Path};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use vault_gate::finding::{Finding, Level};
 use vault_library::SourceError;
 use vault_library::admit::{
@@ -26,33 +26,15 @@ pub fn admitted_text(report: &AdmitReport) -> String {
     let (done, version) = (paint(GOOD, "✓"), report.version);
     let (what, version) = match report.admission {
         Admission::Added => (done + " added", format!("version {version}")),
-        Admission::Updated { from } => (done + " updated", format!("version {from} → {version}")),
+        Admission::Updated => {
+            let before = report.before.unwrap_or_default();
+            (done + " updated", format!("version {before} → {version}"))
+        }
         Admission::Unchanged => (paint(DIM, "=") + " unchanged", format!("version {version}")),
     };
     let (files, size) = (count(report.files as u64, "file"), size(report.bytes));
     let details = paint(DIM, format_args!("{version}, {files}, {size}"));
     format!("{what} {}  {details}", paint(BOLD, &report.name))
-}
-
-/// Formats an admitted skill as JSON.
-pub fn admitted_json(report: &AdmitReport) -> Value {
-    json!({
-        "name": report.name,
-        "version": report.version,
-        "bundle_hash": report.bundle,
-        "admission": match report.admission {
-            Admission::Added => "added",
-            Admission::Updated { .. } => "updated",
-            Admission::Unchanged => "unchanged",
-        },
-        "outcome": report.outcome,
-        "provenance": report.provenance,
-        "files": report.files,
-        "bytes": report.bytes,
-        "findings": report.findings,
-        "included": report.secrets.included,
-        "left_out": report.secrets.left_out,
-    })
 }
 
 /// Renders a finding in a local folder in the style of compiler diagnostics.

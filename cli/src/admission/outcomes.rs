@@ -1,38 +1,70 @@
-//! Collects the results of several skills for `vault add`, `install` and `update`.
+//! Collects the results of several skills for `vault install` and `update`.
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use vault_format::name::SkillName;
+use vault_gate::finding::Finding;
 
 use crate::{context::Context, errors::Failure, output::count};
 
 /// Collects one result per skill. Each failure is printed when it arrives; the first one decides
 /// the exit code.
-pub struct Outcomes<'a> {
+pub struct Outcomes<'a, T> {
     context: &'a Context,
-    /// The JSON member that identifies a skill in the list of failures: `name` or `source`.
-    member: &'static str,
-    /// JSON results of the skills that changed, in the order of arrival.
-    pub done: Vec<Value>,
+    /// Results of the skills that changed, in the order of arrival.
+    pub done: Vec<T>,
     /// Names of the skills that did not change.
-    pub unchanged: Vec<Value>,
-    /// JSON entries of the skills that failed.
-    pub failed: Vec<Value>,
+    pub unchanged: Vec<SkillName>,
+    failed: Vec<FailedSkill>,
     first: Option<Failure>,
 }
 
-/// The result for one skill that did not fail.
-pub enum Outcome {
-    /// The skill changed; the value is its JSON result.
-    Done(Value),
-    /// The skill did not change.
-    Unchanged,
+/// A skill that could not be added, installed or updated.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct FailedSkill {
+    #[serde(flatten)]
+    label: SkillLabel,
+    /// The stable code of the failure.
+    code: String,
+    /// The message: one sentence without a full stop.
+    message: String,
+    /// What to do about it.
+    hint: Option<String>,
+    /// What the gate found, from `vault add`; null if it did not refuse the skill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<Finding>>")]
+    pub findings: Option<Value>,
 }
 
-impl<'a> Outcomes<'a> {
-    /// Creates an empty collection. Failures identify their skill by `member`.
-    pub const fn new(context: &'a Context, member: &'static str) -> Self {
+/// What identifies a skill that failed.
+#[derive(Debug, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SkillLabel {
+    /// Its name, from `vault install` and `vault update`.
+    Name(SkillName),
+    /// Its source as it was named, from `vault add`.
+    Source(String),
+}
+
+impl FailedSkill {
+    /// The skill with this label, without findings.
+    pub fn new(label: SkillLabel, failure: &Failure) -> Self {
+        Self {
+            label,
+            code: failure.code.word().to_owned(),
+            message: failure.message.clone(),
+            hint: failure.hint.clone(),
+            findings: None,
+        }
+    }
+}
+
+impl<'a, T> Outcomes<'a, T> {
+    /// Creates an empty collection.
+    pub const fn new(context: &'a Context) -> Self {
         Self {
             context,
-            member,
             done: Vec::new(),
             unchanged: Vec::new(),
             failed: Vec::new(),
@@ -40,47 +72,39 @@ impl<'a> Outcomes<'a> {
         }
     }
 
-    /// Records the result for the skill with this name or source.
-    pub fn push(&mut self, name: &str, result: Result<Outcome, Failure>) {
-        let failure = match result {
-            Ok(Outcome::Done(data)) => return self.done.push(data),
-            Ok(Outcome::Unchanged) => return self.unchanged.push(json!(name)),
-            Err(failure) => failure,
-        };
-        let mut entry = json!({
-            self.member: name, "code": failure.code.word(), "message": failure.message, "hint": failure.hint,
-        });
-        // The printed line has to contain the name, for which the JSON entry has a member.
-        let mut shown = failure.clone();
-        if self.member == "name" {
-            shown.message = format!("{name}: {}", failure.message);
-        } else {
-            let findings = failure.facts().map(|data| &data["findings"]);
-            entry["findings"] = json!(findings);
+    /// Records the result for the skill of this name: `None` if it did not change.
+    pub fn push(&mut self, name: &SkillName, result: Result<Option<T>, Failure>) {
+        match result {
+            Ok(Some(result)) => self.done.push(result),
+            Ok(None) => self.unchanged.push(name.clone()),
+            Err(failure) => {
+                // The printed line has to contain the name, for which the entry has a member.
+                let mut shown = failure.clone();
+                shown.message = format!("{name}: {}", failure.message);
+                // Print at once, so that a long run does not hide its failures until the end.
+                self.context.ui.note_failure(&shown);
+                let label = SkillLabel::Name(name.clone());
+                self.failed.push(FailedSkill::new(label, &failure));
+                // The first failure decides the exit code; later ones are only listed.
+                self.first.get_or_insert(failure);
+            }
         }
-        // Print at once, so that a long run does not hide its failures until the end.
-        self.context.ui.note_failure(&shown);
-        self.failed.push(entry);
-        // The first failure decides the exit code; later ones are only listed.
-        self.first.get_or_insert(failure);
     }
 
-    /// Returns `data`, or a failure that carries `data` if any skill failed. `what` completes the
-    /// message "3 skills could not be …".
-    pub fn finish(self, what: &str, data: Value) -> Result<Value, Failure> {
-        let failed = self.failed.len();
-        let message = if self.member == "name" {
-            format!("{} could not be {what}", count(failed as u64, "skill"))
-        } else {
-            let total = count((failed + self.done.len()) as u64, "skill");
-            let verb = if failed == 1 { "was" } else { "were" };
-            format!("{failed} of {total} {verb} not {what}")
-        };
+    /// Returns the view of the changed, unchanged and failed skills, or a failure that carries it
+    /// if any skill failed. `what` completes the message "3 skills could not be …".
+    pub fn finish<V: Serialize>(
+        self,
+        what: &str,
+        view: impl FnOnce(Vec<T>, Vec<SkillName>, Vec<FailedSkill>) -> V,
+    ) -> Result<V, Failure> {
+        let message = format!("{} could not be {what}", count(self.failed.len(), "skill"));
+        let view = view(self.done, self.unchanged, self.failed);
         match self.first {
             // Programs match the code of the first failure. People have read the single messages
             // already.
-            Some(first) => Err(Failure::new(first.code.clone(), message).data(data)),
-            None => Ok(data),
+            Some(first) => Err(Failure::new(first.code, message).data(view)),
+            None => Ok(view),
         }
     }
 }

@@ -4,16 +4,21 @@
 
 use std::fmt::Write as _;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_service::error::ErrorCode as ServiceCode;
 
 use super::Exit;
 
-/// One row of the table.
-#[derive(Clone, Copy, Debug)]
+/// An error code.
+#[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
+#[schemars(rename = "ErrorCode")]
 pub struct Row {
     /// The exit code of the process.
+    #[schemars(with = "u8")]
     pub exit: Exit,
     /// The stable code as text.
+    #[serde(rename = "code")]
     pub word: &'static str,
     /// The event, in one sentence.
     pub meaning: &'static str,

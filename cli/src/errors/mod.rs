@@ -26,7 +26,8 @@ pub use codes::{ErrorCode, FailureCode};
 use crate::text::clean;
 
 /// The exit codes of `vault`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(into = "u8")]
 pub enum Exit {
     /// Success.
     Done,
@@ -68,6 +69,12 @@ impl Exit {
             Self::Interrupted => 130,
             Self::Action(code) => code,
         }
+    }
+}
+
+impl From<Exit> for u8 {
+    fn from(exit: Exit) -> Self {
+        exit.code()
     }
 }
 
@@ -210,8 +217,8 @@ impl Failure {
 
     /// Sets the JSON data for programs.
     #[must_use]
-    pub fn data(mut self, data: serde_json::Value) -> Self {
-        self.more.data = Some(data);
+    pub fn data(mut self, data: impl Serialize) -> Self {
+        self.more.data = serde_json::to_value(data).ok();
         self
     }
 

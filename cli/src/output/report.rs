@@ -109,14 +109,6 @@ impl<T> SingleOrList<T> {
     }
 }
 
-/// Returns the only result by itself, or several as a list.
-pub fn single_or_list(mut results: Vec<Value>) -> Value {
-    match &mut results[..] {
-        [result] => result.take(),
-        _ => Value::Array(results),
-    }
-}
-
 /// A problem that did not stop the command.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Warning {

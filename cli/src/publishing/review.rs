@@ -8,12 +8,19 @@ use std::{
 };
 
 use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 use vault_format::{
     bundle::File,
-    catalog::{ChangeKind, ChangeLine, PolicyEntry, SkillEntry},
+    catalog::{
+        ChangeKind, ChangeLine, PolicyEntry, ProfileEntry, RootChanges, SkillEntry, Withdrawn,
+    },
     hash::Digest,
+    name::SkillName,
+    time::Timestamp,
 };
+use vault_gate::finding::Finding;
 use vault_library::{
     adopt::{self, Exceptions},
     publish::{CheckedSkill, ReleaseChange, Reviewed},
@@ -22,7 +29,7 @@ use vault_library::{
 use super::Publisher;
 use crate::{
     context::Context,
-    diff::{Detail, Shown, by_path, diff_files, diff_texts, file_changes},
+    diff::{Detail, FileChange, Shown, by_path, diff_files, diff_texts, file_changes},
     errors::Failure,
     output::{BAD, BOLD, DIM, GOOD, Ui, WARN, count, finding, paint},
     text::clean,
@@ -78,11 +85,65 @@ pub struct Review {
     /// The text for the owner of this machine.
     pub shown: Shown,
     /// The same for programs.
-    pub data: Value,
+    pub difference: ReleaseDifference,
     reviewed: Reviewed,
     policy: Option<(String, String)>,
     /// Fetched objects by their hashes.
     pub fetched: HashMap<Digest, Vec<u8>>,
+}
+
+/// The differences of a release from the one that counted last on this machine.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct ReleaseDifference {
+    /// Its number.
+    release: u64,
+    /// The release that it is compared with; null if this machine has taken over none.
+    after: Option<u64>,
+    /// Names of the new skills.
+    added: Vec<SkillName>,
+    /// Names of the changed skills.
+    updated: Vec<SkillName>,
+    /// Names of the removed skills.
+    removed: Vec<SkillName>,
+    /// Whether the policy differs.
+    policy: bool,
+    /// The lines of the policy that differ; null if it does not.
+    policy_difference: Option<Vec<String>>,
+    /// Profiles that are new or differ.
+    profiles: Vec<ProfileEntry>,
+    /// Names of profiles that are no longer there.
+    lost_profiles: Vec<String>,
+    /// Bundles that it withdraws, and the earlier one does not.
+    withdrawn: Vec<Withdrawn>,
+    /// Bundles that only the earlier one withdraws.
+    no_longer_withdrawn: Vec<Withdrawn>,
+    /// Addresses that may serve it, and not the earlier one.
+    audience: Vec<String>,
+    /// Addresses that may serve only the earlier one.
+    lost_audience: Vec<String>,
+    /// The differences of the keys from those of the release before; null if there are none.
+    roots: Option<RootChanges>,
+    /// When it expires.
+    expires_at: Timestamp,
+    /// All differences in words, one a line.
+    changes: Vec<String>,
+    /// The new and changed skills, with the findings of this machine's gate.
+    findings: Vec<SkillDifference>,
+}
+
+/// A new or changed skill of a release.
+#[derive(Debug, JsonSchema, Serialize)]
+struct SkillDifference {
+    /// Its name.
+    skill: SkillName,
+    /// The agent for which it was rendered; null for the plain skill.
+    rendered_for: Option<String>,
+    /// The differences of its manifest in words, one a line.
+    changes: Vec<String>,
+    /// What the gate found. None of it blocks.
+    findings: Vec<Finding>,
+    /// The files that differ.
+    files: Vec<FileChange>,
 }
 
 impl Publisher<'_> {
@@ -115,7 +176,7 @@ impl Publisher<'_> {
         let changes = change.changes.lines(Some(trust.chain()));
         let mut review = Review {
             shown: Shown::default(),
-            data: data(change, &changes, &reviewed, policy.as_ref()),
+            difference: difference(change, &changes, &reviewed, policy.as_ref()),
             reviewed,
             policy,
             fetched,
@@ -364,38 +425,42 @@ fn skill_lines(skill: &CheckedSkill, detail: Detail) -> Shown {
     shown
 }
 
-fn data(
+fn difference(
     change: &ReleaseChange,
     lines: &[ChangeLine],
     reviewed: &Reviewed,
     policy: Option<&(String, String)>,
-) -> Value {
-    let changes = &change.changes;
-    let names = |entries: &[SkillEntry]| -> Vec<String> {
-        entries.iter().map(|entry| entry.name.to_string()).collect()
-    };
-    let texts = |lines: &[ChangeLine]| -> Vec<String> {
-        lines.iter().map(|line| line.text.clone()).collect()
-    };
-    let changed = changes.changed.iter().map(|(_, new)| new.name.to_string());
-    let mut all = change.signers.clone();
-    all.extend(lines.iter().cloned());
-    all.extend(reviewed.profiles.iter().cloned());
-    json!({
-        "release": change.catalog.release, "after": changes.from,
-        "added": names(&changes.added), "updated": changed.collect::<Vec<_>>(),
-        "removed": names(&changes.removed), "policy": changes.policy.is_some(),
-        "policy_difference": policy.map(|(before, after)| {
+) -> ReleaseDifference {
+    let changes = change.changes.clone();
+    let names = |entries: Vec<SkillEntry>| entries.into_iter().map(|entry| entry.name).collect();
+    let text = |line: &ChangeLine| line.text.clone();
+    let all = change.signers.iter().chain(lines).chain(&reviewed.profiles);
+    let skills = reviewed.skills.iter().map(|skill| SkillDifference {
+        skill: skill.name.clone(),
+        rendered_for: skill.rendered_for.clone(),
+        changes: skill.lines.iter().map(text).collect(),
+        findings: skill.findings.clone(),
+        files: file_changes(&by_path(&skill.before), &by_path(&skill.files)),
+    });
+    ReleaseDifference {
+        release: change.catalog.release,
+        after: changes.from,
+        added: names(changes.added),
+        updated: names(changes.changed.into_iter().map(|(_, new)| new).collect()),
+        removed: names(changes.removed),
+        policy: changes.policy.is_some(),
+        policy_difference: policy.map(|(before, after)| {
             diff_texts(before.as_bytes(), after.as_bytes(), Detail::Full).plain()
         }),
-        "profiles": changes.profiles, "lost_profiles": changes.lost_profiles,
-        "withdrawn": changes.withdrawn, "no_longer_withdrawn": changes.lifted,
-        "audience": changes.audience, "lost_audience": changes.lost_audience,
-        "roots": change.roots, "expires_at": changes.expires_at.1, "changes": texts(&all),
-        "findings": reviewed.skills.iter().map(|skill| json!({
-            "skill": skill.name, "rendered_for": skill.rendered_for,
-            "changes": texts(&skill.lines), "findings": skill.findings,
-            "files": file_changes(&by_path(&skill.before), &by_path(&skill.files)),
-        })).collect::<Vec<_>>(),
-    })
+        profiles: changes.profiles,
+        lost_profiles: changes.lost_profiles,
+        withdrawn: changes.withdrawn,
+        no_longer_withdrawn: changes.lifted,
+        audience: changes.audience,
+        lost_audience: changes.lost_audience,
+        roots: change.roots.clone(),
+        expires_at: changes.expires_at.1,
+        changes: all.map(text).collect(),
+        findings: skills.collect(),
+    }
 }

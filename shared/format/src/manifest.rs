@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::dsse::{Envelope, EnvelopeError};
@@ -79,7 +80,7 @@ pub struct FileEntry {
 }
 
 /// The mode of a file: whether it is executable. No other permission is stored.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 pub enum Mode {
     /// `0644`
     #[serde(rename = "0644")]

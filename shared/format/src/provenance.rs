@@ -6,6 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::name::{SkillName, Slug};
@@ -14,6 +15,8 @@ use crate::time::Timestamp;
 
 crate::words! {
     /// The kind of place a skill came from.
+    #[derive(JsonSchema)]
+    #[schemars(rename = "ProvenanceKind")]
     pub enum Kind {
         /// A folder on the owner's machine.
         Local = "local",
@@ -277,7 +280,8 @@ impl fmt::Display for ProvenanceId {
 text_form!(ProvenanceId, BadProvenance, "a provenance identifier");
 
 /// The source of a skill and the time of its fetch, as its manifest states them.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, JsonSchema, PartialEq)]
+#[schemars(from = "Wire<'static>")]
 pub struct Provenance {
     /// The location.
     pub identifier: ProvenanceId,
@@ -317,15 +321,21 @@ impl Provenance {
     }
 }
 
+/// The place, with its kind, and the time at which a skill was fetched from it.
+#[derive(JsonSchema, Serialize)]
+struct Wire<'a> {
+    /// The place.
+    identifier: &'a ProvenanceId,
+    /// Its kind.
+    kind: Kind,
+    /// The exact commit, version or digest; null if the place has none.
+    revision: Option<&'a str>,
+    /// When it was read.
+    fetched_at: Timestamp,
+}
+
 impl Serialize for Provenance {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Wire<'a> {
-            identifier: &'a ProvenanceId,
-            kind: Kind,
-            revision: Option<&'a str>,
-            fetched_at: Timestamp,
-        }
         Wire {
             identifier: &self.identifier,
             kind: self.kind(),

@@ -52,6 +52,7 @@ pub use vault_format::text::Position;
 
 use crate::document::SKILL_MD;
 use crate::package::Package;
+use schemars::JsonSchema;
 use serde::Serialize;
 use vault_format::bundle::File;
 use vault_format::hash::Digest;
@@ -147,7 +148,7 @@ impl Default for GateOptions<'_> {
 }
 
 /// Outcome of a run of the gate.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Admitted without warnings.

@@ -80,7 +80,10 @@ fn the_same_content_again_is_unchanged_and_other_content_is_the_next_version() {
     assert_eq!(same.admission, Admission::Unchanged);
     assert_eq!((same.version, same.bundle), (1, first.bundle));
     let second = home.add("steps", "two");
-    assert_eq!(second.admission, Admission::Updated { from: 1 });
+    assert_eq!(
+        (second.admission, second.before),
+        (Admission::Updated, Some(1))
+    );
     assert_eq!(second.version, 2);
     let back = home.add("steps", "one");
     assert_eq!(back.version, 3, "going back is going on");

@@ -520,10 +520,8 @@ fn a_rollback_is_new_versions_over_old_bytes() {
         host.objects.get(hash).cloned()
     })
     .unwrap();
-    assert_eq!(
-        report.readmitted[0].admission,
-        Admission::Updated { from: 2 }
-    );
+    assert_eq!(report.readmitted[0].admission, Admission::Updated);
+    assert_eq!(report.readmitted[0].before, Some(2));
     assert_eq!(
         report.readmitted[1].version, 2,
         "a removed name goes on counting"

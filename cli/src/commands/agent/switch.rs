@@ -2,8 +2,9 @@
 //! stays in the vault.
 
 use clap::Args;
-use serde_json::json;
-use vault_format::name::{AgentId, SkillRef};
+use schemars::JsonSchema;
+use serde::Serialize;
+use vault_format::name::{AgentId, SkillName, SkillRef};
 use vault_library::{agents::set_enabled, run};
 
 use crate::{
@@ -25,6 +26,21 @@ pub struct Switch {
     agent: Option<AgentId>,
 }
 
+/// A skill that agents see or do not see.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct SkillVisibility {
+    /// The skill.
+    name: SkillName,
+    /// The agent; null for all agents.
+    agent: Option<AgentId>,
+    /// Whether the agents see the skill.
+    enabled: bool,
+    /// Whether that changed.
+    changed: bool,
+    /// Whether running agents must be restarted to see the change.
+    restart_required: bool,
+}
+
 /// Enables or disables a skill and updates the links in the agents' folders.
 pub fn switch(context: &Context, switch: &Switch, on: bool) -> Result<Report, Failure> {
     let vault = context.vault()?;
@@ -40,7 +56,7 @@ pub fn switch(context: &Context, switch: &Switch, on: bool) -> Result<Report, Fa
     let name = lookup::bare(&vault, &switch.name)?;
     let changed = set_enabled(&vault, &name, switch.agent.as_ref(), on)?;
     let report = profiles::refresh(context, &vault);
-    let restart = report.is_some_and(|report| report.restart_required);
+    let restart_required = report.is_some_and(|report| report.restart_required);
     let whom = switch
         .agent
         .as_ref()
@@ -51,14 +67,15 @@ pub fn switch(context: &Context, switch: &Switch, on: bool) -> Result<Report, Fa
     } else {
         format!("{DIM}={DIM:#} {BOLD}{name}{BOLD:#} was {word} for {whom} already")
     };
-    if restart {
+    if restart_required {
         context.ui.note(profiles::RESTART);
     }
-    Ok(Report::new(
-        json!({
-            "name": name, "agent": switch.agent, "enabled": on, "changed": changed,
-            "restart_required": restart,
-        }),
-        line,
-    ))
+    let view = SkillVisibility {
+        name,
+        agent: switch.agent.clone(),
+        enabled: on,
+        changed,
+        restart_required,
+    };
+    Ok(Report::view(view, line))
 }

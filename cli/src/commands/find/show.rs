@@ -13,7 +13,7 @@ use vault_format::{
 use vault_gate::{
     Outcome,
     document::{Frontmatter, Secret},
-    report::{self, Verdict},
+    report::Verdict,
 };
 use vault_library::{
     Origin, Vault,
@@ -146,7 +146,7 @@ fn folder(context: &Context, source: &str) -> Result<Report, Failure> {
         .as_ref()
         .map_or(Outcome::Blocked, |candidate| candidate.outcome);
     let mut lines = Vec::new();
-    let mut data = report::json::skill(&judged);
+    let mut data = json!(judged);
     data["source"] = json!(source);
     data["outcome"] = json!(outcome);
     if let Some(package) = package {

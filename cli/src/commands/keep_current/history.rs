@@ -1,8 +1,14 @@
 //! `vault history`: lists the stored versions of a skill.
 
 use clap::Args;
-use serde_json::json;
-use vault_format::name::SkillRef;
+use schemars::JsonSchema;
+use serde::Serialize;
+use vault_format::{
+    hash::Digest,
+    name::{SkillName, SkillRef},
+    provenance::Provenance,
+    time::Timestamp,
+};
 use vault_library::admit::history::{self, PastVersion};
 use vault_sources::short;
 
@@ -27,6 +33,39 @@ pub struct Arguments {
     name: SkillRef,
 }
 
+/// The stored versions of a skill.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct History {
+    /// The skill.
+    name: SkillName,
+    /// Its versions, newest first.
+    versions: Vec<StoredVersion>,
+}
+
+/// A stored version of a skill.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct StoredVersion {
+    /// Its number.
+    version: u64,
+    /// The hash of its bundle.
+    bundle_hash: Digest,
+    /// Whether it is the installed version.
+    installed: bool,
+    /// When it was signed.
+    signed_at: Timestamp,
+    /// Where it came from, as its manifest states it.
+    provenance: Provenance,
+    /// The branch, tag or version that it was fetched by; null if none is recorded.
+    #[serde(rename = "ref")]
+    reference: Option<String>,
+    /// The git tree of its folder; null if none is recorded.
+    tree: Option<String>,
+    /// The number of its files.
+    files: usize,
+    /// The size of all files, in bytes.
+    bytes: u64,
+}
+
 /// Lists the versions.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
@@ -35,52 +74,48 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if versions.is_empty() {
         return Err(lookup::not_own(&vault, &name)?);
     }
-    let lines: Vec<String> = versions.iter().map(line).collect();
-    let data: Vec<_> = versions
-        .iter()
-        .map(|past| {
-            let manifest = &past.manifest;
-            json!({
-                "version": manifest.version,
-                "bundle_hash": past.bundle,
-                "installed": past.installed,
-                "signed_at": manifest.signed_at,
-                "provenance": manifest.provenance,
-                "ref": past.upstream.as_ref().and_then(|upstream| upstream.reference.as_ref()),
-                "tree": past.upstream.as_ref().and_then(|upstream| upstream.tree.as_ref()),
-                "files": manifest.files.len(),
-                "bytes": manifest.files.iter().map(|file| file.size).sum::<u64>(),
-            })
-        })
-        .collect();
-    Ok(Report::new(
-        json!({ "name": name, "versions": data }),
-        lines.join("\n"),
-    ))
+    let versions: Vec<_> = versions.into_iter().map(StoredVersion::from).collect();
+    let lines: Vec<_> = versions.iter().map(StoredVersion::line).collect();
+    Ok(Report::view(History { name, versions }, lines.join("\n")))
 }
 
-fn line(past: &PastVersion) -> String {
-    let manifest = &past.manifest;
-    let mark = if past.installed {
-        paint(GOOD, "●")
-    } else {
-        " ".to_owned()
-    };
-    let revision = manifest
-        .provenance
-        .revision
-        .as_deref()
-        .map_or_else(String::new, |revision| {
+impl From<PastVersion> for StoredVersion {
+    fn from(past: PastVersion) -> Self {
+        let (manifest, upstream) = (past.manifest, past.upstream);
+        let (reference, tree) = upstream.map_or((None, None), |it| (it.reference, it.tree));
+        Self {
+            version: manifest.version,
+            bundle_hash: past.bundle,
+            installed: past.installed,
+            signed_at: manifest.signed_at,
+            provenance: manifest.provenance,
+            reference,
+            tree,
+            files: manifest.files.len(),
+            bytes: manifest.files.iter().map(|file| file.size).sum(),
+        }
+    }
+}
+
+impl StoredVersion {
+    fn line(&self) -> String {
+        let mark = if self.installed {
+            paint(GOOD, "●")
+        } else {
+            " ".to_owned()
+        };
+        let revision = self.provenance.revision.as_deref();
+        let revision = revision.map_or_else(String::new, |revision| {
             let text = revision.strip_prefix("sha256:").unwrap_or(revision);
             format!(" at {}", clean(short(text), 40))
         });
-    let bytes: u64 = manifest.files.iter().map(|file| file.size).sum();
-    format!(
-        "{mark} {BOLD}version {}{BOLD:#}  {}  {DIM}{}, {}, from {}{revision}{DIM:#}",
-        manifest.version,
-        manifest.signed_at,
-        count(manifest.files.len() as u64, "file"),
-        size(bytes),
-        clean(manifest.provenance.identifier.as_str(), 200)
-    )
+        format!(
+            "{mark} {BOLD}version {}{BOLD:#}  {}  {DIM}{}, {}, from {}{revision}{DIM:#}",
+            self.version,
+            self.signed_at,
+            count(self.files, "file"),
+            size(self.bytes),
+            clean(self.provenance.identifier.as_str(), 200)
+        )
+    }
 }

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::name::{SkillName, SkillRef};
 use vault_shelf::DriftState;
 
 use crate::{
     context::Context,
-    drift::{compare, shown, sort},
+    drift::{UncheckedSkill, compare, shown, sort},
     errors::{Exit, Failure},
-    fetch::Fetching,
     output::{BOLD, DIM, Report, WARN, Warning, clean, join, paint},
 };
 
@@ -32,42 +32,65 @@ pub struct Arguments {
     names: Vec<SkillRef>,
 }
 
+/// Skills, compared with their sources.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct SourceComparison {
+    /// Skills whose source has changed.
+    drifted: Vec<OutdatedSkill>,
+    /// Names of skills that equal their source.
+    up_to_date: Vec<SkillName>,
+    /// Skills that cannot be compared.
+    unchecked: Vec<UncheckedSkill>,
+    /// Skills whose source could not be read.
+    errors: Vec<UncheckedSkill>,
+}
+
+/// A skill whose source has changed.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct OutdatedSkill {
+    /// Its name.
+    name: SkillName,
+    /// Its source: a recorded identifier, or a folder of this machine.
+    source: String,
+    /// The revision that was recorded.
+    recorded: String,
+    /// The source's revision now.
+    upstream: String,
+}
+
 /// Compares the skills with their sources and lists the differences.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
     let sorted = sort(&vault, &arguments.names)?;
-    let fetching = if sorted.needs_network() {
-        context.require_network()?;
-        Some(Fetching::new(context)?)
-    } else {
-        None
-    };
+    let fetching = sorted.fetching(context)?;
     let states = compare(context, &vault, fetching.as_ref(), &sorted.asked)?;
     let mut lines = Vec::new();
     let (mut drifted, mut up_to_date, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     let mut unchecked = sorted.unchecked;
-    for (asked, state) in sorted.asked.iter().zip(states) {
-        let name = &asked.name;
+    for (asked, state) in sorted.asked.into_iter().zip(states) {
+        let (name, source) = (asked.name, shown(&asked.source));
         match state {
             DriftState::Drifted { recorded, upstream } => {
                 lines.push(format!(
-                    "{WARN}↑{WARN:#} {BOLD}{name}{BOLD:#}  {} → {}  {DIM}{}{DIM:#}",
+                    "{WARN}↑{WARN:#} {BOLD}{name}{BOLD:#}  {} → {}  {DIM}{source}{DIM:#}",
                     clean(&recorded, 60),
-                    clean(&upstream, 60),
-                    shown(&asked.source)
+                    clean(&upstream, 60)
                 ));
-                drifted.push(json!({
-                    "name": name, "source": shown(&asked.source), "recorded": recorded, "upstream": upstream,
-                }));
+                drifted.push(OutdatedSkill {
+                    name,
+                    source,
+                    recorded,
+                    upstream,
+                });
             }
-            DriftState::UpToDate => up_to_date.push(json!(name)),
-            DriftState::Unchecked(reason) => unchecked.push((name.clone(), reason)),
+            DriftState::UpToDate => up_to_date.push(name),
+            DriftState::Unchecked(reason) => unchecked.push(UncheckedSkill { name, reason }),
             DriftState::Failed(reason) => {
                 context.ui.warn(Warning::new(
                     "source_failed",
                     format!("{name} could not be compared: {}", clean(&reason, 400)),
                 ));
-                errors.push(json!({ "name": name, "reason": reason }));
+                errors.push(UncheckedSkill { name, reason });
             }
         }
     }
@@ -86,16 +109,19 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         (true, false) => Exit::Network,
         (true, true) => Exit::Done,
     };
-    let data = json!({
-        "drifted": drifted, "up_to_date": up_to_date, "unchecked": unchecked_json(&unchecked), "errors": errors,
-    });
-    Ok(Report::new(data, lines.join("\n")).exit(exit))
+    let view = SourceComparison {
+        drifted,
+        up_to_date,
+        unchecked,
+        errors,
+    };
+    Ok(Report::view(view, lines.join("\n")).exit(exit))
 }
 
 /// Formats the skills that were not compared, one line for each reason.
-fn unchecked_lines(unchecked: &[(SkillName, String)]) -> Vec<String> {
+fn unchecked_lines(unchecked: &[UncheckedSkill]) -> Vec<String> {
     let mut by_reason: BTreeMap<&str, Vec<&SkillName>> = BTreeMap::new();
-    for (name, reason) in unchecked {
+    for UncheckedSkill { name, reason } in unchecked {
         by_reason.entry(reason).or_default().push(name);
     }
     let line = |(reason, names): (&str, Vec<&SkillName>)| {
@@ -106,10 +132,4 @@ fn unchecked_lines(unchecked: &[(SkillName, String)]) -> Vec<String> {
         )
     };
     by_reason.into_iter().map(line).collect()
-}
-
-/// The skills that were not compared, for `--json`.
-pub fn unchecked_json(unchecked: &[(SkillName, String)]) -> Vec<Value> {
-    let json = |(name, reason): &(SkillName, String)| json!({ "name": name, "reason": reason });
-    unchecked.iter().map(json).collect()
 }

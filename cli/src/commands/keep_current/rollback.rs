@@ -6,7 +6,7 @@ use vault_format::name::{SkillName, SkillRef};
 use vault_library::admit::history::{self, RollbackError, RolledBack};
 
 use crate::{
-    admission::{admitted_json, refused, texts::Texts},
+    admission::{refused, texts::Texts},
     context::Context,
     errors::{ErrorCode, Failure, chain},
     lookup,
@@ -51,7 +51,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             lock.path.display()
         ));
     }
-    let mut data = admitted_json(&report);
+    let mut data = json!(report);
     data["rolled_back_to"] = json!(to);
     data["held"] = json!(true);
     let (name, version) = (paint(BOLD, &report.name), report.version);

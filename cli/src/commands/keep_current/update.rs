@@ -4,7 +4,8 @@
 //! rollback holds is updated only if it is named. `--diff` changes nothing.
 
 use clap::Args;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::name::{SkillName, SkillRef};
 use vault_gate::secrets;
 use vault_library::{
@@ -14,20 +15,19 @@ use vault_library::{
 };
 use vault_shelf::DriftState;
 
-use super::outdated::unchecked_json;
 use crate::{
     admission::{
-        admitted_json, admitted_text,
-        outcomes::{Outcome, Outcomes},
+        admitted_text,
+        outcomes::{FailedSkill, Outcomes},
         refused,
         texts::Texts,
     },
     context::Context,
     diff,
-    drift::{self, DriftCheck, HELD, compare, sort},
+    drift::{self, DriftCheck, HELD, UncheckedSkill, compare, sort},
     errors::{Exit, Failure, chain},
     fetch::{self, Fetching},
-    output::{BOLD, DIM, GOOD, Report, clean, count, join, paint},
+    output::{BOLD, DIM, GOOD, Report, clean, count, either, join, paint},
     profiles,
     project_lock::{self, LockEntry},
 };
@@ -54,20 +54,61 @@ pub struct Arguments {
     diff: bool,
 }
 
+/// Skills, brought up to date with their sources.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct UpdatedSkills {
+    #[serde(flatten)]
+    changed: ChangedSkills,
+    /// Names of skills that equal their source.
+    up_to_date: Vec<SkillName>,
+    /// Skills that could not be updated.
+    failed: Vec<FailedSkill>,
+    /// Skills that were not compared.
+    unchecked: Vec<UncheckedSkill>,
+}
+
+/// The skills that changed at their sources.
+#[derive(Debug, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum ChangedSkills {
+    /// Skills that were updated; absent with `--diff`.
+    Updated(Vec<ChangedSkill>),
+    /// Skills that would be updated; only with `--diff`.
+    Drifted(Vec<ChangedSkill>),
+}
+
+/// A skill that changed at its source.
+#[derive(Debug, JsonSchema, Serialize)]
+#[serde(untagged)]
+enum ChangedSkill {
+    Updated {
+        #[serde(flatten)]
+        report: Box<AdmitReport>,
+        /// The commit, version or digest at the source; null if the source has none.
+        revision: Option<String>,
+    },
+    Compared {
+        /// Its name.
+        name: SkillName,
+        /// The commit, version or digest at the source; null if the source has none.
+        revision: Option<String>,
+        /// The lines of the difference; only with `--diff`.
+        diff: Vec<String>,
+    },
+}
+
 /// Updates the skills that changed, or shows the differences.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
     let sorted = sort(&vault, &arguments.names)?;
     let is_named = !arguments.names.is_empty();
-    if let (true, [], [(name, why)]) = (is_named, &sorted.asked[..], &sorted.unchecked[..]) {
-        return Err(without_source(&format!("{name} cannot be updated: {why}")));
+    if let (true, [], [skill]) = (is_named, &sorted.asked[..], &sorted.unchecked[..]) {
+        let UncheckedSkill { name, reason } = skill;
+        return Err(without_source(&format!(
+            "{name} cannot be updated: {reason}"
+        )));
     }
-    let fetching = if sorted.needs_network() {
-        context.require_network()?;
-        Some(Fetching::new(context)?)
-    } else {
-        None
-    };
+    let fetching = sorted.fetching(context)?;
     let states = compare(context, &vault, fetching.as_ref(), &sorted.asked)?;
     let mut update = Update {
         context,
@@ -77,35 +118,51 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         only_diff: arguments.diff,
         has_shown: false,
     };
-    let mut outcomes = Outcomes::new(context, "name");
+    let mut outcomes = Outcomes::new(context);
     let mut unchecked = sorted.unchecked;
     for (asked, state) in sorted.asked.iter().zip(states) {
         match state {
-            DriftState::Unchecked(reason) => unchecked.push((asked.name.clone(), reason)),
-            state => outcomes.push(asked.name.as_str(), update.update(asked, state, is_named)),
+            DriftState::Unchecked(reason) => {
+                let name = asked.name.clone();
+                unchecked.push(UncheckedSkill { name, reason });
+            }
+            state => outcomes.push(&asked.name, update.update(asked, state, is_named)),
         }
     }
     if is_named {
-        for (name, reason) in &unchecked {
-            outcomes.push(name.as_str(), Err(without_source(reason)));
+        for skill in &unchecked {
+            let failure = without_source(&skill.reason);
+            outcomes.push(&skill.name, Err(failure));
         }
     }
     if !arguments.diff {
         profiles::refresh(context, &vault);
     }
-    let member = if arguments.diff { "drifted" } else { "updated" };
     let (changed, same) = (outcomes.done.len(), outcomes.unchanged.len());
-    let data = json!({
-        member: outcomes.done, "up_to_date": outcomes.unchanged, "failed": outcomes.failed,
-        "unchecked": unchecked_json(&unchecked),
-    });
-    let data = outcomes.finish("updated", data)?;
+    let changed_skills = if arguments.diff {
+        ChangedSkills::Drifted
+    } else {
+        ChangedSkills::Updated
+    };
+    let view = outcomes.finish("updated", |skills, up_to_date, failed| UpdatedSkills {
+        changed: changed_skills(skills),
+        up_to_date,
+        failed,
+        unchecked,
+    })?;
+    let text = summary(changed, same, &view.unchecked);
+    let differs = arguments.diff && changed > 0;
+    Ok(Report::view(view, text).exit(either(differs, Exit::Differences, Exit::Done)))
+}
+
+/// The counts that stand below the updated skills.
+fn summary(changed: usize, same: usize, unchecked: &[UncheckedSkill]) -> String {
     let mut lines = Vec::new();
     if changed == 0 {
         lines.push(format!("{} up to date", count(same, "skill")));
     }
-    let held = unchecked.iter().filter(|(_, reason)| reason == HELD);
-    let held: Vec<&SkillName> = held.map(|(name, _)| name).collect();
+    let held = unchecked.iter().filter(|skill| skill.reason == HELD);
+    let held: Vec<&SkillName> = held.map(|skill| &skill.name).collect();
     if !held.is_empty() {
         let names = join(&held);
         lines.push(format!(
@@ -120,13 +177,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         ));
     }
     let lines = lines.into_iter().map(|line| paint(DIM, line));
-    let text = lines.collect::<Vec<_>>().join("\n");
-    let differs = arguments.diff && changed > 0;
-    Ok(Report::new(data, text).exit(if differs {
-        Exit::Differences
-    } else {
-        Exit::Done
-    }))
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The failure of a skill that was named and has no source to update from.
@@ -148,23 +199,24 @@ struct Update<'a> {
 }
 
 impl Update<'_> {
+    /// Updates a skill, or shows the difference. Returns `None` if it equals its source.
     fn update(
         &mut self,
         asked: &DriftCheck,
         state: DriftState,
         is_named: bool,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<Option<ChangedSkill>, Failure> {
         let outcome = match state {
             DriftState::UpToDate => {
                 if !self.only_diff {
                     self.complete_lock(asked)?;
                 }
-                Outcome::Unchanged
+                None
             }
             DriftState::Drifted { .. } => {
                 let (candidate, before) = self.candidate(asked)?;
                 if self.only_diff {
-                    return Ok(Outcome::Done(self.show(&candidate, &before)));
+                    return Ok(Some(self.show(&candidate, &before)));
                 }
                 self.admit(asked, &candidate)?
             }
@@ -224,20 +276,25 @@ impl Update<'_> {
         Ok((candidate, before))
     }
 
-    fn admit(&self, asked: &DriftCheck, candidate: &Candidate) -> Result<Outcome, Failure> {
+    fn admit(
+        &self,
+        asked: &DriftCheck,
+        candidate: &Candidate,
+    ) -> Result<Option<ChangedSkill>, Failure> {
         let name = candidate.package.name.as_str();
         let report = admit_one(self.vault, candidate)
             .map_err(|error| refused(name, &Texts::of_fetched(name, &[]), error))?;
-        let outcome = if report.is_change() {
+        if report.is_change() {
             self.context.ui.line(admitted_text(&report));
-            let mut data = admitted_json(&report);
-            data["revision"] = json!(candidate.provenance.revision);
-            Outcome::Done(data)
-        } else {
-            Outcome::Unchanged
-        };
+        }
         self.note(asked, &report, candidate)?;
-        Ok(outcome)
+        if !report.is_change() {
+            return Ok(None);
+        }
+        Ok(Some(ChangedSkill::Updated {
+            report: Box::new(report),
+            revision: candidate.provenance.revision.clone(),
+        }))
     }
 
     /// Updates the skill's entry in the project's lock if it does not match the installed version.
@@ -302,14 +359,13 @@ impl Update<'_> {
         }
     }
 
-    fn show(&mut self, candidate: &Candidate, before: &Examined) -> Value {
+    fn show(&mut self, candidate: &Candidate, before: &Examined) -> ChangedSkill {
         let name = &candidate.package.name;
-        let lines = diff::diff_files(
+        let difference = diff::diff_files(
             &diff::by_path(&before.files),
             &diff::by_path(&candidate.package.files),
             diff::Detail::Full,
-        )
-        .lines;
+        );
         if std::mem::replace(&mut self.has_shown, true) {
             self.context.ui.line("");
         }
@@ -318,11 +374,13 @@ impl Update<'_> {
             "{GOOD}↑{GOOD:#} {BOLD}{name}{BOLD:#}  version {version} → {}",
             version + 1
         ));
-        let mut plain = Vec::with_capacity(lines.len());
-        for line in &lines {
+        for line in &difference.lines {
             self.context.ui.line(line);
-            plain.push(anstream::adapter::strip_str(line).to_string());
         }
-        json!({ "name": name, "revision": candidate.provenance.revision, "diff": plain })
+        ChangedSkill::Compared {
+            name: name.clone(),
+            revision: candidate.provenance.revision.clone(),
+            diff: difference.plain(),
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! `vault help`: prints the help of a command, or the table of error codes.
 
 use clap::Args;
-use serde_json::{Value, json};
 
 use crate::{
     context::Context,
@@ -26,12 +25,7 @@ pub struct Arguments {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if arguments.topic == ["errors"] {
         let rows = ErrorCode::ALL.iter().map(|code| code.row());
-        let rows = rows.map(|row| {
-            json!({
-                "code": row.word, "exit": row.exit.code(), "meaning": row.meaning, "action": row.action,
-            })
-        });
-        return Ok(Report::new(rows.collect::<Vec<Value>>(), codes::text()));
+        return Ok(Report::view(rows.collect::<Vec<_>>(), codes::text()));
     }
     let mut command = (context.command_line)();
     command.build();

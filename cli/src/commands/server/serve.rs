@@ -4,14 +4,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::{
     context::Context,
     errors::{Exit, Failure},
     output::{DIM, Report, Table, clean, paint},
     server::{self, Options},
-    settings::{Origin, SERVED_LIBRARY, Settings},
+    settings::{Origin, SERVED_LIBRARY, SettingRow, Settings},
 };
 
 /// The arguments of `vault serve`.
@@ -88,6 +89,13 @@ pub struct Arguments {
     /// Print every setting with its value and origin, secrets masked, and exit
     #[arg(long)]
     print_config: bool,
+}
+
+/// The settings of the server.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct ServerSettings {
+    /// Every setting.
+    settings: Vec<SettingRow>,
 }
 
 /// Serves until SIGTERM or SIGINT.
@@ -179,7 +187,7 @@ fn print_config(
         };
         table.row([row.name.to_owned(), value, clean(&row.source, 200)]);
     }
-    let report = Report::new(json!({ "settings": shown }), table.text());
+    let report = Report::view(ServerSettings { settings: shown }, table.text());
     let Err(failure) = options else {
         return Ok(report);
     };
@@ -187,5 +195,5 @@ fn print_config(
     if !context.global.json {
         context.ui.report(&report);
     }
-    Err(failure.data(json!({ "settings": shown })))
+    Err(failure.data(report.data))
 }

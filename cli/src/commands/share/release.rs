@@ -4,10 +4,10 @@
 //! The gate runs on every new bundle, and a person sees every difference before this machine signs.
 
 use clap::{Args, Subcommand};
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 use vault_api::{Draft, DraftKind};
-use vault_format::keys::PublicKey;
+use vault_format::{keys::PublicKey, name::DraftId};
 use vault_library::{
     adopt::Exceptions,
     publish::{Proposal, Refused, SignedProposal},
@@ -17,12 +17,13 @@ use vault_library::{
 use super::drafts::{find, title};
 use crate::{
     context::Context,
+    diff::Shown,
     errors::Failure,
     key_changes,
     output::{BOLD, HINT, Report, TICK, Table, WARN, clean, day, either, join, paint},
     publishing::{
         Publisher,
-        review::{Question, ReleaseReview, Review, ReviewFlags},
+        review::{Question, ReleaseDifference, ReleaseReview, ReviewFlags},
     },
     service::{connection::Connection, drafts::DraftClient},
 };
@@ -77,6 +78,32 @@ struct Which {
     id: String,
 }
 
+/// A release that waits for signatures.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct WaitingRelease {
+    #[serde(flatten)]
+    draft: Draft,
+    /// The keys that have signed it, as the service says.
+    signed_by: Vec<Signer>,
+}
+
+/// A proposed release, and what it changes.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct ProposedChange {
+    /// The id of the proposal.
+    id: DraftId,
+    #[serde(flatten)]
+    difference: ReleaseDifference,
+    #[serde(flatten)]
+    proposal: Proposal,
+    /// The number of its signatures now; only of `vault release sign`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signatures: Option<usize>,
+    /// Whether it was published now; only of `vault release sign`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    published: Option<bool>,
+}
+
 /// Lists, shows or signs.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
@@ -94,8 +121,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             };
             let read = Reading::read(&publisher, &drafts, &draft, &exceptions, &show.review);
             let read = context.block_on(read)?;
-            let text = read.review.shown.lines.join("\n");
-            Ok(Report::new(read.data(&draft), text))
+            Ok(Report::view(read.change, read.shown.lines.join("\n")))
         }
         Action::Sign(how) => {
             let draft = find_release(context, &drafts, &how.which.id)?;
@@ -123,7 +149,8 @@ fn list(
     let mut waiting = context.block_on(drafts.list(false))?;
     waiting.retain(|draft| draft.kind == DraftKind::Release);
     if waiting.is_empty() {
-        return Ok(Report::new(json!([]), "No release waits for signatures."));
+        let none: Vec<WaitingRelease> = Vec::new();
+        return Ok(Report::view(none, "No release waits for signatures."));
     }
     let vault = context.vault()?;
     // A proposal may be made under newer keys, which need other signatures.
@@ -131,8 +158,8 @@ fn list(
     let trust = vault.require_trust()?;
     let needed = trust.chain().document().release().threshold();
     let mut table = Table::new(&["ID", "RELEASE", "BY", "SINCE", "SIGNATURES", "ENDS"]);
-    let mut data = Vec::new();
-    for draft in &waiting {
+    let mut releases = Vec::new();
+    for draft in waiting {
         let author = &draft.submitted_by;
         let proposal = draft.proposal.as_ref();
         let signers = proposal.map_or(&[][..], |proposal| &proposal.signers);
@@ -140,9 +167,6 @@ fn list(
         let signers: Vec<_> = signers.collect();
         let names = join(signers.iter().map(Signer::text));
         let counted = signers.iter().filter(|signer| !signer.revoked).count();
-        let mut listed = json!(draft);
-        listed["signed_by"] = json!(signers);
-        data.push(listed);
         table.row([
             draft.id.to_string(),
             proposal.map_or_else(String::new, |proposal| proposal.release.to_string()),
@@ -153,12 +177,16 @@ fn list(
                 .expires_at
                 .map_or_else(String::new, |end| day(&end.to_string())),
         ]);
+        releases.push(WaitingRelease {
+            draft,
+            signed_by: signers,
+        });
     }
-    Ok(Report::new(data, table.text()))
+    Ok(Report::view(releases, table.text()))
 }
 
 /// A key that has signed a proposed release, as the service says.
-#[derive(Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 struct Signer {
     #[serde(flatten)]
     key: NamedKey,
@@ -186,8 +214,8 @@ impl Signer {
 /// A proposal with everything that it changes.
 struct Reading {
     current: Option<Vec<u8>>,
-    proposal: Proposal,
-    review: Review,
+    shown: Shown,
+    change: ProposedChange,
 }
 
 impl Reading {
@@ -200,27 +228,25 @@ impl Reading {
     ) -> Result<Self, Failure> {
         let bytes = drafts.bytes(draft).await?;
         let (proposal, current) = publisher.judge_proposal(&bytes).await?;
-        let mut review = publisher
+        let review = publisher
             .review(&proposal.change, exceptions, flags)
             .await?;
-        let mut lines = heading(&proposal);
-        lines.append(&mut review.shown.lines);
-        review.shown.lines = lines;
+        let mut shown = Shown {
+            lines: heading(&proposal),
+            hidden: 0,
+        };
+        shown.add(review.shown);
         Ok(Self {
             current,
-            proposal,
-            review,
+            shown,
+            change: ProposedChange {
+                id: draft.id,
+                difference: review.difference,
+                proposal,
+                signatures: None,
+                published: None,
+            },
         })
-    }
-
-    fn data(&self, draft: &Draft) -> Value {
-        let mut data = self.review.data.clone();
-        data["id"] = json!(draft.id);
-        data["payload_sha256"] = json!(self.proposal.payload_sha256);
-        data["signers"] = json!(self.proposal.signers);
-        data["signatures_needed"] = json!(self.proposal.needed);
-        data["signed_here"] = json!(self.proposal.signed_here);
-        data
     }
 }
 
@@ -250,21 +276,25 @@ fn sign(
 ) -> Result<Report, Failure> {
     let exceptions = how.review.exceptions(context)?;
     let read = Reading::read(publisher, drafts, draft, &exceptions, &how.review.flags);
-    let read = context.block_on(read)?;
-    let mut data = read.data(draft);
-    let release = read.proposal.change.catalog.release;
-    if read.proposal.signed_here {
+    let Reading {
+        current,
+        shown,
+        mut change,
+    } = context.block_on(read)?;
+    let proposal = change.proposal.clone();
+    let release = proposal.change.catalog.release;
+    if proposal.signed_here {
         let text = format!(
             "This machine has signed release {release} already: {}.\n\
              Another publisher signs {}, on another machine.",
-            signatures(&read.proposal),
+            signatures(&proposal),
             title(draft)
         );
-        data["signatures"] = json!(read.proposal.signers.len());
-        data["published"] = json!(false);
-        return Ok(Report::new(data, text));
+        change.signatures = Some(proposal.signers.len());
+        change.published = Some(false);
+        return Ok(Report::view(change, text));
     }
-    let payload = read.proposal.payload_sha256;
+    let payload = proposal.payload_sha256;
     let text = format!("Sign release {release}?");
     let question = Question {
         text: &text,
@@ -276,19 +306,17 @@ fn sign(
         flag: "--payload",
     };
     context.ui.confirm_review(
-        &read.review.shown,
+        &shown,
         &question,
         how.review.payload.as_ref(),
         &how.review.flags,
     )?;
-    let signed = read
-        .proposal
-        .sign(publisher.vault(), read.current.as_deref())?;
-    let needed = data["signatures_needed"].clone();
-    let text = context.block_on(hand_in(publisher, draft, &signed, &needed))?;
-    data["signatures"] = json!(signed.signatures);
-    data["published"] = json!(signed.is_complete);
-    Ok(Report::new(data, text))
+    let needed = proposal.needed;
+    let signed = proposal.sign(publisher.vault(), current.as_deref())?;
+    let text = context.block_on(hand_in(publisher, draft, &signed, needed))?;
+    change.signatures = Some(signed.signatures);
+    change.published = Some(signed.is_complete);
+    Ok(Report::view(change, text))
 }
 
 /// Publishes a complete release, or hands it in for the next publisher.
@@ -296,7 +324,7 @@ async fn hand_in(
     publisher: &Publisher<'_>,
     draft: &Draft,
     signed: &SignedProposal,
-    needed: &Value,
+    needed: usize,
 ) -> Result<String, Failure> {
     let (release, has) = (signed.release, signed.signatures);
     if signed.is_complete {

@@ -1,12 +1,13 @@
 //! `vault add`: checks, signs and stores skills.
 
-mod dry_run;
+pub mod dry_run;
 mod gather;
 
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::{
     name::{AgentId, SkillName},
     provenance::ProvenanceId,
@@ -23,19 +24,20 @@ use vault_store::clock::{Clock as _, SystemClock};
 use self::gather::{Gathered, Item};
 use crate::{
     admission::{
-        admitted_json, admitted_text,
-        outcomes::{self, Outcomes},
+        admitted_text,
+        outcomes::{FailedSkill, SkillLabel},
         refused, require_includes,
         texts::Texts,
     },
     context::Context,
     errors::{ErrorCode, Failure},
-    output::{DIM, HINT, Report, clean, paint},
-    profiles, project_lock,
+    output::{DIM, HINT, Report, clean, count, either, paint},
+    profiles::{self, ShownLinks},
+    project_lock,
 };
 
 /// The arguments of `vault add`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(after_help = "\
 The gate scans every file. A skill that passes is signed with this vault's key and stored \
 unchanged; a skill that the gate refuses changes nothing (exit 5). The first skill creates the \
@@ -118,27 +120,35 @@ pub struct Arguments {
 
 impl Arguments {
     /// Adds these folders as they are, and notes none in a project's lock.
-    pub const fn of_folders(sources: Vec<String>) -> Self {
+    pub fn of_folders(sources: Vec<String>) -> Self {
         Self {
             sources,
-            skills: Vec::new(),
-            all: false,
-            reference: None,
-            path: None,
-            plugin: None,
-            from_lock: None,
-            name: None,
-            agents: Vec::new(),
-            provenance: None,
-            replace: false,
-            lock: false,
             no_lock: true,
-            allow: Vec::new(),
-            reason: None,
-            include: Vec::new(),
-            dry_run: false,
+            ..Self::default()
         }
     }
+}
+
+/// The skills that were added, and what agents see of them.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Added {
+    #[serde(flatten)]
+    skills: AddedSkills,
+    #[serde(flatten)]
+    agents: Option<ShownLinks>,
+}
+
+/// The only skill of a command by itself, or several as a list.
+#[derive(Debug, JsonSchema, Serialize)]
+#[serde(untagged)]
+enum AddedSkills {
+    Single(AdmitReport),
+    Several {
+        /// The skills that passed the gate, changed or not.
+        added: Vec<AdmitReport>,
+        /// The skills that could not be added.
+        failed: Vec<FailedSkill>,
+    },
 }
 
 fn name_needs_one() -> Failure {
@@ -208,34 +218,33 @@ pub fn run_with(
     let interrupted = adding.interrupted.take();
     if interrupted.is_some() {
         // The failure of the command says it.
-        done.retain(
-            |done| !matches!(&done.result, Err(failure) if failure.code == ErrorCode::Interrupted),
-        );
+        done.retain(|done| {
+            single
+                || !matches!(&done.result, Err(failure) if failure.code == ErrorCode::Interrupted)
+        });
     }
-    let (vault, admitted) = (adding.vault, adding.admitted);
-    let mut report = report(context, done, single);
+    let vault = adding.vault.filter(|_| adding.admitted);
+    let mut skills = report(context, done, single);
     if let Some(failure) = interrupted {
-        let data = match report {
-            Ok(report) => report.data,
-            Err(failure) => failure.facts().cloned().unwrap_or_default(),
-        };
-        report = Err(failure.data(data));
+        skills = Err(match skills {
+            Ok(skills) => failure.data(skills),
+            Err(other) => failure.data(other.facts()),
+        });
     }
     // Refresh even if nothing changed: an earlier run may have been killed after it added a skill
     // and before it linked the skill for agents.
-    if let (Some(vault), true) = (&vault, admitted) {
-        let agents = profiles::show_to_agents(context, vault);
-        if let Ok(report) = &mut report {
-            agents.add_to(&mut report.data);
-            if let Some(next) = &agents.next {
-                context.ui.note(next);
-            }
-            if agents.linked_now {
-                report.text = agents.text(context).unwrap_or_default();
-            }
+    let agents = vault.map(|vault| profiles::show_to_agents(context, &vault));
+    let (skills, mut text) = (skills?, String::new());
+    if let Some(agents) = &agents {
+        if let Some(next) = &agents.next {
+            context.ui.note(next);
+        }
+        if agents.linked_now {
+            text = agents.text(context).unwrap_or_default();
         }
     }
-    report
+    let agents = agents.map(|agents| agents.shown());
+    Ok(Report::view(Added { skills, agents }, text))
 }
 
 /// How many skills are held in memory and flushed to disk together.
@@ -421,28 +430,46 @@ fn greet(context: &Context, vault: &Vault) -> Result<(), Failure> {
     Ok(())
 }
 
-fn report(context: &Context, mut done: Vec<AddOutcome>, single: bool) -> Result<Report, Failure> {
-    if let (true, Some(AddOutcome { result, .. })) = (single, done.first_mut())
+fn report(context: &Context, done: Vec<AddOutcome>, single: bool) -> Result<AddedSkills, Failure> {
+    if let (true, [AddOutcome { result, .. }]) = (single, &done[..])
         && let Err(failure) = result
     {
         return Err(failure.clone());
     }
-    let mut outcomes = Outcomes::new(context, "source");
+    let total = count(done.len(), "skill");
+    let (mut added, mut failed, mut first) = (Vec::new(), Vec::new(), None);
     for done in done {
-        let result = done.result.map(|report| {
-            done.texts.warn(context, &report.findings);
-            context.ui.line(admitted_text(&report));
-            if let Some(from) = &done.from {
-                context.ui.line(paint(DIM, from));
+        match done.result {
+            Ok(report) => {
+                done.texts.warn(context, &report.findings);
+                context.ui.line(admitted_text(&report));
+                if let Some(from) = &done.from {
+                    context.ui.line(paint(DIM, from));
+                }
+                added.push(report);
             }
-            outcomes::Outcome::Done(admitted_json(&report))
-        });
-        outcomes.push(&done.shown, result);
+            Err(failure) => {
+                context.ui.note_failure(&failure);
+                let mut skill = FailedSkill::new(SkillLabel::Source(done.shown), &failure);
+                let findings = failure.facts().map(|data| data["findings"].clone());
+                skill.findings = Some(findings.unwrap_or_default());
+                failed.push(skill);
+                // The first failure decides the exit code; later ones are only listed.
+                first.get_or_insert(failure);
+            }
+        }
     }
-    let data = if single {
-        outcomes.done.pop().unwrap_or(Value::Null)
-    } else {
-        json!({ "added": outcomes.done, "failed": outcomes.failed })
+    let (number, verb) = (failed.len(), either(failed.len() == 1, "was", "were"));
+    let skills = match added.pop() {
+        Some(only) if single => AddedSkills::Single(only),
+        last => {
+            added.extend(last);
+            AddedSkills::Several { added, failed }
+        }
     };
-    Ok(Report::new(outcomes.finish("added", data)?, ""))
+    let message = format!("{number} of {total} {verb} not added");
+    match first {
+        Some(first) => Err(Failure::new(first.code, message).data(skills)),
+        None => Ok(skills),
+    }
 }

@@ -3,11 +3,14 @@
 use std::{collections::BTreeSet, path::PathBuf};
 
 use clap::Args;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::{hash::Digest, name::SkillName};
 use vault_library::{
     Vault,
-    admit::{self, Candidate, Neighbours, Options, examine, project::install_for_project},
+    admit::{
+        self, AdmitReport, Candidate, Neighbours, Options, examine, project::install_for_project,
+    },
     agents::{ProjectLinks, link_project},
     project::{self, ProjectFolder},
 };
@@ -17,8 +20,8 @@ use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{
     admission::{
-        admitted_json, admitted_text,
-        outcomes::{Outcome, Outcomes},
+        admitted_text,
+        outcomes::{FailedSkill, Outcomes},
         refused,
         texts::Texts,
     },
@@ -59,6 +62,19 @@ pub struct Arguments {
     project: Option<PathBuf>,
 }
 
+/// The skills of a project after `vault install`.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Installation {
+    /// Skills that were installed or changed.
+    installed: Vec<AdmitReport>,
+    /// Names of the skills that had the locked content already.
+    unchanged: Vec<SkillName>,
+    /// Skills that could not be installed.
+    failed: Vec<FailedSkill>,
+    #[serde(flatten)]
+    links: ProjectLinks,
+}
+
 /// Installs the skills in the project's lock.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let mut lock = Lock::of_project(context, arguments.project.as_deref())?;
@@ -80,7 +96,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         strict: context.strict()?,
         update: arguments.update,
     };
-    let mut outcomes = Outcomes::new(context, "name");
+    let mut outcomes = Outcomes::new(context);
     let mut is_changed = false;
     for locked in lock.skills.clone() {
         let result = install.install(&locked).map(|(outcome, settled)| {
@@ -90,7 +106,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             }
             outcome
         });
-        outcomes.push(locked.name.as_str(), result);
+        outcomes.push(&locked.name, result);
     }
     if is_changed {
         lock.write()?;
@@ -103,11 +119,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let (done, unchanged) = (outcomes.done.len(), outcomes.unchanged.len());
     let done = count(done, "skill");
     let text = format!("{DIM}{done} installed, {unchanged} unchanged{DIM:#}");
-    let data = json!({
-        "installed": outcomes.done, "unchanged": outcomes.unchanged, "failed": outcomes.failed,
-        "removed": links.removed, "folders": links.folders,
-    });
-    Ok(Report::new(outcomes.finish("installed", data)?, text))
+    let view = outcomes.finish("installed", |installed, unchanged, failed| Installation {
+        installed,
+        unchanged,
+        failed,
+        links,
+    })?;
+    Ok(Report::view(view, text))
 }
 
 struct Install<'a> {
@@ -120,14 +138,17 @@ struct Install<'a> {
 }
 
 impl Install<'_> {
-    /// Installs one skill, unless the locked content is already installed. Also returns the entry
-    /// that the lock should have, if it was settled anew.
-    fn install(&mut self, locked: &LockEntry) -> Result<(Outcome, Option<LockEntry>), Failure> {
+    /// Installs one skill, unless the locked content is already installed: then the report is
+    /// `None`. Also returns the entry that the lock should have, if it was settled anew.
+    fn install(
+        &mut self,
+        locked: &LockEntry,
+    ) -> Result<(Option<AdmitReport>, Option<LockEntry>), Failure> {
         let anew = locked.digest.is_none() || self.update;
         if let (Some(digest), false) = (&locked.digest, anew)
             && self.installed(&locked.name)?.as_ref() == Some(digest)
         {
-            return Ok((Outcome::Unchanged, None));
+            return Ok((None, None));
         }
         let candidate = self.candidate(locked)?;
         let found = project_lock::digest(&candidate);
@@ -152,10 +173,10 @@ impl Install<'_> {
             }
         });
         if !report.is_change() {
-            return Ok((Outcome::Unchanged, settled));
+            return Ok((None, settled));
         }
         self.context.ui.line(admitted_text(&report));
-        Ok((Outcome::Done(admitted_json(&report)), settled))
+        Ok((Some(report), settled))
     }
 
     /// The digest of the project's skill of this name, if it is installed and intact.

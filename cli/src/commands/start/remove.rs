@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::name::{AgentId, SkillRef};
 use vault_library::{
     Origin, Vault,
@@ -14,6 +15,7 @@ use vault_library::{
 };
 
 use crate::{
+    commands::share::unlink::UnlinkedFolder,
     context::Context,
     errors::Failure,
     lookup::{installed_names, own},
@@ -47,6 +49,19 @@ pub struct Arguments {
     /// Also remove links from this folder of an agent; repeatable
     #[arg(long = "link", value_name = "AGENT=PATH", value_parser = profiles::parse_link)]
     links: Vec<(AgentId, PathBuf)>,
+}
+
+/// The result of a removal.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Removal {
+    /// The removed skills, in the order in which they were named.
+    removed: Vec<Removed>,
+    /// Names that were not installed.
+    unknown: Vec<String>,
+    /// The agents' folders that showed the skills.
+    unlinked: Vec<UnlinkedFolder>,
+    /// Whether running agents must be restarted to see the change.
+    restart_required: bool,
 }
 
 /// Removes the vault's own skills.
@@ -83,42 +98,26 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             ..Warning::new("not_installed", text)
         });
     }
-    let is_withdrawn = arguments.withdraw.is_some();
     let note = either(
-        is_withdrawn,
+        arguments.withdraw.is_some(),
         ", and withdrawn from machines with the next release",
         "",
     );
     let mut lines = Vec::new();
-    let mut removed = Vec::new();
-    for Removed {
-        name,
-        version,
-        bundle,
-        transforms,
-        ..
-    } in &report.removed
-    {
+    for Removed { name, version, .. } in &report.removed {
         let shown = version.map_or_else(String::new, |version| format!(" version {version}"));
         lines.push(format!(
             "{TICK} removed {BOLD}{name}{BOLD:#}{DIM}{shown}{DIM:#}{note}"
         ));
-        removed.push(json!({
-            "name": name, "version": version, "bundle_hash": bundle, "withdrawn": is_withdrawn,
-            "transforms": transforms,
-        }));
     }
-    let unlinked = report.unlinked.iter();
-    let unlinked = unlinked.map(|(path, names)| json!({ "path": path, "names": names }));
-    let restart =
-        !report.unlinked.is_empty() || profiles.is_some_and(|profiles| profiles.restart_required);
-    Ok(Report::new(
-        json!({
-            "removed": removed, "unknown": report.unknown,
-            "unlinked": unlinked.collect::<Vec<_>>(), "restart_required": restart,
-        }),
-        lines.join("\n"),
-    ))
+    let synced = profiles.is_some_and(|profiles| profiles.restart_required);
+    let view = Removal {
+        removed: report.removed,
+        unknown: report.unknown,
+        restart_required: synced || !report.unlinked.is_empty(),
+        unlinked: UnlinkedFolder::all(report.unlinked),
+    };
+    Ok(Report::view(view, lines.join("\n")))
 }
 
 /// The names with `local/` left out. Fails if one names the skill of a linked vault.

@@ -3,14 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde_json::json;
 use vault_library::{AuthoredFile, Vault};
 
 use crate::{
     approval,
     context::Context,
     errors::{Exit, Failure},
-    output::{Report, TICK, count},
+    output::{Report, TICK, count, either},
 };
 
 /// The arguments of `vault approve`.
@@ -46,16 +45,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             format!("{} approved, {} not approved", are(approved), are(pending))
         }
     };
-    let data = json!({
-        "approved": approval::paths(&approvals.approved),
-        "not_approved": approval::paths(&approvals.pending),
-    });
-    let exit = if approvals.pending.is_empty() {
-        Exit::Done
-    } else {
-        Exit::Differences
-    };
-    Ok(Report::new(data, text).exit(exit))
+    let exit = either(approvals.pending.is_empty(), Exit::Done, Exit::Differences);
+    Ok(Report::view(approvals, text).exit(exit))
 }
 
 fn are(files: usize) -> String {

@@ -7,7 +7,6 @@ use std::{
 };
 
 use clap::Args;
-use serde_json::json;
 
 use crate::{
     commands::start::add,
@@ -58,11 +57,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     sources.sort();
     refused.sort_by(|(a, _), (b, _)| a.cmp(b));
-    if sources.is_empty() && refused.is_empty() {
-        let text = format!("{} has no skills of its own.", from.display());
-        return Ok(Report::new(json!({ "added": [], "failed": [] }), text));
+    let is_empty = sources.is_empty() && refused.is_empty();
+    let mut report = add::run_with(context, &add::Arguments::of_folders(sources), refused)?;
+    if is_empty {
+        report.text = format!("{} has no skills of its own.", from.display());
     }
-    add::run_with(context, &add::Arguments::of_folders(sources), refused)
+    Ok(report)
 }
 
 /// The failure of an entry that leads out of the earlier vault, or nowhere.

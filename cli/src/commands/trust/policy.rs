@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
+use vault_format::hash::Digest;
 use vault_library::{AuthoredFile, Capabilities, Vault, shelf};
-use vault_policy::{CompiledPolicy, Policy};
+use vault_policy::Policy;
 
 use crate::{
     approval::warn_about_pending,
@@ -73,6 +75,29 @@ impl Check {
     }
 }
 
+/// A capability policy, and what a caller gets from it.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct PolicyCheck {
+    /// The file.
+    path: String,
+    /// SHA-256 of the policy; null if there is none.
+    sha256: Option<Digest>,
+    /// The profile of callers that the policy does not name; null if they get nothing.
+    default_profile: Option<String>,
+    /// The number of profiles.
+    profiles: usize,
+    /// The number of groups.
+    groups: usize,
+    /// The number of callers.
+    callers: usize,
+    /// The number of rules.
+    rules: usize,
+    /// The number of MCP servers.
+    mcp_servers: usize,
+    /// What the caller of `--explain` gets; null without it.
+    capabilities: Option<Capabilities>,
+}
+
 /// Checks the file and, if a caller is given, explains what the policy grants that caller.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let Action::Check(check) = &arguments.action;
@@ -91,48 +116,49 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let compiled = compiled(policy)?;
     let explain = |query| capabilities(vault.as_ref(), &compiled, query);
     let answer = check.query().map(explain).transpose()?;
-    let mut lines = vec![summary(&compiled, &path)];
-    lines.extend(answer.iter().flat_map(capability_lines));
     let policy = compiled.policy();
-    Ok(Report::new(
-        json!({
-            "path": path, "sha256": compiled.hash(), "default_profile": policy.default_profile,
-            "profiles": size(policy.profiles.as_deref()),
-            "groups": size(policy.groups.as_deref()),
-            "callers": size(policy.callers.as_deref()),
-            "rules": policy.rules.as_ref().map_or(0, Vec::len),
-            "mcp_servers": size(policy.mcp_servers.as_deref()),
-            "capabilities": answer,
-        }),
-        lines.join("\n"),
-    ))
+    let check = PolicyCheck {
+        path,
+        sha256: compiled.hash(),
+        default_profile: policy.default_profile.clone(),
+        profiles: size(policy.profiles.as_deref()),
+        groups: size(policy.groups.as_deref()),
+        callers: size(policy.callers.as_deref()),
+        rules: policy.rules.as_ref().map_or(0, Vec::len),
+        mcp_servers: size(policy.mcp_servers.as_deref()),
+        capabilities: answer,
+    };
+    let mut lines = vec![check.summary()];
+    lines.extend(check.capabilities.iter().flat_map(capability_lines));
+    Ok(Report::view(check, lines.join("\n")))
 }
 
 fn size<T>(table: Option<&std::collections::BTreeMap<String, T>>) -> usize {
     table.map_or(0, std::collections::BTreeMap::len)
 }
 
-fn summary(compiled: &CompiledPolicy, path: &str) -> String {
-    let Some(hash) = compiled.hash() else {
-        return "There is no policy.toml, so only owners have access.".to_owned();
-    };
-    let policy = compiled.policy();
-    let counts = [
-        count(size(policy.profiles.as_deref()), "profile"),
-        count(size(policy.groups.as_deref()), "group"),
-        count(size(policy.callers.as_deref()), "caller"),
-        count(policy.rules.as_ref().map_or(0, Vec::len), "rule"),
-        count(size(policy.mcp_servers.as_deref()), "MCP server"),
-    ];
-    let unknown = match &policy.default_profile {
-        Some(profile) => format!("unknown callers get the profile {}", clean(profile, 80)),
-        None => "unknown callers get nothing".to_owned(),
-    };
-    format!(
-        "{TICK} {}  {}\n  {DIM}{unknown}; sha256 {hash}{DIM:#}",
-        clean(path, 400),
-        counts.join(", ")
-    )
+impl PolicyCheck {
+    fn summary(&self) -> String {
+        let Some(hash) = &self.sha256 else {
+            return "There is no policy.toml, so only owners have access.".to_owned();
+        };
+        let counts = [
+            count(self.profiles, "profile"),
+            count(self.groups, "group"),
+            count(self.callers, "caller"),
+            count(self.rules, "rule"),
+            count(self.mcp_servers, "MCP server"),
+        ];
+        let unknown = match &self.default_profile {
+            Some(profile) => format!("unknown callers get the profile {}", clean(profile, 80)),
+            None => "unknown callers get nothing".to_owned(),
+        };
+        format!(
+            "{TICK} {}  {}\n  {DIM}{unknown}; sha256 {hash}{DIM:#}",
+            clean(&self.path, 400),
+            counts.join(", ")
+        )
+    }
 }
 
 fn capability_lines(answer: &Capabilities) -> Vec<String> {

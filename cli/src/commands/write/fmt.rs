@@ -6,7 +6,9 @@ use std::{
 };
 
 use clap::Args;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
 use vault_format::manifest::MAX_SKILL_MD_BYTES;
 use vault_gate::document::{self, Change};
 
@@ -14,7 +16,7 @@ use crate::{
     admission,
     context::Context,
     errors::{Exit, Failure},
-    output::{BAD, DIM, GOOD, Report, TICK, clean, count, paint},
+    output::{BAD, DIM, GOOD, Report, TICK, clean, count, either, paint},
 };
 
 /// The arguments of `vault fmt`.
@@ -40,59 +42,96 @@ pub struct Arguments {
     write: bool,
 }
 
+/// SKILL.md files, with their fixes.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct FixedFiles {
+    /// The files, in the order in which they were named.
+    files: Vec<FixedFile>,
+    /// The number of files with fixes.
+    #[serde(rename = "mended")]
+    fixed: usize,
+}
+
+/// A SKILL.md with its fixes.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct FixedFile {
+    /// The file.
+    path: PathBuf,
+    #[serde(flatten)]
+    result: FixResult,
+}
+
+/// The fixes of a file, or the reason why it could not be fixed.
+#[derive(Debug, JsonSchema, Serialize)]
+enum FixResult {
+    /// The reason why it could not be fixed, with its `code` and `message`; absent if it could.
+    #[serde(rename = "error")]
+    Failed {
+        /// The stable code.
+        code: String,
+        /// The message: one sentence without a full stop.
+        message: String,
+    },
+    #[serde(untagged)]
+    Fixed {
+        /// The lines that change.
+        changes: Vec<Change>,
+        /// Whether the changes were written.
+        written: bool,
+    },
+}
+
 /// Fixes the files, or without `--write` shows the changes.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let mut data = Vec::new();
+    let mut files = Vec::new();
     let mut lines = Vec::new();
     let mut fixed = 0;
     let mut failed = Vec::new();
     for file in &arguments.files {
-        let file = if file.is_dir() {
+        let path = if file.is_dir() {
             file.join("SKILL.md")
         } else {
             file.clone()
         };
-        match fix(&file, arguments.write) {
+        let result = match fix(&path, arguments.write) {
             Ok(changes) => {
                 if !changes.is_empty() {
                     fixed += 1;
-                    lines.extend(difference(&file, &changes));
+                    lines.extend(difference(&path, &changes));
                 }
-                data.push(json!({
-                    "path": file,
-                    "changes": changes.iter().map(change).collect::<Vec<_>>(),
-                    "written": arguments.write && !changes.is_empty(),
-                }));
+                FixResult::Fixed {
+                    written: arguments.write && !changes.is_empty(),
+                    changes,
+                }
             }
             Err(failure) if arguments.files.len() == 1 => return Err(failure),
             // A file that cannot be fixed must not stop the others.
             Err(failure) => {
                 context.ui.note_failure(&failure);
-                data.push(json!({ "path": file, "error": { "code": failure.code.word(), "message": failure.message } }));
+                let (code, message) = (failure.code.word().to_owned(), failure.message.clone());
                 failed.push(failure);
+                FixResult::Failed { code, message }
             }
-        }
+        };
+        files.push(FixedFile { path, result });
     }
-    let files = count(arguments.files.len() as u64, "file");
+    let number = count(files.len(), "file");
     lines.push(match (fixed, arguments.write) {
-        (0, _) => format!("{TICK} {files}, nothing to fix"),
-        (_, true) => format!("{TICK} fixed {fixed} of {files}"),
-        (_, false) => format!("{fixed} of {files} would be fixed; --write writes the changes"),
+        (0, _) => format!("{TICK} {number}, nothing to fix"),
+        (_, true) => format!("{TICK} fixed {fixed} of {number}"),
+        (_, false) => format!("{fixed} of {number} would be fixed; --write writes the changes"),
     });
-    let data = json!({ "files": data, "mended": fixed });
+    let view = FixedFiles { files, fixed };
     if let Some(first) = failed.first() {
         if fixed > 0 {
             context.ui.line(lines.join("\n"));
         }
         let message = format!("{} could not be fixed", count(failed.len() as u64, "file"));
-        return Err(Failure::new(first.code.clone(), message).data(data));
+        return Err(Failure::new(first.code.clone(), message).data(view));
     }
-    let report = Report::new(data, lines.join("\n"));
-    Ok(if arguments.check && fixed > 0 {
-        report.exit(Exit::Differences)
-    } else {
-        report
-    })
+    let differs = arguments.check && fixed > 0;
+    let exit = either(differs, Exit::Differences, Exit::Done);
+    Ok(Report::view(view, lines.join("\n")).exit(exit))
 }
 
 /// Computes the fixes for one file and returns them. Writes the file if `put` is set.
@@ -112,10 +151,6 @@ fn fix(file: &Path, put: bool) -> Result<Vec<Change>, Failure> {
         write(file, result.text.as_bytes())?;
     }
     Ok(result.changes)
-}
-
-fn change(change: &Change) -> Value {
-    json!({ "line": change.line, "before": change.before, "after": change.after, "why": change.why })
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Failure> {

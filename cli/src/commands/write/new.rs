@@ -8,7 +8,8 @@ use std::{
 };
 
 use clap::Args;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::name::{ActionName, SkillName};
 use vault_gate::lint::TEMPLATE;
 
@@ -45,6 +46,17 @@ pub struct Arguments {
         hide_default_value = true
     )]
     folder: PathBuf,
+}
+
+/// A folder with a new skill.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct NewSkill {
+    /// The name of the skill.
+    name: SkillName,
+    /// The folder.
+    folder: PathBuf,
+    /// The paths of its files, below the folder.
+    files: Vec<String>,
 }
 
 /// Creates the folder.
@@ -96,17 +108,19 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
         let path = folder.join(path);
         write(&path, text, *mode).map_err(|error| failed(&path, &error))?;
     }
-    let paths: Vec<&String> = files.iter().map(|(path, ..)| path).collect();
+    let files: Vec<String> = files.into_iter().map(|(path, ..)| path).collect();
     let mut lines = vec![format!("{TICK} created {BOLD}{}{BOLD:#}", folder.display())];
-    lines.extend(paths.iter().map(|path| format!("  {path}")));
+    lines.extend(files.iter().map(|path| format!("  {path}")));
     lines.push(format!(
         "{HINT}next:{HINT:#} write SKILL.md, then `vault lint {shown}` and `vault add {shown}`",
         shown = folder.display()
     ));
-    Ok(Report::new(
-        json!({ "name": name, "folder": folder, "files": paths }),
-        lines.join("\n"),
-    ))
+    let view = NewSkill {
+        name,
+        folder,
+        files,
+    };
+    Ok(Report::view(view, lines.join("\n")))
 }
 
 fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -78,7 +79,7 @@ pub struct PolicyEntry {
 }
 
 /// A rendered profile of a release.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(try_from = "ProfileWire", into = "ProfileWire")]
 pub struct ProfileEntry {
     /// Its name.
@@ -92,7 +93,8 @@ pub struct ProfileEntry {
 }
 
 /// A bundle that a client must uninstall and that the service no longer serves.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[schemars(rename = "WithdrawnBundle")]
 pub struct Withdrawn {
     /// The skill's name.
     pub name: SkillName,
@@ -228,12 +230,19 @@ impl From<ObjectEntry> for ObjectWire {
     }
 }
 
-#[derive(Deserialize, Serialize)]
+/// A rendered profile of a release.
+#[derive(Deserialize, JsonSchema, Serialize)]
 struct ProfileWire {
+    /// Its name.
     name: String,
+    /// The agent it is for.
     agent: AgentId,
+    /// SHA-256 of the profile object.
     bundle_hash: Digest,
+    /// The path of the object below the vault's address.
+    #[schemars(with = "String")]
     path: ObjectPath,
+    /// Its exact length in bytes.
     size: u64,
 }
 

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::finding::is_hidden;
 use crate::finding::{Finding, Level};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use vault_format::name::{ActionName, AgentId, SkillName, is_deceptive};
@@ -68,7 +69,8 @@ pub struct Action {
 }
 
 /// A secret that an action expects in its environment; the value is never stored.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
+#[schemars(rename = "EnvironmentVariable")]
 pub struct Secret {
     /// Name of the environment variable, `[A-Za-z_][A-Za-z0-9_]*`.
     pub name: String,

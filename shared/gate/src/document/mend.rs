@@ -8,12 +8,15 @@
 use super::{
     BYTE_ORDER_MARK, Document, DocumentError, decode, frontmatter, split, yaml, yaml_error,
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::ops::Range;
 use vault_format::name::SkillName;
 use vault_format::text::Position;
 
 /// One repaired line.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
+#[schemars(rename = "FixedLine")]
 pub struct Change {
     /// The line in the file, from 1.
     pub line: u32,

@@ -3,100 +3,35 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{AcceptedFinding, Audit, Audited, Bound, Skipped, Summary, Verdict};
-use crate::finding::Finding;
-use vault_format::hash::Digest;
+use super::{Audit, Summary, Verdict};
 use vault_format::text::is_invisible;
-
-/// A skill that was audited.
-#[derive(Debug, JsonSchema, Serialize)]
-#[schemars(rename = "AuditedSkill")]
-pub struct Skill<'a> {
-    /// Path of its folder below the audited one; `.` for that one.
-    path: &'a str,
-    /// Its name; null if it has none.
-    name: Option<&'a str>,
-    /// Verdict of the gate.
-    verdict: Verdict,
-    /// Hash over the paths and bytes of its files; null if not all were read.
-    hash: Option<&'a Digest>,
-    /// The earlier skill that has the same bytes or nearly the same text.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    duplicate_of: Option<&'a str>,
-    /// Share of the text that is the same, from 0.9 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    likeness: Option<f64>,
-    /// Findings, the heaviest first.
-    findings: Vec<&'a Finding>,
-    /// Findings that the list of accepted ones names.
-    #[serde(skip_serializing_if = "<[AcceptedFinding]>::is_empty")]
-    accepted: &'a [AcceptedFinding],
-    /// Time for reading and judging it, in microseconds.
-    microseconds: u64,
-}
-
-impl<'a> From<&'a Audited> for Skill<'a> {
-    fn from(skill: &'a Audited) -> Self {
-        Self {
-            path: &skill.path,
-            name: skill.name.as_deref(),
-            verdict: skill.verdict,
-            hash: skill.hash.as_ref(),
-            duplicate_of: skill.duplicate_of.as_deref(),
-            likeness: skill.likeness,
-            findings: skill.findings.iter().map(|at| &at.finding).collect(),
-            accepted: &skill.accepted,
-            microseconds: skill.microseconds,
-        }
-    }
-}
 
 /// An audit of skills.
 #[derive(Debug, JsonSchema, Serialize)]
 #[schemars(rename = "Audit")]
 pub struct Whole<'a> {
-    /// The audited path, as it was given.
-    root: &'a str,
-    /// Whether flags block.
-    strict: bool,
+    #[serde(flatten)]
+    audit: &'a Audit,
     /// Number of skills by verdict.
     summary: Summary,
-    /// Number of folders that were searched.
-    folders: usize,
-    /// The skills, in the order of their paths.
-    skills: Vec<Skill<'a>>,
-    /// Folders and links that were not searched.
-    skipped: &'a [Skipped],
-    /// Bounds that ended the audit.
-    bounds: &'a [Bound],
 }
 
 impl<'a> From<&'a Audit> for Whole<'a> {
     fn from(audit: &'a Audit) -> Self {
         Self {
-            root: &audit.root,
-            strict: audit.strict,
+            audit,
             summary: audit.summary(),
-            folders: audit.folders,
-            skills: audit.skills.iter().map(Skill::from).collect(),
-            skipped: &audit.skipped,
-            bounds: &audit.bounds,
         }
     }
-}
-
-/// Returns one skill as one JSON value.
-pub fn skill(skill: &Audited) -> serde_json::Value {
-    serde_json::to_value(Skill::from(skill)).unwrap_or_default()
 }
 
 /// Renders one line for each skill, then one for each folder that could not be searched (`name`
 /// null, verdict `unreadable`, `reason`), each with `\n` at its end.
 pub fn lines(audit: &Audit) -> String {
     let mut text = String::new();
-    let skills = audit.skills.iter().map(skill);
-    // In the form of a skill, so that a reader that only counts verdicts cannot take a partial
-    // audit for a complete one.
+    let skills = audit.skills.iter().map(|skill| serde_json::json!(skill));
+    // In the form of a skill, so that a reader that only counts verdicts cannot take a partial audit
+    // for a complete one.
     let skipped = audit.skipped.iter().map(|skipped| {
         serde_json::json!({
             "path": skipped.path, "name": null, "verdict": Verdict::Unreadable, "reason": skipped.reason, "findings": [],

@@ -50,11 +50,13 @@ impl Verdict {
 }
 
 /// A finding with the line of text that it is about.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[serde(transparent)]
 pub struct Located {
     /// The finding; its path is relative to the skill.
     pub finding: Finding,
     /// The line, where the finding has one and the file is text.
+    #[serde(skip)]
     pub source: Option<Excerpt>,
 }
 
@@ -77,14 +79,17 @@ pub struct AcceptedFinding {
 }
 
 /// A skill that was audited.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+#[schemars(rename = "AuditedSkill")]
 pub struct Audited {
     /// Path of its folder below the audited one, joined by `/`; `.` for that one. May be hostile
     /// text.
     pub path: String,
     /// The same path as a relative reference of a URI: percent-encoded, empty for `.`.
+    #[serde(skip)]
     pub uri: String,
     /// File that makes it a skill, spelled as on disk: nearly always `SKILL.md`.
+    #[serde(skip)]
     pub document: String,
     /// Its name in the vault, or the author's where the vault would have none. May be hostile text.
     pub name: Option<String>,
@@ -93,15 +98,20 @@ pub struct Audited {
     /// Hash over the paths and bytes of its files; absent if not all were read.
     pub hash: Option<Digest>,
     /// Findings, the heaviest first.
+    #[schemars(with = "Vec<Finding>")]
     pub findings: Vec<Located>,
     /// Findings that a committed list accepts; they count for nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub accepted: Vec<AcceptedFinding>,
     /// Sketch of its text, for comparisons; absent if not all was read.
+    #[serde(skip)]
     pub sketch: Option<Sketch>,
     /// The path of the earlier skill of this audit that has the same bytes or nearly the same text.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub duplicate_of: Option<String>,
     /// Share of the text that is the same, from 0.9 to 1; 1 for the same bytes. Absent if there is
     /// no duplicate.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub likeness: Option<f64>,
     /// Time for reading and judging it, in microseconds.
     pub microseconds: u64,
@@ -154,12 +164,13 @@ pub struct Bound {
 }
 
 /// A whole audit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Audit {
     /// The audited path, as it was given. May be hostile text.
     pub root: String,
     /// Relative reference from the place where the reader stands to the audited folder, with `/` at
     /// its end; empty if they are the same.
+    #[serde(skip)]
     pub base: String,
     /// Whether flags block.
     pub strict: bool,
@@ -167,7 +178,7 @@ pub struct Audit {
     pub skills: Vec<Audited>,
     /// Folders and links that were not searched.
     pub skipped: Vec<Skipped>,
-    /// Bounds that were reached.
+    /// Bounds that ended the audit.
     pub bounds: Vec<Bound>,
     /// Number of folders that were searched.
     pub folders: usize,

@@ -152,10 +152,9 @@ impl<'v> Admitter<'v> {
             .into());
         }
         let signed = sign::sign(self.vault.id(), candidate, version, self.now, &*self.key)?;
-        let admission = from.map_or(Admission::Added, |from| Admission::Updated { from });
         Ok(Step {
             candidate,
-            report: report(candidate, &signed.manifest, signed.encoded.hash, admission),
+            report: report(candidate, &signed.manifest, signed.encoded.hash, from),
             signed: Some(Box::new(signed)),
         })
     }
@@ -303,7 +302,7 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
                 // pass as unchanged.
                 check_pin(vault, candidate, &before.bundle)?;
                 if before.intact && is_unchanged(vault.id(), candidate, manifest) {
-                    let report = report(candidate, manifest, before.bundle, Admission::Unchanged);
+                    let report = unchanged(candidate, manifest, before.bundle);
                     return Ok(Decision::Keep(Box::new(report)));
                 }
             }
@@ -497,17 +496,27 @@ fn check_pin(vault: &Vault, candidate: &Candidate, before: &Digest) -> Result<()
     }
 }
 
+/// The report on a candidate that was installed before as it is.
+pub(super) fn unchanged(candidate: &Candidate, manifest: &Manifest, bundle: Digest) -> AdmitReport {
+    AdmitReport {
+        admission: Admission::Unchanged,
+        ..report(candidate, manifest, bundle, None)
+    }
+}
+
+/// The report on a candidate that was signed, in place of the version `before`.
 pub(super) fn report(
     candidate: &Candidate,
     manifest: &Manifest,
     bundle: Digest,
-    admission: Admission,
+    before: Option<u64>,
 ) -> AdmitReport {
     AdmitReport {
         name: manifest.name.clone(),
         version: manifest.version,
         bundle,
-        admission,
+        admission: before.map_or(Admission::Added, |_| Admission::Updated),
+        before,
         outcome: candidate.outcome,
         findings: candidate.package.findings.clone(),
         provenance: manifest.provenance.identifier.clone(),

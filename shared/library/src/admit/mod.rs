@@ -38,10 +38,13 @@ mod writer;
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::hash::Digest;
 use vault_format::manifest::ManifestError;
 use vault_format::name::SkillName;
 use vault_format::provenance::{BadProvenance, ProvenanceId};
+use vault_format::words;
 use vault_gate::Outcome;
 use vault_gate::derived::DerivedMismatch;
 use vault_gate::finding::Finding;
@@ -60,31 +63,35 @@ pub(crate) use resign::{sign_again, sign_waiting, waiting};
 pub(crate) use source::Purpose;
 pub use source::{Candidate, Earlier, Options, Secrets, Source, examine, unknown_includes};
 
-/// The effect of admitting a skill.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Admission {
-    /// The skill is new.
-    Added,
-    /// The skill replaced an earlier version.
-    Updated {
-        /// The version before.
-        from: u64,
-    },
-    /// The same files, agents and source were already installed; nothing was signed.
-    Unchanged,
+words! {
+    /// The effect of admitting a skill.
+    #[derive(JsonSchema)]
+    pub enum Admission {
+        /// The skill is new.
+        Added = "added",
+        /// The skill replaced an earlier version.
+        Updated = "updated",
+        /// The same files, agents and source were already installed; nothing was signed.
+        Unchanged = "unchanged",
+    }
 }
 
 /// The report on an admitted skill.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+#[schemars(rename = "AdmittedSkill")]
 pub struct AdmitReport {
     /// Name in the vault.
     pub name: SkillName,
     /// The version that is installed now.
     pub version: u64,
     /// Hash of the bundle that is installed now.
+    #[serde(rename = "bundle_hash")]
     pub bundle: Digest,
     /// The effect of admitting it.
     pub admission: Admission,
+    /// The version that it replaced.
+    #[serde(skip)]
+    pub before: Option<u64>,
     /// The gate's outcome.
     pub outcome: Outcome,
     /// The gate's findings.
@@ -96,6 +103,7 @@ pub struct AdmitReport {
     /// Size of all files, in bytes.
     pub bytes: u64,
     /// The files of the source that look like secrets.
+    #[serde(flatten)]
     pub secrets: Secrets,
 }
 

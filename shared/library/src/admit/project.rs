@@ -2,8 +2,8 @@
 
 use vault_format::manifest::Manifest;
 
-use super::install::{is_unchanged, report};
-use super::{Admission, AdmitError, AdmitReport, Candidate, sign};
+use super::install::{is_unchanged, report, unchanged};
+use super::{AdmitError, AdmitReport, Candidate, sign};
 use crate::disk::Batch;
 use crate::installed::project::{Project, ProjectFolder};
 use crate::store;
@@ -27,7 +27,7 @@ pub fn install_for_project(
         && is_unchanged(&project.vault_id(), candidate, before)
         && let Some(bundle) = project.skills().get(name)
     {
-        return Ok(report(candidate, before, *bundle, Admission::Unchanged));
+        return Ok(unchanged(candidate, before, *bundle));
     }
     let from = before.map(|manifest| manifest.version);
     let version = from.unwrap_or(0) + 1;
@@ -41,8 +41,7 @@ pub fn install_for_project(
     project.put(name.clone(), hash);
     project.write()?;
     drop(change);
-    let admission = from.map_or(Admission::Added, |from| Admission::Updated { from });
-    Ok(report(candidate, &signed.manifest, hash, admission))
+    Ok(report(candidate, &signed.manifest, hash, from))
 }
 
 /// Returns the manifest of the project's skill of this name, if it is intact.

@@ -8,6 +8,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;
 use vault_format::name::SkillName;
@@ -52,14 +53,18 @@ pub struct RemoveReport {
 }
 
 /// One removed skill.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+#[schemars(rename = "RemovedSkill")]
 pub struct Removed {
     /// Its name.
     pub name: SkillName,
     /// The bundle that was installed.
+    #[serde(rename = "bundle_hash")]
     pub bundle: Digest,
     /// The version, if the manifest was valid.
     pub version: Option<u64>,
+    /// Whether its bytes were withdrawn from devices too.
+    pub withdrawn: bool,
     /// Whether transforms of the skill were removed too.
     pub transforms: bool,
 }
@@ -190,6 +195,7 @@ fn remove_one(
         name: place.name.clone(),
         bundle: place.bundle,
         version,
+        withdrawn: withdraw.is_some(),
         transforms: transforms::drop_of(vault, change, &place.name)?,
     })
 }

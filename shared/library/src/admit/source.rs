@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::bundle::{self, File};
 use vault_format::hash::Digest;
 use vault_format::manifest::{Manifest, RenderedFrom, SignedManifest, Waiver};
@@ -204,11 +206,11 @@ pub struct Candidate {
 }
 
 /// The files of a source that look like secrets, by their paths in the skill.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Secrets {
     /// Those that are part of the skill, because the owner named them.
     pub included: Vec<String>,
-    /// Those that were left out.
+    /// Files that look like secrets and were left out.
     pub left_out: Vec<String>,
 }
 

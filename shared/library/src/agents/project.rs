@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use vault_format::hash::Digest;
 use vault_format::name::{AgentId, SkillName};
@@ -28,13 +29,15 @@ use crate::vault::Vault;
 const IGNORE: &[u8] = b"*\n";
 
 /// The links of a project's skills after [`link_project`].
-#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct ProjectLinks {
     /// The agents' folders, relative to the project.
     pub folders: Vec<PathBuf>,
     /// Agents' folders that were left alone: a part of the path is a symbolic link or not a folder.
+    #[serde(skip)]
     pub refused: Vec<PathBuf>,
     /// Entries with the name of a skill that vault did not make, relative to the project.
+    #[serde(skip)]
     pub foreign: Vec<PathBuf>,
     /// Skills that left the project.
     pub removed: Vec<SkillName>,

@@ -6,6 +6,8 @@
 //! reaches the threshold publishes the complete file. A machine signs at most one payload under a
 //! namespace, root version and release number.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::catalog::{
     Catalog, CatalogError, CatalogOutcome, CatalogReader, LastCatalog, OutdatedProposal, Side,
     SignedCatalog, Stored, judge_proposal,
@@ -47,20 +49,25 @@ impl From<AdoptError> for ProposalError {
 }
 
 /// A proposed release that would count if it had enough signatures.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Proposal {
     /// The release, compared with the one that counted last on this machine.
+    #[serde(skip)]
     pub change: ReleaseChange,
     /// SHA-256 of its payload.
     pub payload_sha256: Digest,
     /// Its signers so far.
     pub signers: Vec<NamedKey>,
     /// The number of signatures that it needs.
+    #[serde(rename = "signatures_needed")]
     pub needed: usize,
     /// Whether it has a signature of this machine.
     pub signed_here: bool,
+    #[serde(skip)]
     file: SignedCatalog,
+    #[serde(skip)]
     base: String,
+    #[serde(skip)]
     slug: Slug,
 }
 

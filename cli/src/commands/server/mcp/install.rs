@@ -11,8 +11,9 @@ use std::{
 };
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::places::{AGENTS, AgentSettings, Folders, Server, starts_vault};
 use crate::{
@@ -50,8 +51,9 @@ pub struct Arguments {
 }
 
 /// The outcome for the entry in one file.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "McpChange")]
 enum Outcome {
     Added,
     Updated,
@@ -60,16 +62,32 @@ enum Outcome {
     Absent,
 }
 
-/// A planned change of a settings file.
-struct FileChange {
-    known: &'static AgentSettings,
+/// A settings file of an agent, with the entry of the server.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "McpRegistration")]
+pub struct FileChange {
+    /// The id of the agent.
+    agent: &'static str,
+    /// The name of the agent for people.
+    #[serde(skip)]
+    label: &'static str,
+    /// The file.
     file: PathBuf,
     /// The current text; `None` if the file does not exist.
+    #[serde(skip)]
     before: Option<String>,
     /// The new text; `None` if the file is to be removed.
+    #[serde(skip)]
     after: Option<String>,
+    /// The name of the server in the file.
+    name: String,
+    /// The entry, in the form of the agent; null if there was none to remove.
     entry: Value,
+    /// The outcome for the entry.
+    #[serde(rename = "change")]
     outcome: Outcome,
+    /// Whether the file was written.
+    written: bool,
 }
 
 /// Adds the server to the settings of the given agents.
@@ -111,7 +129,7 @@ pub fn install(context: &Context, arguments: &Arguments) -> Result<Report, Failu
             write(change)?;
         }
     }
-    Ok(report(arguments, &changes))
+    Ok(report(arguments, changes))
 }
 
 /// Removes the server from the settings of the given agents.
@@ -147,7 +165,7 @@ pub fn uninstall(context: &Context, arguments: &Arguments) -> Result<Report, Fai
             let _absent = std::fs::remove_file(backup_of(&change.file));
         }
     }
-    Ok(report(arguments, &changes))
+    Ok(report(arguments, changes))
 }
 
 /// The command for the entry. In a project's file it is `vault`. In a user's file it is the path of
@@ -208,7 +226,7 @@ fn plan(
     let mut changes: Vec<FileChange> = Vec::new();
     for word in &arguments.agents {
         let known = find_agent(word, &folders)?;
-        if changes.iter().any(|change| change.known.id == known.id) {
+        if changes.iter().any(|change| change.agent == known.id) {
             continue;
         }
         let label = known.label;
@@ -232,10 +250,13 @@ fn plan(
         let before = read(&file)?;
         let (after, entry, outcome) = edit(known, &file, &before)?;
         changes.push(FileChange {
-            known,
+            agent: known.id,
+            label,
             file,
+            written: !arguments.dry_run && before != after,
             before,
             after,
+            name: arguments.name.clone(),
             entry,
             outcome,
         });
@@ -361,9 +382,9 @@ fn put(file: &Path, text: &str, like: Option<&Path>) -> Result<(), Failure> {
     write().map_err(|error| Failure::io("writing", file, &error))
 }
 
-fn report(arguments: &Arguments, changes: &[FileChange]) -> Report {
+fn report(arguments: &Arguments, changes: Vec<FileChange>) -> Report {
     let mut lines = Vec::new();
-    for change in changes {
+    for change in &changes {
         let (mark, text) = match (change.outcome, arguments.dry_run) {
             (Outcome::Unchanged, _) => (paint(DIM, "="), "is registered already"),
             (Outcome::Absent, _) => (paint(DIM, "="), "was not registered"),
@@ -378,7 +399,7 @@ fn report(arguments: &Arguments, changes: &[FileChange]) -> Report {
                 (paint(DIM, "+"), &*format!("would start {entry}"))
             }
         };
-        let (label, file) = (change.known.label, change.file.display());
+        let (label, file) = (change.label, change.file.display());
         lines.push(format!(
             "{mark} {BOLD}{label}{BOLD:#} {text}  {DIM}{file}{DIM:#}"
         ));
@@ -387,21 +408,11 @@ fn report(arguments: &Arguments, changes: &[FileChange]) -> Report {
         .iter()
         .filter(|change| change.outcome == Outcome::Added);
     let agents: Vec<_> = added
-        .map(|change| format!("--agent {}", change.known.id))
+        .map(|change| format!("--agent {}", change.agent))
         .collect();
     if !arguments.dry_run && !agents.is_empty() {
         let agents = agents.join(" ");
         lines.push(format!("{HINT}undo:{HINT:#} vault mcp uninstall {agents}"));
     }
-    let json = |change: &FileChange| {
-        let written = !arguments.dry_run && change.before != change.after;
-        json!({
-            "agent": change.known.id, "file": change.file, "name": arguments.name,
-            "change": change.outcome, "entry": change.entry, "written": written,
-        })
-    };
-    Report::new(
-        changes.iter().map(json).collect::<Vec<_>>(),
-        lines.join("\n"),
-    )
+    Report::view(changes, lines.join("\n"))
 }

@@ -4,7 +4,7 @@
 //! does not depend on the size of the vault. Standard output carries protocol frames only. The
 //! process ends when its input ends or its parent exits.
 
-mod install;
+pub mod install;
 mod places;
 
 use std::io::{self, BufRead as _, BufReader, Write as _};

@@ -1,78 +1,126 @@
 //! `vault add --dry-run`: what adding would do, without a change.
 
-use serde_json::{Value, json};
-use vault_gate::{Level, Outcome, package::Package, report};
+use schemars::JsonSchema;
+use serde::Serialize;
+use vault_format::{bundle::File, manifest::Mode, path::FilePath, provenance::ProvenanceId};
+use vault_gate::{Outcome, document::Secret, finding::Level, package::Package, report::Audited};
 use vault_library::{
     Origin, Vault,
-    admit::{self, AdmitError, Candidate, Neighbours, examine},
+    admit::{self, Admission, AdmitError, Candidate, Neighbours, Secrets, examine},
     run,
 };
 use vault_store::clock::{Clock as _, SystemClock};
 
 use super::gather::{Gathered, Item};
 use crate::{
-    admission::{allow_hint, refused, texts::Texts},
+    admission::{
+        allow_hint,
+        outcomes::{FailedSkill, SkillLabel},
+        refused,
+        texts::Texts,
+    },
     audit_report::judged,
     context::Context,
     errors::{Exit, Failure},
-    output::{BAD, BOLD, DIM, GOOD, Report, clean, count, paint, single_or_list, size, thousands},
+    output::{BAD, BOLD, DIM, GOOD, Report, SingleOrList, clean, count, paint, size, thousands},
 };
+
+/// A skill that was judged, or a source that could not be.
+#[derive(Debug, JsonSchema, Serialize)]
+#[serde(untagged)]
+pub enum CheckedSource {
+    Skill(Box<CheckedSkill>),
+    Failed(FailedSkill),
+}
+
+/// A skill that was judged and not added.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct CheckedSkill {
+    #[serde(flatten)]
+    audit: Audited,
+    /// The source, as it was named.
+    source: String,
+    /// The gate's outcome.
+    outcome: Outcome,
+    #[serde(flatten)]
+    addition: Option<Addition>,
+}
+
+/// The effect of adding a skill that the gate accepts. A blocked skill has none of the members.
+#[derive(Debug, JsonSchema, Serialize)]
+struct Addition {
+    /// The effect on the installed skills.
+    admission: Admission,
+    /// The source that would be recorded.
+    provenance: ProvenanceId,
+    /// The exact commit, version or digest at the source; null if it has none.
+    revision: Option<String>,
+    /// Its files.
+    files: Vec<FileSummary>,
+    /// The environment variables that it declares.
+    environment: Vec<Secret>,
+    /// The context that it costs an agent.
+    context: ContextCost,
+    #[serde(flatten)]
+    secrets: Secrets,
+}
+
+/// A file of a skill, without its content.
+#[derive(Debug, JsonSchema, Serialize)]
+struct FileSummary {
+    /// Its path in the skill.
+    path: FilePath,
+    /// Its size in bytes.
+    size: usize,
+    /// Its mode.
+    mode: Mode,
+}
+
+impl From<File> for FileSummary {
+    fn from(File { path, mode, bytes }: File) -> Self {
+        let size = bytes.len();
+        Self { path, size, mode }
+    }
+}
+
+/// The context that a skill costs an agent, in tokens of four bytes, estimated.
+#[derive(Debug, JsonSchema, Serialize)]
+struct ContextCost {
+    /// The cost of its name and description, in every list.
+    listed_tokens: u64,
+    /// The cost of its SKILL.md, when it is read.
+    read_tokens: u64,
+}
+
+impl ContextCost {
+    fn of(package: &Package) -> Self {
+        let own = &package.frontmatter;
+        let tokens = |bytes: usize| (bytes as u64).div_ceil(4);
+        Self {
+            listed_tokens: tokens(own.name.len() + own.description.len()),
+            read_tokens: tokens(package.document().len()),
+        }
+    }
+}
 
 /// Runs `--dry-run`: checks the skills and changes nothing. A missing vault is not created.
 pub fn check(context: &Context, items: Vec<Gathered<Item>>) -> Result<Report, Failure> {
     let single = items.len() == 1;
     let here = context.existing_vault()?;
     let mut neighbours = Neighbours::new(here.as_ref(), SystemClock.now());
-    let mut data = Vec::new();
-    let mut lines = Vec::new();
+    let (mut checked, mut lines) = (Vec::new(), Vec::new());
     let mut exit = Exit::Done;
     for item in items {
-        let examined = item.and_then(
-            |Item {
-                 shown,
-                 source,
-                 options,
-             }| {
-                let texts = Texts::of_source(&shown, &source);
-                match examine(source, &options, &mut neighbours) {
-                    Ok(candidate) => match preview(here.as_ref(), &shown, &candidate) {
-                        Ok(preview) => {
-                            let findings = candidate.package.findings.iter();
-                            let all = context.ui.is_verbose();
-                            let findings =
-                                findings.filter(|finding| all || finding.level > Level::Note);
-                            lines.extend(findings.map(|finding| texts.excerpt(finding)));
-                            lines.extend(preview.lines);
-                            data.push(preview.data);
-                        }
-                        Err(error) => {
-                            let failure = refused(&shown, &texts, error);
-                            return Err((shown, failure));
-                        }
-                    },
-                    Err(AdmitError::Blocked { findings }) => {
-                        exit = Exit::Gate;
-                        lines.extend(findings.iter().map(|finding| texts.excerpt(finding)));
-                        let line = format!("{BAD}✗ would be refused{BAD:#} {}", clean(&shown, 200));
-                        lines.push(line);
-                        lines.extend(allow_hint(findings.iter()).map(|hint| format!("  {hint}")));
-                        let outcome = Outcome::Blocked;
-                        let blocked = judged(&shown, outcome, None, &findings);
-                        let mut blocked = report::json::skill(&blocked);
-                        blocked["source"] = json!(shown);
-                        blocked["outcome"] = json!(outcome);
-                        data.push(blocked);
-                    }
-                    Err(error) => {
-                        let failure = refused(&shown, &texts, error);
-                        return Err((shown, failure));
-                    }
+        let judge = |item| judge(context, here.as_ref(), item, &mut neighbours, &mut lines);
+        let (shown, failure) = match item.and_then(judge) {
+            Ok(skill) => {
+                if skill.outcome == Outcome::Blocked {
+                    exit = Exit::Gate;
                 }
-                Ok(())
-            },
-        );
-        let Err((shown, failure)) = examined else {
-            continue;
+                checked.push(CheckedSource::Skill(Box::new(skill)));
+                continue;
+            }
+            Err(failed) => failed,
         };
         if single {
             return Err(failure);
@@ -82,62 +130,94 @@ pub fn check(context: &Context, items: Vec<Gathered<Item>>) -> Result<Report, Fa
         if exit != Exit::Gate {
             exit = failure.exit();
         }
-        let (code, message) = (failure.code.word(), &failure.message);
-        data.push(json!({
-            "source": shown, "code": code, "message": message, "hint": failure.hint,
-        }));
+        let failed = FailedSkill::new(SkillLabel::Source(shown), &failure);
+        checked.push(CheckedSource::Failed(failed));
     }
-    Ok(Report::new(single_or_list(data), lines.join("\n")).exit(exit))
+    Ok(Report::view(SingleOrList::of(checked), lines.join("\n")).exit(exit))
 }
 
-/// What adding a skill would do.
-struct Preview {
-    data: Value,
-    lines: Vec<String>,
-}
-
-/// Describes the change, files, environment and context cost of a skill that passes the gate.
-fn preview(
+/// Judges a skill and describes the effect of adding it, for programs and in `lines`.
+fn judge(
+    context: &Context,
     vault: Option<&Vault>,
-    shown: &str,
-    candidate: &Candidate,
-) -> Result<Preview, AdmitError> {
-    let package = &candidate.package;
-    let kept = match vault {
-        Some(vault) => admit::preview(vault, candidate)?,
-        None => None,
-    };
-    let is_installed = || {
-        let found = vault.map(|vault| run::find(vault, &package.name));
-        matches!(found, Some(Ok(Some(found))) if found.origin == Origin::Local)
-    };
-    let (admission, mark) = match kept {
-        Some(_) => ("unchanged", paint(DIM, "= unchanged")),
-        None if is_installed() => ("updated", paint(GOOD, "✓ would be updated")),
-        None => ("added", paint(GOOD, "✓ would be added")),
-    };
-    let mut lines = vec![format!("{mark} {}", clean(shown, 200))];
-    lines.extend(package_lines(candidate));
-    let files = package.files.iter().map(|file| {
-        let mode = format!("{:04o}", file.mode.bits());
-        json!({ "path": file.path, "size": file.bytes.len(), "mode": mode })
+    item: Item,
+    neighbours: &mut Neighbours<'_>,
+    lines: &mut Vec<String>,
+) -> Gathered<CheckedSkill> {
+    let texts = Texts::of_source(&item.shown, &item.source);
+    let (shown, source) = (clean(&item.shown, 200), item.shown);
+    let examined = examine(item.source, &item.options, neighbours).and_then(|candidate| {
+        let admission = admission(vault, &candidate)?;
+        Ok((candidate, admission))
     });
-    let files: Vec<Value> = files.collect();
-    let (listed, read) = context_cost(package);
-    let verdict = judged(shown, candidate.outcome, Some(package), &package.findings);
-    let mut data = report::json::skill(&verdict);
-    let more = json!({
-        "source": shown, "outcome": candidate.outcome, "admission": admission,
-        "provenance": candidate.provenance.identifier,
-        "revision": candidate.provenance.revision, "files": files,
-        "environment": package.frontmatter.requires_secrets,
-        "context": { "listed_tokens": listed, "read_tokens": read },
-        "included": candidate.secrets.included, "left_out": candidate.secrets.left_out,
-    });
-    if let (Value::Object(data), Value::Object(more)) = (&mut data, more) {
-        data.extend(more);
+    match examined {
+        Ok((candidate, admission)) => {
+            let package = &candidate.package;
+            let all = context.ui.is_verbose();
+            let findings = package.findings.iter();
+            let findings = findings.filter(|finding| all || finding.level > Level::Note);
+            lines.extend(findings.map(|finding| texts.excerpt(finding)));
+            let mark = match admission {
+                Admission::Unchanged => paint(DIM, "= unchanged"),
+                Admission::Updated => paint(GOOD, "✓ would be updated"),
+                Admission::Added => paint(GOOD, "✓ would be added"),
+            };
+            lines.push(format!("{mark} {shown}"));
+            lines.extend(package_lines(&candidate));
+            let audit = judged(&source, candidate.outcome, Some(package), &package.findings);
+            Ok(CheckedSkill {
+                audit,
+                source,
+                outcome: candidate.outcome,
+                addition: Some(Addition::new(candidate, admission)),
+            })
+        }
+        Err(AdmitError::Blocked { findings }) => {
+            lines.extend(findings.iter().map(|finding| texts.excerpt(finding)));
+            lines.push(format!("{BAD}✗ would be refused{BAD:#} {shown}"));
+            lines.extend(allow_hint(findings.iter()).map(|hint| format!("  {hint}")));
+            let outcome = Outcome::Blocked;
+            Ok(CheckedSkill {
+                audit: judged(&source, outcome, None, &findings),
+                source,
+                outcome,
+                addition: None,
+            })
+        }
+        Err(error) => {
+            let failure = refused(&source, &texts, error);
+            Err((source, failure))
+        }
     }
-    Ok(Preview { data, lines })
+}
+
+/// The effect that adding a skill would have.
+fn admission(vault: Option<&Vault>, candidate: &Candidate) -> Result<Admission, AdmitError> {
+    let Some(vault) = vault else {
+        return Ok(Admission::Added);
+    };
+    if admit::preview(vault, candidate)?.is_some() {
+        return Ok(Admission::Unchanged);
+    }
+    Ok(match run::find(vault, &candidate.package.name) {
+        Ok(Some(found)) if found.origin == Origin::Local => Admission::Updated,
+        _ => Admission::Added,
+    })
+}
+
+impl Addition {
+    fn new(candidate: Candidate, admission: Admission) -> Self {
+        let package = candidate.package;
+        Self {
+            admission,
+            provenance: candidate.provenance.identifier,
+            revision: candidate.provenance.revision,
+            context: ContextCost::of(&package),
+            files: package.files.into_iter().map(FileSummary::from).collect(),
+            environment: package.frontmatter.requires_secrets,
+            secrets: candidate.secrets,
+        }
+    }
 }
 
 /// Lists the name, files, environment and context cost of a skill.
@@ -163,19 +243,13 @@ fn package_lines(candidate: &Candidate) -> Vec<String> {
         let name = clean(&secret.name, 100);
         lines.push(format!("  {need} the variable {name}"));
     }
-    let (listed, read) = context_cost(package);
-    let (listed, read) = (count(listed, "token"), thousands(read));
+    let cost = ContextCost::of(package);
+    let (listed, read) = (
+        count(cost.listed_tokens, "token"),
+        thousands(cost.read_tokens),
+    );
     lines.push(format!(
         "  costs about {listed} of context in every list, {read} when it is read"
     ));
     lines
-}
-
-/// Estimates the context that a skill costs an agent when it is listed and when it is read, in
-/// tokens of four bytes.
-fn context_cost(package: &Package) -> (u64, u64) {
-    let own = &package.frontmatter;
-    let tokens = |bytes: usize| (bytes as u64).div_ceil(4);
-    let listed = own.name.len() + own.description.len();
-    (tokens(listed), tokens(package.document().len()))
 }
