@@ -1,7 +1,7 @@
 //! What people are told about the keys of a vault: how they have changed, in one line, and what is
 //! missing.
 
-use serde_json::Value;
+use vault_api::{PinReset, VaultHead};
 use vault_format::root::{KeyFingerprint, RootBudget, RootWarning};
 use vault_library::{
     Vault, recovery,
@@ -77,13 +77,9 @@ pub fn remind_of_recovery_key(context: &Context, vault: &Vault) -> Result<(), Fa
 
 /// Warns that the service forgot which vault it had pinned: it shows that for 30 days to every
 /// owner.
-pub fn warn_of_pin_reset(context: &Context, address: &str, shown: &Value) {
-    let text = |member: &str| {
-        let text = shown["pin_reset"][member].as_str();
-        clean(text.unwrap_or("unknown"), 60)
-    };
-    if shown["pin_reset"].is_object() {
-        let (at, by) = (text("at"), text("by"));
+pub fn warn_of_pin_reset(context: &Context, address: &str, shown: &VaultHead) {
+    if let Some(PinReset { at, by, .. }) = &shown.pin_reset {
+        let by = clean(by, 60);
         let warning = Warning::new(
             "pin_reset",
             format!("the vault that {address} had pinned was reset at {at} by {by}"),

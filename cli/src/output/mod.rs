@@ -28,7 +28,7 @@ use vault_gate::report::json::escaped;
 use self::fold::folded;
 use self::report::{Envelope, EnvelopeError, Form, pretty};
 pub use self::{
-    report::{Report, SingleOrList, Warning},
+    report::{Done, Report, SingleOrList, Warning},
     style::{BAD, BOLD, DIM, GOOD, HINT, TICK, WARN, paint},
     table::{Table, changes, day, facts},
 };

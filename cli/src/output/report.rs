@@ -88,6 +88,21 @@ impl Report {
     }
 }
 
+/// The view of a command and its text, to which the command may add.
+#[derive(Default)]
+pub struct Done<V> {
+    /// What docs/json.md describes.
+    pub view: V,
+    /// The text for people, without the final newline.
+    pub text: String,
+}
+
+impl<V: View> From<Done<V>> for Report {
+    fn from(done: Done<V>) -> Self {
+        Self::view(done.view, done.text)
+    }
+}
+
 /// The only result by itself, or several as a list.
 #[derive(Debug, JsonSchema, Serialize)]
 #[serde(untagged)]

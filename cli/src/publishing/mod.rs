@@ -15,7 +15,6 @@ mod upload;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use serde_json::Value;
 use vault_api::{Draft, Kind, Release, VaultHead};
 use vault_format::{
     catalog::{SkillEntry, Stored},
@@ -30,7 +29,10 @@ use vault_service::error::ErrorCode as ServiceCode;
 use self::driver::AskedOwner;
 use self::review::ReleaseReview;
 use self::take_over::TakenOver;
-pub use self::{report::report, served::ServedVault};
+pub use self::{
+    report::{SyncReport, report},
+    served::ServedVault,
+};
 
 use crate::{
     context::Context,
@@ -247,7 +249,7 @@ impl<'a> Publisher<'a> {
 
     /// Warns if the service forgot which vault it had pinned.
     pub async fn warn_of_pin_reset(&self) -> Result<(), Failure> {
-        let shown: Value = self.client.get(&self.root).await?;
+        let shown: VaultHead = self.client.get(&self.root).await?;
         key_changes::warn_of_pin_reset(self.context, &self.connection.address(), &shown);
         Ok(())
     }

@@ -171,6 +171,9 @@ pub struct VaultHead {
     // A service that says nothing about its pin has not forgotten it.
     #[serde(default = "not_said")]
     pin: Value,
+    /// The last reset of the pin, for 30 days.
+    #[serde(default, deserialize_with = "known")]
+    pub pin_reset: Option<PinReset>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -119,7 +119,7 @@ impl Mode {
 }
 
 /// The program that an action runs, with its arguments.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct ActionSpec {
     /// A file of the skill, or the bare name of a program.
     pub command: String,
@@ -168,7 +168,7 @@ pub struct AppliedTransform {
 }
 
 /// The rules that a skill was checked by, and the findings that passed as warnings.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Gate {
     /// Whether flags would have blocked it.
     pub strict: bool,
@@ -182,7 +182,7 @@ pub struct Gate {
 }
 
 /// A finding that did not block the skill.
-#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct Flag {
     /// The rule that found it.
     pub rule: String,
@@ -193,7 +193,7 @@ pub struct Flag {
 }
 
 /// An exception that the owner made for one file's bytes.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Waiver {
     /// The rule that does not count.
     pub rule: String,

@@ -3,9 +3,9 @@
 
 use clap::Args;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
-use vault_api::CurrentDevice;
+use vault_api::{CurrentDevice, VaultHead};
 use vault_format::{
     hash::Digest,
     name::{SkillName, Slug},
@@ -182,7 +182,9 @@ impl Connected {
                     failed(&failure);
                 }
             }
-            key_changes::warn_of_pin_reset(context, &address, &service);
+            if let Ok(shown) = VaultHead::deserialize(&service) {
+                key_changes::warn_of_pin_reset(context, &address, &shown);
+            }
         }
         let state = publish::state::read(vault, connection.base.as_str(), &connection.slug)?;
         let last_push = state.and_then(|state| state.published).map(LastPush::from);

@@ -2,6 +2,8 @@
 //!
 //! The text is changed line by line, and a line that no transform names stays byte for byte.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::yaml::{self, Node, Value};
@@ -17,7 +19,7 @@ pub const MAX_TRANSFORM_BYTES: u64 = 64 * 1024;
 pub const DEFAULT_PRIORITY: i64 = 50;
 
 /// One transform: its agents, the fields that it sets, and the text that it appends.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct Transform {
     /// Its name: that of its file without `.md`.
     pub name: SkillName,
@@ -27,7 +29,9 @@ pub struct Transform {
     pub agents: Vec<AgentId>,
     /// Order of application: lower priorities first, equal ones by name.
     pub priority: i64,
+    #[serde(skip)]
     set: Vec<(String, Json)>,
+    #[serde(skip)]
     body: String,
 }
 

@@ -4,7 +4,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use vault_api::{Kind, Role, VaultSummary};
+use vault_api::{Kind, Role, VaultHead, VaultSummary};
 use vault_format::{name::Slug, root::VaultId};
 use vault_library::Vault;
 
@@ -153,8 +153,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             let client = connection.owner(context)?;
             let path = format!("/admin/vaults/{}", connection.slug);
             // The sign-in stands even if this can't be read.
-            let shown: Value = client.get(&path).await.unwrap_or_default();
-            key_changes::warn_of_pin_reset(context, &connection.address(), &shown);
+            if let Ok(shown) = client.get::<VaultHead>(&path).await {
+                key_changes::warn_of_pin_reset(context, &connection.address(), &shown);
+            }
         }
         let can_recover = !key_changes::all_root_keys_here(&vault).unwrap_or(false);
         Ok(connected(

@@ -1,11 +1,13 @@
 //! `vault cloud pull --pending`: goes through the drafts that wait, one after another.
 
 use serde_json::json;
+use vault_api::Draft;
+use vault_format::name::DraftId;
 
 use crate::{
     commands::share::drafts::{is_content, publish_accepted, title},
     context::Context,
-    draft_review::{Choices, Reviewer},
+    draft_review::{Choices, Review, Reviewer},
     errors::Failure,
     output::{HINT, Report, TICK, count, paint},
     service::{connection::Connection, drafts::DraftClient},
@@ -45,59 +47,75 @@ pub(super) fn run(context: &Context) -> Result<Report, Failure> {
     }
     let vault = context.vault()?;
     let reviewer = Reviewer::new(context, &vault, &connection)?;
-    let (mut accepted, mut declined, mut later) = (Vec::new(), Vec::new(), Vec::new());
-    for draft in content {
-        let bytes = context.block_on(drafts.bytes(&draft))?;
-        let review = match reviewer.review(&draft, &bytes, &Choices::default()) {
-            Ok(review) => review,
-            Err(failure) => {
-                // One that the gate refuses, or that is outdated, does not keep back the others.
-                context.ui.must_see(title(&draft));
-                context.ui.note_failure(&failure);
-                later.push(draft.id);
-                continue;
-            }
-        };
-        for line in &review.shown.lines {
-            context.ui.must_see(line);
-        }
-        if review.is_taken() {
-            accepted.push(review);
-            continue;
-        }
-        let mut options = [ACCEPT, DECLINE, SKIP].map(str::to_owned).to_vec();
-        if review.shown.hidden > 0 {
-            // Nothing is signed that was not shown.
-            options.remove(0);
-            let whole = format!("vault drafts accept {} --full", draft.id);
-            let whole = paint(HINT, whole);
-            context
-                .ui
-                .must_see(format!("Not all of it is shown: {whole}"));
-        }
-        match &*context.ui.choose_first("What about this draft?", options)? {
-            ACCEPT => {
-                reviewer.take(&review)?;
-                accepted.push(review);
-            }
-            DECLINE => {
-                let reason = context.ui.ask("Why? Its author reads this:")?;
-                context.block_on(drafts.decline(&draft.id, &reason))?;
-                context
-                    .ui
-                    .note(format!("{TICK} declined {}", title(&draft)));
-                declined.push(draft.id);
-            }
-            _ => later.push(draft.id),
-        }
+    let mut decisions = Decisions::default();
+    for draft in &content {
+        decide(context, &reviewer, &drafts, draft, &mut decisions)?;
     }
-    let mut report = if accepted.is_empty() {
+    let mut report = if decisions.accepted.is_empty() {
         Report::new(json!({ "accepted": [] }), "Nothing was accepted.")
     } else {
-        publish_accepted(context, &reviewer, &drafts, &accepted)?
+        publish_accepted(context, &reviewer, &drafts, &decisions.accepted)?
     };
-    report.data["declined"] = json!(declined);
-    report.data["later"] = json!(later);
+    report.data["declined"] = json!(decisions.declined);
+    report.data["later"] = json!(decisions.later);
     report.text.push_str(&more);
     Ok(report)
+}
+
+/// The decisions about the drafts.
+#[derive(Default)]
+struct Decisions {
+    accepted: Vec<Review>,
+    declined: Vec<DraftId>,
+    later: Vec<DraftId>,
+}
+
+/// Shows a draft, asks about it, and takes it in or declines it.
+fn decide(
+    context: &Context,
+    reviewer: &Reviewer<'_>,
+    drafts: &DraftClient<'_>,
+    draft: &Draft,
+    decisions: &mut Decisions,
+) -> Result<(), Failure> {
+    let ui = &context.ui;
+    let bytes = context.block_on(drafts.bytes(draft))?;
+    let review = match reviewer.review(draft, &bytes, &Choices::default()) {
+        Ok(review) => review,
+        Err(failure) => {
+            // One that the gate refuses, or that is outdated, does not keep back the others.
+            ui.must_see(title(draft));
+            ui.note_failure(&failure);
+            decisions.later.push(draft.id);
+            return Ok(());
+        }
+    };
+    for line in &review.shown.lines {
+        ui.must_see(line);
+    }
+    if review.is_taken() {
+        decisions.accepted.push(review);
+        return Ok(());
+    }
+    let mut options = [ACCEPT, DECLINE, SKIP].map(str::to_owned).to_vec();
+    if review.shown.hidden > 0 {
+        // Nothing is signed that was not shown.
+        options.remove(0);
+        let whole = format!("vault drafts accept {} --full", draft.id);
+        ui.must_see(format!("Not all of it is shown: {}", paint(HINT, whole)));
+    }
+    match &*ui.choose_first("What about this draft?", options)? {
+        ACCEPT => {
+            reviewer.take(&review)?;
+            decisions.accepted.push(review);
+        }
+        DECLINE => {
+            let reason = ui.ask("Why? Its author reads this:")?;
+            context.block_on(drafts.decline(&draft.id, &reason))?;
+            ui.note(format!("{TICK} declined {}", title(draft)));
+            decisions.declined.push(draft.id);
+        }
+        _ => decisions.later.push(draft.id),
+    }
+    Ok(())
 }

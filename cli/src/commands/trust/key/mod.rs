@@ -13,7 +13,10 @@ pub(super) use self::rotate::key_name;
 
 use self::after_theft::{EndedSignIns, ShownReleases};
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use clap::{Args, Subcommand};
 use schemars::JsonSchema;
@@ -25,16 +28,17 @@ use vault_format::{
 };
 use vault_library::{
     Vault,
-    recovery::RecoveryKey,
+    recovery::{RecoveredPlace, RecoveryKey},
     roots::{self, KeyChange, RootReport},
     trust::RootChanges,
 };
+use vault_store::{clock::SystemClock, random::SystemRandom};
 
 use crate::{
     context::Context,
     errors::Failure,
     key_changes,
-    output::{BOLD, DIM, HINT, Report, TICK, join},
+    output::{BOLD, DIM, Done, HINT, Report, TICK, join},
     publishing::everywhere::{self, What, publish_everywhere},
     service::{
         connection::Connection,
@@ -136,6 +140,16 @@ pub(super) fn open_for(
     let opened = root_key.open(context)?;
     roots::check(vault, opened.as_ref(), change)?;
     Ok(opened)
+}
+
+/// This machine, for a vault that is recovered or joined on it.
+pub(super) fn recovered_place(context: &Context) -> Result<RecoveredPlace, Failure> {
+    Ok(RecoveredPlace {
+        paths: context.paths()?,
+        clock: Arc::new(SystemClock),
+        random: Arc::new(SystemRandom),
+        passphrases: context.passphrases()?,
+    })
 }
 
 /// Opens a recovery file. Asks for its passphrase if it has one.
@@ -262,19 +276,6 @@ pub struct NewKeys {
     lost: Vec<SkillName>,
 }
 
-/// A change of keys that was made, and its text for people.
-#[derive(Default)]
-pub(super) struct Done {
-    pub(super) view: ChangedKeys,
-    pub(super) text: String,
-}
-
-impl From<Done> for Report {
-    fn from(done: Done) -> Self {
-        Self::view(done.view, done.text)
-    }
-}
-
 /// Publishes a change of keys and reports it.
 pub(super) fn changed(
     context: &Context,
@@ -282,7 +283,7 @@ pub(super) fn changed(
     report: &RootReport,
     done: &str,
     what: Option<What>,
-) -> Result<Done, Failure> {
+) -> Result<Done<ChangedKeys>, Failure> {
     if let Some(error) = &report.unwritten {
         let text = format!("the recovery file was not updated: {error}");
         let hint = "it still works; vault key recovery check <file> checks it";

@@ -57,37 +57,9 @@ pub(super) fn run(
     ask_services(context, vault)?;
     let root_key = arguments.root_key.open(context)?;
     let before = vault.require_trust()?.fingerprint();
-    let mut effects = vec![
-        "Only this file can then change the vault's keys. If you lose it, you cannot change them either".to_owned(),
-        "Anyone who gets the file can take over the vault".to_owned(),
-        published_to(context, vault, What::Release)?,
-    ];
-    let again = recovery::to_sign_anew(vault)?;
-    if !again.is_empty() {
-        effects.push(format!(
-            "The vault is not published yet: it gets a new fingerprint, and these skills are scanned and signed again: {}",
-            join(&again)
-        ));
-    }
-    if arguments.is_asked {
-        for effect in &effects {
-            context.ui.must_see(format!("  {effect}"));
-        }
-    } else {
-        let question = "Create a recovery key?";
-        context.ui.confirm_wanted_step(question, &effects)?;
-    }
+    ask(context, vault, arguments.is_asked)?;
     let mut files = vec![arguments.file.clone()];
-    let second = match &arguments.second {
-        None if context.ui.may_ask() => {
-            let given = context
-                .ui
-                .ask("A second copy, for another place (Enter: none):")?;
-            (!given.is_empty()).then(|| PathBuf::from(given))
-        }
-        given => given.clone(),
-    };
-    files.extend(second);
+    files.extend(second_file(context, arguments)?);
     let passphrase = arguments
         .passphrase
         .then(|| context.passphrases()?.choose(context, "the recovery key"))
@@ -134,6 +106,40 @@ pub(super) fn run(
     done.view.recovery_files = Some(files);
     done.view.made_anew = Some(created.resigned.is_some());
     Ok(done.into())
+}
+
+/// Shows what a recovery key changes, and asks unless the person has said yes.
+fn ask(context: &Context, vault: &Vault, is_asked: bool) -> Result<(), Failure> {
+    let mut effects = vec![
+        "Only this file can then change the vault's keys. If you lose it, you cannot change them either".to_owned(),
+        "Anyone who gets the file can take over the vault".to_owned(),
+        published_to(context, vault, What::Release)?,
+    ];
+    let again = recovery::to_sign_anew(vault)?;
+    if !again.is_empty() {
+        effects.push(format!(
+            "The vault is not published yet: it gets a new fingerprint, and these skills are scanned and signed again: {}",
+            join(&again)
+        ));
+    }
+    if !is_asked {
+        let question = "Create a recovery key?";
+        return context.ui.confirm_wanted_step(question, &effects);
+    }
+    for effect in &effects {
+        context.ui.must_see(format!("  {effect}"));
+    }
+    Ok(())
+}
+
+/// The file for the second copy: the named one, or the answer of the person.
+fn second_file(context: &Context, arguments: &Arguments) -> Result<Option<PathBuf>, Failure> {
+    if arguments.second.is_some() || !context.ui.may_ask() {
+        return Ok(arguments.second.clone());
+    }
+    let question = "A second copy, for another place (Enter: none):";
+    let file = context.ui.ask(question)?;
+    Ok((!file.is_empty()).then(|| PathBuf::from(file)))
 }
 
 /// Warns of the skills that were not signed with the new keys.

@@ -3,7 +3,6 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use clap::Args;
@@ -14,19 +13,21 @@ use vault_format::{
 };
 use vault_library::{
     Origin, Vault,
-    recovery::{self, RecoveredPlace, RecoveryError, RecoveryKey, UseRecovery},
+    recovery::{self, RecoveryError, RecoveryKey, UseRecovery},
     roots, shelf,
     trust::NamedKey,
 };
-use vault_store::{clock::SystemClock, random::SystemRandom};
 
-use super::{after_theft, ask_services, changed, open_recovery, rotate::key_name};
+use super::{
+    ChangedKeys, after_theft, ask_services, changed, open_recovery, recovered_place,
+    rotate::key_name,
+};
 use crate::{
     commands::share::sync::last_good,
     context::Context,
     errors::Failure,
     key_changes,
-    output::{HINT, Report, Warning, clean, either, join},
+    output::{Done, HINT, Report, Warning, clean, either, join},
     publishing::everywhere::What,
     service::{Address, connection::Connection, sign_in::signed_in},
 };
@@ -97,24 +98,9 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     let shown = shown_catalog(context, arguments, &key, before.as_ref())?;
     let catalog = shown.catalog.as_deref();
     let chain = known_chain(before.as_ref(), catalog)?;
-    let lost = match &arguments.lost {
-        Some(text) => Some(find_key(&chain, text)?),
-        None => {
-            if let Some(vault) = &before {
-                require_lost_elsewhere(vault, &chain)?;
-            }
-            lost_key(context, before.as_ref(), &chain)?
-        }
-    };
-    let own = before.as_ref().map(Vault::trust).transpose()?.flatten();
-    let newest = own.map_or(0, |own| own.chain().version());
-    let newest = newest.max(chain.version());
-    if let Some(named) = arguments.at_least.filter(|named| *named > newest) {
-        return Err(fail!(
-            RootRolledBack,
-            "the keys that are shown end at version {newest}, and you named version {named}"
-        )
-        .hint("the service may hide a change of keys; --from takes the catalog of another machine or service"));
+    let lost = lost_key(context, arguments.lost.as_deref(), before.as_ref(), &chain)?;
+    if let Some(named) = arguments.at_least {
+        require_version(named, before.as_ref(), &chain)?;
     }
     // A run that was interrupted has written a version to the file that only this machine knows.
     if key.file().version <= chain.version() {
@@ -123,12 +109,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     let own_key = before.as_ref().and_then(|vault| vault.release_key().ok());
     let keeps_key = own_key.is_some_and(|own| lost.is_some_and(|lost| lost != own));
     ask(context, arguments, &chain, (lost, keeps_key))?;
-    let place = RecoveredPlace {
-        paths: context.paths()?,
-        clock: Arc::new(SystemClock),
-        random: Arc::new(SystemRandom),
-        passphrases: context.passphrases()?,
-    };
+    let place = recovered_place(context)?;
     let input = UseRecovery {
         key: &mut key,
         catalog,
@@ -154,43 +135,69 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
         done.text
             .push_str("\nThe service gets the new keys with the next release.");
     }
+    limit_theft(context, arguments, &vault, &shown, &mut done)?;
+    done.text.push_str(&next_steps(&vault)?);
+    done.view.vault_made = Some(before.is_none());
+    Ok(done.into())
+}
+
+/// Fails if a version of the keys is named that neither this machine nor the catalog has.
+fn require_version(named: u64, vault: Option<&Vault>, chain: &RootChain) -> Result<(), Failure> {
+    let own = vault.map(Vault::trust).transpose()?.flatten();
+    let newest = own.map_or(0, |own| own.chain().version());
+    let newest = newest.max(chain.version());
+    if named <= newest {
+        return Ok(());
+    }
+    Err(fail!(
+        RootRolledBack,
+        "the keys that are shown end at version {newest}, and you named version {named}"
+    )
+    .hint("the service may hide a change of keys; --from takes the catalog of another machine or service"))
+}
+
+/// Shows what a thief may have published, and ends the sign-ins that the lost machine had.
+fn limit_theft(
+    context: &Context,
+    arguments: &Arguments,
+    vault: &Vault,
+    shown: &ShownCatalog,
+    done: &mut Done<ChangedKeys>,
+) -> Result<(), Failure> {
     let connection = match shown.connection.clone() {
         None => Connection::find(context)?,
         named => named,
     };
-    let good = arguments.last_good;
-    let releases = after_theft::show_releases(context, &vault, connection.as_ref(), catalog, good)?;
+    let (catalog, good) = (shown.catalog.as_deref(), arguments.last_good);
+    let releases = after_theft::show_releases(context, vault, connection.as_ref(), catalog, good)?;
     // A sign-in on a destroyed disk can't have been copied, nor one that this run has made.
     let own = !arguments.destroyed && !shown.signed_in_now;
-    let sign_ins = after_theft::end_sign_ins(context, &vault, own)?;
+    let sign_ins = after_theft::end_sign_ins(context, vault, own)?;
     for line in releases.lines.iter().chain(&sign_ins.lines) {
         done.text.push('\n');
         done.text.push_str(line);
     }
     done.view.shown = Some(releases.data);
     done.view.sign_ins = Some(sign_ins.data);
-    let listing = shelf::list(&vault)?;
-    let own = listing.skills.iter().map(|skill| &skill.origin);
-    let withheld = listing.damaged.iter().map(|(_, origin, _)| origin);
-    let has_skills = own.chain(withheld).any(|origin| *origin == Origin::Local);
-    done.text.push_str(&next_steps(!has_skills));
-    done.view.vault_made = Some(before.is_none());
-    Ok(done.into())
+    Ok(())
 }
 
-/// What remains to be done, for a machine with or without the vault's skills.
-fn next_steps(is_empty: bool) -> String {
-    if is_empty {
-        return format!(
+/// The commands that follow, for a machine with or without the vault's skills.
+fn next_steps(vault: &Vault) -> Result<String, Failure> {
+    let listing = shelf::list(vault)?;
+    let own = listing.skills.iter().map(|skill| &skill.origin);
+    let withheld = listing.damaged.iter().map(|(_, origin, _)| origin);
+    if !own.chain(withheld).any(|origin| *origin == Origin::Local) {
+        return Ok(format!(
             "\nNext: {HINT}vault status --cloud{HINT:#} on a machine that you trust shows the last good release and its payload; then\n  \
              {HINT}vault cloud rollback <release> --last-good <release>:<payload>{HINT:#} restores the skills and publishes them.\n\
              The order of the releases comes from the service alone: a thief may have published some of them."
-        );
+        ));
     }
-    format!(
+    Ok(format!(
         "\nNext: {HINT}vault sync --cloud{HINT:#} publishes this library under the new key; \
          {HINT}--replace{HINT:#} drops what a thief published."
-    )
+    ))
 }
 
 /// A catalog of the vault, and where it is from.
@@ -291,14 +298,25 @@ fn known_chain(vault: Option<&Vault>, catalog: Option<&[u8]>) -> Result<RootChai
     Ok(trust.chain().clone())
 }
 
-/// The key that is replaced where none was named: the only publisher's, if it is not on this
-/// machine. Asks where there are several: another publisher's machine is elsewhere too, and not
-/// lost.
+/// The key that is replaced: the named one, or else the only publisher's, if it is not on this
+/// machine. Asks if there are several: another publisher's machine is elsewhere too, and not lost.
 fn lost_key(
     context: &Context,
+    named: Option<&str>,
     vault: Option<&Vault>,
     chain: &RootChain,
 ) -> Result<Option<PublicKey>, Failure> {
+    if let Some(text) = named {
+        // An earlier run of this command may have revoked it already, so that only older versions
+        // name it.
+        let found = roots::find_key(chain, text);
+        return found
+            .map(Some)
+            .map_err(|error| key_changes::not_found(text, error));
+    }
+    if let Some(vault) = vault {
+        require_lost_elsewhere(vault, chain)?;
+    }
     let here = vault.map_or(Ok(Vec::new()), |vault| vault.keys().list())?;
     let publishers = chain.document().release().keys();
     if let [only] = publishers {
@@ -339,12 +357,6 @@ fn require_lost_elsewhere(vault: &Vault, chain: &RootChain) -> Result<(), Failur
         "the publisher's key is on this machine; confirm that it was stolen"
     )
     .hint(format!("--lost {}", join(names))))
-}
-
-/// The lost key. An earlier run of this command may have revoked it already, so that only older
-/// versions name it.
-fn find_key(chain: &RootChain, text: &str) -> Result<PublicKey, Failure> {
-    roots::find_key(chain, text).map_err(|error| key_changes::not_found(text, error))
 }
 
 /// Says what becomes of the lost key and of what it signed, and asks.

@@ -15,12 +15,12 @@ use vault_library::{
 
 use crate::{
     commands::trust::key::{
-        ChangedKeys, Done, RootKey, ask_services, changed, key_name, open_for, published_to,
+        ChangedKeys, RootKey, ask_services, changed, key_name, open_for, published_to,
     },
     context::Context,
     errors::Failure,
     key_changes,
-    output::{Report, Warning, clean},
+    output::{Done, Report, Warning, clean},
     publishing::everywhere::{self, What},
     service::{
         OwnerClient,
@@ -143,7 +143,7 @@ pub(super) fn publish_again(
     vault: &Vault,
     is_revoked: bool,
     done: &str,
-) -> Result<Done, Failure> {
+) -> Result<Done<ChangedKeys>, Failure> {
     let what = publish_change(vault, is_revoked)?;
     let (said, published) = everywhere::publish_everywhere(context, vault, what)?;
     let mut lines = vec![done.to_owned()];

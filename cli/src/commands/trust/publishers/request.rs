@@ -1,24 +1,24 @@
 //! `vault publishers request`: makes a key on this machine and asks the owner to let it publish.
 
-use std::sync::Arc;
-
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use vault_api::VaultSummary;
 use vault_format::{
     keys::PublicKey,
+    name::Slug,
     root::{KeyFingerprint, KeyName, KeyStanding, VaultId},
 };
 use vault_library::{
     Vault, join,
-    recovery::RecoveredPlace,
     subscribe::{self, AcceptOptions},
 };
-use vault_store::{clock::SystemClock, random::SystemRandom};
 
 use crate::{
-    commands::trust::{key::key_name, new_key::NewKey},
+    commands::trust::{
+        key::{key_name, recovered_place},
+        new_key::NewKey,
+    },
     context::Context,
     errors::Failure,
     key_changes,
@@ -88,41 +88,12 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     };
     let signed_in = signed_in(context, &connection, arguments.no_browser);
     let (client, _) = context.block_on(signed_in)?;
-    let memberships: Vec<VaultSummary> = context.block_on(client.list("/admin/vaults"))?;
-    let mut memberships = memberships.into_iter();
-    let membership = memberships.find(|it| it.slug == connection.slug);
-    let membership = membership.ok_or_else(|| {
-        fail!(
-            NoSuchVault,
-            "your account has no vault `{}` there",
-            connection.slug
-        )
-        .hint("its owner invites you: vault users invite <your address>")
-    })?;
-    let wanted = membership.vault_id.ok_or_else(|| {
-        fail!(ReleaseNotFound, "nothing is published in this vault yet")
-            .hint("its owner publishes the first release: vault sync; then ask again")
-    })?;
-    let place = RecoveredPlace {
-        paths: context.paths()?,
-        clock: Arc::new(SystemClock),
-        random: Arc::new(SystemRandom),
-        passphrases: context.passphrases()?,
-    };
+    let vaults = context.block_on(client.list("/admin/vaults"))?;
+    let wanted = published_vault(vaults, &connection.slug)?;
+    let place = recovered_place(context)?;
     // A folder with another vault is refused before a passphrase is asked for.
-    if let Some(vault) = context.existing_vault()?
-        && !vault.only_holds_links()?
-        && *vault.id() != wanted
-    {
-        return Err(fail!(
-            VaultChanged,
-            "the folder {} holds a vault of your own, not the one at {}",
-            vault.paths().root.display(),
-            connection.address()
-        )
-        .hint("name an empty folder for that one: vault --vault <folder> publishers request …"));
-    }
     if let Some(vault) = context.existing_vault()? {
+        require_same_vault(&vault, &wanted, &connection)?;
         take_shown_keys(context, &vault, &connection)?;
     }
     let in_agent = arguments.new_key.prepare(context)?;
@@ -130,14 +101,14 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     connection.save(&vault)?;
     let fingerprint = KeyFingerprint::publisher(&key);
     let standing = vault.require_trust()?.roots().standing(&key);
-    if standing == KeyStanding::Release {
+    let mut view = RequestedKey {
+        public_key: key,
+        fingerprint,
+        publishes: standing == KeyStanding::Release,
+        request: None,
+    };
+    if view.publishes {
         let text = format!("{TICK} this machine may publish already: {HINT}vault sync{HINT:#}");
-        let view = RequestedKey {
-            public_key: key,
-            fingerprint,
-            publishes: true,
-            request: None,
-        };
         return Ok(Report::view(view, text));
     }
     let bytes = join::request(&vault, &connection.slug, &key, arguments.name.clone())?;
@@ -151,18 +122,42 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
          {HINT}{add}{HINT:#}\n\
          Then take the skills over and publish with: {HINT}vault sync{HINT:#}"
     );
-    let request = KeyRequested {
+    view.request = Some(KeyRequested {
         draft: draft.id.to_string(),
         vault_id: wanted,
         address: connection.address(),
-    };
-    let view = RequestedKey {
-        public_key: key,
-        fingerprint,
-        publishes: false,
-        request: Some(request),
-    };
+    });
     Ok(Report::view(view, text))
+}
+
+/// The vault that is published under this slug, if it is one of the account's vaults.
+fn published_vault(vaults: Vec<VaultSummary>, slug: &Slug) -> Result<VaultId, Failure> {
+    let mut vaults = vaults.into_iter();
+    let vault = vaults.find(|vault| vault.slug == *slug).ok_or_else(|| {
+        fail!(NoSuchVault, "your account has no vault `{slug}` there")
+            .hint("its owner invites you: vault users invite <your address>")
+    })?;
+    vault.vault_id.ok_or_else(|| {
+        fail!(ReleaseNotFound, "nothing is published in this vault yet")
+            .hint("its owner publishes the first release: vault sync; then ask again")
+    })
+}
+
+fn require_same_vault(
+    vault: &Vault,
+    wanted: &VaultId,
+    connection: &Connection,
+) -> Result<(), Failure> {
+    if vault.id() == wanted || vault.only_holds_links()? {
+        return Ok(());
+    }
+    Err(fail!(
+        VaultChanged,
+        "the folder {} holds a vault of your own, not the one at {}",
+        vault.paths().root.display(),
+        connection.address()
+    )
+    .hint("name an empty folder for that one: vault --vault <folder> publishers request …"))
 }
 
 /// Takes newer keys that the linked vault shows: an owner may have removed this machine's key. A
