@@ -23,8 +23,8 @@
 //! | `code/<sha256>` | `code` | an authorization code | `token` |
 //! | `session/<sha256>` | `session`, `approval/…`, `spent/…` | a signed-in browser and its decisions | `session` |
 //! | `session/<sha256>` | `provider/…`, `connect` | a browser on its way to the identity provider, or back from it | `provider_request` |
-//! | `limit/…` | a window | a counter of requests or of failed sign-ins | `oauth::throttle` |
-//! | `browser/<sha256>` | `<sha256 of the account>` | the mark of a browser that signed in before | `oauth::returning` |
+//! | `limit/…` | a window | a counter of requests or of failed sign-ins | `accounts::throttle` |
+//! | `browser/<sha256>` | `<sha256 of the account>` | the mark of a browser that signed in before | `web::remembered_browser` |
 //! | `unused/<source>` | a place | a registration that no app has used yet | `client` |
 //! | `enrol-code/<namespace_id>` | `<sha256>` | a code with which machines enrol | `enrolment` |
 //! | `enrol-used/<namespace_id>` | `<sha256>` | how often a code was used | `enrolment` |
@@ -41,7 +41,7 @@
 //! | `outbox/<namespace_id>` | ULID, `machines` | a notice that waits to be sent | `notice` |
 //! | `outbox-due` | `<namespace_id>` | when an outbox is visited next | `notice` |
 //! | `removals` | `<slug>` | a deleted vault whose records and objects are being removed | `removal` |
-//! | `work` | `collection` | where the collection of objects stands | `work::collect` |
+//! | `work` | `collection` | where the collection of objects stands | `maintenance::collect` |
 //!
 //! A bearer check is two readings: the token by hash, then one `get_many` of its grant, user,
 //! connection, account, namespace and the service's epoch (`standing`). So ending a grant, a user,

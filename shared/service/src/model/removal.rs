@@ -6,7 +6,7 @@
 //!
 //! The deletion is one commit: the namespace's record becomes its own tombstone, which ends tokens,
 //! memberships and devices, because every check reads it. Background work then removes records and
-//! objects (`work::remove`). Each of its steps may be repeated, since a removed record is not found
+//! objects (`maintenance::remove`). Each of its steps may be repeated, since a removed record is not found
 //! again.
 
 use serde::{Deserialize, Serialize};

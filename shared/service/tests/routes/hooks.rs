@@ -12,7 +12,7 @@ use sha2::Sha256;
 use vault_service::config::Config;
 use vault_service::config::hosting::Hosting;
 use vault_service::model::namespace::Subscription;
-use vault_service::{provisioning, router, work};
+use vault_service::{hosting::provisioning, maintenance, router};
 use vault_store::StoreError;
 use vault_testing::memory::hooked::{Call, Hook, Hooked};
 
@@ -501,7 +501,7 @@ async fn a_store_that_fails_leaves_nothing_half_done_and_the_next_event_goes_on(
         if commits % 2 == 0 {
             event(&world, "evt_1", 1, kind, checkout(&paid, "sub_1")).await;
         } else {
-            assert_eq!(work::run(&world.app).await.unwrap().provisioned, 1);
+            assert_eq!(maintenance::run(&world.app).await.unwrap().provisioned, 1);
         }
         assert_eq!(
             steps(&world, "acme").await,
@@ -509,7 +509,7 @@ async fn a_store_that_fails_leaves_nothing_half_done_and_the_next_event_goes_on(
             "after {commits} commits"
         );
         assert_eq!(drafts(&world, "acme").await, 2, "after {commits} commits");
-        assert_eq!(work::run(&world.app).await.unwrap().provisioned, 0);
+        assert_eq!(maintenance::run(&world.app).await.unwrap().provisioned, 0);
     }
 }
 

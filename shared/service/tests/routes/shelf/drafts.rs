@@ -157,7 +157,7 @@ async fn the_bytes_of_a_draft_stay_while_it_waits_and_go_afterwards() {
     let collect = || async {
         for _ in 0..4 {
             world.clock.advance(8 * DAY);
-            work::run(&world.app).await.unwrap();
+            maintenance::run(&world.app).await.unwrap();
         }
         world.memory.get(&object).await.unwrap().is_some()
     };

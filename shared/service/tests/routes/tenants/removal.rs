@@ -142,10 +142,10 @@ async fn nothing_of_a_deleted_vault_is_left_but_its_name() {
         .unwrap();
     assert_eq!(delete(&desk).await, 200);
     // Requests that began before the deletion end before the removal begins.
-    let early = work::run(&desk.world.app).await.unwrap();
+    let early = maintenance::run(&desk.world.app).await.unwrap();
     assert_eq!((early.removed_records, early.removed_vaults), (0, 0));
     desk.world.clock.advance(WAIT_SECONDS);
-    let report = work::run(&desk.world.app).await.unwrap();
+    let report = maintenance::run(&desk.world.app).await.unwrap();
     assert_eq!(report.removed_vaults, 1, "{report:?}");
     assert_eq!(left(&desk, &other).await, [format!("ns/{THERE} | ns")]);
     let tombstone = tombstone(&desk).await;
@@ -166,7 +166,13 @@ async fn nothing_of_a_deleted_vault_is_left_but_its_name() {
         .unwrap();
     assert_eq!(acme, still);
     assert_eq!(desk.get("/admin/vaults/acme").await.status, 200);
-    assert_eq!(work::run(&desk.world.app).await.unwrap().removed_vaults, 0);
+    assert_eq!(
+        maintenance::run(&desk.world.app)
+            .await
+            .unwrap()
+            .removed_vaults,
+        0
+    );
 }
 
 /// Lets so many changes of the stores through, and fails all that follow.
@@ -200,11 +206,11 @@ async fn a_removal_that_is_cut_off_after_any_change_is_finished_by_the_next_run(
         let mut app = desk.world.app.clone();
         (app.ports.records, app.ports.objects) = (hooked.clone(), hooked);
         // It fails wherever a change failed; what counts is what the next run makes of it.
-        let _ = work::run(&app).await;
+        let _ = maintenance::run(&app).await;
         let marks = desk.world.app.records.list(REMOVALS, "", None, 10).await;
         let whole = marks.unwrap().is_empty();
         if !whole {
-            let report = work::run(&desk.world.app).await.unwrap();
+            let report = maintenance::run(&desk.world.app).await.unwrap();
             assert_eq!(report.removed_vaults, 1, "cut after {cut}: {report:?}");
         }
         assert_eq!(

@@ -14,7 +14,7 @@ impl Place {
     async fn days(&self, days: i64) {
         for _ in 0..days {
             self.desk.world.clock.advance(DAY);
-            work::run(&self.desk.world.app).await.unwrap();
+            maintenance::run(&self.desk.world.app).await.unwrap();
         }
     }
 

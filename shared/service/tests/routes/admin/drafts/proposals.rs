@@ -412,7 +412,7 @@ async fn ended_proposals_make_room() {
     assert_eq!(left["open"], 31, "two had ended, and one came in");
     assert_eq!(place.state(&first).await, "outdated");
     place.team.publish(world, &[]).await;
-    work::run(&world.app).await.unwrap();
+    maintenance::run(&world.app).await.unwrap();
     let left: Value = crate::common::read(&world.app, &open).await;
     assert_eq!(left["open"], 30);
     let listed = world

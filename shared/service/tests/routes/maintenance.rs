@@ -14,7 +14,7 @@ use vault_service::maintenance::Report;
 use vault_service::model::kept::{self, Mark, ObjectName};
 use vault_service::model::namespace::{Kind, Namespace, Pinned};
 use vault_service::model::release::Closure;
-use vault_service::{App, Ports, uploads, work};
+use vault_service::{App, Ports, maintenance, uploads};
 use vault_store::StoreError;
 use vault_store::objects::{Class, ObjectKey, Objects, Stored};
 use vault_store::random::{Random, bytes};
@@ -37,7 +37,7 @@ const CLASSES: [Class; 4] = [
 
 impl World {
     pub async fn work(&self) -> Report {
-        work::run(&self.app).await.unwrap()
+        maintenance::run(&self.app).await.unwrap()
     }
 
     async fn held(&self, namespace: &Namespace) -> BTreeSet<ObjectName> {
@@ -294,7 +294,7 @@ async fn a_push_and_a_collection_at_once_lose_nothing() {
             }
             false
         };
-        let (report, pushed) = tokio::join!(work::run(&world.app), pushing);
+        let (report, pushed) = tokio::join!(maintenance::run(&world.app), pushing);
         let deleted = report.unwrap().deleted;
         collected += deleted;
         met += usize::from(deleted > 0 && deleted < 8);
@@ -307,7 +307,7 @@ async fn a_push_and_a_collection_at_once_lose_nothing() {
                 named.difference(&held)
             );
             world.clock.advance(2 * DAY);
-            work::run(&world.app).await.unwrap();
+            maintenance::run(&world.app).await.unwrap();
         }
     }
     assert!(
@@ -419,10 +419,10 @@ async fn a_second_run_changes_nothing_and_a_round_goes_over_pages_and_namespaces
     let report = world.work().await;
     assert_eq!((report.marked, report.namespaces), (3 * 2100, 3));
     assert_eq!(world.work().await, Report::default());
-    let (one, other) = tokio::join!(work::run(&world.app), work::run(&world.app));
+    let (one, other) = tokio::join!(maintenance::run(&world.app), maintenance::run(&world.app));
     assert_eq!((one.unwrap(), other.unwrap()), Default::default());
     world.clock.advance(DAY);
-    let (one, other) = tokio::join!(work::run(&world.app), work::run(&world.app));
+    let (one, other) = tokio::join!(maintenance::run(&world.app), maintenance::run(&world.app));
     assert_eq!(one.unwrap().deleted + other.unwrap().deleted, 3 * 2100);
     for namespace in &all {
         assert!(world.held(namespace).await.is_empty());
