@@ -149,7 +149,7 @@ const VIEWS: &[(&str, Describe)] = &[
     ("verify", view::<trust::verify::Verification>),
     ("verify NAME", view::<trust::verify::IntactSkill>),
     ("verify PATH", view::<trust::verify::VerifiedExport>),
-    ("version", view::<maintenance::version::Version>),
+    ("version", view::<maintenance::version::Program>),
     ("version --licenses", view::<maintenance::version::Licenses>),
 ];
 

@@ -45,9 +45,9 @@ const FORMATS: [(&str, u32); 8] = [
     ("skill-manifest", 2),
 ];
 
-/// The version of vault.
+/// This build of vault.
 #[derive(Debug, JsonSchema, Serialize)]
-pub struct Version {
+pub struct Program {
     /// The version of the program.
     version: &'static str,
     /// The operating system that it was built for, such as `linux`.
@@ -72,12 +72,12 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
         let licenses = LICENCES;
         return Ok(Report::view(Licenses { licenses }, LICENCES));
     }
-    let version = Version {
+    let program = Program {
         version: env!("CARGO_PKG_VERSION"),
         system: std::env::consts::OS,
         processor: std::env::consts::ARCH,
         formats: BTreeMap::from(FORMATS),
     };
-    let text = format!("vault {}", version.version);
-    Ok(Report::view(version, text))
+    let text = format!("vault {}", program.version);
+    Ok(Report::view(program, text))
 }
