@@ -6,8 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 use vault_format::{
     name::{AgentId, SkillName},
     provenance::{Kind, ProvenanceId},
@@ -15,14 +15,14 @@ use vault_format::{
 };
 use vault_library::{
     agents::{Hidden, HiddenReason, ProfileWarning},
-    doctor::{DoctorFinding, DoctorReport, RecordedSource, Remedy, Severity},
+    doctor::{DoctorFinding as Finding, RecordedSource, Remedy, Severity},
     keys::KeyError,
 };
 
 use crate::text::{clean, either, join, shell_path};
 
 /// A finding for people and programs.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct FindingText {
     /// The stable code.
     pub code: &'static str,
@@ -40,7 +40,7 @@ pub struct FindingText {
 
 impl FindingText {
     /// Creates the text of a finding of the library.
-    pub fn new(finding: &DoctorFinding) -> Self {
+    pub fn new(finding: &Finding) -> Self {
         Self {
             code: finding.code(),
             severity: finding.severity(),
@@ -64,99 +64,74 @@ impl FindingText {
     }
 }
 
-fn message(finding: &DoctorFinding) -> String {
+fn message(finding: &Finding) -> String {
     match finding {
-        DoctorFinding::Key(error) => error.to_string(),
-        DoctorFinding::Profile(warning) => profile_warning(warning).0,
-        DoctorFinding::NotApproved { file, .. } => {
+        Finding::Key(error) => error.to_string(),
+        Finding::Profile(warning) => profile_warning(warning).0,
+        Finding::NotApproved { file, .. } => {
             format!("{file} has changes that are not approved and have no effect yet")
         }
-        DoctorFinding::ProfilesInvalid(error) => error.to_string(),
-        DoctorFinding::ForeignOwner(path) => {
-            format!("{} belongs to another user", path.display())
-        }
-        DoctorFinding::FolderUnusable(reason) => reason.clone(),
-        DoctorFinding::OpenToOthers { path, mode } => {
+        Finding::ProfilesInvalid(error) => error.to_string(),
+        Finding::ForeignOwner(path) => format!("{} belongs to another user", path.display()),
+        Finding::FolderUnusable(reason) => reason.clone(),
+        Finding::OpenToOthers { path, mode } => {
             format!("others may write to {} (mode {mode:04o})", path.display())
         }
-        DoctorFinding::ReadOnly(path) => format!("{} can't be written to", path.display()),
-        DoctorFinding::NoRecoveryKey => {
-            "every key of this vault is on this machine: if you lose it, you lose them too"
-                .to_owned()
+        Finding::ReadOnly(path) => format!("{} can't be written to", path.display()),
+        Finding::NoRecoveryKey => {
+            "every key of this vault is on this machine: if you lose it, you lose them too".into()
         }
-        DoctorFinding::RecoveryCheckDue(checked_at) => {
+        Finding::RecoveryCheckDue(checked_at) => {
             format!("the recovery key was last checked at {checked_at}")
         }
-        DoctorFinding::ReleaseBehind(address) => {
-            let address = clean(address, 200);
-            format!("no release under the newest keys has been published to {address} from here")
-        }
-        DoctorFinding::ReleaseEnds { address, at, .. } => {
+        Finding::ReleaseBehind(address) => release_behind(address),
+        Finding::ReleaseEnds { address, at, .. } => {
             format!("the release at {} ends on {at}", clean(address, 200))
         }
-        DoctorFinding::LinkExpired { address, since } => {
-            let address = clean(address, 200);
-            format!("the last release of {address} expired at {since}: nothing newer has arrived")
-        }
-        DoctorFinding::NotSignedAgain(skill) => {
+        Finding::LinkExpired { address, since } => link_expired(address, *since),
+        Finding::NotSignedAgain(skill) => {
             format!("{skill} was signed by a key that is revoked, and is not run")
         }
-        DoctorFinding::ClockBehind { now, signed_at } => {
+        Finding::ClockBehind { now, signed_at } => {
             format!("this machine's clock says {now}, but a skill was signed at {signed_at}")
         }
-        DoctorFinding::ClockWasAhead { now, seen_at } => was_ahead(*now, *seen_at),
-        DoctorFinding::Unfinished => {
+        Finding::ClockWasAhead { now, seen_at } => was_ahead(*now, *seen_at),
+        Finding::Unfinished => {
             "an interrupted command left files that are not part of the vault".to_owned()
         }
-        DoctorFinding::SetAside(path) => {
-            format!("{} was moved aside and never signed", path.display())
-        }
-        DoctorFinding::ForeignInVault(path) => {
-            format!("{} does not belong to the vault", path.display())
-        }
-        DoctorFinding::EarlierVersions(count) => format!("{count} earlier bundles are kept"),
-        DoctorFinding::EnvironmentUnset { skill, variables } => {
-            let unset = variables.join(", ");
-            format!("{skill} needs the variable {unset}, which is not set")
-        }
-        DoctorFinding::IgnoredMetadata { skill, files } => {
-            let files = files.join(", ");
-            format!("{skill}: {files} is not part of the signed skill")
-        }
-        DoctorFinding::SkillDamaged { skill, damage, .. } => format!("{skill}: {damage}"),
-        DoctorFinding::SkillsWithheld { vault, skills } => withheld(vault.as_deref(), skills),
-        DoctorFinding::SkillUnsigned(skill) => {
+        Finding::SetAside(path) => format!("{} was moved aside and never signed", path.display()),
+        Finding::ForeignInVault(path) => format!("{} does not belong to the vault", path.display()),
+        Finding::EarlierVersions(count) => format!("{count} earlier bundles are kept"),
+        Finding::EnvironmentUnset { skill, variables } => unset(skill, variables),
+        Finding::IgnoredMetadata { skill, files } => ignored_metadata(skill, files),
+        Finding::SkillDamaged { skill, damage, .. } => format!("{skill}: {damage}"),
+        Finding::SkillsWithheld { vault, skills } => withheld(vault.as_deref(), skills),
+        Finding::SkillUnsigned(skill) => {
             format!("{skill} was put into the vault's folder by hand and is not signed")
         }
-        DoctorFinding::SkillFromElsewhere { skill, source, .. } => from_elsewhere(skill, source),
-        DoctorFinding::NotStored {
+        Finding::SkillFromElsewhere { skill, source, .. } => from_elsewhere(skill, source),
+        Finding::NotStored {
             skill,
             folder,
             files,
         } => not_stored(skill, folder, files),
-        DoctorFinding::NameTaken { skill, qualified } => {
+        Finding::NameTaken { skill, qualified } => {
             format!("{qualified} is shown to no agent: {skill} means another skill, or none")
         }
-        DoctorFinding::SkillReplaced(skill) => {
+        Finding::SkillReplaced(skill) => {
             format!("{skill}: a folder is in the place of the signed skill")
         }
-        DoctorFinding::RepairFailed { skill, reason } => {
-            format!("{skill} was not signed: {reason}")
-        }
-        DoctorFinding::VariantDamaged { skill, damage } => {
-            format!("a variant of {skill}: {damage}")
-        }
-        DoctorFinding::DanglingLink { path, .. } => format!("{} is a broken link", path.display()),
-        DoctorFinding::RootMissing(path) => format!("{} no longer exists", path.display()),
-        DoctorFinding::ProjectLinks { project, wrong } => wrong_links(project, wrong),
-        DoctorFinding::ProjectMissing(path) => {
-            format!("the project {} no longer exists", path.display())
-        }
-        DoctorFinding::LinksStale => "agent links are out of date".to_owned(),
-        DoctorFinding::AgentNotLinked(agents) => {
+        Finding::RepairFailed { skill, reason } => format!("{skill} was not signed: {reason}"),
+        Finding::VariantDamaged { skill, damage } => format!("a variant of {skill}: {damage}"),
+        Finding::DanglingLink { path, .. } => format!("{} is a broken link", path.display()),
+        Finding::RootMissing(path) => format!("{} no longer exists", path.display()),
+        Finding::ProjectLinks { project, wrong } => wrong_links(project, wrong),
+        Finding::ProjectMissing(path) => format!("the project {} no longer exists", path.display()),
+        Finding::LinksStale => "agent links are out of date".to_owned(),
+        Finding::AgentNotLinked(agents) => {
             format!("not linked to the vault's skills: {}", joined(agents))
         }
-        DoctorFinding::ContextCost {
+        Finding::ContextCost {
             agent,
             characters,
             bound,
@@ -199,6 +174,26 @@ pub fn withheld<N: Borrow<SkillName>>(vault: Option<&str>, skills: &[N]) -> Stri
     )
 }
 
+fn release_behind(address: &str) -> String {
+    let address = clean(address, 200);
+    format!("no release under the newest keys has been published to {address} from here")
+}
+
+fn link_expired(address: &str, since: Timestamp) -> String {
+    let address = clean(address, 200);
+    format!("the last release of {address} expired at {since}: nothing newer has arrived")
+}
+
+fn unset(skill: &SkillName, variables: &[String]) -> String {
+    let unset = variables.join(", ");
+    format!("{skill} needs the variable {unset}, which is not set")
+}
+
+fn ignored_metadata(skill: &SkillName, files: &[String]) -> String {
+    let files = files.join(", ");
+    format!("{skill}: {files} is not part of the signed skill")
+}
+
 fn from_elsewhere(skill: &SkillName, source: &RecordedSource) -> String {
     let (tool, text) = (source.tool, clean(&source.text, 200));
     format!("{skill} is not signed, and {tool} records that it came from {text}")
@@ -217,92 +212,81 @@ fn wrong_links(project: &Path, wrong: &[PathBuf]) -> String {
     )
 }
 
-fn hint(finding: &DoctorFinding) -> String {
+fn hint(finding: &Finding) -> String {
     let fixed = match finding {
-        DoctorFinding::Key(error) => return key_hint(error),
-        DoctorFinding::Profile(warning) => return profile_warning(warning).1,
-        DoctorFinding::NotApproved { file, .. } => {
+        Finding::Key(error) => return key_hint(error),
+        Finding::Profile(warning) => return profile_warning(warning).1,
+        Finding::NotApproved { file, .. } => {
             return format!("vault approve {file} shows what changed and asks");
         }
-        DoctorFinding::ForeignOwner(path) => {
+        Finding::ForeignOwner(path) => {
             return format!("chown -R $(id -un) {}", shell_path(path.display()));
         }
-        DoctorFinding::FolderUnusable(_) => "make it a folder of this user",
-        DoctorFinding::OpenToOthers { path, .. } => {
+        Finding::FolderUnusable(_) => "make it a folder of this user",
+        Finding::OpenToOthers { path, .. } => {
             return format!("chmod go-w {}", shell_path(path.display()));
         }
-        DoctorFinding::SetAside(path) => {
+        Finding::SetAside(path) => {
             return format!("vault add {0}, then rm -r {0}", shell_path(path.display()));
         }
-        DoctorFinding::EnvironmentUnset { variables, .. } => {
+        Finding::EnvironmentUnset { variables, .. } => {
             return format!("export {}=…", variables.first().map_or("", String::as_str));
         }
-        DoctorFinding::SkillDamaged { skill, remedy, .. } => return remedy_hint(skill, remedy),
-        DoctorFinding::SkillsWithheld { vault, .. } => withheld_hint(vault.is_some()),
-        DoctorFinding::SkillUnsigned(skill) => {
+        Finding::SkillDamaged { skill, remedy, .. } => return remedy_hint(skill, remedy),
+        Finding::SkillsWithheld { vault, .. } => withheld_hint(vault.is_some()),
+        Finding::SkillUnsigned(skill) => {
             return format!("read it, then: vault doctor {skill} --repair signs it");
         }
-        DoctorFinding::SkillFromElsewhere { skill, path, .. } => {
-            return format!(
-                "read it, move it out of the vault (mv {} .), then: vault add ./{skill}",
-                shell_path(path.display())
-            );
-        }
-        DoctorFinding::SkillReplaced(skill) => {
+        Finding::SkillFromElsewhere { skill, path, .. } => return move_out_hint(skill, path),
+        Finding::SkillReplaced(skill) => {
             return format!("read it; then vault add <folder>, or vault rollback {skill}");
         }
-        DoctorFinding::RepairFailed { skill, .. } => {
+        Finding::RepairFailed { skill, .. } => {
             return format!("vault add <folder> --name {skill} --replace, once that is fixed");
         }
-        DoctorFinding::NameTaken { qualified, .. } => {
+        Finding::NameTaken { qualified, .. } => {
             return format!("vault link prefer {qualified} gives it the bare name");
         }
-        DoctorFinding::VariantDamaged { skill, .. } => {
+        Finding::VariantDamaged { skill, .. } => {
             return format!("vault transform list {skill}; add the transform again");
         }
-        DoctorFinding::ProjectLinks { project, .. } => {
+        Finding::ProjectLinks { project, .. } => {
             return format!("vault install in {}", project.display());
         }
-        DoctorFinding::ContextCost { agent, .. } => {
+        Finding::ContextCost { agent, .. } => {
             return format!("vault disable <name> --agent {agent} shortens it");
         }
-        DoctorFinding::ReadOnly(_) => "skills can be read and run; nothing can be added or removed",
-        DoctorFinding::NoRecoveryKey => {
+        Finding::ReadOnly(_) => "skills can be read and run; nothing can be added or removed",
+        Finding::NoRecoveryKey => {
             "vault key recovery create <file>, on a USB stick or another machine"
         }
-        DoctorFinding::RecoveryCheckDue(_) => "vault key recovery check <file>, once a year",
-        DoctorFinding::ReleaseBehind(_) => "vault sync --cloud, while connected to it",
-        DoctorFinding::ReleaseEnds { own: true, .. } => "vault sync renews it",
-        DoctorFinding::ReleaseEnds { own: false, .. } => {
+        Finding::RecoveryCheckDue(_) => "vault key recovery check <file>, once a year",
+        Finding::ReleaseBehind(_) => "vault sync --cloud, while connected to it",
+        Finding::ReleaseEnds { own: true, .. } => "vault sync renews it",
+        Finding::ReleaseEnds { own: false, .. } => {
             "its owner renews it with vault sync; until then nothing changes here"
         }
-        DoctorFinding::LinkExpired { .. } => {
+        Finding::LinkExpired { .. } => {
             "vault cloud pull; if that brings nothing, ask the owner for a new release"
         }
-        DoctorFinding::NotSignedAgain(_) => {
-            "vault sync --cloud lists the skills and signs them again"
-        }
-        DoctorFinding::ClockBehind { .. } => {
+        Finding::NotSignedAgain(_) => "vault sync --cloud lists the skills and signs them again",
+        Finding::ClockBehind { .. } => {
             "set the clock: releases expire by it, and services refuse requests that are 300 s off"
         }
-        DoctorFinding::ClockWasAhead { .. } => {
+        Finding::ClockWasAhead { .. } => {
             "check the clock; if it is right now: vault doctor --reset-clock"
         }
-        DoctorFinding::Unfinished => "vault doctor --clean removes it, as the next change does",
-        DoctorFinding::ForeignInVault(_) | DoctorFinding::NotStored { .. } => "move it elsewhere",
-        DoctorFinding::EarlierVersions(_) => "a rollback can go back to them",
-        DoctorFinding::IgnoredMetadata { .. } | DoctorFinding::DanglingLink { ours: true, .. } => {
+        Finding::Unfinished => "vault doctor --clean removes it, as the next change does",
+        Finding::ForeignInVault(_) | Finding::NotStored { .. } => "move it elsewhere",
+        Finding::EarlierVersions(_) => "a rollback can go back to them",
+        Finding::IgnoredMetadata { .. } | Finding::DanglingLink { ours: true, .. } => {
             "vault doctor --clean removes it"
         }
-        DoctorFinding::DanglingLink { ours: false, .. } => {
-            "remove it, or restore what it points to"
-        }
-        DoctorFinding::ProfilesInvalid(_) => "fix profiles.toml in the vault's folder",
-        DoctorFinding::RootMissing(_) | DoctorFinding::ProjectMissing(_) => {
-            "vault doctor --clean forgets it"
-        }
-        DoctorFinding::LinksStale => "vault sync-profiles",
-        DoctorFinding::AgentNotLinked(_) => "vault sync-profiles --discover",
+        Finding::DanglingLink { ours: false, .. } => "remove it, or restore what it points to",
+        Finding::ProfilesInvalid(_) => "fix profiles.toml in the vault's folder",
+        Finding::RootMissing(_) | Finding::ProjectMissing(_) => "vault doctor --clean forgets it",
+        Finding::LinksStale => "vault sync-profiles",
+        Finding::AgentNotLinked(_) => "vault sync-profiles --discover",
     };
     fixed.to_owned()
 }
@@ -334,6 +318,11 @@ fn key_hint(error: &KeyError) -> String {
         }
         KeyError::File(_) => "give this user the right to read it".to_owned(),
     }
+}
+
+fn move_out_hint(skill: &SkillName, path: &Path) -> String {
+    let path = shell_path(path.display());
+    format!("read it, move it out of the vault (mv {path} .), then: vault add ./{skill}")
 }
 
 fn remedy_hint(skill: &SkillName, remedy: &Remedy) -> String {
@@ -402,58 +391,52 @@ pub fn profile_warning(warning: &ProfileWarning) -> (String, String) {
     }
 }
 
-/// Returns why an agent does not see a skill, and what to change.
-pub fn hidden_text(agent: &AgentId, hidden: &Hidden) -> (String, String) {
-    match &hidden.reason {
-        HiddenReason::Disabled => (
-            "it is disabled for this agent".to_owned(),
-            format!("vault enable {}", hidden.skill),
-        ),
-        HiddenReason::OtherAgents(agents) => (
-            format!("it is for {} only", joined(agents)),
-            format!("add it again with --agent {agent}"),
-        ),
-        HiddenReason::Profile => (
-            "no profile of this agent includes it".to_owned(),
-            "change profiles.toml in the vault's folder, then vault sync-profiles".to_owned(),
-        ),
-        HiddenReason::Foreign(path) => (
-            format!(
-                "{} has the same name and is not from the vault",
-                path.display()
-            ),
-            "vault setup --review imports it into the vault".to_owned(),
-        ),
-        HiddenReason::NotSynced => (
-            "the agent's folder has another version of it".to_owned(),
-            "vault sync-profiles".to_owned(),
-        ),
-    }
+/// A skill that an agent does not see.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct HiddenSkill {
+    /// The skill.
+    skill: SkillName,
+    /// The stable code of the reason.
+    code: &'static str,
+    /// The reason: a clause without a full stop.
+    pub reason: String,
+    /// What to do about it.
+    pub hint: String,
 }
 
-/// Returns the member `data` of `vault doctor --json`.
-pub fn json(report: &DoctorReport, findings: &[FindingText]) -> Value {
-    let agents = report.agents.agents.iter().map(|view| {
-        let hidden = view.hidden.iter().map(|hidden| {
-            let (reason, hint) = hidden_text(&view.agent, hidden);
-            let code = hidden.reason.code();
-            json!({ "skill": hidden.skill, "code": code, "reason": reason, "hint": hint })
-        });
-        json!({
-            "agent": view.agent,
-            "linked": view.linked,
-            "roots": view.roots,
-            "sees": view.sees,
-            "hidden": hidden.collect::<Vec<_>>(),
-        })
-    });
-    json!({
-        "healthy": report.is_clean() && !report.is_tampered(),
-        "damaged": report.damaged(),
-        "skills": report.skills,
-        "findings": findings,
-        "agents": agents.collect::<Vec<_>>(),
-        "context": report.context,
-        "cleaned": report.cleaned,
-    })
+impl HiddenSkill {
+    /// Creates the texts about a skill that this agent does not see.
+    pub fn new(agent: &AgentId, hidden: &Hidden) -> Self {
+        let (reason, hint) = match &hidden.reason {
+            HiddenReason::Disabled => (
+                "it is disabled for this agent".to_owned(),
+                format!("vault enable {}", hidden.skill),
+            ),
+            HiddenReason::OtherAgents(agents) => (
+                format!("it is for {} only", joined(agents)),
+                format!("add it again with --agent {agent}"),
+            ),
+            HiddenReason::Profile => (
+                "no profile of this agent includes it".to_owned(),
+                "change profiles.toml in the vault's folder, then vault sync-profiles".to_owned(),
+            ),
+            HiddenReason::Foreign(path) => (
+                format!(
+                    "{} has the same name and is not from the vault",
+                    path.display()
+                ),
+                "vault setup --review imports it into the vault".to_owned(),
+            ),
+            HiddenReason::NotSynced => (
+                "the agent's folder has another version of it".to_owned(),
+                "vault sync-profiles".to_owned(),
+            ),
+        };
+        Self {
+            skill: hidden.skill.clone(),
+            code: hidden.reason.code(),
+            reason,
+            hint,
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Formats the origin of an installed skill and the key that signed it.
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::{keys::PublicKey, root::KeyFingerprint};
 use vault_library::Origin;
 
@@ -33,7 +34,18 @@ pub fn whose_skill(origin: &Origin, qualified: &str) -> String {
     }
 }
 
-/// Formats a key as JSON.
-pub fn signer(key: &PublicKey) -> Value {
-    json!({ "key": key, "fingerprint": KeyFingerprint::publisher(key) })
+/// The key that signed a skill.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct SigningKey {
+    /// The public key.
+    key: PublicKey,
+    /// Its fingerprint.
+    fingerprint: KeyFingerprint,
+}
+
+impl From<PublicKey> for SigningKey {
+    fn from(key: PublicKey) -> Self {
+        let fingerprint = KeyFingerprint::publisher(&key);
+        Self { key, fingerprint }
+    }
 }

@@ -29,7 +29,10 @@ use vault_service::error::ErrorCode as ServiceCode;
 use self::driver::AskedOwner;
 use self::review::ReleaseReview;
 use self::take_over::TakenOver;
-pub use self::{report::report, served::ServedVault};
+pub use self::{
+    report::{SyncReport, report},
+    served::ServedVault,
+};
 
 use crate::{
     context::Context,

@@ -1,106 +1,180 @@
 //! What a sync reports.
 
-use serde_json::json;
-use vault_api::Draft;
-use vault_library::publish::{Published, ReleasePlan};
+use schemars::JsonSchema;
+use serde::Serialize;
+use vault_format::{
+    hash::Digest,
+    name::{DraftId, SkillName},
+    time::Timestamp,
+};
+use vault_library::{
+    admit::variants::RenderedVariant,
+    publish::{Published, ReleasePlan},
+};
 
 use super::{SyncOutcome, take_over::TakenOver};
 use crate::{
-    output::{BOLD, DIM, GOOD, HINT, Report, changes, count, paint, size},
+    output::{BOLD, DIM, Done, HINT, TICK, changes, count, paint, size},
     profiles::rendered_lines,
     service::connection::Connection,
 };
 
-/// Creates the report of a sync for people and programs.
-pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Report {
-    let (done, address) = (paint(GOOD, "✓"), connection.address());
-    let shown = paint(HINT, &address);
-    let taken = &outcome.taken;
-    match &outcome.published {
-        Published::Unchanged(current) => {
-            let (release, skills) = (current.release, current.skills);
-            let number = count(skills, "skill");
-            let what = if taken.is_empty() {
-                "nothing changed: "
-            } else {
-                "this machine is up to date: "
-            };
-            let mut lines = vec![format!(
-                "{done} {what}release {release} with {number} is current at {shown}"
-            )];
-            lines.extend(taken.lines());
-            Report::new(
-                json!({
-                    "changed": false, "release": release, "skills": skills,
-                    "expires_at": current.expires_at, "adopted": taken.adopted, "dropped": taken.dropped,
-                    "policy_taken": taken.policy, "address": address,
-                }),
-                lines.join("\n"),
-            )
+/// A namespace after a sync.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct SyncReport {
+    /// Whether this sync published a release.
+    changed: bool,
+    /// The release that is current, or proposed.
+    release: u64,
+    /// The number of its skills.
+    skills: u64,
+    /// When it expires.
+    expires_at: Timestamp,
+    /// The address of the vault.
+    address: String,
+    #[serde(flatten)]
+    taken: TakenOver,
+    #[serde(flatten)]
+    signed: Option<SignedRelease>,
+    #[serde(flatten)]
+    upload: Option<Upload>,
+    #[serde(flatten)]
+    proposal: Option<ProposedRelease>,
+}
+
+/// A release that this sync signed. Its members are absent if nothing changed.
+#[derive(Debug, JsonSchema, Serialize)]
+struct SignedRelease {
+    /// Skills that are not in the release before.
+    added: Vec<SkillName>,
+    /// Skills whose content differs from the release before.
+    updated: Vec<SkillName>,
+    /// Skills that only the release before has.
+    removed: Vec<SkillName>,
+    /// SHA-256 of the signed payload.
+    payload_sha256: Digest,
+    /// Whether an interrupted sync had signed it already.
+    resumed: bool,
+    /// Skills that were rendered for one agent and signed for this release.
+    rendered: Vec<RenderedVariant>,
+}
+
+impl SignedRelease {
+    fn new(plan: &ReleasePlan) -> Self {
+        Self {
+            added: plan.added.clone(),
+            updated: plan.changed.clone(),
+            removed: plan.removed.clone(),
+            payload_sha256: plan.payload_sha256,
+            resumed: plan.resumed,
+            rendered: plan.rendered.clone(),
         }
-        Published::Release(plan, (objects, bytes)) => {
-            let (release, number) = (
-                paint(BOLD, plan.release),
-                count(plan.skills as u64, "skill"),
-            );
-            let mut lines = vec![format!(
-                "{done} published release {release} with {number} at {shown}"
-            )];
-            lines.extend(changes(&plan.added, &plan.changed, &plan.removed));
-            lines.extend(rendered_lines(&plan.rendered));
-            lines.extend(taken.lines());
-            let (number, size) = (count(*objects as u64, "object"), size(*bytes));
-            let details = format!(
-                "  uploaded {number}, {size}; valid until {}",
-                plan.expires_at
-            );
-            lines.push(paint(DIM, details));
-            Report::new(
-                json!({
-                    "changed": true, "release": plan.release, "skills": plan.skills,
-                    "added": plan.added, "updated": plan.changed, "removed": plan.removed,
-                    "uploaded": objects, "bytes": bytes, "expires_at": plan.expires_at,
-                    "payload_sha256": plan.payload_sha256, "sha256": plan.file_sha256,
-                    "resumed": plan.resumed, "rendered": plan.rendered, "adopted": taken.adopted,
-                    "dropped": taken.dropped, "policy_taken": taken.policy, "address": address,
-                }),
-                lines.join("\n"),
-            )
-        }
-        Published::Proposed(plan, draft) => proposed(&address, plan, draft, taken),
     }
 }
 
-fn proposed(address: &str, plan: &ReleasePlan, draft: &Draft, taken: &TakenOver) -> Report {
-    let (done, release) = (paint(GOOD, "✓"), paint(BOLD, plan.release));
-    let number = count(plan.skills as u64, "skill");
-    let shown = paint(HINT, address);
-    let mut lines = vec![format!(
-        "{done} proposed release {release} with {number} at {shown}"
-    )];
+/// The upload of a published release.
+#[derive(Debug, JsonSchema, Serialize)]
+struct Upload {
+    /// The number of uploaded objects.
+    uploaded: usize,
+    /// Their size in bytes.
+    bytes: u64,
+    /// SHA-256 of the catalog file.
+    sha256: Digest,
+}
+
+/// A release that waits for the signatures of other publishers.
+#[derive(Debug, JsonSchema, Serialize)]
+struct ProposedRelease {
+    /// The id of the draft.
+    proposed: DraftId,
+    /// The number of signatures that it has.
+    signatures: usize,
+    /// The number of signatures that it needs.
+    signatures_needed: usize,
+}
+
+/// Creates the report of a sync for people and programs.
+pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Done<SyncReport> {
+    let (taken, address) = (&outcome.taken, connection.address());
+    let (release, skills, expires_at) = match &outcome.published {
+        Published::Unchanged(current) => (current.release, current.skills, current.expires_at),
+        Published::Release(plan, _) | Published::Proposed(plan, _) => {
+            (plan.release, plan.skills as u64, plan.expires_at)
+        }
+    };
+    let (number, shown) = (count(skills, "skill"), paint(HINT, &address));
+    let mut view = SyncReport {
+        changed: false,
+        release,
+        skills,
+        expires_at,
+        address,
+        taken: taken.clone(),
+        signed: None,
+        upload: None,
+        proposal: None,
+    };
+    let lines = match &outcome.published {
+        Published::Unchanged(_) => {
+            let what = if taken.is_empty() {
+                "nothing changed"
+            } else {
+                "this machine is up to date"
+            };
+            let mut lines = vec![format!(
+                "{TICK} {what}: release {release} with {number} is current at {shown}"
+            )];
+            lines.extend(taken.lines());
+            lines
+        }
+        Published::Release(plan, (objects, bytes)) => {
+            view.changed = true;
+            view.signed = Some(SignedRelease::new(plan));
+            view.upload = Some(Upload {
+                uploaded: *objects,
+                bytes: *bytes,
+                sha256: plan.file_sha256,
+            });
+            let release = paint(BOLD, release);
+            let heading = format!("published release {release} with {number} at {shown}");
+            let mut lines = change_lines(&heading, plan, taken);
+            let (number, size) = (count(*objects as u64, "object"), size(*bytes));
+            let details = format!("  uploaded {number}, {size}; valid until {expires_at}");
+            lines.push(paint(DIM, details));
+            lines
+        }
+        Published::Proposed(plan, draft) => {
+            let signers = draft.proposal.as_ref();
+            let signatures = signers.map_or(1, |proposal| proposal.signers.len());
+            view.signed = Some(SignedRelease::new(plan));
+            view.proposal = Some(ProposedRelease {
+                proposed: draft.id,
+                signatures,
+                signatures_needed: plan.needed,
+            });
+            let release = paint(BOLD, release);
+            let heading = format!("proposed release {release} with {number} at {shown}");
+            let mut lines = change_lines(&heading, plan, taken);
+            lines.push(format!(
+                "  it has {signatures} of {} signatures; on another publisher's machine: {}",
+                plan.needed,
+                paint(HINT, format!("vault release sign {}", draft.id))
+            ));
+            // Who signs it asks its author whether this is what they see.
+            lines.push(paint(DIM, format!("  payload {}", plan.payload_sha256)));
+            lines
+        }
+    };
+    let text = lines.join("\n");
+    Done { view, text }
+}
+
+/// The heading of a new release, and what differs from the one before.
+fn change_lines(heading: &str, plan: &ReleasePlan, taken: &TakenOver) -> Vec<String> {
+    let mut lines = vec![format!("{TICK} {heading}")];
     lines.extend(changes(&plan.added, &plan.changed, &plan.removed));
     lines.extend(rendered_lines(&plan.rendered));
     lines.extend(taken.lines());
-    let has = draft
-        .proposal
-        .as_ref()
-        .map_or(1, |proposal| proposal.signers.len());
-    lines.push(format!(
-        "  it has {has} of {} signatures; on another publisher's machine: {}",
-        plan.needed,
-        paint(HINT, format!("vault release sign {}", draft.id))
-    ));
-    // Who signs it asks its author whether this is what they see.
-    lines.push(paint(DIM, format!("  payload {}", plan.payload_sha256)));
-    Report::new(
-        json!({
-            "changed": false, "proposed": draft.id, "release": plan.release, "skills": plan.skills,
-            "added": plan.added, "updated": plan.changed, "removed": plan.removed,
-            "signatures": has, "signatures_needed": plan.needed, "resumed": plan.resumed,
-            "expires_at": plan.expires_at, "payload_sha256": plan.payload_sha256,
-            "rendered": plan.rendered, "adopted": taken.adopted, "dropped": taken.dropped,
-            "policy_taken": taken.policy, "address": address,
-        }),
-        lines.join("\n"),
-    )
+    lines
 }

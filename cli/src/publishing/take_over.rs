@@ -1,5 +1,6 @@
 //! Takes over what other publishers of the vault, or other machines with its key, have published.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use vault_format::{
     catalog::{ProfileEntry, SkillEntry},
@@ -28,13 +29,14 @@ use crate::{
 };
 
 /// What a sync has taken over.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, JsonSchema, Serialize)]
 pub struct TakenOver {
     /// Skills that were added or replaced.
     pub adopted: Vec<SkillName>,
     /// Skills that were removed here because they were removed there.
     pub dropped: Vec<SkillName>,
-    /// Whether the policy was replaced or removed.
+    /// Whether the policy was replaced or removed as there.
+    #[serde(rename = "policy_taken")]
     pub policy: bool,
 }
 

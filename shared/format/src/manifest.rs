@@ -119,7 +119,7 @@ impl Mode {
 }
 
 /// What an action runs.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct ActionSpec {
     /// A file of the skill, or the bare name of a program.
     pub command: String,
@@ -168,7 +168,7 @@ pub struct AppliedTransform {
 }
 
 /// Which rules a skill was checked by, and what was let through with a warning.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Gate {
     /// Whether warnings would have refused it.
     pub strict: bool,
@@ -182,7 +182,7 @@ pub struct Gate {
 }
 
 /// A finding that did not refuse the skill.
-#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct Flag {
     /// The rule that found it.
     pub rule: String,
@@ -193,7 +193,7 @@ pub struct Flag {
 }
 
 /// An exception that the owner made for one file's bytes.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Waiver {
     /// The rule that does not count.
     pub rule: String,

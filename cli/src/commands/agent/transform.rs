@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::name::SkillName;
 use vault_gate::document::Transform;
 use vault_library::{
@@ -16,7 +17,7 @@ use crate::{
     context::Context,
     errors::{Failure, Place},
     lookup,
-    output::{BAD, BOLD, DIM, Report, TICK, Table, clean, join, paint},
+    output::{BAD, BOLD, DIM, Report, TICK, Table, clean, either, join, paint},
     profiles,
 };
 
@@ -78,6 +79,49 @@ enum Action {
     },
 }
 
+/// A transform that was added to a skill.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct AddedTransform {
+    /// The skill, as it was named.
+    skill: String,
+    #[serde(flatten)]
+    transform: Transform,
+    /// Whether running agents must be restarted to see the change.
+    restart_required: bool,
+}
+
+/// The file of a transform. The members about its content are absent if it has a problem.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct TransformFile {
+    /// The skill.
+    skill: SkillName,
+    /// The file.
+    path: PathBuf,
+    /// The first error in the file; null for a valid transform.
+    problem: Option<String>,
+    #[serde(flatten)]
+    transform: Option<Transform>,
+    /// The fields of SKILL.md that it replaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sets: Option<Vec<String>>,
+    /// Whether the owner approved the file as it is. Only an approved transform is applied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approved: Option<bool>,
+}
+
+/// A transform that was removed.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct RemovedTransform {
+    /// The skill, as it was named.
+    skill: String,
+    /// The name of the transform.
+    name: String,
+    /// Whether it was removed: always true.
+    removed: bool,
+    /// Whether running agents must be restarted to see the change.
+    restart_required: bool,
+}
+
 /// Adds, lists or removes transforms.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
@@ -137,13 +181,12 @@ fn add(
         whom(&transform),
         transform.priority
     );
-    Ok(Report::new(
-        json!({
-            "skill": skill, "name": transform.name, "agents": transform.agents,
-            "priority": transform.priority, "sha256": transform.sha256, "restart_required": restart,
-        }),
-        line,
-    ))
+    let added = AddedTransform {
+        skill: skill.to_owned(),
+        transform,
+        restart_required: restart,
+    };
+    Ok(Report::view(added, line))
 }
 
 fn whom(transform: &Transform) -> String {
@@ -177,50 +220,50 @@ fn not_installed(vault: &Vault, skill: &str) -> Failure {
 }
 
 fn list(context: &Context, vault: &Vault, skill: Option<&str>) -> Result<Report, Failure> {
-    let listed: Vec<Listed> = transforms::list(vault)?
-        .into_iter()
-        .filter(|listed| skill.is_none_or(|skill| listed.skill.as_str() == skill))
-        .collect();
+    let mut listed = transforms::list(vault)?;
+    listed.retain(|listed| skill.is_none_or(|skill| listed.skill.as_str() == skill));
     if listed.is_empty() {
         context.ui.note("No transforms.");
+        return Ok(Report::view(Vec::<TransformFile>::new(), ""));
     }
     let mut table = Table::new(&["skill", "transform", "agents", "priority", "sets"]);
-    let mut data = Vec::new();
-    for Listed {
-        skill,
-        path,
-        transform,
-        is_approved,
-    } in &listed
-    {
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        let mut row = vec![paint(BOLD, skill), clean(&stem, 64)];
-        match transform {
-            Ok(transform) => {
-                let sets: Vec<_> = transform.fields().collect();
-                let note = if *is_approved { "" } else { " (not approved)" };
-                let whom = format!("{}{note}", whom(transform));
-                row.extend([whom, transform.priority.to_string(), join(&sets)]);
-                data.push(json!({
-                    "skill": skill, "name": transform.name, "path": path, "agents": transform.agents,
-                    "priority": transform.priority, "sets": sets, "sha256": transform.sha256,
-                    "approved": is_approved, "problem": null,
-                }));
-            }
-            Err(error) => {
-                let problem = error.to_string();
-                row.push(paint(BAD, clean(&problem, 200)));
-                data.push(json!({ "skill": skill, "path": path, "problem": problem }));
-            }
-        }
-        table.row(row);
+    let files: Vec<_> = listed.into_iter().map(TransformFile::from).collect();
+    for file in &files {
+        table.row(file.row());
     }
-    let text = if data.is_empty() {
-        String::new()
-    } else {
-        table.text()
-    };
-    Ok(Report::new(data, text))
+    Ok(Report::view(files, table.text()))
+}
+
+impl From<Listed> for TransformFile {
+    fn from(listed: Listed) -> Self {
+        let problem = listed.transform.as_ref().err().map(ToString::to_string);
+        let transform = listed.transform.ok();
+        let fields = transform.as_ref().map(Transform::fields);
+        Self {
+            skill: listed.skill,
+            path: listed.path,
+            problem,
+            sets: fields.map(|fields| fields.map(str::to_owned).collect()),
+            approved: transform.is_some().then_some(listed.is_approved),
+            transform,
+        }
+    }
+}
+
+impl TransformFile {
+    fn row(&self) -> Vec<String> {
+        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        let mut row = vec![paint(BOLD, &self.skill), clean(&stem, 64)];
+        if let Some(transform) = &self.transform {
+            let note = either(self.approved == Some(true), "", " (not approved)");
+            let whom = format!("{}{note}", whom(transform));
+            let sets = join(transform.fields());
+            row.extend([whom, transform.priority.to_string(), sets]);
+        }
+        let problem = self.problem.as_ref();
+        row.extend(problem.map(|problem| paint(BAD, clean(problem, 200))));
+        row
+    }
 }
 
 fn remove(context: &Context, vault: &Vault, skill: &str, name: &str) -> Result<Report, Failure> {
@@ -247,8 +290,12 @@ fn remove(context: &Context, vault: &Vault, skill: &str, name: &str) -> Result<R
     }
     let profiles = profiles::refresh(context, vault);
     let restart = profiles.is_some_and(|profiles| profiles.restart_required);
-    Ok(Report::new(
-        json!({ "skill": skill, "name": name, "removed": true, "restart_required": restart }),
-        format!("{TICK} removed {BOLD}{name}{BOLD:#} from {BOLD}{skill}{BOLD:#}"),
-    ))
+    let text = format!("{TICK} removed {BOLD}{name}{BOLD:#} from {BOLD}{skill}{BOLD:#}");
+    let removed = RemovedTransform {
+        skill: skill.to_owned(),
+        name: name.to_owned(),
+        removed: true,
+        restart_required: restart,
+    };
+    Ok(Report::view(removed, text))
 }

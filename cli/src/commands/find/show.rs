@@ -1,19 +1,24 @@
 //! `vault show`: shows everything that vault knows about a skill, installed or not.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use clap::Args;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 use vault_format::{
-    manifest::{ActionSpec, Mode, SKILL_MD},
-    name::{ActionName, SkillRef},
-    provenance::Kind,
+    hash::Digest,
+    manifest::{ActionSpec, Gate, Mode, SKILL_MD},
+    name::{ActionName, AgentId, SkillName, SkillRef},
+    path::FilePath,
+    provenance::{Kind, ProvenanceId},
     root::KeyFingerprint,
+    time::Timestamp,
 };
 use vault_gate::{
     Outcome,
     document::{Frontmatter, Secret},
-    report::Verdict,
+    report::{Audited, Verdict},
 };
 use vault_library::{
     Origin, Vault,
@@ -30,7 +35,7 @@ use crate::{
     lookup::{self, Target},
     output::{
         BOLD, DIM, GOOD, HINT, Report, WARN, clean, count, either, join,
-        origin::{origin, signer, whose, whose_skill},
+        origin::{SigningKey, origin, whose, whose_skill},
         paint, size,
     },
 };
@@ -60,17 +65,155 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
 }
 
+/// The content of a skill.
+#[derive(Debug, JsonSchema, Serialize)]
+struct SkillContent {
+    /// The name in the vault.
+    name: SkillName,
+    /// The frontmatter of SKILL.md; null if this version cannot read it.
+    frontmatter: Option<Frontmatter>,
+    /// The agents that it is for; empty for all.
+    agents: Vec<AgentId>,
+    /// Its files.
+    files: Vec<SkillFile>,
+    /// Its actions, by name.
+    actions: BTreeMap<ActionName, ActionSpec>,
+    /// The environment variables that it declares.
+    environment: Vec<Variable>,
+    /// The context that it costs an agent.
+    context: ContextCost,
+}
+
+/// A file of a skill.
+#[derive(Debug, JsonSchema, Serialize)]
+struct SkillFile {
+    /// Its path in the skill.
+    path: FilePath,
+    /// Its size in bytes.
+    size: u64,
+    /// Its mode: `0755` if it can be executed.
+    mode: Mode,
+    /// SHA-256 of its bytes; absent if the skill is not installed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sha256: Option<Digest>,
+}
+
+/// An environment variable that a skill declares.
+#[derive(Debug, JsonSchema, Serialize)]
+struct Variable {
+    #[serde(flatten)]
+    secret: Secret,
+    /// Whether it is set.
+    set: bool,
+}
+
+/// The context that a skill costs an agent.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "SkillContext")]
+struct ContextCost {
+    /// Length of the name and the description in characters. Every conversation pays this, even if
+    /// the skill is not used.
+    listed_characters: usize,
+    /// Size of SKILL.md in bytes. A conversation pays this when it uses the skill.
+    loaded_bytes: u64,
+}
+
+/// An installed skill with its signature and source.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct InstalledSkill {
+    #[serde(flatten)]
+    content: SkillContent,
+    /// Its version.
+    version: u64,
+    /// SHA-256 of its bundle.
+    bundle_hash: Digest,
+    /// Its origin: `local`, `link:<id>` or `project:<path>`.
+    origin: String,
+    /// The key that signed it.
+    signer: SigningKey,
+    /// When it was signed.
+    signed_at: Timestamp,
+    /// Where it comes from.
+    provenance: SkillSource,
+    /// The rules that it was checked by, and the exceptions.
+    gate: Gate,
+    /// Whether it stays at this version after `vault rollback`.
+    held: bool,
+}
+
+/// The source of a skill.
+#[derive(Debug, JsonSchema, Serialize)]
+struct SkillSource {
+    /// The place.
+    identifier: ProvenanceId,
+    /// The exact commit or version there; null if the place has none.
+    revision: Option<String>,
+    /// When it was read.
+    fetched_at: Timestamp,
+}
+
+/// A folder as it would be added. The members about its content are absent if it is blocked.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct SkillFolder<'a> {
+    #[serde(flatten)]
+    audited: &'a Audited,
+    /// The folder, as it was named.
+    source: &'a str,
+    /// The outcome of adding it.
+    outcome: Outcome,
+    // The name in the vault replaces the one that the gate read.
+    #[serde(flatten)]
+    content: Option<SkillContent>,
+}
+
 fn installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<Report, Failure> {
     let found = run::inspect(vault, name).map_err(|error| lookup::suggest(vault, error))?;
-    let manifest = &found.examined.manifest;
-    let frontmatter = found.frontmatter.as_ref();
-    let secrets = frontmatter.map_or(&[][..], |read| &read.requires_secrets);
-    let cost = Cost::of(&found);
     let held = found.origin == Origin::Local && history::is_held(vault, &found.name)?;
-    let mut data = installed_json(context, &found, secrets, &cost);
-    data["held"] = json!(held);
+    let mut lines = installed_lines(vault, name, &found, held)?;
+    let manifest = found.examined.manifest;
+    let files = manifest.files.into_iter().map(|file| SkillFile {
+        path: file.path,
+        size: file.size,
+        mode: file.mode,
+        sha256: Some(file.sha256),
+    });
+    let content = SkillContent::new(
+        context,
+        found.name,
+        found.frontmatter,
+        manifest.agents,
+        files.collect(),
+        manifest.actions,
+    );
+    lines.extend(content.lines());
+    let skill = InstalledSkill {
+        content,
+        version: manifest.version,
+        bundle_hash: found.bundle,
+        origin: origin(&found.origin),
+        signer: found.signer.into(),
+        signed_at: manifest.signed_at,
+        provenance: SkillSource {
+            identifier: manifest.provenance.identifier,
+            revision: manifest.provenance.revision,
+            fetched_at: manifest.provenance.fetched_at,
+        },
+        gate: manifest.gate,
+        held,
+    };
+    Ok(Report::view(skill, lines.join("\n")))
+}
+
+/// The heading of an installed skill, its source, and its signature.
+fn installed_lines(
+    vault: &Vault,
+    name: &SkillRef,
+    found: &VerifiedSkill,
+    held: bool,
+) -> Result<Vec<String>, Failure> {
+    let manifest = &found.examined.manifest;
     let version = format!("version {}", manifest.version);
-    let mut lines = heading(found.name.as_str(), &version, frontmatter);
+    let mut lines = heading(found.name.as_str(), &version, found.frontmatter.as_ref());
     let mut from = manifest.provenance.identifier.to_string();
     if let Some(revision) = &manifest.provenance.revision {
         from.push_str(&format!(" at {revision}"));
@@ -92,7 +235,7 @@ fn installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<Report
             format!("{signed_at} by {HINT}{key}{HINT:#} ({whose})"),
         ),
         row("bundle", found.bundle.to_string()),
-        row("gate", format!("{strict}{}", waived(&found))),
+        row("gate", format!("{strict}{}", waived(found))),
     ]);
     if held {
         let text = format!("by vault rollback; vault update {name} takes the newest version");
@@ -101,36 +244,7 @@ fn installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<Report
     if !manifest.agents.is_empty() {
         lines.push(row("agents", join(&manifest.agents)));
     }
-    lines.push(row("context", cost.text()));
-    lines.extend(environment(context, secrets));
-    lines.extend(actions(manifest.actions.iter()));
-    let sizes = manifest.files.iter();
-    lines.extend(files(
-        sizes.map(|file| (file.path.as_str(), file.size, file.mode)),
-    ));
-    Ok(Report::new(data, lines.join("\n")))
-}
-
-fn installed_json(
-    context: &Context,
-    found: &VerifiedSkill,
-    secrets: &[Secret],
-    cost: &Cost,
-) -> Value {
-    let manifest = &found.examined.manifest;
-    json!({
-        "name": found.name, "version": manifest.version, "bundle_hash": found.bundle,
-        "origin": origin(&found.origin), "signer": signer(&found.signer),
-        "signed_at": manifest.signed_at,
-        "provenance": {
-            "identifier": manifest.provenance.identifier,
-            "revision": manifest.provenance.revision,
-            "fetched_at": manifest.provenance.fetched_at,
-        },
-        "frontmatter": found.frontmatter, "agents": manifest.agents, "files": manifest.files,
-        "actions": manifest.actions, "environment": environment_json(context, secrets),
-        "gate": manifest.gate, "context": cost.json(),
-    })
+    Ok(lines)
 }
 
 fn folder(context: &Context, source: &str) -> Result<Report, Failure> {
@@ -141,42 +255,32 @@ fn folder(context: &Context, source: &str) -> Result<Report, Failure> {
         Verdict::Accepted | Verdict::Warnings => admission::examine_folder(source)?.1,
         Verdict::Blocked | Verdict::Unreadable => None,
     };
-    let package = candidate.as_ref().map(|candidate| &candidate.package);
-    let outcome = candidate
-        .as_ref()
-        .map_or(Outcome::Blocked, |candidate| candidate.outcome);
+    let outcome = candidate.as_ref();
+    let outcome = outcome.map_or(Outcome::Blocked, |candidate| candidate.outcome);
     let mut lines = Vec::new();
-    let mut data = json!(judged);
-    data["source"] = json!(source);
-    data["outcome"] = json!(outcome);
-    if let Some(package) = package {
-        let read = &package.frontmatter;
-        let cost = Cost {
-            listed: package.name.as_str().len() + read.description.chars().count(),
-            loaded: package.document().len(),
-        };
-        let sizes = || {
-            package
-                .files
-                .iter()
-                .map(|file| (&file.path, file.bytes.len(), file.mode))
-        };
-        let sized =
-            sizes().map(|(path, size, mode)| json!({ "path": path, "size": size, "mode": mode }));
-        data["name"] = json!(package.name);
-        data["frontmatter"] = json!(read);
-        data["agents"] = json!(read.agents);
-        data["files"] = sized.collect();
-        data["actions"] = json!(package.actions);
-        data["environment"] = json!(environment_json(context, &read.requires_secrets));
-        data["context"] = cost.json();
-        lines.extend(heading(package.name.as_str(), "not installed", Some(read)));
-        lines.push(row("context", cost.text()));
-        lines.extend(environment(context, &read.requires_secrets));
-        lines.extend(actions(package.actions.iter()));
-        lines.extend(files(
-            sizes().map(|(path, size, mode)| (path.as_str(), size as u64, mode)),
-        ));
+    let content = candidate.map(|candidate| {
+        let package = candidate.package;
+        let files = package.files.into_iter().map(|file| SkillFile {
+            path: file.path,
+            size: file.bytes.len() as u64,
+            mode: file.mode,
+            sha256: None,
+        });
+        let (read, files) = (package.frontmatter, files.collect());
+        let agents = read.agents.clone();
+        SkillContent::new(
+            context,
+            package.name,
+            Some(read),
+            agents,
+            files,
+            package.actions,
+        )
+    });
+    if let Some(content) = &content {
+        let frontmatter = content.frontmatter.as_ref();
+        lines.extend(heading(content.name.as_str(), "not installed", frontmatter));
+        lines.extend(content.lines());
     }
     let location = Location::of(&lookup::folder_of(path));
     lines.extend(finding_lines(&location, &judged, true));
@@ -185,37 +289,56 @@ fn folder(context: &Context, source: &str) -> Result<Report, Failure> {
         mark(judged.verdict),
         verdict(&location, &judged)
     ));
-    Ok(Report::new(data, lines.join("\n")).exit(exit_of(judged.verdict)))
+    let skill = SkillFolder {
+        audited: &judged,
+        source,
+        outcome,
+        content,
+    };
+    Ok(Report::view(skill, lines.join("\n")).exit(exit_of(judged.verdict)))
 }
 
-/// The context that a skill costs an agent.
-struct Cost {
-    /// Length of the name and the description in characters. Every conversation pays this, even if
-    /// the skill is not used.
-    listed: usize,
-    /// Size of SKILL.md in bytes. A conversation pays this when it uses the skill.
-    loaded: usize,
-}
-
-impl Cost {
-    fn of(found: &VerifiedSkill) -> Self {
-        let frontmatter = found.frontmatter.as_ref();
-        let description = frontmatter.map_or(0, |read| read.description.chars().count());
-        let document = found.examined.manifest.file(SKILL_MD);
+impl SkillContent {
+    fn new(
+        context: &Context,
+        name: SkillName,
+        frontmatter: Option<Frontmatter>,
+        agents: Vec<AgentId>,
+        files: Vec<SkillFile>,
+        actions: BTreeMap<ActionName, ActionSpec>,
+    ) -> Self {
+        let read = frontmatter.as_ref();
+        let secrets = read.map_or(&[][..], |read| &read.requires_secrets);
+        let variables = secrets.iter().map(|secret| Variable {
+            set: context.process.variable(&secret.name).is_some(),
+            secret: secret.clone(),
+        });
+        let description = read.map_or(0, |read| read.description.chars().count());
+        let document = files.iter().find(|file| file.path.as_str() == SKILL_MD);
         Self {
-            listed: found.name.as_str().len() + description,
-            loaded: document.map_or(0, |file| usize::try_from(file.size).unwrap_or(usize::MAX)),
+            context: ContextCost {
+                listed_characters: name.as_str().len() + description,
+                loaded_bytes: document.map_or(0, |file| file.size),
+            },
+            environment: variables.collect(),
+            name,
+            frontmatter,
+            agents,
+            files,
+            actions,
         }
     }
 
-    fn json(&self) -> Value {
-        json!({ "listed_characters": self.listed, "loaded_bytes": self.loaded })
-    }
-
-    fn text(&self) -> String {
-        let listed = count(self.listed, "character");
-        let loaded = size(self.loaded as u64);
-        format!("{listed} in every conversation, {loaded} when it is used")
+    /// The lines about what an agent gets.
+    fn lines(&self) -> Vec<String> {
+        let listed = count(self.context.listed_characters, "character");
+        let loaded = size(self.context.loaded_bytes);
+        let cost = format!("{listed} in every conversation, {loaded} when it is used");
+        let mut lines = vec![row("context", cost)];
+        lines.extend(self.environment.iter().map(Variable::row));
+        lines.extend(self.actions.iter().map(action_row));
+        lines.extend(file_rows(&self.files));
+        lines
     }
 }
 
@@ -249,55 +372,38 @@ fn row(label: &str, text: impl AsRef<str>) -> String {
     format!("{DIM}{label:<8}{DIM:#} {}", text.as_ref())
 }
 
-fn environment_json(context: &Context, secrets: &[Secret]) -> Vec<Value> {
-    let json = |secret: &Secret| {
-        json!({
-            "name": secret.name, "description": secret.description, "required": secret.required,
-            "set": context.process.variable(&secret.name).is_some(),
-        })
-    };
-    secrets.iter().map(json).collect()
+impl Variable {
+    /// Shows whether the variable is set, never its value.
+    fn row(&self) -> String {
+        let state = match (self.set, self.secret.required) {
+            (true, _) => paint(GOOD, "set"),
+            (false, true) => paint(WARN, "not set"),
+            (false, false) => paint(DIM, "not set, not required"),
+        };
+        let about = self.secret.description.as_deref().unwrap_or_default();
+        let line = format!("{} ({state})  {}", self.secret.name, clean(about, 200));
+        row("variable", line.trim_end())
+    }
 }
 
-/// Lists the variables that the skill declares and whether each is set. Never shows a value.
-fn environment(context: &Context, secrets: &[Secret]) -> Vec<String> {
-    secrets
-        .iter()
-        .map(|secret| {
-            let state = match (context.process.variable(&secret.name), secret.required) {
-                (Some(_), _) => paint(GOOD, "set"),
-                (None, true) => paint(WARN, "not set"),
-                (None, false) => paint(DIM, "not set, not required"),
-            };
-            let about = secret.description.as_deref().unwrap_or_default();
-            let line = format!("{} ({state})  {}", secret.name, clean(about, 200));
-            row("variable", line.trim_end())
-        })
-        .collect()
+fn action_row((name, action): (&ActionName, &ActionSpec)) -> String {
+    let mut words = vec![action.command.as_str()];
+    words.extend(action.args.iter().map(String::as_str));
+    let about = action.description.as_deref().unwrap_or_default();
+    let (command, about) = (clean(&words.join(" "), 200), clean(about, 200));
+    let line = format!("{BOLD}{name}{BOLD:#}  {command}  {DIM}{about}{DIM:#}");
+    row("action", line.trim_end())
 }
 
-fn actions<'a>(all: impl Iterator<Item = (&'a ActionName, &'a ActionSpec)>) -> Vec<String> {
-    all.map(|(name, action)| {
-        let mut words = vec![action.command.as_str()];
-        words.extend(action.args.iter().map(String::as_str));
-        let about = action.description.as_deref().unwrap_or_default();
-        let (command, about) = (clean(&words.join(" "), 200), clean(about, 200));
-        let line = format!("{BOLD}{name}{BOLD:#}  {command}  {DIM}{about}{DIM:#}");
-        row("action", line.trim_end())
-    })
-    .collect()
-}
-
-fn files<'a>(all: impl ExactSizeIterator<Item = (&'a str, u64, Mode)>) -> Vec<String> {
+fn file_rows(files: &[SkillFile]) -> Vec<String> {
     const SHOWN: usize = 40;
-    let more = all.len().saturating_sub(SHOWN);
-    let shown = all.take(SHOWN).map(|(path, bytes, mode)| {
-        let mark = either(mode == Mode::Executable, "  executable", "");
-        let (path, bytes) = (clean(path, 200), size(bytes));
+    let shown = files.iter().take(SHOWN).map(|file| {
+        let mark = either(file.mode == Mode::Executable, "  executable", "");
+        let (path, bytes) = (clean(file.path.as_str(), 200), size(file.size));
         row("file", format!("{path}  {DIM}{bytes}{mark}{DIM:#}"))
     });
     let mut lines: Vec<String> = shown.collect();
-    if more > 0 {
+    if let more @ 1.. = files.len().saturating_sub(SHOWN) {
         lines.push(row("", format!("and {more} more")));
     }
     lines

@@ -1,9 +1,13 @@
 //! `vault rollback`: restores a stored version of a skill.
 
 use clap::Args;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::name::{SkillName, SkillRef};
-use vault_library::admit::history::{self, RollbackError, RolledBack};
+use vault_library::{
+    AdmitReport,
+    admit::history::{self, RollbackError, RolledBack},
+};
 
 use crate::{
     admission::{refused, texts::Texts},
@@ -32,6 +36,17 @@ pub struct Arguments {
     to: Option<u64>,
 }
 
+/// A skill that was rolled back.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct SkillRollback {
+    #[serde(flatten)]
+    skill: AdmitReport,
+    /// The version whose files are installed again.
+    rolled_back_to: u64,
+    /// Whether the skill stays there until `vault update` names it: always true.
+    held: bool,
+}
+
 /// Restores the version.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
@@ -51,9 +66,6 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             lock.path.display()
         ));
     }
-    let mut data = json!(report);
-    data["rolled_back_to"] = json!(to);
-    data["held"] = json!(true);
     let (name, version) = (paint(BOLD, &report.name), report.version);
     let now = if report.is_change() {
         format!("rolled back {name} to version {to} (now version {version}, held)")
@@ -70,7 +82,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             ),
         ),
     ];
-    Ok(Report::new(data, lines.join("\n")))
+    let rollback = SkillRollback {
+        skill: report,
+        rolled_back_to: to,
+        held: true,
+    };
+    Ok(Report::view(rollback, lines.join("\n")))
 }
 
 fn failure(name: &SkillName, error: RollbackError) -> Failure {

@@ -1,9 +1,13 @@
 //! `vault doctor`: checks this machine for every known problem and names the command that fixes it.
 
 use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::name::{SkillName, SkillRef};
 use vault_library::{
-    Vault, VaultError, clock,
+    Vault, VaultError,
+    agents::AgentView,
+    clock,
     doctor::{self, DoctorFinding, DoctorInput, DoctorReport, RepairStatus, Severity},
 };
 use vault_store::clock::{Clock as _, SystemClock};
@@ -14,8 +18,8 @@ use crate::{
     lookup,
     output::{
         BAD, BOLD, DIM, HINT, Report, TICK, WARN, clean, count,
-        doctor::{FindingText, hidden_text, json},
-        paint,
+        doctor::{FindingText, HiddenSkill},
+        either, paint,
     },
     profiles,
 };
@@ -60,6 +64,47 @@ pub struct Arguments {
     reset_clock: bool,
 }
 
+/// The health of a vault on this machine.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Health<'a> {
+    /// Whether there is no finding of severity `error`.
+    healthy: bool,
+    /// The number of skills that failed verification, including those just repaired.
+    damaged: usize,
+    #[serde(flatten)]
+    report: &'a DoctorReport,
+    /// The findings, worst first.
+    findings: Vec<FindingText>,
+    /// The agents, each with the skills that it sees.
+    agents: Vec<VisibleSkills<'a>>,
+    /// Whether the links of agents were updated.
+    relinked: bool,
+    /// Whether times that this machine's clock showed by mistake were forgotten; absent without
+    /// `--reset-clock`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock_reset: Option<bool>,
+}
+
+/// The skills that an agent sees.
+#[derive(Debug, JsonSchema, Serialize)]
+struct VisibleSkills<'a> {
+    #[serde(flatten)]
+    view: &'a AgentView,
+    /// The skills that it does not see.
+    hidden: Vec<HiddenSkill>,
+}
+
+impl<'a> From<&'a AgentView> for VisibleSkills<'a> {
+    fn from(view: &'a AgentView) -> Self {
+        let hidden = view.hidden.iter();
+        let hidden = hidden.map(|hidden| HiddenSkill::new(&view.agent, hidden));
+        Self {
+            view,
+            hidden: hidden.collect(),
+        }
+    }
+}
+
 /// Runs the checks, and the repairs if requested.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
@@ -83,7 +128,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             },
         )
     };
-    let clock_reset = arguments.reset_clock && reset_clock(context, &vault)?;
+    let clock_reset = arguments.reset_clock.then(|| reset_clock(context, &vault));
+    let clock_reset = clock_reset.transpose()?;
     let examine = || examine_only(skill.clone());
     let mut report = examine()?;
     if arguments.repair && skill.is_none() {
@@ -116,17 +162,29 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if context.process.program("git").is_none() {
         findings.push(FindingText::git_missing());
     }
-    let mut done = report_of(context, arguments, &report, &findings, relinked);
-    if arguments.reset_clock {
-        let line = if clock_reset {
-            format!("{TICK} forgot the times that this machine's clock showed by mistake")
-        } else {
-            "This machine remembers no time that is still to come.".to_owned()
-        };
-        done.text = format!("{line}\n{}", done.text);
-        done.data["clock_reset"] = clock_reset.into();
-    }
-    Ok(done)
+    let forgotten = format!("{TICK} forgot the times that this machine's clock showed by mistake");
+    let none = "This machine remembers no time that is still to come.";
+    let clock = clock_reset.map(|is_reset| either(is_reset, &*forgotten, none).to_owned());
+    let mut lines: Vec<_> = clock.into_iter().collect();
+    lines.extend(lines_of(context, arguments, &report, &findings, relinked));
+    let exit = if report.is_tampered() {
+        Exit::Integrity
+    } else if report.is_clean() {
+        Exit::Done
+    } else {
+        Exit::Differences
+    };
+    let agents = report.agents.agents.iter().map(VisibleSkills::from);
+    let health = Health {
+        healthy: report.is_clean() && !report.is_tampered(),
+        damaged: report.damaged(),
+        findings,
+        agents: agents.collect(),
+        relinked,
+        clock_reset,
+        report: &report,
+    };
+    Ok(Report::view(health, lines.join("\n")).exit(exit))
 }
 
 /// Lowers the remembered times that are ahead of this machine's clock, after a question. Returns
@@ -176,20 +234,13 @@ fn unsigned(report: &DoctorReport) -> impl Iterator<Item = &SkillName> {
     unsigned.map(|skill| &skill.name)
 }
 
-fn report_of(
+fn lines_of(
     context: &Context,
     arguments: &Arguments,
     report: &DoctorReport,
     findings: &[FindingText],
     relinked: bool,
-) -> Report {
-    let exit = if report.is_tampered() {
-        Exit::Integrity
-    } else if report.is_clean() {
-        Exit::Done
-    } else {
-        Exit::Differences
-    };
+) -> Vec<String> {
     let mut lines = vec![summary(report, findings)];
     for finding in findings {
         // Show most notes only with `--verbose`.
@@ -231,9 +282,7 @@ fn report_of(
             ));
         }
     }
-    let mut data = json(report, findings);
-    data["relinked"] = relinked.into();
-    Report::new(data, lines.join("\n")).exit(exit)
+    lines
 }
 
 /// Whether a note appears without `--verbose` because it suggests a command to run.
@@ -281,7 +330,7 @@ fn one_skill(report: &DoctorReport, name: &str, lines: &mut Vec<String>) {
             lines.push(format!("  {TICK} {} sees it", agent.agent));
         }
         for hidden in &agent.hidden {
-            let (reason, hint) = hidden_text(&agent.agent, hidden);
+            let HiddenSkill { reason, hint, .. } = HiddenSkill::new(&agent.agent, hidden);
             lines.push(format!(
                 "  {WARN}!{WARN:#} {} does not: {reason}\n    {HINT}→{HINT:#} {hint}",
                 agent.agent

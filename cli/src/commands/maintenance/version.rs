@@ -1,7 +1,10 @@
 //! `vault version`: prints the version or the licences.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::{context::Context, errors::Failure, output::Report};
 
@@ -30,24 +33,51 @@ const LICENCES: &str = concat!(
     )),
 );
 
-/// Prints the version. The JSON data also has the numbers of the formats that this binary reads and
-/// writes.
+/// The numbers of the formats that this program writes.
+const FORMATS: [(&str, u32); 8] = [
+    ("bundle", 1),
+    ("catalog", 2),
+    ("draft", 2),
+    ("index", 2),
+    ("policy", 1),
+    ("profile", 1),
+    ("root", 1),
+    ("skill-manifest", 2),
+];
+
+/// This build of vault.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Program {
+    /// The version of the program.
+    version: &'static str,
+    /// The operating system that it was built for, such as `linux`.
+    system: &'static str,
+    /// The processor that it was built for, such as `x86_64`.
+    processor: &'static str,
+    /// The number of each format that it writes, by the format's name.
+    formats: BTreeMap<&'static str, u32>,
+}
+
+/// The licences of vault and its dependencies.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Licenses {
+    /// Their text.
+    licenses: &'static str,
+}
+
+/// Prints the version or the licences.
 #[expect(clippy::unnecessary_wraps, reason = "commands share one signature")]
 pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if arguments.licenses {
-        return Ok(Report::new(json!({ "licenses": LICENCES }), LICENCES));
+        let licenses = LICENCES;
+        return Ok(Report::view(Licenses { licenses }, LICENCES));
     }
-    let version = env!("CARGO_PKG_VERSION");
-    Ok(Report::new(
-        json!({
-            "version": version,
-            "system": std::env::consts::OS,
-            "processor": std::env::consts::ARCH,
-            "formats": {
-                "bundle": 1, "catalog": 2, "draft": 2, "index": 2,
-                "policy": 1, "profile": 1, "root": 1, "skill-manifest": 2,
-            },
-        }),
-        format!("vault {version}"),
-    ))
+    let program = Program {
+        version: env!("CARGO_PKG_VERSION"),
+        system: std::env::consts::OS,
+        processor: std::env::consts::ARCH,
+        formats: BTreeMap::from(FORMATS),
+    };
+    let text = format!("vault {}", program.version);
+    Ok(Report::view(program, text))
 }

@@ -337,7 +337,7 @@ pub fn publish_accepted(
     let connection = reviewer.connection();
     let publisher = Publisher::new(context, &vault, connection)?;
     let outcome = context.block_on(publisher.sync(&SyncOptions::default()))?;
-    let mut done = report(connection, &outcome);
+    let mut done = Report::from(report(connection, &outcome));
     agents.add_to(&mut done.data);
     let links = agents.text(context).into_iter().chain(agents.next);
     let links: Vec<_> = links.collect();

@@ -1,6 +1,8 @@
 //! `vault sync`: publishes this vault as the next release of the namespace.
 
 use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 use vault_format::{catalog::Stored, root::KeyFingerprint};
 use vault_library::{
@@ -11,14 +13,14 @@ use vault_service::error::ErrorCode as ServiceCode;
 
 use super::drafts;
 use crate::{
-    approval,
+    approval::{self, Approvals},
     commands::trust::key,
     context::Context,
     drift::warn_of_changed_folders,
-    errors::Failure,
+    errors::{Exit, Failure},
     key_changes,
-    output::{Report, clean},
-    publishing::{Publisher, SyncOptions, everywhere, report, review::ReleaseReview},
+    output::{Report, clean, either},
+    publishing::{Publisher, SyncOptions, SyncReport, everywhere, report, review::ReleaseReview},
     service::{connection::Connection, drafts::DraftClient},
     subscription::warn_of_end,
 };
@@ -70,6 +72,15 @@ pub struct Arguments {
     also: Vec<crate::service::Address>,
 }
 
+/// A namespace after a sync, and the files that were approved for it.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Sync {
+    #[serde(flatten)]
+    release: SyncReport,
+    #[serde(flatten)]
+    approvals: Approvals,
+}
+
 /// Publishes the vault to the connected namespace.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let options = SyncOptions {
@@ -113,7 +124,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             done.text.push_str(&format!("\n{line}"));
         }
     }
-    Ok(approvals.add_to(done))
+    let exit = either(approvals.pending.is_empty(), Exit::Done, Exit::Differences);
+    let release = done.view;
+    Ok(Report::view(Sync { release, approvals }, done.text).exit(exit))
 }
 
 /// The hint for an account that may not publish: wait for an owner, or ask one.

@@ -15,6 +15,8 @@ use std::{
 };
 
 use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{
@@ -79,6 +81,10 @@ pub struct Arguments {
     port: u16,
 }
 
+/// The data of each command of the tour, in order.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Demonstration(Vec<Value>);
+
 /// Runs every step and, without `--exit`, keeps the service running until Ctrl-C.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let folder = tempfile::Builder::new()
@@ -95,7 +101,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         demo.invite();
         demo.wait();
     }
-    Ok(Report::new(steps, ""))
+    Ok(Report::view(steps, ""))
 }
 
 /// The running service, and where the output goes.
@@ -172,7 +178,7 @@ impl<'c> Demo<'c> {
     }
 
     /// Runs every step and returns what its command reported.
-    fn walk(&self) -> Result<Vec<Value>, Failure> {
+    fn walk(&self) -> Result<Demonstration, Failure> {
         let mut tour = Tour::new(self)?;
         for step in &STEPS {
             self.step(step.title, &(step.command)(&tour));
@@ -180,7 +186,7 @@ impl<'c> Demo<'c> {
             let outcome = (step.run)(&mut tour)?;
             self.outcome(began, &outcome);
         }
-        Ok(tour.results)
+        Ok(Demonstration(tour.results))
     }
 
     fn home(&self, folder: &str, host_name: &'static str) -> Result<Home<'_>, Failure> {

@@ -9,8 +9,13 @@ mod questions;
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::{Value, json};
-use vault_format::name::AgentId;
+use schemars::JsonSchema;
+use serde::Serialize;
+use vault_format::{
+    hash::Digest,
+    name::{AgentId, SkillName},
+    provenance::ProvenanceId,
+};
 use vault_gate::secrets::is_named;
 use vault_library::{
     AuthoredFile, Vault, add_folder,
@@ -19,7 +24,7 @@ use vault_library::{
         approve::{self, ApproveError},
     },
     agents::setup::{self, AdoptNativeError, Adopted, AdoptionMode, NativeSkill, Scan},
-    agents::{self, Machine, SyncProfilesInput, sync_profiles},
+    agents::{self, Machine, ProfileSyncReport, SyncProfilesInput, sync_profiles},
 };
 
 use self::questions::{Plan, adoption, advanced, had_by, overview, sharing, starters, summary};
@@ -60,6 +65,66 @@ pub struct Arguments {
     /// Import this file although it looks like a secret; repeatable
     #[arg(long, value_name = "FILE")]
     include: Vec<String>,
+}
+
+/// The result of a setup.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Setup {
+    /// Whether the plan was carried out. Without it there is no other member.
+    changed: bool,
+    #[serde(flatten)]
+    completed: Option<CompletedSetup>,
+}
+
+/// A plan that was carried out.
+#[derive(Debug, Default, JsonSchema, Serialize)]
+struct CompletedSetup {
+    /// The starter skills that were added.
+    added: Vec<String>,
+    /// The skills that were imported from the folders of agents.
+    adopted: Vec<ImportedSkill>,
+    /// The skills that were not imported.
+    failed: Vec<FailedImport>,
+    /// The commands that undo the changes, in this order.
+    undo: Vec<String>,
+    /// The linked folders of agents.
+    profiles: ProfileSyncReport,
+    /// Whether running agents must be restarted to see the change.
+    restart_required: bool,
+}
+
+/// A skill that was imported from the folder of an agent.
+#[derive(Debug, JsonSchema, Serialize)]
+struct ImportedSkill {
+    /// Its name.
+    name: SkillName,
+    /// The folder that it was in.
+    path: PathBuf,
+    /// The replacement of the folder.
+    mode: AdoptionMode,
+    /// Its version.
+    version: u64,
+    /// SHA-256 of its bundle.
+    bundle_hash: Digest,
+    /// Its source.
+    provenance: ProvenanceId,
+    #[serde(flatten)]
+    secrets: Secrets,
+    /// The folder that holds what was moved away; null if nothing was.
+    backup: Option<PathBuf>,
+    /// Paths in that folder that the vault does not hold.
+    not_stored: Vec<String>,
+}
+
+/// A skill that was not imported. Its folder stays as it was.
+#[derive(Debug, JsonSchema, Serialize)]
+struct FailedImport {
+    /// Its name.
+    name: SkillName,
+    /// Its folder.
+    path: PathBuf,
+    /// The error.
+    reason: String,
 }
 
 /// Scans the machine, asks the questions, shows the summary, and carries out the plan.
@@ -118,7 +183,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     summary(context, &user, vault.is_none(), &plan);
     if !context.ui.confirm_default("Go ahead?", true)? {
         context.ui.note("Nothing was changed.");
-        return Ok(Report::new(json!({ "changed": false }), ""));
+        let (changed, completed) = (false, None);
+        return Ok(Report::view(Setup { changed, completed }, ""));
     }
     carry_out(context, &user, &plan)
 }
@@ -143,14 +209,14 @@ fn require_included(scan: &Scan, include: &[String]) -> Result<(), Failure> {
 
 fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, Failure> {
     let vault = context.vault_or_new()?;
-    let mut undo = Vec::new();
-    let added = add_starters(context, &vault, plan, &mut undo)?;
+    let mut done = CompletedSetup::default();
+    add_starters(context, &vault, plan, &mut done)?;
     // Before the skills are added: a run that is killed in between must not link them for other
     // agents.
     if !plan.share {
         keep_to_their_agents(&vault, plan)?;
     }
-    let (adopted, failed, profile_roots) = adopt(context, &vault, plan, &mut undo);
+    let profile_roots = adopt(context, &vault, plan, &mut done);
     write_tags(&vault, plan)?;
     if !plan.declined.is_empty() {
         agents::decline(&vault, &plan.declined)?;
@@ -169,10 +235,10 @@ fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, F
     }
     let linked = profiles::report_of(context, &report);
     let mut lines = vec![linked.text.clone()];
-    if !undo.is_empty() {
+    if !done.undo.is_empty() {
         lines.push(String::new());
         lines.push(paint(BOLD, "To undo"));
-        lines.extend(undo.iter().map(|line| format!("  {line}")));
+        lines.extend(done.undo.iter().map(|line| format!("  {line}")));
     }
     if key_changes::all_root_keys_here(&vault)? {
         lines.push(String::new());
@@ -189,33 +255,32 @@ fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, F
     lines.push(format!(
         "Next: {add} adds a skill, {doctor} checks everything and suggests fixes."
     ));
-    let data = json!({
-        "changed": true, "added": added, "adopted": adopted, "failed": failed, "undo": undo,
-        "profiles": report, "restart_required": report.restart_required,
-    });
-    let exit = if failed.is_empty() && added.len() == plan.starters.len() {
+    let exit = if done.failed.is_empty() && done.added.len() == plan.starters.len() {
         linked.exit
     } else {
         Exit::Failed
     };
-    Ok(Report::new(data, lines.join("\n")).exit(exit))
+    done.restart_required = report.restart_required;
+    done.profiles = report;
+    let (changed, completed) = (true, Some(done));
+    Ok(Report::view(Setup { changed, completed }, lines.join("\n")).exit(exit))
 }
 
 /// Adopts the skills of the plan. A failed skill does not stop the others, unless the vault itself
-/// cannot be written. Returns the adopted skills, the failed ones, and the folders to link into:
-/// those that the adopted skills were in, and those that the user named.
+/// cannot be written. Returns the folders to link into: those that the adopted skills were in, and
+/// those that the user named.
 fn adopt(
     context: &Context,
     vault: &Vault,
     plan: &Plan,
-    undo: &mut Vec<String>,
-) -> (Vec<Value>, Vec<Value>, Vec<(AgentId, PathBuf)>) {
-    let (mut adopted, mut failed, mut roots) = (Vec::new(), Vec::new(), plan.folders.clone());
+    setup: &mut CompletedSetup,
+) -> Vec<(AgentId, PathBuf)> {
+    let mut roots = plan.folders.clone();
     for (skill, mode, replace) in &plan.adopt {
         let name = &skill.name;
         match setup::adopt(vault, skill, *mode, *replace, plan.strict) {
             Ok(done) => {
-                undo.extend(undo_lines(context, skill, *mode, &done));
+                setup.undo.extend(undo_lines(context, skill, *mode, &done));
                 let agent = skill.agents.first().cloned();
                 roots.extend(agent.map(|agent| (agent, skill.root.clone())));
                 let line = format!("{TICK} imported {BOLD}{name}{BOLD:#}");
@@ -229,20 +294,27 @@ fn adopt(
                     let line = format!("  the vault does not hold {files}; moved to {backup}");
                     context.ui.must_see(line);
                 }
-                adopted.push(json!({
-                    "name": name, "path": skill.path, "mode": mode, "version": done.report.version,
-                    "bundle_hash": done.report.bundle, "provenance": done.report.provenance,
-                    "included": done.report.secrets.included,
-                    "left_out": done.report.secrets.left_out,
-                    "backup": done.backup, "not_stored": done.not_stored,
-                }));
+                setup.adopted.push(ImportedSkill {
+                    name: name.clone(),
+                    path: skill.path.clone(),
+                    mode: *mode,
+                    version: done.report.version,
+                    bundle_hash: done.report.bundle,
+                    provenance: done.report.provenance,
+                    secrets: done.report.secrets,
+                    backup: done.backup,
+                    not_stored: done.not_stored,
+                });
             }
             Err(error) => {
                 let text = format!("{name} stays as it is: {error}");
                 let hint = format!("vault audit {} shows why", shell_path(skill.path.display()));
                 context.ui.warn_with("not_adopted", text, hint);
-                let reason = error.to_string();
-                failed.push(json!({ "name": name, "path": skill.path, "reason": reason }));
+                setup.failed.push(FailedImport {
+                    name: name.clone(),
+                    path: skill.path.clone(),
+                    reason: error.to_string(),
+                });
                 // The vault cannot be written, or another process holds the writer lock. Every
                 // other skill would fail too.
                 if matches!(
@@ -254,7 +326,7 @@ fn adopt(
             }
         }
     }
-    (adopted, failed, roots)
+    roots
 }
 
 /// Names the files of an imported skill that look like secrets.
@@ -312,11 +384,10 @@ fn add_starters(
     context: &Context,
     vault: &Vault,
     plan: &Plan,
-    undo: &mut Vec<String>,
-) -> Result<Vec<String>, Failure> {
-    let mut added = Vec::new();
+    setup: &mut CompletedSetup,
+) -> Result<(), Failure> {
     if plan.starters.is_empty() {
-        return Ok(added);
+        return Ok(());
     }
     let folder = tempfile::tempdir().map_err(|error| fail!(Io, "no temporary folder: {error}"))?;
     starter::unpack(folder.path())
@@ -334,7 +405,7 @@ fn add_starters(
             ..Options::default()
         };
         match add_folder(vault, &source, &options) {
-            Ok(_) => added.push(name.clone()),
+            Ok(_) => setup.added.push(name.clone()),
             Err(error) => {
                 let text = format!("{name} was not added: {error}");
                 context.ui.warn(Warning::new("not_added", text));
@@ -344,13 +415,13 @@ fn add_starters(
             }
         }
     }
+    let added = &setup.added;
     if !added.is_empty() {
-        context
-            .ui
-            .must_see(format!("{TICK} added {}", added.join(", ")));
-        undo.push(format!("vault remove {}", added.join(" ")));
+        let line = format!("{TICK} added {}", added.join(", "));
+        context.ui.must_see(line);
+        setup.undo.push(format!("vault remove {}", added.join(" ")));
     }
-    Ok(added)
+    Ok(())
 }
 
 fn write_tags(vault: &Vault, plan: &Plan) -> Result<(), Failure> {

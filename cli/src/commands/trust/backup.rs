@@ -10,7 +10,9 @@ use std::{
 };
 
 use clap::Args;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
+use vault_format::root::{VaultFingerprint, VaultId};
 use vault_library::{HeldVault, Vault, keys};
 
 use crate::{
@@ -45,6 +47,19 @@ pub(super) const VAULTS: &str = "vaults";
 /// Files of the vault that are made anew, and what only guards running processes.
 const LEFT_OUT: [&str; 3] = ["tmp", "lock", "index.db"];
 
+/// A backup of a vault.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Backup {
+    /// The file.
+    path: PathBuf,
+    /// Its size in bytes.
+    bytes: u64,
+    /// The id of the vault.
+    vault_id: VaultId,
+    /// The fingerprint of the vault.
+    fingerprint: VaultFingerprint,
+}
+
 /// Writes the archive, encrypted, under the vault's writer lock.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.vault()?;
@@ -73,15 +88,19 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     drop(held);
     let bytes = fs::metadata(path).map_err(|error| fail(&error))?.len();
     let fingerprint = vault.require_trust()?.fingerprint();
-    Ok(Report::new(
-        json!({ "path": path, "bytes": bytes, "vault_id": vault.id(), "fingerprint": fingerprint }),
-        format!(
-            "{TICK} wrote {}  {}\n  {BOLD}{fingerprint}{BOLD:#}\nRestore it with: vault restore {}",
-            path.display(),
-            size(bytes),
-            shell_path(path.display())
-        ),
-    ))
+    let text = format!(
+        "{TICK} wrote {}  {}\n  {BOLD}{fingerprint}{BOLD:#}\nRestore it with: vault restore {}",
+        path.display(),
+        size(bytes),
+        shell_path(path.display())
+    );
+    let backup = Backup {
+        path: path.clone(),
+        bytes,
+        vault_id: *vault.id(),
+        fingerprint,
+    };
+    Ok(Report::view(backup, text))
 }
 
 fn write(vault: &Vault, held: &HeldVault, file: File, passphrase: &str) -> io::Result<()> {

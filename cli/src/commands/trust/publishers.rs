@@ -1,7 +1,7 @@
 //! `vault publishers`: shows and changes who may publish this vault.
 
 mod add;
-mod list;
+pub mod list;
 mod remove;
 pub mod request;
 mod threshold;

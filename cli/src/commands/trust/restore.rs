@@ -9,7 +9,9 @@ use std::{
 };
 
 use clap::Args;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
+use vault_format::root::{VaultFingerprint, VaultId};
 use vault_library::{VaultPaths, agents, keys, keys::Passphrases as _, occupant, trust};
 
 use super::backup::{TRUST, TRUST_FOLDERS, VAULT, VAULTS};
@@ -33,6 +35,19 @@ Examples:
 pub struct Arguments {
     /// A file that `vault backup` wrote
     file: PathBuf,
+}
+
+/// A vault that was restored from a backup.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct RestoredVault {
+    /// Its folder.
+    path: PathBuf,
+    /// Its id.
+    vault_id: VaultId,
+    /// Its fingerprint.
+    fingerprint: VaultFingerprint,
+    /// The version of its keys.
+    root_version: u64,
 }
 
 /// Unpacks beside the vault's place, then moves everything to its place, the vault last.
@@ -67,18 +82,19 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let vault = context.vault()?;
     let trust = vault.require_trust()?;
     let (fingerprint, version) = (trust.fingerprint(), trust.chain().version());
-    Ok(Report::new(
-        json!({
-            "path": root, "vault_id": vault.id(), "fingerprint": fingerprint,
-            "root_version": version,
-        }),
-        format!(
-            "{TICK} restored the vault in {}\n  {BOLD}{fingerprint}{BOLD:#}  version {version} of its keys\n\
-             Next: {HINT}vault cloud connect <url>{HINT:#} signs in again; {HINT}vault sync{HINT:#} shows what changed since the backup; \
-             {HINT}vault sync-profiles{HINT:#} links the skills into the agents here.",
-            root.display()
-        ),
-    ))
+    let text = format!(
+        "{TICK} restored the vault in {}\n  {BOLD}{fingerprint}{BOLD:#}  version {version} of its keys\n\
+         Next: {HINT}vault cloud connect <url>{HINT:#} signs in again; {HINT}vault sync{HINT:#} shows what changed since the backup; \
+         {HINT}vault sync-profiles{HINT:#} links the skills into the agents here.",
+        root.display()
+    );
+    let restored = RestoredVault {
+        path: root.clone(),
+        vault_id: *vault.id(),
+        fingerprint,
+        root_version: version,
+    };
+    Ok(Report::view(restored, text))
 }
 
 fn unpack(context: &Context, file: &Path, staging: &Path) -> Result<(), Failure> {

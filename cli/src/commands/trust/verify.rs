@@ -3,12 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::json;
 use vault_format::{
+    hash::Digest,
     keys::PublicKey,
     manifest::{Manifest, ManifestError},
-    name::SkillRef,
-    root::{KeyFingerprint, SignerRefusal, VaultFingerprint},
+    name::{SkillName, SkillRef},
+    path::FilePath,
+    provenance::ProvenanceId,
+    root::{KeyFingerprint, SignerRefusal, VaultFingerprint, VaultId},
 };
 use vault_library::{
     Damage, Origin, Vault,
@@ -22,7 +27,11 @@ use crate::{
     errors::{ErrorCode, Exit, Failure, chain},
     key_changes,
     lookup::{self, Target},
-    output::{BOLD, DIM, Report, TICK, Warning, clean, count, doctor, origin, shell_path},
+    output::{
+        BOLD, DIM, Report, TICK, clean, count, doctor, either,
+        origin::{self, SigningKey},
+        shell_path,
+    },
 };
 
 /// The arguments of `vault verify`.
@@ -63,6 +72,104 @@ pub struct Arguments {
     strict_modes: bool,
 }
 
+/// The installed skills, compared with what was signed.
+#[derive(Debug, Default, JsonSchema, Serialize)]
+pub struct Verification {
+    /// Every installed skill: own ones first, by name within each origin.
+    skills: Vec<SkillIntegrity>,
+    /// Variants that were rendered for single agents, each under the name of its skill.
+    variants: Vec<SkillIntegrity>,
+    /// The number of skills and variants that are not as signed.
+    wrong: usize,
+    /// Entries that do not belong to the vault, by their paths in its folder.
+    strange: Vec<String>,
+}
+
+/// An installed skill, compared with what was signed.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct SkillIntegrity {
+    /// The name under which it is installed.
+    name: SkillName,
+    /// Its origin: `local`, `link:<id>` or `project:<path>`.
+    origin: String,
+    /// SHA-256 of its bundle.
+    bundle_hash: Digest,
+    /// Its version; null if its manifest is not valid.
+    version: Option<u64>,
+    /// Whether it is exactly as signed.
+    ok: bool,
+    /// The first difference; null if there is none.
+    damage: Option<String>,
+}
+
+impl From<&Checked> for SkillIntegrity {
+    fn from(checked: &Checked) -> Self {
+        Self {
+            name: checked.name.clone(),
+            origin: origin::origin(&checked.origin),
+            bundle_hash: checked.bundle,
+            version: checked.version,
+            ok: checked.damage.is_none(),
+            damage: checked.damage.as_ref().map(|damage| chain(damage)),
+        }
+    }
+}
+
+/// An installed skill that is exactly as signed.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct IntactSkill {
+    /// The name under which it is installed.
+    name: SkillName,
+    /// Its origin: `local`, `link:<id>` or `project:<path>`.
+    origin: String,
+    /// Its version.
+    version: u64,
+    /// SHA-256 of its bundle.
+    bundle_hash: Digest,
+    /// The key that signed it.
+    signer: SigningKey,
+    /// The number of its files.
+    files: usize,
+    /// Whether it is exactly as signed: always true.
+    ok: bool,
+}
+
+/// The skills of an export that are exactly as signed.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct VerifiedExport {
+    /// What was verified.
+    path: PathBuf,
+    /// Its skills.
+    skills: Vec<VerifiedArtifact>,
+}
+
+/// A file or folder that is exactly as signed.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct VerifiedArtifact {
+    /// Its path.
+    path: PathBuf,
+    /// Its kind.
+    form: Form,
+    /// The name of the skill.
+    name: SkillName,
+    /// The version of the skill.
+    version: u64,
+    /// The id of the vault that signed it.
+    vault_id: VaultId,
+    /// The fingerprint of that vault.
+    vault_fingerprint: VaultFingerprint,
+    /// The source of the skill.
+    provenance: ProvenanceId,
+    /// The number of its files.
+    files: usize,
+    /// The key that signed it.
+    signer: SigningKey,
+    /// The origin that this machine knows the vault as: `local` or `link:<id>`; null if none.
+    known_as: Option<String>,
+    /// Files that were executable when signed and are not now.
+    lost_modes: Vec<FilePath>,
+}
+
 /// Verifies the target, or every installed skill if none is given.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?;
@@ -89,98 +196,93 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
 }
 
+/// The text for a vault without skills.
+const NOTHING: &str = "Nothing is installed.";
+
 fn verify_all(
     context: &Context,
     vault: Option<&Vault>,
     expected: Option<&VaultFingerprint>,
 ) -> Result<Report, Failure> {
-    let nothing = "Nothing is installed.";
     // Before anything else: a script must not take "nothing is installed" for "verified".
     if expected.is_some() {
         return Err(fail!(Usage, "--expect-key needs a name or a path")
             .hint("vault verify <name> --expect-key <fingerprint>"));
     }
     let Some(vault) = vault else {
-        return Ok(Report::new(json!({ "skills": [], "wrong": 0 }), nothing));
+        return Ok(Report::view(Verification::default(), NOTHING));
     };
     let report = integrity::check(vault)?;
     for path in &report.strange {
-        let text = format!(
-            "{} does not belong to the vault and was not verified",
-            clean(path, 200)
-        );
-        let warning = Warning::new("foreign_in_vault", text);
-        context
-            .ui
-            .warn(warning.hint("move it elsewhere; vault doctor shows details"));
+        let path = clean(path, 200);
+        let text = format!("{path} does not belong to the vault and was not verified");
+        let hint = "move it elsewhere; vault doctor shows details";
+        context.ui.warn_with("foreign_in_vault", text, hint);
     }
     let mut wrong = Vec::new();
-    let mut code = ErrorCode::SkillUnreadable;
-    let (mut withheld, mut is_linked) = (0, false);
-    let mut judge = |checked: &Checked, what: &str| {
-        let Checked {
-            name,
-            qualified,
-            bare,
-            origin: from,
-            bundle,
-            version,
-            damage,
-            ..
-        } = checked;
-        let problem = damage.as_ref().map(|damage| chain(damage));
-        if let Some(problem) = &problem {
-            let whose = origin::whose(from);
-            let shown = if *bare { name.as_str() } else { qualified };
-            wrong.push(format!("{BOLD}{shown}{BOLD:#}{what}  {problem} ({whose})"));
-        }
-        match damage {
-            None | Some(Damage::Unreadable(_)) => {}
-            Some(damage) if damage.is_withheld() => {
-                withheld += 1;
-                is_linked |= matches!(from, Origin::Linked(_));
-            }
-            Some(_) => code = ErrorCode::SkillDamaged,
-        }
-        json!({
-            "name": name, "origin": origin::origin(from), "bundle_hash": bundle,
-            "version": version, "ok": damage.is_none(), "damage": problem,
-        })
-    };
-    let skills: Vec<_> = report.skills.iter().map(|skill| judge(skill, "")).collect();
+    wrong.extend(
+        report
+            .skills
+            .iter()
+            .filter_map(|skill| wrong_line(skill, "")),
+    );
     // Agents read rendered variants in place of the skill.
     let variants = report.variants.iter();
-    let variants: Vec<_> = variants
-        .map(|variant| judge(variant, ", a variant"))
-        .collect();
-    let total = count(skills.len(), "skill");
-    let is_one = skills.len() == 1;
-    let checked = count(skills.len() + variants.len(), "skill");
-    let data = json!({
-        "skills": skills, "variants": variants, "wrong": wrong.len(), "strange": report.strange,
-    });
-    if wrong.is_empty() {
-        let verb = if is_one { "is" } else { "are" };
-        let text = match report.skills[..] {
-            [] => nothing.to_owned(),
-            _ => format!("{TICK} {total} {verb} exactly as signed"),
-        };
-        return Ok(Report::new(data, text));
+    wrong.extend(variants.filter_map(|variant| wrong_line(variant, ", a variant")));
+    let view = Verification {
+        skills: report.skills.iter().map(SkillIntegrity::from).collect(),
+        variants: report.variants.iter().map(SkillIntegrity::from).collect(),
+        wrong: wrong.len(),
+        strange: report.strange.clone(),
+    };
+    if !wrong.is_empty() {
+        return Err(not_as_signed(&report, wrong).data(json!(view)));
     }
-    let verb = if wrong.len() == 1 { "is" } else { "are" };
-    if withheld == wrong.len() {
-        let message = format!(
-            "{withheld} of {checked} {verb} withheld: the key that signed {} is revoked",
-            if withheld == 1 { "it" } else { "them" }
-        );
-        let failure = fail!(ReleaseAwaited, "{message}").details(wrong).data(data);
-        return Err(failure.hint(doctor::withheld_hint(is_linked)));
+    let text = match view.skills.len() {
+        0 => NOTHING.to_owned(),
+        number => {
+            let verb = either(number == 1, "is", "are");
+            format!("{TICK} {} {verb} exactly as signed", count(number, "skill"))
+        }
+    };
+    Ok(Report::view(view, text))
+}
+
+/// Describes a skill that is not as signed.
+fn wrong_line(checked: &Checked, kind: &str) -> Option<String> {
+    let problem = chain(checked.damage.as_ref()?);
+    let whose = origin::whose(&checked.origin);
+    let name = either(checked.bare, checked.name.as_str(), &checked.qualified);
+    Some(format!("{BOLD}{name}{BOLD:#}{kind}  {problem} ({whose})"))
+}
+
+/// The failure for skills that are not as signed. `wrong` has a line for each.
+fn not_as_signed(report: &integrity::Report, wrong: Vec<String>) -> Failure {
+    let all = || report.skills.iter().chain(&report.variants);
+    let damaged = || all().filter_map(|checked| Some((checked, checked.damage.as_ref()?)));
+    let withheld = || damaged().filter(|(_, damage)| damage.is_withheld());
+    let (number, checked) = (wrong.len(), count(all().count(), "skill"));
+    let verb = either(number == 1, "is", "are");
+    if withheld().count() == number {
+        let them = either(number == 1, "it", "them");
+        let message =
+            format!("{number} of {checked} {verb} withheld: the key that signed {them} is revoked");
+        let is_linked = |checked: &Checked| matches!(checked.origin, Origin::Linked(_));
+        let is_linked = withheld().any(|(checked, _)| is_linked(checked));
+        let failure = fail!(ReleaseAwaited, "{message}").details(wrong);
+        return failure.hint(doctor::withheld_hint(is_linked));
     }
-    let message = format!("{} of {checked} {verb} modified after signing", wrong.len());
-    Err(Failure::new(code, message)
+    let is_changed =
+        |damage: &Damage| !damage.is_withheld() && !matches!(damage, Damage::Unreadable(_));
+    let code = if damaged().any(|(_, damage)| is_changed(damage)) {
+        ErrorCode::SkillDamaged
+    } else {
+        ErrorCode::SkillUnreadable
+    };
+    let message = format!("{number} of {checked} {verb} modified after signing");
+    Failure::new(code, message)
         .details(wrong)
-        .data(data)
-        .hint("vault doctor shows how to restore each of them"))
+        .hint("vault doctor shows how to restore each of them")
 }
 
 fn verify_installed(
@@ -214,13 +316,17 @@ fn verify_installed(
         ));
     }
     let manifest = &found.examined.manifest;
-    let data = json!({
-        "name": found.name, "origin": origin::origin(&found.origin), "version": manifest.version,
-        "bundle_hash": found.bundle, "signer": origin::signer(&found.signer),
-        "files": manifest.files.len(), "ok": true,
-    });
     let text = good(manifest, &found.signer, &origin::whose(&found.origin));
-    Ok(Report::new(data, text))
+    let intact = IntactSkill {
+        name: found.name,
+        origin: origin::origin(&found.origin),
+        version: manifest.version,
+        bundle_hash: found.bundle,
+        signer: found.signer.into(),
+        files: manifest.files.len(),
+        ok: true,
+    };
+    Ok(Report::view(intact, text))
 }
 
 fn good(manifest: &Manifest, signer: &PublicKey, whose: &str) -> String {
@@ -255,48 +361,40 @@ fn exported(
     for skill in &verified {
         note_modes(context, skill, arguments.fix_modes)?;
     }
-    let mut skills = Vec::new();
-    let mut lines = Vec::new();
-    for Verified {
-        path,
-        form,
-        manifest,
-        signer,
-        fingerprint,
-        warnings,
-        lost_modes,
-        ..
-    } in &verified
-    {
-        let from = known
-            .iter()
-            .find(|known| *known.trust.roots().vault_id().as_str() == *manifest.vault_id.as_str())
-            .map(|known| &known.origin);
-        let whose = from.map_or_else(|| format!("the vault {fingerprint}"), origin::whose);
-        key_changes::warn_about_roots(context, &whose, warnings);
-        lines.push(good(manifest, signer, &whose));
-        let form = match form {
-            Form::Folder => "folder",
-            Form::Archive => "archive",
-            Form::Bundle => "bundle",
-            Form::Site => "site",
-        };
-        skills.push(json!({
-            "path": path, "form": form, "name": manifest.name, "version": manifest.version,
-            "vault_id": manifest.vault_id, "vault_fingerprint": fingerprint,
-            "provenance": manifest.provenance.identifier, "files": manifest.files.len(),
-            "signer": origin::signer(signer), "known_as": from.map(origin::origin),
-            "lost_modes": lost_modes,
-        }));
-    }
     let lost = verified.iter().any(|skill| !skill.lost_modes.is_empty());
     let exit = if arguments.strict_modes && lost {
         Exit::Differences
     } else {
         Exit::Done
     };
-    let data = json!({ "path": path, "skills": skills });
-    Ok(Report::new(data, lines.join("\n")).exit(exit))
+    let (mut skills, mut lines) = (Vec::new(), Vec::new());
+    for skill in verified {
+        let vault_id = skill.manifest.vault_id;
+        let mut known = known.iter();
+        let from = known.find(|known| known.trust.roots().vault_id() == vault_id);
+        let from = from.map(|known| &known.origin);
+        let whose = match from {
+            Some(from) => origin::whose(from),
+            None => format!("the vault {}", skill.fingerprint),
+        };
+        key_changes::warn_about_roots(context, &whose, &skill.warnings);
+        lines.push(good(&skill.manifest, &skill.signer, &whose));
+        skills.push(VerifiedArtifact {
+            path: skill.path,
+            form: skill.form,
+            name: skill.manifest.name,
+            version: skill.manifest.version,
+            vault_id,
+            vault_fingerprint: skill.fingerprint,
+            provenance: skill.manifest.provenance.identifier,
+            files: skill.manifest.files.len(),
+            signer: skill.signer.into(),
+            known_as: from.map(origin::origin),
+            lost_modes: skill.lost_modes,
+        });
+    }
+    let path = path.to_owned();
+    Ok(Report::view(VerifiedExport { path, skills }, lines.join("\n")).exit(exit))
 }
 
 /// Reports files that are not executable any more, and makes them so if asked.

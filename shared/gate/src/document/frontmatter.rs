@@ -17,7 +17,7 @@ use vault_format::name::{ActionName, AgentId, SkillName, is_deceptive};
 use vault_format::text::{Position, quoted};
 
 /// The fields that the vault reads, absent ones empty.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct Frontmatter {
     /// The author's name for the skill, 1 to 256 characters; not always fit to be a name in a
     /// vault.
@@ -51,7 +51,8 @@ pub struct Frontmatter {
 }
 
 /// One declared action, as written; whether its command exists is for the gate to say.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
+#[schemars(rename = "DeclaredAction")]
 pub struct Action {
     /// A file of the skill or a bare program name.
     pub command: String,
@@ -90,7 +91,8 @@ pub fn is_reserved_variable(name: &str) -> bool {
 }
 
 /// What a skill says it will touch; a claim, not a measurement.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
+#[schemars(rename = "DeclaredCapabilities")]
 pub struct Capabilities {
     /// Whether it uses the network; `None` when not said.
     pub network: Option<bool>,

@@ -3,6 +3,8 @@
 //! The text is changed line by line and nothing else of it: what no transform names stays byte for
 //! byte.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::yaml::{self, Node, Value};
@@ -18,7 +20,7 @@ pub const MAX_TRANSFORM_BYTES: u64 = 64 * 1024;
 pub const DEFAULT_PRIORITY: i64 = 50;
 
 /// One transform: for whom, which fields it sets, what it appends.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct Transform {
     /// Its name: that of its file without `.md`.
     pub name: SkillName,
@@ -28,7 +30,9 @@ pub struct Transform {
     pub agents: Vec<AgentId>,
     /// Lower ones are applied first, those of one priority by name.
     pub priority: i64,
+    #[serde(skip)]
     set: Vec<(String, Json)>,
+    #[serde(skip)]
     body: String,
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::name::{AgentId, SkillName};
 
 use super::found::Machine;
@@ -30,7 +32,7 @@ pub struct View {
 }
 
 /// What one agent sees.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct AgentView {
     /// The agent.
     pub agent: AgentId,
@@ -41,6 +43,7 @@ pub struct AgentView {
     /// The visible skills.
     pub sees: Vec<SkillName>,
     /// The hidden skills, each with the reason.
+    #[serde(skip)]
     pub hidden: Vec<Hidden>,
 }
 

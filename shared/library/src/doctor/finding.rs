@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use vault_format::name::{AgentId, SkillName};
 use vault_format::provenance::ProvenanceId;
@@ -14,7 +15,8 @@ use crate::vault::authored::AuthoredFile;
 use crate::vault::keys::KeyError;
 
 /// The severity of a finding.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[derive(Clone, Copy, Debug, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
+#[schemars(rename = "ProblemSeverity")]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Something does not work.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use vault_format::hash::Digest;
 use vault_format::name::{AgentId, SkillName};
@@ -10,7 +11,7 @@ use super::finding::{DoctorFinding, Severity};
 use crate::agents::View;
 
 /// Whether a damaged skill can be repaired, or the result of the repair.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RepairStatus {
     /// Nothing is wrong.
@@ -28,7 +29,7 @@ pub enum RepairStatus {
 }
 
 /// The health of one skill.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct SkillHealth {
     /// The name it is installed under.
     pub name: SkillName,
@@ -49,7 +50,8 @@ pub struct SkillHealth {
 }
 
 /// The size of the skill list that an agent reads at startup.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+#[schemars(rename = "AgentContext")]
 pub struct ContextCost {
     /// The agent.
     pub agent: AgentId,
@@ -62,15 +64,17 @@ pub struct ContextCost {
 }
 
 /// The result of a check.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, JsonSchema, Serialize)]
 pub struct DoctorReport {
     /// The health of every checked skill.
     pub skills: Vec<SkillHealth>,
     /// The findings, worst first.
+    #[serde(skip)]
     pub findings: Vec<DoctorFinding>,
     /// Which agent sees which skills.
+    #[serde(skip)]
     pub agents: View,
-    /// The context cost for each linked agent.
+    /// The size of the skill list of each linked agent.
     pub context: Vec<ContextCost>,
     /// The paths that `clean` removed.
     pub cleaned: Vec<PathBuf>,

@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_format::bundle;
 use vault_format::bundle::{Bundle, BundleError};
 use vault_format::dsse::Envelope;
@@ -44,7 +46,9 @@ const MAX_BUNDLE: u64 = vault_format::bundle::MAX_OBJECT_BYTES as u64;
 const OWN_MANIFEST: &str = ".vault/manifest.json";
 
 /// The kind of artifact that was verified.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
+#[schemars(inline)]
+#[serde(rename_all = "snake_case")]
 pub enum Form {
     /// A folder with a signed manifest next to it or in it.
     Folder,

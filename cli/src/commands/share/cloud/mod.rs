@@ -6,7 +6,7 @@ pub mod every;
 mod pending;
 pub mod pull;
 pub mod reset_pin;
-mod rollback;
+pub mod rollback;
 
 use clap::{Args, Subcommand};
 

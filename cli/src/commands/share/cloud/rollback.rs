@@ -2,11 +2,12 @@
 //! new release.
 
 use clap::Args;
-use serde_json::json;
-use vault_format::catalog::Stored;
+use schemars::JsonSchema;
+use serde::Serialize;
+use vault_format::{catalog::Stored, hash::Digest, name::SkillName};
 use vault_library::{
     Vault,
-    adopt::{self, Rollback},
+    adopt::{self, Exceptions, Rollback},
     publish::{OnDivergence, PlanRequest},
 };
 
@@ -17,7 +18,7 @@ use crate::{
     output::{BOLD, DIM, Report, TICK, count},
     policy_file,
     publishing::{
-        Publisher, SyncOptions, report,
+        Publisher, SyncOptions, SyncOutcome, SyncReport, report,
         review::{Question, ReleaseReview},
     },
     service::connection::Connection,
@@ -50,6 +51,20 @@ pub struct Arguments {
     review: ReleaseReview,
 }
 
+/// A return to an earlier release.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct ReleaseRollback {
+    /// The release that is gone back to.
+    from_release: u64,
+    /// Skills that are admitted again as they were in it.
+    readmitted: Vec<SkillName>,
+    /// Skills that are removed because it does not have them.
+    removed: Vec<SkillName>,
+    /// The new release; absent if nothing was changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sync: Option<SyncReport>,
+}
+
 /// Compares with the earlier release, asks for confirmation, admits its skills again, and syncs.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let release = arguments.release;
@@ -64,89 +79,111 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         ..PlanRequest::new(base, slug, Some(&catalog))
     };
     let rollback = adopt::plan_rollback(&vault, &request, release)?;
-    let mut lines: Vec<String> = rollback
-        .readmit
-        .iter()
-        .map(|entry| format!("  ~ {}  back to version {}", entry.name, entry.version))
-        .collect();
-    lines.extend(rollback.remove.iter().map(|name| format!("  - {name}")));
-    let mut data = json!({
-        "from_release": rollback.release,
-        "readmitted": rollback.readmit.iter().map(|entry| &entry.name).collect::<Vec<_>>(),
-        "removed": rollback.remove,
-    });
-    if lines.is_empty() {
-        return Ok(Report::new(
-            data,
-            format!("This library already equals release {release}."),
-        ));
+    let readmitted = rollback.readmit.iter();
+    let mut view = ReleaseRollback {
+        from_release: rollback.release,
+        readmitted: readmitted.map(|entry| entry.name.clone()).collect(),
+        removed: rollback.remove.clone(),
+        sync: None,
+    };
+    let changes = change_lines(&rollback);
+    if changes.is_empty() {
+        let text = format!("This library already equals release {release}.");
+        return Ok(Report::view(view, text));
     }
+    let lines = changes.join("\n");
     if arguments.dry_run {
         if !rollback.known {
-            let ReleaseReview { flags, .. } = &arguments.review;
+            let flags = &arguments.review.flags;
             context.block_on(publisher.review(&rollback.change, &exceptions, flags))?;
         }
-        let changes = lines.join("\n");
-        let text = format!("Going back to release {release} would change:\n{changes}");
-        return Ok(Report::new(data, text));
+        let text = format!("Going back to release {release} would change:\n{lines}");
+        return Ok(Report::view(view, text));
     }
     warn_of_missing_policy(context, &vault, &rollback)?;
-    context.ui.note(lines.join("\n"));
-    let skills = count(lines.len() as u64, "skill");
-    let text = format!("Roll {skills} back to release {release} and publish?");
-    let question = Question {
-        text: &text,
-        effects: &[],
-        hash: &rollback.payload_sha256,
-        flag: "--payload",
-    };
-    let ReleaseReview { flags, payload, .. } = &arguments.review;
-    if rollback.known {
-        if !question.is_answered_by(payload.as_ref())? {
-            context.ui.confirm_or_stop(&text)?;
-        }
-    } else {
-        // This machine has never published or taken it over.
-        context.ui.must_see(format!(
-            "{BOLD}release {release}{BOLD:#}\n  payload {}",
-            rollback.payload_sha256
-        ));
-        let review = publisher.review(&rollback.change, &exceptions, flags);
-        let review = context.block_on(review)?;
-        context
-            .ui
-            .confirm_review(&review.shown, &question, payload.as_ref(), flags)?;
-    }
-    let outcome = context.block_on(async {
-        let mut wanted = Vec::new();
-        for entry in &rollback.readmit {
-            if !adopt::is_stored(&vault, &entry.bundle_hash)? {
-                wanted.push(entry.clone());
-            }
-        }
-        let fetched = publisher.fetch_own(&wanted).await?;
-        adopt::roll_back(&vault, &rollback, &exceptions, &|hash| {
-            fetched.get(hash).cloned()
-        })?;
-        let options = SyncOptions {
-            // A release of a thief is replaced by the one that is gone back to.
-            on_divergence: match arguments.last_good {
-                Some(_) => OnDivergence::Replace,
-                None => OnDivergence::Stop,
-            },
-            last_good: arguments.last_good,
-            above_release: arguments.above_release,
-            ..SyncOptions::default()
-        };
-        publisher.sync(&options).await
-    })?;
+    context.ui.note(lines);
+    let skills = count(changes.len() as u64, "skill");
+    let question = format!("Roll {skills} back to release {release} and publish?");
+    ask(context, &publisher, &rollback, &arguments.review, &question)?;
+    let outcome = context.block_on(roll_back(&publisher, &rollback, &exceptions, arguments))?;
     let synced = report(&connection, &outcome);
-    data["sync"] = synced.data;
+    view.sync = Some(synced.view);
     let text = format!(
         "{TICK} rolled back to release {release}{DIM}, as a new release{DIM:#}\n{}",
         synced.text
     );
-    Ok(Report::new(data, text))
+    Ok(Report::view(view, text))
+}
+
+fn change_lines(rollback: &Rollback) -> Vec<String> {
+    let readmitted = rollback.readmit.iter();
+    let readmitted =
+        readmitted.map(|entry| format!("  ~ {}  back to version {}", entry.name, entry.version));
+    let removed = rollback.remove.iter().map(|name| format!("  - {name}"));
+    readmitted.chain(removed).collect()
+}
+
+/// Asks for confirmation. A release that this machine has not seen before is reviewed as well.
+fn ask(
+    context: &Context,
+    publisher: &Publisher<'_>,
+    rollback: &Rollback,
+    review: &ReleaseReview,
+    text: &str,
+) -> Result<(), Failure> {
+    let question = Question {
+        text,
+        effects: &[],
+        hash: &rollback.payload_sha256,
+        flag: "--payload",
+    };
+    let payload = review.payload.as_ref();
+    if rollback.known {
+        if !question.is_answered_by(payload)? {
+            context.ui.confirm_or_stop(text)?;
+        }
+        return Ok(());
+    }
+    // This machine has never published or taken it over.
+    context.ui.must_see(format!(
+        "{BOLD}release {}{BOLD:#}\n  payload {}",
+        rollback.release, rollback.payload_sha256
+    ));
+    let exceptions = review.exceptions(context)?;
+    let shown = publisher.review(&rollback.change, &exceptions, &review.flags);
+    let shown = context.block_on(shown)?.shown;
+    let ui = &context.ui;
+    ui.confirm_review(&shown, &question, payload, &review.flags)
+}
+
+/// Fetches the bundles that are missing here, admits them again, and publishes.
+async fn roll_back(
+    publisher: &Publisher<'_>,
+    rollback: &Rollback,
+    exceptions: &Exceptions,
+    arguments: &Arguments,
+) -> Result<SyncOutcome, Failure> {
+    let vault = publisher.vault();
+    let mut wanted = Vec::new();
+    for entry in &rollback.readmit {
+        if !adopt::is_stored(vault, &entry.bundle_hash)? {
+            wanted.push(entry.clone());
+        }
+    }
+    let fetched = publisher.fetch_own(&wanted).await?;
+    let objects = |hash: &Digest| fetched.get(hash).cloned();
+    adopt::roll_back(vault, rollback, exceptions, &objects)?;
+    let options = SyncOptions {
+        // A release of a thief is replaced by the one that is gone back to.
+        on_divergence: match arguments.last_good {
+            Some(_) => OnDivergence::Replace,
+            None => OnDivergence::Stop,
+        },
+        last_good: arguments.last_good,
+        above_release: arguments.above_release,
+        ..SyncOptions::default()
+    };
+    publisher.sync(&options).await
 }
 
 /// Warns if the release has a policy and this library has none, as after a recovery on an empty

@@ -1,9 +1,13 @@
 //! `vault publishers list`: who may publish this vault, who may change its keys, and who asks to
 //! publish.
 
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use vault_api::{Draft, DraftKind};
-use vault_format::{keys::PublicKey, root::KeyFingerprint};
+use vault_format::{
+    keys::PublicKey,
+    root::{KeyFingerprint, KeyName, RevokedKey, RootDocument, VaultFingerprint, VaultId},
+};
 use vault_library::Vault;
 
 use crate::{
@@ -13,6 +17,42 @@ use crate::{
     output::{BOLD, HINT, Report, Table, clean, count, either, paint},
     service::{connection::Connection, drafts::DraftClient},
 };
+
+/// The keys of a vault, and the requests to publish it.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct Publishers {
+    /// The id of the vault.
+    vault_id: VaultId,
+    /// The fingerprint of the vault.
+    fingerprint: VaultFingerprint,
+    /// The version of its keys.
+    root_version: u64,
+    /// The number of publishers that must sign each release.
+    release_threshold: usize,
+    /// Its keys: publishers first, by name.
+    keys: Vec<VaultKey>,
+    /// Keys that were revoked.
+    revoked: Vec<RevokedKey>,
+    /// The requests that wait at the connected service.
+    requests: Vec<Draft>,
+}
+
+/// A key of a vault.
+#[derive(Debug, JsonSchema, Serialize)]
+pub struct VaultKey {
+    /// The name that its owner gave it.
+    name: KeyName,
+    /// Its fingerprint.
+    fingerprint: KeyFingerprint,
+    /// The public key.
+    public_key: PublicKey,
+    /// Whether it may publish.
+    publishes: bool,
+    /// Whether it may change the keys of the vault.
+    changes_keys: bool,
+    /// Whether the secret key is on this machine.
+    here: bool,
+}
 
 /// The requests to publish that wait at the connected service; empty if it can't be asked.
 fn waiting(context: &Context) -> Result<Vec<Draft>, Failure> {
@@ -46,39 +86,20 @@ pub(super) fn run(context: &Context, vault: &Vault) -> Result<Report, Failure> {
     let trust = vault.require_trust()?;
     let document = trust.chain().document();
     let here = vault.keys().list()?;
-    let mut table = Table::new(&["name", "fingerprint", "may"]);
-    let mut keys = Vec::new();
-    let mut entries: Vec<_> = document.keys().iter().collect();
-    // The document orders keys by their text, which says nothing to a person.
-    entries.sort_by_key(|entry| {
-        let publishes = document.release().contains(&entry.public_key);
-        (!publishes, entry.name.as_str())
+    let keys = document.keys().iter().map(|entry| VaultKey {
+        name: entry.name.clone(),
+        fingerprint: KeyFingerprint::publisher(&entry.public_key),
+        public_key: entry.public_key,
+        publishes: document.release().contains(&entry.public_key),
+        changes_keys: document.root().contains(&entry.public_key),
+        here: here.contains(&entry.public_key),
     });
-    for entry in entries {
-        let key: &PublicKey = &entry.public_key;
-        let (publishes, changes) = (
-            document.release().contains(key),
-            document.root().contains(key),
-        );
-        let fingerprint = KeyFingerprint::publisher(key);
-        let may = match (publishes, changes) {
-            (true, true) => "publish, change keys",
-            (true, false) => "publish",
-            _ => "change keys (recovery key)",
-        };
-        let name = document.shown_name(key);
-        let name = name.map_or_else(String::new, |name| name.to_string());
-        let on_this_machine = here.contains(key);
-        let mark = either(on_this_machine, ", this machine", "");
-        table.row([
-            paint(BOLD, clean(&name, 64)),
-            fingerprint.to_string(),
-            format!("{may}{mark}"),
-        ]);
-        keys.push(json!({
-            "name": entry.name, "fingerprint": fingerprint, "public_key": key,
-            "publishes": publishes, "changes_keys": changes, "here": on_this_machine,
-        }));
+    let mut keys: Vec<_> = keys.collect();
+    // The document orders keys by their text, which says nothing to a person.
+    keys.sort_by(|a, b| (!a.publishes, a.name.as_str()).cmp(&(!b.publishes, b.name.as_str())));
+    let mut table = Table::new(&["name", "fingerprint", "may"]);
+    for key in &keys {
+        table.row(key.row(document));
     }
     let (version, needed) = (trust.chain().version(), document.release().threshold());
     let revoked = document.revoked();
@@ -103,11 +124,31 @@ pub(super) fn run(context: &Context, vault: &Vault) -> Result<Report, Failure> {
             paint(HINT, key_changes::add_command(&trust, &key.fingerprint))
         ));
     }
-    Ok(Report::new(
-        json!({
-            "vault_id": vault.id(), "fingerprint": trust.fingerprint(), "root_version": version,
-            "release_threshold": needed, "keys": keys, "revoked": revoked, "requests": requests,
-        }),
-        text,
-    ))
+    let publishers = Publishers {
+        vault_id: *vault.id(),
+        fingerprint: trust.fingerprint(),
+        root_version: version,
+        release_threshold: needed,
+        keys,
+        revoked: revoked.to_vec(),
+        requests,
+    };
+    Ok(Report::view(publishers, text))
+}
+
+impl VaultKey {
+    fn row(&self, document: &RootDocument) -> [String; 3] {
+        let may = match (self.publishes, self.changes_keys) {
+            (true, true) => "publish, change keys",
+            (true, false) => "publish",
+            _ => "change keys (recovery key)",
+        };
+        let name = document.shown_name(&self.public_key);
+        let name = name.map_or_else(String::new, |name| name.to_string());
+        [
+            paint(BOLD, clean(&name, 64)),
+            self.fingerprint.to_string(),
+            format!("{may}{}", either(self.here, ", this machine", "")),
+        ]
+    }
 }

@@ -10,6 +10,7 @@ pub(crate) mod records;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use vault_format::hash::Digest;
 use vault_format::name::{AgentId, SkillName};
@@ -29,7 +30,7 @@ use crate::vault::{Vault, VaultError};
 pub const MAX_FOLDERS: usize = 2_000;
 
 /// What happens to a skill in an agent's folder.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AdoptionMode {
     /// It stays where it is; the vault's own skills are linked next to it.
