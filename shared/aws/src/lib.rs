@@ -85,7 +85,13 @@ impl Aws {
     ) -> Self {
         let calls = calls::Counters::default();
         let bucket = s3::Bucket::new(config, settings, limits, calls.clone());
-        let table = dynamodb::Table::new(config, settings, clock, random, limits, calls.clone());
+        let table = dynamodb::Table::new(
+            dynamodb::new_client(config, limits, calls.clone()),
+            settings,
+            clock,
+            random,
+            limits,
+        );
         Self {
             objects: Arc::new(bucket),
             records: Arc::new(table),

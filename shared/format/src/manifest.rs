@@ -5,22 +5,26 @@
 //! exposes no field; a [`Manifest`] comes only out of [`SignedManifest::verify`], or is about to be
 //! signed.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
-use crate::dsse::{Envelope, EnvelopeError};
+use crate::dsse::EnvelopeError;
 use crate::hash::Digest;
 use crate::json::{self, JsonError};
-use crate::keys::{PublicKey, Signer, SignerError};
+use crate::keys::SignerError;
 use crate::name::{ActionName, AgentId, SkillName};
 use crate::path::{BadPath, FilePath, PathClash, check_paths};
 use crate::provenance::{BadProvenance, Provenance};
-use crate::root::{RootList, RootState, SignerRefusal, SkillPlace, VaultId};
+use crate::root::{SignerRefusal, VaultId};
 use crate::text::is_deceptive;
 use crate::time::Timestamp;
+
+mod signed;
+mod wire;
+
+pub use signed::{ExportMembers, ManifestExpectation, ManifestTrust, SignedManifest};
 
 /// The payload type that is signed with every manifest.
 pub const PAYLOAD_TYPE: &str = "application/vnd.vault.skill-manifest.v2+json";
@@ -203,26 +207,6 @@ pub struct Waiver {
     pub reason: String,
 }
 
-/// The signers that a reader of manifests trusts.
-#[derive(Clone, Copy, Debug)]
-pub struct ManifestTrust<'a> {
-    /// The reader's state of the vault's keys. The manifest must be of that vault.
-    pub state: &'a RootState,
-    /// The place in which the reader found the skill.
-    pub place: SkillPlace,
-}
-
-/// The expectations of a reader before it reads a manifest.
-#[derive(Clone, Copy, Debug)]
-pub struct ManifestExpectation<'a> {
-    /// The name it must have: that of its directory, or of the catalog's entry.
-    pub name: &'a SkillName,
-    /// The version it must have, where a catalog names one.
-    pub version: Option<u64>,
-    /// The version that is stored already; a lower one is rejected.
-    pub stored_version: Option<u64>,
-}
-
 /// A reason to reject a manifest.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
@@ -300,114 +284,6 @@ impl ManifestError {
             Self::Actions(_) => "manifest_actions",
             Self::Provenance(_) => "manifest_provenance",
         }
-    }
-}
-
-/// The members that an export adds to the envelope of a manifest. No signature covers them: the
-/// root versions and the release that they name are verified on their own.
-#[derive(Debug, Deserialize)]
-pub struct ExportMembers {
-    /// The root versions of the vault.
-    pub roots: Option<RootList>,
-    /// The name of the file beside the manifest that holds the release.
-    pub catalog: Option<String>,
-}
-
-/// A manifest's envelope: the exact bytes as received or signed, with no readable field.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct SignedManifest {
-    bytes: Vec<u8>,
-    envelope: Envelope,
-}
-
-impl SignedManifest {
-    /// Signs a manifest. Fails if a reader would reject it, or if the signer gives no signature.
-    pub fn sign(manifest: &Manifest, signer: &dyn Signer) -> Result<Self, ManifestError> {
-        manifest.check()?;
-        let payload = json::to_bytes(manifest);
-        let envelope = Envelope::sign_with(PAYLOAD_TYPE, &payload, &[signer])?;
-        Ok(Self {
-            bytes: envelope.to_bytes(),
-            envelope,
-        })
-    }
-
-    /// Reads an envelope with one signature. The payload stays unread until it is verified.
-    pub fn parse(bytes: &[u8]) -> Result<Self, ManifestError> {
-        let envelope = Envelope::parse(bytes)?;
-        if envelope.signatures().len() != 1 {
-            return Err(ManifestError::SignatureCount);
-        }
-        Ok(Self {
-            envelope,
-            bytes: bytes.to_vec(),
-        })
-    }
-
-    /// Verifies that the signer counts for the reader, then reads the payload and checks every rule
-    /// and expectation.
-    pub fn verify(
-        &self,
-        trust: &ManifestTrust<'_>,
-        expected: &ManifestExpectation<'_>,
-    ) -> Result<Manifest, ManifestError> {
-        Ok(self.verify_with_signer(trust, Some(expected))?.0)
-    }
-
-    /// Like [`SignedManifest::verify`], for a reader that expects nothing but a manifest of the
-    /// vault.
-    pub fn verify_signature(&self, trust: &ManifestTrust<'_>) -> Result<Manifest, ManifestError> {
-        Ok(self.verify_with_signer(trust, None)?.0)
-    }
-
-    /// Returns the manifest and the key that signed it, with one check of the signature. Works like
-    /// [`SignedManifest::verify`] if something is expected, else like
-    /// [`SignedManifest::verify_signature`].
-    pub fn verify_with_signer(
-        &self,
-        trust: &ManifestTrust<'_>,
-        expected: Option<&ManifestExpectation<'_>>,
-    ) -> Result<(Manifest, PublicKey), ManifestError> {
-        if self.envelope.payload_type() != PAYLOAD_TYPE {
-            return Err(ManifestError::PayloadType);
-        }
-        // Nothing is read that no key of the vault has signed. Whether that key counts here is
-        // judged last, so that a manifest of another vault is told apart from one by a revoked key.
-        let Some(signer) = self.signer(trust.state) else {
-            trust.state.judge_signer(None, trust.place)?;
-            return Err(SignerRefusal::Signature.into());
-        };
-        let manifest = json::parse_payload::<Wire<'_>>(self.envelope.payload())?.open()?;
-        manifest.check()?;
-        if manifest.vault_id != trust.state.vault_id() {
-            return Err(ManifestError::VaultId);
-        }
-        trust.state.judge_signer(Some(&signer), trust.place)?;
-        if let Some(expected) = expected {
-            manifest.meets(expected)?;
-        }
-        Ok((manifest, signer))
-    }
-
-    /// Returns the key that signed, if some version of the vault's chain names it. Does not decide
-    /// whether it counts.
-    pub fn signer(&self, state: &RootState) -> Option<PublicKey> {
-        let [entry] = self.envelope.signatures() else {
-            return None;
-        };
-        let key = *state.chain().key_by_id(&entry.keyid)?;
-        let signed = self.envelope.valid_signers(&[key]);
-        signed.first().copied()
-    }
-
-    /// The exact bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// A copy of the exact bytes, for `manifest.json`.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        self.bytes.clone()
     }
 }
 
@@ -619,156 +495,6 @@ pub fn is_program(command: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'+' | b'-'))
         // A leading dot could name a path and a leading hyphen could be read as an option.
         && !command.starts_with(['.', '-'])
-}
-
-impl Serialize for Manifest {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Written<'a> {
-            schema: &'static str,
-            vault_id: VaultId,
-            name: &'a SkillName,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            frontmatter_name: Option<&'a str>,
-            version: u64,
-            signed_at: Timestamp,
-            files: &'a [FileEntry],
-            actions: &'a BTreeMap<ActionName, ActionSpec>,
-            agents: &'a [AgentId],
-            #[serde(skip_serializing_if = "Option::is_none")]
-            rendered_from: Option<&'a RenderedFrom>,
-            provenance: &'a Provenance,
-            gate: &'a Gate,
-        }
-        Written {
-            schema: SCHEMA,
-            vault_id: self.vault_id,
-            name: &self.name,
-            frontmatter_name: self.frontmatter_name.as_deref(),
-            version: self.version,
-            signed_at: self.signed_at,
-            files: &self.files,
-            actions: &self.actions,
-            agents: &self.agents,
-            rendered_from: self.rendered_from.as_ref(),
-            provenance: &self.provenance,
-            gate: &self.gate,
-        }
-        .serialize(serializer)
-    }
-}
-
-/// The payload as parsed JSON. Members whose errors have a code of their own are still text.
-#[derive(Deserialize)]
-struct Wire<'a> {
-    #[serde(borrow)]
-    schema: Cow<'a, str>,
-    vault_id: VaultId,
-    #[serde(borrow)]
-    name: Cow<'a, str>,
-    #[serde(default, deserialize_with = "json::optional")]
-    frontmatter_name: Option<String>,
-    version: u64,
-    signed_at: Timestamp,
-    #[serde(borrow)]
-    files: Vec<FileWire<'a>>,
-    // A derived map would keep the last of two actions of one name, and another reader the first.
-    #[serde(deserialize_with = "json::unique_map")]
-    actions: BTreeMap<String, ActionSpec>,
-    agents: Vec<AgentId>,
-    #[serde(default, deserialize_with = "json::optional")]
-    rendered_from: Option<RenderedFrom>,
-    #[serde(borrow)]
-    provenance: ProvenanceWire<'a>,
-    gate: Gate,
-}
-
-#[derive(Deserialize)]
-struct FileWire<'a> {
-    #[serde(borrow)]
-    path: Cow<'a, str>,
-    size: u64,
-    sha256: Digest,
-    #[serde(borrow)]
-    mode: Cow<'a, str>,
-}
-
-#[derive(Deserialize)]
-struct ProvenanceWire<'a> {
-    #[serde(borrow)]
-    identifier: Cow<'a, str>,
-    #[serde(borrow)]
-    kind: Cow<'a, str>,
-    #[serde(deserialize_with = "json::nullable")]
-    revision: Option<String>,
-    fetched_at: Timestamp,
-}
-
-impl Wire<'_> {
-    fn open(self) -> Result<Manifest, ManifestError> {
-        if self.schema != SCHEMA {
-            return Err(ManifestError::Schema);
-        }
-        let action = |(name, action): (String, _)| match name.parse() {
-            Ok(name) => Ok((name, action)),
-            Err(_) => Err(ManifestError::Actions(
-                "the name of an action breaks the grammar or is reserved",
-            )),
-        };
-        Ok(Manifest {
-            vault_id: self.vault_id,
-            name: self
-                .name
-                .parse()
-                .map_err(|_| ManifestError::Name("the name breaks the grammar of skill names"))?,
-            frontmatter_name: self.frontmatter_name,
-            version: self.version,
-            signed_at: self.signed_at,
-            files: self
-                .files
-                .into_iter()
-                .map(FileWire::open)
-                .collect::<Result<_, _>>()?,
-            actions: self
-                .actions
-                .into_iter()
-                .map(action)
-                .collect::<Result<_, _>>()?,
-            agents: self.agents,
-            rendered_from: self.rendered_from,
-            provenance: self.provenance.open()?,
-            gate: self.gate,
-        })
-    }
-}
-
-impl FileWire<'_> {
-    fn open(self) -> Result<FileEntry, ManifestError> {
-        let mode = Mode::parse(&self.mode).ok_or(ManifestError::Mode)?;
-        Ok(FileEntry {
-            path: self.path.parse()?,
-            size: self.size,
-            sha256: self.sha256,
-            mode,
-        })
-    }
-}
-
-impl ProvenanceWire<'_> {
-    fn open(self) -> Result<Provenance, BadProvenance> {
-        let provenance = Provenance {
-            identifier: self.identifier.parse()?,
-            revision: self.revision,
-            fetched_at: self.fetched_at,
-        };
-        // Two readers, one of the kind and one of the identifier, must not see different kinds of
-        // source.
-        if provenance.kind().as_str() == self.kind {
-            Ok(provenance)
-        } else {
-            Err(BadProvenance::Kind)
-        }
-    }
 }
 
 #[cfg(test)]

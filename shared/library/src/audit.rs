@@ -5,7 +5,7 @@
 //! the SKILL.md.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,7 @@ use vault_format::text::{printable, quoted};
 use vault_gate::document::Document;
 use vault_gate::finding::{Finding, Level, structure_rules};
 use vault_gate::report::{
-    AcceptedFinding, Audit, Audited, Bound, Excerpt, Located, Skipped, Verdict, decode,
-    percent_encoded,
+    AcceptedFinding, Audit, Audited, Excerpt, Located, Verdict, decode, percent_encoded,
 };
 use vault_gate::similar::Sketch;
 use vault_gate::{self as gate, GateOptions, RawFile, Rule};
@@ -29,6 +28,10 @@ use crate::installed::place;
 use crate::store::LIMITS;
 use crate::store::{self, Examined, Trusted};
 use crate::vault::Vault;
+
+mod walk;
+
+use self::walk::{Place, SKIPPED, document_of, is_document, shown, walk};
 
 /// The limits of a repository scan.
 #[derive(Clone, Copy, Debug)]
@@ -103,9 +106,6 @@ pub enum AuditError {
     #[error(transparent)]
     File(#[from] FileError),
 }
-
-/// Folders that are never scanned.
-const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
 /// Audits one skill, given its folder or the SKILL.md in it. Follows `path` if it is a symlink.
 /// Fails if there is no skill.
@@ -222,117 +222,6 @@ impl TrustedStore {
         self.trusted
             .iter()
             .find_map(|trusted| store::manifest(&self.store, &bundle, trusted))
-    }
-}
-
-/// A folder with a SKILL.md.
-struct Place {
-    folder: PathBuf,
-    /// Path relative to the audited folder.
-    path: PathBuf,
-    /// File name of the SKILL.md, which may differ in case.
-    document: String,
-}
-
-#[derive(Default)]
-struct Walked {
-    skills: Vec<Place>,
-    skipped: Vec<Skipped>,
-    bounds: Vec<Bound>,
-    folders: usize,
-}
-
-fn is_document(name: &OsStr) -> bool {
-    name.to_str()
-        .is_some_and(|name| name.eq_ignore_ascii_case(SKILL_MD))
-}
-
-/// Returns the name of the file that makes a folder a skill: `SKILL.md`, otherwise a name that
-/// differs only in case.
-fn document_of(kept: &[(std::ffi::OsString, Kind)]) -> Option<String> {
-    let names = || kept.iter().filter(|(_, kind)| *kind != Kind::Dir);
-    // The exact name wins on file systems that tell letter cases apart.
-    names()
-        .find(|(name, _)| name == SKILL_MD)
-        .or_else(|| names().next())
-        .map(|(name, _)| name.to_string_lossy().into_owned())
-}
-
-/// The most folders beyond the bounds that a report names.
-const MOST_BEYOND: usize = 100;
-
-/// Lists folders breadth-first, so that a limit cuts off the deepest ones. Does not follow symlinks
-/// and ignores `.gitignore`.
-fn walk(root: &Path, bounds: Bounds) -> Walked {
-    let mut walked = Walked::default();
-    let mut open = VecDeque::from([(PathBuf::new(), 0)]);
-    let (mut too_deep, mut too_many) = (false, false);
-    // What lies beyond the bounds, as far as its folder was listed.
-    let mut beyond = Vec::new();
-    while let Some((path, depth)) = open.pop_front() {
-        if walked.folders >= bounds.folders {
-            too_many = true;
-            beyond.push(path);
-            continue;
-        }
-        walked.folders += 1;
-        let folder = root.join(&path);
-        let wanted = |name: &OsStr, kind| match kind {
-            Kind::Dir => !SKIPPED.iter().any(|skipped| name == *skipped),
-            _ => is_document(name),
-        };
-        let listed = match disk::list_kept(&folder, bounds.folders, &wanted) {
-            Ok(listed) => listed,
-            // One unreadable folder must not end the audit. The report names it.
-            Err(error) => {
-                walked.skipped.push(Skipped {
-                    path: shown(&path),
-                    reason: error.cause.to_string(),
-                });
-                continue;
-            }
-        };
-        too_many |= listed.cut;
-        if let Some(document) = document_of(&listed.kept) {
-            walked.skills.push(Place {
-                folder,
-                path: path.clone(),
-                document,
-            });
-        }
-        let below = listed.kept.iter().filter(|(_, kind)| *kind == Kind::Dir);
-        for (name, _) in below {
-            if depth < bounds.depth {
-                open.push_back((path.join(name), depth + 1));
-            } else {
-                too_deep = true;
-                beyond.push(path.join(name));
-            }
-        }
-    }
-    let reached = |unit, limit| Bound { unit, limit };
-    if too_many {
-        walked.bounds.push(reached("folders", bounds.folders));
-    }
-    if too_deep {
-        walked.bounds.push(reached("levels", bounds.depth));
-    }
-    let skipped = beyond.iter().take(MOST_BEYOND).map(|path| Skipped {
-        path: shown(path),
-        reason: "it is beyond the limits of this audit".to_owned(),
-    });
-    walked.skipped.extend(skipped);
-    let bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_owned();
-    walked.skills.sort_by_cached_key(|place| bytes(&place.path));
-    walked.skipped.sort_by(|a, b| a.path.cmp(&b.path));
-    walked
-}
-
-fn shown(path: &Path) -> String {
-    if path.as_os_str().is_empty() {
-        ".".to_owned()
-    } else {
-        path.to_string_lossy().into_owned()
     }
 }
 

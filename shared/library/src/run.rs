@@ -398,7 +398,8 @@ fn resolve(
 /// An action that is ready to start, with the private copy it runs from.
 #[derive(Debug)]
 pub struct Run {
-    /// The command, so that the caller can redirect its streams.
+    /// The command with the declared arguments, so that the caller can add its own and redirect its
+    /// streams.
     pub command: Command,
     /// The program as the skill declares it, before its path is resolved.
     pub program: String,
@@ -411,14 +412,13 @@ pub struct Run {
 }
 
 /// Verifies a skill, copies the verified bytes out, and builds the command. The action inherits the
-/// standard streams and the environment variables that the scope selects. `extra` follows the
-/// declared arguments. A name that the user has no skill of is looked up in the project.
+/// standard streams and the environment variables that the scope selects. A name that the user has
+/// no skill of is looked up in the project.
 pub fn prepare(
     vault: &Vault,
     project: Option<&Project>,
     skill: impl Into<SkillRef>,
     action: &ActionName,
-    extra: &[OsString],
     environment: &Environment,
 ) -> Result<Run, RunError> {
     let skill = skill.into();
@@ -448,7 +448,6 @@ pub fn prepare(
     let mut command = Command::new(&resolved.command);
     command
         .args(&resolved.args)
-        .args(extra)
         .current_dir(&resolved.cwd)
         // Start from nothing, so that only selected variables get through.
         .env_clear()

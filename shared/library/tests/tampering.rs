@@ -263,7 +263,7 @@ fn files_of_editors_are_deviations_that_no_action_uses() {
         };
         let see = "see".parse().unwrap();
         let skill = name("victim");
-        let mut action = run::prepare(&home.vault, None, &skill, &see, &[], &environment).unwrap();
+        let mut action = run::prepare(&home.vault, None, &skill, &see, &environment).unwrap();
         let seen = action.command.output().unwrap().stdout;
         assert_eq!(String::from_utf8(seen).unwrap(), "SKILL.md\n", "{path}");
         thaw(&stored);

@@ -71,15 +71,10 @@ fn an_action_runs_from_verified_bytes_in_its_folder() {
         scope: Scope::ByOrigin,
     };
     let prepare = |skill: &str, action: &str| {
-        let arguments = [OsString::from("second two")];
-        run::prepare(
-            &home.vault,
-            None,
-            name(skill),
-            &action.parse().unwrap(),
-            &arguments,
-            &environment,
-        )
+        let action = action.parse().unwrap();
+        let mut run = run::prepare(&home.vault, None, name(skill), &action, &environment)?;
+        run.command.arg("second two");
+        Ok::<_, RunError>(run)
     };
     let run = prepare("acts", "act").unwrap();
     assert_eq!(run.status().unwrap().code(), Some(7));

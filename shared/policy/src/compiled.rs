@@ -13,6 +13,11 @@ use std::sync::Arc;
 use vault_format::hash::Digest;
 use vault_format::name::SkillName;
 
+mod grant;
+
+use grant::Groups;
+pub use grant::{Grant, View};
+
 /// The longest query that rules are matched against, in bytes. A longer one is granted nothing at
 /// all, since a rule that removes groups might have matched it.
 pub const MAX_QUERY_BYTES: usize = 2048;
@@ -137,19 +142,7 @@ impl CompiledPolicy {
         let inner = &*self.0;
         let found = inner.caller(asker.callers);
         let named = found.and_then(|(_, caller)| caller.profile.as_deref());
-        let base = match (named, asker.bound_profile, &inner.policy.default_profile) {
-            // A profile in the owner's signed policy takes precedence over one that only the
-            // service stores.
-            (Some(profile), _, _) => Base::Named(profile),
-            (None, Some(profile), _) if inner.profiles.contains_key(profile) => {
-                Base::Bound(profile)
-            }
-            // A bound profile that was removed from the policy gives nothing: the default profile
-            // could grant more than the owner intended for this user.
-            (None, Some(profile), _) => Base::BoundUnknown(profile),
-            (None, None, Some(profile)) => Base::Default(profile),
-            (None, None, None) => Base::None,
-        };
+        let base = inner.base_of(named, asker);
         // The channel comes after the profile: its own profile replaces the caller's in this place
         // alone.
         let channel = found.and_then(|(_, caller)| channel_of(caller, asker));
@@ -183,37 +176,7 @@ impl CompiledPolicy {
                 &inner.numbers(channel.remove_groups.as_deref()),
             );
         }
-        let holding = |(_, rule): &(usize, &CompiledRule)| rule.holds(profile, asker.platform);
-        match reach {
-            Reach::List => {}
-            Reach::Query(query) => {
-                // One pass over the query for all rules. The set returns them in the order of the
-                // file, in which later rules override earlier ones.
-                for number in &inner.expressions.matches(query) {
-                    let rule = &inner.rules[number];
-                    if holding(&(number, rule)) {
-                        groups.change(&rule.add, &rule.remove);
-                        decision.rules.push(number);
-                    }
-                }
-            }
-            // A skill that a query has shown must be readable afterwards, when the query is not
-            // known any more.
-            Reach::Fetch => {
-                for (number, rule) in inner.rules.iter().enumerate().filter(holding) {
-                    // What the rule itself takes away again, it does not grant.
-                    let gone: HashSet<&usize> = rule.remove.iter().collect();
-                    let add: Vec<usize> = rule
-                        .add
-                        .iter()
-                        .filter(|group| !gone.contains(group))
-                        .copied()
-                        .collect();
-                    groups.change(&add, &[]);
-                    decision.rules.push(number);
-                }
-            }
-        }
+        decision.rules = inner.apply_rules(reach, profile, asker.platform, &mut groups);
         decision.grant = Grant::of(self, profile, groups);
         decision
     }
@@ -330,6 +293,64 @@ impl Inner {
         Ok(inner)
     }
 
+    /// Returns the origin of a caller's profile. `named` is the profile of the policy's caller entry.
+    fn base_of<'p>(&'p self, named: Option<&'p str>, asker: &Asker<'p>) -> Base<'p> {
+        match (named, asker.bound_profile, &self.policy.default_profile) {
+            // A profile in the owner's signed policy takes precedence over one that only the
+            // service stores.
+            (Some(profile), _, _) => Base::Named(profile),
+            (None, Some(profile), _) if self.profiles.contains_key(profile) => Base::Bound(profile),
+            // A bound profile that was removed from the policy gives nothing: the default profile
+            // could grant more than the owner intended for this user.
+            (None, Some(profile), _) => Base::BoundUnknown(profile),
+            (None, None, Some(profile)) => Base::Default(profile),
+            (None, None, None) => Base::None,
+        }
+    }
+
+    /// Changes the groups by the rules that count. Returns their numbers.
+    fn apply_rules(
+        &self,
+        reach: Reach<'_>,
+        profile: &str,
+        platform: &str,
+        groups: &mut Groups,
+    ) -> Vec<usize> {
+        let mut applied = Vec::new();
+        let holding = |(_, rule): &(usize, &CompiledRule)| rule.holds(profile, platform);
+        match reach {
+            Reach::List => {}
+            Reach::Query(query) => {
+                // One pass over the query for all rules. The set returns them in the order of the
+                // file, in which later rules override earlier ones.
+                for number in &self.expressions.matches(query) {
+                    let rule = &self.rules[number];
+                    if holding(&(number, rule)) {
+                        groups.change(&rule.add, &rule.remove);
+                        applied.push(number);
+                    }
+                }
+            }
+            // A skill that a query has shown must be readable afterwards, when the query is not
+            // known any more.
+            Reach::Fetch => {
+                for (number, rule) in self.rules.iter().enumerate().filter(holding) {
+                    // What the rule itself takes away again, it does not grant.
+                    let gone: HashSet<&usize> = rule.remove.iter().collect();
+                    let add: Vec<usize> = rule
+                        .add
+                        .iter()
+                        .filter(|group| !gone.contains(group))
+                        .copied()
+                        .collect();
+                    groups.change(&add, &[]);
+                    applied.push(number);
+                }
+            }
+        }
+        applied
+    }
+
     /// Returns the numbers of the groups with these names. Names without a group are left out.
     fn numbers(&self, names: Option<&[String]>) -> Vec<usize> {
         names
@@ -431,306 +452,5 @@ impl<'p> Base<'p> {
             Self::Named(profile) | Self::Bound(profile) | Self::Default(profile) => Some(profile),
             Self::BoundUnknown(_) | Self::None => None,
         }
-    }
-}
-
-/// The access of one caller: a result of [`CompiledPolicy::granted`], or everything, for an owner.
-#[derive(Clone, Debug)]
-pub struct Grant(Scope);
-
-#[derive(Clone, Debug)]
-enum Scope {
-    Everything,
-    Groups {
-        policy: CompiledPolicy,
-        profile: Option<String>,
-        groups: Groups,
-        /// One of the groups holds every skill.
-        whole: bool,
-    },
-}
-
-/// A key for the set of skills that a grant allows. It is equal for equal sets of groups of one
-/// policy, so that a list or a ranking made for one caller serves all callers with the same access.
-/// It names a policy by its hash, so it outlives the policy's object.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct View(Option<(Option<Digest>, Groups)>);
-
-impl Grant {
-    /// Grants everything, for owners: the policy does not filter them.
-    pub const fn everything() -> Self {
-        Self(Scope::Everything)
-    }
-
-    fn nothing(policy: &CompiledPolicy) -> Self {
-        Self(Scope::Groups {
-            policy: policy.clone(),
-            profile: None,
-            groups: Groups::none(policy.0.names.len()),
-            whole: false,
-        })
-    }
-
-    fn of(policy: &CompiledPolicy, profile: &str, groups: Groups) -> Self {
-        Self(Scope::Groups {
-            // Decided once, so that checking a skill needs no look-up for callers with a group of
-            // everything.
-            whole: groups.meets(&policy.0.whole),
-            policy: policy.clone(),
-            profile: Some(profile.to_owned()),
-            groups,
-        })
-    }
-
-    /// Whether this skill, with the tags of its frontmatter, is granted.
-    pub fn allows<T: AsRef<str>>(&self, name: &SkillName, tags: &[T]) -> bool {
-        self.allows_text(name.as_str(), tags)
-    }
-
-    /// Like [`Self::allows`], for a name that was not parsed.
-    pub(super) fn allows_text<T: AsRef<str>>(&self, name: &str, tags: &[T]) -> bool {
-        let Scope::Groups {
-            policy,
-            groups,
-            whole,
-            ..
-        } = &self.0
-        else {
-            return true;
-        };
-        let inner = &*policy.0;
-        let any = |numbers: Option<&Vec<usize>>| {
-            numbers.is_some_and(|numbers| numbers.iter().any(|number| groups.contains(*number)))
-        };
-        *whole
-            || any(inner.by_name.get(name))
-            // Most policies name no tags; folding every tag of every skill would be wasted then.
-            || !inner.by_tag.is_empty()
-                && tags
-                    .iter()
-                    .any(|tag| any(inner.by_tag.get(&*folded(tag.as_ref().trim()))))
-    }
-
-    /// Returns the names of the granted groups that hold this skill, in order; none for an owner,
-    /// who is not bound to groups.
-    pub fn groups_of<T: AsRef<str>>(&self, name: &SkillName, tags: &[T]) -> Vec<&str> {
-        self.numbers_of(name.as_str(), tags)
-            .into_iter()
-            .map(|number| self.name(number))
-            .collect()
-    }
-
-    pub(super) fn numbers_of<T: AsRef<str>>(&self, name: &str, tags: &[T]) -> Vec<usize> {
-        match &self.0 {
-            Scope::Everything => Vec::new(),
-            Scope::Groups { policy, groups, .. } => policy
-                .0
-                .holding(name, tags)
-                .into_iter()
-                .filter(|number| groups.contains(*number))
-                .collect(),
-        }
-    }
-
-    /// Returns the name of a group by its number; empty if there is no such group.
-    pub(super) fn name(&self, number: usize) -> &str {
-        match &self.0 {
-            Scope::Everything => "",
-            Scope::Groups { policy, .. } => policy.0.names.get(number).map_or("", String::as_str),
-        }
-    }
-
-    /// Whether a group of this number is granted.
-    pub(super) fn holds(&self, number: usize) -> bool {
-        matches!(&self.0, Scope::Groups { groups, .. } if groups.contains(number))
-    }
-
-    /// The profile in effect; `None` without a grant, and for an owner.
-    pub fn profile(&self) -> Option<&str> {
-        match &self.0 {
-            Scope::Everything => None,
-            Scope::Groups { profile, .. } => profile.as_deref(),
-        }
-    }
-
-    /// Whether this is everything, as an owner has it.
-    pub const fn is_everything(&self) -> bool {
-        matches!(self.0, Scope::Everything)
-    }
-
-    /// Names of the granted groups, in order; none for an owner.
-    pub fn groups(&self) -> impl Iterator<Item = &str> {
-        self.numbers().map(|number| self.name(number))
-    }
-
-    fn numbers(&self) -> impl Iterator<Item = usize> {
-        let groups = match &self.0 {
-            Scope::Everything => None,
-            Scope::Groups { groups, .. } => Some(groups),
-        };
-        groups.into_iter().flat_map(Groups::iter)
-    }
-
-    /// Whether a tool of this name is granted, by a group or for everyone, and not disabled.
-    pub fn allows_tool(&self, tool: &str) -> bool {
-        let Scope::Groups { policy, .. } = &self.0 else {
-            return true;
-        };
-        !policy
-            .0
-            .disabled
-            .iter()
-            .any(|pattern| pattern.matches(tool))
-            && self
-                .tool_patterns()
-                .iter()
-                .any(|text| Pattern::new(text).matches(tool))
-    }
-
-    /// Returns the granted patterns of tools as the policy writes them, in order. Disabled ones are
-    /// included.
-    fn tool_patterns(&self) -> BTreeSet<&str> {
-        let Scope::Groups {
-            policy,
-            profile: Some(_),
-            groups,
-            ..
-        } = &self.0
-        else {
-            return BTreeSet::new();
-        };
-        let policy = policy.policy();
-        let always = policy
-            .always
-            .as_ref()
-            .and_then(|always| always.tools.as_ref());
-        policy
-            .groups
-            .iter()
-            .flatten()
-            .enumerate()
-            .filter(|(number, _)| groups.contains(*number))
-            .filter_map(|(_, (_, group))| group.tools.as_ref())
-            .chain(always)
-            .flatten()
-            .map(String::as_str)
-            .collect()
-    }
-
-    /// Returns the granted tools, in order, as names and patterns, without disabled ones. A
-    /// disabled pattern that covers a part of a granted one follows at the end with `!` before it.
-    pub fn tools(&self) -> Vec<String> {
-        let Scope::Groups { policy, .. } = &self.0 else {
-            return vec!["*".to_owned()];
-        };
-        let disabled = &policy.0.disabled;
-        let granted: Vec<Pattern> = self
-            .tool_patterns()
-            .into_iter()
-            .map(Pattern::new)
-            // Only a pattern that is covered completely disappears here; a partly covered one is
-            // kept.
-            .filter(|granted| {
-                !disabled
-                    .iter()
-                    .any(|disabled| disabled.matches(granted.as_str()))
-            })
-            .collect();
-        let but: BTreeSet<String> = disabled
-            .iter()
-            .filter(|disabled| granted.iter().any(|granted| granted.may_meet(disabled)))
-            .map(|disabled| format!("!{}", disabled.as_str()))
-            .collect();
-        granted
-            .iter()
-            .map(|pattern| pattern.as_str().to_owned())
-            .chain(but)
-            .collect()
-    }
-
-    /// Returns the names of the granted MCP servers, in order; none for an owner, who reads them in
-    /// the policy.
-    pub fn mcp_servers(&self) -> Vec<String> {
-        let Scope::Groups { policy, groups, .. } = &self.0 else {
-            return Vec::new();
-        };
-        let servers: BTreeSet<&String> = policy
-            .policy()
-            .groups
-            .iter()
-            .flatten()
-            .enumerate()
-            .filter(|(number, _)| groups.contains(*number))
-            .flat_map(|(_, (_, group))| group.mcp_servers.iter().flatten())
-            .collect();
-        servers.into_iter().cloned().collect()
-    }
-
-    /// Returns the key of the set of skills that this allows, for caches.
-    pub fn view(&self) -> View {
-        View(match &self.0 {
-            Scope::Everything => None,
-            // With the policy's hash, since equal numbers mean other groups in another policy.
-            Scope::Groups { policy, groups, .. } => Some((policy.hash(), groups.clone())),
-        })
-    }
-}
-
-/// A set of groups of one policy, by number.
-#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
-struct Groups(Vec<u64>);
-
-impl Groups {
-    fn none(count: usize) -> Self {
-        Self(vec![0; count.div_ceil(64)])
-    }
-
-    fn all(count: usize) -> Self {
-        let mut groups = Self::none(count);
-        (0..count).for_each(|number| groups.insert(number));
-        groups
-    }
-
-    fn insert(&mut self, number: usize) {
-        if let Some(word) = self.0.get_mut(number / 64) {
-            *word |= 1 << (number % 64);
-        }
-    }
-
-    fn remove(&mut self, number: usize) {
-        if let Some(word) = self.0.get_mut(number / 64) {
-            *word &= !(1 << (number % 64));
-        }
-    }
-
-    /// Adds groups, then removes groups: one in both lists is removed.
-    fn change(&mut self, add: &[usize], remove: &[usize]) {
-        for number in add {
-            self.insert(*number);
-        }
-        for number in remove {
-            self.remove(*number);
-        }
-    }
-
-    fn contains(&self, number: usize) -> bool {
-        self.0
-            .get(number / 64)
-            .is_some_and(|word| word >> (number % 64) & 1 == 1)
-    }
-
-    fn meets(&self, other: &Self) -> bool {
-        self.0
-            .iter()
-            .zip(&other.0)
-            .any(|(one, other)| one & other != 0)
-    }
-
-    fn iter(&self) -> impl Iterator<Item = usize> {
-        self.0.iter().enumerate().flat_map(|(place, word)| {
-            (0..64)
-                .filter(move |bit| word >> bit & 1 == 1)
-                .map(move |bit| place * 64 + bit)
-        })
     }
 }

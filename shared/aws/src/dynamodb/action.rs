@@ -4,6 +4,8 @@
 //! existing one, whatever the clock shows. A `Count` has two forms, because DynamoDB has no "create
 //! or add" with bounds: it first tries to change a live record, and creates one if there is none.
 
+use std::ops::RangeInclusive;
+
 use aws_sdk_dynamodb::error::BuildError;
 use aws_sdk_dynamodb::types::{
     AttributeValue, ConditionCheck, Put, ReturnValuesOnConditionCheckFailure as OnFailure,
@@ -112,7 +114,7 @@ pub(super) fn action(
             max,
             ..
         } => Action {
-            item: count(key, field, *by, (*min, *max), moment)?,
+            item: count(key, field, *by, *min..=*max, moment)?,
             revision: None,
         },
     };
@@ -190,13 +192,13 @@ fn count(
     key: &RecordKey,
     field: &str,
     by: i64,
-    (min, max): (i64, i64),
+    bounds: RangeInclusive<i64>,
     moment: Moment<'_>,
 ) -> Result<TransactWriteItem, StoreError> {
     // All values are within 2^53, so the differences do not overflow.
     // A condition cannot compute a sum, so the bounds are shifted by the step and compared with the
     // old value.
-    let (low, high) = (min - by, max - by);
+    let (low, high) = (bounds.start() - by, bounds.end() - by);
     let mut within = "#n BETWEEN :low AND :high".to_owned();
     let mut update = Update::builder();
     // An absent counter counts as 0, so it may only be absent if 0 is within the shifted bounds.

@@ -70,25 +70,29 @@ enum Read {
     TooLarge,
 }
 
+/// Creates the client, with the retries of these limits. `calls` counts its requests.
+pub(crate) fn new_client(config: &SdkConfig, limits: RetryLimits, calls: Counters) -> Client {
+    let config = aws_sdk_dynamodb::config::Builder::from(config)
+        .timeout_config(limits.timeouts())
+        .retry_config(limits.config())
+        .retry_partition(retry::no_quota())
+        .retry_classifier(Classifier)
+        .interceptor(calls)
+        .interceptor(NotEmpty)
+        .build();
+    Client::from_conf(config)
+}
+
 impl Table {
     pub(crate) fn new(
-        config: &SdkConfig,
+        client: Client,
         settings: &Settings,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         limits: RetryLimits,
-        calls: Counters,
     ) -> Self {
-        let config = aws_sdk_dynamodb::config::Builder::from(config)
-            .timeout_config(limits.timeouts())
-            .retry_config(limits.config())
-            .retry_partition(retry::no_quota())
-            .retry_classifier(Classifier)
-            .interceptor(calls)
-            .interceptor(NotEmpty)
-            .build();
         Self {
-            client: Client::from_conf(config),
+            client,
             name: settings.table.as_str().into(),
             clock,
             random,

@@ -132,15 +132,7 @@ impl CatalogChanges {
             sha256: *root_sha256,
         };
         changes.root = (old_root != root).then_some((old_root, root));
-        // Skills are left out: a catalog with unsorted skills is rejected. The order of these lists
-        // changes the signed bytes, so a signer sees that too.
-        let lists = [
-            ("audience", is_reordered(&before.audience, audience)),
-            ("profiles", is_reordered(&before.profiles, profiles)),
-            ("withdrawn", is_reordered(&before.withdrawn, withdrawn)),
-        ];
-        let reordered = lists.into_iter().filter(|(_, is_reordered)| *is_reordered);
-        changes.reordered = reordered.map(|(list, _)| list).collect();
+        changes.reordered = reordered_lists(before, after);
         changes
     }
 
@@ -159,7 +151,7 @@ impl CatalogChanges {
     /// Returns a line for everything that differs. The content of skills, profiles, policy and root
     /// versions is compared by callers that have their bytes. `chain` gives the names of the keys.
     pub fn lines(&self, chain: Option<&RootChain>) -> Vec<ChangeLine> {
-        use ChangeKind::{Added, Changed, Removed, Warning};
+        use ChangeKind::{Changed, Removed};
         // A new member must have its line before this compiles.
         let Self {
             from: _,
@@ -179,76 +171,12 @@ impl CatalogChanges {
             root,
             reordered,
         } = self;
-        let mut lines = Vec::new();
+        let mut lines = signing_lines(*expires_at, root.as_ref(), public_key.as_ref(), chain);
+        lines.extend(audience_lines(audience, lost_audience));
+        lines.extend(skill_lines(added, changed, removed));
+        lines.extend(withdrawal_lines(withdrawn, lifted));
+        lines.extend(policy.as_ref().map(policy_line));
         let mut line = |kind, text| lines.push(ChangeLine::new(kind, text));
-        match expires_at {
-            (Some(old), new) if old == new => {}
-            (Some(old), new) => line(Changed, format!("valid until: {old} → {new}")),
-            (None, new) => line(Added, format!("valid until: {new}")),
-        }
-        if let Some((old, new)) = root {
-            line(
-                Changed,
-                format!(
-                    "keys of the vault: version {} → {}",
-                    old.version, new.version
-                ),
-            );
-        }
-        if let Some((old, new)) = public_key {
-            let (old, new) = (shown_key(chain, old), shown_key(chain, new));
-            line(Changed, format!("signer: {old} → {new}"));
-        }
-        // A warning in both directions: an added address lets another host serve the vault, and a
-        // removed one stops the devices that are linked to it.
-        for address in audience {
-            line(Warning, format!("may be served from {}", quoted(address)));
-        }
-        for address in lost_audience {
-            let address = quoted(address);
-            line(Warning, format!("may no longer be served from {address}"));
-        }
-        for entry in added {
-            line(Added, format!("{}  version {}", entry.name, entry.version));
-        }
-        for (old, new) in changed {
-            let (name, from, to) = (&new.name, old.version, new.version);
-            line(Changed, format!("{name}  version {from} → {to}"));
-        }
-        for entry in removed {
-            line(
-                Removed,
-                format!("{}  version {}", entry.name, entry.version),
-            );
-        }
-        for entry in withdrawn {
-            let (name, hash) = (&entry.name, entry.bundle_hash);
-            let (reason, since) = (quoted(&entry.reason), entry.since_release);
-            line(
-                Warning,
-                format!("withdrawn: {name} {hash}, since release {since}: {reason}"),
-            );
-        }
-        for entry in lifted {
-            let (name, hash) = (&entry.name, entry.bundle_hash);
-            line(
-                Warning,
-                format!(
-                    "no longer withdrawn: {name} {hash}: {}",
-                    quoted(&entry.reason)
-                ),
-            );
-        }
-        if let Some((old, new)) = policy {
-            // Without a policy members are granted nothing at all, so its removal is a warning.
-            let kind = match (old, new) {
-                (None, Some(_)) => Added,
-                (Some(_), None) => Warning,
-                _ => Changed,
-            };
-            let what = if new.is_some() { "changed" } else { "removed" };
-            line(kind, format!("policy {what}"));
-        }
         for profile in profiles {
             let (name, agent) = (quoted(&profile.name), &profile.agent);
             line(Changed, format!("profile {name} for {agent}"));
@@ -266,10 +194,123 @@ impl CatalogChanges {
     }
 }
 
+/// Returns the lines about the expiry and the keys of a release.
+fn signing_lines(
+    expires_at: (Option<Timestamp>, Timestamp),
+    root: Option<&(RootRef, RootRef)>,
+    public_key: Option<&(PublicKey, PublicKey)>,
+    chain: Option<&RootChain>,
+) -> Vec<ChangeLine> {
+    use ChangeKind::{Added, Changed};
+    let expiry = match expires_at {
+        (Some(old), new) if old == new => None,
+        (Some(old), new) => Some((Changed, format!("valid until: {old} → {new}"))),
+        (None, new) => Some((Added, format!("valid until: {new}"))),
+    };
+    let root = root.map(|(old, new)| {
+        let (old, new) = (old.version, new.version);
+        (Changed, format!("keys of the vault: version {old} → {new}"))
+    });
+    let signer = public_key.map(|(old, new)| {
+        let (old, new) = (shown_key(chain, old), shown_key(chain, new));
+        (Changed, format!("signer: {old} → {new}"))
+    });
+    let lines = [expiry, root, signer].into_iter().flatten();
+    lines
+        .map(|(kind, text)| ChangeLine::new(kind, text))
+        .collect()
+}
+
+/// Returns the lines about the addresses that may serve the vault.
+fn audience_lines(added: &[String], removed: &[String]) -> Vec<ChangeLine> {
+    // A warning in both directions: an added address lets another host serve the vault, and a
+    // removed one stops the devices that are linked to it.
+    let warning = |text| ChangeLine::new(ChangeKind::Warning, text);
+    let added = added
+        .iter()
+        .map(|address| format!("may be served from {}", quoted(address)));
+    let removed = removed.iter();
+    let removed =
+        removed.map(|address| format!("may no longer be served from {}", quoted(address)));
+    added.chain(removed).map(warning).collect()
+}
+
+/// Returns the lines about the versions of skills.
+fn skill_lines(
+    added: &[SkillEntry],
+    changed: &[(SkillEntry, SkillEntry)],
+    removed: &[SkillEntry],
+) -> Vec<ChangeLine> {
+    let one = |kind, entry: &SkillEntry| {
+        ChangeLine::new(kind, format!("{}  version {}", entry.name, entry.version))
+    };
+    let mut lines: Vec<_> = added
+        .iter()
+        .map(|entry| one(ChangeKind::Added, entry))
+        .collect();
+    lines.extend(changed.iter().map(|(old, new)| {
+        let (name, from, to) = (&new.name, old.version, new.version);
+        ChangeLine::new(
+            ChangeKind::Changed,
+            format!("{name}  version {from} → {to}"),
+        )
+    }));
+    lines.extend(removed.iter().map(|entry| one(ChangeKind::Removed, entry)));
+    lines
+}
+
+/// Returns the lines about the bundles that are withdrawn, or no longer.
+fn withdrawal_lines(withdrawn: &[Withdrawn], lifted: &[Withdrawn]) -> Vec<ChangeLine> {
+    let withdrawn = withdrawn.iter().map(|entry| {
+        let (name, hash) = (&entry.name, entry.bundle_hash);
+        let (reason, since) = (quoted(&entry.reason), entry.since_release);
+        format!("withdrawn: {name} {hash}, since release {since}: {reason}")
+    });
+    let lifted = lifted.iter().map(|entry| {
+        let (name, hash) = (&entry.name, entry.bundle_hash);
+        format!(
+            "no longer withdrawn: {name} {hash}: {}",
+            quoted(&entry.reason)
+        )
+    });
+    let texts = withdrawn.chain(lifted);
+    texts
+        .map(|text| ChangeLine::new(ChangeKind::Warning, text))
+        .collect()
+}
+
+/// Returns the line about a changed policy.
+fn policy_line((old, new): &(Option<PolicyEntry>, Option<PolicyEntry>)) -> ChangeLine {
+    // Without a policy members are granted nothing at all, so its removal is a warning.
+    let kind = match (old, new) {
+        (None, Some(_)) => ChangeKind::Added,
+        (Some(_), None) => ChangeKind::Warning,
+        _ => ChangeKind::Changed,
+    };
+    let what = if new.is_some() { "changed" } else { "removed" };
+    ChangeLine::new(kind, format!("policy {what}"))
+}
+
 /// Returns the entries of `new` that are not in `old`.
 fn unknown<T: Clone + PartialEq>(old: &[T], new: &[T]) -> Vec<T> {
     let unknown = new.iter().filter(|entry| !old.contains(entry));
     unknown.cloned().collect()
+}
+
+/// Returns the names of the lists that have the same entries in another order.
+fn reordered_lists(before: &Catalog, after: &Catalog) -> Vec<&'static str> {
+    // Skills are left out: a catalog with unsorted skills is rejected. The order of these lists
+    // changes the signed bytes, so a signer sees that too.
+    let lists = [
+        ("audience", is_reordered(&before.audience, &after.audience)),
+        ("profiles", is_reordered(&before.profiles, &after.profiles)),
+        (
+            "withdrawn",
+            is_reordered(&before.withdrawn, &after.withdrawn),
+        ),
+    ];
+    let reordered = lists.into_iter().filter(|(_, is_reordered)| *is_reordered);
+    reordered.map(|(list, _)| list).collect()
 }
 
 /// Whether two lists differ only in the order of their entries, or in how often one comes.

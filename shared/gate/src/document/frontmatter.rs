@@ -5,16 +5,20 @@
 //! starts wrongly is worse than one that is missing. Unknown keys are left alone.
 
 use super::yaml::{Member, Node, Value};
-use super::{
-    DocumentError, MAX_ARGS, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, Places, SKILL_MD, in_file,
-};
-use crate::finding::is_hidden;
+use super::{DocumentError, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, Places, SKILL_MD, in_file};
 use crate::finding::{Finding, Level};
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
-use vault_format::name::{ActionName, AgentId, SkillName, is_deceptive};
+use std::collections::BTreeMap;
+use vault_format::name::{ActionName, AgentId, SkillName};
 use vault_format::text::{Position, quoted};
+
+mod values;
+
+use values::{
+    Unfit, agent_list, argument_list, boolean, capabilities, comma_list, is_unseen, line_text,
+    secrets, text, text_or_list, tool_list,
+};
 
 /// The fields that the vault reads, absent ones empty.
 #[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
@@ -178,21 +182,6 @@ struct Reader<'a> {
     warnings: Vec<Finding>,
     /// The actions that can be read, with their names as written.
     declared: Vec<(String, Action)>,
-}
-
-/// Error: a value of the wrong type, with the expected type in the words of a message.
-struct Unfit {
-    wanted: String,
-    at: Position,
-}
-
-impl Unfit {
-    fn new(wanted: impl Into<String>, node: &Node) -> Self {
-        Self {
-            wanted: wanted.into(),
-            at: node.at,
-        }
-    }
 }
 
 impl<'a> Reader<'a> {
@@ -609,210 +598,4 @@ fn member<'a>(members: &'a [Member], key: &str) -> Option<&'a Member> {
 /// Returns a member that is present and not null.
 fn member_of<'a>(members: &'a [Member], key: &str) -> Option<&'a Member> {
     member(members, key).filter(|member| member.node.value != Value::Null)
-}
-
-fn text(node: &Node) -> Result<String, Unfit> {
-    match &node.value {
-        Value::Text(text) => Ok(text.clone()),
-        _ => Err(Unfit::new(format!("text, not {}", node.kind()), node)),
-    }
-}
-
-/// Reads text that is shown or run: not empty, one line, nothing invisible.
-fn line_text(node: &Node) -> Result<String, Unfit> {
-    let text = text(node)?;
-    if text.is_empty() || text.chars().any(is_unseen) {
-        return Err(Unfit::new(
-            "one line of text without control characters",
-            node,
-        ));
-    }
-    Ok(text)
-}
-
-/// Whether a character may not stand in names and arguments: hidden ones and all that a manifest
-/// rejects. Zero-width characters count, even between emoji.
-fn is_unseen(character: char) -> bool {
-    is_hidden(character) || is_deceptive(character)
-}
-
-fn boolean(node: &Node) -> Result<bool, Unfit> {
-    match node.value {
-        Value::Bool(value) => Ok(value),
-        _ => Err(Unfit::new("`true` or `false`", node)),
-    }
-}
-
-fn text_list(node: &Node) -> Result<Vec<String>, Unfit> {
-    let Value::List(items) = &node.value else {
-        return Err(Unfit::new(
-            format!("a list of texts, not {}", node.kind()),
-            node,
-        ));
-    };
-    let item = |item: &Node| {
-        text(item).map_err(|_| {
-            Unfit::new(
-                format!("a list of texts, and this is {}", item.kind()),
-                item,
-            )
-        })
-    };
-    items.iter().map(item).collect()
-}
-
-fn argument_list(node: &Node) -> Result<Vec<String>, Unfit> {
-    let args = text_list(node)?;
-    if args.len() > MAX_ARGS {
-        return Err(Unfit::new(
-            format!("a list of at most {MAX_ARGS} texts"),
-            node,
-        ));
-    }
-    // Arguments are shown before an action runs; a hidden character would make them read
-    // differently.
-    if args.iter().any(|arg| arg.chars().any(is_unseen)) {
-        return Err(Unfit::new(
-            "a list of texts without control characters",
-            node,
-        ));
-    }
-    Ok(args)
-}
-
-fn text_or_list(node: &Node) -> Result<String, Unfit> {
-    match &node.value {
-        Value::Text(text) => Ok(text.clone()),
-        Value::List(_) => Ok(text_list(node)?.join(", ")),
-        _ => Err(Unfit::new(
-            format!("text or a list of texts, not {}", node.kind()),
-            node,
-        )),
-    }
-}
-
-/// Reads a list, or text split at commas. Items are trimmed, empty and repeated ones left out.
-fn comma_list(node: &Node) -> Result<Vec<String>, Unfit> {
-    let items = match &node.value {
-        Value::Text(text) => text.split(',').map(str::to_owned).collect(),
-        _ => text_list(node)?,
-    };
-    let mut seen = BTreeSet::new();
-    Ok(items
-        .iter()
-        .map(|item| item.trim().to_owned())
-        .filter(|item| !item.is_empty() && seen.insert(item.clone()))
-        .collect())
-}
-
-/// Reads a list, or text split at white space and commas outside of brackets: `Bash(git add:*)` is
-/// one tool.
-fn tool_list(node: &Node) -> Result<Vec<String>, Unfit> {
-    let Value::Text(text) = &node.value else {
-        return text_list(node);
-    };
-    let mut tools = vec![String::new()];
-    let mut depth = 0_usize;
-    for character in text.chars() {
-        match character {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth == 0 && (character.is_whitespace() || character == ',') {
-            tools.push(String::new());
-        } else if let Some(tool) = tools.last_mut() {
-            tool.push(character);
-        }
-    }
-    tools.retain(|tool| !tool.is_empty());
-    Ok(tools)
-}
-
-fn agent_list(node: &Node) -> Result<Vec<AgentId>, Unfit> {
-    let agent = |id: String| {
-        id.parse().map_err(|_| {
-            Unfit::new(
-                format!("a list of agent ids, and {} is none", quoted(&id)),
-                node,
-            )
-        })
-    };
-    comma_list(node)?.into_iter().map(agent).collect()
-}
-
-const SECRETS: &str = "a list of variables: names, or `{ name, description, required }`";
-
-fn secrets(node: &Node) -> Result<Vec<Secret>, Unfit> {
-    if matches!(node.value, Value::Text(_)) {
-        let names = comma_list(node)?;
-        if !names.iter().all(|name| is_variable(name)) {
-            return Err(Unfit::new(SECRETS, node));
-        }
-        let secret = |name| Secret {
-            name,
-            description: None,
-            required: true,
-        };
-        return Ok(names.into_iter().map(secret).collect());
-    }
-    let Value::List(items) = &node.value else {
-        return Err(Unfit::new(SECRETS, node));
-    };
-    items.iter().map(secret).collect()
-}
-
-/// Reads a variable: its name alone, or a map with details.
-fn secret(node: &Node) -> Result<Secret, Unfit> {
-    if let Value::Text(name) = &node.value
-        && is_variable(name)
-    {
-        return Ok(Secret {
-            name: name.clone(),
-            description: None,
-            required: true,
-        });
-    }
-    let Value::Map(members) = &node.value else {
-        return Err(Unfit::new(SECRETS, node));
-    };
-    let Some(member) = member_of(members, "name") else {
-        return Err(Unfit::new("a list in which each entry has a `name`", node));
-    };
-    let name = text(&member.node)?;
-    if !is_variable(&name) {
-        return Err(Unfit::new(
-            "a list in which each `name` can be an environment variable",
-            &member.node,
-        ));
-    }
-    Ok(Secret {
-        name,
-        description: member_of(members, "description")
-            .map(|member| text(&member.node))
-            .transpose()?,
-        required: member_of(members, "required")
-            .map_or(Ok(true), |member| boolean(&member.node))?,
-    })
-}
-
-fn is_variable(name: &str) -> bool {
-    name.len() <= 128
-        && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-}
-
-fn capabilities(node: &Node) -> Result<Capabilities, Unfit> {
-    let Value::Map(members) = &node.value else {
-        return Err(Unfit::new(format!("a map, not {}", node.kind()), node));
-    };
-    let part = |key| member_of(members, key).map(|member| &member.node);
-    Ok(Capabilities {
-        network: part("network").map(boolean).transpose()?,
-        filesystem: part("filesystem").map(text).transpose()?,
-        tools: part("tools")
-            .map(tool_list)
-            .transpose()?
-            .unwrap_or_default(),
-    })
 }

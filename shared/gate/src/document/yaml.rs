@@ -264,91 +264,92 @@ impl<'de> Deserialize<'de> for Node {
 
 impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ValueVisitor;
-
-        impl<'de> Visitor<'de> for ValueVisitor {
-            type Value = Value;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a YAML value")
-            }
-
-            fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-                Ok(Value::Bool(value))
-            }
-
-            fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-                Ok(Value::Number(value.into()))
-            }
-
-            fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-                Ok(Value::Number(value.into()))
-            }
-
-            fn visit_i128<E>(self, value: i128) -> Result<Value, E> {
-                // JSON numbers end at 64 bits here; as text a larger one stays exact.
-                Ok(Value::Text(value.to_string()))
-            }
-
-            fn visit_u128<E>(self, value: u128) -> Result<Value, E> {
-                Ok(Value::Text(value.to_string()))
-            }
-
-            fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-                // NaN and infinity are no numbers of JSON.
-                Ok(serde_json::Number::from_f64(value)
-                    .map_or_else(|| Value::Text(value.to_string()), Value::Number))
-            }
-
-            fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-                Ok(Value::Text(value.to_owned()))
-            }
-
-            fn visit_string<E>(self, value: String) -> Result<Value, E> {
-                Ok(Value::Text(value))
-            }
-
-            fn visit_unit<E>(self) -> Result<Value, E> {
-                Ok(Value::Null)
-            }
-
-            fn visit_none<E>(self) -> Result<Value, E> {
-                Ok(Value::Null)
-            }
-
-            fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-                Value::deserialize(deserializer)
-            }
-
-            fn visit_newtype_struct<D: Deserializer<'de>>(
-                self,
-                deserializer: D,
-            ) -> Result<Value, D::Error> {
-                Value::deserialize(deserializer)
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
-                let mut items = Vec::new();
-                while let Some(item) = access.next_element()? {
-                    items.push(item);
-                }
-                Ok(Value::List(items))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(key) = access.next_key::<Spanned<String>>()? {
-                    members.push(Member {
-                        key_at: position(key.referenced),
-                        key: key.value,
-                        node: access.next_value()?,
-                    });
-                }
-                Ok(Value::Map(members))
-            }
-        }
-
         deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+/// The visitor of a value of any kind.
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a YAML value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_i128<E>(self, value: i128) -> Result<Value, E> {
+        // JSON numbers end at 64 bits here; as text a larger one stays exact.
+        Ok(Value::Text(value.to_string()))
+    }
+
+    fn visit_u128<E>(self, value: u128) -> Result<Value, E> {
+        Ok(Value::Text(value.to_string()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        // NaN and infinity are no numbers of JSON.
+        Ok(serde_json::Number::from_f64(value)
+            .map_or_else(|| Value::Text(value.to_string()), Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::Text(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::Text(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        Value::deserialize(deserializer)
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> Result<Value, D::Error> {
+        Value::deserialize(deserializer)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element()? {
+            items.push(item);
+        }
+        Ok(Value::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some(key) = access.next_key::<Spanned<String>>()? {
+            members.push(Member {
+                key_at: position(key.referenced),
+                key: key.value,
+                node: access.next_value()?,
+            });
+        }
+        Ok(Value::Map(members))
     }
 }
 

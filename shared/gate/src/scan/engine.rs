@@ -168,56 +168,280 @@ pub(super) fn run(text: Text<'_>, work: &mut u64) -> Vec<RuleHit> {
                 {
                     continue;
                 }
-                try_rule(ready, text, *span, work, &mut found);
+                let mut trial = RuleTrial {
+                    ready,
+                    whole: text,
+                    span: *span,
+                    known: Known::default(),
+                    work,
+                };
+                trial.try_rule(&mut found);
             }
         }
     }
     found
 }
 
-/// Finds the heaviest match of a rule in a span. Reports if there are more matches than can be
-/// weighed.
-fn try_rule(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64, found: &mut Vec<RuleHit>) {
-    let text = &whole.bytes[span.start..span.end];
-    let mut known = Known::default();
-    let Some((first, others)) = ready.all.split_first() else {
-        found.extend(weigh(ready, whole, span, 0..0, &mut known, work));
-        return;
-    };
-    if ready.rule.is_flow {
-        try_flow(ready, whole, span, work, found);
-        return;
+/// The trial of one rule in one span of a text.
+struct RuleTrial<'a> {
+    ready: &'a Ready,
+    whole: Text<'a>,
+    span: Span,
+    /// The answers for earlier matches.
+    known: Known,
+    /// The work so far.
+    work: &'a mut u64,
+}
+
+impl<'a> RuleTrial<'a> {
+    fn text(&self) -> &'a [u8] {
+        &self.whole.bytes[self.span.start..self.span.end]
     }
-    let mut best: Option<RuleHit> = None;
-    let mut from = 0;
-    let begun = *work;
-    while let Some(range) = first.find_at(text, from) {
-        if *work - begun > MOST_WEIGHED * cost_of_check(ready.rule) {
-            found.push(unweighed(ready.rule, span, range));
-            break;
+
+    /// Finds the heaviest match of the rule in the span. Reports if there are more matches than can be
+    /// weighed.
+    fn try_rule(&mut self, found: &mut Vec<RuleHit>) {
+        let (ready, span, text) = (self.ready, self.span, self.text());
+        let Some((first, others)) = ready.all.split_first() else {
+            found.extend(self.weigh(0..0));
+            return;
+        };
+        if ready.rule.is_flow {
+            self.try_flow(found);
+            return;
         }
-        // The other expressions do not depend on the match, so once is enough; before the first
-        // match they would be wasted work.
-        if from == 0 {
-            for expression in others {
-                *work += text.len() as u64;
-                if !expression.is_match(text) {
-                    return;
+        let mut best: Option<RuleHit> = None;
+        let mut from = 0;
+        let begun = *self.work;
+        while let Some(range) = first.find_at(text, from) {
+            if *self.work - begun > MOST_WEIGHED * cost_of_check(ready.rule) {
+                found.push(unweighed(ready.rule, span, range));
+                break;
+            }
+            // The other expressions do not depend on the match, so once is enough; before the first
+            // match they would be wasted work.
+            if from == 0 {
+                for expression in others {
+                    *self.work += text.len() as u64;
+                    if !expression.is_match(text) {
+                        return;
+                    }
                 }
             }
+            *self.work += (range.end - from) as u64;
+            // An empty match must move on too, or the loop would never end.
+            from = range.end.max(range.start + 1);
+            keep(&mut best, self.weigh(range));
+            if best.as_ref().is_some_and(is_settled) || from >= text.len() {
+                break;
+            }
         }
-        *work += (range.end - from) as u64;
-        // An empty match must move on too, or the loop would never end.
-        from = range.end.max(range.start + 1);
-        keep(
-            &mut best,
-            weigh(ready, whole, span, range, &mut known, work),
-        );
-        if best.as_ref().is_some_and(is_settled) || from >= text.len() {
-            break;
-        }
+        found.extend(best);
     }
-    found.extend(best);
+
+    /// Finds the heaviest match of the rule in the span that is passed on to something that sends it. If
+    /// none is, reports the first match as a warning.
+    fn try_flow(&mut self, found: &mut Vec<RuleHit>) {
+        let (ready, whole, span, text) = (self.ready, self.whole, self.span, self.text());
+        let Some((first, others)) = ready.all.split_first() else {
+            return;
+        };
+        let mut sources: Vec<std::ops::Range<usize>> = Vec::new();
+        let mut from = 0;
+        while from < text.len()
+            && let Some(range) = first.find_at(text, from)
+        {
+            from = range.end.max(range.start + 1);
+            sources.push(range);
+        }
+        *self.work += (text.len() * (2 + others.len())) as u64;
+        let Some(source) = sources.first().cloned() else {
+            return;
+        };
+        if !others.iter().all(|other| other.is_match(text)) {
+            return;
+        }
+        // All sources at once: most sections send nothing, and one pass settles that.
+        let is_sent = flow::sender(text, &sources).is_some();
+        if !is_sent && ready.rule.act != Act::Block {
+            return;
+        }
+        let mut best: Option<RuleHit> = None;
+        let mut followed = if is_sent {
+            sources.into_iter()
+        } else {
+            vec![].into_iter()
+        };
+        for source in followed.by_ref().take(MOST_FOLLOWED) {
+            *self.work += text.len() as u64;
+            let Some(call) = flow::sender(text, std::slice::from_ref(&source)) else {
+                continue;
+            };
+            let call = span.start + call.start..span.start + call.end;
+            let hit = self.weigh(source).map(|hit| {
+                let own = statement_of(whole, &hit);
+                let other = Some(call).filter(|call| !(own.start..own.end).contains(&call.start));
+                RuleHit { other, ..hit }
+            });
+            keep(&mut best, hit);
+            if best.as_ref().is_some_and(is_settled) {
+                break;
+            }
+        }
+        if best.is_none() {
+            best = self.weigh(source);
+            // No single match among the followed ones is passed on, only all of them together.
+            if let Some(hit) = best
+                .as_mut()
+                .filter(|hit| !is_sent && hit.act == Act::Block)
+            {
+                hit.act = Act::Warn;
+            }
+        }
+        if is_sent
+            && !best.as_ref().is_some_and(is_settled)
+            && let Some(next) = followed.next()
+        {
+            found.push(unweighed(ready.rule, span, next));
+        }
+        found.extend(best);
+    }
+
+    /// Decides whether a match of the rule's first expression counts, and its act.
+    fn weigh(&mut self, first: std::ops::Range<usize>) -> Option<RuleHit> {
+        let (rule, span, text) = (self.ready.rule, self.span, self.text());
+        let Text {
+            bytes, segments, ..
+        } = self.whole;
+        let holder = |at: usize| segments.statement(span.start + at).unwrap_or(span);
+        let begun = holder(first.start);
+        let seen = Seen {
+            text,
+            first: first.clone(),
+            statement: &bytes[begun.start..begun.end],
+            place: span.place,
+        };
+        let at = match rule.check {
+            Some(check) => {
+                *self.work += text.len() as u64 * cost_of_check(rule);
+                check(&seen)?
+            }
+            None => first.start,
+        };
+        let detail = rule.detail.and_then(|detail| {
+            *self.work += text.len() as u64;
+            detail(&seen)
+        });
+        let other = match detail {
+            Some(_) => None,
+            None => self.second_match(),
+        };
+        // The sentence or statement that holds the hit says where it stands; a block is of many
+        // kinds.
+        let own = holder(at);
+        if own.place & rule.reach() == 0 {
+            return None;
+        }
+        let offset = span.start + at;
+        let end = (span.start + first.end).max(offset);
+        Some(RuleHit {
+            rule,
+            act: self.act_at(offset..end, own, &seen)?,
+            span,
+            at: offset,
+            length: end - offset,
+            detail,
+            other: other
+                .map(|found| span.start + found.start..span.start + found.end)
+                .filter(|found| !(own.start..own.end).contains(&found.start)),
+        })
+    }
+
+    /// Returns the match of the second expression in the span. Looks for it once.
+    fn second_match(&mut self) -> Option<std::ops::Range<usize>> {
+        let text = self.text();
+        let second = self.ready.all.get(1)?;
+        let found = self.known.other.get_or_insert_with(|| {
+            *self.work += text.len() as u64;
+            second.find(text)
+        });
+        found.clone()
+    }
+
+    /// Returns the act of a match in the statement `own`, or `None` if it is no command.
+    fn act_at(
+        &mut self,
+        matched: std::ops::Range<usize>,
+        own: Span,
+        seen: &Seen<'_>,
+    ) -> Option<Act> {
+        let Text {
+            bytes, segments, ..
+        } = self.whole;
+        let statement = &bytes[own.start..own.end];
+        let block = segments.block(matched.start).unwrap_or(own);
+        let place = (block.start.min(own.start), block.end.max(own.end));
+        let block = &bytes[place.0..place.1];
+        let context = quote::Context {
+            statement,
+            at: matched.start.saturating_sub(own.start),
+            matched: &bytes[matched],
+            place: own.place,
+            heading: segments.heading(bytes, &own),
+        };
+        let Known { said, starts, .. } = &mut self.known;
+        if said.as_ref().is_none_or(|said| said.0 != own.start) {
+            *self.work += 3 * statement.len() as u64;
+            *said = Some((own.start, quote::Said::of(statement)));
+        }
+        let said = &said.as_ref()?.1;
+        let starts_process = |work: &mut u64| {
+            known(starts, place, block.len(), work, || {
+                STARTS_PROCESS.is_match(block)
+            })
+        };
+        let act = weight(self.ready.rule, &context, said, starts_process, self.work)?;
+        if act == Act::Block && self.is_softened(place, own, seen) {
+            return Some(Act::Warn);
+        }
+        Some(act)
+    }
+
+    /// Whether a match that blocks becomes a warning: its block lacks the second sign of the rule,
+    /// its statement has one that eases it, or it only names addresses of the skill's publisher.
+    fn is_softened(&mut self, place: (usize, usize), own: Span, seen: &Seen<'_>) -> bool {
+        let Self {
+            ready,
+            whole,
+            known: memory,
+            work,
+            ..
+        } = self;
+        let rule = ready.rule;
+        let statement = &whole.bytes[own.start..own.end];
+        let block = &whole.bytes[place.0..place.1];
+        let any = |all: &[Lazy], text: &[u8]| all.iter().any(|one| one.is_match(text));
+        let cost = ready.second.len() * block.len();
+        let lacks_second = !ready.second.is_empty()
+            && !known(&mut memory.second, place, cost, work, || {
+                any(&ready.second, block)
+            });
+        let cost = ready.eases.len() * statement.len();
+        let is_eased = known(&mut memory.eased, own.start, cost, work, || {
+            any(&ready.eases, statement)
+        }) || rule.eased.is_some_and(|eased| {
+            **work += seen.text.len() as u64;
+            eased(seen)
+        });
+        // A closure, because it parses every address of the statement and is asked last.
+        let mut is_own = || {
+            rule.installer && !whole.publisher.is_empty() && {
+                **work += statement.len() as u64;
+                is_published_by_sender(statement, whole.publisher)
+            }
+        };
+        lacks_second || is_eased || is_own()
+    }
 }
 
 /// Returns the work of a rule's check for each byte of its scope. A check that follows a file or a
@@ -244,75 +468,6 @@ fn keep(best: &mut Option<RuleHit>, hit: Option<RuleHit>) {
     {
         *best = Some(hit);
     }
-}
-
-/// Finds the heaviest match of a rule in a span that is passed on to something that sends it. If
-/// none is, reports the first match as a warning.
-fn try_flow(ready: &Ready, whole: Text<'_>, span: Span, work: &mut u64, found: &mut Vec<RuleHit>) {
-    let text = &whole.bytes[span.start..span.end];
-    let Some((first, others)) = ready.all.split_first() else {
-        return;
-    };
-    let mut sources: Vec<std::ops::Range<usize>> = Vec::new();
-    let mut from = 0;
-    while from < text.len()
-        && let Some(range) = first.find_at(text, from)
-    {
-        from = range.end.max(range.start + 1);
-        sources.push(range);
-    }
-    *work += (text.len() * (2 + others.len())) as u64;
-    let Some(source) = sources.first().cloned() else {
-        return;
-    };
-    if !others.iter().all(|other| other.is_match(text)) {
-        return;
-    }
-    // All sources at once: most sections send nothing, and one pass settles that.
-    let is_sent = flow::sender(text, &sources).is_some();
-    if !is_sent && ready.rule.act != Act::Block {
-        return;
-    }
-    let mut known = Known::default();
-    let mut best: Option<RuleHit> = None;
-    let mut followed = if is_sent {
-        sources.into_iter()
-    } else {
-        vec![].into_iter()
-    };
-    for source in followed.by_ref().take(MOST_FOLLOWED) {
-        *work += text.len() as u64;
-        let Some(call) = flow::sender(text, std::slice::from_ref(&source)) else {
-            continue;
-        };
-        let call = span.start + call.start..span.start + call.end;
-        let hit = weigh(ready, whole, span, source, &mut known, work).map(|hit| {
-            let own = statement_of(whole, &hit);
-            let other = Some(call).filter(|call| !(own.start..own.end).contains(&call.start));
-            RuleHit { other, ..hit }
-        });
-        keep(&mut best, hit);
-        if best.as_ref().is_some_and(is_settled) {
-            break;
-        }
-    }
-    if best.is_none() {
-        best = weigh(ready, whole, span, source, &mut known, work);
-        // No single match among the followed ones is passed on, only all of them together.
-        if let Some(hit) = best
-            .as_mut()
-            .filter(|hit| !is_sent && hit.act == Act::Block)
-        {
-            hit.act = Act::Warn;
-        }
-    }
-    if is_sent
-        && !best.as_ref().is_some_and(is_settled)
-        && let Some(next) = followed.next()
-    {
-        found.push(unweighed(ready.rule, span, next));
-    }
-    found.extend(best);
 }
 
 /// Returns the statement that holds a hit.
@@ -374,119 +529,6 @@ fn known<K: PartialEq + Copy>(
     let what = find();
     *memory = Some((key, what));
     what
-}
-
-/// Decides whether a match of a rule's first expression counts, and its act.
-fn weigh(
-    ready: &Ready,
-    whole: Text<'_>,
-    span: Span,
-    first: std::ops::Range<usize>,
-    known_here: &mut Known,
-    work: &mut u64,
-) -> Option<RuleHit> {
-    let Text {
-        bytes, segments, ..
-    } = whole;
-    let text = &bytes[span.start..span.end];
-    let rule = ready.rule;
-    let holder = |at: usize| segments.statement(span.start + at).unwrap_or(span);
-    let mut own = holder(first.start);
-    let seen = Seen {
-        text,
-        first: first.clone(),
-        statement: &bytes[own.start..own.end],
-        place: span.place,
-    };
-    let at = match rule.check {
-        Some(check) => {
-            *work += text.len() as u64 * cost_of_check(rule);
-            check(&seen)?
-        }
-        None => first.start,
-    };
-    let detail = rule.detail.and_then(|detail| {
-        *work += text.len() as u64;
-        detail(&seen)
-    });
-    let other = ready.all.get(1).filter(|_| detail.is_none());
-    let other = other.and_then(|second| {
-        let found = known_here.other.get_or_insert_with(|| {
-            *work += text.len() as u64;
-            second.find(text)
-        });
-        found.clone()
-    });
-    // The sentence or statement that holds the hit says where it stands; a block is of many kinds.
-    own = holder(at);
-    let offset = span.start + at;
-    if own.place & rule.reach() == 0 {
-        return None;
-    }
-    let statement = &bytes[own.start..own.end];
-    let end = (span.start + first.end).max(offset);
-    let context = quote::Context {
-        statement,
-        at: offset.saturating_sub(own.start),
-        matched: &bytes[offset..end],
-        place: own.place,
-        heading: segments.heading(bytes, &own),
-    };
-    let block = segments.block(offset).unwrap_or(own);
-    let place = (block.start.min(own.start), block.end.max(own.end));
-    let block = &bytes[place.0..place.1];
-    if known_here
-        .said
-        .as_ref()
-        .is_none_or(|said| said.0 != own.start)
-    {
-        *work += 3 * statement.len() as u64;
-        known_here.said = Some((own.start, quote::Said::of(statement)));
-    }
-    let said = &known_here.said.as_ref()?.1;
-    let starts = &mut known_here.starts;
-    let starts_process = |work: &mut u64| {
-        known(starts, place, block.len(), work, || {
-            STARTS_PROCESS.is_match(block)
-        })
-    };
-    let mut act = weight(rule, &context, said, starts_process, work)?;
-    if act == Act::Block {
-        let any = |all: &[Lazy], text: &[u8]| all.iter().any(|one| one.is_match(text));
-        let cost = ready.second.len() * block.len();
-        let lacks_second = !ready.second.is_empty()
-            && !known(&mut known_here.second, place, cost, work, || {
-                any(&ready.second, block)
-            });
-        let cost = ready.eases.len() * statement.len();
-        let is_eased = known(&mut known_here.eased, own.start, cost, work, || {
-            any(&ready.eases, statement)
-        }) || rule.eased.is_some_and(|eased| {
-            *work += text.len() as u64;
-            eased(&seen)
-        });
-        // A closure, because it parses every address of the statement and is asked last.
-        let mut is_own = || {
-            rule.installer && !whole.publisher.is_empty() && {
-                *work += statement.len() as u64;
-                is_published_by_sender(statement, whole.publisher)
-            }
-        };
-        if lacks_second || is_eased || is_own() {
-            act = Act::Warn;
-        }
-    }
-    Some(RuleHit {
-        rule,
-        act,
-        span,
-        at: offset,
-        length: end - offset,
-        detail,
-        other: other
-            .map(|found| span.start + found.start..span.start + found.end)
-            .filter(|found| !(own.start..own.end).contains(&found.start)),
-    })
 }
 
 /// Returns the act of a hit at its place, or `None` if it is an expression to search for and no

@@ -257,61 +257,19 @@ pub fn examine(
     neighbours: &mut Neighbours<'_>,
 ) -> Result<Candidate, AdmitError> {
     let is_text = matches!(source, Source::Text { .. });
+    let mut input = Input::read(source, options.clone(), neighbours.now())?;
+    let gated = input.pass_gate(neighbours)?;
     let Input {
-        files,
-        folder,
-        waivers,
         mut options,
         provenance,
         upstream,
         local,
         earlier,
-    } = Input::read(source, options.clone(), neighbours.now())?;
-    let gate_options = GateOptions {
-        strict: options.strict,
-        name: options.name.clone(),
-        folder: folder.as_deref(),
-        allow: options.allow.clone(),
-        reason: options.reason.as_deref().unwrap_or(ALLOWED),
-        waivers,
-        publisher: provenance
-            .as_ref()
-            .and_then(|provenance| gate::publisher(provenance.identifier.as_str()))
-            .into_iter()
-            .collect(),
-        hints: options.hints,
-        before: &[],
-        most_work: options.most_work,
-    };
-    // What was signed before is never changed: the rule is for files that come from a source.
-    let separated = if earlier.is_some() {
-        SeparatedFiles {
-            files,
-            ..SeparatedFiles::default()
-        }
-    } else {
-        secrets::separate(files, &options.include)
-    };
-    // The gate does not see the files that are left out, so their warnings are added to its
-    // verdict.
-    let findings = separated.findings();
-    let SeparatedFiles {
-        files,
-        included,
-        left_out,
-    } = separated;
-    let mut verdict = neighbours.gate(files, gate_options)?;
-    for finding in findings {
-        verdict.warn(finding);
-    }
-    let Some(package) = verdict.package else {
-        return Err(AdmitError::Blocked {
-            findings: verdict.findings,
-        });
-    };
+        ..
+    } = input;
     if let Some(reviewed) = options.reviewed {
         // Hash the files as the gate parsed them, because exactly these are signed.
-        let found = bundle::files_sha256(&package.files);
+        let found = bundle::files_sha256(&gated.package.files);
         if found != reviewed {
             return Err(AdmitError::NotReviewed { reviewed, found });
         }
@@ -319,14 +277,14 @@ pub fn examine(
     // An adopted skill keeps a signature that this machine did not make, so its manifest must not
     // declare actions that SKILL.md does not.
     if let Some((manifest, Purpose::Adopt(_))) = &earlier {
-        derived::check(manifest, &package.files)?;
+        derived::check(manifest, &gated.package.files)?;
     }
     let provenance = match provenance {
         Some(provenance) => provenance,
         // A folder's name may contain characters that an identifier may not. The skill's own name
         // always fits.
         None => Provenance {
-            identifier: format!("local:{}", package.name).parse()?,
+            identifier: format!("local:{}", gated.package.name).parse()?,
             revision: None,
             fetched_at: neighbours.now(),
         },
@@ -339,16 +297,23 @@ pub fn examine(
     // new version.
     options.skip_if_same_files |= is_text;
     Ok(Candidate {
-        package,
-        outcome: verdict.outcome,
+        package: gated.package,
+        outcome: gated.outcome,
         provenance,
         upstream,
         local,
         options,
-        secrets: Secrets { included, left_out },
+        secrets: gated.secrets,
         is_text,
         earlier,
     })
+}
+
+/// The files that the gate passed, with its outcome.
+struct GatedFiles {
+    package: Package,
+    outcome: Outcome,
+    secrets: Secrets,
 }
 
 /// The input of the gate and of the record, whatever the source.
@@ -420,6 +385,59 @@ impl Input {
             Source::Earlier(earlier) => input.read_earlier(*earlier),
         }
         Ok(input)
+    }
+
+    /// Takes the files, leaves out those that look like secrets, and runs the gate on the rest.
+    /// Fails with the findings if the gate blocks the skill.
+    fn pass_gate(&mut self, neighbours: &mut Neighbours<'_>) -> Result<GatedFiles, AdmitError> {
+        let files = std::mem::take(&mut self.files);
+        // What was signed before is never changed: the rule is for files that come from a source.
+        let separated = if self.earlier.is_some() {
+            SeparatedFiles {
+                files,
+                ..SeparatedFiles::default()
+            }
+        } else {
+            secrets::separate(files, &self.options.include)
+        };
+        // The gate does not see the files that are left out, so their warnings are added to its
+        // verdict.
+        let findings = separated.findings();
+        let SeparatedFiles {
+            files,
+            included,
+            left_out,
+        } = separated;
+        let provenance = self.provenance.as_ref();
+        let gate_options = GateOptions {
+            strict: self.options.strict,
+            name: self.options.name.clone(),
+            folder: self.folder.as_deref(),
+            allow: self.options.allow.clone(),
+            reason: self.options.reason.as_deref().unwrap_or(ALLOWED),
+            waivers: std::mem::take(&mut self.waivers),
+            publisher: provenance
+                .and_then(|provenance| gate::publisher(provenance.identifier.as_str()))
+                .into_iter()
+                .collect(),
+            hints: self.options.hints,
+            before: &[],
+            most_work: self.options.most_work,
+        };
+        let mut verdict = neighbours.gate(files, gate_options)?;
+        for finding in findings {
+            verdict.warn(finding);
+        }
+        match verdict.package {
+            Some(package) => Ok(GatedFiles {
+                package,
+                outcome: verdict.outcome,
+                secrets: Secrets { included, left_out },
+            }),
+            None => Err(AdmitError::Blocked {
+                findings: verdict.findings,
+            }),
+        }
     }
 
     fn read_local(&mut self, folder: source::SourceFolder, now: Timestamp) {

@@ -1,5 +1,6 @@
 use super::*;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use vault_gate::report::Bound;
 
 const GOOD: &str = "---\nname: NAME\ndescription: Reads tables out of reports and sums them. Use when a report has tables.\n---\n\nRead the table.\n";
 

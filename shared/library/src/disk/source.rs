@@ -99,7 +99,15 @@ pub(crate) fn read(
     limits: SourceLimits,
     ignored: &dyn Fn(&str) -> bool,
 ) -> Result<SourceFolder, SourceError> {
-    read_folder(path, limits, ignored, None).map(|(folder, _)| folder)
+    read_folder(
+        path,
+        ReadOptions {
+            limits,
+            ignored,
+            passed: None,
+        },
+    )
+    .map(|(folder, _)| folder)
 }
 
 /// Like [`read`], for a folder below another one, by its relative path. No symbolic link is
@@ -118,7 +126,12 @@ pub(crate) fn read_beneath(
         BeneathError::File(error) => error.into(),
     })?;
     let path = folder.path().to_owned();
-    read_open(&path, &path, &folder.into_fd(), (limits, ignored, None)).map(|(read, _)| read)
+    let options = ReadOptions {
+        limits,
+        ignored,
+        passed: None,
+    };
+    read_open(&path, &path, &folder.into_fd(), options).map(|(read, _)| read)
 }
 
 /// Like [`read`], but skips and reports entries that can't be admitted. Fails only if the folder
@@ -129,7 +142,14 @@ pub(crate) fn read_leniently(
     limits: SourceLimits,
     ignored: &dyn Fn(&str) -> bool,
 ) -> Result<(SourceFolder, Vec<Fault>), SourceError> {
-    read_folder(path, limits, ignored, Some(Vec::new()))
+    read_folder(
+        path,
+        ReadOptions {
+            limits,
+            ignored,
+            passed: Some(Vec::new()),
+        },
+    )
 }
 
 /// A skipped entry: its path in the folder, and the reason.
@@ -142,9 +162,7 @@ const MOST_TOLD: usize = 20;
 
 fn read_folder(
     path: &Path,
-    limits: SourceLimits,
-    ignored: &dyn Fn(&str) -> bool,
-    passed: Option<Vec<Fault>>,
+    options: ReadOptions<'_>,
 ) -> Result<(SourceFolder, Vec<Fault>), SourceError> {
     // Drop a trailing slash: with it, the check below would follow a link.
     let path: PathBuf = path.components().collect();
@@ -167,33 +185,36 @@ fn read_folder(
         Err(cause) => return Err(FileError::new("open", &folder, cause).into()),
     };
     let absolute = resolve(&folder)?;
-    read_open(&folder, &absolute, &fd, (limits, ignored, passed))
+    read_open(&folder, &absolute, &fd, options)
 }
 
-/// The limits of a read, the names that it skips, and the list of skipped entries, if it may skip
-/// any.
-type ReadOptions<'a> = (SourceLimits, &'a dyn Fn(&str) -> bool, Option<Vec<Fault>>);
+/// The options of one read.
+struct ReadOptions<'a> {
+    limits: SourceLimits,
+    /// Accepts the names that are skipped.
+    ignored: &'a dyn Fn(&str) -> bool,
+    /// The list for entries that can't be admitted; `None` makes the first one an error.
+    passed: Option<Vec<Fault>>,
+}
 
 /// Reads an open folder. `folder` is its path for messages; its name is that of `absolute`.
 fn read_open(
     folder: &Path,
     absolute: &Path,
     fd: &OwnedFd,
-    (limits, ignored, passed): ReadOptions<'_>,
+    options: ReadOptions<'_>,
 ) -> Result<(SourceFolder, Vec<Fault>), SourceError> {
     let mut reader = Reader {
         root: folder,
-        limits,
-        ignored,
+        left: options.limits.total_bytes,
+        options,
         user: effective_user(),
-        left: limits.total_bytes,
         files: Vec::new(),
-        passed,
         is_full: false,
     };
     reader.folder(fd, "", 0)?;
     let mut files = reader.files;
-    let mut passed = reader.passed.unwrap_or_default();
+    let mut passed = reader.options.passed.unwrap_or_default();
     passed.sort_by(|a, b| a.0.cmp(&b.0));
     files.sort_by(|a, b| a.path.as_bytes().cmp(b.path.as_bytes()));
     let folder = SourceFolder {
@@ -210,23 +231,20 @@ fn read_open(
 
 struct Reader<'a> {
     root: &'a Path,
-    limits: SourceLimits,
-    ignored: &'a dyn Fn(&str) -> bool,
+    options: ReadOptions<'a>,
     user: u32,
     left: u64,
     files: Vec<RawFile>,
-    /// Collects the skipped entries; `None` makes the first one an error.
-    passed: Option<Vec<Fault>>,
     /// A limit was exceeded: read nothing more.
     is_full: bool,
 }
 
 impl Reader<'_> {
     fn folder(&mut self, fd: &OwnedFd, path: &str, depth: usize) -> Result<(), SourceError> {
-        if depth > self.limits.depth {
+        if depth > self.options.limits.depth {
             return Err(SourceError::TooLarge {
                 path: path.into(),
-                limit: self.limits.depth as u64,
+                limit: self.options.limits.depth as u64,
                 unit: "levels of folders",
             });
         }
@@ -241,7 +259,7 @@ impl Reader<'_> {
                 self.pass(child, SourceError::Name(shown))?;
                 continue;
             };
-            if (self.ignored)(text) {
+            if (self.options.ignored)(text) {
                 continue;
             }
             let child = if path.is_empty() {
@@ -263,7 +281,7 @@ impl Reader<'_> {
 
     /// Records a skipped entry and continues; returns its error if faults are not collected.
     fn pass(&mut self, path: String, error: SourceError) -> Result<(), SourceError> {
-        let Some(passed) = &mut self.passed else {
+        let Some(passed) = &mut self.options.passed else {
             return Err(error);
         };
         self.is_full |= matches!(&error, SourceError::TooLarge { unit, .. } if matches!(*unit, "files" | "bytes in one skill"));
@@ -272,7 +290,7 @@ impl Reader<'_> {
         let is_link = |error: &SourceError| matches!(error, SourceError::Link(_));
         let links = passed.iter().filter(|(_, other)| is_link(other)).count();
         // Links do not count for the limit on entries, so a folder of links needs one of its own.
-        if is_link(&error) && links >= self.limits.files {
+        if is_link(&error) && links >= self.options.limits.files {
             let too_many = self.too_many(&path);
             return self.pass(path, too_many);
         }
@@ -297,7 +315,7 @@ impl Reader<'_> {
                 continue;
             }
             // Folders and ignored names count here too, so allow for more than the limit on files.
-            if names.len() >= self.limits.files.saturating_mul(4) {
+            if names.len() >= self.options.limits.files.saturating_mul(4) {
                 return Err(self.too_many(path));
             }
             names.push(name.to_owned());
@@ -367,14 +385,14 @@ impl Reader<'_> {
     }
 
     fn file(&mut self, fd: &OwnedFd, opened: &Stat, path: String) -> Result<(), SourceError> {
-        if self.files.len() >= self.limits.files {
+        if self.files.len() >= self.options.limits.files {
             return Err(self.too_many(&path));
         }
         let size = u64::try_from(opened.st_size).unwrap_or(u64::MAX);
-        if size > self.limits.file_bytes {
+        if size > self.options.limits.file_bytes {
             return Err(SourceError::TooLarge {
                 path: path.into(),
-                limit: self.limits.file_bytes,
+                limit: self.options.limits.file_bytes,
                 unit: "bytes in one file",
             });
         }
@@ -383,7 +401,7 @@ impl Reader<'_> {
             .checked_sub(size)
             .ok_or_else(|| SourceError::TooLarge {
                 path: PathBuf::from(&path),
-                limit: self.limits.total_bytes,
+                limit: self.options.limits.total_bytes,
                 unit: "bytes in one skill",
             })?;
         let read =
@@ -412,7 +430,7 @@ impl Reader<'_> {
     fn too_many(&self, path: &str) -> SourceError {
         SourceError::TooLarge {
             path: self.shown(path),
-            limit: self.limits.files as u64,
+            limit: self.options.limits.files as u64,
             unit: "files",
         }
     }
@@ -454,134 +472,4 @@ fn word(kind: FileType) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs::write;
-    use std::os::unix::{fs::symlink, net::UnixListener};
-
-    use vault_testing::assert_matches;
-
-    use super::*;
-
-    type Plant = fn(&Path);
-
-    const LIMITS: SourceLimits = SourceLimits {
-        files: 4,
-        file_bytes: 100,
-        total_bytes: 150,
-        depth: 3,
-    };
-
-    fn folder() -> (tempfile::TempDir, PathBuf) {
-        let home = tempfile::tempdir().unwrap();
-        let skill = home.path().join("my-skill");
-        std::fs::create_dir(&skill).unwrap();
-        write(skill.join("SKILL.md"), "text").unwrap();
-        (home, skill)
-    }
-
-    fn read_it(path: &Path) -> Result<SourceFolder, SourceError> {
-        read(path, LIMITS, &|name| name == ".git")
-    }
-
-    #[test]
-    fn a_folder_and_its_skill_file_give_the_same() {
-        let (_home, skill) = folder();
-        std::fs::create_dir_all(skill.join(".git/deep")).unwrap();
-        std::fs::create_dir(skill.join("bin")).unwrap();
-        write(skill.join("bin/run"), "#!/bin/sh\n").unwrap();
-        let by_folder = read_it(&skill).unwrap();
-        let by_file = read_it(&skill.join("SKILL.md")).unwrap();
-        for read in [by_folder, by_file] {
-            assert_eq!(read.name.as_deref(), Some("my-skill"));
-            let paths: Vec<_> = read.files.iter().map(|file| file.path.as_str()).collect();
-            assert_eq!(paths, ["SKILL.md", "bin/run"]);
-        }
-    }
-
-    #[test]
-    fn what_is_no_plain_file_is_refused() {
-        let fifo: Plant = |at| {
-            rustix::fs::mknodat(rustix::fs::CWD, at, FileType::Fifo, Bits::empty(), 0).unwrap();
-        };
-        let plants: [(&str, Plant); 6] = [
-            ("symbolic link", |at| symlink("/etc/passwd", at).unwrap()),
-            ("symbolic link", |at| symlink("/etc", at).unwrap()),
-            ("symbolic link", |at| symlink("nowhere", at).unwrap()),
-            ("symbolic link", |at| symlink("SKILL.md", at).unwrap()),
-            ("FIFO", fifo),
-            ("socket", |at| drop(UnixListener::bind(at).unwrap())),
-        ];
-        for (reason, plant) in plants {
-            let (_home, skill) = folder();
-            std::fs::create_dir(skill.join("sub")).unwrap();
-            plant(&skill.join("sub/x"));
-            let refused = read_it(&skill).unwrap_err().to_string();
-            assert!(
-                refused.contains(reason) && refused.contains("sub/x"),
-                "{refused}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_folder_itself_may_not_be_a_link_even_with_a_slash() {
-        let (home, skill) = folder();
-        let link = home.path().join("link");
-        symlink(&skill, &link).unwrap();
-        for path in [link.clone(), link.join("")] {
-            assert_matches!(read_it(&path), Err(SourceError::Link(_)), "{path:?}");
-        }
-    }
-
-    #[test]
-    fn limits_are_kept_while_reading() {
-        let plants: [(&str, Plant); 4] = [
-            ("files", |skill| {
-                for name in ["a", "b", "c", "d"] {
-                    write(skill.join(name), "").unwrap();
-                }
-            }),
-            ("bytes in one file", |skill| {
-                write(skill.join("a"), [0; 101]).unwrap();
-            }),
-            ("bytes in one skill", |skill| {
-                write(skill.join("a"), [0; 80]).unwrap();
-                write(skill.join("b"), [0; 80]).unwrap();
-            }),
-            ("levels", |skill| {
-                std::fs::create_dir_all(skill.join("a/b/c/d")).unwrap();
-            }),
-        ];
-        for (reason, plant) in plants {
-            let (_home, skill) = folder();
-            plant(&skill);
-            let refused = read_it(&skill).unwrap_err().to_string();
-            assert!(refused.contains(reason), "{refused}");
-        }
-    }
-
-    #[test]
-    fn another_users_file_does_not_come_in_by_a_hard_link() {
-        if effective_user() != 0 {
-            return; // only root can give a file away
-        }
-        let (home, skill) = folder();
-        let secret = home.path().join("secret");
-        write(&secret, "secret").unwrap();
-        std::os::unix::fs::chown(&secret, Some(4711), Some(4711)).unwrap();
-        std::fs::hard_link(&secret, skill.join("notes.md")).unwrap();
-        assert_matches!(read_it(&skill), Err(SourceError::HardLink(_)));
-    }
-
-    #[test]
-    fn other_things_are_named_for_what_they_are() {
-        let (home, skill) = folder();
-        let other = skill.join("notes.md");
-        write(&other, "x").unwrap();
-        assert_matches!(read_it(&other), Err(SourceError::NotASkill(_)));
-        assert_matches!(
-            read_it(&home.path().join("nothing")),
-            Err(SourceError::Missing(_))
-        );
-    }
-}
+mod tests;

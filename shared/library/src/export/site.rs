@@ -117,57 +117,18 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
     disk::make_dirs(&folder, 0o755)?;
     // Before the index is replaced: only it names the files of the earlier export.
     let before = earlier(&index)?;
+    let mut writer = SiteWriter {
+        vault,
+        folder: &folder,
+        written: BTreeSet::new(),
+        shortened: Vec::new(),
+    };
     let mut entries = Vec::new();
     let mut exported = Vec::new();
-    let mut shortened = Vec::new();
-    let mut written: BTreeSet<String> = BTreeSet::new();
     for skill in &skills {
-        let (url, kind, bytes) = artifact(skill)?;
-        let file = folder.join(&url);
-        // Two linked vaults may have a skill of one name.
-        if written.contains(&url) {
-            return Err(ExportError::Exists(file));
-        }
-        if let Some(parent) = file.parent() {
-            disk::make_dirs(parent, 0o755)?;
-        }
-        put(&file, &bytes)?;
-        let manifest = format!("{}{MANIFEST_SUFFIX}", skill.name);
-        let release = Release::of(vault, skill)?;
-        // The skills of one vault share a release, so its file is named after its content.
-        let catalog = release.bytes().map(|bytes| {
-            let name = format!("{}{CATALOG_SUFFIX}", Digest::of(bytes));
-            (name, bytes)
-        });
-        if let Some((name, bytes)) = &catalog
-            && written.insert(name.clone())
-        {
-            put(&folder.join(name), bytes)?;
-        }
-        let catalog = catalog.as_ref().map(|(name, _)| name.as_str());
-        put(
-            &folder.join(&manifest),
-            &super::manifest_bytes(skill, catalog),
-        )?;
-        let description = description(skill);
-        let limited = limit(&description);
-        if limited != description {
-            shortened.push(skill.name.clone());
-        }
-        let signed = SignedSkill {
-            manifest: manifest.clone(),
-            public_key: skill.signer,
-        };
-        written.extend([url.clone(), manifest]);
-        entries.push(Entry {
-            meta: Some(json!({ SIGNED_META: signed })),
-            name: skill.name.to_string(),
-            kind: kind.to_owned(),
-            description: limited,
-            url,
-            digest: format!("sha256:{}", Digest::of(&bytes)),
-        });
-        exported.push(Exported::new(skill, file, &bytes, &release));
+        let (entry, files) = writer.write_skill(skill)?;
+        entries.push(entry);
+        exported.push(files);
     }
     // Write the index last, so that every file it lists exists by then.
     let text = serde_json::to_string_pretty(&Index {
@@ -176,7 +137,7 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
     });
     put(&index, format!("{}\n", text.unwrap_or_default()).as_bytes())?;
     let mut removed = Vec::new();
-    for gone in before.difference(&written) {
+    for gone in before.difference(&writer.written) {
         let path = folder.join(gone);
         if disk::kind(&path)? == Some(disk::Kind::File) && disk::remove_file(&path)? {
             removed.push(path);
@@ -186,8 +147,72 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
         index,
         skills: exported,
         removed,
-        shortened,
+        shortened: writer.shortened,
     })
+}
+
+/// The writer of a site's files, but for the index.
+struct SiteWriter<'a> {
+    vault: &'a Vault,
+    /// The folder of the index.
+    folder: &'a Path,
+    /// The names of the files written so far.
+    written: BTreeSet<String>,
+    /// The skills whose description is shortened.
+    shortened: Vec<SkillName>,
+}
+
+impl SiteWriter<'_> {
+    /// Writes the artifact of a skill with its manifest and release. Returns its entry of the index.
+    fn write_skill(&mut self, skill: &VerifiedSkill) -> Result<(Entry, Exported), ExportError> {
+        let (url, kind, bytes) = artifact(skill)?;
+        let file = self.folder.join(&url);
+        // Two linked vaults may have a skill of one name.
+        if self.written.contains(&url) {
+            return Err(ExportError::Exists(file));
+        }
+        if let Some(parent) = file.parent() {
+            disk::make_dirs(parent, 0o755)?;
+        }
+        put(&file, &bytes)?;
+        let release = Release::of(self.vault, skill)?;
+        let catalog = self.write_catalog(&release)?;
+        let manifest = format!("{}{MANIFEST_SUFFIX}", skill.name);
+        let manifest_bytes = super::manifest_bytes(skill, catalog.as_deref());
+        put(&self.folder.join(&manifest), &manifest_bytes)?;
+        let description = description(skill);
+        let limited = limit(&description);
+        if limited != description {
+            self.shortened.push(skill.name.clone());
+        }
+        let signed = SignedSkill {
+            manifest: manifest.clone(),
+            public_key: skill.signer,
+        };
+        self.written.extend([url.clone(), manifest]);
+        let entry = Entry {
+            meta: Some(json!({ SIGNED_META: signed })),
+            name: skill.name.to_string(),
+            kind: kind.to_owned(),
+            description: limited,
+            url,
+            digest: format!("sha256:{}", Digest::of(&bytes)),
+        };
+        Ok((entry, Exported::new(skill, file, &bytes, &release)))
+    }
+
+    /// Writes the catalog of a release, if it has one, and returns the name of its file.
+    fn write_catalog(&mut self, release: &Release) -> Result<Option<String>, ExportError> {
+        let Some(bytes) = release.bytes() else {
+            return Ok(None);
+        };
+        // The skills of one vault share a release, so its file is named after its content.
+        let name = format!("{}{CATALOG_SUFFIX}", Digest::of(bytes));
+        if self.written.insert(name.clone()) {
+            put(&self.folder.join(&name), bytes)?;
+        }
+        Ok(Some(name))
+    }
 }
 
 fn own(vault: &Vault) -> Result<Vec<SkillName>, ExportError> {

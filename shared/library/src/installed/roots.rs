@@ -16,12 +16,13 @@ use crate::vault::{Change, Vault, VaultError, releases};
 /// Stores root versions of a vault if they replace the known ones. `listed` names the bundles of a
 /// catalog that counts under them. Fails if they contradict the known ones.
 pub(crate) fn take(
-    vault: &Vault,
     change: &mut Change<'_>,
-    (id, shown): (&VaultId, &RootList),
+    id: &VaultId,
+    shown: &RootList,
     listed: &BTreeSet<Digest>,
     seen_at: Option<Timestamp>,
 ) -> Result<VaultTrust, VaultError> {
+    let vault = change.vault();
     vault.change_trust(id, |before| {
         let own = before.as_ref().map(|trust| &trust.roots);
         let judged = root::judge(own, shown, None)?;

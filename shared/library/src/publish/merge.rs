@@ -72,91 +72,118 @@ impl TakeOver {
     }
 }
 
-/// Compares the three states. `None` if there is nothing to take over. Fails with
-/// [`PlanError::Conflicts`] if both sides changed the same thing, unless `on_divergence` accepts
-/// theirs.
-pub(super) fn merge(
-    vault: &Vault,
-    change: ReleaseChange,
-    current: &Current,
-    places: &[Place],
-    signed_here: bool,
-    request: &PlanRequest<'_>,
-) -> Result<Option<TakeOver>, PlanError> {
-    let base = change.before.clone();
-    let base = base.as_ref();
-    let on_divergence = request.on_divergence;
-    let theirs = &current.catalog;
-    let bundles = |catalog: Option<&Catalog>| -> BTreeMap<SkillName, Digest> {
-        let skills = catalog.into_iter().flat_map(|catalog| &catalog.skills);
-        skills
-            .map(|skill| (skill.name.clone(), skill.bundle_hash))
-            .collect()
-    };
-    let (base_bundles, their_bundles) = (bundles(base), bundles(Some(theirs)));
-    let ours: BTreeMap<SkillName, Digest> = places
-        .iter()
-        .map(|place| (place.name.clone(), place.bundle))
-        .collect();
-    let names: BTreeSet<_> = their_bundles.keys().chain(ours.keys()).collect();
-    let mut taken = TakeOver {
-        release: current.stored.release,
-        publishers: current.signers.clone(),
-        skills: Vec::new(),
-        removed: Vec::new(),
-        policy: PolicyChange::None,
-        payload_sha256: current.stored.payload_sha256,
-        signed_here,
-        change,
-        base: request.base.to_owned(),
-        slug: request.slug.clone(),
-        catalog: request.current.unwrap_or_default().to_vec(),
-    };
-    let own = vault.own_skills()?;
-    let mut conflicts = Conflicts::with(current.stored.release);
-    for name in names {
-        let of = |side: &BTreeMap<SkillName, Digest>| side.get(name).copied();
-        let (before, there, here) = (of(&base_bundles), of(&their_bundles), of(&ours));
-        // The files that this machine only signed again, after a revocation, are not changed here.
-        let is_untouched = |here: Digest| {
-            let mut bundles = own.signed_again(name, &here).iter();
-            bundles.any(|bundle| Some(*bundle) == before)
+/// The input of a merge beside the change of the release.
+pub(super) struct ReleaseMerge<'a> {
+    pub(super) vault: &'a Vault,
+    pub(super) current: &'a Current,
+    /// The skills of this library.
+    pub(super) places: &'a [Place],
+    /// Whether this machine has signed the current release.
+    pub(super) signed_here: bool,
+    pub(super) request: &'a PlanRequest<'a>,
+}
+
+impl ReleaseMerge<'_> {
+    /// Compares the three states. `None` if there is nothing to take over. Fails with
+    /// [`PlanError::Conflicts`] if both sides changed the same thing, unless `on_divergence`
+    /// accepts theirs.
+    pub(super) fn merge(&self, change: ReleaseChange) -> Result<Option<TakeOver>, PlanError> {
+        let stored = &self.current.stored;
+        let base = change.before.clone();
+        let mut taken = TakeOver {
+            release: stored.release,
+            publishers: self.current.signers.clone(),
+            skills: Vec::new(),
+            removed: Vec::new(),
+            policy: PolicyChange::None,
+            payload_sha256: stored.payload_sha256,
+            signed_here: self.signed_here,
+            change,
+            base: self.request.base.to_owned(),
+            slug: self.request.slug.clone(),
+            catalog: self.request.current.unwrap_or_default().to_vec(),
         };
-        let here = if here.is_some_and(is_untouched) {
-            before
-        } else {
-            here
-        };
-        match side(before, there, here, on_divergence) {
+        let mut conflicts = Conflicts::with(stored.release);
+        self.merge_skills(base.as_ref(), &mut taken, &mut conflicts)?;
+        self.merge_policy(base.as_ref(), &mut taken, &mut conflicts)?;
+        if conflicts != Conflicts::with(stored.release) {
+            return Err(PlanError::Conflicts(conflicts));
+        }
+        Ok(Some(taken).filter(|taken| !taken.is_empty()))
+    }
+
+    fn merge_skills(
+        &self,
+        base: Option<&Catalog>,
+        taken: &mut TakeOver,
+        conflicts: &mut Conflicts,
+    ) -> Result<(), PlanError> {
+        let theirs = &self.current.catalog;
+        let (base_bundles, their_bundles) = (bundles_of(base), bundles_of(Some(theirs)));
+        let places = self.places.iter();
+        let ours: BTreeMap<SkillName, Digest> = places
+            .map(|place| (place.name.clone(), place.bundle))
+            .collect();
+        let names: BTreeSet<_> = their_bundles.keys().chain(ours.keys()).collect();
+        let own = self.vault.own_skills()?;
+        for name in names {
+            let of = |side: &BTreeMap<SkillName, Digest>| side.get(name).copied();
+            let (before, there, here) = (of(&base_bundles), of(&their_bundles), of(&ours));
+            // The files that this machine only signed again, after a revocation, are not changed
+            // here.
+            let is_untouched = |here: Digest| {
+                let mut bundles = own.signed_again(name, &here).iter();
+                bundles.any(|bundle| Some(*bundle) == before)
+            };
+            let here = if here.is_some_and(is_untouched) {
+                before
+            } else {
+                here
+            };
+            match side(before, there, here, self.request.on_divergence) {
+                Side::Ours => {}
+                Side::Conflict => match (there, here) {
+                    (Some(_), Some(_)) => conflicts.changed.push(name.clone()),
+                    (Some(_), None) => conflicts.removed_here.push(name.clone()),
+                    (None, _) => conflicts.removed_there.push(name.clone()),
+                },
+                Side::Theirs => match theirs.skill(name) {
+                    Some(entry) => taken.skills.push(entry.clone()),
+                    None => taken.removed.push(name.clone()),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_policy(
+        &self,
+        base: Option<&Catalog>,
+        taken: &mut TakeOver,
+        conflicts: &mut Conflicts,
+    ) -> Result<(), PlanError> {
+        let ours = own_policy(self.vault)?;
+        let base = base.and_then(|base| base.policy.as_ref());
+        let theirs = self.current.catalog.policy.as_ref();
+        let (before, there) = (base.map(|it| it.sha256), theirs.map(|it| it.sha256));
+        match side(before, there, ours.approved, self.request.on_divergence) {
             Side::Ours => {}
-            Side::Conflict => match (there, here) {
-                (Some(_), Some(_)) => conflicts.changed.push(name.clone()),
-                (Some(_), None) => conflicts.removed_here.push(name.clone()),
-                (None, _) => conflicts.removed_there.push(name.clone()),
-            },
-            Side::Theirs => match theirs.skill(name) {
-                Some(entry) => taken.skills.push(entry.clone()),
-                None => taken.removed.push(name.clone()),
-            },
+            // Taking theirs would overwrite an edit that the owner has not decided on.
+            Side::Theirs if ours.is_pending => conflicts.policy = true,
+            Side::Theirs => {
+                taken.policy = theirs.map_or(PolicyChange::Remove, |it| PolicyChange::Take(*it));
+            }
+            Side::Conflict => conflicts.policy = true,
         }
+        Ok(())
     }
-    let own_policy = own_policy(vault)?;
-    let base_policy = base.and_then(|base| base.policy.as_ref());
-    let policy = theirs.policy.as_ref();
-    let hashes = (base_policy.map(|it| it.sha256), policy.map(|it| it.sha256));
-    match side(hashes.0, hashes.1, own_policy.approved, on_divergence) {
-        Side::Ours => {}
-        // Taking theirs would overwrite an edit that the owner has not decided on.
-        Side::Theirs if own_policy.is_pending => conflicts.policy = true,
-        Side::Theirs => {
-            taken.policy = policy.map_or(PolicyChange::Remove, |it| PolicyChange::Take(*it));
-        }
-        Side::Conflict => conflicts.policy = true,
-    }
-    if conflicts != Conflicts::with(current.stored.release) {
-        return Err(PlanError::Conflicts(conflicts));
-    }
-    Ok(Some(taken).filter(|taken| !taken.is_empty()))
+}
+
+fn bundles_of(catalog: Option<&Catalog>) -> BTreeMap<SkillName, Digest> {
+    let skills = catalog.into_iter().flat_map(|catalog| &catalog.skills);
+    skills
+        .map(|skill| (skill.name.clone(), skill.bundle_hash))
+        .collect()
 }
 
 /// The side whose version of an item continues.

@@ -21,7 +21,7 @@ use super::current::{
     Current, Skill, acknowledge, difference, last_counted, own_skills, places, same_content,
 };
 use super::error::{Difference, PlanError};
-use super::merge::{TakeOver, merge};
+use super::merge::{ReleaseMerge, TakeOver};
 use super::release::Plan;
 use super::request::{OnDivergence, PlanRequest};
 use super::state::{self, AcknowledgedRelease, CatalogFile, CloudState, SignedPayload};
@@ -48,12 +48,17 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
     };
     let mut state = state::read_or_new(vault, request.base, request.slug)?;
     settle(vault, &mut state, current.as_ref().zip(request.current))?;
+    let judge = ReleaseJudge {
+        vault,
+        trust: &trust,
+        state: &state,
+        request,
+    };
     let waiting = waiting(vault)?;
     if !waiting.is_empty() {
         // Releases of other publishers are taken over first: they may have removed a thief's skills
         // already, which are not signed again then.
-        let places = place::own_places(vault)?;
-        let verdict = judge(vault, &trust, &state, current.as_ref(), &places, request);
+        let verdict = judge.judge(current.as_ref(), &place::own_places(vault)?);
         if let Ok(Verdict::TakeOver(taken)) = verdict {
             return Ok(Plan::TakeOver(taken));
         }
@@ -65,7 +70,7 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
     sign_waiting(vault, &mut change)?;
     let mut skills = own_skills(vault)?;
     let places = places(&skills);
-    let mut behind = match judge(vault, &trust, &state, current.as_ref(), &places, request)? {
+    let mut behind = match judge.judge(current.as_ref(), &places)? {
         Verdict::Follow => BTreeMap::new(),
         Verdict::TakeOver(taken) => return Ok(Plan::TakeOver(taken)),
         Verdict::Outnumber(catalog) => not_above(&skills, catalog),
@@ -155,9 +160,9 @@ fn take_shown(
         _ => BTreeSet::new(),
     };
     Ok(roots::take(
-        vault,
         change,
-        (vault.id(), file.roots()),
+        vault.id(),
+        file.roots(),
         &listed,
         None,
     )?)
@@ -239,58 +244,115 @@ enum Verdict<'a> {
     Outnumber(&'a Catalog),
 }
 
-/// Decides how a new release may follow the current catalog.
-fn judge<'a>(
-    vault: &Vault,
-    trust: &VaultTrust,
-    state: &CloudState,
-    current: Option<&'a Current>,
-    places: &[Place],
-    request: &PlanRequest<'_>,
-) -> Result<Verdict<'a>, PlanError> {
-    let on_divergence = request.on_divergence;
-    let Some(current) = current else {
-        return match &state.published {
-            Some(published) if on_divergence != OnDivergence::Replace => {
-                Err(PlanError::RolledBack {
-                    current: 0,
-                    published: published.release,
-                })
-            }
-            _ => Ok(Verdict::Follow),
+/// The judge of the service's current catalog against this library.
+struct ReleaseJudge<'a> {
+    vault: &'a Vault,
+    trust: &'a VaultTrust,
+    state: &'a CloudState,
+    request: &'a PlanRequest<'a>,
+}
+
+impl ReleaseJudge<'_> {
+    /// Decides how a new release may follow the current catalog.
+    fn judge<'c>(
+        &self,
+        current: Option<&'c Current>,
+        places: &[Place],
+    ) -> Result<Verdict<'c>, PlanError> {
+        let (trust, state) = (self.trust, self.state);
+        let on_divergence = self.request.on_divergence;
+        let Some(current) = current else {
+            return match &state.published {
+                Some(published) if on_divergence != OnDivergence::Replace => {
+                    Err(PlanError::RolledBack {
+                        current: 0,
+                        published: published.release,
+                    })
+                }
+                _ => Ok(Verdict::Follow),
+            };
         };
-    };
-    if !has_diverged(vault, trust, state, current, places, request)? {
-        return Ok(Verdict::Follow);
+        if !self.has_diverged(current, places)? {
+            return Ok(Verdict::Follow);
+        }
+        // A release that does not count may be replaced. Nothing is taken over from it.
+        let is_void = current.is_void();
+        // With one publisher, a foreign release comes from a copy of its key, so merging it needs the
+        // owner's word.
+        let is_shared = trust.chain().document().release().keys().len() > 1;
+        match on_divergence {
+            // Readers ignore its number and its versions.
+            OnDivergence::Replace if is_void => Ok(Verdict::Follow),
+            OnDivergence::Replace => Ok(Verdict::Outnumber(&current.catalog)),
+            OnDivergence::Stop if is_void => Err(PlanError::Diverged(Difference {
+                former_signers: former_signers(&trust.roots, &current.signers),
+                ..difference(places, &current.catalog)
+            })),
+            OnDivergence::Stop | OnDivergence::Adopt if !current.counts() => {
+                Err(current.refusal(trust, places.is_empty()))
+            }
+            OnDivergence::Stop if !is_shared => {
+                Err(PlanError::Diverged(difference(places, &current.catalog)))
+            }
+            OnDivergence::Stop | OnDivergence::Adopt => {
+                let base = last_counted(self.vault, trust, self.request)?
+                    .map(|counted| counted.last.catalog);
+                let change = ReleaseChange::between(
+                    trust,
+                    base,
+                    (current.catalog.clone(), &current.signers),
+                );
+                let (version, release) = (current.catalog.root_version, current.stored.release);
+                let signed = state.signed_payload(version, release);
+                let signed_here = signed == Some(current.stored.payload_sha256);
+                let merge = ReleaseMerge {
+                    vault: self.vault,
+                    current,
+                    places,
+                    signed_here,
+                    request: self.request,
+                };
+                let taken = merge.merge(change)?;
+                Ok(taken.map_or(Verdict::Follow, |taken| Verdict::TakeOver(Box::new(taken))))
+            }
+        }
     }
-    // A release that does not count may be replaced. Nothing is taken over from it.
-    let is_void = current.is_void();
-    // With one publisher, a foreign release comes from a copy of its key, so merging it needs the
-    // owner's word.
-    let is_shared = trust.chain().document().release().keys().len() > 1;
-    match on_divergence {
-        // Readers ignore its number and its versions.
-        OnDivergence::Replace if is_void => Ok(Verdict::Follow),
-        OnDivergence::Replace => Ok(Verdict::Outnumber(&current.catalog)),
-        OnDivergence::Stop if is_void => Err(PlanError::Diverged(Difference {
-            former_signers: former_signers(&trust.roots, &current.signers),
-            ..difference(places, &current.catalog)
-        })),
-        OnDivergence::Stop | OnDivergence::Adopt if !current.counts() => {
-            Err(current.refusal(trust, places.is_empty()))
+
+    /// Returns whether this library neither published nor adopted the current catalog. Fails if the
+    /// catalog is older than the last published release, or differs from it under the same number,
+    /// unless it is to be replaced.
+    fn has_diverged(&self, current: &Current, places: &[Place]) -> Result<bool, PlanError> {
+        let Some(published) = &self.state.published else {
+            // Nothing is recorded but the skills are the same: the library was moved to this machine.
+            let same = Difference {
+                release: current.stored.release,
+                ..Difference::default()
+            };
+            let own: BTreeSet<_> = remove::withdrawn(self.vault)?
+                .into_iter()
+                .map(|entry| entry.bundle_hash)
+                .collect();
+            let withdrawn = &current.catalog.withdrawn;
+            let is_own = withdrawn.iter().all(|it| own.contains(&it.bundle_hash));
+            return Ok(!is_own || difference(places, &current.catalog) != same);
+        };
+        if current.stored.payload_sha256 == published.payload_sha256 {
+            return Ok(false);
         }
-        OnDivergence::Stop if !is_shared => {
-            Err(PlanError::Diverged(difference(places, &current.catalog)))
-        }
-        OnDivergence::Stop | OnDivergence::Adopt => {
-            let base = last_counted(vault, trust, request)?.map(|counted| counted.last.catalog);
-            let change =
-                ReleaseChange::between(trust, base, (current.catalog.clone(), &current.signers));
-            let (version, release) = (current.catalog.root_version, current.stored.release);
-            let signed = state.signed_payload(version, release);
-            let signed_here = signed == Some(current.stored.payload_sha256);
-            let taken = merge(vault, change, current, places, signed_here, request)?;
-            Ok(taken.map_or(Verdict::Follow, |taken| Verdict::TakeOver(Box::new(taken))))
+        // Readers ignore a release by a revoked key, so its number is free again.
+        let counted = last_counted(self.vault, self.trust, self.request)?;
+        let is_void = counted.is_some_and(|counted| counted.is_void(self.trust));
+        // With `Replace` the owner confirms that the service was restored from a backup on purpose.
+        let is_replaced = self.request.on_divergence == OnDivergence::Replace;
+        if current.stored.release > published.release || is_replaced || is_void {
+            Ok(true)
+        } else if current.stored.release < published.release {
+            Err(PlanError::RolledBack {
+                current: current.stored.release,
+                published: published.release,
+            })
+        } else {
+            Err(PlanError::TwoCatalogs(published.release))
         }
     }
 }
@@ -300,51 +362,6 @@ fn judge<'a>(
 fn is_signed_here(vault: &Vault, current: &Current) -> Result<bool, PlanError> {
     let here = vault.keys().list()?;
     Ok(!current.counts() || current.signers.iter().any(|key| here.contains(key)))
-}
-
-/// Returns whether this library neither published nor adopted the current catalog. Fails if the
-/// catalog is older than the last published release, or differs from it under the same number,
-/// unless it is to be replaced.
-fn has_diverged(
-    vault: &Vault,
-    trust: &VaultTrust,
-    state: &CloudState,
-    current: &Current,
-    places: &[Place],
-    request: &PlanRequest<'_>,
-) -> Result<bool, PlanError> {
-    let Some(published) = &state.published else {
-        // Nothing is recorded but the skills are the same: the library was moved to this machine.
-        let same = Difference {
-            release: current.stored.release,
-            ..Difference::default()
-        };
-        let own: BTreeSet<_> = remove::withdrawn(vault)?
-            .into_iter()
-            .map(|entry| entry.bundle_hash)
-            .collect();
-        let withdrawn = &current.catalog.withdrawn;
-        let is_own = withdrawn.iter().all(|it| own.contains(&it.bundle_hash));
-        return Ok(!is_own || difference(places, &current.catalog) != same);
-    };
-    if current.stored.payload_sha256 == published.payload_sha256 {
-        return Ok(false);
-    }
-    // Readers ignore a release by a revoked key, so its number is free again.
-    let counted = last_counted(vault, trust, request)?;
-    let is_void = counted.is_some_and(|counted| counted.is_void(trust));
-    // With `Replace` the owner confirms that the service was restored from a backup on purpose.
-    let is_replaced = request.on_divergence == OnDivergence::Replace;
-    if current.stored.release > published.release || is_replaced || is_void {
-        Ok(true)
-    } else if current.stored.release < published.release {
-        Err(PlanError::RolledBack {
-            current: current.stored.release,
-            published: published.release,
-        })
-    } else {
-        Err(PlanError::TwoCatalogs(published.release))
-    }
 }
 
 /// Builds and signs the release, unless the current release has the same content or an earlier

@@ -281,11 +281,11 @@ fn store_roots(
     change: Option<&mut Change<'_>>,
     state: &RootState,
 ) -> Result<(), VaultError> {
-    let shown = (&state.vault_id(), &state.chain().to_list());
+    let (id, shown) = (&state.vault_id(), &state.chain().to_list());
     let listed = BTreeSet::<Digest>::new();
     match change {
-        Some(change) => roots::take(vault, change, shown, &listed, None)?,
-        None => roots::take(vault, &mut vault.change()?, shown, &listed, None)?,
+        Some(change) => roots::take(change, id, shown, &listed, None)?,
+        None => roots::take(&mut vault.change()?, id, shown, &listed, None)?,
     };
     Ok(())
 }

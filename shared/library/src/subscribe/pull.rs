@@ -25,12 +25,13 @@ use crate::disk::Batch;
 use crate::disk::scratch::Scratch;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
 use crate::installed::linked::{
-    CATALOG_ENDING, CountedFile, Link, LinkedSkill, PIN, ProfileBundles, PullGate, Selection, all,
-    catalog_file, find, trust_folder,
+    CATALOG_ENDING, CountedFile, Link, LinkedSkill, PIN, Pin, ProfileBundles, PullGate, Selection,
+    all, catalog_file, find, trust_folder,
 };
 use crate::installed::place;
 use crate::installed::roots;
 use crate::store;
+use crate::vault::folder::PrivateFolder;
 use crate::vault::{Change, Vault, VaultError};
 
 /// Fetched bundles that are verified and staged for [`install`]. Dropping this value deletes the
@@ -433,11 +434,11 @@ impl<'a> PullTransaction<'a> {
         let catalog = &self.catalog;
         let listed = catalog.catalog.skills.iter();
         let listed = listed.map(|entry| entry.bundle_hash).collect();
-        let shown = (&catalog.catalog.vault_id, &catalog.roots.chain().to_list());
+        let (id, shown) = (&catalog.catalog.vault_id, catalog.roots.chain().to_list());
         let seen_at = Some(catalog.seen_at);
         // The trust record comes before the pin: without it, nothing of a pinned vault can be
         // verified.
-        roots::take(self.vault, &mut self.change, shown, &listed, seen_at)?;
+        roots::take(&mut self.change, id, &shown, &listed, seen_at)?;
         let folder = trust_folder(self.vault, &self.link.id);
         let counted = CountedFile {
             release: catalog.stored.release,
@@ -488,20 +489,7 @@ impl<'a> PullTransaction<'a> {
             pin.replaced = None;
             folder.write_record(PIN, &pin)?;
         }
-        // A reader may still hold the pin from before this pull, so the catalogs that it names
-        // stay.
-        let pins = [&self.link.pin, &pin];
-        let kept: BTreeSet<_> = pins
-            .into_iter()
-            .flat_map(|pin| pin.counted.iter().chain(&pin.replaced))
-            .map(|file| catalog_file(&file.file_sha256))
-            .collect();
-        for name in folder.files()? {
-            if name.ends_with(CATALOG_ENDING) && !kept.contains(&name) {
-                folder.remove(&name)?;
-            }
-        }
-        Ok(())
+        remove_catalogs(&folder, [&self.link.pin, &pin])
     }
 
     /// The catalog whose skills the vault's folder shows. After a killed pull, that is the one
@@ -580,4 +568,21 @@ impl<'a> PullTransaction<'a> {
         let withdrawn = withdrawn.map(|entry| entry.bundle_hash);
         withdrawn.filter(|bundle| had.contains(bundle)).collect()
     }
+}
+
+/// Removes the catalogs that none of these pins names.
+fn remove_catalogs(folder: &PrivateFolder, pins: [&Pin; 2]) -> Result<(), LinkError> {
+    // A reader may still hold the pin from before this pull, so the catalogs that it names
+    // stay.
+    let kept: BTreeSet<_> = pins
+        .into_iter()
+        .flat_map(|pin| pin.counted.iter().chain(&pin.replaced))
+        .map(|file| catalog_file(&file.file_sha256))
+        .collect();
+    for name in folder.files()? {
+        if name.ends_with(CATALOG_ENDING) && !kept.contains(&name) {
+            folder.remove(&name)?;
+        }
+    }
+    Ok(())
 }

@@ -49,7 +49,12 @@ impl HeldVault {
     }
 }
 
-impl Change<'_> {
+impl<'v> Change<'v> {
+    /// The vault that changes.
+    pub(crate) const fn vault(&self) -> &'v Vault {
+        self.vault
+    }
+
     /// Makes the generation number odd. Call it before the first change that readers can see.
     pub(crate) fn switching(&mut self) -> Result<(), VaultError> {
         if !self.switched {

@@ -257,7 +257,7 @@ pub fn gets_all_variables(vault: &Vault, skill: &str) -> bool {
         scope: run::Scope::ByOrigin,
     };
     let action = "say".parse().unwrap();
-    let prepared = run::prepare(vault, None, name(skill), &action, &[], &environment).unwrap();
+    let prepared = run::prepare(vault, None, name(skill), &action, &environment).unwrap();
     let mut variables = prepared.command.get_envs();
     variables.any(|(name, _)| name == "DEPLOY_TOKEN")
 }

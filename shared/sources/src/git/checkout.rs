@@ -1,7 +1,6 @@
 //! Fetches one commit of a repository into a temporary folder and reads it as git objects.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use tempfile::TempDir;
 use vault_format::manifest::{MAX_FILE_BYTES, Mode};
@@ -159,7 +158,7 @@ pub(crate) async fn fetch(
     // The empty template keeps hooks and settings of the user's template out.
     let init = ["init", "--quiet", "--bare", "--template=", format];
     git.run(&init, &small).await?;
-    download(&git, folder.path(), source, resolved, depth, pinned_to).await?;
+    download(&git, source, resolved, depth, pinned_to).await?;
     // Fetching an annotated tag gives the tag object, so ask for the commit behind it.
     let head = [
         "rev-parse",
@@ -189,7 +188,6 @@ pub(crate) async fn fetch(
 /// Downloads the objects of a commit into the repository of `git`.
 async fn download(
     git: &Git<'_>,
-    folder: &Path,
     source: &GitSource,
     resolved: &Resolved,
     depth: Depth,
@@ -219,7 +217,7 @@ async fn download(
         pinned_to.iter().cloned().chain(fetch).collect()
     };
     let commit = arguments(&resolved.commit);
-    let mut fetched = git.run_watched(&commit, &run, folder).await;
+    let mut fetched = git.run_watched(&commit, &run).await;
     // A server that does not serve a commit by its id fails with one of these errors.
     let may_serve_name = match &fetched {
         Err(FetchError::Git { fault, .. }) => {
@@ -229,7 +227,7 @@ async fn download(
         _ => false,
     };
     if let (true, Some(name)) = (may_serve_name, &resolved.name) {
-        fetched = git.run_watched(&arguments(name), &run, folder).await;
+        fetched = git.run_watched(&arguments(name), &run).await;
     }
     fetched.map(drop)
 }

@@ -164,18 +164,19 @@ impl Git<'_> {
         }
     }
 
-    /// Like [`Git::run`], but also fails if `folder` exceeds the size limit of a repository.
+    /// Like [`Git::run`], but also fails if the folder of this repository exceeds the size
+    /// limit of a repository.
     pub(super) async fn run_watched(
         &self,
         arguments: &[impl AsRef<str>],
         run: &Run,
-        folder: &Path,
     ) -> Result<Vec<u8>> {
         // git has no limit for the size of a fetch, so measure the folder while it runs.
         let watch = async {
             loop {
                 tokio::time::sleep(SIZE_CHECK_INTERVAL).await;
-                if size_of(folder, 6) > MAX_REPOSITORY_BYTES {
+                let is_over = |folder| size_of(folder, 6) > MAX_REPOSITORY_BYTES;
+                if self.folder.is_some_and(is_over) {
                     return;
                 }
             }

@@ -11,7 +11,9 @@ use vault_format::catalog::{Catalog, MAX_OBJECT_BYTES, SignedCatalog};
 use vault_format::dsse::Envelope;
 use vault_format::hash::Digest;
 use vault_format::json;
-use vault_format::manifest::{ExportMembers, ManifestTrust, Mode, SKILL_MD, SignedManifest};
+use vault_format::manifest::{
+    ExportMembers, Manifest, ManifestTrust, Mismatch, Mode, SKILL_MD, SignedManifest,
+};
 use vault_format::path::FilePath;
 use vault_format::root::{RootChain, RootState, SignerRefusal, SkillPlace, VaultFingerprint};
 use vault_gate::RawFile;
@@ -170,24 +172,8 @@ impl Site {
         if manifest.name.as_str() != entry.name {
             return Err(wrong(format!("it is of {}", manifest.name)));
         }
-        // A single file is served without its mode, so take the mode from the signed manifest.
-        if let (Artifact::SkillMd { .. }, [only], [signed]) =
-            (&entry.artifact, &mut *files, &manifest.files[..])
-        {
-            only.mode = signed.mode;
-        }
-        let found = files
-            .iter()
-            .map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice()));
-        manifest
-            .compare(found)
-            .map_err(|error| wrong(error.to_string()))?;
-        let bytes = |path: &FilePath| {
-            let file = files.iter().find(|file| file.path == path.as_str())?;
-            Some(file.bytes.clone())
-        };
-        // A release lists bundles by their hashes, so compute the hash from the files at hand.
-        let bundle = bundle::hash_of(&signed, &manifest, bytes);
+        let bundle = entry.match_files(files, &signed, &manifest);
+        let bundle = bundle.map_err(|error| wrong(error.to_string()))?;
         let listed = released.zip(bundle).is_some_and(|(catalog, bundle)| {
             let mut skills = catalog.skills.iter();
             skills.any(|skill| skill.bundle_hash == bundle)
@@ -289,6 +275,33 @@ impl Site {
             files.push(plain_file(path, body));
         }
         Ok(files)
+    }
+}
+
+impl Entry {
+    /// Checks that these are exactly the signed files. Returns the hash of their bundle.
+    fn match_files(
+        &self,
+        files: &mut [RawFile],
+        signed: &SignedManifest,
+        manifest: &Manifest,
+    ) -> Result<Option<Digest>, Mismatch> {
+        // A single file is served without its mode, so take the mode from the signed manifest.
+        if let (Artifact::SkillMd { .. }, [only], [signed]) =
+            (&self.artifact, &mut *files, &manifest.files[..])
+        {
+            only.mode = signed.mode;
+        }
+        let found = files
+            .iter()
+            .map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice()));
+        manifest.compare(found)?;
+        let bytes = |path: &FilePath| {
+            let file = files.iter().find(|file| file.path == path.as_str())?;
+            Some(file.bytes.clone())
+        };
+        // A release lists bundles by their hashes, so compute the hash from the files at hand.
+        Ok(bundle::hash_of(signed, manifest, bytes))
     }
 }
 

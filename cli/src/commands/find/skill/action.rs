@@ -63,7 +63,7 @@ pub fn run(
         scope,
     };
     let project = super::project_here(vault)?;
-    let prepared = run::prepare(vault, project.as_ref(), &name, &action, extra, &environment);
+    let prepared = run::prepare(vault, project.as_ref(), &name, &action, &environment);
     let mut prepared = prepared.map_err(|error| {
         let habit = habits::command_for(&["skill", action.as_str(), &name.to_string()]);
         if let (Some(command), RunError::UnknownSkill(_) | RunError::UnknownAction { .. }) =
@@ -85,6 +85,7 @@ pub fn run(
             suggest(vault, error)
         }
     })?;
+    prepared.command.args(extra);
     check(context, &prepared, &format!("{action} of {name}"))?;
     if let Ok(folder) = std::env::current_dir() {
         prepared.command.env("VAULT_CALLED_FROM", folder);
