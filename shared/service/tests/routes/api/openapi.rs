@@ -38,7 +38,7 @@ pub fn document() -> String {
             "session": { "type": "apiKey", "in": "cookie", "name": "session", "description": "A signed-in browser." },
         } },
     });
-    serde_json::to_string_pretty(&sorted(document)).unwrap() + "\n"
+    serde_json::to_string(&sorted(document)).unwrap() + "\n"
 }
 
 /// The same value: the order of members must not depend on how `serde_json` was built.
