@@ -177,6 +177,8 @@ impl GitFault {
                     "could not read password",
                     "permission denied",
                     "terminal prompts disabled",
+                    // What git says since 2.47 if `credential.interactive` is off.
+                    "unable to get password from user",
                     "access denied",
                     "returned error: 403",
                     "returned error: 401",
@@ -361,6 +363,11 @@ mod tests {
             ),
             (
                 "fatal: could not read Username for 'https://github.com': terminal prompts disabled",
+                GitFault::NotAllowed,
+                "source_not_allowed",
+            ),
+            (
+                "fatal: unable to get password from user",
                 GitFault::NotAllowed,
                 "source_not_allowed",
             ),
