@@ -89,10 +89,11 @@ impl Unpacked<'_> {
         let place = self.place;
         // Headers and padding are decompressed too although they yield no file, so bound the whole
         // stream.
-        let mut archive = tar::Archive::new(Bounded {
+        let mut stream = Bounded {
             stream,
             left: MAX_STREAM_BYTES,
-        });
+        };
+        let mut archive = tar::Archive::new(&mut stream);
         let entries = archive.entries().map_err(|error| broken(place, &error))?;
         for (at, entry) in entries.enumerate() {
             let mut entry = entry.map_err(|error| broken(place, &error))?;
@@ -124,7 +125,19 @@ impl Unpacked<'_> {
                 .map_err(|error| broken(place, &error))?;
             self.keep(&path, mode, bytes)?;
         }
-        Ok(())
+        // Some tools read on behind the two empty blocks that end a tar. Reading on also checks the
+        // checksum of a gzip stream.
+        let mut block = [0; 4096];
+        loop {
+            let read = stream.read(&mut block);
+            let read = read.map_err(|error| broken(place, &error))?;
+            if read == 0 {
+                return Ok(());
+            }
+            if block[..read].iter().any(|byte| *byte != 0) {
+                return Err(self.bad("it holds data behind its end"));
+            }
+        }
     }
 
     fn zip(&mut self, bytes: &[u8]) -> Result<()> {
