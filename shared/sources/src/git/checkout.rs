@@ -1,6 +1,6 @@
 //! Fetches one commit of a repository into a temporary folder and reads it as git objects.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tempfile::TempDir;
 use vault_format::manifest::{MAX_FILE_BYTES, Mode};
@@ -259,6 +259,7 @@ async fn commit_facts(git: &Git<'_>, commit: &str) -> Result<(String, i64)> {
 fn entries(place: &str, out: &[u8]) -> Result<Vec<TreeEntry>> {
     let broken = || FetchError::content(place, "git gave an unexpected answer");
     let mut entries = Vec::new();
+    let mut names = HashSet::new();
     for line in out.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
         let tab = line
             .iter()
@@ -277,7 +278,22 @@ fn entries(place: &str, out: &[u8]) -> Result<Vec<TreeEntry>> {
             _ => EntryKind::File(Mode::Plain),
         };
         // The gate later rejects paths that are not UTF-8, and its message shows them in this form.
-        let path = String::from_utf8_lossy(&line[tab + 1..]).into_owned();
+        let name = &line[tab + 1..];
+        let path = String::from_utf8_lossy(name).into_owned();
+        // git fetches a tree without checking its names, and clients differ in what they make of
+        // these.
+        let is_inside = path
+            .split('/')
+            .all(|part| !matches!(part, "" | "." | ".." | ".git"));
+        if !is_inside || !names.insert(name) {
+            let path = shown(&path);
+            let reason = if is_inside {
+                format!("it holds {path} twice")
+            } else {
+                format!("{path} is not a path inside the repository")
+            };
+            return Err(FetchError::content(place, reason));
+        }
         entries.push(TreeEntry {
             kind,
             id: id.to_owned(),
