@@ -38,6 +38,7 @@ pub(crate) struct Archive {
 
 #[derive(Deserialize)]
 struct Description {
+    name: String,
     version: String,
     dist: Dist,
 }
@@ -109,7 +110,19 @@ impl Package {
             ))
         })?;
         let description: Description = parse_json(&url, &got.body)?;
-        let place = format!("{}@{}", self.name, shown(&description.version));
+        let place = format!(
+            "{}@{}",
+            shown(&description.name),
+            shown(&description.version)
+        );
+        // Only a tag may stand for another version, and tags do not begin with a digit. npm drops
+        // what follows a `+`.
+        let version = self.version.split('+').next().unwrap_or_default();
+        let is_tag = !version.starts_with(|first: char| first.is_ascii_digit());
+        if description.name != self.name || !is_tag && description.version != version {
+            let reason = format!("it describes {place}, not {}@{}", self.name, self.version);
+            return Err(FetchError::content(&url, reason));
+        }
         let archive: Url = description
             .dist
             .tarball
