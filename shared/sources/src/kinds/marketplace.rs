@@ -135,16 +135,22 @@ impl Plugin<'_> {
         })?;
         let mut bytes = checkout.read(&[&file.id], MAX_JSON_BYTES).await?;
         let market: Market = parse_json(place, &bytes.remove(&file.id).unwrap_or_default())?;
-        let names: Vec<String> = market.plugins.iter().map(|e| shown(&e.name)).collect();
-        let entry = market.plugins.into_iter().find(|e| e.name == self.name);
-        let entry = entry.ok_or_else(|| {
+        let names = market.plugins.iter().take(50).map(|e| shown(&e.name));
+        let names: Vec<String> = names.collect();
+        let plugin = shown(self.name);
+        let mut entries = market.plugins.into_iter().filter(|e| e.name == self.name);
+        let entry = entries.next().ok_or_else(|| {
             FetchError::NotFound(format!(
-                "{} has no plugin {}; it has: {}",
+                "{} has no plugin {plugin}; it has: {}",
                 self.market.place,
-                shown(self.name),
                 names.join(", ")
             ))
         })?;
+        // Tools differ in which of two entries counts.
+        if entries.next().is_some() {
+            let reason = format!("it lists the plugin {plugin} twice");
+            return Err(FetchError::content(place, reason));
+        }
         Ok((market.metadata.root.unwrap_or_default(), entry))
     }
 }
