@@ -138,15 +138,24 @@ impl ClawHub<'_> {
             return Err(self.refused("the registry marks it as malware".to_owned()));
         }
         let handle = skill.owner.and_then(|owner| owner.handle);
-        // The slug may belong to another publisher by now, so a given owner must match.
-        if let (Some(asked), Some(handle)) = (self.owner, &handle)
-            && !asked.eq_ignore_ascii_case(handle)
-        {
-            return Err(FetchError::NotFound(format!(
-                "clawhub:{} is published by {}, not by {asked}",
-                self.slug,
-                shown(handle)
-            )));
+        // The slug may belong to another publisher by now, so a given owner must match. Patterns of
+        // the policy name owners too, so an answer without one does not count as a match.
+        if let Some(asked) = self.owner {
+            let slug = self.slug;
+            let fault = match &handle {
+                Some(handle) if asked.eq_ignore_ascii_case(handle) => None,
+                Some(handle) => Some(format!(
+                    "clawhub:{slug} is published by {}, not by {asked}",
+                    shown(handle)
+                )),
+                None => Some(format!(
+                    "the registry names no publisher of clawhub:{slug}, so it is not known to be \
+                     {asked}'s"
+                )),
+            };
+            if let Some(fault) = fault {
+                return Err(FetchError::NotFound(fault));
+            }
         }
         if let Some(version) = self.version {
             return Ok(version.to_owned());
