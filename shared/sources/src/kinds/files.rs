@@ -12,10 +12,12 @@ use vault_shelf::DriftState;
 use vault_shelf::fetch::{FetchedSkill, Upstream};
 
 use super::round::Comparison;
-use super::{Kind, MAX_SKILL_MD_BYTES, describe, join, plain_file, skill_file, upstream};
+use super::{
+    Kind, MAX_SKILL_MD_BYTES, describe, fetch_file, join, plain_file, skill_file, upstream,
+};
 use crate::access::Access;
 use crate::archive::{self, MAX_DOWNLOAD_BYTES};
-use crate::error::{FetchError, Result};
+use crate::error::{FetchError, Result, shown};
 use crate::find;
 use crate::opened::{Content, Found, Opened, last_part};
 
@@ -68,13 +70,9 @@ impl Kind for RemoteArchive<'_> {
 impl Kind for RemoteSkillMd<'_> {
     async fn open(&self, access: Access<'_>) -> Result<Opened> {
         let url = self.0;
-        let got = access.fetch(url, MAX_SKILL_MD_BYTES).await?;
-        // Code hosts answer with an HTML page if the address is not that of the raw file.
-        if got.content_type.starts_with("text/html") {
-            return Err(FetchError::content(url, "it is a web page, not a SKILL.md"));
-        }
-        let upstream = web_upstream(url, &got.body)?;
-        let mut opened = open_all(vec![plain_file(SKILL_MD, got.body)], upstream, url.as_str())?;
+        let body = fetch_file(access, url, MAX_SKILL_MD_BYTES).await?;
+        let upstream = web_upstream(url, &body)?;
+        let mut opened = open_all(vec![plain_file(SKILL_MD, body)], upstream, url.as_str())?;
         if url.path().trim_matches('/') != SKILL_MD {
             opened.notices.push(
                 "only this one file was fetched; files beside it cannot be found by its address"
@@ -89,6 +87,8 @@ impl Kind for RemoteSkillMd<'_> {
 pub(super) fn open_all(files: Vec<RawFile>, upstream: Upstream, place: &str) -> Result<Opened> {
     let folders = find::skills(files.iter().map(|file| file.path.as_str()), "");
     if folders.is_empty() {
+        // The name of a local archive may hold any character.
+        let place = shown(place);
         return Err(FetchError::NotFound(format!("{place} holds no SKILL.md")));
     }
     Ok(open_folders(&folders, files, upstream, place))
@@ -176,6 +176,7 @@ fn file_stem(identifier: &str) -> Option<String> {
 
 fn read_file(path: &Path, max: u64) -> Result<Vec<u8>> {
     use rustix::fs::{FileType, Mode as Bits, OFlags, fstat, open};
+    use rustix::io::Errno;
     use std::io::Read as _;
     let place = path.display().to_string();
     let failed = |error: &dyn std::fmt::Display| {
@@ -183,7 +184,13 @@ fn read_file(path: &Path, max: u64) -> Result<Vec<u8>> {
     };
     // Do not block when opening a pipe, and do not follow a symbolic link.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
-    let fd = open(path, flags, Bits::empty()).map_err(|error| failed(&error))?;
+    // The system's own words for these causes do not name them.
+    let fd = open(path, flags, Bits::empty()).map_err(|error| match error {
+        Errno::NOENT => FetchError::NotFound(format!("{} does not exist", shown(&place))),
+        Errno::LOOP => FetchError::content(&place, "it is a symbolic link"),
+        Errno::NXIO => FetchError::content(&place, "it is not a regular file"),
+        error => failed(&error),
+    })?;
     // Check the open file: the path could lead to another file by now.
     let stat = fstat(&fd).map_err(|error| failed(&error))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {

@@ -1,13 +1,16 @@
 //! The index of a site under `/.well-known/`: version 0.2.0 with digests, and the older version
 //! without.
 
+use std::collections::{BTreeSet, HashSet};
+
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use url::Url;
 use vault_format::hash::Digest;
 use vault_format::manifest::SKILL_MD;
 use vault_shelf::fetch::SignedSkill;
 
-use super::join_url;
+use super::{join_url, parse_object};
 use crate::access::Access;
 use crate::archive::MAX_ARCHIVE_FILES;
 use crate::error::{FetchError, Result, shown};
@@ -59,8 +62,10 @@ pub(super) enum Artifact {
 struct Index {
     #[serde(rename = "$schema")]
     schema: Option<String>,
+    /// Unparsed, so that a faulty entry does not hide the others, and a member that comes twice is
+    /// found.
     #[serde(default)]
-    skills: Vec<serde_json::Value>,
+    skills: Vec<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -85,9 +90,9 @@ struct Meta {
 
 /// Returns whether an index contains digests, and its entries. Fails with the reason if its version
 /// is unknown.
-fn read_index(body: &[u8]) -> Result<(bool, Vec<serde_json::Value>), String> {
-    let index: Index = serde_json::from_slice(body)
-        .map_err(|error| format!("the index cannot be read: {}", shown(&error.to_string())))?;
+fn read_index(body: &[u8]) -> Result<(bool, Vec<Box<RawValue>>), String> {
+    let index: Index =
+        parse_object(body).map_err(|why| format!("the index cannot be read: {why}"))?;
     match index.schema.as_deref() {
         Some(SCHEMA) => Ok((true, index.skills)),
         None => Ok((false, index.skills)),
@@ -101,9 +106,9 @@ fn read_index(body: &[u8]) -> Result<(bool, Vec<serde_json::Value>), String> {
 impl Entry {
     /// Parses an entry. `is_pinned` means that the index contains digests. Fails with the reason
     /// for skipping the entry.
-    fn parse(value: serde_json::Value, is_pinned: bool) -> Result<Self, String> {
-        let listed: Listed = serde_json::from_value(value)
-            .map_err(|error| format!("an entry was skipped: {}", shown(&error.to_string())))?;
+    fn parse(value: &RawValue, is_pinned: bool) -> Result<Self, String> {
+        let listed: Listed = parse_object(value.get().as_bytes())
+            .map_err(|why| format!("an entry was skipped: {why}"))?;
         let skipped = |why: &str| format!("{} was skipped: {why}", shown(&listed.name));
         let artifact = artifact(is_pinned, &listed).map_err(|why| skipped(&why))?;
         if !is_name(&listed.name) {
@@ -136,6 +141,10 @@ fn artifact(is_pinned: bool, listed: &Listed) -> Result<Artifact, String> {
             return Err(format!(
                 "it lists no {SKILL_MD}, or more than {MAX_ARCHIVE_FILES} files"
             ));
+        }
+        let mut paths = HashSet::new();
+        if let Some(twice) = files.iter().find(|file| !paths.insert(file.as_str())) {
+            return Err(format!("it lists {} twice", shown(twice)));
         }
         return Ok(Artifact::Files(files));
     }
@@ -186,14 +195,22 @@ impl Site {
                 "unpinned: the site's index is of version 0.1.0, which has no digests".to_owned(),
             );
         }
-        let mut entries = Vec::new();
-        for value in values.into_iter().take(find::MAX_SKILLS) {
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut twice = BTreeSet::new();
+        for value in values.iter().take(find::MAX_SKILLS) {
             // One faulty entry must not hide the others, so it becomes a notice.
             match Entry::parse(value, is_pinned) {
+                Ok(entry) if entries.iter().any(|other| other.name == entry.name) => {
+                    twice.insert(entry.name);
+                }
                 Ok(entry) => entries.push(entry),
                 Err(notice) => notices.push(notice),
             }
         }
+        // Tools differ in which of two entries counts, so none does.
+        entries.retain(|entry| !twice.contains(&entry.name));
+        let skipped = |name| format!("{name} was skipped: the index lists it twice");
+        notices.extend(twice.iter().map(skipped));
         if entries.is_empty() {
             let site = origin_text(origin);
             let why = notices.pop();

@@ -264,12 +264,37 @@ pub(crate) fn parse_json<T: serde::de::DeserializeOwned>(
     place: impl AsRef<str>,
     body: &[u8],
 ) -> Result<T> {
-    serde_json::from_slice(body).map_err(|error| {
-        FetchError::content(
-            place,
-            format!("its answer cannot be read: {}", shown(&error.to_string())),
-        )
+    parse_object(body).map_err(|reason| {
+        FetchError::content(place, format!("its answer cannot be read: {reason}"))
     })
+}
+
+/// Parses a JSON object. Fails with the reason.
+pub(crate) fn parse_object<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, String> {
+    // serde also reads an array as the members of an object, by their order. Other tools do not.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err("it is not a JSON object".to_owned());
+    }
+    serde_json::from_slice(body).map_err(|error| shown(&error.to_string()))
+}
+
+/// Fetches a file of a skill. Fails if the server answers with a web page instead.
+pub(crate) async fn fetch_file(access: Access<'_>, url: &Url, max: u64) -> Result<Vec<u8>> {
+    let got = access.fetch(url, max).await?;
+    // Many servers answer with a page and status 200 if they do not have the file, or if the
+    // address is not that of the raw file.
+    let name = url.path().rsplit('/').next().unwrap_or_default();
+    let ending = name.rsplit('.').next().unwrap_or_default();
+    let is_page = ["html", "htm"]
+        .iter()
+        .any(|page| ending.eq_ignore_ascii_case(page));
+    if got.content_type.starts_with("text/html") && !is_page {
+        return Err(FetchError::content(
+            url,
+            format!("it is a web page, not a {name}"),
+        ));
+    }
+    Ok(got.body)
 }
 
 pub(crate) fn plain_file(path: &str, bytes: Vec<u8>) -> RawFile {

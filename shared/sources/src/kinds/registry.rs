@@ -12,7 +12,10 @@ use vault_shelf::fetch::Upstream;
 use super::files::open_all;
 use super::repository::Repository;
 use super::round::Comparison;
-use super::{Kind, MAX_JSON_BYTES, MAX_SKILL_MD_BYTES, join_url, parse_json, plain_file, upstream};
+use super::{
+    Kind, MAX_JSON_BYTES, MAX_SKILL_MD_BYTES, fetch_file, join_url, parse_json, plain_file,
+    upstream,
+};
 use crate::access::Access;
 use crate::archive::{self, MAX_DOWNLOAD_BYTES};
 use crate::error::{FetchError, Result, shown};
@@ -293,10 +296,10 @@ impl Kind for FileRegistry<'_> {
             .extend(slug.split('/'))
             .extend(self.version)
             .push(SKILL_MD);
-        let got = access.fetch(&url, MAX_SKILL_MD_BYTES).await?;
+        let body = fetch_file(access, &url, MAX_SKILL_MD_BYTES).await?;
         let revision = match self.version {
             Some(version) => version.to_owned(),
-            None => format!("sha256:{}", Digest::of(&got.body)),
+            None => format!("sha256:{}", Digest::of(&body)),
         };
         // The host in an identifier must not contain colons, so an IPv6 address needs another form.
         let host = host.trim_matches(['[', ']']).replace(':', "-");
@@ -304,7 +307,7 @@ impl Kind for FileRegistry<'_> {
             reference: self.version.map(str::to_owned),
             ..upstream(&format!("registry:{host}/{slug}"), revision)?
         };
-        let files = vec![plain_file(SKILL_MD, got.body)];
+        let files = vec![plain_file(SKILL_MD, body)];
         open_all(files, upstream, &format!("registry:{}", self.slug))
     }
 

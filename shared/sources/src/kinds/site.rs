@@ -23,7 +23,7 @@ use vault_shelf::fetch::{FetchedSkill, SignedSkill, Upstream};
 pub use super::index::SCHEMA;
 use super::index::{Artifact, Entry, Site};
 use super::round::{Comparison, once};
-use super::{Kind, join_url, plain_file, upstream};
+use super::{Kind, fetch_file, join_url, plain_file, upstream};
 use crate::access::Access;
 use crate::archive::{self, MAX_DOWNLOAD_BYTES, MAX_UNPACKED_BYTES};
 use crate::error::{FetchError, Result, shown};
@@ -270,7 +270,7 @@ impl Site {
                 })?;
             // The limit applies to all files together, as for an archive.
             let max = left.min(MAX_DOWNLOAD_BYTES);
-            let body = access.fetch(&at, max).await?.body;
+            let body = fetch_file(access, &at, max).await?;
             left -= body.len() as u64;
             files.push(plain_file(path, body));
         }
