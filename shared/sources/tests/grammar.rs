@@ -199,62 +199,116 @@ fn what_has_no_prefix_is_a_path_or_an_error() {
     }
 }
 
+/// Text of a source, and part of the message.
+const TRICKS: &[(&str, &str)] = &[
+    ("", "it is empty or longer"),
+    ("-x", "it begins with `-`"),
+    ("--upload-pack=touch /tmp/x", "it begins with `-`"),
+    ("-oProxyCommand=x:repo", "it begins with `-`"),
+    ("ext::sh -c touch% /tmp/x", "helper program of git"),
+    ("git:ext::sh -c x", "helper program of git"),
+    ("fd::17/foo", "helper program of git"),
+    ("git::https://example.com/a/b", "helper program of git"),
+    ("file:///etc", "`file:` addresses are not supported"),
+    ("file:/etc/x", "`file:` addresses are not supported"),
+    ("git:file:///etc", "file: addresses are not supported"),
+    ("git://example.com/a/b", "`git://` is not encrypted"),
+    ("http://example.com/SKILL.md", "`http://` is not encrypted"),
+    (
+        "ftp://example.com/a.zip",
+        "ftp:// addresses are not supported",
+    ),
+    ("javascript:alert(1)", "unknown prefix `javascript:`"),
+    ("acme/../../etc", "`..` leads out of its start"),
+    ("acme/skills/../../x", "`..` leads out of its start"),
+    ("github:acme/skills/..", "`..` leads out of its start"),
+    (
+        "https://github.com/acme/skills/tree/main/%2e%2e/x",
+        "escaped dots, slashes or NUL",
+    ),
+    (
+        "https://example.com/a%2f..%2fSKILL.md",
+        "escaped dots, slashes or NUL",
+    ),
+    (
+        "https://example.com/a%5cSKILL.md",
+        "escaped dots, slashes or NUL",
+    ),
+    (
+        "https://example.com/a%00/SKILL.md",
+        "escaped dots, slashes or NUL",
+    ),
+    (
+        "https://user:secret@example.com/a/b.git",
+        "a user name or password",
+    ),
+    (
+        "https://user@example.com/SKILL.md",
+        "a user name or password",
+    ),
+    (
+        "https://github.com@evil.example/acme/skills",
+        "a user name or password",
+    ),
+    (
+        "ssh://git:secret@example.com/a/b",
+        "a user name or password",
+    ),
+    (
+        "ssh://-oProxyCommand=x/a/b",
+        "characters that are not allowed",
+    ),
+    ("-oProxyCommand=x@host:a/b", "it begins with `-`"),
+    (
+        "git@-oProxyCommand=x:a/b",
+        "characters that are not allowed",
+    ),
+    ("git@host:--upload-pack=x/y", "a part of its path"),
+    ("git@ho st:a/b", "git cannot fetch this address"),
+    ("acme/-skills", "-skills is not the name of an owner"),
+    ("acme/skills/-x", "a part of its path"),
+    ("acme/skills#--upload-pack=x", "not a branch, tag, commit"),
+    ("acme/skills#../x", "not a branch, tag, commit"),
+    ("acme/skills#a..b", "not a branch, tag, commit"),
+    ("acme/skills#a b", "not a branch, tag, commit"),
+    ("acme/skills#", "not a branch, tag, commit"),
+    ("acme/skills#x.lock", "not a branch, tag, commit"),
+    ("acme/skills#@{-1}", "not a branch, tag, commit"),
+    ("acme/skills\u{202e}", "control or invisible characters"),
+    ("acme/sk\nills", "control or invisible characters"),
+    ("acme/skills\0", "control or invisible characters"),
+    ("a/b\\c", "b\\c is not the name of an owner"),
+    (
+        "mcp+https://example.com/mcp",
+        "an MCP server cannot be added yet",
+    ),
+    ("local:pdf", "`local:` is what is recorded of a folder"),
+    ("npm:left-pad", "unknown prefix `npm:`"),
+    ("clawhub:../x", "no other kind of source"),
+    ("clawhub:a@../1", "no other kind of source"),
+    ("clawhub:a@1@2", "no other kind of source"),
+    ("clawhub:@a/b/c", "`[@owner/]name[@version]`"),
+    ("registry:a%2f..", "no other kind of source"),
+    ("registry:a?version=1", "no other kind of source"),
+    ("registry:https://evil.example/a", "no other kind of source"),
+    ("wellknown:http://example.com/pdf", "sites must use https"),
+    (
+        "wellknown:https://example.com/a/b",
+        "a site's skill has one name",
+    ),
+    ("@a/b/c", "no such file or folder"),
+    ("two words", "no such file or folder"),
+];
+
 #[test]
 fn tricks_are_refused_before_any_program_or_network_sees_them() {
-    for text in [
-        "",
-        "-x",
-        "--upload-pack=touch /tmp/x",
-        "-oProxyCommand=x:repo",
-        "ext::sh -c touch% /tmp/x",
-        "git:ext::sh -c x",
-        "fd::17/foo",
-        "git::https://example.com/a/b",
-        "file:///etc",
-        "file:/etc/x",
-        "git:file:///etc",
-        "git://example.com/a/b",
-        "http://example.com/SKILL.md",
-        "ftp://example.com/a.zip",
-        "javascript:alert(1)",
-        "acme/../../etc",
-        "acme/skills/../../x",
-        "github:acme/skills/..",
-        "https://github.com/acme/skills/tree/main/%2e%2e/x",
-        "https://example.com/a%2f..%2fSKILL.md",
-        "https://user:secret@example.com/a/b.git",
-        "https://user@example.com/SKILL.md",
-        "https://github.com@evil.example/acme/skills",
-        "ssh://git:secret@example.com/a/b",
-        "ssh://-oProxyCommand=x/a/b",
-        "-oProxyCommand=x@host:a/b",
-        "git@-oProxyCommand=x:a/b",
-        "git@host:--upload-pack=x/y",
-        "git@ho st:a/b",
-        "acme/-skills",
-        "acme/skills/-x",
-        "acme/skills#--upload-pack=x",
-        "acme/skills#../x",
-        "acme/skills#a..b",
-        "acme/skills#a b",
-        "acme/skills#",
-        "acme/skills#x.lock",
-        "acme/skills#@{-1}",
-        "acme/skills\u{202e}",
-        "acme/sk\nills",
-        "acme/skills\0",
-        "a/b\\c",
-        "mcp+https://example.com/mcp",
-        "local:pdf",
-        "npm:left-pad",
-        "@a/b/c",
-        "two words",
-    ] {
-        let parsed = parse(text);
-        assert!(parsed.is_err(), "{text:?} became {parsed:?}");
-    }
     let long = "a/".repeat(1_100);
-    assert!(parse(&long).is_err());
+    let long = (long.as_str(), "it is empty or longer than 2,048 bytes");
+    for (text, part) in TRICKS.iter().chain([&long]) {
+        let message = parse(text).map_err(|bad| bad.to_string());
+        let is_expected = matches!(&message, Err(message) if message.contains(part));
+        assert!(is_expected, "{text:?}: {message:?}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 mod archives;
 mod grammar;
+mod hostile;
 mod registries;
 mod repositories;
 mod sites;

@@ -1,12 +1,9 @@
 //! Fetches from registries, npm packages and the sources in lock files of other tools.
 
-use base64::Engine as _;
-use sha2::{Digest as _, Sha512};
-
-use crate::archives::{gzip, tar_of, zip_of};
+use crate::archives::{gzip, sha512, tar_of, zip_of};
 use crate::support::{
-    Repository, SiteServer, code, drift, fetch, fetcher, is_up_to_date, names, open, parse, paths,
-    policy, skill_md,
+    Repository, SiteServer, drift, fetch, fetcher, is_up_to_date, names, parse, paths, policy,
+    skill_md,
 };
 use vault_shelf::DriftState;
 use vault_sources::{FetchError, Source, SourcePolicy};
@@ -18,9 +15,6 @@ async fn a_registry_gives_an_archive_in_the_version_that_was_asked_for() {
     let archive = zip_of(&[("SKILL.md", 0o644, skill_md("gif").as_bytes())]);
     site.json("/.well-known/clawhub.json", format!(r#"{{"apiBase":"{}","authBase":"x","minCliVersion":"0.0.5"}}"#, site.base))
         .json("/api/v1/skills/gif", r#"{"skill":{"slug":"gif"},"latestVersion":{"version":"1.1.0"},"owner":{"handle":"OpenClaw"}}"#)
-        .json("/api/v1/skills/bad", r#"{"latestVersion":{"version":"1.0.0"},"owner":null,"moderation":{"isMalwareBlocked":true}}"#)
-        .json("/api/v1/skills/worse", r#"{"latestVersion":{"version":"1.0.0"}}"#)
-        .json("/api/v1/skills/worse/verify", r#"{"ok":false,"decision":"block","reasons":["steals keys"]}"#)
         .body("/api/v1/download?slug=gif&version=1.1.0", "application/zip", archive.clone())
         .body("/api/v1/download?slug=gif&version=1.0.0", "application/zip", archive)
         .text("/older/skills/pdf/SKILL.md", skill_md("pdf"))
@@ -43,16 +37,6 @@ async fn a_registry_gives_an_archive_in_the_version_that_was_asked_for() {
         upstream: "2.0.0".to_owned(),
     };
     assert_eq!(drift(&fetcher, &skill).await, drifted);
-    for (text, said) in [
-        ("clawhub:@mallory/gif", "published by openclaw"),
-        ("clawhub:bad", "malware"),
-        ("clawhub:worse", "steals keys"),
-        ("clawhub:none", "has no skill none"),
-        ("clawhub:gif@9.9.9", "in version 9.9.9"),
-    ] {
-        let refused = get(text).await.unwrap_err();
-        assert!(refused.to_string().contains(said), "{text}: {refused}");
-    }
     let pdf = get("registry:pdf").await.unwrap();
     assert_eq!(pdf.upstream.identifier.as_str(), "registry:127.0.0.1/pdf");
     assert!(is_up_to_date(&fetcher, &pdf).await);
@@ -73,12 +57,6 @@ async fn a_registry_that_hands_over_to_a_repository_is_held_to_the_policy_there(
     let refused = fetcher.open(&parse("clawhub:gif"), None, &listed).await;
     let refused = refused.unwrap_err();
     assert_matches!(&refused, FetchError::Policy { place, .. } if place.contains("github.com/evil/skills"));
-    site.json(
-        "/api/v1/download",
-        r#"{"sourceRef":"public-github","repo":"evil/skills","commit":"main","path":"x"}"#,
-    );
-    let malformed = open(&fetcher, &parse("clawhub:gif")).await;
-    assert_eq!(code(malformed), "source_malformed");
 }
 
 #[tokio::test]
@@ -132,31 +110,20 @@ async fn lock_files_of_another_tool_name_their_sources() {
     );
 }
 
-/// A repository with a marketplace whose plugins are versions of one npm package.
-fn market(versions: &[&str]) -> Repository {
+/// A repository with a marketplace of two plugins, which are one npm package.
+fn market() -> Repository {
     let repository = Repository::new();
-    let plugins: Vec<String> = versions
-        .iter()
-        .map(|version| {
-            format!(
-                r#"{{"name":"{version}","source":{{"source":"npm","package":"@acme/tools","version":"{version}"}}}}"#
-            )
-        })
-        .chain([
-            r#"{"name":"tagged","source":{"source":"npm","package":"@acme/tools"}}"#.to_owned(),
-            r#"{"name":"one","strict":false,"skills":["./skills/pdf"],"source":{"source":"npm","package":"@acme/tools"}}"#.to_owned(),
-        ])
-        .collect();
+    let source = r#""source":{"source":"npm","package":"@acme/tools"}"#;
+    let one = r#""strict":false,"skills":["./skills/pdf"]"#;
     repository.write(
         ".claude-plugin/marketplace.json",
-        format!(r#"{{"name":"acme","plugins":[{}]}}"#, plugins.join(",")),
+        format!(r#"{{"plugins":[{{"name":"tagged",{source}}},{{"name":"one",{one},{source}}}]}}"#),
     );
     repository.commit();
     repository
 }
 
-/// An npm registry with one good version of a package, `latest`, and five that are not as
-/// announced.
+/// An npm registry with one version of a package.
 fn npm_registry() -> SiteServer {
     let (pdf, csv) = (skill_md("pdf"), skill_md("csv"));
     let package = gzip(&tar_of(&[
@@ -167,42 +134,23 @@ fn npm_registry() -> SiteServer {
         ("package/skills/csv/SKILL.md", 0o644, csv.as_bytes()),
         ("package/node_modules/x/SKILL.md", 0o644, b"another's"),
     ]));
-    let empty = gzip(&tar_of(&[("package/package.json", 0o644, b"{}")]));
-    let sha512 = |bytes: &[u8]| {
-        let digest = base64::engine::general_purpose::STANDARD.encode(Sha512::digest(bytes));
-        format!("sha512-{digest}")
-    };
     let site = SiteServer::new();
-    let describe = |version: &str, archive: &str, integrity: &str| {
-        let base = &site.base;
-        site.json(
-            &format!("/npm/@acme%2Ftools/{version}"),
-            format!(
-                r#"{{"name":"@acme/tools","version":"1.2.3","dist":{{"tarball":"{base}/{archive}","shasum":"x"{integrity}}}}}"#
-            ),
-        );
-    };
-    let named = |digest: String| format!(r#","integrity":"sha1-AAAA {digest}""#);
-    site.body(
-        "/tools-1.2.3.tgz",
-        "application/octet-stream",
-        package.clone(),
+    let (base, digest) = (&site.base, sha512(&package));
+    let dist = format!(
+        r#"{{"tarball":"{base}/tools-1.2.3.tgz","shasum":"x","integrity":"sha1-AAAA {digest}"}}"#
+    );
+    site.json(
+        "/npm/@acme%2Ftools/latest",
+        format!(r#"{{"name":"@acme/tools","version":"1.2.3","dist":{dist}}}"#),
     )
-    .body("/empty.tgz", "application/octet-stream", empty.clone());
-    describe("latest", "tools-1.2.3.tgz", &named(sha512(&package)));
-    describe("1.0.0", "tools-1.2.3.tgz", &named(sha512(b"another")));
-    describe("1.0.1", "tools-1.2.3.tgz", "");
-    describe("1.0.2", "gone.tgz", &named(sha512(&package)));
-    describe("1.0.3", "empty.tgz", &named(sha512(&empty)));
-    site.json("/npm/@acme%2Ftools/1.0.4", "<html>");
+    .body("/tools-1.2.3.tgz", "application/octet-stream", package);
     site
 }
 
 #[tokio::test]
-async fn a_plugin_that_is_an_npm_package_is_held_to_its_digest() {
+async fn a_plugin_may_be_an_npm_package() {
     let site = npm_registry();
-    let versions = ["1.0.0", "1.0.1", "1.0.2", "1.0.3", "1.0.4", "1.0.5"];
-    let repository = market(&versions);
+    let repository = market();
     let fetcher = fetcher(&site.base);
     let policy = SourcePolicy::default();
     let source = parse(&repository.address());
@@ -223,18 +171,6 @@ async fn a_plugin_that_is_an_npm_package_is_held_to_its_digest() {
     assert_eq!(skill.upstream.path.as_deref(), Some("package/skills/pdf"));
     let one = plugin("one").await.unwrap();
     assert_eq!(one.found.len(), 1);
-
-    for (name, said) in [
-        ("1.0.0", "not the announced"),
-        ("1.0.1", "no SHA-512"),
-        ("1.0.2", "gone.tgz"),
-        ("1.0.3", "holds no skills"),
-        ("1.0.4", "cannot be read"),
-        ("1.0.5", "no package @acme/tools@1.0.5"),
-    ] {
-        let refused = plugin(name).await.unwrap_err().to_string();
-        assert!(refused.contains(said), "{name}: {refused}");
-    }
 
     // The registry receives no request if the owner's policy rejects it.
     let asked = site.asked().len();

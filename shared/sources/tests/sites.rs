@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::archives::{File, gzip, replaced, tar_of, without_last_listed, zip_of};
+use crate::archives::{File, gzip, tar_of, zip_of};
 use crate::support::{
     Answer, INDEX, SiteServer, code, compare, drift, fetch, fetcher, fetcher_with, is_up_to_date,
     names, open, parse, paths, policy, refusal, settings, skill_md,
@@ -12,7 +12,7 @@ use vault_format::hash::Digest;
 use vault_format::manifest::Mode;
 use vault_shelf::DriftState;
 use vault_shelf::fetch::Fetch;
-use vault_sources::{FetchError, Fetcher, ParseOptions, Source, SourcePolicy, Tokens};
+use vault_sources::{ParseOptions, Source, SourcePolicy, Tokens};
 use vault_testing::assert_matches;
 
 #[tokio::test]
@@ -74,98 +74,6 @@ async fn the_only_skill_left_in_an_archive_does_not_replace_another_one() {
     assert!(again().await.is_ok());
     put(&both[1..]);
     assert_eq!(code(again().await), "source_not_found");
-}
-
-#[tokio::test]
-async fn hostile_archives_are_refused_while_reading() {
-    let document = skill_md("pdf");
-    let good: File<'_> = ("SKILL.md", 0o644, document.as_bytes());
-    let zeroes = vec![0_u8; 26 << 20];
-    let names: Vec<String> = (0..1_001).map(|at| format!("f{at}")).collect();
-    let mut many = vec![good];
-    many.extend(names.iter().map(|name| (name.as_str(), 0o644, &b""[..])));
-    let special = |kind: tar::EntryType| {
-        let mut header = tar::Header::new_ustar();
-        header.set_entry_type(kind);
-        header.set_path("SKILL.md").unwrap();
-        header.set_link_name("/etc/passwd").unwrap();
-        header.set_size(0);
-        header.set_cksum();
-        let mut archive = tar::Builder::new(Vec::new());
-        archive.append(&header, &b""[..]).unwrap();
-        archive.into_inner().unwrap()
-    };
-    let mut zip_link = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
-    let options = zip::write::SimpleFileOptions::default();
-    zip_link
-        .add_symlink("SKILL.md", "/etc/passwd", options)
-        .unwrap();
-    let bomb = [good, ("zeroes", 0o644, &zeroes)];
-    let site = SiteServer::new();
-    let fetcher = fetcher(&site.base);
-    for (what, bytes) in [
-        ("bomb.tar.gz", gzip(&tar_of(&bomb))),
-        ("bomb.zip", zip_of(&bomb)),
-        ("many.zip", zip_of(&many)),
-        ("many.tar", tar_of(&many)),
-        ("up.tar", tar_of(&[good, ("../../evil", 0o644, b"x")])),
-        ("absolute.tar", tar_of(&[good, ("/etc/evil", 0o644, b"x")])),
-        ("up.zip", zip_of(&[good, ("a/../../evil", 0o644, b"x")])),
-        ("back.zip", zip_of(&[good, ("a\\..\\evil", 0o644, b"x")])),
-        ("link.tar", special(tar::EntryType::Symlink)),
-        ("fifo.tar", special(tar::EntryType::Fifo)),
-        ("link.zip", zip_link.finish().unwrap().into_inner()),
-        ("cut.zip", zip_of(&[good])[..40].to_vec()),
-        ("cut.tar.gz", gzip(&tar_of(&[good]))[..30].to_vec()),
-        ("text.zip", b"no archive at all".to_vec()),
-        ("empty.zip", zip_of(&[])),
-        ("none.zip", zip_of(&[("README.md", 0o644, b"x")])),
-    ] {
-        site.body(&format!("/{what}"), "application/zip", bytes);
-        let source = parse(&format!("{}/{what}", site.base));
-        assert_matches!(
-            refusal(&fetcher, &source).await,
-            FetchError::TooLarge { .. } | FetchError::Content { .. } | FetchError::NotFound(_),
-            "{what}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn an_archive_with_two_members_of_one_path_is_refused() {
-    let document = skill_md("pdf");
-    let good: File<'_> = ("pdf/SKILL.md", 0o644, document.as_bytes());
-    let twin = |path: &'static str| [good, (path, 0o644, b"another one")];
-    // The writer refuses a second member of one path.
-    let zip_twice = replaced(&zip_of(&twin("pdf/SKILL.mX")), "SKILL.mX", "SKILL.md");
-    let site = SiteServer::new();
-    let fetcher = fetcher(&site.base);
-    for (what, bytes, said) in [
-        ("twice.zip", zip_twice, "duplicate file names"),
-        ("twice.tar", tar_of(&twin("pdf/SKILL.md")), "twice"),
-        (
-            "twice.tar.gz",
-            gzip(&tar_of(&twin("./pdf/SKILL.md"))),
-            "twice",
-        ),
-        ("case.zip", zip_of(&twin("pdf/skill.MD")), "letter case"),
-        ("case.tar", tar_of(&twin("PDF/SKILL.md")), "letter case"),
-        (
-            "form.tar",
-            tar_of(&[good, ("caf\u{e9}", 0o644, b""), ("cafe\u{301}", 0o644, b"")]),
-            "letter case",
-        ),
-        (
-            "unlisted.zip",
-            without_last_listed(zip_of(&twin("pdf/x.md"))),
-            "missing from",
-        ),
-    ] {
-        site.body(&format!("/{what}"), "application/octet-stream", bytes);
-        let source = parse(&format!("{}/{what}", site.base));
-        let error = refusal(&fetcher, &source).await;
-        assert!(error.to_string().contains(said), "{what}: {error}");
-    }
 }
 
 /// A site whose index pins three skills, one of them with a wrong digest, and the entries of that
@@ -277,56 +185,14 @@ async fn the_older_index_is_taken_with_a_warning_and_never_where_digests_are_ask
 }
 
 #[tokio::test]
-async fn redirects_end_and_never_lead_inside() {
+async fn redirects_are_followed_as_far_as_the_policy_allows() {
     let site = SiteServer::new();
     site.text("/end/SKILL.md", skill_md("end"))
         .redirect("/one/SKILL.md", "/two/SKILL.md")
-        .redirect("/two/SKILL.md", "/end/SKILL.md")
-        .redirect("/loop/SKILL.md", "/loop/SKILL.md")
-        .put("/gone/SKILL.md", Answer::Status(410))
-        .put("/secret/SKILL.md", Answer::Status(403))
-        .raw(
-            "/wait/SKILL.md",
-            b"HTTP/1.1 429 Slow\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n",
-        )
-        .body("/page/SKILL.md", "text/html; charset=utf-8", "<html>");
-    let inside = [
-        ("private", "https://10.0.0.1/x"),
-        ("cloud", "https://169.254.169.254/latest/meta-data"),
-        ("six", "https://[fd00::1]/x"),
-        ("mapped", "https://[::ffff:10.0.0.1]/x"),
-    ];
-    let unsupported = [
-        ("file", "file:///etc/passwd"),
-        ("plain", "http://example.com/x"),
-        ("user", "https://a:b@example.com/x"),
-    ];
-    for (at, to) in inside.into_iter().chain(unsupported) {
-        site.redirect(&format!("/{at}/SKILL.md"), to);
-    }
+        .redirect("/two/SKILL.md", "/end/SKILL.md");
     let fetcher = fetcher(&site.base);
-    let get = async |at: &str| {
-        let source = parse(&format!("{}/{at}/SKILL.md", site.base));
-        fetch(&fetcher, &source, None).await
-    };
-    assert!(get("one").await.is_ok());
-    for (at, word) in [
-        ("private", "source_not_public"),
-        ("cloud", "source_not_public"),
-        ("six", "source_not_public"),
-        ("mapped", "source_not_public"),
-        ("loop", "source_unreachable"),
-        ("file", "source_unreachable"),
-        ("plain", "source_unreachable"),
-        ("user", "source_unreachable"),
-        ("gone", "source_not_found"),
-        ("secret", "source_not_allowed"),
-        ("page", "source_malformed"),
-    ] {
-        assert_eq!(code(get(at).await), word, "{at}");
-    }
-    let wait = get("wait").await.unwrap_err().to_string();
-    assert!(wait.contains("asks to wait 7 s"), "{wait}");
+    let source = parse(&format!("{}/one/SKILL.md", site.base));
+    assert!(fetch(&fetcher, &source, None).await.is_ok());
     // If the policy has an `allow` list, it also applies to redirects to other hosts.
     let host = site.base.trim_start_matches("http://").to_owned();
     let elsewhere = site.base.replace("127.0.0.1", "localhost");
@@ -338,36 +204,15 @@ async fn redirects_end_and_never_lead_inside() {
 }
 
 #[tokio::test]
-async fn bodies_that_do_not_end_are_cut() {
+async fn a_body_that_stops_arriving_is_cut() {
     let site = SiteServer::new();
-    site.put("/endless/SKILL.md", Answer::Endless)
-        .put("/stalls/SKILL.md", Answer::Stalls)
-        .raw(
-            "/lies/SKILL.md",
-            b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\nx",
-        )
-        .raw(
-            "/packed/SKILL.md",
-            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx",
-        )
-        .put(INDEX, Answer::Endless)
-        .put("/endless.zip", Answer::Endless);
-    let fetcher = fetcher(&site.base);
-    // Only where nothing comes: a busy machine may be slow to send what is too large.
+    site.put("/SKILL.md", Answer::Stalls);
     let mut settings = settings(&site.base);
     settings.limits.window = Duration::from_millis(300);
-    let impatient = fetcher_with(settings);
-    let get = async |fetcher: &Arc<Fetcher>, at: &str| {
-        fetch(fetcher, &parse(&format!("{}{at}", site.base)), None).await
-    };
-    for at in ["/endless/SKILL.md", "/lies/SKILL.md", "/endless.zip", ""] {
-        assert_eq!(code(get(&fetcher, at).await), "source_too_large", "{at}");
-    }
-    let refused = get(&impatient, "/stalls/SKILL.md").await.unwrap_err();
+    let source = parse(&format!("{}/SKILL.md", site.base));
+    let refused = refusal(&fetcher_with(settings), &source).await;
     let message = refused.to_string();
     assert!(message.contains("it sends less than"), "{message}");
-    let packed = get(&fetcher, "/packed/SKILL.md").await;
-    assert_eq!(code(packed), "source_malformed");
 }
 
 #[tokio::test]

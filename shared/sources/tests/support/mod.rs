@@ -1,16 +1,6 @@
 //! Shared support for the tests of sources: a site on loopback, repositories made with the system's
 //! git, and a fetcher that may reach both.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "helpers of tests panic like the tests themselves"
-)]
-#![allow(
-    dead_code,
-    clippy::allow_attributes,
-    reason = "each test binary uses its own part"
-)]
-
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -45,7 +35,7 @@ pub enum Answer {
     Endless,
     /// A body that stops after its first bytes while the connection stays open.
     Stalls,
-    /// Raw bytes of a whole response, including the status line and headers.
+    /// Raw bytes of a whole response, including the status line and headers. Closes the connection.
     Raw(Vec<u8>),
 }
 
@@ -137,29 +127,22 @@ fn serve(
             let answers = answers.lock().unwrap();
             answers.get(&path).or_else(|| answers.get(bare)).cloned()
         };
-        let written = match answer.unwrap_or(Answer::Status(404)) {
-            Answer::Body(kind, body) => respond(
-                &mut stream,
-                "200 OK",
-                &format!("Content-Type: {kind}\r\n"),
-                &body,
-            ),
+        let (status, headers, body) = match answer.unwrap_or(Answer::Status(404)) {
+            Answer::Body(kind, body) => (200, format!("Content-Type: {kind}\r\n"), body),
             Answer::Guarded(token, text) => {
                 let wanted = format!("authorization: bearer {token}\r\n").to_lowercase();
                 if head.to_lowercase().contains(&wanted) {
-                    respond(&mut stream, "200 OK", "", text.as_bytes())
+                    (200, String::new(), text.into_bytes())
                 } else {
-                    respond(&mut stream, "401 No", "", b"")
+                    (401, String::new(), Vec::new())
                 }
             }
-            Answer::To(to) => respond(
-                &mut stream,
-                "302 Found",
-                &format!("Location: {to}\r\n"),
-                b"",
-            ),
-            Answer::Status(status) => respond(&mut stream, &format!("{status} No"), "", b""),
-            Answer::Raw(bytes) => stream.write_all(&bytes),
+            Answer::To(to) => (302, format!("Location: {to}\r\n"), Vec::new()),
+            Answer::Status(status) => (status, String::new(), Vec::new()),
+            Answer::Raw(bytes) => {
+                let _ = stream.write_all(&bytes);
+                return;
+            }
             Answer::Endless => {
                 let mut done = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
                 while done.is_ok() {
@@ -174,21 +157,15 @@ fn serve(
                 return;
             }
         };
-        if written.is_err() {
+        let length = body.len();
+        let head = format!("HTTP/1.1 {status} X\r\n{headers}Content-Length: {length}\r\n\r\n");
+        if stream
+            .write_all(&[head.as_bytes(), &body].concat())
+            .is_err()
+        {
             return;
         }
     }
-}
-
-fn respond(
-    stream: &mut TcpStream,
-    status: &str,
-    headers: &str,
-    body: &[u8],
-) -> std::io::Result<()> {
-    let length = body.len();
-    let head = format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\n\r\n");
-    stream.write_all(&[head.as_bytes(), body].concat())
 }
 
 /// A repository made with the system's git.
