@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use vault_format::json::unique_map;
 use vault_format::text::printable;
 
 use crate::source::{BadSource, ParseOptions, Source};
@@ -24,7 +25,7 @@ pub struct LockedSkill {
 
 #[derive(Deserialize)]
 struct Lock {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "unique_map")]
     skills: BTreeMap<String, Entry>,
 }
 

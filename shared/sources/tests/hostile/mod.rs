@@ -3,6 +3,7 @@
 
 mod archives;
 mod files;
+mod locks;
 mod marketplaces;
 mod packages;
 mod registries;
