@@ -9,7 +9,7 @@ use vault_library::{AuthoredFile, PendingFile, Vault, admit::approve, pending_fi
 use crate::{
     context::Context,
     diff::{Detail, diff_texts},
-    errors::{Exit, Failure, chain},
+    errors::{Exit, Failure, message_chain},
     output::{BOLD, Report, TICK, Warning, paint},
 };
 
@@ -39,7 +39,7 @@ impl Approvals {
 
 /// Asks about each wanted file that differs from its approved version. Without a terminal only
 /// `--yes` approves.
-pub fn ask(
+pub fn ask_for_approvals(
     context: &Context,
     vault: &Vault,
     wanted: impl Fn(&AuthoredFile) -> bool,
@@ -50,11 +50,11 @@ pub fn ask(
             continue;
         }
         if !may_approve(context, &pending)? {
-            warn(context, &pending.file, None);
+            warn_not_approved(context, &pending.file, None);
             approvals.pending.push(pending.file.to_string());
             continue;
         }
-        match approve::approve(vault, &pending) {
+        match approve::approve_file(vault, &pending) {
             Ok(()) => {
                 let file = &pending.file;
                 context
@@ -66,7 +66,7 @@ pub fn ask(
             // concerns this file only.
             Err(approve::ApproveError::Vault(error)) => return Err(error.into()),
             Err(error) => {
-                warn(context, &pending.file, Some(&chain(&error)));
+                warn_not_approved(context, &pending.file, Some(&message_chain(&error)));
                 approvals.pending.push(pending.file.to_string());
             }
         }
@@ -82,7 +82,7 @@ pub fn warn_about_pending(
 ) -> Result<(), Failure> {
     for pending in pending_files(vault)? {
         if wanted(&pending.file) {
-            warn(context, &pending.file, None);
+            warn_not_approved(context, &pending.file, None);
         }
     }
     Ok(())
@@ -93,7 +93,7 @@ fn may_approve(context: &Context, pending: &PendingFile) -> Result<bool, Failure
     let ui = &context.ui;
     // An unreadable file has no difference to show, and without a question there is no reader.
     if pending.found.is_ok() && ui.may_ask() && !ui.is_yes() {
-        for line in difference(pending) {
+        for line in pending_difference(pending) {
             ui.must_see(line);
         }
     }
@@ -102,7 +102,7 @@ fn may_approve(context: &Context, pending: &PendingFile) -> Result<bool, Failure
 }
 
 /// Formats the changes since the file was approved.
-pub fn difference(pending: &PendingFile) -> Vec<String> {
+pub fn pending_difference(pending: &PendingFile) -> Vec<String> {
     let PendingFile {
         file,
         approved,
@@ -110,7 +110,7 @@ pub fn difference(pending: &PendingFile) -> Vec<String> {
     } = pending;
     let now = match found {
         Ok(now) => now.as_deref(),
-        Err(error) => return vec![chain(error)],
+        Err(error) => return vec![message_chain(error)],
     };
     let what = match (approved, now) {
         (None, _) => format!("new {file}"),
@@ -123,7 +123,7 @@ pub fn difference(pending: &PendingFile) -> Vec<String> {
     lines
 }
 
-fn warn(context: &Context, file: &AuthoredFile, reason: Option<&str>) {
+fn warn_not_approved(context: &Context, file: &AuthoredFile, reason: Option<&str>) {
     let reason = reason.map(|reason| format!(": {reason}"));
     let text = format!(
         "{file} has changes that are not approved and have no effect yet{}",
@@ -146,6 +146,8 @@ pub fn log_pending(vault: &Vault) {
                 );
             }
         }
-        Err(error) => tracing::error!(error = %chain(&error), "the approved files cannot be read"),
+        Err(error) => {
+            tracing::error!(error = %message_chain(&error), "the approved files cannot be read")
+        }
     }
 }

@@ -28,14 +28,14 @@ pub struct AcceptList {
 #[derive(Deserialize)]
 // A misspelt member must not be ignored: it could be the expiry.
 #[serde(deny_unknown_fields)]
-struct File {
+struct ListFile {
     #[serde(default)]
-    accept: Vec<Entry>,
+    accept: Vec<ListEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct ListEntry {
     rule: String,
     sha256: Digest,
     reason: String,
@@ -68,21 +68,21 @@ impl<'a> From<&'a Waiver> for AcceptEntry<'a> {
 
 impl AcceptList {
     /// Reads a list of accepted findings.
-    pub fn read(path: &Path, now: Timestamp) -> Result<Self, Failure> {
+    pub fn read_list(path: &Path, now: Timestamp) -> Result<Self, Failure> {
         let text =
             std::fs::read_to_string(path).map_err(|error| Failure::io("reading", path, &error))?;
-        Self::parse(&text, now).map_err(|reason| {
+        Self::parse_list(&text, now).map_err(|reason| {
             let (file, reason) = (path.display(), clean(&printable(&reason), 600));
             fail!(AcceptInvalid, "{file}: {reason}")
                 .hint("each [[accept]] has rule, sha256, reason and expires = 2027-01-31")
         })
     }
 
-    fn parse(text: &str, now: Timestamp) -> Result<Self, String> {
+    fn parse_list(text: &str, now: Timestamp) -> Result<Self, String> {
         if text.len() > MAX_BYTES {
             return Err(format!("the list has more than {MAX_BYTES} bytes"));
         }
-        let file: File = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        let file: ListFile = toml::from_str(text).map_err(|error| error.message().to_owned())?;
         let mut list = Self::default();
         for entry in file.accept {
             let rule = entry.rule;
@@ -114,7 +114,7 @@ impl AcceptList {
     }
 
     /// Returns the entries that matched no finding.
-    fn unused(&self, audit: &Audit) -> Vec<&Waiver> {
+    fn unused_entries(&self, audit: &Audit) -> Vec<&Waiver> {
         let used = |entry: &&Waiver| {
             let mut skills = audit.skills.iter().flat_map(|skill| &skill.accepted);
             skills.any(|taken| taken.by == entry.rule && taken.sha256 == entry.sha256)
@@ -123,8 +123,8 @@ impl AcceptList {
     }
 
     /// Warns of entries that have expired or matched nothing, and lists them for `--json`.
-    pub fn report(&self, context: &Context, path: &Path, audit: &Audit) -> Unmatched<'_> {
-        let unused = self.unused(audit);
+    pub fn report_unmatched(&self, context: &Context, path: &Path, audit: &Audit) -> Unmatched<'_> {
+        let unused = self.unused_entries(audit);
         let file = path.display().to_string();
         let entry = |entry: &Waiver| {
             let digest = entry.sha256.to_string();
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn an_entry_counts_until_the_end_of_its_last_day() {
-        let list = |now| AcceptList::parse(ENTRY, at(now)).unwrap();
+        let list = |now| AcceptList::parse_list(ENTRY, at(now)).unwrap();
         let before = list("2027-01-15T23:59:59Z");
         assert_eq!((before.entries.len(), before.expired.len()), (1, 0));
         assert_eq!(before.entries[0].reason, "vendored");
@@ -195,9 +195,9 @@ mod tests {
             ("[[accept]]", "[[accepts]]", "unknown field"),
         ] {
             let text = ENTRY.replacen(from, to, 1);
-            let refused = AcceptList::parse(&text, now).unwrap_err();
+            let refused = AcceptList::parse_list(&text, now).unwrap_err();
             assert!(refused.contains(reason), "{reason}: {refused}");
         }
-        assert!(AcceptList::parse("", now).unwrap().entries.is_empty());
+        assert!(AcceptList::parse_list("", now).unwrap().entries.is_empty());
     }
 }

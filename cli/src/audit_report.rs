@@ -17,7 +17,7 @@ use vault_library::audit::{AuditError, content_hash};
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Exit, Failure, chain},
+    errors::{ErrorCode, Exit, Failure, message_chain},
     output::{BAD, BOLD, DIM, GOOD, HINT, WARN, clean, count, finding, paint},
 };
 
@@ -72,7 +72,7 @@ pub enum FailOn {
 
 impl ReportOptions {
     /// Rejects `--json` together with a format that is not JSON, unless the report goes to a file.
-    pub fn check(&self, context: &Context, has_output: bool) -> Result<(), Failure> {
+    pub fn check_output(&self, context: &Context, has_output: bool) -> Result<(), Failure> {
         let is_other = !matches!(self.format, Format::Text | Format::Json);
         // With an output file, the report goes there and the JSON envelope to standard output.
         if !context.ui.is_json() || has_output || !is_other {
@@ -86,10 +86,10 @@ impl ReportOptions {
 
     /// Renders the report as JSON lines, Markdown or SARIF. Returns `None` for the text format and
     /// for the JSON envelope.
-    pub fn rendered(&self, audit: &Audit) -> Option<String> {
+    pub fn render_report(&self, audit: &Audit) -> Option<String> {
         match self.format {
             Format::Text | Format::Json => None,
-            Format::Jsonl => Some(json::lines(audit)),
+            Format::Jsonl => Some(json::render_lines(audit)),
             Format::Markdown => Some(markdown::render(audit)),
             Format::Sarif => Some(sarif::render(audit, env!("CARGO_PKG_VERSION")) + "\n"),
         }
@@ -97,7 +97,7 @@ impl ReportOptions {
 
     /// Returns the exit code: 5 if a skill is blocked, else 2 if something was not judged, else 3
     /// if warnings fail and there are any.
-    pub fn exit(&self, audit: &Audit) -> Exit {
+    pub fn exit_code(&self, audit: &Audit) -> Exit {
         let has = |wanted| audit.skills.iter().any(|skill| skill.verdict == wanted);
         match self.fail_on {
             FailOn::Never => Exit::Done,
@@ -120,7 +120,7 @@ pub const fn exit_of(verdict: Verdict) -> Exit {
 }
 
 /// Creates the verdict on a skill from the outcome of the gate.
-pub fn judged(
+pub fn audited_skill(
     source: &str,
     outcome: Outcome,
     package: Option<&Package>,
@@ -159,15 +159,15 @@ pub fn skill_lines(location: &Location, skill: &Audited, all: bool) -> Vec<Strin
     };
     lines.push(format!(
         "{} {BOLD}{}{BOLD:#}  {}",
-        mark(skill.verdict),
+        verdict_mark(skill.verdict),
         clean(&printable(&shown), 300),
-        verdict(location, skill)
+        describe_verdict(location, skill)
     ));
     lines
 }
 
 /// Returns the microseconds since `started`.
-pub fn micros(started: Instant) -> u64 {
+pub fn elapsed_micros(started: Instant) -> u64 {
     u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -183,7 +183,7 @@ pub struct Location {
 
 impl Location {
     /// Creates the location of a folder from the path that the user typed.
-    pub fn of(folder: &Path) -> Self {
+    pub fn of_folder(folder: &Path) -> Self {
         let named: std::path::PathBuf = folder
             .components()
             .filter(|part| *part != std::path::Component::CurDir)
@@ -208,7 +208,7 @@ impl Location {
 
 /// Converts the error of an audit that could not start.
 pub fn not_started(error: &AuditError, named: &str) -> Failure {
-    let message = clean(&chain(error), 600);
+    let message = clean(&message_chain(error), 600);
     match error {
         AuditError::NoSkill(_) => Failure::new(ErrorCode::SkillMdMissing, message).hint(format!(
             "vault audit-repo {} looks for skills below it",
@@ -265,7 +265,7 @@ pub fn finding_lines(place: &Location, skill: &Audited, all: bool) -> Vec<String
 }
 
 /// Returns the symbol for a verdict.
-pub fn mark(verdict: Verdict) -> String {
+pub fn verdict_mark(verdict: Verdict) -> String {
     match verdict {
         Verdict::Accepted => paint(GOOD, "✓"),
         Verdict::Warnings => paint(WARN, "!"),
@@ -275,11 +275,11 @@ pub fn mark(verdict: Verdict) -> String {
 }
 
 /// Describes the verdict on a skill in words.
-pub fn verdict(place: &Location, skill: &Audited) -> String {
-    let blocking = skill.blocking();
+pub fn describe_verdict(place: &Location, skill: &Audited) -> String {
+    let blocking = skill.blocking_count();
     let is_warning = |at: &&Located| at.finding.level == Level::Warning;
     let warnings = skill.findings.iter().filter(is_warning).count();
-    let found = match (
+    let finding_counts = match (
         count(blocking as u64, "finding"),
         count(warnings as u64, "warning"),
     ) {
@@ -289,8 +289,8 @@ pub fn verdict(place: &Location, skill: &Audited) -> String {
     let text = match skill.verdict {
         Verdict::Accepted => "accepted, no findings".to_owned(),
         Verdict::Warnings => format!("accepted with {}", count(warnings as u64, "warning")),
-        Verdict::Blocked => format!("blocked by {found}"),
-        Verdict::Unreadable => format!("not all of it could be read: {found}"),
+        Verdict::Blocked => format!("blocked by {finding_counts}"),
+        Verdict::Unreadable => format!("not all of it could be read: {finding_counts}"),
     };
     let text = match skill.accepted.len() {
         0 => text,
@@ -306,7 +306,7 @@ pub fn verdict(place: &Location, skill: &Audited) -> String {
     if likeness >= 1.0 && rules.all(|rule| rule != "duplicate") {
         format!("{text}; same bytes as {path}")
     } else {
-        let much = similar::percent(likeness);
+        let much = similar::format_percent(likeness);
         format!("{text}; {much} of its text is that of {path}")
     }
 }
@@ -328,7 +328,7 @@ pub fn warn_about_bounds(context: &Context, audit: &Audit) {
 }
 
 /// Summarises the audit of a repository in one line.
-pub fn summary(audit: &Audit) -> String {
+pub fn summary_line(audit: &Audit) -> String {
     let skipped = match audit.skipped.len() {
         0 => String::new(),
         some => format!("; {} not judged", count(some as u64, "folder")),
@@ -339,11 +339,15 @@ pub fn summary(audit: &Audit) -> String {
         some => format!("; {} accepted by the list", count(some as u64, "finding")),
     };
     let folders = format!("({} read)", count(audit.folders as u64, "folder"));
-    format!("{}{skipped}{taken} {}", counts(audit), paint(DIM, folders))
+    format!(
+        "{}{skipped}{taken} {}",
+        verdict_counts(audit),
+        paint(DIM, folders)
+    )
 }
 
 /// Formats the number of skills for each verdict.
-pub fn counts(audit: &Audit) -> String {
+pub fn verdict_counts(audit: &Audit) -> String {
     let sum = audit.summary();
     let parts = [
         (sum.accepted, GOOD, "accepted"),
@@ -372,7 +376,7 @@ mod tests {
     fn audit(verdicts: &[Verdict]) -> Audit {
         let skill = |verdict: &Verdict| Audited {
             verdict: *verdict,
-            ..judged("s", Outcome::Accepted, None, &[])
+            ..audited_skill("s", Outcome::Accepted, None, &[])
         };
         Audit {
             root: String::new(),
@@ -415,7 +419,7 @@ mod tests {
             audit.bounds.extend(is_bounded.then_some(bound));
             let exit = |fail_on| {
                 let format = Format::Text;
-                ReportOptions { format, fail_on }.exit(&audit)
+                ReportOptions { format, fail_on }.exit_code(&audit)
             };
             assert_eq!(exit(FailOn::Blocked), blocked, "{verdicts:?}");
             assert_eq!(exit(FailOn::Warnings), warnings, "{verdicts:?}");

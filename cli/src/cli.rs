@@ -57,7 +57,7 @@ const OVERVIEW: [(&str, &[&str]); 5] = [
 const ALL_COMMANDS: &str = "vault --help";
 
 /// Returns the complete clap command, with the commands grouped under headings in its help.
-pub fn command() -> clap::Command {
+pub fn full_command() -> clap::Command {
     let command = Cli::command();
     let mut groups = String::new();
     let mut above = "";
@@ -69,7 +69,7 @@ pub fn command() -> clap::Command {
             groups.push_str(&format!("{break_before}{styled}\n"));
             above = heading;
         }
-        groups.push_str(&row(sub));
+        groups.push_str(&command_row(sub));
     }
     groups.push_str(&format!(
         "\n{}\n  0 done  1 failed  2 wrong usage  3 differences found\n  4 not signed in or not allowed  5 refused by the gate\n  6 signature or digest wrong  7 network  8 subscription lapsed  130 interrupted\n\nHelp for one command: {}",
@@ -93,7 +93,7 @@ pub fn command() -> clap::Command {
 }
 
 /// Formats one line of a list of commands: the name and what the command does.
-fn row(command: &clap::Command) -> String {
+fn command_row(command: &clap::Command) -> String {
     let name = command.get_name();
     let about = command.get_about().map(ToString::to_string);
     format!(
@@ -133,7 +133,7 @@ fn with_footer(command: clap::Command, global: &[Arg], words: &str, since: Since
 }
 
 /// Returns what `vault` prints without arguments: the most used commands by task.
-pub fn overview() -> String {
+pub fn overview_text() -> String {
     let command = Cli::command();
     let about = command.get_about().map(ToString::to_string);
     let mut text = format!(
@@ -147,7 +147,7 @@ pub fn overview() -> String {
             paint(HEADING, format_args!("{heading}:"))
         ));
         for name in names {
-            text.extend(command.find_subcommand(name).map(row));
+            text.extend(command.find_subcommand(name).map(command_row));
         }
     }
     text.push_str(&format!(
@@ -160,8 +160,8 @@ pub fn overview() -> String {
 
 /// Parses the arguments. The error is clap's own, because clap also returns help and version as
 /// errors and adds suggestions.
-pub fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
-    let mut command = command();
+pub fn parse_arguments(arguments: &[OsString]) -> Result<Cli, clap::Error> {
+    let mut command = full_command();
     let mut matches = command.try_get_matches_from_mut(arguments)?;
     // The error has no usage text until it is formatted with the command.
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn clap_finds_nothing_wrong_with_the_commands() {
-        command().debug_assert();
+        full_command().debug_assert();
     }
 
     /// Calls `check` with the name and the help of every command, wrapped at `width` columns.
@@ -187,7 +187,7 @@ mod tests {
                 walk(sub, &format!("{path} {}", sub.get_name()), check);
             }
         }
-        let mut command = command().term_width(width);
+        let mut command = full_command().term_width(width);
         command.build();
         walk(&mut command, "vault", check);
     }
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn the_overview_fits_a_small_terminal() {
-        let text = anstream::adapter::strip_str(&overview()).to_string();
+        let text = anstream::adapter::strip_str(&overview_text()).to_string();
         assert!(text.lines().count() <= 40, "{text}");
         for line in text.lines() {
             assert!(line.chars().count() <= 80, "{line}");
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn each_argument_that_takes_a_skill_is_completed_in_zsh() {
-        let script = script(Shell::Zsh, command());
+        let script = script(Shell::Zsh, full_command());
         assert_eq!(script.matches("_vault_skills() {").count(), 1);
         let defined = script.find("_vault_skills() {").unwrap();
         assert!(defined < script.find(ZSH_RUNS).unwrap());

@@ -16,7 +16,7 @@ use crate::{
     passphrases::KeyPassphrases,
     settings::{
         Settings,
-        layers::{self, expand, user_file},
+        layers::{self, expand_home, user_file},
         process::Process,
     },
 };
@@ -85,7 +85,7 @@ impl Context {
                     .ok()
                     .and_then(|folder| layers::project_file(&self.process, &folder));
                 let user = user_file(&self.process);
-                Settings::layered(&self.process, user.as_deref(), project.as_deref())
+                Settings::load_layered(&self.process, user.as_deref(), project.as_deref())
             })
             .as_ref()
             .map_err(Clone::clone)
@@ -93,7 +93,7 @@ impl Context {
 
     /// Returns whether security findings of the gate block a skill. Fails if the project's settings
     /// are faulty: they could make the gate stricter.
-    pub fn strict(&self) -> Result<bool, Failure> {
+    pub fn is_strict(&self) -> Result<bool, Failure> {
         let settings = self.settings()?;
         if let Some(fault) = settings.project_fault() {
             return Err(fault.clone());
@@ -119,7 +119,7 @@ impl Context {
     }
 
     /// Returns the paths of the vault and its keys.
-    pub fn paths(&self) -> Result<VaultPaths, Failure> {
+    pub fn paths_json(&self) -> Result<VaultPaths, Failure> {
         self.paths_by(self.settings()?)
     }
 
@@ -153,7 +153,7 @@ impl Context {
     pub fn named_vault(&self, settings: &Settings) -> Option<PathBuf> {
         let set = || settings.text("VAULT_STORAGE_PATH");
         let flag = self.global.vault.clone();
-        flag.or_else(|| set().map(|path| expand(&self.process, path)))
+        flag.or_else(|| set().map(|path| expand_home(&self.process, path)))
     }
 
     /// Fails with exit 2 if `--vault` names a folder that does not exist. A typo would otherwise
@@ -176,15 +176,15 @@ impl Context {
             std::path::absolute(root).map_err(|error| Failure::io("resolving", root, &error))?;
         let mut paths = VaultPaths::new(root, self.config_folder()?);
         let index = settings.text("VAULT_DB_PATH");
-        paths.index = index.map(|path| expand(&self.process, path));
+        paths.index = index.map(|path| expand_home(&self.process, path));
         paths.ssh_agent = self.process.variable("SSH_AUTH_SOCK").map(PathBuf::from);
         Ok(paths)
     }
 
     /// Opens the vault of this run. Fails if it does not exist.
-    pub fn vault(&self) -> Result<Vault, Failure> {
+    pub fn open_vault(&self) -> Result<Vault, Failure> {
         self.existing_vault()?.ok_or_else(|| {
-            let place = self.paths().map_or_else(
+            let place = self.paths_json().map_or_else(
                 |_| String::new(),
                 |paths| format!(" at {}", paths.root.display()),
             );
@@ -195,10 +195,14 @@ impl Context {
 
     /// Opens the vault of this run if it exists; never creates one. Warns if others can change it.
     pub fn existing_vault(&self) -> Result<Option<Vault>, Failure> {
-        match Vault::open(self.paths()?, Arc::new(SystemClock), Arc::new(SystemRandom)) {
+        match Vault::open(
+            self.paths_json()?,
+            Arc::new(SystemClock),
+            Arc::new(SystemRandom),
+        ) {
             Err(VaultError::Missing(_)) => Ok(None),
             vault => {
-                let vault = vault?.with_passphrases(self.passphrases()?);
+                let vault = vault?.with_passphrases(self.key_passphrases()?);
                 // A run may open the vault several times, but one warning is enough.
                 self.checked.get_or_init(|| self.warn_about_folders(&vault));
                 Ok(Some(vault))
@@ -215,23 +219,24 @@ impl Context {
     /// Opens the vault of this run. Creates it with its keys if it does not exist.
     pub fn vault_or_new(&self) -> Result<Vault, Failure> {
         let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
-        let passphrases = self.passphrases()?;
-        let vault = Vault::open_or_create_with(self.paths()?, clock, random, passphrases)?;
+        let passphrases = self.key_passphrases()?;
+        let vault = Vault::open_or_create_with(self.paths_json()?, clock, random, passphrases)?;
         Ok(vault)
     }
 
     /// Opens the vault of this run for linked vaults. Creates it without keys if it does not exist.
     pub fn vault_for_links(&self) -> Result<Vault, Failure> {
         let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
-        let passphrases = self.passphrases()?;
-        let vault = Vault::open_or_create_for_links(self.paths()?, clock, random, passphrases)?;
+        let passphrases = self.key_passphrases()?;
+        let vault =
+            Vault::open_or_create_for_links(self.paths_json()?, clock, random, passphrases)?;
         Ok(vault)
     }
 
     /// Returns the source of the keys' passphrases.
-    pub fn passphrases(&self) -> Result<Arc<KeyPassphrases>, Failure> {
+    pub fn key_passphrases(&self) -> Result<Arc<KeyPassphrases>, Failure> {
         let file = self.settings()?.text("VAULT_KEY_PASSPHRASE_FILE");
-        let file = file.map(|path| expand(&self.process, path));
+        let file = file.map(|path| expand_home(&self.process, path));
         // There is one object per run, because it remembers the passphrase for new key files.
         let made = || Arc::new(KeyPassphrases::new(file, self.ui.may_ask()));
         Ok(Arc::clone(self.passphrases.get_or_init(made)))

@@ -7,9 +7,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
-use vault_format::{bundle::File, hash::Digest, manifest::Mode, text::readable};
+use vault_format::{bundle::File, hash::Digest, manifest::Mode, text::to_readable};
 
-use crate::output::{BAD, BOLD, DIM, GOOD, clean, count, paint, size};
+use crate::output::{BAD, BOLD, DIM, GOOD, clean, count, format_size, paint};
 
 /// Unchanged lines shown before and after each change.
 const CONTEXT_LINES: usize = 3;
@@ -33,16 +33,16 @@ pub enum Detail {
 
 /// A difference in lines for display.
 #[derive(Clone, Debug, Default)]
-pub struct Shown {
+pub struct RenderedDiff {
     /// The lines.
     pub lines: Vec<String>,
     /// Number of places of the change that are not shown.
     pub hidden: usize,
 }
 
-impl Shown {
+impl RenderedDiff {
     /// Returns the lines without colours.
-    pub fn plain(&self) -> Vec<String> {
+    pub fn plain_lines(&self) -> Vec<String> {
         let lines = self.lines.iter();
         lines
             .map(|line| anstream::adapter::strip_str(line).to_string())
@@ -50,7 +50,7 @@ impl Shown {
     }
 
     /// Appends another difference.
-    pub fn add(&mut self, other: Self) {
+    pub fn add_difference(&mut self, other: Self) {
         self.lines.extend(other.lines);
         self.hidden += other.hidden;
     }
@@ -71,12 +71,12 @@ pub fn diff_files(
     before: &BTreeMap<&str, FileVersion<'_>>,
     after: &BTreeMap<&str, FileVersion<'_>>,
     detail: Detail,
-) -> Shown {
-    let mut all = Shown::default();
+) -> RenderedDiff {
+    let mut rendered = RenderedDiff::default();
     let paths: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
     for path in paths {
         let shown = clean(path, 2_000);
-        let lines = &mut all.lines;
+        let lines = &mut rendered.lines;
         match (before.get(path), after.get(path)) {
             (Some(old), Some(new)) => {
                 // A change of the mode alone can make a file executable, so it is shown by itself.
@@ -89,20 +89,20 @@ pub fn diff_files(
                 }
                 if old.bytes != new.bytes {
                     lines.push(paint(BOLD, format!("changed {shown}")));
-                    all.add(diff_texts(old.bytes, new.bytes, detail));
+                    rendered.add_difference(diff_texts(old.bytes, new.bytes, detail));
                 }
             }
             (None, Some(new)) => {
                 let runs = new.mode == Mode::Executable;
                 let runs = if runs { ", executable" } else { "" };
                 lines.push(paint(BOLD, format!("new {shown}{runs}")));
-                all.add(diff_texts(b"", new.bytes, detail));
+                rendered.add_difference(diff_texts(b"", new.bytes, detail));
             }
             (Some(_), None) => lines.push(paint(BOLD, format!("removed {shown}"))),
             (None, None) => {}
         }
     }
-    all
+    rendered
 }
 
 /// A file that differs between two versions of a skill.
@@ -153,7 +153,7 @@ pub fn file_changes(
             (old, Some(new)) => {
                 // A new file is compared with an empty one, so that all its lines count as added.
                 let old = old.map_or(&b""[..], |old| old.bytes);
-                diff_texts(old, new.bytes, Detail::Full).plain()
+                diff_texts(old, new.bytes, Detail::Full).plain_lines()
             }
         };
         changes.push(FileChange {
@@ -178,12 +178,13 @@ pub fn by_path(files: &[File]) -> BTreeMap<&str, FileVersion<'_>> {
 /// Compares two versions of one file and shows the changed lines with the lines around them. Bytes
 /// that are not UTF-8 are shown as `\\xNN`. A file that is not text is shown as its size and
 /// digest.
-pub fn diff_texts(old: &[u8], new: &[u8], detail: Detail) -> Shown {
+pub fn diff_texts(old: &[u8], new: &[u8], detail: Detail) -> RenderedDiff {
     // Nobody can compare such bytes by eye, so show what identifies them.
-    let (Some(old_text), Some(new_text)) = (readable(old), readable(new)) else {
-        let named = |bytes: &[u8]| format!("{} {}", size(bytes.len() as u64), Digest::of(bytes));
+    let (Some(old_text), Some(new_text)) = (to_readable(old), to_readable(new)) else {
+        let named =
+            |bytes: &[u8]| format!("{} {}", format_size(bytes.len() as u64), Digest::of(bytes));
         let line = format!("  not text: {} → {}", named(old), named(new));
-        return Shown {
+        return RenderedDiff {
             lines: vec![paint(DIM, line)],
             hidden: 0,
         };
@@ -191,7 +192,7 @@ pub fn diff_texts(old: &[u8], new: &[u8], detail: Detail) -> Shown {
     let (old, new): (Vec<_>, Vec<_>) = (old_text.lines().collect(), new_text.lines().collect());
     // `lines` drops the line ends, so the texts may be equal although the bytes differ.
     if old == new {
-        return Shown {
+        return RenderedDiff {
             lines: vec![paint(
                 DIM,
                 "  only line endings differ, or bytes that are not text",
@@ -203,7 +204,7 @@ pub fn diff_texts(old: &[u8], new: &[u8], detail: Detail) -> Shown {
     let diff = TextDiff::configure()
         .timeout(MOST_TIME)
         .diff_slices(&old, &new);
-    let mut shown = Shown::default();
+    let mut shown = RenderedDiff::default();
     let (mut changed, mut more) = (0, 0);
     for group in diff.grouped_ops(CONTEXT_LINES) {
         if !shown.lines.is_empty() && more == 0 {
@@ -259,7 +260,7 @@ mod tests {
     use super::*;
 
     fn diff_without_colour(old: &str, new: &str) -> Vec<String> {
-        diff_texts(old.as_bytes(), new.as_bytes(), Detail::Screen).plain()
+        diff_texts(old.as_bytes(), new.as_bytes(), Detail::Screen).plain_lines()
     }
 
     #[test]

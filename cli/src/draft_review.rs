@@ -15,7 +15,7 @@ use vault_gate::{RawFile, secrets};
 use vault_library::{
     Origin, Vault,
     admit::{
-        Candidate, Neighbours, Options, Source, admit_one, examine,
+        Candidate, Neighbours, Options, Source, admit_one, examine_candidate,
         remove::{RemoveSkills, remove_skills},
     },
     run::{self, RunError},
@@ -23,9 +23,9 @@ use vault_library::{
 use vault_store::clock::{Clock, SystemClock};
 
 use crate::{
-    admission::{refused, require_includes, texts::Texts},
+    admission::{admission_failure, require_includes, texts::Texts},
     context::Context,
-    diff::{FileChange, Shown, by_path, diff_files, file_changes},
+    diff::{FileChange, RenderedDiff, by_path, diff_files, file_changes},
     errors::Failure,
     fetch,
     output::{BAD, BOLD, DIM, GOOD, WARN, clean, count, either},
@@ -61,7 +61,7 @@ pub struct Reviewer<'a> {
 }
 
 /// The present state of a skill, without the draft.
-pub struct Before {
+pub struct PresentSkill {
     /// Its version.
     pub version: u64,
     /// Its bundle.
@@ -89,7 +89,7 @@ pub struct Review {
     /// The draft.
     pub draft: Draft,
     /// The text for people: findings and differences.
-    pub shown: Shown,
+    pub shown: RenderedDiff,
     /// The hash of exactly what is shown: the digest of the files, or of a draft that removes a
     /// skill.
     pub bundle: Digest,
@@ -113,7 +113,7 @@ impl Review {
     }
 
     /// Returns the bundle that the server replaces although the author has not seen it.
-    pub const fn replaced(&self) -> Option<&Digest> {
+    pub const fn replaced_bundle(&self) -> Option<&Digest> {
         match &self.effect {
             Effect::Server(base) => base.as_ref(),
             Effect::Admit(_) | Effect::Remove(_) | Effect::None => None,
@@ -154,7 +154,7 @@ impl<'a> Reviewer<'a> {
         let Some(name) = &draft.name else {
             return Ok(false);
         };
-        let installed = self.installed(name)?.map(|before| before.bundle);
+        let installed = self.installed_state(name)?.map(|before| before.bundle);
         Ok(installed != draft.base_bundle_hash)
     }
 
@@ -163,19 +163,19 @@ impl<'a> Reviewer<'a> {
         let Some(name) = &draft.name else {
             return Ok(Vec::new());
         };
-        let files = self.installed(name)?.map(|before| before.files);
+        let files = self.installed_state(name)?.map(|before| before.files);
         Ok(secrets::paths_of(&files.unwrap_or_default()))
     }
 
     /// Runs the gate on a draft and compares it with the installed skill. Fails with exit 5 if the
     /// gate refuses it, and with exit 3 if the skill has changed since its author saw it.
-    pub fn review(
+    pub fn review_draft(
         &self,
         draft: &Draft,
         bytes: &[u8],
         choices: &Choices,
     ) -> Result<Review, Failure> {
-        let content = self.parse(draft, bytes)?;
+        let content = self.parse_draft(draft, bytes)?;
         // The server runs its own gate, which knows no flags of the person who accepts.
         if self.is_server() && !choices.allow.is_empty() {
             return Err(fail!(
@@ -193,17 +193,17 @@ impl<'a> Reviewer<'a> {
         }
         let before = match &self.served {
             Some(served) => {
-                let served = self.context.block_on(served.skill(&content.name))?;
-                served.map(|(bundle, opened)| Before {
+                let served = self.context.block_on(served.fetch_skill(&content.name))?;
+                served.map(|(bundle, opened)| PresentSkill {
                     version: opened.manifest.version,
                     bundle,
                     files: opened.files,
                 })
             }
-            None => self.installed(&content.name)?,
+            None => self.installed_state(&content.name)?,
         };
-        let mut shown = Shown {
-            lines: vec![heading(draft, &content, before.as_ref())],
+        let mut shown = RenderedDiff {
+            lines: vec![heading_lines(draft, &content, before.as_ref())],
             hidden: 0,
         };
         let mut left_out = Vec::new();
@@ -211,8 +211,8 @@ impl<'a> Reviewer<'a> {
             Request::Remove if before.is_none() => (Effect::None, None),
             Request::Remove => (Effect::Remove(content.name.clone()), None),
             Request::Propose { .. } | Request::Install { .. } => {
-                let source = self.source(draft, &content)?;
-                let candidate = self.examine(&content, source, choices, &mut shown)?;
+                let source = self.draft_source(draft, &content)?;
+                let candidate = self.examine_files(&content, source, choices, &mut shown)?;
                 left_out.clone_from(&candidate.secrets.left_out);
                 effect_of(candidate, choices, before.as_ref(), &mut shown)
             }
@@ -262,7 +262,7 @@ impl<'a> Reviewer<'a> {
     }
 
     /// Carries out a reviewed draft. Returns whether the vault has changed.
-    pub fn take(&self, review: &Review) -> Result<bool, Failure> {
+    pub fn carry_out(&self, review: &Review) -> Result<bool, Failure> {
         match &review.effect {
             Effect::None | Effect::Server(_) => Ok(false),
             Effect::Remove(name) => {
@@ -275,17 +275,18 @@ impl<'a> Reviewer<'a> {
             }
             Effect::Admit(candidate) => {
                 let name = candidate.package.name.as_str();
-                let report = admit_one(self.vault, candidate)
-                    .map_err(|error| refused(name, &Texts::of_fetched(name, &[]), error))?;
+                let report = admit_one(self.vault, candidate).map_err(|error| {
+                    admission_failure(name, &Texts::of_fetched(name, &[]), error)
+                })?;
                 Ok(report.is_change())
             }
         }
     }
 
     /// Returns the own skill of this name, if there is one.
-    fn installed(&self, name: &SkillName) -> Result<Option<Before>, Failure> {
-        match run::inspect(self.vault, name) {
-            Ok(skill) if skill.origin == Origin::Local => Ok(Some(Before {
+    fn installed_state(&self, name: &SkillName) -> Result<Option<PresentSkill>, Failure> {
+        match run::inspect_skill(self.vault, name) {
+            Ok(skill) if skill.origin == Origin::Local => Ok(Some(PresentSkill {
                 version: skill.examined.manifest.version,
                 bundle: skill.bundle,
                 files: skill.examined.files,
@@ -296,13 +297,13 @@ impl<'a> Reviewer<'a> {
         }
     }
 
-    fn parse(&self, draft: &Draft, bytes: &[u8]) -> Result<draft::Draft, Failure> {
+    fn parse_draft(&self, draft: &Draft, bytes: &[u8]) -> Result<draft::Draft, Failure> {
         let parse = |vault_id| {
             let slug = &self.connection.slug;
             draft::Draft::parse(bytes, &DraftContext { slug, vault_id })
         };
         let id = match &self.served {
-            Some(served) => served.id(),
+            Some(served) => served.vault_id(),
             None => Some(self.vault.id()),
         };
         // A draft from before the first release names no vault.
@@ -321,7 +322,7 @@ impl<'a> Reviewer<'a> {
     }
 
     /// Returns the files that the draft contains, or that its source has now.
-    fn source(&self, draft: &Draft, content: &draft::Draft) -> Result<Source, Failure> {
+    fn draft_source(&self, draft: &Draft, content: &draft::Draft) -> Result<Source, Failure> {
         match &content.request {
             Request::Propose { files } => Ok(Source::Text {
                 files: files.iter().cloned().map(RawFile::from).collect(),
@@ -338,16 +339,16 @@ impl<'a> Reviewer<'a> {
     }
 
     /// Runs the gate on the files of a draft, and shows its findings.
-    fn examine(
+    fn examine_files(
         &self,
         content: &draft::Draft,
         source: Source,
         choices: &Choices,
-        shown: &mut Shown,
+        shown: &mut RenderedDiff,
     ) -> Result<Candidate, Failure> {
         let options = Options {
             name: Some(content.name.clone()),
-            strict: self.context.strict()?,
+            strict: self.context.is_strict()?,
             replace: true,
             allow: choices.allow.clone(),
             reason: choices.reason.clone(),
@@ -363,17 +364,17 @@ impl<'a> Reviewer<'a> {
         // A vault that the server signs has other skills than this machine.
         let mut neighbours = match &self.served {
             Some(_) => Neighbours::new(None, SystemClock.now()),
-            None => Neighbours::of(self.vault),
+            None => Neighbours::for_vault(self.vault),
         };
-        let candidate = examine(source, &options, &mut neighbours)
-            .map_err(|error| refused(&name, &texts, error))?;
+        let candidate = examine_candidate(source, &options, &mut neighbours)
+            .map_err(|error| admission_failure(&name, &texts, error))?;
         let package = &candidate.package;
         let lines = &mut shown.lines;
         lines.extend(
             package
                 .findings
                 .iter()
-                .map(|finding| texts.excerpt(finding)),
+                .map(|finding| texts.render_finding(finding)),
         );
         let number = count(package.findings.len() as u64, "finding");
         lines.push(format!("{DIM}the gate has {number}{DIM:#}"));
@@ -386,8 +387,8 @@ impl<'a> Reviewer<'a> {
 fn effect_of(
     candidate: Candidate,
     choices: &Choices,
-    before: Option<&Before>,
-    shown: &mut Shown,
+    before: Option<&PresentSkill>,
+    shown: &mut RenderedDiff,
 ) -> (Effect, Option<Vec<File>>) {
     let files = candidate.package.files.clone();
     let none = Vec::new();
@@ -403,15 +404,15 @@ fn effect_of(
         shown.lines.push(same);
         return (Effect::None, Some(files));
     }
-    let detail = choices.review.detail();
-    shown.add(diff_files(&by_path(old), &by_path(&files), detail));
+    let detail = choices.review.detail_level();
+    shown.add_difference(diff_files(&by_path(old), &by_path(&files), detail));
     (Effect::Admit(Box::new(candidate)), Some(files))
 }
 
 /// Formats the skill, the change and its author.
-fn heading(draft: &Draft, content: &draft::Draft, before: Option<&Before>) -> String {
+fn heading_lines(draft: &Draft, content: &draft::Draft, before: Option<&PresentSkill>) -> String {
     let author = &draft.submitted_by;
-    let who = author.name();
+    let who = author.display_name();
     let what = match (&content.request, before) {
         (Request::Remove, Some(before)) => {
             format!("{BAD}remove{BAD:#} version {}", before.version)

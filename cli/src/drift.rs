@@ -10,7 +10,7 @@ use vault_format::name::{SkillName, SkillRef};
 use vault_library::{
     Origin, Vault,
     admit::history,
-    drift::{CurrentSource, NotCompared, OwnSkill, Sources, folder_drift},
+    drift::{ComparedSkill, CurrentSource, NotCompared, RecordedSources, folder_drift},
     folders::{self, FolderState},
     run, shelf,
 };
@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The source of a skill in messages and in `--json`.
-pub fn shown(source: &CurrentSource) -> String {
+pub fn source_name(source: &CurrentSource) -> String {
     match source {
         CurrentSource::Fetched(upstream) => clean(upstream.identifier.as_str(), 200),
         CurrentSource::Folder(path) => clean(&path.display().to_string(), 300),
@@ -76,8 +76,8 @@ pub const HELD: &str = "held by vault rollback; vault update <name> takes the ne
 /// Splits skills into comparable and not comparable ones. If `names` is empty, it takes all skills
 /// that this vault signed itself, and counts those that a rollback holds as not comparable. Fails
 /// if a name is not installed.
-pub fn sort(vault: &Vault, names: &[SkillRef]) -> Result<DriftTargets, Failure> {
-    let listing = shelf::list(vault)?;
+pub fn sort_targets(vault: &Vault, names: &[SkillRef]) -> Result<DriftTargets, Failure> {
+    let listing = shelf::list_installed(vault)?;
     let mut sorted = DriftTargets {
         asked: Vec::new(),
         unchecked: Vec::new(),
@@ -85,7 +85,7 @@ pub fn sort(vault: &Vault, names: &[SkillRef]) -> Result<DriftTargets, Failure> 
     let mut wanted = Vec::new();
     // Find a misspelt name before the first request.
     for name in names {
-        match run::find(vault, name)? {
+        match run::find_skill(vault, name)? {
             Some(found) => wanted.push((found.name, found.origin)),
             None => return Err(lookup::not_own(vault, name)?),
         }
@@ -95,7 +95,7 @@ pub fn sort(vault: &Vault, names: &[SkillRef]) -> Result<DriftTargets, Failure> 
         names.is_empty() || wanted.any(|(one, from)| one == name && from == origin)
     };
     let is_named = !names.is_empty();
-    let sources = Sources::read(vault)?;
+    let sources = RecordedSources::read(vault)?;
     for skill in listing.skills {
         if !wanted(&skill.name, &skill.origin) {
             continue;
@@ -104,23 +104,23 @@ pub fn sort(vault: &Vault, names: &[SkillRef]) -> Result<DriftTargets, Failure> 
         if skill.origin != Origin::Local {
             // Without names, the question is only about the vault's own skills.
             if is_named {
-                sorted.leave_out(skill.name, reason(NotCompared::Linked));
+                sorted.leave_out(skill.name, not_compared_reason(NotCompared::Linked));
             }
             continue;
         }
-        let own = OwnSkill {
+        let own = ComparedSkill {
             name: &skill.name,
             bundle: &skill.bundle,
             provenance: &skill.texts.provenance,
         };
         // A skill that a rollback holds is compared only if the user named it.
-        match sources.of(own, is_named)? {
+        match sources.current_source(own, is_named)? {
             Ok(source) => sorted.asked.push(DriftCheck {
                 name: skill.name,
                 version: skill.version,
                 source,
             }),
-            Err(why) => sorted.leave_out(skill.name, reason(why)),
+            Err(why) => sorted.leave_out(skill.name, not_compared_reason(why)),
         }
     }
     // Damaged skills are not in the listing, but must not pass as unchanged.
@@ -134,7 +134,7 @@ pub fn sort(vault: &Vault, names: &[SkillRef]) -> Result<DriftTargets, Failure> 
 }
 
 /// Formats the reason for which a skill is not compared, with the command that changes that.
-fn reason(why: NotCompared) -> String {
+fn not_compared_reason(why: NotCompared) -> String {
     match why {
         NotCompared::Held => HELD.to_owned(),
         NotCompared::Linked => {
@@ -149,7 +149,7 @@ fn reason(why: NotCompared) -> String {
 
 /// Compares the skills with their sources, several at a time. The results are in the order of
 /// `asked`. `fetching` may be `None` if no skill is fetched.
-pub fn compare(
+pub fn compare_sources(
     context: &Context,
     vault: &Vault,
     fetching: Option<&Fetching>,
@@ -209,7 +209,7 @@ fn compare_folders(vault: &Vault, asked: &[DriftCheck]) -> Result<Vec<DriftState
 /// Warns of folders whose files differ from the skills that were added from them: a release
 /// contains the skills as they were added.
 pub fn warn_of_changed_folders(context: &Context, vault: &Vault) -> Result<(), Failure> {
-    let held = history::held(vault)?;
+    let held = history::list_held(vault)?;
     let changed: Vec<SkillName> = folders::compare_all(vault)?
         .into_iter()
         // A skill that a rollback holds differs from its folder on purpose.

@@ -10,15 +10,15 @@ use vault_library::{read_policy_at, read_source_policy};
 use vault_policy::Policy;
 use vault_shelf::fetch::{Fetch as _, FetchFault, FetchedSkill};
 use vault_sources::{
-    BadSource, DEFAULT_CLAWHUB, DEFAULT_NPM, FetchError, Fetcher, Found, GitFault, GitSettings,
-    Limits, ParseOptions, Settings, Source, SourcePolicy, Tokens, by_name, is_loopback,
+    BadSource, DEFAULT_CLAWHUB, DEFAULT_NPM, FetchError, Fetcher, GitFault, GitSettings, Limits,
+    OfferedSkill, ParseOptions, Settings, Source, SourcePolicy, Tokens, by_name, is_loopback,
 };
 use vault_store::clock::SystemClock;
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure, Place, chain},
-    output::{clean, nearest},
+    errors::{ErrorCode, Failure, Place, message_chain},
+    output::{clean, nearest_name},
 };
 
 /// The fetcher of a command with its policy and parse options.
@@ -35,26 +35,26 @@ impl Fetching {
     /// Reads the settings and the policy; opens no connection. Fails if the policy cannot be read,
     /// so that nothing is fetched without checking it.
     pub fn new(context: &Context) -> Result<Self, Failure> {
-        let mut settings = settings(context, false)?;
+        let mut settings = fetch_settings(context, false)?;
         // The user typed the sources, so a site on this machine is meant.
         settings.local_sites = true;
-        Self::with(context, settings)
+        Self::with_settings(context, settings)
     }
 
     /// Like [`Fetching::new`], for the sources of a project's lock. A lock comes with a repository,
     /// whose author must not make this machine contact services on loopback.
     pub fn for_project(context: &Context) -> Result<Self, Failure> {
-        Self::with(context, settings(context, false)?)
+        Self::with_settings(context, fetch_settings(context, false)?)
     }
 
-    fn with(context: &Context, settings: Settings) -> Result<Self, Failure> {
-        let policy = policy(context)?;
+    fn with_settings(context: &Context, settings: Settings) -> Result<Self, Failure> {
+        let policy = load_policy(context)?;
         let options = ParseOptions {
             local_sites: settings.local_sites,
             ..settings.parse.clone()
         };
         Ok(Self {
-            fetcher: fetcher(settings),
+            fetcher: new_fetcher(settings),
             policy: SourcePolicy::new(policy.as_ref()),
             options,
         })
@@ -82,7 +82,11 @@ pub fn parse_options(context: &Context) -> Result<ParseOptions, Failure> {
 
 /// Parses a source argument. `owner/repository` without a prefix could also be a path, so it
 /// requires a confirmation.
-pub fn parse(context: &Context, text: &str, options: &ParseOptions) -> Result<Source, Failure> {
+pub fn parse_source(
+    context: &Context,
+    text: &str,
+    options: &ParseOptions,
+) -> Result<Source, Failure> {
     let exists = |path: &str| Path::new(path).symlink_metadata().is_ok();
     let bad = match Source::parse(text, options, &exists) {
         Ok(source) => return Ok(source),
@@ -116,7 +120,7 @@ pub fn bad_source(bad: &BadSource) -> Failure {
 }
 
 /// Applies a folder inside the repository and a branch, tag, commit or version to a source.
-pub fn refined(
+pub fn refine_source(
     mut source: Source,
     path: Option<&str>,
     reference: Option<&str>,
@@ -133,12 +137,12 @@ pub fn refined(
 }
 
 /// Reads the settings of a fetcher. `guarded` is set for callers other than the command line.
-pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
+pub fn fetch_settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
     let settings = context.settings()?;
     let parse = parse_options(context)?;
     let process = &context.process;
     // If git is not in PATH, starting it fails later with a message of its own.
-    let mut git = GitSettings::new(process.program("git").unwrap_or_else(|| "git".into()));
+    let mut git = GitSettings::new(process.find_program("git").unwrap_or_else(|| "git".into()));
     git.ssh_command = process.variable("GIT_SSH_COMMAND").map(str::to_owned);
     git.loopback = parse.loopback;
     let address = |name: &str, text: &str| {
@@ -182,8 +186,8 @@ pub fn settings(context: &Context, guarded: bool) -> Result<Settings, Failure> {
 }
 
 /// Reads the policy that decides what may be fetched. Fails if it cannot be read.
-fn policy(context: &Context) -> Result<Option<Policy>, Failure> {
-    let root = context.paths()?.root;
+fn load_policy(context: &Context) -> Result<Option<Policy>, Failure> {
+    let root = context.paths_json()?.root;
     let policy = match context.existing_vault()? {
         Some(vault) => read_source_policy(&vault),
         // The policy file may be written before the vault exists, and counts from then on.
@@ -191,7 +195,7 @@ fn policy(context: &Context) -> Result<Option<Policy>, Failure> {
     };
     policy.map_err(|error| {
         let path = root.join(vault_library::POLICY_FILE);
-        let error = chain(&error);
+        let error = message_chain(&error);
         fail!(
             PolicyInvalid,
             "the policy cannot be read, so nothing was fetched: {error}"
@@ -207,7 +211,7 @@ pub fn fetch_named(
     source: &draft::Source,
     skill: &SkillName,
 ) -> Result<FetchedSkill, Failure> {
-    let (fetcher, policy) = (for_tools(context)?, policy(context)?);
+    let (fetcher, policy) = (for_tools(context)?, load_policy(context)?);
     let bar = context.ui.spinner(format!("Fetching {skill}"));
     let fetched = context.block_on(async {
         let fetched = fetcher.fetch(source, Some(skill), policy.as_ref()).await;
@@ -227,24 +231,24 @@ pub fn fetch_named(
 
 /// Creates the fetcher for agents' tools. It only reaches public hosts and does not use SSH.
 pub fn for_tools(context: &Context) -> Result<Arc<Fetcher>, Failure> {
-    Ok(fetcher(settings(context, true)?))
+    Ok(new_fetcher(fetch_settings(context, true)?))
 }
 
 /// Creates the fetcher for remote callers. Like [`for_tools`], and git runs without this user's
 /// credentials and configuration.
 pub fn for_remote_callers(context: &Context) -> Result<Arc<Fetcher>, Failure> {
-    let mut settings = settings(context, true)?;
+    let mut settings = fetch_settings(context, true)?;
     // A remote caller must not fetch with this user's access.
     settings.git.own_credentials = false;
-    Ok(fetcher(settings))
+    Ok(new_fetcher(settings))
 }
 
-fn fetcher(settings: Settings) -> Arc<Fetcher> {
+fn new_fetcher(settings: Settings) -> Arc<Fetcher> {
     Arc::new(Fetcher::new(settings, Arc::new(SystemClock)))
 }
 
 /// Converts a fetch error, with its exit code and hint.
-pub fn failure(error: &FetchError) -> Failure {
+pub fn fetch_failure(error: &FetchError) -> Failure {
     let code = match error {
         FetchError::Policy { .. } => ErrorCode::SourceRefused,
         FetchError::NotPublic(_) => ErrorCode::SourceNotPublic,
@@ -267,9 +271,9 @@ pub fn failure(error: &FetchError) -> Failure {
         FetchError::Content { .. } => ErrorCode::SourceMalformed,
         FetchError::Local { .. } => ErrorCode::Io,
     };
-    Failure::new(code, chain(error))
+    Failure::new(code, message_chain(error))
         .hint_if(error.hint())
-        .details(error.details().map(str::to_owned))
+        .details(error.git_messages().map(str::to_owned))
 }
 
 /// The selection of skills from a source.
@@ -283,43 +287,43 @@ pub struct SkillSelection<'a> {
 
 /// Selects skills of a source: by flags, because there is only one, or by asking. Without a
 /// terminal it fails, lists the skills and names the flags that select them.
-pub fn choose<'f>(
+pub fn choose_skills<'f>(
     context: &Context,
     place: &str,
-    found: &'f [Found],
-    only: Option<&'f Found>,
-    wanted: SkillSelection<'_>,
-) -> Result<Vec<&'f Found>, Failure> {
-    if wanted.all {
-        return Ok(found.iter().collect());
+    listed: &'f [OfferedSkill],
+    only: Option<&'f OfferedSkill>,
+    selection: SkillSelection<'_>,
+) -> Result<Vec<&'f OfferedSkill>, Failure> {
+    if selection.all {
+        return Ok(listed.iter().collect());
     }
-    if !wanted.names.is_empty() {
-        return wanted
+    if !selection.names.is_empty() {
+        return selection
             .names
             .iter()
-            .map(|name| by_name(found, name).ok_or_else(|| no_such_skill(place, found, name)))
+            .map(|name| by_name(listed, name).ok_or_else(|| no_such_skill(place, listed, name)))
             .collect();
     }
     if let Some(only) = only {
         return Ok(vec![only]);
     }
     let question = format!("Which skills of {}?", clean(place, 200));
-    let options: Vec<String> = found.iter().map(line).collect();
+    let options: Vec<String> = listed.iter().map(skill_line).collect();
     let chosen = context
         .ui
         .choose_many(&question, "--skill <name>` or `--all", &options)
         .map_err(|failure| {
-            let names: Vec<_> = found.iter().map(|found| &found.name).collect();
+            let names: Vec<_> = listed.iter().map(|found| &found.name).collect();
             failure.data(serde_json::json!({ "skills": names }))
         })?;
-    let chosen: Vec<&Found> = chosen.into_iter().filter_map(|at| found.get(at)).collect();
+    let chosen: Vec<&OfferedSkill> = chosen.into_iter().filter_map(|at| listed.get(at)).collect();
     if chosen.is_empty() {
         return Err(fail!(NothingChosen, "no skill was chosen"));
     }
     Ok(chosen)
 }
 
-fn line(found: &Found) -> String {
+fn skill_line(found: &OfferedSkill) -> String {
     let name = clean(&found.name, 64);
     let Some(description) = &found.description else {
         return name;
@@ -329,9 +333,9 @@ fn line(found: &Found) -> String {
 }
 
 /// The failure for a skill that the source does not contain.
-pub fn no_such_skill(place: &str, found: &[Found], name: &str) -> Failure {
+pub fn no_such_skill(place: &str, found: &[OfferedSkill], name: &str) -> Failure {
     let names = found.iter().map(|found| found.name.as_str());
-    let hint = match nearest(name, names.clone()) {
+    let hint = match nearest_name(name, names.clone()) {
         Some(near) => format!("did you mean `{}`?", clean(near, 64)),
         None => {
             let list: Vec<String> = names.take(20).map(|name| clean(name, 64)).collect();

@@ -161,7 +161,7 @@ mod tests {
 
     fn parses(line: &str) -> bool {
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        cli::parse(&words).is_ok()
+        cli::parse_arguments(&words).is_ok()
     }
 
     #[test]

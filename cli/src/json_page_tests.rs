@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value};
-use vault_gate::report::json::Whole;
+use vault_gate::report::json::AuditView;
 use vault_library::{
     Capabilities,
     export::{SiteReport, ZipReport},
@@ -51,7 +51,7 @@ const VIEWS: &[(&str, Describe)] = &[
     ("enable", view::<agent::switch::SkillVisibility>),
     ("fmt", view::<write::fmt::FixedFiles>),
     ("help COMMAND", view::<String>),
-    ("help errors", view::<Vec<codes::Row>>),
+    ("help errors", view::<Vec<codes::CodeRow>>),
     ("history", view::<keep_current::history::History>),
     ("import", view::<start::add::Added>),
     ("install", view::<start::install::Installation>),
@@ -72,12 +72,12 @@ const VIEWS: &[(&str, Describe)] = &[
         view::<server::serve::ServerSettings>,
     ),
     ("update", view::<keep_current::update::UpdatedSkills>),
-    ("audit", view::<Whole<'_>>),
+    ("audit", view::<AuditView<'_>>),
     ("audit-repo", view::<RepositoryAudit<'_>>),
     ("config list", view::<Vec<Setting>>),
     ("export well-known", view::<SiteReport>),
     ("export zip", view::<ZipReport>),
-    ("lint", view::<Whole<'_>>),
+    ("lint", view::<AuditView<'_>>),
     ("list", view::<find::list::InstalledSkills>),
     ("list --project", view::<find::list::ProjectSkills>),
     ("resolve", view::<Capabilities>),
@@ -266,7 +266,7 @@ fn written_pages_have_the_json_of_each_command() {
 
 #[test]
 fn each_command_is_described() {
-    for command in cli::command().get_subcommands() {
+    for command in cli::full_command().get_subcommands() {
         let name = command.get_name();
         let is_named = |words: &&str| words.split(' ').next() == Some(name);
         let views = VIEWS.iter().map(|(words, _)| *words);

@@ -12,12 +12,12 @@ use vault_library::{
 use crate::{
     context::Context,
     errors::Failure,
-    output::{Warning, clean, either, size},
+    output::{Warning, clean, either, format_size},
 };
 
 /// Everything that differs, in one line.
 pub fn text(changes: &RootChanges) -> String {
-    let lines = changes.lines().into_iter();
+    let lines = changes.describe_lines().into_iter();
     let parts: Vec<_> = lines.map(|line| line.text).collect();
     if parts.is_empty() {
         return "signed again, with the same keys".to_owned();
@@ -53,9 +53,9 @@ pub fn warn_about_own(context: &Context, vault: &Vault) -> Result<(), Failure> {
         context.ui.warn_with("no_recovery_key", text, hint);
     }
     remind_of_recovery_key(context, vault)?;
-    let budget = RootBudget::of(vault.require_trust()?.chain());
+    let budget = RootBudget::used_by(vault.require_trust()?.chain());
     if budget.is_nearly_used() {
-        let (versions, bytes) = (budget.versions, size(budget.bytes as u64));
+        let (versions, bytes) = (budget.versions, format_size(budget.bytes as u64));
         let text = format!(
             "the keys were changed {versions} times ({bytes}), which uses three quarters of the limit"
         );
@@ -115,7 +115,7 @@ pub fn warn_about_roots(context: &Context, vault: &str, warnings: &[RootWarning]
                 "the recovery key of {vault} has changed since the fingerprint that you gave"
             ),
         };
-        let warning = Warning::new(warning.word(), text);
+        let warning = Warning::new(warning.warning_code(), text);
         context
             .ui
             .warn(warning.hint("ask the owner whether this was intended"));

@@ -11,7 +11,7 @@ use vault_library::{
 
 use crate::{
     errors::{ErrorCode, Failure},
-    output::{HINT, clean, nearest, paint},
+    output::{HINT, clean, nearest_name, paint},
 };
 
 /// Returns the folder of a skill. `path` is the folder or its SKILL.md.
@@ -31,9 +31,9 @@ pub enum Target {
 
 /// Resolves an argument to the installed skill of this name, or else to a path. Fails with a
 /// suggestion if it is neither.
-pub fn target(vault: Option<&Vault>, word: &str) -> Result<Target, Failure> {
+pub fn resolve_target(vault: Option<&Vault>, word: &str) -> Result<Target, Failure> {
     if let (Some(vault), Ok(skill)) = (vault, word.parse::<SkillRef>())
-        && run::find(vault, &skill)?.is_some()
+        && run::find_skill(vault, &skill)?.is_some()
     {
         return Ok(Target::Installed(skill));
     }
@@ -63,7 +63,10 @@ pub fn not_installed(vault: Option<&Vault>, name: &str) -> Failure {
 
 /// Returns the vault and the parsed name. Fails with a suggestion if there is no vault or the name
 /// is invalid. It does not check that the skill is installed.
-pub fn named<'v>(vault: Option<&'v Vault>, name: &str) -> Result<(&'v Vault, SkillRef), Failure> {
+pub fn parse_installed_name<'v>(
+    vault: Option<&'v Vault>,
+    name: &str,
+) -> Result<(&'v Vault, SkillRef), Failure> {
     let not_found = || not_installed(vault, name);
     Ok((
         vault.ok_or_else(not_found)?,
@@ -78,7 +81,7 @@ pub fn not_there(name: &str, names: &[impl AsRef<str>]) -> Failure {
     not_listed(failure, name, names, "vault list")
 }
 
-pub fn suggest(vault: &Vault, error: run::RunError) -> Failure {
+pub fn suggest_name(vault: &Vault, error: run::RunError) -> Failure {
     match &error {
         run::RunError::UnknownSkill(skill) => not_installed(Some(vault), &skill.to_string()),
         _ => error.into(),
@@ -88,7 +91,7 @@ pub fn suggest(vault: &Vault, error: run::RunError) -> Failure {
 fn with_suggestion(failure: Failure, vault: &Vault, name: &str) -> Failure {
     // A suggestion is not worth another error.
     let names = installed_names(vault).unwrap_or_default();
-    match nearest(name, names.iter().map(String::as_str)) {
+    match nearest_name(name, names.iter().map(String::as_str)) {
         Some(near) => failure.hint(format!("did you mean `{}`?", paint(HINT, near))),
         None => failure.hint("vault list shows what is installed"),
     }
@@ -97,7 +100,7 @@ fn with_suggestion(failure: Failure, vault: &Vault, name: &str) -> Failure {
 /// Returns the names of all installed skills that are not damaged. A name is qualified if the bare
 /// name means another skill.
 pub fn installed_names(vault: &Vault) -> Result<Vec<String>, VaultError> {
-    let skills = shelf::list(vault)?.skills.into_iter();
+    let skills = shelf::list_installed(vault)?.skills.into_iter();
     let name = |skill: shelf::Listed| {
         if skill.shadowed {
             skill.qualified
@@ -109,8 +112,8 @@ pub fn installed_names(vault: &Vault) -> Result<Vec<String>, VaultError> {
 }
 
 /// Returns the own skill of this name, for commands that change a skill in the vault that signs it.
-pub fn own(vault: &Vault, skill: &SkillRef) -> Result<SkillName, Failure> {
-    match run::find(vault, skill)? {
+pub fn find_own(vault: &Vault, skill: &SkillRef) -> Result<SkillName, Failure> {
+    match run::find_skill(vault, skill)? {
         Some(FoundSkill {
             name,
             origin: Origin::Local,
@@ -121,7 +124,7 @@ pub fn own(vault: &Vault, skill: &SkillRef) -> Result<SkillName, Failure> {
             qualified,
             ..
         }) => {
-            let link = subscribe::find(vault, &link)?;
+            let link = subscribe::find_link_by_id(vault, &link)?;
             let from = link.map(|link| link.pin().name.to_string());
             let from = from.unwrap_or_default();
             Err(fail!(
@@ -137,9 +140,9 @@ pub fn own(vault: &Vault, skill: &SkillRef) -> Result<SkillName, Failure> {
 }
 
 /// Returns the bare name of the skill, for commands that decide what agents see under it.
-pub fn bare(vault: &Vault, text: &str) -> Result<SkillName, Failure> {
+pub fn find_bare_name(vault: &Vault, text: &str) -> Result<SkillName, Failure> {
     let skill: SkillRef = text.parse().map_err(|_| not_installed(Some(vault), text))?;
-    match run::find(vault, &skill)? {
+    match run::find_skill(vault, &skill)? {
         Some(found) if found.bare => Ok(found.name),
         Some(found) => Err(fail!(
             NotInstalled,
@@ -159,7 +162,7 @@ pub fn not_listed<'n>(
     names: impl Iterator<Item = &'n str>,
     list: &str,
 ) -> Failure {
-    match nearest(asked, names) {
+    match nearest_name(asked, names) {
         Some(near) => failure.hint(format!("did you mean `{}`?", clean(near, 64))),
         None => failure.hint(format!("{list} shows them all")),
     }
@@ -177,7 +180,7 @@ pub fn not_own(vault: &Vault, name: impl std::fmt::Display) -> Result<Failure, F
 }
 
 /// Words and codes for messages about the entries of a list.
-pub struct Kind {
+pub struct EntryWords {
     /// The noun for one entry.
     pub noun: &'static str,
     /// The code for a name that no entry has.
@@ -190,8 +193,8 @@ pub struct Kind {
 
 /// Finds the entry with this id, or else the only entry with this name. `line` formats the
 /// candidates if several entries share the name.
-pub fn pick<'t, T>(
-    kind: &Kind,
+pub fn pick_entry<'t, T>(
+    kind: &EntryWords,
     entries: &'t [T],
     asked: &str,
     id_and_name: impl Fn(&'t T) -> (&'t str, Option<&'t str>),

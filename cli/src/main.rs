@@ -57,14 +57,14 @@ fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if is_bare_local(&arguments, &process) {
         // Agents start `vault` without arguments to speak MCP.
-        let cli = cli::parse(&["vault", "mcp"].map(OsString::from));
+        let cli = cli::parse_arguments(&["vault", "mcp"].map(OsString::from));
         if let Ok(cli) = cli {
-            return ExitCode::from(run(cli, process).code());
+            return ExitCode::from(run_command(cli, process).code());
         }
     }
-    let exit = match cli::parse(&arguments) {
-        Ok(cli) => run(cli, process),
-        Err(error) => usage(&error, &arguments, &process),
+    let exit = match cli::parse_arguments(&arguments) {
+        Ok(cli) => run_command(cli, process),
+        Err(error) => print_usage(&error, &arguments, &process),
     };
     ExitCode::from(exit.code())
 }
@@ -79,11 +79,11 @@ fn is_bare_local(arguments: &[OsString], process: &Process) -> bool {
         .is_ok_and(|settings| settings.text("VAULT_MODE") == Some("local"))
 }
 
-fn run(mut cli: Cli, process: Process) -> Exit {
+fn run_command(mut cli: Cli, process: Process) -> Exit {
     // An option of the command, such as `--format json`, may ask for the envelope too.
     cli.global.json |= cli.command.wants_json();
     let ui = Ui::new(&cli.global, &process);
-    let context = Context::new(process, cli.global, ui, cli::command);
+    let context = Context::new(process, cli.global, ui, cli::full_command);
     let named = if cli.command.needs_vault_folder() {
         context.require_named_vault()
     } else {
@@ -99,7 +99,7 @@ fn run(mut cli: Cli, process: Process) -> Exit {
 }
 
 /// Prints the help, version or usage error that clap returned, and returns the exit code.
-fn usage(error: &clap::Error, arguments: &[OsString], process: &Process) -> Exit {
+fn print_usage(error: &clap::Error, arguments: &[OsString], process: &Process) -> Exit {
     // Words behind `--` are arguments of another program, such as an action.
     let before_dashes = || arguments.iter().take_while(|argument| *argument != "--");
     let global = Global {
@@ -113,7 +113,7 @@ fn usage(error: &clap::Error, arguments: &[OsString], process: &Process) -> Exit
         ..Global::default()
     };
     let ui = Ui::new(&global, process);
-    if let Some(command) = habit(error.kind(), arguments) {
+    if let Some(command) = habit_command(error.kind(), arguments) {
         let text = error.render().to_string();
         let message = text.lines().next().unwrap_or("wrong usage");
         let message = message.trim_start_matches("error: ");
@@ -126,7 +126,7 @@ fn usage(error: &clap::Error, arguments: &[OsString], process: &Process) -> Exit
             ui.report(&Report::text(styled.trim_end()))
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            ui.must_see(cli::overview());
+            ui.must_see(cli::overview_text());
             Exit::Usage
         }
         _ if global.json => {
@@ -147,7 +147,7 @@ fn usage(error: &clap::Error, arguments: &[OsString], process: &Process) -> Exit
 }
 
 /// Returns the command for what was typed out of habit from another tool.
-fn habit(kind: ErrorKind, arguments: &[OsString]) -> Option<String> {
+fn habit_command(kind: ErrorKind, arguments: &[OsString]) -> Option<String> {
     if !matches!(
         kind,
         ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument

@@ -39,8 +39,15 @@ impl KeyPassphrases {
 
     /// Returns the passphrase for a new file: from the variable, or asked for twice. Fails without
     /// a terminal.
-    pub fn choose(&self, context: &Context, what: &str) -> Result<Zeroizing<String>, Failure> {
-        if let Some(text) = self.read_file().map_err(|error| unreadable(&error))? {
+    pub fn choose_passphrase(
+        &self,
+        context: &Context,
+        what: &str,
+    ) -> Result<Zeroizing<String>, Failure> {
+        if let Some(text) = self
+            .read_file()
+            .map_err(|error| unreadable_passphrase(&error))?
+        {
             return Ok(text);
         }
         let question = format!("Passphrase for {what}:");
@@ -132,7 +139,7 @@ fn not_answered(error: InquireError) -> io::Error {
 }
 
 /// Creates the failure for a passphrase that could not be read or was not entered.
-pub fn unreadable(error: &io::Error) -> Failure {
+pub fn unreadable_passphrase(error: &io::Error) -> Failure {
     if error.kind() == io::ErrorKind::Interrupted {
         return fail!(Interrupted, "interrupted");
     }

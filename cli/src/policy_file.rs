@@ -13,54 +13,54 @@ use vault_policy::{self as policy, Asker, CompiledPolicy, Input, MAX_BYTES, Poli
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure, Place},
-    output::{clean, excerpt::marked_line, nearest},
+    output::{clean, excerpt::marked_line, nearest_name},
 };
 
 /// Returns the path of this run's policy file.
 pub fn own_path(context: &Context) -> Result<PathBuf, Failure> {
-    Ok(context.paths()?.root.join(POLICY_FILE))
+    Ok(context.paths_json()?.root.join(POLICY_FILE))
 }
 
 /// Reads the policy that is in force. The policy file may exist before the vault does.
-pub fn own(context: &Context, vault: Option<&Vault>) -> Result<Option<Policy>, Failure> {
+pub fn own_policy(context: &Context, vault: Option<&Vault>) -> Result<Option<Policy>, Failure> {
     match vault {
         Some(vault) => {
             let path = own_path(context)?;
-            read_policy(vault).map_err(|error| refused(error, &path))
+            read_policy(vault).map_err(|error| resolve_failure(error, &path))
         }
-        None => written(context),
+        None => written_policy(context),
     }
 }
 
 /// Reads `policy.toml` as it is written, approved or not.
-pub fn written(context: &Context) -> Result<Option<Policy>, Failure> {
+pub fn written_policy(context: &Context) -> Result<Option<Policy>, Failure> {
     let path = own_path(context)?;
-    read_policy_at(&context.paths()?.root).map_err(|error| refused(error, &path))
+    read_policy_at(&context.paths_json()?.root).map_err(|error| resolve_failure(error, &path))
 }
 
 /// Reads and compiles the policy that is in force.
 pub fn own_compiled(context: &Context, vault: Option<&Vault>) -> Result<CompiledPolicy, Failure> {
-    compiled(own(context, vault)?)
+    compile_policy(own_policy(context, vault)?)
 }
 
 /// Compiles a policy. Without a policy nothing is granted.
-pub fn compiled(policy: Option<Policy>) -> Result<CompiledPolicy, Failure> {
+pub fn compile_policy(policy: Option<Policy>) -> Result<CompiledPolicy, Failure> {
     policy.map_or_else(
         || Ok(CompiledPolicy::absent()),
         // Parsing a policy has already compiled it, so this does not fail.
         |policy| {
             CompiledPolicy::new(policy)
-                .map_err(|error| invalid(&error, Path::new(POLICY_FILE), None))
+                .map_err(|error| policy_failure(&error, Path::new(POLICY_FILE), None))
         },
     )
 }
 
 /// Suggests a correction for the first name in a message from the names that follow it. Names are
 /// enclosed in backquotes.
-fn meant(message: &str) -> Option<String> {
+fn suggest_correction(message: &str) -> Option<String> {
     let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let (wrong, offered) = names.split_first()?;
-    let near = nearest(wrong, offered.iter().copied())?;
+    let near = nearest_name(wrong, offered.iter().copied())?;
     (near != *wrong).then(|| format!("did you mean `{near}`?"))
 }
 
@@ -72,7 +72,7 @@ pub fn read_file(path: &Path) -> Result<Policy, Failure> {
         .and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes))
         .map_err(|error| Failure::io("reading", path, &error))?;
     let text = String::from_utf8(bytes).map_err(|_| not_text(path))?;
-    Policy::from_toml(&text).map_err(|error| invalid(&error, path, Some(&text)))
+    Policy::from_toml(&text).map_err(|error| policy_failure(&error, path, Some(&text)))
 }
 
 fn not_text(path: &Path) -> Failure {
@@ -80,20 +80,21 @@ fn not_text(path: &Path) -> Failure {
 }
 
 /// Converts an error in the vault's own policy, with the wrong line.
-fn refused(error: ResolveError, path: &Path) -> Failure {
+fn resolve_failure(error: ResolveError, path: &Path) -> Failure {
     match error {
         ResolveError::Vault(error) => error.into(),
         ResolveError::NotText => not_text(path),
         ResolveError::Policy(error) => {
             // The text is only needed for the excerpt, so a failure to read it is harmless.
-            invalid(&error, path, std::fs::read_to_string(path).ok().as_deref())
+            policy_failure(&error, path, std::fs::read_to_string(path).ok().as_deref())
         }
     }
 }
 
-fn invalid(error: &PolicyError, path: &Path, text: Option<&str>) -> Failure {
+fn policy_failure(error: &PolicyError, path: &Path, text: Option<&str>) -> Failure {
     let code = ErrorCode::parse(error.word()).unwrap_or(ErrorCode::PolicySchema);
-    let failure = Failure::new(code, clean(error.message(), 1000)).hint_if(meant(error.message()));
+    let failure = Failure::new(code, clean(error.message(), 1000))
+        .hint_if(suggest_correction(error.message()));
     let mut place = Place::new(path, None);
     let Some(at) = error.position() else {
         return failure.at(place);
@@ -119,10 +120,10 @@ pub struct CallerQuery<'a> {
 }
 
 /// Returns what the policy grants to a caller. Without a vault there are no skills to grant.
-pub fn capabilities(
+pub fn caller_capabilities(
     vault: Option<&Vault>,
     policy: &CompiledPolicy,
-    asked: CallerQuery<'_>,
+    caller_query: CallerQuery<'_>,
 ) -> Result<Capabilities, Failure> {
     let CallerQuery {
         caller,
@@ -130,7 +131,7 @@ pub fn capabilities(
         channel,
         profile: bound_profile,
         query,
-    } = asked;
+    } = caller_query;
     let (callers, query) = (&[caller][..], Some(query));
     let Some(vault) = vault else {
         let asker = Asker {
@@ -184,7 +185,7 @@ mod tests {
             ("`(?=deploy)` cannot be used as an expression", None),
             ("plain", None),
         ] {
-            assert_eq!(meant(message).as_deref(), hint, "{message}");
+            assert_eq!(suggest_correction(message).as_deref(), hint, "{message}");
         }
     }
 }

@@ -123,7 +123,7 @@ fn every_printed_command_is_one() {
     for text in TEXTS {
         files(&source.join(text), &mut paths);
     }
-    let mut command = cli::command();
+    let mut command = cli::full_command();
     let commands = command.clone();
     let names: BTreeSet<_> = commands.get_subcommands().map(Command::get_name).collect();
     let mut printed = BTreeMap::new();

@@ -20,7 +20,7 @@ use crate::{
     errors::{Exit, Failure},
     output::{
         BAD, BOLD, DIM, HINT, Report, TICK, Table, Warning, clean, doctor::profile_warning, join,
-        nearest, paint,
+        nearest_name, paint,
     },
 };
 
@@ -44,8 +44,8 @@ pub fn agent_id(text: &str) -> Result<AgentId, String> {
     let id: AgentId = text
         .parse()
         .map_err(|error: vault_format::name::BadName| error.to_string())?;
-    let ids = agents::all().iter().map(|agent| agent.id.as_str());
-    match nearest(text, ids) {
+    let ids = agents::known_agents().iter().map(|agent| agent.id.as_str());
+    match nearest_name(text, ids) {
         // Unknown agents are allowed, but an id this close to a known one is more likely a
         // misspelling.
         Some(near) => Err(format!("no agent is called `{id}`; did you mean `{near}`?")),
@@ -54,7 +54,7 @@ pub fn agent_id(text: &str) -> Result<AgentId, String> {
 }
 
 /// Describes this machine. Fails without a home folder.
-pub fn machine(context: &Context, project: Option<PathBuf>) -> Result<Machine, Failure> {
+pub fn find_machine(context: &Context, project: Option<PathBuf>) -> Result<Machine, Failure> {
     context.process.machine(project).ok_or_else(|| {
         fail!(NoHome, "there is no home folder to look for agents in").hint("set HOME")
     })
@@ -62,13 +62,13 @@ pub fn machine(context: &Context, project: Option<PathBuf>) -> Result<Machine, F
 
 /// Updates the existing links after a change. A problem with them is only a warning, because the
 /// change itself succeeded. Returns `None` if nothing was synced.
-pub fn refresh(context: &Context, vault: &Vault) -> Option<ProfileSyncReport> {
+pub fn refresh_links(context: &Context, vault: &Vault) -> Option<ProfileSyncReport> {
     let machine = local_machine(context)?;
-    let report = agents::refresh(vault, &machine).unwrap_or_else(|error| {
+    let report = agents::sync_linked(vault, &machine).unwrap_or_else(|error| {
         warn_not_synced(context, error);
         None
     })?;
-    warn(context, &report);
+    warn_about_sync(context, &report);
     Some(report)
 }
 
@@ -83,7 +83,7 @@ fn local_machine(context: &Context) -> Option<Machine> {
 fn warn_not_synced(context: &Context, error: ProfileSyncError) {
     context.ui.warn_with(
         "profiles_not_synced",
-        failure(error).message,
+        sync_failure(error).message,
         "fix that, then: vault sync-profiles",
     );
 }
@@ -108,23 +108,23 @@ impl AgentLinks {
     }
 
     /// Returns the part that a command prints as JSON.
-    pub fn shown(&self) -> ShownLinks {
+    pub fn to_shown(&self) -> ShownLinks {
         ShownLinks {
             restart_required: self.restart_required(),
-            profiles: self.report.clone().map(ProfileSync::of),
+            profiles: self.report.clone().map(ProfileSync::of_report),
         }
     }
 
     /// Adds [`ShownLinks`] to the JSON of a change.
     pub fn add_to(&self, data: &mut Value) {
-        let shown = serde_json::to_value(self.shown());
+        let shown = serde_json::to_value(self.to_shown());
         if let (Value::Object(members), Ok(Value::Object(shown))) = (data, shown) {
             members.extend(shown);
         }
     }
 
     /// Formats the table of the linked folders, if any agent sees other skills than before.
-    pub fn text(&self, context: &Context) -> Option<String> {
+    pub fn links_table(&self, context: &Context) -> Option<String> {
         let report = self.report.as_ref()?;
         let restart = self.restart_required();
         restart.then(|| table_text(context, report, restart))
@@ -163,7 +163,7 @@ struct ProfileWarningText {
 }
 
 impl ProfileSync {
-    fn of(report: ProfileSyncReport) -> Self {
+    fn of_report(report: ProfileSyncReport) -> Self {
         let text = |warning: &ProfileWarning| {
             let (message, hint) = profile_warning(warning);
             ProfileWarningText {
@@ -182,13 +182,13 @@ impl ProfileSync {
 /// not linked, it asks once on a terminal, and names the command elsewhere.
 pub fn show_to_agents(context: &Context, vault: &Vault) -> AgentLinks {
     let mut links = AgentLinks {
-        report: refresh(context, vault),
+        report: refresh_links(context, vault),
         ..AgentLinks::default()
     };
     let Some(machine) = local_machine(context) else {
         return links;
     };
-    let unlinked = match agents::unlinked(vault, &machine) {
+    let unlinked = match agents::list_unlinked(vault, &machine) {
         Ok(unlinked) if !unlinked.is_empty() => unlinked,
         // A failure was reported by the refresh, or concerns no folder that is linked.
         _ => return links,
@@ -208,9 +208,9 @@ pub fn show_to_agents(context: &Context, vault: &Vault) -> AgentLinks {
     let question = format!("Link the vault's skills for {names}?");
     // Skills that no agent sees are of no use, so yes is the default.
     match context.ui.confirm_default(&question, true) {
-        Ok(true) => match sync_profiles(vault, &discovering(machine, ids)) {
+        Ok(true) => match sync_profiles(vault, &discover_input(machine, ids)) {
             Ok(report) => {
-                warn(context, &report);
+                warn_about_sync(context, &report);
                 links.linked_now = true;
                 links.report = Some(report);
             }
@@ -218,7 +218,7 @@ pub fn show_to_agents(context: &Context, vault: &Vault) -> AgentLinks {
         },
         Ok(false) => {
             // Remember the answer, so that the same question does not come with every change.
-            if let Err(error) = agents::decline(vault, &ids) {
+            if let Err(error) = agents::decline_agents(vault, &ids) {
                 warn_not_synced(context, error.into());
             }
             let command = paint(HINT, "vault sync-profiles --discover");
@@ -233,7 +233,7 @@ pub fn show_to_agents(context: &Context, vault: &Vault) -> AgentLinks {
 }
 
 /// Creates the input of a sync that links these agents.
-pub fn discovering(machine: Machine, agents: Vec<AgentId>) -> SyncProfilesInput {
+pub fn discover_input(machine: Machine, agents: Vec<AgentId>) -> SyncProfilesInput {
     SyncProfilesInput {
         machine,
         discover: true,
@@ -248,7 +248,7 @@ pub fn agent_name(agent: &AgentId) -> String {
         .map_or_else(|| agent.to_string(), |agent| agent.display_name.clone())
 }
 
-fn warn(context: &Context, report: &ProfileSyncReport) {
+fn warn_about_sync(context: &Context, report: &ProfileSyncReport) {
     for line in rendered_lines(&report.rendered) {
         context.ui.note(line);
     }
@@ -269,8 +269,8 @@ fn warn(context: &Context, report: &ProfileSyncReport) {
         }
         // Warn only once; `vault doctor` keeps listing them.
         if !root.newly_foreign.is_empty() {
-            let names = list(&root.newly_foreign);
-            let path = context.process.short(&root.path);
+            let names = short_list(&root.newly_foreign);
+            let path = context.process.short_path(&root.path);
             let message = match root.newly_foreign.len() {
                 1 => format!("skipped {names}: {path} has another entry of that name"),
                 _ => format!("skipped {names}: {path} has other entries of those names"),
@@ -289,7 +289,7 @@ pub fn rendered_lines(rendered: &[RenderedVariant]) -> impl Iterator<Item = Stri
     })
 }
 
-fn list(names: &[impl ToString]) -> String {
+fn short_list(names: &[impl ToString]) -> String {
     const SHOWN: usize = 5;
     let mut text: Vec<_> = names.iter().take(SHOWN).map(ToString::to_string).collect();
     if names.len() > SHOWN {
@@ -300,7 +300,7 @@ fn list(names: &[impl ToString]) -> String {
 
 /// Creates the report of a sync for people and programs.
 pub fn report_of(context: &Context, report: &ProfileSyncReport) -> Report {
-    warn(context, report);
+    warn_about_sync(context, report);
     let text = if report.roots.is_empty() {
         "No agent's folder is linked.".to_owned()
     } else {
@@ -316,14 +316,14 @@ pub fn report_of(context: &Context, report: &ProfileSyncReport) -> Report {
     // Scripts have to notice a folder that could not be changed.
     let failed = report.roots.iter().any(|root| root.failed.is_some());
     let exit = if failed { Exit::Failed } else { Exit::Done };
-    Report::view(ProfileSync::of(report.clone()), text).exit(exit)
+    Report::view(ProfileSync::of_report(report.clone()), text).exit(exit)
 }
 
 /// Formats the linked folders and their changes as a table.
 fn table_text(context: &Context, report: &ProfileSyncReport, restart: bool) -> String {
     let mut table = Table::new(&["folder", "agents", "skills", ""]);
     for root in &report.roots {
-        table.row(row(context, root));
+        table.row(root_row(context, root));
     }
     let result = if restart {
         format!("{TICK} {RESTART}")
@@ -336,7 +336,7 @@ fn table_text(context: &Context, report: &ProfileSyncReport, restart: bool) -> S
 /// The advice after a change of the skills that agents see.
 pub const RESTART: &str = "Restart running agents to pick this up.";
 
-fn row(context: &Context, root: &RootState) -> [String; 4] {
+fn root_row(context: &Context, root: &RootState) -> [String; 4] {
     let number =
         |mark, names: &Vec<_>| (!names.is_empty()).then(|| format!("{mark}{}", names.len()));
     let word = |is: bool, word: &str| is.then(|| word.to_owned());
@@ -350,15 +350,15 @@ fn row(context: &Context, root: &RootState) -> [String; 4] {
         word(root.failed.is_some(), &paint(BAD, "not changed")),
     ];
     [
-        paint(BOLD, context.process.short(&root.path)),
-        list(&root.agents),
+        paint(BOLD, context.process.short_path(&root.path)),
+        short_list(&root.agents),
         root.skills.to_string(),
         changes.into_iter().flatten().collect::<Vec<_>>().join(" "),
     ]
 }
 
 /// Converts the error of a sync.
-pub fn failure(error: ProfileSyncError) -> Failure {
+pub fn sync_failure(error: ProfileSyncError) -> Failure {
     match error {
         ProfileSyncError::Vault(error) => error.into(),
         error @ (ProfileSyncError::Rules(_) | ProfileSyncError::Target(_)) => {

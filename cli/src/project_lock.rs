@@ -30,7 +30,7 @@ use vault_sources::{ParseOptions, check_address, site::digest_of};
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Failure, Place, chain},
+    errors::{ErrorCode, Failure, Place, message_chain},
     lookup::folder_of,
     text::{clean, line_of},
 };
@@ -138,7 +138,7 @@ impl LockEntry {
 
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct LockFile {
     schema: u32,
     #[serde(default, rename = "skill", skip_serializing_if = "Vec::is_empty")]
     skills: Vec<LockEntry>,
@@ -146,15 +146,15 @@ struct File {
 
 impl Lock {
     /// Reads the lock of the current project, if there is one.
-    pub fn find(context: &Context) -> Result<Option<Self>, Failure> {
-        let (path, exists) = place(context)?;
-        exists.then(|| Self::read(path)).transpose()
+    pub fn find_lock(context: &Context) -> Result<Option<Self>, Failure> {
+        let (path, exists) = lock_place(context)?;
+        exists.then(|| Self::read_lock(path)).transpose()
     }
 
     /// Reads the lock of a project. Without a path, it is that of the current project.
     pub fn of_project(context: &Context, project: Option<&Path>) -> Result<Self, Failure> {
         let Some(folder) = project else {
-            return Self::find(context)?.ok_or_else(|| {
+            return Self::find_lock(context)?.ok_or_else(|| {
                 fail!(NoLock, "found no vault.lock in this folder or above it")
                     .hint("vault add <source> --lock creates one")
             });
@@ -164,23 +164,23 @@ impl Lock {
             return Err(fail!(NoLock, "{} does not exist", path.display())
                 .hint("vault add <source> --lock creates one in the current project"));
         }
-        Self::read(path)
+        Self::read_lock(path)
     }
 
     /// Reads the lock of the current project, or creates an empty one in memory for the project's
     /// root.
     pub fn find_or_new(context: &Context) -> Result<Self, Failure> {
-        let (path, exists) = place(context)?;
+        let (path, exists) = lock_place(context)?;
         let skills = Vec::new();
         if exists {
-            Self::read(path)
+            Self::read_lock(path)
         } else {
             Ok(Self { path, skills })
         }
     }
 
     /// Reads a lock file. Errors name the wrong line.
-    pub fn read(path: PathBuf) -> Result<Self, Failure> {
+    pub fn read_lock(path: PathBuf) -> Result<Self, Failure> {
         let failed = |error| Failure::io("reading", &path, &error);
         let shown = path.display();
         // A repository may bring along a link or a FIFO under this name.
@@ -192,12 +192,12 @@ impl Lock {
             return Err(fail!(LockTooLarge, "{shown} is larger than 4 MiB"));
         }
         let text = std::fs::read_to_string(&path).map_err(failed)?;
-        let file: File = toml::from_str(&text).map_err(|error| {
+        let file: LockFile = toml::from_str(&text).map_err(|error| {
             let line = error.span().map(|span| line_of(&text, span.start));
             Failure::new(ErrorCode::LockInvalid, clean(error.message(), 300))
                 .at(Place::new(&path, line))
         })?;
-        let File { schema, skills } = file;
+        let LockFile { schema, skills } = file;
         if schema != 1 {
             return Err(fail!(
                 LockVersion,
@@ -225,8 +225,8 @@ impl Lock {
     }
 
     /// Returns the folder of the project. Fails if this user may not use it as one.
-    pub fn project(&self, context: &Context) -> Result<ProjectFolder, Failure> {
-        let (vault, home) = (context.paths()?.root, context.process.home());
+    pub fn project_folder(&self, context: &Context) -> Result<ProjectFolder, Failure> {
+        let (vault, home) = (context.paths_json()?.root, context.process.home());
         Ok(ProjectFolder::new(self.folder(), &vault, home)?)
     }
 
@@ -236,7 +236,7 @@ impl Lock {
     }
 
     /// Adds an entry or replaces the one with the same name.
-    pub fn put(&mut self, locked: LockEntry) {
+    pub fn put_entry(&mut self, locked: LockEntry) {
         self.skills.retain(|other| other.name != locked.name);
         self.skills.push(locked);
         // Sorted entries keep the differences between versions small.
@@ -244,9 +244,9 @@ impl Lock {
     }
 
     /// Adds or replaces an entry, writes the file and reports that.
-    fn note(mut self, context: &Context, locked: LockEntry) -> Result<(), Failure> {
-        self.put(locked);
-        self.write()?;
+    fn record_entry(mut self, context: &Context, locked: LockEntry) -> Result<(), Failure> {
+        self.put_entry(locked);
+        self.write_file()?;
         context
             .ui
             .note(format!("Recorded in {}", self.path.display()));
@@ -254,9 +254,9 @@ impl Lock {
     }
 
     /// Writes the file atomically.
-    pub fn write(&self) -> Result<(), Failure> {
+    pub fn write_file(&self) -> Result<(), Failure> {
         let skills = self.skills.clone();
-        let text = toml::to_string(&File { schema: 1, skills })
+        let text = toml::to_string(&LockFile { schema: 1, skills })
             .map_err(|error| fail!(LockInvalid, "{error}"))?;
         let write = || -> std::io::Result<()> {
             // A rename cannot cross file systems, so the temporary file is in the same folder.
@@ -279,7 +279,7 @@ impl Lock {
 
 /// Returns the lock's path and whether the file exists. The search goes from the current folder up
 /// to the repository's root or the home folder.
-fn place(context: &Context) -> Result<(PathBuf, bool), Failure> {
+fn lock_place(context: &Context) -> Result<(PathBuf, bool), Failure> {
     let here = std::path::absolute(".").map_err(|error| Failure::io("resolving", ".", &error))?;
     for folder in here.ancestors() {
         let path = folder.join(FILE);
@@ -299,7 +299,7 @@ fn place(context: &Context) -> Result<(PathBuf, bool), Failure> {
 }
 
 /// Computes the digest of a candidate's files.
-pub fn digest(candidate: &Candidate) -> Digest {
+pub fn candidate_digest(candidate: &Candidate) -> Digest {
     let files = candidate.package.files.iter();
     digest_of(files.map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice())))
 }
@@ -310,10 +310,12 @@ pub fn installed_content(
     vault: &Vault,
     name: &SkillName,
 ) -> Result<(Option<Digest>, Vec<String>), Failure> {
-    let found = history::read_installed(vault, name)
-        .map_err(|error| fail!(SkillDamaged, "{}", chain(&error)))?;
-    let include = found.as_ref().map(|found| secrets::paths_of(&found.files));
-    let digest = found.as_ref().map(digest_of_installed);
+    let installed = history::read_installed(vault, name)
+        .map_err(|error| fail!(SkillDamaged, "{}", message_chain(&error)))?;
+    let include = installed
+        .as_ref()
+        .map(|found| secrets::paths_of(&found.files));
+    let digest = installed.as_ref().map(digest_of_installed);
     Ok((digest, include.unwrap_or_default()))
 }
 
@@ -324,13 +326,16 @@ pub fn digest_of_installed(found: &Examined) -> Digest {
 }
 
 /// Creates the lock entry of a fetched skill. Returns `None` if the skill has no upstream.
-pub fn locked(candidate: &Candidate) -> Option<LockEntry> {
+pub fn locked_entry(candidate: &Candidate) -> Option<LockEntry> {
     let upstream = candidate.upstream.as_ref()?;
     let (name, agents) = (
         candidate.package.name.clone(),
         candidate.options.agents.clone(),
     );
-    let content = (Some(digest(candidate)), candidate.secrets.included.clone());
+    let content = (
+        Some(candidate_digest(candidate)),
+        candidate.secrets.included.clone(),
+    );
     Some(of_upstream(name, upstream, content, agents))
 }
 
@@ -362,15 +367,15 @@ pub fn of_upstream(
 
 /// Records a fetched skill in the project's lock. `make` creates the lock if there is none.
 pub fn note_fetched(context: &Context, candidate: &Candidate, make: bool) -> Result<(), Failure> {
-    let Some(locked) = locked(candidate) else {
+    let Some(locked) = locked_entry(candidate) else {
         return Ok(());
     };
     let lock = if make {
         Some(Lock::find_or_new(context)?)
     } else {
-        Lock::find(context)?
+        Lock::find_lock(context)?
     };
-    lock.map_or(Ok(()), |lock| lock.note(context, locked))
+    lock.map_or(Ok(()), |lock| lock.record_entry(context, locked))
 }
 
 /// Records a skill from a folder of the project in its lock. Fails if the folder is outside the
@@ -414,5 +419,5 @@ pub fn note_folder(
         agents: agents.to_vec(),
         include,
     };
-    lock.note(context, locked)
+    lock.record_entry(context, locked)
 }

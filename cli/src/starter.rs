@@ -11,12 +11,14 @@ use std::{
 
 use vault_format::name::SkillName;
 
-pub use vault_service::starter::{FILES, names};
+pub use vault_service::starter::{FILES, skill_names};
 
 /// Lists the starter skills by name. The value is the path of a copy that the installer left in
 /// `installed`, or `None` if only the binary contains the skill.
-pub fn offers(installed: Option<&Path>) -> BTreeMap<String, Option<PathBuf>> {
-    let built_in = names().into_iter().map(|name| (name.to_owned(), None));
+pub fn list_offers(installed: Option<&Path>) -> BTreeMap<String, Option<PathBuf>> {
+    let built_in = skill_names()
+        .into_iter()
+        .map(|name| (name.to_owned(), None));
     let mut offers: BTreeMap<_, _> = built_in.collect();
     let folders = installed.and_then(|folder| fs::read_dir(folder).ok());
     for entry in folders.into_iter().flatten().flatten() {
@@ -31,7 +33,7 @@ pub fn offers(installed: Option<&Path>) -> BTreeMap<String, Option<PathBuf>> {
 }
 
 /// Writes all starter skills into a folder. Files under `bin/` are executable.
-pub fn unpack(folder: &Path) -> io::Result<()> {
+pub fn unpack_all(folder: &Path) -> io::Result<()> {
     for file in FILES {
         let path = folder.join(file.path);
         if let Some(parent) = path.parent() {
@@ -64,11 +66,11 @@ mod tests {
             fs::write(skill.join("SKILL.md"), "x").unwrap();
         }
         fs::create_dir(folder.path().join("no-skill")).unwrap();
-        let offers = offers(Some(folder.path()));
+        let offers = list_offers(Some(folder.path()));
         assert_eq!(offers.len(), 6);
         let review = folder.path().join("code-review");
         assert_eq!(offers["code-review"].as_ref(), Some(&review));
         assert!(offers["of-the-release"].is_some() && offers["flaky-test"].is_none());
-        assert_eq!(super::offers(Some(Path::new("/nowhere"))).len(), 5);
+        assert_eq!(super::list_offers(Some(Path::new("/nowhere"))).len(), 5);
     }
 }

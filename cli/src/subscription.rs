@@ -41,7 +41,7 @@ pub fn not_linked() -> Failure {
 
 /// Finds the link with this name: its address, its id, its local name, or its slug.
 pub fn find_link(vault: &Vault, asked: &str) -> Result<Link, Failure> {
-    let mut links = subscribe::all(vault)?;
+    let mut links = subscribe::list_links(vault)?;
     if links.is_empty() {
         return Err(not_linked());
     }
@@ -50,7 +50,7 @@ pub fn find_link(vault: &Vault, asked: &str) -> Result<Link, Failure> {
     let asked = asked.trim_end_matches('/');
     let is_named = |link: &Link| {
         let pin = link.pin();
-        link.id().as_str() == asked || pin.name.as_str() == asked || address(link) == asked
+        link.id().as_str() == asked || pin.name.as_str() == asked || link_address(link) == asked
     };
     // Two services may have vaults of the same slug, so a slug only counts if nothing else matches.
     if links.iter().any(is_named) {
@@ -92,7 +92,7 @@ pub fn selection_text(selection: &Selection) -> String {
 }
 
 /// Returns the address of the linked vault.
-pub fn address(link: &Link) -> String {
+pub fn link_address(link: &Link) -> String {
     format!("{}/v/{}", link.pin().base, link.pin().slug)
 }
 
@@ -170,36 +170,38 @@ fn name_shown_vault(
 
 /// Judges a catalog of a linked vault, and reports how the vault's keys have changed, even if the
 /// catalog is then rejected.
-pub fn accept(
+pub fn accept_catalog(
     context: &Context,
     vault: &Vault,
     link: &Link,
     bytes: &[u8],
     options: &AcceptOptions,
 ) -> Result<AcceptedCatalog, Failure> {
-    let address = address(link);
-    let accepted = link.accept(vault, bytes, options).map_err(|error| {
-        if let LinkError::Catalog {
-            roots: Some(changes),
-            ..
-        } = &error
-        {
-            key_changes::warn(context, &address, changes);
-        }
-        let failure = Failure::from(error);
-        let expected = options.expected.or(link.pin().expected);
-        if failure.code != ErrorCode::VaultChanged {
-            return failure;
-        }
-        let failure = name_shown_vault(failure, bytes, expected);
-        match expected {
+    let address = link_address(link);
+    let accepted = link
+        .accept_catalog(vault, bytes, options)
+        .map_err(|error| {
+            if let LinkError::Catalog {
+                roots: Some(changes),
+                ..
+            } = &error
+            {
+                key_changes::warn(context, &address, changes);
+            }
+            let failure = Failure::from(error);
+            let expected = options.expected.or(link.pin().expected);
+            if failure.code != ErrorCode::VaultChanged {
+                return failure;
+            }
+            let failure = name_shown_vault(failure, bytes, expected);
+            match expected {
             Some(_) => failure.hint(format!(
                 "nothing was changed; if the owner confirms the fingerprint that is shown: vault \
                  link {address} --expect-key <fingerprint>"
             )),
             None => failure,
         }
-    })?;
+        })?;
     if let Some(changes) = accepted.root_changes() {
         key_changes::warn(context, &address, changes);
     }

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
-pub use vault_format::count::{count, thousands};
+pub use vault_format::count::{count, format_thousands};
 use vault_format::text::{is_invisible, printable};
 
 /// Prepares text of others for one line: line breaks and tabs become spaces, [`printable`] escapes
@@ -10,11 +10,11 @@ use vault_format::text::{is_invisible, printable};
 pub fn clean(text: &str, most: usize) -> String {
     // Cut first, because escapes make the text longer and a cut must not split one.
     let start: String = text.chars().take(most).collect();
-    let mut shown = printable(&start.replace("\r\n", " ").replace(['\n', '\r', '\t'], " "));
+    let mut cleaned = printable(&start.replace("\r\n", " ").replace(['\n', '\r', '\t'], " "));
     if text.chars().nth(most).is_some() {
-        shown.push('…');
+        cleaned.push('…');
     }
-    shown
+    cleaned
 }
 
 /// Escapes what a terminal must not receive, like [`printable`], but keeps newlines and this
@@ -25,11 +25,11 @@ pub fn for_terminal(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| c != '\n' && is_invisible(c)) {
         return Cow::Borrowed(text);
     }
-    let mut shown = String::with_capacity(text.len());
+    let mut escaped = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(|c| c == '\n' || is_invisible(c)) {
         let (before, from) = rest.split_at(at);
-        shown.push_str(before);
+        escaped.push_str(before);
         let first = from.chars().next().map_or(0, char::len_utf8);
         // Other escape sequences than styles could move the cursor or hide text.
         let kept = if from.starts_with('\n') {
@@ -38,14 +38,14 @@ pub fn for_terminal(text: &str) -> Cow<'_, str> {
             style_length(from)
         };
         if kept == 0 {
-            shown.push_str(&printable(&from[..first]));
+            escaped.push_str(&printable(&from[..first]));
         } else {
-            shown.push_str(&from[..kept]);
+            escaped.push_str(&from[..kept]);
         }
         rest = &from[kept.max(first)..];
     }
-    shown.push_str(rest);
-    Cow::Owned(shown)
+    escaped.push_str(rest);
+    Cow::Owned(escaped)
 }
 
 /// Returns the length of the style `ESC [ digits and semicolons m` at the start of the text, or 0.
@@ -80,7 +80,7 @@ pub fn shell_path(path: impl fmt::Display) -> String {
 }
 
 /// Formats a byte count: `812 B`, `1.4 KiB`, `3.0 MiB`.
-pub fn size(bytes: u64) -> String {
+pub fn format_size(bytes: u64) -> String {
     let mut unit = "B";
     let mut tenths = bytes.saturating_mul(10);
     for next in ["KiB", "MiB", "GiB", "TiB"] {
@@ -109,7 +109,10 @@ pub fn join<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
 }
 
 /// Returns the candidate closest to `written`, if it is close enough to be a misspelling.
-pub fn nearest<'a>(written: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest_name<'a>(
+    written: &str,
+    candidates: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
     candidates
         .map(|candidate| (strsim::damerau_levenshtein(written, candidate), candidate))
         // One error is likely in a short word, and one more for every six letters.
@@ -179,7 +182,7 @@ mod tests {
             (1_500_000, "1.4 MiB"),
             (u64::MAX, "1677721.5 TiB"),
         ] {
-            assert_eq!(size(bytes), text);
+            assert_eq!(format_size(bytes), text);
         }
     }
 }

@@ -35,7 +35,7 @@ pub struct Answer {
 impl Answer {
     /// Converts the response to a request with this method. Answers 500 if the response is larger
     /// than a function may send.
-    pub async fn of(method: &Method, response: Response<Body>) -> Self {
+    pub async fn from_response(method: &Method, response: Response<Body>) -> Self {
         let (parts, body) = response.into_parts();
         let body = if method == Method::HEAD {
             // A server drops the body of a HEAD response when it writes it. A function has to do
@@ -50,11 +50,11 @@ impl Answer {
                 Ok(body) => {
                     let bytes = body.len();
                     tracing::error!(bytes, "the answer is larger than a function may send");
-                    return Self::refusal(&ErrorCode::Internal.into(), "");
+                    return Self::from_refusal(&ErrorCode::Internal.into(), "");
                 }
                 Err(error) => {
                     tracing::error!(%error, "the answer is larger than a function may send");
-                    return Self::refusal(&ErrorCode::Internal.into(), "");
+                    return Self::from_refusal(&ErrorCode::Internal.into(), "");
                 }
             }
         };
@@ -62,7 +62,7 @@ impl Answer {
     }
 
     /// Creates the answer for an error outside the service's router.
-    pub fn refusal(refusal: &Refusal, request_id: &str) -> Self {
+    pub fn from_refusal(refusal: &Refusal, request_id: &str) -> Self {
         let mut headers = HeaderMap::new();
         let media = header::HeaderValue::from_static("application/problem+json");
         headers.insert(header::CONTENT_TYPE, media);
@@ -80,9 +80,9 @@ impl Answer {
             let value = String::from_utf8_lossy(value.as_bytes());
             if name == header::SET_COOKIE {
                 cookies.push(value.into_owned());
-            } else if let Some(held) = joined.get_mut(name.as_str()) {
-                held.push_str(", ");
-                held.push_str(&value);
+            } else if let Some(joined_value) = joined.get_mut(name.as_str()) {
+                joined_value.push_str(", ");
+                joined_value.push_str(&value);
             } else {
                 joined.insert(name.as_str().to_owned(), value.into_owned());
             }
@@ -138,7 +138,9 @@ mod tests {
             for media in ["application/json", "application/octet-stream", "text/plain"] {
                 let digest = "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:";
                 let headers = [("content-type", media), ("repr-digest", digest)];
-                let answer = Answer::of(&Method::GET, response(&headers, vec![byte; MIB_4])).await;
+                let answer =
+                    Answer::from_response(&Method::GET, response(&headers, vec![byte; MIB_4]))
+                        .await;
                 let event = serde_json::to_vec(&answer).unwrap();
                 assert!(answer.is_base64_encoded, "{media}");
                 assert!(event.len() < 5_700_000 && event.len() < MAX_EVENT_BYTES);
@@ -156,7 +158,7 @@ mod tests {
     async fn a_small_object_is_base64_too_and_a_longer_answer_is_a_fault_of_ours() {
         for tag in ["repr-digest", "etag"] {
             let headers = [("content-type", "application/json"), (tag, "x")];
-            let answer = Answer::of(&Method::GET, response(&headers, "{}")).await;
+            let answer = Answer::from_response(&Method::GET, response(&headers, "{}")).await;
             assert_eq!(
                 (answer.body.as_str(), answer.is_base64_encoded),
                 ("e30=", true)
@@ -171,7 +173,8 @@ mod tests {
             (b'a', 5_800_000, 200, false),
             (b'a', 5_900_001, 500, false),
         ] {
-            let answer = Answer::of(&Method::GET, response(&[], vec![byte; bytes])).await;
+            let answer =
+                Answer::from_response(&Method::GET, response(&[], vec![byte; bytes])).await;
             assert_eq!(
                 (answer.status_code, answer.is_base64_encoded),
                 (status, in_base64),
@@ -191,14 +194,14 @@ mod tests {
             ("vary", "accept"),
             ("content-type", "text/html"),
         ];
-        let answer = Answer::of(&Method::GET, response(&headers, "<p>")).await;
+        let answer = Answer::from_response(&Method::GET, response(&headers, "<p>")).await;
         assert_eq!(answer.cookies, ["a=1; Path=/", "b=2, c"]);
         assert_eq!(answer.headers["vary"], "origin, accept");
         assert_eq!(
             (answer.body.as_str(), answer.is_base64_encoded),
             ("<p>", false)
         );
-        let head = Answer::of(&Method::HEAD, response(&headers, "<p>")).await;
+        let head = Answer::from_response(&Method::HEAD, response(&headers, "<p>")).await;
         assert_eq!((head.body.as_str(), head.headers), ("", answer.headers));
     }
 }

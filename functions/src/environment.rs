@@ -5,6 +5,6 @@
     clippy::disallowed_methods,
     reason = "this is the one place that reads them"
 )]
-pub fn variable(name: &str) -> Option<String> {
+pub fn read_variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.is_empty())
 }

@@ -105,10 +105,13 @@ impl<'e> Event<'e> {
 impl HttpEvent<'_> {
     /// Converts the event to the client's request. Fails if one of its parts is invalid.
     pub fn into_request(self) -> Result<Request<Body>, BadRequest> {
-        let mut request = Request::new(body(self.body, self.is_base64_encoded == Some(true))?);
+        let mut request = Request::new(decode_body(
+            self.body,
+            self.is_base64_encoded == Some(true),
+        )?);
         *request.method_mut() = Method::from_bytes(self.request_context.http.method.as_bytes())
             .map_err(|_| BadRequest)?;
-        *request.uri_mut() = uri(
+        *request.uri_mut() = build_uri(
             &self.raw_path,
             self.raw_query_string.as_deref().unwrap_or_default(),
         )?;
@@ -136,7 +139,7 @@ impl HttpEvent<'_> {
     }
 }
 
-fn body(text: Option<Cow<'_, str>>, is_base64: bool) -> Result<Body, BadRequest> {
+fn decode_body(text: Option<Cow<'_, str>>, is_base64: bool) -> Result<Body, BadRequest> {
     match text {
         None => Ok(Body::empty()),
         Some(text) if is_base64 => STANDARD
@@ -149,23 +152,23 @@ fn body(text: Option<Cow<'_, str>>, is_base64: bool) -> Result<Body, BadRequest>
 
 /// Builds the URI for the router. The gateway has decoded the path, so characters that a path
 /// cannot contain are encoded again.
-fn uri(path: &str, query: &str) -> Result<Uri, BadRequest> {
+fn build_uri(path: &str, query: &str) -> Result<Uri, BadRequest> {
     let mut text = String::with_capacity(path.len() + query.len() + 1);
     // A path in origin form begins with a slash, but `rawPath` may be empty.
     if !path.starts_with('/') {
         text.push('/');
     }
-    encode(&mut text, path, b"");
+    push_encoded(&mut text, path, b"");
     if !query.is_empty() {
         text.push('?');
-        encode(&mut text, query, b"?");
+        push_encoded(&mut text, query, b"?");
     }
     // Origin form: a path that begins with two slashes must not be read as a host.
     let parts = axum::http::uri::PathAndQuery::try_from(text).map_err(|_| BadRequest)?;
     Ok(Uri::from(parts))
 }
 
-fn encode(out: &mut String, text: &str, more: &[u8]) {
+fn push_encoded(out: &mut String, text: &str, more: &[u8]) {
     for byte in text.bytes() {
         // `%` is not encoded: some gateways leave the path encoded, and encoding it twice would
         // change it.

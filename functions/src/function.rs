@@ -101,7 +101,7 @@ impl Function {
 
     /// Handles one event, given as JSON text. Fails if this function does not handle events of its
     /// kind.
-    pub async fn handle(&self, event: &str) -> Result<Outcome, Failed> {
+    pub async fn handle_event(&self, event: &str) -> Result<Outcome, Failed> {
         let Ok(event) = Event::parse(event) else {
             // An error here would fail the invocation, and the client would see a 5xx. Answer 400
             // instead.
@@ -116,7 +116,9 @@ impl Function {
                 let method = request.method().clone();
                 let response = self.router.clone().oneshot(request).await;
                 let response = response.unwrap_or_else(|never| match never {});
-                Ok(Outcome::Http(Box::new(Answer::of(&method, response).await)))
+                Ok(Outcome::Http(Box::new(
+                    Answer::from_response(&method, response).await,
+                )))
             }
             Event::Schedule => {
                 // A schedule that invokes a function without background work has to fail visibly.
@@ -147,7 +149,7 @@ impl Function {
 
     /// Handles an event of the Lambda runtime like [`Function::handle`] and logs a failure.
     pub(crate) async fn handle_text(&self, event: Box<RawValue>) -> Result<Outcome, Error> {
-        let outcome = self.handle(event.get()).await;
+        let outcome = self.handle_event(event.get()).await;
         if let Err(failed) = &outcome {
             tracing::error!(error = %failed, "an event could not be answered");
         }
@@ -156,7 +158,10 @@ impl Function {
 
     fn bad_request(&self) -> Outcome {
         let refusal = ErrorCode::RequestInvalid.into();
-        Outcome::Http(Box::new(Answer::refusal(&refusal, &self.app.fresh_id())))
+        Outcome::Http(Box::new(Answer::from_refusal(
+            &refusal,
+            &self.app.fresh_id(),
+        )))
     }
 
     /// Creates the first owner if there is none. A failure is logged and does not affect the
@@ -183,12 +188,16 @@ impl Function {
     async fn try_first_owner(&self, owner: &FirstOwner) -> Result<Option<FirstStart>, Error> {
         // Check before reading the password, which needs a request of its own and is used only
         // once.
-        if bootstrap::owner(&self.app).await?.is_some() {
+        if bootstrap::load_owner(&self.app).await?.is_some() {
             return Ok(None);
         }
         let password = (owner.password)().await?;
-        let made =
-            bootstrap::first_owner(&self.app, Kind::Hosted, Some(&owner.email), Some(&password));
+        let made = bootstrap::ensure_first_owner(
+            &self.app,
+            Kind::Hosted,
+            Some(&owner.email),
+            Some(&password),
+        );
         Ok(Some(made.await?))
     }
 }

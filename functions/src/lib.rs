@@ -53,7 +53,7 @@ pub struct Program {
 
 impl Program {
     /// Creates a function that needs nothing beyond its part of the service.
-    pub const fn of(part: Part) -> Self {
+    pub const fn for_part(part: Part) -> Self {
         Self {
             part,
             complete: |app, _| Ok(app),
@@ -65,20 +65,20 @@ impl Program {
     /// Runs the process of the function until it ends. Exits with status 2 if a variable is missing
     /// or wrong, and with 1 if the Lambda service does not answer. One line of the log gives the
     /// reason.
-    pub fn main(self) -> ExitCode {
-        main(&self)
+    pub fn run_process(self) -> ExitCode {
+        run_program(&self)
     }
 }
 
-fn main(program: &Program) -> ExitCode {
+fn run_program(program: &Program) -> ExitCode {
     // An unknown level is reported below with the other wrong variables, in the log's own format.
     // Until then, log at `info`.
-    let level = environment::variable("VAULT_LOG_LEVEL")
+    let level = environment::read_variable("VAULT_LOG_LEVEL")
         .filter(|level| settings::LOG_LEVELS.contains(&level.as_str()));
-    log(level.as_deref().unwrap_or("info"));
+    init_logging(level.as_deref().unwrap_or("info"));
     // A function always serves one group; only `vault serve` serves all of them.
     let group = program.part.group().unwrap_or(Group::Devices);
-    let settings = match Settings::read(group, &environment::variable) {
+    let settings = match Settings::from_variables(group, &environment::read_variable) {
         Ok(settings) => settings,
         Err(error) => {
             tracing::error!(%error, "the function cannot start");
@@ -90,7 +90,7 @@ fn main(program: &Program) -> ExitCode {
         .enable_all()
         .build();
     let served = match runtime {
-        Ok(runtime) => runtime.block_on(serve(program, settings)),
+        Ok(runtime) => runtime.block_on(serve_events(program, settings)),
         Err(error) => Err(error.into()),
     };
     match served {
@@ -102,11 +102,11 @@ fn main(program: &Program) -> ExitCode {
     }
 }
 
-async fn serve(program: &Program, settings: Settings) -> Result<(), lambda_http::Error> {
+async fn serve_events(program: &Program, settings: Settings) -> Result<(), lambda_http::Error> {
     let sdk = vault_aws::sdk_config(&settings.aws).await;
     let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
     let aws = Aws::new(&sdk, &settings.aws, clock.clone(), random.clone());
-    let mail = mail(program, &sdk, settings.mail.as_ref()).await?;
+    let mail = load_mail_settings(program, &sdk, settings.mail.as_ref()).await?;
     let ports = Ports {
         records: aws.records(),
         objects: aws.objects(),
@@ -132,7 +132,7 @@ async fn serve(program: &Program, settings: Settings) -> Result<(), lambda_http:
 }
 
 /// Returns the mail settings, with the server's address read from its parameter if necessary.
-async fn mail(
+async fn load_mail_settings(
     program: &Program,
     sdk: &vault_aws::SdkConfig,
     mail: Option<&settings::Mail>,
@@ -140,7 +140,7 @@ async fn mail(
     let Some(mail) = mail else {
         return Ok(None);
     };
-    let server = match (mail.server(), program.parameters) {
+    let server = match (mail.server_source(), program.parameters) {
         (Password::Given(server), _) => server.clone(),
         (Password::Parameter(name), Some(source)) => source(sdk, name.clone())().await?,
         (Password::Parameter(_), None) => return Ok(None),
@@ -152,11 +152,11 @@ async fn mail(
 /// the source is called.
 pub fn parameter_source(sdk: &vault_aws::SdkConfig, name: String) -> PasswordSource {
     let client = aws_sdk_ssm::Client::new(sdk);
-    Box::new(move || Box::pin(parameter(client.clone(), name.clone())))
+    Box::new(move || Box::pin(read_parameter(client.clone(), name.clone())))
 }
 
 /// Reads and decrypts a parameter of the Systems Manager.
-async fn parameter(
+async fn read_parameter(
     client: aws_sdk_ssm::Client,
     name: String,
 ) -> Result<SecretString, Box<dyn std::error::Error + Send + Sync>> {
@@ -178,7 +178,7 @@ async fn parameter(
 }
 
 /// Sets up logging: JSON lines on standard error, as `vault serve` writes them.
-fn log(level: &str) {
+fn init_logging(level: &str) {
     // Other crates log warnings only, so that their messages do not drown those of the service.
     let filter = EnvFilter::builder().parse_lossy(format!(
         "warn,rmcp=error,vault_mcp={level},vault_functions={level},vault_service={level},vault_aws={level},vault_store={level}"

@@ -51,14 +51,14 @@ pub struct Mail {
 
 impl Mail {
     /// Returns the source of the server's address.
-    pub const fn server(&self) -> &Password {
+    pub const fn server_source(&self) -> &Password {
         &self.server
     }
 
     /// Returns the settings with this server address. Fails if the address or the sender is
     /// invalid.
     pub fn with_server(&self, server: &str) -> Result<Option<MailSettings>, BadMailSettings> {
-        MailSettings::read(Some(server), self.from.as_deref())
+        MailSettings::read_settings(Some(server), self.from.as_deref())
     }
 }
 
@@ -99,28 +99,28 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn text(&self, name: &str) -> Option<String> {
+    fn read_text(&self, name: &str) -> Option<String> {
         (self.variable)(name)
     }
 
-    fn required(&mut self, name: &'static str) -> String {
+    fn require_text(&mut self, name: &'static str) -> String {
         // An unset variable reads as empty text, so that the checks after it still run. Such
         // settings are never used, because `bad` is not empty.
-        self.text(name).unwrap_or_else(|| {
+        self.read_text(name).unwrap_or_else(|| {
             self.bad.missing.push(name);
             String::new()
         })
     }
 
-    fn wrong(&mut self, name: &str, why: impl fmt::Display) {
+    fn report_wrong(&mut self, name: &str, why: impl fmt::Display) {
         self.bad.wrong.push(format!("{name}: {why}"));
     }
 
-    fn number<T: FromStr>(&mut self, name: &str) -> Option<T> {
-        let text = self.text(name)?;
+    fn parse_number<T: FromStr>(&mut self, name: &str) -> Option<T> {
+        let text = self.read_text(name)?;
         let number = text.parse().ok();
         if number.is_none() {
-            self.wrong(name, format!("`{text}` is not a valid number"));
+            self.report_wrong(name, format!("`{text}` is not a valid number"));
         }
         number
     }
@@ -128,7 +128,7 @@ impl Reading<'_> {
 
 impl Settings {
     /// Reads the variables of a function of this group. Fails with all missing and wrong variables.
-    pub fn read(
+    pub fn from_variables(
         group: Group,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, BadSettings> {
@@ -140,24 +140,24 @@ impl Settings {
             },
         };
         let aws = vault_aws::Settings {
-            table: reading.required("VAULT_TABLE"),
-            bucket: reading.required("VAULT_BUCKET"),
-            region: region(&mut reading),
-            endpoint: endpoint(&mut reading),
+            table: reading.require_text("VAULT_TABLE"),
+            bucket: reading.require_text("VAULT_BUCKET"),
+            region: read_region(&mut reading),
+            endpoint: read_endpoint(&mut reading),
         };
-        let config = config(&mut reading);
-        if let Some(level) = reading.text("VAULT_LOG_LEVEL")
+        let config = read_config(&mut reading);
+        if let Some(level) = reading.read_text("VAULT_LOG_LEVEL")
             && !LOG_LEVELS.contains(&level.as_str())
         {
             let why = format!("`{level}` is not one of {}", LOG_LEVELS.join(", "));
-            reading.wrong("VAULT_LOG_LEVEL", why);
+            reading.report_wrong("VAULT_LOG_LEVEL", why);
         }
         let first_owner = matches!(group, Group::OAuth | Group::Admin)
             .then(|| first_owner(&mut reading))
             .flatten();
         let provider_secret = provider_secret(&reading).filter(|_| group == Group::OAuth);
         let mail = (group == Group::Admin)
-            .then(|| mail(&mut reading))
+            .then(|| read_mail(&mut reading))
             .flatten();
         let bad = reading.bad;
         match config {
@@ -175,26 +175,26 @@ impl Settings {
 
 /// Reads the region. It is part of the host names of AWS, so a wrong text would otherwise fail only
 /// with the first event.
-fn region(reading: &mut Reading<'_>) -> String {
-    let region = reading.required("AWS_REGION");
+fn read_region(reading: &mut Reading<'_>) -> String {
+    let region = reading.require_text("AWS_REGION");
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if !region.bytes().all(plain) {
-        reading.wrong("AWS_REGION", format!("`{region}` is not a region"));
+        reading.report_wrong("AWS_REGION", format!("`{region}` is not a region"));
     }
     region
 }
 
 /// Reads the address of an emulator, if one is set.
-fn endpoint(reading: &mut Reading<'_>) -> Option<String> {
+fn read_endpoint(reading: &mut Reading<'_>) -> Option<String> {
     // The SDK reads `AWS_ENDPOINT_URL` by itself, so it is checked like our own variable.
     let names = ["VAULT_AWS_ENDPOINT", "AWS_ENDPOINT_URL"];
     let (name, endpoint) = names
         .into_iter()
-        .find_map(|name| Some((name, reading.text(name)?)))?;
+        .find_map(|name| Some((name, reading.read_text(name)?)))?;
     let is_address = url::Url::parse(&endpoint)
         .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     if !is_address {
-        reading.wrong(
+        reading.report_wrong(
             name,
             format!("`{endpoint}` is not an http or https address"),
         );
@@ -202,54 +202,63 @@ fn endpoint(reading: &mut Reading<'_>) -> Option<String> {
     Some(endpoint)
 }
 
-fn config(reading: &mut Reading<'_>) -> Option<Config> {
-    let url = reading.required("VAULT_PUBLIC_URL");
+fn read_config(reading: &mut Reading<'_>) -> Option<Config> {
+    let url = reading.require_text("VAULT_PUBLIC_URL");
     let mut config = match url.parse() {
         Ok(url) => Config::new(url),
         // An empty text was reported as missing already.
         Err(_) if url.is_empty() => return None,
         Err(error) => {
-            reading.wrong("VAULT_PUBLIC_URL", error);
+            reading.report_wrong("VAULT_PUBLIC_URL", error);
             return None;
         }
     };
-    if let Some(seconds) = reading.number("VAULT_TOKEN_TTL")
+    if let Some(seconds) = reading.parse_number("VAULT_TOKEN_TTL")
         && let Err(why) = config.set_token_ttl(seconds)
     {
-        reading.wrong("VAULT_TOKEN_TTL", why);
+        reading.report_wrong("VAULT_TOKEN_TTL", why);
     }
-    match reading.text("VAULT_TOOL_NAMES").as_deref().map(tool_names) {
+    match reading
+        .read_text("VAULT_TOOL_NAMES")
+        .as_deref()
+        .map(tool_names)
+    {
         None => {}
         Some(Ok(names)) => config.tool_names = names,
-        Some(Err(why)) => reading.wrong("VAULT_TOOL_NAMES", why),
+        Some(Err(why)) => reading.report_wrong("VAULT_TOOL_NAMES", why),
     }
-    match reading.text("VAULT_SECOND_FACTOR").map(|text| text.parse()) {
+    match reading
+        .read_text("VAULT_SECOND_FACTOR")
+        .map(|text| text.parse())
+    {
         None => {}
         Some(Ok(rule)) => config.second_factor = rule,
-        Some(Err(why)) => reading.wrong("VAULT_SECOND_FACTOR", why),
+        Some(Err(why)) => reading.report_wrong("VAULT_SECOND_FACTOR", why),
     }
     let has_secret = provider_secret(reading).is_some();
-    let variables = SIGN_IN.map(|name| (name, reading.text(name)));
+    let variables = SIGN_IN.map(|name| (name, reading.read_text(name)));
     let variable = |name: &str| {
-        let found = variables.iter().find(|(held, _)| *held == name);
-        found.and_then(|(_, text)| text.as_deref())
+        let variable_entry = variables.iter().find(|(held, _)| *held == name);
+        variable_entry.and_then(|(_, text)| text.as_deref())
     };
-    match SignIn::read(&variable, has_secret) {
+    match SignIn::from_variables(&variable, has_secret) {
         Ok(sign_in) => config.sign_in = sign_in,
-        Err(bad) => reading.wrong(bad.name, bad.problem),
+        Err(bad) => reading.report_wrong(bad.name, bad.problem),
     }
-    match Hosting::read(|name| reading.text(name)) {
+    match Hosting::from_variables(|name| reading.read_text(name)) {
         Ok(hosting) => config.hosting = hosting,
-        Err((name, why)) => reading.wrong(name, why),
+        Err((name, why)) => reading.report_wrong(name, why),
     }
-    let origins = reading.text("VAULT_ALLOWED_ORIGINS").unwrap_or_default();
+    let origins = reading
+        .read_text("VAULT_ALLOWED_ORIGINS")
+        .unwrap_or_default();
     for origin in origins.split(',').map(str::trim).filter(|o| !o.is_empty()) {
         if let Err(why) = config.allow_origin(origin) {
-            reading.wrong("VAULT_ALLOWED_ORIGINS", why);
+            reading.report_wrong("VAULT_ALLOWED_ORIGINS", why);
         }
     }
     for (name, limit) in config.limits.by_variable() {
-        if let Some(number) = reading.number(name) {
+        if let Some(number) = reading.parse_number(name) {
             *limit = number;
         }
     }
@@ -262,23 +271,23 @@ fn config(reading: &mut Reading<'_>) -> Option<Config> {
 /// Returns the secret for the identity provider: the name of a parameter, or else a value for
 /// emulators.
 fn provider_secret(reading: &Reading<'_>) -> Option<Password> {
-    let name = reading.text("VAULT_OIDC_CLIENT_SECRET_PARAMETER");
+    let name = reading.read_text("VAULT_OIDC_CLIENT_SECRET_PARAMETER");
     let given = || {
         reading
-            .text(CLIENT_SECRET)
+            .read_text(CLIENT_SECRET)
             .map(|text| Password::Given(text.into()))
     };
     name.map(Password::Parameter).or_else(given)
 }
 
-fn mail(reading: &mut Reading<'_>) -> Option<Mail> {
-    let from = reading.text("VAULT_MAIL_FROM");
-    if let Some(name) = reading.text("VAULT_SMTP_URL_PARAMETER") {
+fn read_mail(reading: &mut Reading<'_>) -> Option<Mail> {
+    let from = reading.read_text("VAULT_MAIL_FROM");
+    if let Some(name) = reading.read_text("VAULT_SMTP_URL_PARAMETER") {
         let server = Password::Parameter(name);
         return Some(Mail { server, from });
     }
-    let server = reading.text("VAULT_SMTP_URL")?;
-    if let Err(error) = MailSettings::read(Some(&server), from.as_deref()) {
+    let server = reading.read_text("VAULT_SMTP_URL")?;
+    if let Err(error) = MailSettings::read_settings(Some(&server), from.as_deref()) {
         // The text of the error names the variable already.
         reading.bad.wrong.push(error.to_string());
     }
@@ -287,24 +296,24 @@ fn mail(reading: &mut Reading<'_>) -> Option<Mail> {
 }
 
 fn first_owner(reading: &mut Reading<'_>) -> Option<(String, Password)> {
-    let email = reading.text("VAULT_ADMIN_EMAIL")?;
+    let email = reading.read_text("VAULT_ADMIN_EMAIL")?;
     if email.parse::<Email>().is_err() {
-        reading.wrong(
+        reading.report_wrong(
             "VAULT_ADMIN_EMAIL",
             "this is no e-mail address in plain ASCII",
         );
     }
-    if let Some(name) = reading.text("VAULT_ADMIN_PASSWORD_PARAMETER") {
+    if let Some(name) = reading.read_text("VAULT_ADMIN_PASSWORD_PARAMETER") {
         return Some((email, Password::Parameter(name)));
     }
-    let Some(password) = reading.text("VAULT_ADMIN_PASSWORD") else {
+    let Some(password) = reading.read_text("VAULT_ADMIN_PASSWORD") else {
         // Report the parameter as missing: a password in a variable is only for emulators.
         reading.bad.missing.push("VAULT_ADMIN_PASSWORD_PARAMETER");
         return None;
     };
     if password.chars().count() < PASSWORD_CHARACTERS {
         let why = format!("must have at least {PASSWORD_CHARACTERS} characters");
-        reading.wrong("VAULT_ADMIN_PASSWORD", why);
+        reading.report_wrong("VAULT_ADMIN_PASSWORD", why);
     }
     Some((email, Password::Given(password.into())))
 }
@@ -328,12 +337,12 @@ mod tests {
                 .map(|(_, text)| (*text).to_owned())
                 .filter(|text| !text.is_empty())
         };
-        Settings::read(group, &variable).map_err(|bad| bad.to_string())
+        Settings::from_variables(group, &variable).map_err(|bad| bad.to_string())
     }
 
     #[test]
     fn what_is_missing_is_named_all_at_once() {
-        let told = Settings::read(Group::Catalog, &|_| None).unwrap_err();
+        let told = Settings::from_variables(Group::Catalog, &|_| None).unwrap_err();
         assert_eq!(
             told.to_string(),
             "VAULT_TABLE, VAULT_BUCKET, AWS_REGION, VAULT_PUBLIC_URL must be set"
@@ -395,7 +404,7 @@ mod tests {
         assert!(read(Group::Devices, &given).unwrap().mail.is_none());
         assert!(read(Group::Admin, &[]).unwrap().mail.is_none());
         let mail = read(Group::Admin, &given).unwrap().mail.unwrap();
-        assert!(matches!(mail.server(), Password::Given(_)));
+        assert!(matches!(mail.server_source(), Password::Given(_)));
         assert!(!format!("{mail:?}").contains("se-cret"));
         let named = [("VAULT_SMTP_URL_PARAMETER", "/vault/smtp"), given[1]];
         let mail = read(Group::Admin, &named).unwrap().mail.unwrap();

@@ -21,7 +21,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use vault_format::hash::Digest;
 use vault_format::keys::SecretKey;
-use vault_format::request::{DeviceHeaders, sign};
+use vault_format::request::{DeviceHeaders, sign_request};
 use vault_functions::{Failed, FirstOwner, Function, Group, Outcome, Part};
 use vault_service::model::device::{self, Device, DeviceStatus};
 use vault_service::model::namespace::Namespace;
@@ -65,7 +65,7 @@ impl World {
     }
 
     fn function(&self, group: Group) -> Function {
-        Function::new(self.fresh(), Part::of(group), None)
+        Function::new(self.fresh(), Part::for_group(group), None)
     }
 
     async fn call(&self, group: Group, event: &Value) -> Value {
@@ -87,13 +87,14 @@ impl World {
             format!("doomed/{id}"),
             "work".to_owned(),
         ] {
-            let found = Records::list(&*self.memory, &partition, "", None, 1000).await;
+            let found = Records::list_page(&*self.memory, &partition, "", None, 1000).await;
             for record in found.unwrap() {
                 all.push_str(&format!("{} {}\n", record.key, record.document.as_str()));
             }
         }
         for class in Class::ALL {
-            let found = vault_store::objects::Objects::list(&*self.memory, &id, class, None, 1000);
+            let found =
+                vault_store::objects::Objects::list_objects(&*self.memory, &id, class, None, 1000);
             all.push_str(&format!("{class} {}\n", found.await.unwrap().len()));
         }
         all
@@ -122,7 +123,7 @@ fn signed(world: &World, key: &SecretKey, method: &str, path: &str) -> Value {
         device,
         timestamp,
         signature,
-    } = sign(key, method, path, world.now());
+    } = sign_request(key, method, path, world.now());
     let headers = [
         ("x-vault-device", device.as_str()),
         ("x-vault-timestamp", &timestamp),
@@ -197,7 +198,7 @@ async fn golden_devices() {
     let current = signed(&world, &new, "GET", "/v/acme/devices/current");
     let current = world.call(Group::Devices, &current).await;
     insta::assert_snapshot!("devices-current", pretty(&current));
-    let stored = device::key(&namespace.slug, &new.public().to_string());
+    let stored = device::device_key(&namespace.slug, &new.public().to_string());
     let stored: Device = common::read(&world.app, &stored).await;
     assert_eq!(stored.hostname, "laptop");
 }
@@ -266,7 +267,7 @@ async fn a_function_answers_its_rows_as_the_router_does_and_no_others() {
     let operator = common::operator_token(app).await;
     for sample in samples() {
         let (method, path) = (sample.route.method, &sample.path);
-        let signed = sign(&key, method, path, world.now());
+        let signed = sign_request(&key, method, path, world.now());
         let token = match sample.route.auth {
             Auth::Operator | Auth::OperatorWrite => &operator,
             _ => &owner,
@@ -426,15 +427,15 @@ async fn the_first_call_makes_the_owner() {
             email: common::OWNER.into(),
             password,
         };
-        Function::new(world.fresh(), Part::of(group), Some(owner))
+        Function::new(world.fresh(), Part::for_group(group), Some(owner))
     };
     let health = event("GET", "/healthz", &[], None).to_string();
     let first = function(Group::Admin);
     for _ in 0..3 {
-        let outcome = first.handle(&health).await.unwrap();
+        let outcome = first.handle_event(&health).await.unwrap();
         assert_eq!(serde_json::to_value(outcome).unwrap()["statusCode"], 200);
     }
-    function(Group::OAuth).handle(&health).await.unwrap();
+    function(Group::OAuth).handle_event(&health).await.unwrap();
     assert_eq!(
         asked.load(Ordering::SeqCst),
         2,
@@ -454,19 +455,21 @@ async fn an_invocation_resets_an_account() {
     let who = (common::OWNER, common::OWNER_PASSWORD);
     let held = common::tokens(app, who, "default", Scopes::ALL).await;
     let asked = json!({ "reset_account": common::OWNER }).to_string();
-    let function = |group| Function::new(world.fresh(), Part::of(group), None);
+    let function = |group| Function::new(world.fresh(), Part::for_group(group), None);
     for group in GROUPS.into_iter().filter(|group| *group != Group::Admin) {
-        let refused = function(group).handle(&asked).await;
+        let refused = function(group).handle_event(&asked).await;
         assert!(matches!(refused, Err(Failed::UnknownEvent)), "{group:?}");
     }
     // A request that says the same is a request.
     let mut request = event("GET", "/healthz", &[], None);
     request["reset_account"] = json!(common::OWNER);
-    let answered = function(Group::Admin).handle(&request.to_string()).await;
+    let answered = function(Group::Admin)
+        .handle_event(&request.to_string())
+        .await;
     assert!(matches!(answered, Ok(Outcome::Http(_))));
     for nobody in ["nobody@example.org", "", "\u{0}"] {
         let asked = json!({ "reset_account": nobody }).to_string();
-        let refused = function(Group::Admin).handle(&asked).await;
+        let refused = function(Group::Admin).handle_event(&asked).await;
         assert!(matches!(refused, Err(Failed::NoAccount)), "{nobody}");
     }
     assert!(
@@ -474,7 +477,7 @@ async fn an_invocation_resets_an_account() {
         "nothing was reset"
     );
 
-    let reset = function(Group::Admin).handle(&asked).await.unwrap();
+    let reset = function(Group::Admin).handle_event(&asked).await.unwrap();
     assert!(!format!("{reset:?}").contains("vin_"), "never in a log");
     let reset = serde_json::to_value(reset).unwrap();
     assert_eq!(reset["email"], common::OWNER);

@@ -91,7 +91,7 @@ fn a_store_that_is_down_is_503_and_never_a_refusal() {
     let path = "/v/acme/devices/current";
     let time = vault_store::clock::Clock::now(&vault_store::clock::SystemClock);
     current["headers"]["x-vault-signature"] =
-        vault_format::request::sign(&device, "GET", path, time)
+        vault_format::request::sign_request(&device, "GET", path, time)
             .signature
             .into();
     current["rawPath"] = path.into();

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use vault_format::catalog::{Catalog, Stored};
+use vault_format::catalog::{Catalog, ReleaseRef};
 use vault_format::hash::Digest;
 use vault_tests::home::{Home, Ran};
 use vault_tests::host::{Host, Namespace};
@@ -145,7 +145,7 @@ struct Linked {
     owner: Owner,
     publisher: u8,
     name: &'static str,
-    last: Option<Stored>,
+    last: Option<ReleaseRef>,
 }
 
 impl Linked {
@@ -171,7 +171,7 @@ impl Linked {
             previous: self.last.take(),
             ..self.owner.catalog(version, self.publisher, &skills)
         };
-        self.last = Some(Stored {
+        self.last = Some(ReleaseRef {
             release: version,
             payload_sha256: Digest::of(&vault_format::json::to_bytes(&catalog)),
         });

@@ -2,7 +2,7 @@
 //! numbers, two payloads under one number, and one vault that two hosts show differently.
 
 use vault_format::bundle::EncodedBundle;
-use vault_format::catalog::Stored;
+use vault_format::catalog::ReleaseRef;
 use vault_format::hash::Digest;
 use vault_format::json::to_bytes;
 use vault_format::root::RootChain;
@@ -231,13 +231,13 @@ fn a_release_that_follows_another_payload_of_the_one_here_proves_two_histories()
     let scene = Scene::new();
     let (machine, host, owner) = (&scene.machine, &scene.host, &scene.owner);
     let bundle = skill_by(0, "alpha", 2, &[]);
-    let following = |number: u64, previous: Option<Stored>| {
+    let following = |number: u64, previous: Option<ReleaseRef>| {
         let mut catalog = owner.catalog(number, 0, &[entry("alpha", 2, &bundle)]);
         catalog.previous = previous;
         Namespace::new(owner.sign(&catalog, 0), &[&bundle])
     };
     let other = |release: u64| {
-        Some(Stored {
+        Some(ReleaseRef {
             release,
             payload_sha256: Digest::of(b"another"),
         })

@@ -244,7 +244,7 @@ fn release(mut story: Story<'_>, seed: u64) {
     story.shows(Some(honest.clone()));
     if fakes {
         let mut fake = catalog.clone();
-        let older = story.chain.until(2).unwrap();
+        let older = story.chain.until_version(2).unwrap();
         fake.root_version = 2;
         fake.root_sha256 = *older.newest().payload_sha256();
         let shown = signed(&fake, &story.chain, &[STOLEN]);

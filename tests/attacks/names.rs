@@ -3,7 +3,7 @@
 
 use serde_json::json;
 use vault_format::bundle::{EncodedBundle, File};
-use vault_format::catalog::{Stored, Withdrawn};
+use vault_format::catalog::{ReleaseRef, Withdrawn};
 use vault_format::hash::Digest;
 use vault_format::manifest::{ActionSpec, Manifest, Mode};
 use vault_format::root::RootChain;
@@ -400,7 +400,7 @@ fn a_proven_fork_stops_until_a_person_accepts_it() {
     let scene = Scene::new();
     let held = read_catalog(&scene.first.catalog.clone().unwrap()).unwrap();
     let mut forked = scene.owner.catalog(FIRST + 1, 0, &held.skills);
-    forked.previous = Some(Stored {
+    forked.previous = Some(ReleaseRef {
         release: FIRST,
         payload_sha256: Digest::of(b"another payload"),
     });

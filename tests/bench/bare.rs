@@ -133,7 +133,7 @@ pub fn serve(words: &[String]) -> Option<()> {
             (LAYERS, [database, public_url]) => {
                 let app = app(database, public_url).await;
                 let config = Arc::clone(&app.config);
-                let router = protocol_router(app, Protocol::of(Empty));
+                let router = protocol_router(app, Protocol::from_handler(Empty));
                 return serve_router(listener, &config, router, std::future::pending()).await;
             }
             _ => Router::new().nest_service("/mcp", empty_tool()),
@@ -149,11 +149,11 @@ pub fn serve(words: &[String]) -> Option<()> {
 /// A service on another one's records.
 async fn app(database: &str, public_url: &str) -> App {
     let clock = Arc::new(SystemClock);
-    let store = Sql::open(database, clock.clone())
+    let store = Sql::open_database(database, clock.clone())
         .await
         .expect("the database of a service");
     let mut config = Config::new(public_url.parse().expect("its address"));
-    config.limits = Limits::off();
+    config.limits = Limits::disabled();
     let ports = Ports {
         records: store.records(),
         objects: store.objects(),

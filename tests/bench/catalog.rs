@@ -148,7 +148,7 @@ fn enrol(service: &Service, key: &SecretKey, now: Timestamp) {
 
 /// A signed request as it goes over the wire.
 fn signed(key: &SecretKey, method: &str, path: &str, now: Timestamp, body: &str) -> Vec<u8> {
-    let headers = request::sign(key, method, path, now);
+    let headers = request::sign_request(key, method, path, now);
     let content = if body.is_empty() {
         String::new()
     } else {

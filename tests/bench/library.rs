@@ -197,9 +197,13 @@ fn idle(table: &mut Table, home: &Home, command: &[&str], folders: &[&str], limi
         }
     }
     table.row(
-        Row::new(format!("{}, nothing to do", command.join(" ")), median(syncs), "ms")
-            .beside(median(walks), "one stat walk")
-            .target(Target::Below(limit)),
+        Row::new(
+            format!("{}, nothing to do", command.join(" ")),
+            median(syncs),
+            "ms",
+        )
+        .beside(median(walks), "one stat walk")
+        .target(Target::Below(limit)),
     );
 }
 

@@ -5,7 +5,9 @@ use std::hint::black_box;
 
 use ed25519_dalek::{Signature, Signer as _, SigningKey};
 use vault_format::keys::{SecretKey, Signer};
-use vault_format::root::{KeyEntry, KeyName, RootChain, RootEdit, RootList, RootState, judge};
+use vault_format::root::{
+    KeyEntry, KeyName, RootChain, RootEdit, RootList, RootState, judge_roots,
+};
 use vault_format::time::Timestamp;
 
 use crate::meter::{float, median, timed};
@@ -24,7 +26,7 @@ fn chain(versions: u64, root_keys: u8) -> RootChain {
         .map(|number| SecretKey::from_seed([number; 32]))
         .collect();
     let signers: Vec<&dyn Signer> = roots.iter().map(|key| key as &dyn Signer).collect();
-    let mut edit = RootEdit::first(NOW);
+    let mut edit = RootEdit::begin_first(NOW);
     for key in &roots {
         edit.add_root_key(named(key)).expect("a new key");
     }
@@ -33,7 +35,7 @@ fn chain(versions: u64, root_keys: u8) -> RootChain {
     edit.set_root_threshold(roots.len());
     let mut chain = edit.sign(&signers).expect("a first version");
     while chain.version() < versions {
-        let mut edit = RootEdit::after(&chain, NOW);
+        let mut edit = RootEdit::begin_after(&chain, NOW);
         chain = edit.use_reserve().sign(&signers).expect("a next version");
     }
     chain
@@ -68,10 +70,10 @@ pub fn measure(table: &mut Table) {
         let own = RootState::load(chain.root1_sha256(), &read(), std::iter::empty().collect());
         let own = own.expect("a good chain");
         let first = milliseconds(|| {
-            black_box(judge(None, &read(), None)).expect("a good chain");
+            black_box(judge_roots(None, &read(), None)).expect("a good chain");
         });
         let known = milliseconds(|| {
-            black_box(judge(Some(&own), &read(), None)).expect("the same chain");
+            black_box(judge_roots(Some(&own), &read(), None)).expect("the same chain");
         });
         let signatures = usize::try_from(versions).expect("a count") * usize::from(root_keys);
         let what = format!("{versions} root versions with {root_keys} signatures each");

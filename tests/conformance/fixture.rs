@@ -23,9 +23,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
-use vault_service::accounts::bootstrap::first_owner;
+use vault_service::accounts::bootstrap::ensure_first_owner;
 use vault_service::config::{Config, Limits};
-use vault_service::documents::{ClientUrl, Documents, FetchError, Fetched};
+use vault_service::documents::{ClientUrl, Documents, FetchError, FetchedDocument};
 use vault_service::mcp::Protocol;
 use vault_service::model::namespace::Kind;
 use vault_service::router::protocol_router;
@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: vault-conformance-fixture PORT PUBLIC_URL".into());
     };
     let mut config = Config::new(public_url.parse()?);
-    config.limits = Limits::off();
+    config.limits = Limits::disabled();
     config.allowed_origins = vec![public_url.clone()];
     let clock = Arc::new(SystemClock);
     let memory = Arc::new(Memory::new(clock.clone()));
@@ -58,11 +58,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let app = App::new(ports, config).with_documents(Arc::new(OneDocument));
     let password = OWNER_PASSWORD.into();
-    first_owner(&app, Kind::Hosted, Some(OWNER_EMAIL), Some(&password)).await?;
+    ensure_first_owner(&app, Kind::Hosted, Some(OWNER_EMAIL), Some(&password)).await?;
     let listener = TcpListener::bind(("127.0.0.1", port.parse()?)).await?;
     writeln!(std::io::stdout(), "listening")?;
     let config = Arc::clone(&app.config);
-    let router = protocol_router(app, Protocol::of(player));
+    let router = protocol_router(app, Protocol::from_handler(player));
     serve_router(listener, &config, router, std::future::pending()).await;
     Ok(())
 }
@@ -74,7 +74,7 @@ struct OneDocument;
 
 #[async_trait]
 impl Documents for OneDocument {
-    async fn fetch(&self, url: &ClientUrl) -> Result<Fetched, FetchError> {
+    async fn fetch(&self, url: &ClientUrl) -> Result<FetchedDocument, FetchError> {
         if url.as_str() != CLIENT {
             return Err(FetchError::Unreachable("another address".into()));
         }
@@ -83,11 +83,11 @@ impl Documents for OneDocument {
             "client_name": "Notes",
             "redirect_uris": ["https://notes.example/callback"],
         });
-        Ok(Fetched {
+        Ok(FetchedDocument {
             status: 200,
             content_type: Some("application/json".to_owned()),
             body: document.to_string().into(),
-            ..Fetched::default()
+            ..FetchedDocument::default()
         })
     }
 }

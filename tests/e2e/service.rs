@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use vault_format::keys::SecretKey;
-use vault_format::request::sign;
+use vault_format::request::sign_request;
 use vault_store::clock::{Clock as _, SystemClock};
 use vault_tests::home::{Home, vault_binary};
 use vault_tests::place;
@@ -81,7 +81,7 @@ fn send(server: &Server, method: &str, path: &str, headers: &[(&str, &str)], bod
 
 /// A request that a device signs by the machine's clock.
 fn signed(server: &Server, device: &SecretKey, method: &str, path: &str, body: &str) -> Reply {
-    let by = sign(device, method, path, SystemClock.now());
+    let by = sign_request(device, method, path, SystemClock.now());
     let headers = [
         ("X-Vault-Device", by.device.as_str()),
         ("X-Vault-Timestamp", &by.timestamp),
@@ -273,7 +273,7 @@ fn sigterm_lets_a_running_request_end() {
     let mut server = Server::start(&Database::Sqlite);
     let device = device(1);
     let body = enrolment(&device);
-    let by = sign(&device, "POST", "/v/default/devices", SystemClock.now());
+    let by = sign_request(&device, "POST", "/v/default/devices", SystemClock.now());
     let length = body.len().to_string();
     let headers = [
         ("X-Vault-Device", by.device.as_str()),

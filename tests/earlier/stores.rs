@@ -58,7 +58,9 @@ async fn sqlite(state: &State, clock: Arc<TestClock>, is_damaged: bool) -> Ports
             where document <> replace(document, ?1, ?2)";
         assert!(connection.execute(change, [from, to]).unwrap() > 0);
     }
-    let sql = Sql::open(file.to_str().unwrap(), clock).await.unwrap();
+    let sql = Sql::open_database(file.to_str().unwrap(), clock)
+        .await
+        .unwrap();
     (sql.records(), sql.objects())
 }
 
@@ -71,7 +73,7 @@ async fn from_dump(state: &State, url: &str, clock: Arc<TestClock>, is_damaged: 
     client.batch_execute(&dump).await.unwrap();
     drop(client);
     connection.await.unwrap().unwrap();
-    let sql = Sql::open(url, clock).await.unwrap();
+    let sql = Sql::open_database(url, clock).await.unwrap();
     (sql.records(), sql.objects())
 }
 
@@ -110,7 +112,10 @@ async fn from_items(
         let (namespace, class) = (parts[1].parse().unwrap(), parts[2].parse().unwrap());
         let place = ObjectKey::new(namespace, class, Digest::of(&bytes));
         assert_eq!(place.to_string(), key);
-        aws.objects().put(&place, bytes.into()).await.unwrap();
+        aws.objects()
+            .put_object(&place, bytes.into())
+            .await
+            .unwrap();
     }
     (aws.records(), aws.objects())
 }
@@ -121,7 +126,7 @@ async fn ask(state: &State, (records, objects): Ports, clock: Arc<TestClock>) ->
     let facts = &state.inventory["facts"];
     let url = facts["url"].as_str().unwrap();
     let mut config = Config::new(url.parse().unwrap());
-    config.limits = Limits::off();
+    config.limits = Limits::disabled();
     let ports = vault_service::Ports {
         records,
         objects,

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 use vault_format::keys::SecretKey;
-use vault_format::request::sign;
+use vault_format::request::sign_request;
 use vault_store::clock::{Clock as _, SystemClock};
 use vault_tests::browser;
 use vault_tests::place::{self, Place};
@@ -180,7 +180,7 @@ impl Emulator {
 
     /// The event of a request that a device signs by the machine's clock.
     pub fn signed(&self, device: &SecretKey, method: &str, path: &str, body: &str) -> Value {
-        let by = sign(device, method, path, SystemClock.now());
+        let by = sign_request(device, method, path, SystemClock.now());
         let headers = [
             ("x-vault-device", by.device.as_str()),
             ("x-vault-timestamp", &by.timestamp),

@@ -523,6 +523,6 @@ fn result<'v>(answer: &'v Value, expected: &str) -> Result<&'v Value, Failure> {
 /// This many random bytes as text of letters, digits, `-` and `_`.
 pub(crate) fn random_text(bytes: usize) -> String {
     let mut buffer = vec![0; bytes];
-    SystemRandom.fill(&mut buffer);
+    SystemRandom.fill_random(&mut buffer);
     URL_SAFE_NO_PAD.encode(buffer)
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use vault_format::bundle;
 use vault_format::bundle::{EncodedBundle, File};
 use vault_format::catalog;
-use vault_format::catalog::{Catalog, CatalogError, SignedCatalog, SkillEntry, Stored};
+use vault_format::catalog::{Catalog, CatalogError, ReleaseRef, SignedCatalog, SkillEntry};
 use vault_format::dsse::Envelope;
 use vault_format::hash::Digest;
 use vault_format::keys::{SecretKey, Signer};
@@ -43,7 +43,7 @@ pub fn first_root() -> RootChain {
 
 /// The first root version of a vault with this key as its root role and this publisher.
 pub fn vault_of(root: u8, publisher: u8) -> RootChain {
-    let mut edit = RootEdit::first(ROOT_TIME);
+    let mut edit = RootEdit::begin_first(ROOT_TIME);
     edit.add_root_key(named(root))
         .and_then(|edit| edit.add_publisher(named(publisher)))
         .and_then(|edit| edit.sign(&[&key(root)]))
@@ -56,7 +56,7 @@ pub fn next_root(
     signers: &[u8],
     change: impl FnOnce(&mut RootEdit<'_>),
 ) -> RootChain {
-    let mut edit = RootEdit::after(chain, ROOT_TIME);
+    let mut edit = RootEdit::begin_after(chain, ROOT_TIME);
     change(&mut edit);
     let keys: Vec<SecretKey> = signers.iter().map(|number| key(*number)).collect();
     let signers: Vec<&dyn Signer> = keys.iter().map(|key| key as &dyn Signer).collect();
@@ -301,7 +301,7 @@ impl Owner {
             root_version: self.chain.version(),
             root_sha256: *self.chain.newest().payload_sha256(),
             // A release that no machine of these tests holds: devices compare what they know.
-            previous: (release > 1).then(|| Stored {
+            previous: (release > 1).then(|| ReleaseRef {
                 release: 1,
                 payload_sha256: Digest::of(&release.to_be_bytes()),
             }),

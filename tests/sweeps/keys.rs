@@ -55,7 +55,7 @@ fn chain(home: &Home) -> RootChain {
 #[track_caller]
 fn fits(home: &Home, file: &str) {
     let key = RecoveryKey::open(&home.path().join(file), &NoPassphrases).unwrap();
-    key.check(&chain(home), None).unwrap();
+    key.check_role(&chain(home), None).unwrap();
     assert_eq!(key.file().version, chain(home).version());
 }
 

@@ -203,7 +203,7 @@ fn a_removal_is_finished_when_it_is_given_again() {
         15,
         |home, _| {
             let vault = state::open(home);
-            let withdrawn = vault_library::admit::remove::withdrawn(&vault).unwrap();
+            let withdrawn = vault_library::admit::remove::list_withdrawn(&vault).unwrap();
             assert_eq!(withdrawn.len(), 2, "both are withdrawn, each once");
             assert_eq!(state::whole(home), 0, "the withdrawn bytes are gone");
         },

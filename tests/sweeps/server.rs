@@ -209,13 +209,13 @@ fn a_database_that_goes_away_is_unavailable_and_nothing_else() {
     assert_eq!(pull(&reader), 1);
 
     let vault = state::open(&reader);
-    let link = subscribe::all(&vault).unwrap().remove(0);
+    let link = subscribe::list_links(&vault).unwrap().remove(0);
     let device = link.device_key(&vault).unwrap();
     let url = team.server.url.clone();
     let signed = {
         let (client, url) = (browser::client(), url.clone());
         move |path: String| {
-            let proof = request::sign(&device, "GET", &path, SystemClock.now());
+            let proof = request::sign_request(&device, "GET", &path, SystemClock.now());
             client
                 .get(format!("{url}{path}"))
                 .header("X-Vault-Device", proof.device)

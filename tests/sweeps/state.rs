@@ -81,7 +81,7 @@ pub fn open(home: &Home) -> Vault {
 
 /// The release that the home's one link is pinned to; 0 for none.
 pub fn pinned(home: &Home) -> u64 {
-    let links = subscribe::all(&open(home)).expect("readable links");
+    let links = subscribe::list_links(&open(home)).expect("readable links");
     links
         .first()
         .and_then(|link| link.pin().counted.as_ref())
@@ -95,7 +95,7 @@ pub fn whole(home: &Home) -> usize {
     if !home.vault().join("vault.json").exists() {
         return 0;
     }
-    let report = integrity::check(&open(home)).expect("a verdict");
+    let report = integrity::verify_all_installed(&open(home)).expect("a verdict");
     assert!(report.is_clean(), "{report:?}");
     assert!(report.strange.is_empty(), "{:?}", report.strange);
     report.unreferenced.len()

@@ -9,16 +9,16 @@ use serde_json::json;
 use vault_gate::finding::{Finding, Level};
 use vault_library::SourceError;
 use vault_library::admit::{
-    Admission, AdmitError, AdmitReport, Candidate, Neighbours, Options, Source, examine,
+    Admission, AdmitError, AdmitReport, Candidate, Neighbours, Options, Source, examine_candidate,
     unknown_includes,
 };
 use vault_store::clock::{Clock as _, SystemClock};
 
 use self::texts::Texts;
 use crate::{
-    errors::{ErrorCode, Failure, chain},
+    errors::{ErrorCode, Failure, message_chain},
     lookup::folder_of,
-    output::{BOLD, DIM, GOOD, clean, count, paint, size},
+    output::{BOLD, DIM, GOOD, clean, count, format_size, paint},
 };
 
 /// Formats an admitted skill as one line for people.
@@ -32,14 +32,17 @@ pub fn admitted_text(report: &AdmitReport) -> String {
         }
         Admission::Unchanged => (paint(DIM, "=") + " unchanged", format!("version {version}")),
     };
-    let (files, size) = (count(report.files as u64, "file"), size(report.bytes));
+    let (files, size) = (
+        count(report.files as u64, "file"),
+        format_size(report.bytes),
+    );
     let details = paint(DIM, format_args!("{version}, {files}, {size}"));
     format!("{what} {}  {details}", paint(BOLD, &report.name))
 }
 
 /// Renders a finding in a local folder in the style of compiler diagnostics.
-pub fn excerpt(source: &str, finding: &Finding) -> String {
-    Texts::of_folder(source).excerpt(finding)
+pub fn render_folder_finding(source: &str, finding: &Finding) -> String {
+    Texts::of_folder(source).render_finding(finding)
 }
 
 /// Checks a folder with the gate, without a vault. Returns the findings, and the candidate if the
@@ -48,24 +51,24 @@ pub fn examine_folder(source: &str) -> Result<(Vec<Finding>, Option<Candidate>),
     // Without a vault there are no installed skills to compare the name with.
     let mut nothing = Neighbours::new(None, SystemClock.now());
     let folder = Source::Folder(source.to_owned());
-    match examine(folder, &Options::default(), &mut nothing) {
+    match examine_candidate(folder, &Options::default(), &mut nothing) {
         Ok(candidate) => Ok((candidate.package.findings.clone(), Some(candidate))),
         Err(AdmitError::Blocked { findings }) => Ok((findings, None)),
-        Err(error) => Err(refused(source, &Texts::of_folder(source), error)),
+        Err(error) => Err(admission_failure(source, &Texts::of_folder(source), error)),
     }
 }
 
 /// Converts an admission error for one source into a [`Failure`]. Findings are rendered with the
 /// lines of the files they concern.
-pub fn refused(source: &str, texts: &Texts, error: AdmitError) -> Failure {
-    let message = chain(&error);
+pub fn admission_failure(source: &str, texts: &Texts, error: AdmitError) -> Failure {
+    let message = message_chain(&error);
     match error {
         AdmitError::Blocked { findings } => {
             // Warnings are shown as well, but only the others block.
             let blocking = findings.iter().filter(|finding| finding.level > Level::Warning);
             let (source_shown, number) = (clean(source, 200), count(blocking.count() as u64, "finding"));
             fail!(GateBlocked, "the gate refused {source_shown}: {number}")
-            .excerpts(findings.iter().map(|finding| texts.excerpt(finding)))
+            .excerpts(findings.iter().map(|finding| texts.render_finding(finding)))
             .data(json!({ "source": source, "findings": findings }))
             // For a folder of skills, its subfolders are the better advice than flags for one
             // skill.

@@ -73,7 +73,7 @@ impl<'a, T> Outcomes<'a, T> {
     }
 
     /// Records the result for the skill of this name: `None` if it did not change.
-    pub fn push(&mut self, name: &SkillName, result: Result<Option<T>, Failure>) {
+    pub fn record_result(&mut self, name: &SkillName, result: Result<Option<T>, Failure>) {
         match result {
             Ok(Some(result)) => self.done.push(result),
             Ok(None) => self.unchanged.push(name.clone()),
@@ -93,7 +93,7 @@ impl<'a, T> Outcomes<'a, T> {
 
     /// Returns the view of the changed, unchanged and failed skills, or a failure that carries it
     /// if any skill failed. `what` completes the message "3 skills could not be …".
-    pub fn finish<V: Serialize>(
+    pub fn into_result<V: Serialize>(
         self,
         what: &str,
         view: impl FnOnce(Vec<T>, Vec<SkillName>, Vec<FailedSkill>) -> V,

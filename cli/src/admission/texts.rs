@@ -7,7 +7,7 @@ use vault_format::text::printable;
 use vault_gate::{
     RawFile,
     finding::{Finding, Level},
-    report::{Excerpt, decode},
+    report::{Excerpt, decode_text},
 };
 use vault_library::admit::Source;
 
@@ -58,14 +58,14 @@ impl Texts {
             .iter()
             // A huge file would stay in memory only for one line of it.
             .filter(|file| file.bytes.len() <= MOST)
-            .map(|file| (file.path.clone(), decode(&file.bytes).into_owned()));
+            .map(|file| (file.path.clone(), decode_text(&file.bytes).into_owned()));
         Self {
             base: PathBuf::from(shown),
             files: Some(texts.collect()),
         }
     }
 
-    fn path(&self, inner: &str) -> String {
+    fn display_path(&self, inner: &str) -> String {
         let path = match inner {
             "" => self.base.clone(),
             inner => self.base.join(inner),
@@ -74,7 +74,7 @@ impl Texts {
         clean(&printable(&path.display().to_string()), 300)
     }
 
-    fn line(&self, finding: &Finding) -> Option<Excerpt> {
+    fn excerpt_line(&self, finding: &Finding) -> Option<Excerpt> {
         match &self.files {
             Some(files) => {
                 let text = files.get(&finding.path)?;
@@ -86,13 +86,13 @@ impl Texts {
 
     /// Renders a finding in the style of compiler diagnostics: the rule, the location, the line of
     /// the file and the fix.
-    pub fn excerpt(&self, finding: &Finding) -> String {
-        let line = self.line(finding);
-        finding::render(&self.path(&finding.path), finding, line.as_ref())
+    pub fn render_finding(&self, finding: &Finding) -> String {
+        let line = self.excerpt_line(finding);
+        finding::render(&self.display_path(&finding.path), finding, line.as_ref())
     }
 
     /// Prints the gate's warnings about an admitted skill.
-    pub fn warn(&self, context: &Context, findings: &[Finding]) {
+    pub fn warn_about_findings(&self, context: &Context, findings: &[Finding]) {
         let all = context.ui.is_verbose();
         for finding in findings
             .iter()
@@ -102,7 +102,7 @@ impl Texts {
                 code: finding.rule.to_owned(),
                 message: finding.message.clone(),
                 hint: Some(finding.hint.clone()).filter(|hint| !hint.is_empty()),
-                path: Some(self.path(&finding.path)),
+                path: Some(self.display_path(&finding.path)),
                 line: finding.line,
             });
         }

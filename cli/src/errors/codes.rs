@@ -13,7 +13,7 @@ use super::Exit;
 /// An error code.
 #[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 #[schemars(rename = "ErrorCode")]
-pub struct Row {
+pub struct CodeRow {
     /// The exit code of the process.
     #[schemars(with = "u8")]
     pub exit: Exit,
@@ -43,9 +43,9 @@ macro_rules! codes {
             const EXITS: &[(Exit, &str)] = &[$((Exit::$exit, $heading),)*];
 
             /// The row of this code.
-            pub const fn row(self) -> Row {
+            pub const fn row(self) -> CodeRow {
                 match self {
-                    $($(Self::$name => Row {
+                    $($(Self::$name => CodeRow {
                         exit: Exit::$exit,
                         word: $word,
                         meaning: $meaning,
@@ -408,22 +408,22 @@ pub const fn service_hint(code: ServiceCode) -> Option<&'static str> {
     })
 }
 
-fn rows(exit: Exit) -> impl Iterator<Item = Row> {
+fn rows_of(exit: Exit) -> impl Iterator<Item = CodeRow> {
     let rows = ErrorCode::ALL.iter().map(|code| code.row());
     rows.filter(move |row| row.exit == exit)
 }
 
 /// Formats the table for a terminal.
-pub fn text() -> String {
+pub fn table_text() -> String {
     let mut text = String::new();
     for (exit, heading) in ErrorCode::EXITS {
         let _ = writeln!(text, "Exit {}: {heading}", exit.code());
-        for Row {
+        for CodeRow {
             word,
             meaning,
             action,
             ..
-        } in rows(*exit)
+        } in rows_of(*exit)
         {
             let _ = writeln!(text, "  {word}\n      {meaning}\n      {action}");
         }
@@ -450,12 +450,12 @@ mod tests {
         for (exit, heading) in ErrorCode::EXITS {
             let _ = writeln!(page, "\n## Exit {}: {heading}\n", exit.code());
             page.push_str("| code | what happened | what to do |\n|---|---|---|\n");
-            for Row {
+            for CodeRow {
                 word,
                 meaning,
                 action,
                 ..
-            } in rows(*exit)
+            } in rows_of(*exit)
             {
                 let _ = writeln!(page, "| `{word}` | {meaning} | {action} |");
             }
@@ -466,7 +466,7 @@ mod tests {
     #[test]
     fn written_pages_have_the_table_of_codes() {
         vault_testing::page::assert_current("docs/errors.md", &page());
-        let text = text();
+        let text = table_text();
         assert!(
             ErrorCode::ALL
                 .iter()

@@ -23,13 +23,13 @@ use vault_library::{
     subscribe::LinkError,
 };
 
-use super::{ErrorCode, Failure, chain};
+use super::{ErrorCode, Failure, message_chain};
 use crate::key_changes;
-use crate::output::{clean, either, finding::flagged, join, nearest, shell_path};
+use crate::output::{clean, either, finding::flagged, join, nearest_name, shell_path};
 
 impl From<VaultError> for Failure {
     fn from(error: VaultError) -> Self {
-        let message = chain(&error);
+        let message = message_chain(&error);
         match error {
             VaultError::Missing(_) => Self::new(ErrorCode::NoVault, message)
                 .hint("vault add <folder> creates one with its first skill"),
@@ -78,7 +78,7 @@ impl From<VaultError> for Failure {
 
 impl From<KeyError> for Failure {
     fn from(error: KeyError) -> Self {
-        let message = chain(&error);
+        let message = message_chain(&error);
         match error {
             KeyError::Open { path, .. } => {
                 // A folder needs the execute bit to be entered.
@@ -114,7 +114,7 @@ impl From<KeyError> for Failure {
 
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
-        let message = chain(&error);
+        let message = message_chain(&error);
         match error {
             RunError::UnknownSkill(_) => Self::new(ErrorCode::SkillNotFound, message),
             RunError::UnknownAction {
@@ -127,7 +127,7 @@ impl From<RunError> for Failure {
                     format!("it declares: {}", names.join(", "))
                 })
             }
-            RunError::Damaged { skill, damage } => Self::damaged(&skill.to_string(), &damage),
+            RunError::Damaged { skill, damage } => Self::damaged_skill(&skill.to_string(), &damage),
             RunError::Start { .. } => Self::new(ErrorCode::ActionNotStarted, message),
             RunError::Vault(error) => error.into(),
         }
@@ -136,7 +136,7 @@ impl From<RunError> for Failure {
 
 impl From<LinkError> for Failure {
     fn from(error: LinkError) -> Self {
-        let message = chain(&error);
+        let message = message_chain(&error);
         match error {
             LinkError::Vault(error) => error.into(),
             LinkError::Catalog { cause, .. } => cause.into(),
@@ -194,7 +194,7 @@ impl From<LinkError> for Failure {
 fn published_hint<'a>(name: &str, published: impl Iterator<Item = &'a str> + Clone) -> String {
     const SHOWN: usize = 12;
     // A likely misspelling is better advice than the whole list.
-    if let Some(near) = nearest(name, published.clone()) {
+    if let Some(near) = nearest_name(name, published.clone()) {
         return format!("did you mean `{}`?", clean(near, 64));
     }
     let names: Vec<_> = published
@@ -220,8 +220,8 @@ impl From<&RootError> for Failure {
     fn from(error: &RootError) -> Self {
         // Both sides use the same texts for codes. An error that is new in the library must not
         // fail here.
-        let code = ErrorCode::parse(error.word()).unwrap_or(ErrorCode::RootInvalid);
-        let failure = Self::new(code, chain(error));
+        let code = ErrorCode::parse(error.error_code()).unwrap_or(ErrorCode::RootInvalid);
+        let failure = Self::new(code, message_chain(error));
         failure.hint_if(root_hint(error))
     }
 }
@@ -249,8 +249,8 @@ const fn root_hint(error: &RootError) -> Option<&'static str> {
 impl From<CatalogError> for Failure {
     fn from(error: CatalogError) -> Self {
         let failure = Self::new(
-            ErrorCode::parse(error.word()).unwrap_or(ErrorCode::CatalogSchema),
-            format!("the catalog is refused: {}", chain(&error)),
+            ErrorCode::parse(error.error_code()).unwrap_or(ErrorCode::CatalogSchema),
+            format!("the catalog is refused: {}", message_chain(&error)),
         );
         let hint = match error {
             // The hint of the inner error is more specific than one about catalogs.
@@ -290,12 +290,12 @@ impl From<CatalogError> for Failure {
 
 impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
-        let message = chain(&error);
+        let message = message_chain(&error);
         match error {
             PlanError::Vault(error) => error.into(),
             PlanError::Catalog(error) => error.into(),
-            PlanError::Diverged(difference) => diverged(&difference, message),
-            PlanError::Conflicts(found) => conflicts(&found, message),
+            PlanError::Diverged(difference) => diverged_failure(&difference, message),
+            PlanError::Conflicts(found) => conflicts_failure(&found, message),
             PlanError::RolledBack { .. } => Self::new(ErrorCode::ServiceRolledBack, message)
                 .hint("nothing was published; if the service was restored on purpose: vault sync --cloud --replace"),
             PlanError::TwoCatalogs(_) => Self::new(ErrorCode::TwoCatalogs, message)
@@ -309,7 +309,7 @@ impl From<PlanError> for Failure {
                 is_empty_here,
             } => {
                 let who = join(signers.iter().map(key_changes::name));
-                let code = ErrorCode::parse(reason.word()).unwrap_or(ErrorCode::CatalogNotOurs);
+                let code = ErrorCode::parse(reason.error_code()).unwrap_or(ErrorCode::CatalogNotOurs);
                 // The command names exactly the release that was examined, so it cannot take over
                 // another one.
                 let named = format!("--last-good {release}:{payload_sha256}");
@@ -340,7 +340,7 @@ impl From<PlanError> for Failure {
                 .hint("is this the right vault? vault key show prints its id"),
             PlanError::Damaged(skills) => Self::new(ErrorCode::SkillDamaged, message)
                 .hint("add them again or remove them; nothing was published")
-                .details(skills.iter().map(|(name, damage)| format!("{name}: {}", chain(damage)))),
+                .details(skills.iter().map(|(name, damage)| format!("{name}: {}", message_chain(damage)))),
             PlanError::Profiles(_) | PlanError::NotText { file: PROFILES_FILE } => {
                 Self::new(ErrorCode::ProfilesInvalid, message)
             }
@@ -361,7 +361,7 @@ impl From<PlanError> for Failure {
 
 impl From<ProjectError> for Failure {
     fn from(error: ProjectError) -> Self {
-        let message = chain(&error);
+        let message = message_chain(&error);
         match error {
             ProjectError::Home(_) => Self::new(ErrorCode::ProjectInvalid, message)
                 .hint("move vault.lock into the folder of a project"),
@@ -381,7 +381,7 @@ impl From<ProjectError> for Failure {
 
 impl From<RootsError> for Failure {
     fn from(error: RootsError) -> Self {
-        let message = chain(&error);
+        let message = message_chain(&error);
         match error {
             RootsError::RootKeyNeeded => Self::new(ErrorCode::RootKeyNeeded, message)
                 .hint("name the file of the recovery key: --root-key <file>"),
@@ -403,7 +403,7 @@ impl From<RootsError> for Failure {
 
 impl From<RecoveryError> for Failure {
     fn from(error: RecoveryError) -> Self {
-        let message = chain(&error);
+        let message = message_chain(&error);
         match error {
             RecoveryError::Missing(_) => Self::new(ErrorCode::RecoveryMissing, message),
             RecoveryError::Exists(_) => Self::new(ErrorCode::FileExists, message)
@@ -413,7 +413,7 @@ impl From<RecoveryError> for Failure {
             RecoveryError::File { .. } => Self::new(ErrorCode::KeyDamaged, message)
                 .hint("use the second copy of the recovery key"),
             RecoveryError::Chain { ref cause, .. } => {
-                let code = ErrorCode::parse(cause.word()).unwrap_or(ErrorCode::RootInvalid);
+                let code = ErrorCode::parse(cause.error_code()).unwrap_or(ErrorCode::RootInvalid);
                 let hint = match cause {
                     // Here the file is ahead of this machine, so the usual hint about the service
                     // would be wrong.
@@ -466,7 +466,7 @@ const fn root_write_hint(error: &RootWriteError) -> Option<&'static str> {
     }
 }
 
-fn diverged(difference: &Difference, message: String) -> Failure {
+fn diverged_failure(difference: &Difference, message: String) -> Failure {
     let lines = |mark: &str, what: &str, names: &[SkillName]| -> Vec<_> {
         names
             .iter()
@@ -498,7 +498,7 @@ fn diverged(difference: &Difference, message: String) -> Failure {
         }))
 }
 
-fn conflicts(conflicts: &Conflicts, message: String) -> Failure {
+fn conflicts_failure(conflicts: &Conflicts, message: String) -> Failure {
     let lines = |what: &str, names: &[SkillName]| -> Vec<_> {
         let names = names.iter();
         names.map(|name| format!("~ {name}  {what}")).collect()
@@ -539,7 +539,7 @@ fn conflicts(conflicts: &Conflicts, message: String) -> Failure {
 
 impl From<ProposalError> for Failure {
     fn from(error: ProposalError) -> Self {
-        let message = chain(&error);
+        let message = message_chain(&error);
         match error {
             ProposalError::Plan(error) => error.into(),
             ProposalError::Bundle(error) => (*error).into(),
@@ -566,7 +566,7 @@ impl From<ProposalError> for Failure {
 
 impl From<AdoptError> for Failure {
     fn from(error: AdoptError) -> Self {
-        let message = chain(&error);
+        let message = message_chain(&error);
         match error {
             AdoptError::Vault(error) => error.into(),
             AdoptError::Catalog(error) => error.into(),
@@ -608,8 +608,8 @@ impl From<AdoptError> for Failure {
 
 impl Failure {
     /// The failure for an installed skill that was modified after signing or cannot be read.
-    pub fn damaged(skill: &str, damage: &Damage) -> Self {
-        let message = format!("{skill} was not used: {}", chain(damage));
+    pub fn damaged_skill(skill: &str, damage: &Damage) -> Self {
+        let message = format!("{skill} was not used: {}", message_chain(damage));
         // The bytes may be as signed while their signer counts no longer.
         let code = match damage {
             Damage::Manifest(ManifestError::Signer(SignerRefusal::ReleaseAwaited)) => {

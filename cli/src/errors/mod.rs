@@ -228,7 +228,7 @@ impl Failure {
     }
 
     /// Returns the details below the message, such as the entries of a list.
-    pub fn lines(&self) -> &[String] {
+    pub fn detail_lines(&self) -> &[String] {
         &self.more.details
     }
 
@@ -240,7 +240,7 @@ impl Failure {
     }
 
     /// Returns the JSON data for programs.
-    pub const fn facts(&self) -> Option<&serde_json::Value> {
+    pub const fn json_data(&self) -> Option<&serde_json::Value> {
         self.more.data.as_ref()
     }
 }
@@ -256,7 +256,7 @@ impl std::error::Error for Failure {}
 /// Joins the messages of an error and its sources, leaving out repeated parts. Errors may quote
 /// text from a hostile host. The result is therefore cleaned for terminals and limited to 20 lines
 /// of 1,000 characters each.
-pub fn chain(error: &dyn std::error::Error) -> String {
+pub fn message_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {
@@ -281,7 +281,7 @@ mod tests {
         #[derive(Debug, thiserror::Error)]
         #[error("not a catalog: unknown variant `\u{1b}[2J\u{9b}1m`\nline 2{}", "x".repeat(5000))]
         struct Quoting;
-        let text = chain(&Quoting);
+        let text = message_chain(&Quoting);
         let start = "not a catalog: unknown variant `\\u{1b}[2J\\u{9b}1m`\nline 2xx";
         assert!(text.starts_with(start));
         assert!(text.chars().count() < 1100, "{}", text.len());

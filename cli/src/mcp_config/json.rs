@@ -26,8 +26,8 @@ const OPTIONS: ParseOptions = ParseOptions {
 };
 
 /// Returns the members of the top-level object, or none for an empty file.
-pub fn read(text: &str) -> Result<Map<String, Value>, EditError> {
-    match parse(text)?.to_serde_value() {
+pub fn read_members(text: &str) -> Result<Map<String, Value>, EditError> {
+    match parse_root(text)?.to_serde_value() {
         None => Ok(Map::new()),
         Some(Value::Object(members)) => Ok(members),
         Some(_) => Err(EditError::Syntax {
@@ -37,7 +37,7 @@ pub fn read(text: &str) -> Result<Map<String, Value>, EditError> {
     }
 }
 
-fn parse(text: &str) -> Result<CstRootNode, EditError> {
+fn parse_root(text: &str) -> Result<CstRootNode, EditError> {
     // The parser does not accept a byte order mark, which some editors write.
     CstRootNode::parse(text.trim_start_matches(BOM), &OPTIONS).map_err(|error| EditError::Syntax {
         line: u32::try_from(error.line_display()).unwrap_or(u32::MAX),
@@ -46,8 +46,13 @@ fn parse(text: &str) -> Result<CstRootNode, EditError> {
 }
 
 /// Adds the entry, or replaces the entry of this name.
-pub fn put(text: &str, path: &[&str], name: &str, value: &Value) -> Result<String, EditError> {
-    let root = parse(text)?;
+pub fn put_entry(
+    text: &str,
+    path: &[&str],
+    name: &str,
+    value: &Value,
+) -> Result<String, EditError> {
+    let root = parse_root(text)?;
     let mut table = root
         .object_value_or_create()
         .ok_or(EditError::WouldChangeOtherEntries)?;
@@ -57,15 +62,15 @@ pub fn put(text: &str, path: &[&str], name: &str, value: &Value) -> Result<Strin
             .ok_or_else(|| EditError::NotATable((*part).to_owned()))?;
     }
     if let Some(property) = table.get(name) {
-        property.set_value(input(value));
+        property.set_value(to_input(value));
     } else if let Some(at) = end_of_one_line_table(text, path) {
         let (before, after) = text.split_at(at);
         let (name, value) = (Value::from(name), one_line(value));
         return Ok(format!("{before}, {name}: {value}{after}"));
     } else {
-        table.append(name, input(value));
+        table.append(name, to_input(value));
     }
-    Ok(print(text, &root))
+    Ok(print_with_mark(text, &root))
 }
 
 /// Returns the offset of the end of the table's last member if the table is on one line.
@@ -103,8 +108,8 @@ fn one_line(value: &Value) -> String {
 }
 
 /// Removes the entry and its comma.
-pub fn remove(text: &str, path: &[&str], name: &str) -> Result<String, EditError> {
-    let root = parse(text)?;
+pub fn remove_entry(text: &str, path: &[&str], name: &str) -> Result<String, EditError> {
+    let root = parse_root(text)?;
     let mut table = root.object_value();
     for part in path {
         table = table.and_then(|table| table.object_value(part));
@@ -112,26 +117,26 @@ pub fn remove(text: &str, path: &[&str], name: &str) -> Result<String, EditError
     if let Some(property) = table.and_then(|table| table.get(name)) {
         property.remove();
     }
-    Ok(print(text, &root))
+    Ok(print_with_mark(text, &root))
 }
 
-fn print(before: &str, root: &CstRootNode) -> String {
+fn print_with_mark(before: &str, root: &CstRootNode) -> String {
     // The byte order mark is part of the rest of the file, which must not change.
     let mark = before.chars().next().filter(|first| *first == BOM);
     format!("{}{root}", mark.map_or_else(String::new, String::from))
 }
 
-fn input(value: &Value) -> CstInputValue {
+fn to_input(value: &Value) -> CstInputValue {
     match value {
         Value::Null => CstInputValue::Null,
         Value::Bool(value) => CstInputValue::Bool(*value),
         // Use the number's own text, so that a conversion does not change its digits.
         Value::Number(number) => CstInputValue::Number(number.to_string()),
         Value::String(text) => CstInputValue::String(text.clone()),
-        Value::Array(items) => CstInputValue::Array(items.iter().map(input).collect()),
+        Value::Array(items) => CstInputValue::Array(items.iter().map(to_input).collect()),
         Value::Object(members) => {
             let members = in_order(members).into_iter();
-            let members = members.map(|(name, value)| (name.clone(), input(value)));
+            let members = members.map(|(name, value)| (name.clone(), to_input(value)));
             CstInputValue::Object(members.collect())
         }
     }

@@ -38,16 +38,21 @@ pub enum EditError {
 
 impl Format {
     /// Parses the text. An empty text has no members.
-    pub fn read(self, text: &str) -> Result<Map<String, Value>, EditError> {
+    pub fn read_members(self, text: &str) -> Result<Map<String, Value>, EditError> {
         match self {
-            Self::Json => json::read(text),
-            Self::Toml => toml::read(text),
+            Self::Json => json::read_members(text),
+            Self::Toml => toml::read_members(text),
         }
     }
 
     /// Returns the entry of this name in the table at this path, if it exists.
-    pub fn entry(self, text: &str, path: &[&str], name: &str) -> Result<Option<Value>, EditError> {
-        let root = self.read(text)?;
+    pub fn find_entry(
+        self,
+        text: &str,
+        path: &[&str],
+        name: &str,
+    ) -> Result<Option<Value>, EditError> {
+        let root = self.read_members(text)?;
         let mut table = &root;
         for part in path {
             table = match table.get(*part) {
@@ -60,53 +65,53 @@ impl Format {
     }
 
     /// Adds or replaces an entry and returns the new text.
-    pub fn put(
+    pub fn put_entry(
         self,
         text: &str,
         path: &[&str],
         name: &str,
         value: &Value,
     ) -> Result<String, EditError> {
-        let before = self.entry(text, path, name)?;
+        let before = self.find_entry(text, path, name)?;
         // Keep the file unchanged if the entry already has this value.
         if before.as_ref() == Some(value) {
             return Ok(text.to_owned());
         }
         let changed = match self {
-            Self::Json => json::put(text, path, name, value)?,
-            Self::Toml => toml::put(text, path, name, value)?,
+            Self::Json => json::put_entry(text, path, name, value)?,
+            Self::Toml => toml::put_entry(text, path, name, value)?,
         };
         // Compute the expected content independently of the editor that changed the text.
-        let wanted = with_entry(self.read(text)?, path, name, Some(value));
-        self.checked(changed, wanted, path)
+        let expected = with_entry(self.read_members(text)?, path, name, Some(value));
+        self.check_edit(changed, expected, path)
     }
 
     /// Removes an entry and returns the new text, which is unchanged if the entry does not exist.
-    pub fn remove(self, text: &str, path: &[&str], name: &str) -> Result<String, EditError> {
-        if self.entry(text, path, name)?.is_none() {
+    pub fn remove_entry(self, text: &str, path: &[&str], name: &str) -> Result<String, EditError> {
+        if self.find_entry(text, path, name)?.is_none() {
             return Ok(text.to_owned());
         }
         let changed = match self {
-            Self::Json => json::remove(text, path, name)?,
-            Self::Toml => toml::remove(text, path, name)?,
+            Self::Json => json::remove_entry(text, path, name)?,
+            Self::Toml => toml::remove_entry(text, path, name)?,
         };
-        let wanted = with_entry(self.read(text)?, path, name, None);
-        self.checked(changed, wanted, path)
+        let expected = with_entry(self.read_members(text)?, path, name, None);
+        self.check_edit(changed, expected, path)
     }
 
-    fn checked(
+    fn check_edit(
         self,
         changed: String,
-        mut wanted: Map<String, Value>,
+        mut expected: Map<String, Value>,
         path: &[&str],
     ) -> Result<String, EditError> {
         // TOML drops a table with its last entry, JSON keeps it. Empty tables on the path
         // therefore do not count as a difference.
-        let mut found = self.read(&changed)?;
-        for root in [&mut wanted, &mut found] {
+        let mut actual = self.read_members(&changed)?;
+        for root in [&mut expected, &mut actual] {
             drop_empty(root, path);
         }
-        if found == wanted {
+        if actual == expected {
             Ok(changed)
         } else {
             Err(EditError::WouldChangeOtherEntries)
@@ -189,14 +194,18 @@ mod tests {
                 "{\"b\":[1,2],\"mcpServers\":{\"x\":{}, \"vault\": {\"command\": \"/bin/vault\", \"args\": [\"mcp\"]}}}",
             ),
         ] {
-            let put = |text: &str| Format::Json.put(text, path, "vault", &entry()).unwrap();
+            let put = |text: &str| {
+                Format::Json
+                    .put_entry(text, path, "vault", &entry())
+                    .unwrap()
+            };
             assert_eq!(put(before), after);
             assert_eq!(put(after), after, "again");
-            let taken = Format::Json.remove(after, path, "vault").unwrap();
+            let taken = Format::Json.remove_entry(after, path, "vault").unwrap();
             if before.contains("mcpServers") {
                 assert_eq!(taken, before, "taking undoes putting");
             } else {
-                let members = Format::Json.read(&taken).unwrap();
+                let members = Format::Json.read_members(&taken).unwrap();
                 assert_eq!(Value::from(members), json!({ "mcpServers": {} }));
             }
         }
@@ -206,9 +215,11 @@ mod tests {
     fn an_entry_between_others_is_replaced_and_taken_by_itself() {
         let path = &["mcpServers"][..];
         let text = "{\n  \"mcpServers\": {\n    // first\n    \"a\": 1,\n    \"vault\": {\"old\": true}, // ours\n    // second\n    \"b\": 2\n  }\n}\n";
-        let put = Format::Json.put(text, path, "vault", &json!(7)).unwrap();
+        let put = Format::Json
+            .put_entry(text, path, "vault", &json!(7))
+            .unwrap();
         assert_eq!(put, text.replace("{\"old\": true}", "7"));
-        let remove = |text: &str| Format::Json.remove(text, path, "vault").unwrap();
+        let remove = |text: &str| Format::Json.remove_entry(text, path, "vault").unwrap();
         let without = text.replace("    \"vault\": {\"old\": true}, // ours\n", "");
         assert_eq!(remove(text), without);
         assert_eq!(
@@ -221,8 +232,12 @@ mod tests {
     fn toml_gets_a_table_at_its_end_and_loses_it_again() {
         let path = &["mcp_servers"][..];
         let ours = "[mcp_servers.vault]\ncommand = \"/bin/vault\"\nargs = [\"mcp\"]\n";
-        let put = |text: &str| Format::Toml.put(text, path, "vault", &entry()).unwrap();
-        let remove = |text: &str| Format::Toml.remove(text, path, "vault").unwrap();
+        let put = |text: &str| {
+            Format::Toml
+                .put_entry(text, path, "vault", &entry())
+                .unwrap()
+        };
+        let remove = |text: &str| Format::Toml.remove_entry(text, path, "vault").unwrap();
         for before in [
             "",
             "# mine\nmodel = \"x\" # why\n",
@@ -249,7 +264,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_or_changed_by_itself_is_left_alone() {
         let path = &["mcpServers"][..];
-        let put = |text: &str| Format::Json.put(text, path, "vault", &entry());
+        let put = |text: &str| Format::Json.put_entry(text, path, "vault", &entry());
         for text in [
             "{",
             "{\"a\":}",
@@ -263,7 +278,7 @@ mod tests {
             assert!(put(text).is_err(), "{text}");
         }
         let deep = format!("{}{}", "{\"a\":".repeat(2_000), "1");
-        assert!(Format::Json.read(&deep).is_err());
+        assert!(Format::Json.read_members(&deep).is_err());
         let no_table = EditError::NotATable("mcpServers".to_owned());
         assert_eq!(put("{\"mcpServers\": 3}"), Err(no_table));
         let path = &["mcp_servers"][..];
@@ -273,11 +288,11 @@ mod tests {
             "mcp_servers = { x = {} }",
             "mcp_servers = 1",
         ] {
-            let put = Format::Toml.put(text, path, "vault", &entry());
+            let put = Format::Toml.put_entry(text, path, "vault", &entry());
             assert!(put.is_err(), "{text}");
         }
         let inline = "mcp_servers = { vault = { command = \"x\" } }\n";
-        let taken = Format::Toml.remove(inline, path, "vault");
+        let taken = Format::Toml.remove_entry(inline, path, "vault");
         assert_eq!(taken, Err(EditError::WouldChangeOtherEntries));
     }
 }

@@ -9,7 +9,7 @@ use super::{EditError, in_order};
 use crate::text::line_of;
 
 /// Returns the members of the file as JSON values. Dates become objects.
-pub fn read(text: &str) -> Result<Map<String, Value>, EditError> {
+pub fn read_members(text: &str) -> Result<Map<String, Value>, EditError> {
     let syntax = |error: toml::de::Error| EditError::Syntax {
         line: error.span().map_or(1, |span| line_of(text, span.start)),
         reason: error.message().to_owned(),
@@ -25,8 +25,13 @@ pub fn read(text: &str) -> Result<Map<String, Value>, EditError> {
 }
 
 /// Removes the entry of this name, if any, and adds the new one as the last table of the file.
-pub fn put(text: &str, path: &[&str], name: &str, value: &Value) -> Result<String, EditError> {
-    let mut item = Item::Table(table(value)?);
+pub fn put_entry(
+    text: &str,
+    path: &[&str],
+    name: &str,
+    value: &Value,
+) -> Result<String, EditError> {
+    let mut item = Item::Table(to_table(value)?);
     // Only the entry gets a header line: the tables of its path are implicit.
     for part in [name].into_iter().chain(path.iter().rev().copied()) {
         let mut outer = Table::new();
@@ -36,7 +41,7 @@ pub fn put(text: &str, path: &[&str], name: &str, value: &Value) -> Result<Strin
     }
     let mut entry = DocumentMut::new();
     *entry.as_item_mut() = item;
-    let mut text = remove(text, path, name)?;
+    let mut text = remove_entry(text, path, name)?;
     if !text.is_empty() {
         let missing = if text.ends_with('\n') { "\n" } else { "\n\n" };
         text.push_str(&with_line_ends_of(&text, missing));
@@ -54,11 +59,11 @@ fn with_line_ends_of(text: &str, lines: &str) -> String {
     }
 }
 
-fn table(value: &Value) -> Result<Table, EditError> {
+fn to_table(value: &Value) -> Result<Table, EditError> {
     let mut table = Table::new();
     for (name, value) in value.as_object().map(in_order).into_iter().flatten() {
         let item = if value.is_object() {
-            Item::Table(self::table(value)?)
+            Item::Table(self::to_table(value)?)
         } else {
             // JSON strings, numbers and arrays are also valid TOML.
             let mut value: toml_edit::Value = value
@@ -78,7 +83,7 @@ fn table(value: &Value) -> Result<Table, EditError> {
 
 /// Removes the lines of the entry's table and of its nested tables. Comments after its last value
 /// stay, because they belong to what follows.
-pub fn remove(text: &str, path: &[&str], name: &str) -> Result<String, EditError> {
+pub fn remove_entry(text: &str, path: &[&str], name: &str) -> Result<String, EditError> {
     let document = Document::parse(text).map_err(|_| EditError::WouldChangeOtherEntries)?;
     let mut item = document.as_item();
     for part in path.iter().chain([&name]) {
@@ -89,7 +94,7 @@ pub fn remove(text: &str, path: &[&str], name: &str) -> Result<String, EditError
     }
     let table = item.as_table().ok_or(EditError::WouldChangeOtherEntries)?;
     let mut ranges = Vec::new();
-    spans(table, &mut ranges);
+    collect_spans(table, &mut ranges);
     ranges.sort_by_key(|range| range.start);
     let mut out = text.to_owned();
     // Remove from the end, so that the ranges before stay valid.
@@ -110,7 +115,7 @@ pub fn remove(text: &str, path: &[&str], name: &str) -> Result<String, EditError
 }
 
 /// Collects the byte ranges of the table's header and values, and of its nested tables.
-fn spans(table: &Table, ranges: &mut Vec<Range<usize>>) {
+fn collect_spans(table: &Table, ranges: &mut Vec<Range<usize>>) {
     let values = table.get_values().into_iter();
     let ends = values.filter_map(|(_, value)| Some(value.span()?.end));
     if let Some(header) = table.span() {
@@ -119,6 +124,6 @@ fn spans(table: &Table, ranges: &mut Vec<Range<usize>>) {
     let inner = table.iter().filter_map(|(_, item)| item.as_table());
     // Dotted tables are lines of the outer table, whose range includes them.
     for table in inner.filter(|table| !table.is_dotted()) {
-        spans(table, ranges);
+        collect_spans(table, ranges);
     }
 }

@@ -10,7 +10,7 @@ use annotate_snippets::{AnnotationKind, Group, Level as Shown, Origin, Renderer,
 use vault_format::text::printable;
 use vault_gate::{
     finding::{Finding, Level, View},
-    report::{Excerpt, decode},
+    report::{Excerpt, decode_text},
 };
 use vault_library::subscribe::FlaggedSkill;
 
@@ -102,7 +102,7 @@ pub fn excerpt_on_disk(path: &Path, finding: &Finding) -> Option<Excerpt> {
         return None;
     }
     let bytes = std::fs::read(path).ok()?;
-    Excerpt::of(&decode(&bytes), line, finding.column)
+    Excerpt::of(&decode_text(&bytes), line, finding.column)
 }
 
 #[cfg(test)]

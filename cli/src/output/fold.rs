@@ -114,7 +114,7 @@ fn plain(word: &str) -> String {
 /// Whether `vault` and this word begin a command: in prose, a vault is a vault.
 fn goes_on(word: &str) -> bool {
     static NAMES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
-        let command = crate::cli::command();
+        let command = crate::cli::full_command();
         let names = command.get_subcommands().map(clap::Command::get_name);
         names.map(str::to_owned).collect()
     });

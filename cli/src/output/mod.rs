@@ -23,7 +23,7 @@ use anstream::{AutoStream, ColorChoice};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 
-use vault_gate::report::json::escaped;
+use vault_gate::report::json::escape_invisible;
 
 use self::fold::folded;
 use self::report::{Envelope, EnvelopeError, Form, pretty};
@@ -32,7 +32,9 @@ pub use self::{
     style::{BAD, BOLD, DIM, GOOD, HINT, TICK, WARN, paint},
     table::{Table, changes, day, facts},
 };
-pub use crate::text::{clean, count, either, join, nearest, shell_path, size, thousands};
+pub use crate::text::{
+    clean, count, either, format_size, format_thousands, join, nearest_name, shell_path,
+};
 use crate::{
     errors::{Exit, Failure},
     flags::{ColourChoice, Global},
@@ -164,7 +166,7 @@ impl Ui {
             }
             Form::BareData => {
                 let text = pretty(&report.data, self.out != ColorChoice::Never);
-                print_json(&escaped(&text), exit);
+                print_json(&escape_invisible(&text), exit);
             }
             Form::Result if self.json => print_json(&self.enveloped(&report.data), exit),
             Form::Result if report.text.is_empty() => {}
@@ -176,7 +178,7 @@ impl Ui {
     /// Prints the failure of a command and returns its exit code.
     pub fn fail(&self, failure: &Failure) -> Exit {
         if self.json {
-            let data = failure.facts().unwrap_or(&Value::Null);
+            let data = failure.json_data().unwrap_or(&Value::Null);
             print_json(&self.envelope(data, Some(failure)), failure.exit());
         }
         self.note_failure(failure);
@@ -224,10 +226,10 @@ impl Ui {
                 message: &failure.message,
                 hint: failure.hint.as_deref(),
                 at: failure.place(),
-                details: failure.lines().iter().map(plain).collect(),
+                details: failure.detail_lines().iter().map(plain).collect(),
             }),
         };
-        escaped(&serde_json::to_string(&envelope).unwrap_or_default())
+        escape_invisible(&serde_json::to_string(&envelope).unwrap_or_default())
     }
 
     /// Creates a progress bar over `total` steps. It is hidden unless a person watches standard

@@ -4,7 +4,9 @@
 use vault_api::Draft;
 use vault_format::{catalog::ProfileEntry, name::SkillName};
 use vault_library::{
-    publish::{Namespace, OnDivergence, Owner, Refused, ReleasePlan, TakeOver, Uploaded, state},
+    publish::{
+        Namespace, OnDivergence, Owner, ReleasePlan, ReleaseRejection, TakeOver, Uploaded, state,
+    },
     trust::RootChanges,
 };
 use vault_policy::profile::Profile;
@@ -22,7 +24,7 @@ impl Namespace for Publisher<'_> {
     type Error = Failure;
     type Proposal = Draft;
 
-    async fn current(&self) -> Result<Option<Vec<u8>>, Failure> {
+    async fn current_catalog_bytes(&self) -> Result<Option<Vec<u8>>, Failure> {
         self.current_catalog().await
     }
 
@@ -31,7 +33,7 @@ impl Namespace for Publisher<'_> {
         let Some(trust) = self.vault.trust()? else {
             return Ok(true);
         };
-        let state = state::read(self.vault, base.as_str(), slug)?;
+        let state = state::read_state(self.vault, base.as_str(), slug)?;
         let pending = state.and_then(|state| state.pending);
         // A release that needs one signature can always be resumed. A proposal may have been
         // withdrawn in the meantime, and must then not come back.
@@ -39,16 +41,16 @@ impl Namespace for Publisher<'_> {
         else {
             return Ok(true);
         };
-        let waiting = self.proposals().await?;
+        let waiting = self.list_proposals().await?;
         let mut proposals = waiting.iter().filter_map(|draft| draft.proposal.as_ref());
         Ok(proposals.any(|proposal| proposal.payload_sha256 == pending.payload_sha256))
     }
 
     async fn pin_is_reset(&self) -> Result<bool, Failure> {
-        Ok(self.shown().await?.is_unpinned())
+        Ok(self.fetch_head().await?.is_unpinned())
     }
 
-    async fn upload(&self, plan: &ReleasePlan, all: bool) -> Result<Uploaded, Failure> {
+    async fn upload_objects(&self, plan: &ReleasePlan, all: bool) -> Result<Uploaded, Failure> {
         if plan.needed > 1 && !all {
             // Another publisher can only judge a proposal under keys that the service shows.
             self.push_roots().await?;
@@ -56,17 +58,22 @@ impl Namespace for Publisher<'_> {
         self.upload_missing(plan, all).await
     }
 
-    async fn put(&self, plan: &ReleasePlan) -> Result<Option<Draft>, Refused<Failure>> {
+    async fn put_release(
+        &self,
+        plan: &ReleasePlan,
+    ) -> Result<Option<Draft>, ReleaseRejection<Failure>> {
         if plan.needed > 1 {
             return self.post_proposal(&plan.catalog).await.map(Some);
         }
         let answer = self.put_catalog(&plan.catalog, plan.follows.as_ref());
-        match self.judged(answer.await?) {
+        match self.judge_answer(answer.await?) {
             // Another publisher was faster, and the driver may plan again from that release.
-            Err(Refused::Other(failure)) if failure.code == ServiceCode::ReleaseConflict => {
+            Err(ReleaseRejection::Other(failure))
+                if failure.code == ServiceCode::ReleaseConflict =>
+            {
                 let conflict = Failure::new(ErrorCode::ReleaseConflict, &failure.message);
                 let hint = "someone else is publishing at the same time: sync again";
-                Err(Refused::Conflict(conflict.hint(hint)))
+                Err(ReleaseRejection::Conflict(conflict.hint(hint)))
             }
             judged => judged.map(|_| None),
         }
@@ -74,7 +81,7 @@ impl Namespace for Publisher<'_> {
 }
 
 /// The owner, who answers questions at a terminal or has answered them with options.
-pub(super) struct AskedOwner<'a> {
+pub(super) struct InteractiveOwner<'a> {
     pub(super) publisher: &'a Publisher<'a>,
     pub(super) options: &'a SyncOptions,
     /// The changes taken over from other publishers.
@@ -83,8 +90,8 @@ pub(super) struct AskedOwner<'a> {
     pub(super) may_retry: bool,
 }
 
-impl Owner<Failure> for AskedOwner<'_> {
-    fn planning(&self) -> impl Sized {
+impl Owner<Failure> for InteractiveOwner<'_> {
+    fn show_planning(&self) -> impl Sized {
         self.publisher.context.ui.spinner("planning the release")
     }
 
@@ -109,11 +116,14 @@ impl Owner<Failure> for AskedOwner<'_> {
 
     async fn take_over(&mut self, changes: &TakeOver) -> Result<(), Failure> {
         let taken = self.publisher.take_over(changes, self.options).await?;
-        self.taken.add(taken);
+        self.taken.add_changes(taken);
         Ok(())
     }
 
-    async fn profiles(&mut self, entries: &[ProfileEntry]) -> Result<Vec<Profile>, Failure> {
+    async fn fetch_current_profiles(
+        &mut self,
+        entries: &[ProfileEntry],
+    ) -> Result<Vec<Profile>, Failure> {
         self.publisher.fetch_profiles(entries).await
     }
 
@@ -138,7 +148,7 @@ impl Owner<Failure> for AskedOwner<'_> {
         Err(fail!(NotConfirmed, "nothing was published"))
     }
 
-    fn retry(&mut self, conflict: Failure) -> Result<(), Failure> {
+    fn confirm_retry(&mut self, conflict: Failure) -> Result<(), Failure> {
         // Only one repetition: after a second conflict, another publisher is probably still at
         // work.
         if !std::mem::take(&mut self.may_retry) {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use vault_library::{
     Vault,
-    publish::{self, Published},
+    publish::{self, PublishOutcome},
 };
 
 use super::{Publisher, SyncOptions};
@@ -16,7 +16,7 @@ use crate::{
 
 /// The content to publish after a change of keys.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum What {
+pub enum KeyPublication {
     /// A release under the new keys.
     Release,
     /// The keys alone, together with the current release, whose signer may have been revoked.
@@ -24,45 +24,48 @@ pub enum What {
 }
 
 /// Returns every namespace that this vault is published to or connected with.
-pub fn namespaces(context: &Context, vault: &Vault) -> Result<Vec<Connection>, Failure> {
-    let mut known: Vec<Connection> = Connection::find(context)?.into_iter().collect();
-    for state in publish::state::all(vault)? {
+pub fn known_namespaces(context: &Context, vault: &Vault) -> Result<Vec<Connection>, Failure> {
+    let mut connections: Vec<Connection> = Connection::find(context)?.into_iter().collect();
+    for state in publish::state::list_states(vault)? {
         // An address that cannot be parsed cannot be reached, and must not stop the others.
         let Ok(base) = state.base.parse() else {
             continue;
         };
-        let found = Connection {
+        let connection = Connection {
             base,
             slug: state.slug,
         };
         // The connected namespace usually has a record as well.
-        if known.iter().all(|one| one.address() != found.address()) {
-            known.push(found);
+        if connections
+            .iter()
+            .all(|one| one.address() != connection.address())
+        {
+            connections.push(connection);
         }
     }
-    Ok(known)
+    Ok(connections)
 }
 
 /// Returns every namespace that has a release of this vault.
-pub fn published(context: &Context, vault: &Vault) -> Result<Vec<Connection>, Failure> {
-    let mut found = Vec::new();
-    for known in namespaces(context, vault)? {
-        let state = publish::state::read(vault, known.base.as_str(), &known.slug)?;
+pub fn published_namespaces(context: &Context, vault: &Vault) -> Result<Vec<Connection>, Failure> {
+    let mut connections = Vec::new();
+    for connection in known_namespaces(context, vault)? {
+        let state = publish::state::read_state(vault, connection.base.as_str(), &connection.slug)?;
         if state.is_some_and(|state| state.published.is_some()) {
-            found.push(known);
+            connections.push(connection);
         }
     }
-    Ok(found)
+    Ok(connections)
 }
 
 /// Applies newer keys that the services show, so that no change conflicts with another one. Only
 /// keys that contradict this machine's are an error: no service can prevent a change by its
 /// answers.
 pub fn take_newer_keys(context: &Context, vault: &Vault) -> Result<(), Failure> {
-    for connection in published(context, vault)? {
-        let looked = Publisher::new(context, vault, &connection)
+    for connection in published_namespaces(context, vault)? {
+        let outcome = Publisher::new(context, vault, &connection)
             .and_then(|publisher| context.block_on(publisher.look_at_keys()));
-        match looked {
+        match outcome {
             Err(failure) if failure.code == ErrorCode::RootForked => return Err(failure),
             Err(failure) => {
                 let address = connection.address();
@@ -84,7 +87,7 @@ pub fn take_newer_keys(context: &Context, vault: &Vault) -> Result<(), Failure> 
 /// Fails if a service shows a release of another publisher that this machine has not taken over: it
 /// might no longer count under other keys. A service that cannot be asked prevents nothing.
 pub fn require_taken_over(context: &Context, vault: &Vault) -> Result<(), Failure> {
-    for connection in published(context, vault)? {
+    for connection in published_namespaces(context, vault)? {
         let asked = Publisher::new(context, vault, &connection)
             .and_then(|publisher| context.block_on(publisher.unseen_release()));
         // If a failure stopped the command, a service could prevent the revocation of a stolen key.
@@ -105,17 +108,17 @@ pub fn require_taken_over(context: &Context, vault: &Vault) -> Result<(), Failur
 pub fn publish_everywhere(
     context: &Context,
     vault: &Vault,
-    what: What,
+    what: KeyPublication,
 ) -> Result<(Vec<String>, Vec<Value>), Failure> {
     let (mut lines, mut data) = (Vec::new(), Vec::new());
-    let wanted = match what {
+    let targets = match what {
         // A change of keys alone is no reason for a first release.
-        What::Release => published(context, vault)?,
-        What::Keys => namespaces(context, vault)?,
+        KeyPublication::Release => published_namespaces(context, vault)?,
+        KeyPublication::Keys => known_namespaces(context, vault)?,
     };
-    for connection in wanted {
+    for connection in targets {
         let address = connection.address();
-        match publish(context, vault, &connection, what) {
+        match publish_one(context, vault, &connection, what) {
             Ok(line) => {
                 lines.push(format!("{TICK} {address}: {line}"));
                 data.push(json!({ "address": address, "reached": true }));
@@ -127,8 +130,8 @@ pub fn publish_everywhere(
                 );
                 let hint = failure.hint.unwrap_or_default();
                 let again = match what {
-                    What::Release => "vault sync --cloud publishes them",
-                    What::Keys => "run the command again, or vault sync --cloud",
+                    KeyPublication::Release => "vault sync --cloud publishes them",
+                    KeyPublication::Keys => "run the command again, or vault sync --cloud",
                 };
                 let hint = if hint.is_empty() {
                     again.to_owned()
@@ -150,20 +153,22 @@ pub fn publish_everywhere(
     Ok((lines, data))
 }
 
-fn publish(
+fn publish_one(
     context: &Context,
     vault: &Vault,
     connection: &Connection,
-    what: What,
+    what: KeyPublication,
 ) -> Result<String, Failure> {
     let publisher = Publisher::new(context, vault, connection)?;
     // List the proposals before the change, which ends them. A service that does not list them must
     // not prevent it.
-    let waiting = context.block_on(publisher.proposals()).unwrap_or_default();
+    let waiting = context
+        .block_on(publisher.list_proposals())
+        .unwrap_or_default();
     let line = publish_to(context, &publisher, what)?;
     for draft in waiting {
         let author = &draft.submitted_by;
-        let author = clean(author.name(), 64);
+        let author = clean(author.display_name(), 64);
         let text = format!(
             "the keys have changed, so proposal {} by {author} ends",
             draft.id
@@ -176,15 +181,19 @@ fn publish(
     Ok(line)
 }
 
-fn publish_to(context: &Context, publisher: &Publisher<'_>, what: What) -> Result<String, Failure> {
+fn publish_to(
+    context: &Context,
+    publisher: &Publisher<'_>,
+    what: KeyPublication,
+) -> Result<String, Failure> {
     Ok(match what {
-        What::Release => {
+        KeyPublication::Release => {
             // A default sync stops if another publisher was faster, so nothing is taken over on the
             // way.
-            let outcome = context.block_on(publisher.sync(&SyncOptions::default()))?;
+            let outcome = context.block_on(publisher.sync_release(&SyncOptions::default()))?;
             let release = outcome.release();
             match outcome.published {
-                Published::Proposed(_, draft) => format!(
+                PublishOutcome::Proposed(_, draft) => format!(
                     "release {release} is proposed under the new keys, and another publisher signs it: \
                      vault release sign {}",
                     draft.id
@@ -192,10 +201,10 @@ fn publish_to(context: &Context, publisher: &Publisher<'_>, what: What) -> Resul
                 _ => format!("release {release} is published under the new keys"),
             }
         }
-        What::Keys if context.block_on(publisher.push_roots())? => {
+        KeyPublication::Keys if context.block_on(publisher.push_roots())? => {
             "the service has the new keys, and linked machines wait for a release under them"
                 .to_owned()
         }
-        What::Keys => "there was nothing to change".to_owned(),
+        KeyPublication::Keys => "there was nothing to change".to_owned(),
     })
 }

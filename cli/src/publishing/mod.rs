@@ -17,20 +17,20 @@ use std::fmt::Write as _;
 
 use vault_api::{Draft, Kind, Release, VaultHead};
 use vault_format::{
-    catalog::{SkillEntry, Stored},
+    catalog::{ReleaseRef, SkillEntry},
     hash::Digest,
 };
 use vault_library::{
     Vault, adopt,
-    publish::{self, OnDivergence, PlanRequest, Published},
+    publish::{self, OnDivergence, PlanRequest, PublishOutcome},
 };
 use vault_service::error::ErrorCode as ServiceCode;
 
-use self::driver::AskedOwner;
+use self::driver::InteractiveOwner;
 use self::review::ReleaseReview;
 use self::take_over::TakenOver;
 pub use self::{
-    report::{SyncReport, report},
+    report::{SyncReport, sync_report},
     served::ServedVault,
 };
 
@@ -55,7 +55,7 @@ pub struct SyncOptions {
     /// Other addresses that serve this vault.
     pub also: Vec<String>,
     /// The last release before a theft, from the status of any device.
-    pub last_good: Option<Stored>,
+    pub last_good: Option<ReleaseRef>,
     /// A release number that a device may have seen and the new release must exceed.
     pub above_release: Option<u64>,
     /// The review of another publisher's change before it is taken over.
@@ -98,7 +98,7 @@ impl SyncOptions {
 /// The outcome of a sync.
 pub struct SyncOutcome {
     /// The result.
-    pub published: Published<Draft>,
+    pub published: PublishOutcome<Draft>,
     /// The changes taken over from other publishers.
     pub taken: TakenOver,
 }
@@ -107,14 +107,14 @@ impl SyncOutcome {
     /// Returns the number of the release that is current, or proposed, after a sync.
     pub fn release(&self) -> u64 {
         match &self.published {
-            Published::Unchanged(current) => current.release,
-            Published::Release(plan, _) | Published::Proposed(plan, _) => plan.release,
+            PublishOutcome::Unchanged(current) => current.release,
+            PublishOutcome::Release(plan, _) | PublishOutcome::Proposed(plan, _) => plan.release,
         }
     }
 
     /// Returns whether the release waits for the signatures of other publishers.
     pub const fn is_proposed(&self) -> bool {
-        matches!(self.published, Published::Proposed(..))
+        matches!(self.published, PublishOutcome::Proposed(..))
     }
 }
 
@@ -139,7 +139,7 @@ impl<'a> Publisher<'a> {
             context,
             vault,
             connection,
-            client: connection.owner(context)?,
+            client: connection.owner_client(context)?,
             root: format!("/admin/vaults/{}", connection.slug),
         })
     }
@@ -152,9 +152,10 @@ impl<'a> Publisher<'a> {
     /// Publishes this library as the next release. A release above a given number is followed by
     /// one more: a device that already has another payload under that number accepts only the next
     /// one.
-    pub async fn sync(&self, options: &SyncOptions) -> Result<SyncOutcome, Failure> {
+    pub async fn sync_release(&self, options: &SyncOptions) -> Result<SyncOutcome, Failure> {
         let mut outcome = self.sync_once(options).await?;
-        if let (Some(_), Published::Release(first, _)) = (options.above_release, &outcome.published)
+        if let (Some(_), PublishOutcome::Release(first, _)) =
+            (options.above_release, &outcome.published)
         {
             let again = SyncOptions {
                 renew: true,
@@ -163,7 +164,7 @@ impl<'a> Publisher<'a> {
                 ..SyncOptions::default()
             };
             let mut second = self.sync_once(&again).await?;
-            if let Published::Release(plan, _) = &mut second.published {
+            if let PublishOutcome::Release(plan, _) = &mut second.published {
                 // The report covers both releases together.
                 plan.added.clone_from(&first.added);
                 plan.changed.clone_from(&first.changed);
@@ -185,15 +186,15 @@ impl<'a> Publisher<'a> {
             above_release: options.above_release,
             ..PlanRequest::new(base.as_str(), slug, None)
         };
-        let mut owner = AskedOwner {
+        let mut owner = InteractiveOwner {
             publisher: self,
             options,
             taken: TakenOver::default(),
             may_retry: true,
         };
-        let published = publish::publish(self.vault, &request, self, &mut owner).await?;
+        let published = publish::publish_library(self.vault, &request, self, &mut owner).await?;
         // Somebody else may have proposed other content under the same number in the meantime.
-        if let Published::Proposed(_, draft) = &published {
+        if let PublishOutcome::Proposed(_, draft) = &published {
             self.warn_of_rivals(draft).await?;
         }
         let taken = owner.taken;
@@ -243,20 +244,20 @@ impl<'a> Publisher<'a> {
         // Only keys are added, so the release must still be the one that was read.
         self.put_catalog(&longer, Some(&Digest::of(&current)))
             .await?
-            .good()?;
+            .require_good()?;
         Ok(true)
     }
 
     /// Warns if the service forgot which vault it had pinned.
     pub async fn warn_of_pin_reset(&self) -> Result<(), Failure> {
-        let shown: VaultHead = self.client.get(&self.root).await?;
-        key_changes::warn_of_pin_reset(self.context, &self.connection.address(), &shown);
+        let head: VaultHead = self.client.get(&self.root).await?;
+        key_changes::warn_of_pin_reset(self.context, &self.connection.address(), &head);
         Ok(())
     }
 
     /// Fetches the state of the namespace. Fails if the server itself signs this vault: its catalog
     /// then belongs to the server's own library, and a client cannot publish to it.
-    async fn shown(&self) -> Result<VaultHead, Failure> {
+    async fn fetch_head(&self) -> Result<VaultHead, Failure> {
         let shown: VaultHead = self.client.get(&self.root).await?;
         if shown.kind != Some(Kind::SelfSigned) {
             return Ok(shown);
@@ -273,15 +274,15 @@ impl<'a> Publisher<'a> {
         let base = self.connection.base.as_str();
         // A publication that was interrupted may have reached the service, so the local copy only
         // serves if none is pending.
-        if let Some(state) = publish::state::read(self.vault, base, &self.connection.slug)?
+        if let Some(state) = publish::state::read_state(self.vault, base, &self.connection.slug)?
             && let Some(known) = &state.published
             && state.pending.is_none()
             && let Some(bytes) = state.catalog_bytes(self.vault)?
         {
-            let shown: VaultHead = self.client.get(&self.root).await?;
+            let head: VaultHead = self.client.get(&self.root).await?;
             // Downloading the catalog is unnecessary if the service still has the one published
             // here.
-            let same = shown.catalog_sha256() == Some(known.file_sha256);
+            let same = head.catalog_sha256() == Some(known.file_sha256);
             // The local copy may be damaged, so check it as well.
             if same && Digest::of(&bytes) == known.file_sha256 {
                 return Ok(Some(bytes));
@@ -291,7 +292,7 @@ impl<'a> Publisher<'a> {
         if answer.is_refusal(ServiceCode::CatalogNotPublished) {
             return Ok(None);
         }
-        Ok(Some(answer.good()?.body))
+        Ok(Some(answer.require_good()?.body))
     }
 
     /// Fetches the exact bytes of an earlier release's catalog, unverified.
@@ -307,7 +308,7 @@ impl<'a> Publisher<'a> {
             )
             .hint(hint));
         }
-        Ok(answer.good()?.body)
+        Ok(answer.require_good()?.body)
     }
 
     /// Fetches the catalogs of the newest releases that the service lists, unverified, with the
@@ -343,7 +344,7 @@ impl<'a> Publisher<'a> {
                     if answer.is_refusal(ServiceCode::NotFound) {
                         return Ok(None);
                     }
-                    Ok(Some((release, answer.good()?.body)))
+                    Ok(Some((release, answer.require_good()?.body)))
                 }
             },
             |fetched| {
@@ -370,11 +371,11 @@ impl<'a> Publisher<'a> {
                 let client = self.client.clone();
                 let root = format!("{}/objects/bundles", self.root);
                 async move {
-                    let bytes = object(&client, &root, &entry.bundle_hash).await?;
+                    let bytes = fetch_object(&client, &root, &entry.bundle_hash).await?;
                     let mut all = Vec::new();
                     // Only the bundle lists its parts, so they can be fetched only after it.
                     for (hash, _) in adopt::parts(&entry, &bytes)? {
-                        all.push((hash, object(&client, &root, &hash).await?));
+                        all.push((hash, fetch_object(&client, &root, &hash).await?));
                     }
                     all.push((entry.bundle_hash, bytes));
                     Ok(all)
@@ -392,6 +393,10 @@ impl<'a> Publisher<'a> {
     }
 }
 
-async fn object(client: &OwnerClient, root: &str, hash: &Digest) -> Result<Vec<u8>, Failure> {
-    Ok(client.read(&format!("{root}/{hash}")).await?.good()?.body)
+async fn fetch_object(client: &OwnerClient, root: &str, hash: &Digest) -> Result<Vec<u8>, Failure> {
+    Ok(client
+        .read(&format!("{root}/{hash}"))
+        .await?
+        .require_good()?
+        .body)
 }

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use reqwest::Method;
 use vault_api::Draft;
 use vault_format::hash::Digest;
-use vault_library::publish::{PlanRequest, Proposal, Refused, SignedProposal};
+use vault_library::publish::{PlanRequest, Proposal, ReleaseRejection, SignedProposal};
 use vault_service::error::ErrorCode as ServiceCode;
 
-use super::{Publisher, object};
+use super::{Publisher, fetch_object};
 use crate::{
     errors::Failure,
     output::Warning,
@@ -23,7 +23,7 @@ use crate::{
 
 impl Publisher<'_> {
     /// Returns the proposed releases that wait for signatures.
-    pub(super) async fn proposals(&self) -> Result<Vec<Draft>, Failure> {
+    pub(super) async fn list_proposals(&self) -> Result<Vec<Draft>, Failure> {
         let drafts = DraftClient::new(&self.client, self.connection);
         let mut waiting = drafts.list(false).await?;
         waiting.retain(|draft| draft.proposal.is_some());
@@ -36,7 +36,7 @@ impl Publisher<'_> {
         let Some(own) = &draft.proposal else {
             return Ok(());
         };
-        for other in self.proposals().await? {
+        for other in self.list_proposals().await? {
             let is_rival = other.proposal.as_ref().is_some_and(|other| {
                 // Equal payloads are the same proposal, whoever submitted it.
                 other.release == own.release && other.payload_sha256 != own.payload_sha256
@@ -75,7 +75,7 @@ impl Publisher<'_> {
         let answer = self
             .put_catalog(&signed.bytes, signed.follows.as_ref())
             .await?;
-        match answer.good() {
+        match answer.require_good() {
             Ok(_) => Ok(()),
             // The signatures cover the previous release too, so they do not fit the new one.
             Err(failure) if failure.code == ServiceCode::ReleaseConflict => Err(fail!(
@@ -96,18 +96,18 @@ impl Publisher<'_> {
         let root = format!("{}/objects/{class}", self.root);
         let mut fetched = HashMap::new();
         for hash in hashes {
-            fetched.insert(*hash, object(&self.client, &root, hash).await?);
+            fetched.insert(*hash, fetch_object(&self.client, &root, hash).await?);
         }
         Ok(fetched)
     }
 
     /// Submits the exact bytes of a catalog that has too few signatures.
-    pub async fn post_proposal(&self, catalog: &[u8]) -> Result<Draft, Refused<Failure>> {
+    pub async fn post_proposal(&self, catalog: &[u8]) -> Result<Draft, ReleaseRejection<Failure>> {
         let path = format!("{}?kind=release", drafts_path(self.connection));
         let body = Body::Bytes("application/octet-stream", Bytes::copy_from_slice(catalog));
         let call = self
             .client
             .call(Method::POST, &path, &[], body, ceiling::LIST);
-        Ok(self.judged(call.await?)?.json()?)
+        Ok(self.judge_answer(call.await?)?.json()?)
     }
 }

@@ -9,12 +9,12 @@ use vault_format::{
 };
 use vault_library::{
     admit::variants::RenderedVariant,
-    publish::{Published, ReleasePlan},
+    publish::{PublishOutcome, ReleasePlan},
 };
 
 use super::{SyncOutcome, take_over::TakenOver};
 use crate::{
-    output::{BOLD, DIM, Done, HINT, TICK, changes, count, paint, size},
+    output::{BOLD, DIM, Done, HINT, TICK, changes, count, format_size, paint},
     profiles::rendered_lines,
     service::connection::Connection,
 };
@@ -95,11 +95,11 @@ struct ProposedRelease {
 }
 
 /// Creates the report of a sync for people and programs.
-pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Done<SyncReport> {
+pub fn sync_report(connection: &Connection, outcome: &SyncOutcome) -> Done<SyncReport> {
     let (taken, address) = (&outcome.taken, connection.address());
     let (release, skills, expires_at) = match &outcome.published {
-        Published::Unchanged(current) => (current.release, current.skills, current.expires_at),
-        Published::Release(plan, _) | Published::Proposed(plan, _) => {
+        PublishOutcome::Unchanged(current) => (current.release, current.skills, current.expires_at),
+        PublishOutcome::Release(plan, _) | PublishOutcome::Proposed(plan, _) => {
             (plan.release, plan.skills as u64, plan.expires_at)
         }
     };
@@ -116,7 +116,7 @@ pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Done<SyncReport
         proposal: None,
     };
     let lines = match &outcome.published {
-        Published::Unchanged(_) => {
+        PublishOutcome::Unchanged(_) => {
             let what = if taken.is_empty() {
                 "nothing changed"
             } else {
@@ -125,10 +125,10 @@ pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Done<SyncReport
             let mut lines = vec![format!(
                 "{TICK} {what}: release {release} with {number} is current at {shown}"
             )];
-            lines.extend(taken.lines());
+            lines.extend(taken.change_lines());
             lines
         }
-        Published::Release(plan, (objects, bytes)) => {
+        PublishOutcome::Release(plan, (objects, bytes)) => {
             view.changed = true;
             view.signed = Some(SignedRelease::new(plan));
             view.upload = Some(Upload {
@@ -139,12 +139,12 @@ pub fn report(connection: &Connection, outcome: &SyncOutcome) -> Done<SyncReport
             let release = paint(BOLD, release);
             let heading = format!("published release {release} with {number} at {shown}");
             let mut lines = change_lines(&heading, plan, taken);
-            let (number, size) = (count(*objects as u64, "object"), size(*bytes));
+            let (number, size) = (count(*objects as u64, "object"), format_size(*bytes));
             let details = format!("  uploaded {number}, {size}; valid until {expires_at}");
             lines.push(paint(DIM, details));
             lines
         }
-        Published::Proposed(plan, draft) => {
+        PublishOutcome::Proposed(plan, draft) => {
             let signers = draft.proposal.as_ref();
             // A proposal has at least its author's signature, even if the service lists none.
             let signatures = signers.map_or(1, |proposal| proposal.signers.len());
@@ -176,6 +176,6 @@ fn change_lines(heading: &str, plan: &ReleasePlan, taken: &TakenOver) -> Vec<Str
     let mut lines = vec![format!("{TICK} {heading}")];
     lines.extend(changes(&plan.added, &plan.changed, &plan.removed));
     lines.extend(rendered_lines(&plan.rendered));
-    lines.extend(taken.lines());
+    lines.extend(taken.change_lines());
     lines
 }

@@ -29,7 +29,7 @@ use vault_library::{
 use super::Publisher;
 use crate::{
     context::Context,
-    diff::{Detail, FileChange, Shown, by_path, diff_files, diff_texts, file_changes},
+    diff::{Detail, FileChange, RenderedDiff, by_path, diff_files, diff_texts, file_changes},
     errors::Failure,
     output::{BAD, BOLD, DIM, GOOD, Ui, WARN, count, finding, paint},
     text::clean,
@@ -48,7 +48,7 @@ pub struct ReviewFlags {
 
 impl ReviewFlags {
     /// Returns the level of detail.
-    pub const fn detail(&self) -> Detail {
+    pub const fn detail_level(&self) -> Detail {
         if self.full {
             Detail::Full
         } else {
@@ -74,7 +74,7 @@ impl ReleaseReview {
     /// Returns the exceptions that this machine's owner allows.
     pub fn exceptions(&self, context: &Context) -> Result<Exceptions, Failure> {
         Ok(Exceptions {
-            strict: context.strict()?,
+            strict: context.is_strict()?,
             allow: self.allow.clone(),
         })
     }
@@ -83,7 +83,7 @@ impl ReleaseReview {
 /// The result of comparing a release, for a person to review.
 pub struct Review {
     /// The text for the owner of this machine.
-    pub shown: Shown,
+    pub shown: RenderedDiff,
     /// The same for programs.
     pub difference: ReleaseDifference,
     reviewed: Reviewed,
@@ -149,13 +149,13 @@ struct SkillDifference {
 impl Publisher<'_> {
     /// Fetches the changes of a release, verifies them, runs this machine's gate on them, and
     /// describes every difference.
-    pub async fn review(
+    pub async fn review_release(
         &self,
         change: &ReleaseChange,
         exceptions: &Exceptions,
         flags: &ReviewFlags,
     ) -> Result<Review, Failure> {
-        let needed = change.needed(self.vault())?;
+        let needed = change.needed_objects(self.vault())?;
         let mut fetched = self.fetch_own(&needed.skills).await?;
         fetched.extend(self.fetch_objects("bundles", &needed.objects).await?);
         fetched.extend(self.fetch_former(&needed.former).await);
@@ -166,22 +166,22 @@ impl Publisher<'_> {
             }
         }
         // Only the fetched profiles tell which rendered variants exist, so fetch in two steps.
-        let (variants, former) = change.variants(&|hash| fetched.get(hash).cloned())?;
+        let (variants, former) = change.needed_variants(&|hash| fetched.get(hash).cloned())?;
         fetched.extend(self.fetch_own(&variants).await?);
         fetched.extend(self.fetch_former(&former).await);
         let policy = self.policy_texts(change, &mut fetched).await?;
         let reviewed =
-            change.check(self.vault(), exceptions, &|hash| fetched.get(hash).cloned())?;
+            change.verify_content(self.vault(), exceptions, &|hash| fetched.get(hash).cloned())?;
         let trust = self.vault().require_trust()?;
-        let changes = change.changes.lines(Some(trust.chain()));
+        let changes = change.changes.describe_lines(Some(trust.chain()));
         let mut review = Review {
-            shown: Shown::default(),
+            shown: RenderedDiff::default(),
             difference: difference(change, &changes, &reviewed, policy.as_ref()),
             reviewed,
             policy,
             fetched,
         };
-        review.shown = review.lines(change, &changes, flags.detail());
+        review.shown = review.review_lines(change, &changes, flags.detail_level());
         // Write the files only after the check, so that all of them are verified.
         if let Some(folder) = &flags.out {
             review.write_sides(folder)?;
@@ -221,8 +221,13 @@ impl Publisher<'_> {
 }
 
 impl Review {
-    fn lines(&self, change: &ReleaseChange, changes: &[ChangeLine], detail: Detail) -> Shown {
-        let mut shown = Shown::default();
+    fn review_lines(
+        &self,
+        change: &ReleaseChange,
+        changes: &[ChangeLine],
+        detail: Detail,
+    ) -> RenderedDiff {
+        let mut shown = RenderedDiff::default();
         let lines = &mut shown.lines;
         match change.changes.from {
             Some(from) => lines.push(format!("  {DIM}compared with release {from}{DIM:#}")),
@@ -230,18 +235,18 @@ impl Review {
                 "  {DIM}this machine has taken over no release yet, so everything is new{DIM:#}"
             )),
         }
-        lines.extend(change.signers.iter().map(line));
+        lines.extend(change.signers.iter().map(change_line));
         if let Some(roots) = &change.roots {
-            lines.extend(roots.lines().iter().map(line));
+            lines.extend(roots.describe_lines().iter().map(change_line));
         }
-        lines.extend(changes.iter().map(line));
-        lines.extend(self.reviewed.profiles.iter().map(line));
+        lines.extend(changes.iter().map(change_line));
+        lines.extend(self.reviewed.profiles.iter().map(change_line));
         for skill in &self.reviewed.skills {
-            shown.add(skill_lines(skill, detail));
+            shown.add_difference(skill_lines(skill, detail));
         }
         if let Some((before, after)) = &self.policy {
             shown.lines.push(paint(BOLD, "\nchanged policy"));
-            shown.add(diff_texts(before.as_bytes(), after.as_bytes(), detail));
+            shown.add_difference(diff_texts(before.as_bytes(), after.as_bytes(), detail));
         }
         shown
     }
@@ -305,7 +310,7 @@ impl Ui {
     /// must name exactly this hash: the review then happened elsewhere.
     pub fn confirm_review(
         &self,
-        shown: &Shown,
+        shown: &RenderedDiff,
         question: &Question<'_>,
         given: Option<&Digest>,
         flags: &ReviewFlags,
@@ -331,7 +336,7 @@ impl Ui {
             .hint(format!(
                 "run it on a terminal, or, after reading it, with `{flag} {hash}`"
             ))
-            .data(question.data()));
+            .data(question.answer_data()));
         }
         // A yes covers the whole change, so nothing may be hidden unless it was written to files.
         if shown.hidden > 0 && flags.out.is_none() {
@@ -378,13 +383,13 @@ impl Question<'_> {
                 let message = format!("this is {hash}, and {flag} names {given}: nothing was done");
                 Err(fail!(ReviewNeeded, "{message}")
                     .hint("read what is shown, and compare the hash with its author")
-                    .data(self.data()))
+                    .data(self.answer_data()))
             }
         }
     }
 
     /// Returns the data for a program that later answers with the flag.
-    fn data(&self) -> Value {
+    fn answer_data(&self) -> Value {
         // The flag may be a whole command, but programs need only its last word.
         let flag = self.flag.rsplit(' ').next();
         json!({ "flag": flag, "sha256": self.hash })
@@ -392,7 +397,7 @@ impl Question<'_> {
 }
 
 /// Formats a line of a difference with the mark of its kind.
-pub fn line(line: &ChangeLine) -> String {
+pub fn change_line(line: &ChangeLine) -> String {
     let text = &line.text;
     match line.kind {
         ChangeKind::Added => format!("{GOOD}+{GOOD:#} {text}"),
@@ -402,13 +407,13 @@ pub fn line(line: &ChangeLine) -> String {
     }
 }
 
-fn skill_lines(skill: &CheckedSkill, detail: Detail) -> Shown {
+fn skill_lines(skill: &CheckedSkill, detail: Detail) -> RenderedDiff {
     let rendered = skill.rendered_for.as_ref();
     let rendered = rendered.map_or_else(String::new, |agent| {
         format!(", rendered for {}", clean(agent, 64))
     });
     let number = count(skill.findings.len() as u64, "finding");
-    let mut shown = Shown::default();
+    let mut shown = RenderedDiff::default();
     shown.lines.push(format!(
         "\n{BOLD}{}{BOLD:#}{rendered}  {DIM}the gate has {number}{DIM:#}",
         skill.name
@@ -416,8 +421,8 @@ fn skill_lines(skill: &CheckedSkill, detail: Detail) -> Shown {
     let findings = skill.findings.iter();
     let findings = findings.map(|it| finding::line(it.path.as_str(), it));
     shown.lines.extend(findings);
-    shown.lines.extend(skill.lines.iter().map(line));
-    shown.add(diff_files(
+    shown.lines.extend(skill.lines.iter().map(change_line));
+    shown.add_difference(diff_files(
         &by_path(&skill.before),
         &by_path(&skill.files),
         detail,
@@ -450,7 +455,7 @@ fn difference(
         removed: names(changes.removed),
         policy: changes.policy.is_some(),
         policy_difference: policy.map(|(before, after)| {
-            diff_texts(before.as_bytes(), after.as_bytes(), Detail::Full).plain()
+            diff_texts(before.as_bytes(), after.as_bytes(), Detail::Full).plain_lines()
         }),
         profiles: changes.profiles,
         lost_profiles: changes.lost_profiles,

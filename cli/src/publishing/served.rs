@@ -25,11 +25,11 @@ impl<'a> Publisher<'a> {
     /// Returns the vault of the namespace if the server itself signs it. This machine's key then
     /// has no part in it.
     pub async fn into_served(self) -> Result<Option<ServedVault<'a>>, Failure> {
-        let shown: VaultHead = self.client.get(&self.root).await?;
-        if shown.kind != Some(Kind::SelfSigned) {
+        let head: VaultHead = self.client.get(&self.root).await?;
+        if head.kind != Some(Kind::SelfSigned) {
             return Ok(None);
         }
-        let id = shown.vault_id();
+        let id = head.vault_id();
         Ok(Some(ServedVault {
             publisher: self,
             id,
@@ -39,13 +39,16 @@ impl<'a> Publisher<'a> {
 
 impl ServedVault<'_> {
     /// Returns the vault's id; `None` before the first release.
-    pub const fn id(&self) -> Option<&VaultId> {
+    pub const fn vault_id(&self) -> Option<&VaultId> {
         self.id.as_ref()
     }
 
     /// Returns the bundle hash and content of a skill in the current release. They are verified
     /// with the keys that the release itself names, which belong to the server that answers.
-    pub async fn skill(&self, name: &SkillName) -> Result<Option<(Digest, OpenedBundle)>, Failure> {
+    pub async fn fetch_skill(
+        &self,
+        name: &SkillName,
+    ) -> Result<Option<(Digest, OpenedBundle)>, Failure> {
         let Some(bytes) = self.publisher.current_catalog().await? else {
             return Ok(None);
         };

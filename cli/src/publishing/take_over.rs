@@ -22,7 +22,7 @@ use super::{
     review::{Question, ReleaseReview},
 };
 use crate::{
-    diff::Shown,
+    diff::RenderedDiff,
     errors::{ErrorCode, Failure},
     key_changes,
     output::{BOLD, join},
@@ -41,7 +41,7 @@ pub struct TakenOver {
 }
 
 impl TakenOver {
-    pub(super) fn add(&mut self, other: Self) {
+    pub(super) fn add_changes(&mut self, other: Self) {
         self.adopted.extend(other.adopted);
         self.dropped.extend(other.dropped);
         self.policy |= other.policy;
@@ -53,7 +53,7 @@ impl TakenOver {
     }
 
     /// Formats the changes for people.
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(super) fn change_lines(&self) -> Vec<String> {
         let names = |what: &str, names: &[SkillName]| {
             let names: Vec<_> = names.iter().map(ToString::to_string).collect();
             (!names.is_empty()).then(|| format!("  {what} {}", names.join(", ")))
@@ -77,7 +77,7 @@ impl Publisher<'_> {
         let how = &options.review;
         let exceptions = how.exceptions(self.context)?;
         let review = self
-            .review(&changes.change, &exceptions, &how.flags)
+            .review_release(&changes.change, &exceptions, &how.flags)
             .await?;
         let mut fetched = review.fetched;
         // The comparison needs fewer bundles than the installation.
@@ -108,7 +108,7 @@ impl Publisher<'_> {
     fn ask_to_take_over(
         &self,
         changes: &TakeOver,
-        shown: &Shown,
+        shown: &RenderedDiff,
         options: &SyncOptions,
     ) -> Result<(), Failure> {
         let how = &options.review;
@@ -125,7 +125,7 @@ impl Publisher<'_> {
         }
         let trust = self.vault.require_trust()?;
         let who = changes.publishers.iter();
-        let who = join(who.map(|key| key_changes::name(&NamedKey::of(trust.chain(), key))));
+        let who = join(who.map(|key| key_changes::name(&NamedKey::from_chain(trust.chain(), key))));
         let text = format!("Take over release {}, signed by {who}?", changes.release);
         let question = Question {
             text: &text,
@@ -140,7 +140,7 @@ impl Publisher<'_> {
                 "release {}, signed by {who}, waits for a review since {}: --full shows it again",
                 changes.release, waiting.at
             ));
-            return ui.confirm_review(&Shown::default(), &question, None, &how.flags);
+            return ui.confirm_review(&RenderedDiff::default(), &question, None, &how.flags);
         }
         ui.must_see(format!(
             "{BOLD}release {}{BOLD:#}  signed by {who}\n  payload {}",

@@ -10,7 +10,7 @@ use vault_api::{MissingObjects, ObjectClass, ObjectQuestion, ObjectReference};
 use vault_format::{hash::Digest, name::SkillName};
 use vault_library::{
     Vault,
-    publish::{PlannedObject, Refused, ReleasePlan, Uploaded},
+    publish::{PlannedObject, ReleasePlan, ReleaseRejection, Uploaded},
 };
 use vault_service::error::ErrorCode as ServiceCode;
 use vault_store::objects::Class;
@@ -40,15 +40,15 @@ impl Publisher<'_> {
             let asked: Vec<_> = objects
                 .filter(|object| object.class == class && (all || !object.known))
                 .collect();
-            let missing = self.missing(class, &asked).await?;
-            let (objects, bytes) = self.send(plan, class, &missing).await?;
+            let missing = self.find_missing(class, &asked).await?;
+            let (objects, bytes) = self.send_objects(plan, class, &missing).await?;
             uploaded.0 += objects;
             uploaded.1 += bytes;
         }
         Ok(uploaded)
     }
 
-    async fn missing<'o>(
+    async fn find_missing<'o>(
         &self,
         class: Class,
         asked: &[&'o PlannedObject],
@@ -75,7 +75,7 @@ impl Publisher<'_> {
 
     /// Uploads objects with up to sixteen requests in flight: small ones in packs, large ones
     /// alone.
-    async fn send(
+    async fn send_objects(
         &self,
         plan: &ReleasePlan,
         class: Class,
@@ -84,13 +84,13 @@ impl Publisher<'_> {
         let bar = self.context.ui.progress(objects.len() as u64, "uploading");
         let mut bytes = 0;
         in_flight(
-            loads(objects),
+            group_loads(objects),
             |load| {
                 let client = self.client.clone();
                 let path = format!("{}/objects/{}", self.root, object_class(class));
                 // Read the objects here, because only this thread accesses the library. At most
                 // sixteen loads are in memory.
-                let body = pack(self.vault, plan, &load);
+                let body = pack_objects(self.vault, plan, &load);
                 let (method, path, kind) = match &load[..] {
                     [large] if large.size > ALONE => (
                         Method::PUT,
@@ -106,7 +106,7 @@ impl Publisher<'_> {
                     client
                         .call(method, &path, &[], body, ceiling::SMALL)
                         .await?
-                        .good()?;
+                        .require_good()?;
                     Ok((number, size))
                 }
             },
@@ -141,23 +141,23 @@ impl Publisher<'_> {
 
     /// Returns the answer to a submitted release if it is good, and otherwise the refusal in the
     /// driver's terms.
-    pub(super) fn judged(&self, answer: Answer) -> Result<Answer, Refused<Failure>> {
+    pub(super) fn judge_answer(&self, answer: Answer) -> Result<Answer, ReleaseRejection<Failure>> {
         if answer.is_refusal(ServiceCode::SkillRolledBack) {
-            let returned = self.returned(&answer);
-            return Err(Refused::Returned(returned, answer.failure()));
+            let returned = self.returned_versions(&answer);
+            return Err(ReleaseRejection::Returned(returned, answer.to_failure()));
         }
-        answer.good().map_err(|failure| {
+        answer.require_good().map_err(|failure| {
             if failure.code == ServiceCode::ObjectsMissing {
-                return Refused::ObjectsMissing(failure);
+                return ReleaseRejection::ObjectsMissing(failure);
             }
-            Refused::Other(failure)
+            ReleaseRejection::Other(failure)
         })
     }
 
     /// Returns the versions that a refused release has to exceed, for skills that an earlier
     /// release removed and that come back. This machine may not have seen that release.
-    fn returned(&self, answer: &Answer) -> BTreeMap<SkillName, u64> {
-        let returned = serde_json::from_slice::<Returned>(&answer.body);
+    fn returned_versions(&self, answer: &Answer) -> BTreeMap<SkillName, u64> {
+        let returned = serde_json::from_slice::<ReturnedSkills>(&answer.body);
         let skills = returned.map_or_else(|_| Vec::new(), |it| it.skills);
         let skills = skills.into_iter().map(|ReturnedSkill { name, reached }| {
             self.context.ui.note(format!(
@@ -171,7 +171,7 @@ impl Publisher<'_> {
 
 /// The service's refusal of skills that come back below their earlier version.
 #[derive(Deserialize)]
-struct Returned {
+struct ReturnedSkills {
     #[serde(default)]
     skills: Vec<ReturnedSkill>,
 }
@@ -192,10 +192,10 @@ const fn object_class(class: Class) -> ObjectClass {
 
 /// Groups objects into requests. A request has one large object, or small ones up to the size of a
 /// pack.
-fn loads<'o>(objects: &[&'o PlannedObject]) -> Vec<Vec<&'o PlannedObject>> {
+fn group_loads<'o>(objects: &[&'o PlannedObject]) -> Vec<Vec<&'o PlannedObject>> {
     let mut loads = Vec::new();
     let mut open: Vec<&PlannedObject> = Vec::new();
-    let mut held = 0;
+    let mut open_bytes = 0;
     for object in objects {
         if object.size > ALONE {
             loads.push(vec![*object]);
@@ -203,11 +203,11 @@ fn loads<'o>(objects: &[&'o PlannedObject]) -> Vec<Vec<&'o PlannedObject>> {
         }
         // The header line of an object: 64 hex digits, a space, at most seven digits and a newline.
         let length = object.size + 73;
-        if held + length > PACK_BYTES as u64 && !open.is_empty() {
+        if open_bytes + length > PACK_BYTES as u64 && !open.is_empty() {
             loads.push(std::mem::take(&mut open));
-            held = 0;
+            open_bytes = 0;
         }
-        held += length;
+        open_bytes += length;
         open.push(object);
     }
     if !open.is_empty() {
@@ -216,8 +216,12 @@ fn loads<'o>(objects: &[&'o PlannedObject]) -> Vec<Vec<&'o PlannedObject>> {
     loads
 }
 
-fn pack(vault: &Vault, plan: &ReleasePlan, load: &[&PlannedObject]) -> Result<Vec<u8>, Failure> {
-    let read = |object: &PlannedObject| plan.read(vault, object).map_err(Failure::from);
+fn pack_objects(
+    vault: &Vault,
+    plan: &ReleasePlan,
+    load: &[&PlannedObject],
+) -> Result<Vec<u8>, Failure> {
+    let read = |object: &PlannedObject| plan.read_object(vault, object).map_err(Failure::from);
     if let [one] = load
         && one.size > ALONE
     {

@@ -17,7 +17,7 @@ use crate::errors::Failure;
 
 /// Checks that there is no vault yet and that `file` can be written. Only a vault that was never
 /// used can get a recovery key from its first version on. Writes nothing.
-pub(super) fn check(paths: &VaultPaths, file: &Path) -> Result<(), Failure> {
+pub(super) fn check_absent(paths: &VaultPaths, file: &Path) -> Result<(), Failure> {
     let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
     match Vault::open(paths.clone(), clock, random) {
         Err(VaultError::Missing(_)) => {}
@@ -47,7 +47,7 @@ pub(super) fn check(paths: &VaultPaths, file: &Path) -> Result<(), Failure> {
 }
 
 /// Creates the server's vault and writes its recovery key to `file`, after [`check`].
-pub(super) fn create(
+pub(super) fn create_vault(
     paths: &VaultPaths,
     passphrases: Arc<dyn Passphrases>,
     file: &Path,
@@ -56,7 +56,7 @@ pub(super) fn create(
     let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
     let vault = Vault::open_or_create_with(paths.clone(), clock, random, passphrases)?;
     // Nobody has seen this vault yet, so its first version can be made again with the recovery key.
-    recovery::create(
+    recovery::create_recovery_key(
         &vault,
         None,
         NewRecovery {

@@ -36,10 +36,10 @@ use vault_store::{clock::SystemClock, random::SystemRandom};
 
 use crate::{
     context::Context,
-    errors::{Failure, chain},
+    errors::{Failure, message_chain},
     fetch,
     passphrases::KeyPassphrases,
-    settings::{Origin, Settings, layers::expand},
+    settings::{Origin, Settings, layers::expand_home},
 };
 
 /// Minimum length of the first owner's password, in characters.
@@ -116,16 +116,16 @@ impl Options {
         }
         let email = settings.text("VAULT_ADMIN_EMAIL");
         if first && let Some(Err(bad)) = email.map(str::parse::<Email>) {
-            return Err(invalid("VAULT_ADMIN_EMAIL", &bad.to_string()));
+            return Err(invalid_setting("VAULT_ADMIN_EMAIL", &bad.to_string()));
         }
-        let config = config(settings)?;
+        let config = read_config(settings)?;
         let (server, from) = (
             settings.text("VAULT_SMTP_URL"),
             settings.text("VAULT_MAIL_FROM"),
         );
-        let mail = MailSettings::read(server, from);
+        let mail = MailSettings::read_settings(server, from);
         let mail = mail.map_err(|error| fail!(SettingInvalid, "{error}"))?;
-        let (port, port_origin) = port(settings)?;
+        let (port, port_origin) = read_port(settings)?;
         let loopback = config.public_url.is_loopback();
         let bind: IpAddr = match settings.text("VAULT_BIND") {
             Some(text) => text.parse().map_err(|_| {
@@ -150,7 +150,7 @@ impl Options {
             paths,
             library_from,
             unusable_index,
-            passphrases: passphrases(context, settings),
+            passphrases: file_passphrases(context, settings),
             admin_email: email.map(str::to_owned),
             admin_password: password.map(|text| text.to_owned().into()),
             provider_secret: settings
@@ -190,9 +190,9 @@ fn library_folder(
 
 /// Creates the source of a server's passphrases. It reads only a file, because nobody is there to
 /// answer a question.
-fn passphrases(context: &Context, settings: &Settings) -> Arc<dyn Passphrases> {
+fn file_passphrases(context: &Context, settings: &Settings) -> Arc<dyn Passphrases> {
     let file = settings.text("VAULT_KEY_PASSPHRASE_FILE");
-    let file = file.map(|path| expand(&context.process, path));
+    let file = file.map(|path| expand_home(&context.process, path));
     Arc::new(KeyPassphrases::new(file, false))
 }
 
@@ -206,7 +206,7 @@ fn is_new_file(database: &str) -> bool {
     database_file(database).is_some_and(|file| !file.exists())
 }
 
-fn invalid(name: &str, why: &str) -> Failure {
+fn invalid_setting(name: &str, why: &str) -> Failure {
     fail!(SettingInvalid, "{name}: {why}").hint("vault serve --help shows how")
 }
 
@@ -218,13 +218,14 @@ fn missing_settings(names: &str) -> Failure {
 /// answer.
 pub(crate) fn database_failure(error: &SqlError) -> Failure {
     match error {
-        SqlError::Address(_) | SqlError::ServerAddress(_) | SqlError::Certificates(_) => {
-            fail!(SettingInvalid, "VAULT_DATABASE_URL: {}", chain(error)).hint(
-                "set it to the path of a SQLite file, or to postgres://<user>@<host>/<database>",
-            )
-        }
+        SqlError::Address(_) | SqlError::ServerAddress(_) | SqlError::Certificates(_) => fail!(
+            SettingInvalid,
+            "VAULT_DATABASE_URL: {}",
+            message_chain(error)
+        )
+        .hint("set it to the path of a SQLite file, or to postgres://<user>@<host>/<database>"),
         SqlError::NewerSchema { .. } => fail!(Database, "{error}"),
-        SqlError::Open(_) => fail!(Database, "{}", chain(error))
+        SqlError::Open(_) => fail!(Database, "{}", message_chain(error))
             .hint("check VAULT_DATABASE_URL, and that the database is there and running"),
     }
 }
@@ -242,15 +243,16 @@ fn short_password() -> Failure {
     .hint("openssl rand -base64 24 makes one")
 }
 
-fn config(settings: &Settings) -> Result<Config, Failure> {
+fn read_config(settings: &Settings) -> Result<Config, Failure> {
     let url: Result<_, BadPublicUrl> = settings
         .text("VAULT_PUBLIC_URL")
         .unwrap_or_default()
         .parse();
-    let mut config = Config::new(url.map_err(|bad| invalid("VAULT_PUBLIC_URL", &bad.to_string()))?);
+    let mut config =
+        Config::new(url.map_err(|bad| invalid_setting("VAULT_PUBLIC_URL", &bad.to_string()))?);
     if let Some(seconds) = settings.number("VAULT_TOKEN_TTL")? {
         let set = config.set_token_ttl(seconds);
-        set.map_err(|why| invalid("VAULT_TOKEN_TTL", &why.to_string()))?;
+        set.map_err(|why| invalid_setting("VAULT_TOKEN_TTL", &why.to_string()))?;
     }
     config.tool_names = tool_names(settings);
     if let Some(rule) = settings.text("VAULT_SECOND_FACTOR") {
@@ -264,22 +266,22 @@ fn config(settings: &Settings) -> Result<Config, Failure> {
             .map_err(|error| fail!(SettingInvalid, "VAULT_MEMBER_WRITES: {error}"))?;
     }
     let has_secret = settings.text(CLIENT_SECRET).is_some();
-    config.sign_in = SignIn::read(&|name| settings.text(name), has_secret)
-        .map_err(|bad| invalid(bad.name, &bad.problem.to_string()))?;
-    let hosting = Hosting::read(|name| settings.text(name).map(str::to_owned));
-    config.hosting = hosting.map_err(|(name, why)| invalid(name, &why.to_string()))?;
+    config.sign_in = SignIn::from_variables(&|name| settings.text(name), has_secret)
+        .map_err(|bad| invalid_setting(bad.name, &bad.problem.to_string()))?;
+    let hosting = Hosting::from_variables(|name| settings.text(name).map(str::to_owned));
+    config.hosting = hosting.map_err(|(name, why)| invalid_setting(name, &why.to_string()))?;
     for range in settings.list("VAULT_TRUSTED_PROXIES") {
         // Accept a single address as a range of one.
         let parsed = range
             .parse()
             .or_else(|_| range.parse::<IpAddr>().map(ipnet::IpNet::from));
         let wrong = || format!("`{range}` is not a range of addresses");
-        let parsed = parsed.map_err(|_| invalid("VAULT_TRUSTED_PROXIES", &wrong()))?;
+        let parsed = parsed.map_err(|_| invalid_setting("VAULT_TRUSTED_PROXIES", &wrong()))?;
         config.trusted_proxies.push(parsed);
     }
     for origin in settings.list("VAULT_ALLOWED_ORIGINS") {
         let allowed = config.allow_origin(&origin);
-        allowed.map_err(|why| invalid("VAULT_ALLOWED_ORIGINS", &why.to_string()))?;
+        allowed.map_err(|why| invalid_setting("VAULT_ALLOWED_ORIGINS", &why.to_string()))?;
     }
     for (name, limit) in config.limits.by_variable() {
         if let Some(number) = settings.number(name)? {
@@ -300,7 +302,7 @@ pub fn tool_names(settings: &Settings) -> vault_mcp::Names {
 
 /// Returns the port and its origin: `VAULT_PORT`, else `PORT`, which platforms set, else the older
 /// `VAULT_HTTP_PORT`.
-fn port(settings: &Settings) -> Result<(u16, String), Failure> {
+fn read_port(settings: &Settings) -> Result<(u16, String), Failure> {
     for name in ["VAULT_PORT", "PORT", "VAULT_HTTP_PORT"] {
         if let (Some(port), Some((_, origin))) =
             (settings.number(name)?, settings.with_origin(name))
@@ -348,12 +350,12 @@ where
 }
 
 /// Serves until SIGTERM or SIGINT, then lets running requests finish.
-pub fn run(options: Options) -> Result<(), Failure> {
-    runtime()?.block_on(async {
+pub fn run_server(options: Options) -> Result<(), Failure> {
+    new_runtime()?.block_on(async {
         let (stop, stopping) = watch::channel(false);
         // Install the handlers before the start, so that an early signal stops the server as well.
-        let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
-        let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;
+        let mut terminate = listen_for(tokio::signal::unix::SignalKind::terminate())?;
+        let mut interrupt = listen_for(tokio::signal::unix::SignalKind::interrupt())?;
         tokio::spawn(async move {
             let name = tokio::select! {
                 _ = terminate.recv() => "SIGTERM",
@@ -371,7 +373,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
 
 /// Creates a runtime with two worker threads. Requests are short, and password hashes and queries
 /// run on other threads.
-pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+pub fn new_runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -379,7 +381,9 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(|error| fail!(Io, "cannot start the event loop: {error}"))
 }
 
-fn signal(kind: tokio::signal::unix::SignalKind) -> Result<tokio::signal::unix::Signal, Failure> {
+fn listen_for(
+    kind: tokio::signal::unix::SignalKind,
+) -> Result<tokio::signal::unix::Signal, Failure> {
     tokio::signal::unix::signal(kind)
         .map_err(|error| fail!(Io, "signals cannot be handled: {error}"))
 }
@@ -398,7 +402,7 @@ impl Server {
             tracing::warn!(path = %path.display(), "VAULT_DB_PATH is not used: no file can be there");
         }
         if let Some(file) = &options.recovery {
-            first_vault::check(&options.paths, file)?;
+            first_vault::check_absent(&options.paths, file)?;
         }
         // Bind before anything is written, so that a server that cannot start leaves nothing
         // behind. A connection waits in the listener's queue until it can be served.
@@ -416,7 +420,7 @@ impl Server {
         let clock = Arc::new(SystemClock);
         // Several servers can share a Postgres database, but not a SQLite file.
         let shared = options.database.starts_with("postgres");
-        let sql = Sql::open(&options.database, clock.clone()).await;
+        let sql = Sql::open_database(&options.database, clock.clone()).await;
         let sql = sql.map_err(|error| database_failure(&error))?;
         let ports = Ports {
             records: sql.records(),
@@ -424,7 +428,8 @@ impl Server {
             clock,
             random: Arc::new(SystemRandom),
         };
-        let senders = vault_service::notices::senders(&options.config.public_url, options.mail);
+        let senders =
+            vault_service::notices::create_senders(&options.config.public_url, options.mail);
         let senders = senders.map_err(|error| {
             fail!(
                 SettingInvalid,
@@ -444,11 +449,11 @@ impl Server {
         if let Some(file) = &options.recovery {
             let base = app.config.public_url.base();
             let address = format!("{base}/v/{}", bootstrap::FIRST_NAMESPACE);
-            first_vault::create(&options.paths, options.passphrases.clone(), file, address)?;
+            first_vault::create_vault(&options.paths, options.passphrases.clone(), file, address)?;
         }
         let library = options.paths.root.display().to_string();
         let mut publisher =
-            publisher::Publisher::open(&app, options.paths, options.passphrases, shared)?
+            publisher::Publisher::open_library(&app, options.paths, options.passphrases, shared)?
                 .with_fetch(options.fetch);
         let app = app.with_shelves(publisher.shelves());
         // Publish before the first request is served, so that devices do not see an older state
@@ -477,9 +482,9 @@ impl Server {
 
     /// Serves until `stop` becomes true.
     pub async fn serve(self, mut stop: watch::Receiver<bool>) {
-        let publishing = tokio::spawn(self.publisher.watch(stop.clone()));
+        let publishing = tokio::spawn(self.publisher.watch_library(stop.clone()));
         let mut stop_work = stop.clone();
-        let working = tokio::spawn(vault_service::maintenance::every(
+        let working = tokio::spawn(vault_service::maintenance::run_periodically(
             self.app.clone(),
             async move {
                 let _ = stop_work.wait_for(|stop| *stop).await;
@@ -501,7 +506,7 @@ async fn first_owner(
     email: Option<&str>,
     password: Option<&SecretString>,
 ) -> Result<(), Failure> {
-    match bootstrap::first_owner(app, Kind::SelfSigned, email, password).await {
+    match bootstrap::ensure_first_owner(app, Kind::SelfSigned, email, password).await {
         Ok(FirstStart::Created(owner)) => {
             tracing::info!(%owner, "created the first account");
             Ok(())
@@ -521,8 +526,8 @@ async fn first_owner(
             Err(short_password())
         }
         Err(error @ (BootstrapError::Email(_) | BootstrapError::Password(_))) => {
-            Err(fail!(SettingInvalid, "{}", chain(&error)))
+            Err(fail!(SettingInvalid, "{}", message_chain(&error)))
         }
-        Err(error) => Err(fail!(Database, "{}", chain(&error))),
+        Err(error) => Err(fail!(Database, "{}", message_chain(&error))),
     }
 }

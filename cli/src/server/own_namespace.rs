@@ -7,8 +7,8 @@ use vault_format::{catalog::ProfileEntry, name::SkillName};
 use vault_library::{
     Vault,
     publish::{
-        self as releases, OnDivergence, Owner, PlanError, PlanRequest, PlannedObject, Published,
-        Refused, ReleasePlan, TakeOver, Uploaded,
+        self as releases, OnDivergence, Owner, PlanError, PlanRequest, PlannedObject,
+        PublishOutcome, ReleasePlan, ReleaseRejection, TakeOver, Uploaded,
     },
     shelf,
 };
@@ -73,9 +73,10 @@ pub(super) struct OwnNamespace {
 
 impl OwnNamespace {
     /// Publishes the library; `None` if nothing changed.
-    pub(super) async fn publish(&self) -> Result<Option<Box<ReleasePlan>>, PublishError> {
+    pub(super) async fn publish_library(&self) -> Result<Option<Box<ReleasePlan>>, PublishError> {
         // A new and empty vault has nothing to publish yet.
-        if self.namespace.current.is_none() && shelf::list(&self.vault)?.skills.is_empty() {
+        if self.namespace.current.is_none() && shelf::list_installed(&self.vault)?.skills.is_empty()
+        {
             return Ok(None);
         }
         let base = self.app.config.public_url.base();
@@ -85,15 +86,15 @@ impl OwnNamespace {
             on_divergence: OnDivergence::Replace,
             ..PlanRequest::new(base, &self.namespace.slug, None)
         };
-        match releases::publish(&self.vault, &request, self, &mut Unattended).await? {
-            Published::Unchanged(_) => Ok(None),
-            Published::Release(plan, _) => Ok(Some(plan)),
-            Published::Proposed(_, never) => match never {},
+        match releases::publish_library(&self.vault, &request, self, &mut Unattended).await? {
+            PublishOutcome::Unchanged(_) => Ok(None),
+            PublishOutcome::Release(plan, _) => Ok(Some(plan)),
+            PublishOutcome::Proposed(_, never) => match never {},
         }
     }
 
-    fn key(&self, object: &PlannedObject) -> ObjectKey {
-        self.namespace.object(object.class, object.sha256)
+    fn object_key(&self, object: &PlannedObject) -> ObjectKey {
+        self.namespace.object_key(object.class, object.sha256)
     }
 }
 
@@ -101,12 +102,12 @@ impl releases::Namespace for OwnNamespace {
     type Error = PublishError;
     type Proposal = Infallible;
 
-    async fn current(&self) -> Result<Option<Vec<u8>>, PublishError> {
+    async fn current_catalog_bytes(&self) -> Result<Option<Vec<u8>>, PublishError> {
         let Some(current) = &self.namespace.current else {
             return Ok(None);
         };
-        let key = self.namespace.object(Class::Catalogs, current.sha256);
-        Ok(self.app.objects.get(&key).await?.map(Vec::from))
+        let key = self.namespace.object_key(Class::Catalogs, current.sha256);
+        Ok(self.app.objects.read_object(&key).await?.map(Vec::from))
     }
 
     async fn may_resume(&self) -> Result<bool, PublishError> {
@@ -118,50 +119,60 @@ impl releases::Namespace for OwnNamespace {
         Ok(self.namespace.pin == Pinned::Nothing)
     }
 
-    async fn upload(&self, plan: &ReleasePlan, _all: bool) -> Result<Uploaded, PublishError> {
+    async fn upload_objects(
+        &self,
+        plan: &ReleasePlan,
+        _all: bool,
+    ) -> Result<Uploaded, PublishError> {
         // The store is this server's own. Objects of the current release are checked too, and
         // stored again if they were lost.
         let objects = &plan.objects;
-        let keys = objects.iter().map(|object| (self.key(object), object.size));
+        let keys = objects
+            .iter()
+            .map(|object| (self.object_key(object), object.size));
         let mut missing = HashSet::new();
         for some in keys.collect::<Vec<_>>().chunks(MAX_ASKED) {
-            missing.extend(uploads::missing(&self.app, self.namespace.id, some).await?);
+            missing.extend(uploads::list_missing(&self.app, self.namespace.id, some).await?);
         }
         let mut uploaded = (0, 0);
         let mut batch = Vec::new();
-        let mut held = 0;
+        let mut batch_bytes = 0;
         for object in objects {
-            let key = self.key(object);
+            let key = self.object_key(object);
             if !missing.contains(&key) {
                 continue;
             }
             uploaded = (uploaded.0 + 1, uploaded.1 + object.size);
-            let bytes = Bytes::from(plan.read(&self.vault, object)?);
-            held += bytes.len();
+            let bytes = Bytes::from(plan.read_object(&self.vault, object)?);
+            batch_bytes += bytes.len();
             batch.push((key, bytes));
-            if held >= BATCH_BYTES || batch.len() >= 100 {
-                uploads::put(&self.app, self.namespace.id, std::mem::take(&mut batch)).await?;
-                held = 0;
+            if batch_bytes >= BATCH_BYTES || batch.len() >= 100 {
+                uploads::put_objects(&self.app, self.namespace.id, std::mem::take(&mut batch))
+                    .await?;
+                batch_bytes = 0;
             }
         }
         if !batch.is_empty() {
-            uploads::put(&self.app, self.namespace.id, batch).await?;
+            uploads::put_objects(&self.app, self.namespace.id, batch).await?;
         }
         Ok(uploaded)
     }
 
-    async fn put(&self, plan: &ReleasePlan) -> Result<Option<Infallible>, Refused<PublishError>> {
+    async fn put_release(
+        &self,
+        plan: &ReleasePlan,
+    ) -> Result<Option<Infallible>, ReleaseRejection<PublishError>> {
         let follows = plan.follows;
         let follows = follows.map_or(Precondition::NothingYet, Precondition::Current);
         let (catalog, actor) = (Bytes::from(plan.catalog.clone()), Actor::server());
         let slug = &self.namespace.slug;
-        match publish::publish(&self.app, slug, catalog, follows, &actor).await {
+        match publish::publish_release(&self.app, slug, catalog, follows, &actor).await {
             Ok(_) => Ok(None),
             // The driver then uploads all objects again and repeats the step.
             Err(refusal) if refusal.code() == ErrorCode::ObjectsMissing => {
-                Err(Refused::ObjectsMissing(refusal.into()))
+                Err(ReleaseRejection::ObjectsMissing(refusal.into()))
             }
-            Err(refusal) => Err(Refused::Other(refusal.into())),
+            Err(refusal) => Err(ReleaseRejection::Other(refusal.into())),
         }
     }
 }
@@ -180,7 +191,10 @@ impl Owner<PublishError> for Unattended {
         Err(PublishError::TakeOver(changes.release))
     }
 
-    async fn profiles(&mut self, _: &[ProfileEntry]) -> Result<Vec<Profile>, PublishError> {
+    async fn fetch_current_profiles(
+        &mut self,
+        _: &[ProfileEntry],
+    ) -> Result<Vec<Profile>, PublishError> {
         // The library replaces every release, so no plan compares with the profiles of one.
         Ok(Vec::new())
     }

@@ -24,7 +24,7 @@ use vault_store::{
 
 use super::own_namespace::{OwnNamespace, PublishError};
 use super::shelf::{Holding, OwnShelves};
-use crate::errors::{Failure, chain};
+use crate::errors::{Failure, message_chain};
 
 /// Interval between polls of the library.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -56,7 +56,7 @@ pub struct Publisher {
     /// publishes.
     shared: bool,
     holder: String,
-    seen: Option<u64>,
+    seen_generation: Option<u64>,
     /// The files that were logged as not approved, with their digests.
     pending: Vec<(String, Option<Digest>)>,
     holding: Arc<Holding>,
@@ -65,7 +65,7 @@ pub struct Publisher {
 
 impl Publisher {
     /// Opens the server's library. Creates it with its keys if it does not exist.
-    pub fn open(
+    pub fn open_library(
         app: &App,
         paths: VaultPaths,
         passphrases: Arc<dyn Passphrases>,
@@ -82,7 +82,7 @@ impl Publisher {
             vault,
             slug,
             shared,
-            seen: None,
+            seen_generation: None,
             pending: Vec::new(),
             holding: Arc::default(),
             fetch: None,
@@ -108,8 +108,8 @@ impl Publisher {
     }
 
     /// Waits until a change through this server is ready to be published.
-    pub async fn woken(&self) {
-        self.holding.woken().await;
+    pub async fn wait_for_wake(&self) {
+        self.holding.wait_for_wake().await;
     }
 
     /// Checks the library once and publishes changes. Errors are only logged, because a server that
@@ -128,14 +128,14 @@ impl Publisher {
             Ok(None) => {}
             Err(trouble) => {
                 // Retry at the next poll.
-                self.seen = None;
-                tracing::error!(error = %chain(&trouble), "the library was not published");
+                self.seen_generation = None;
+                tracing::error!(error = %message_chain(&trouble), "the library was not published");
             }
         }
     }
 
     /// Polls until `stop` becomes true, then releases the lease.
-    pub async fn watch(mut self, mut stop: watch::Receiver<bool>) {
+    pub async fn watch_library(mut self, mut stop: watch::Receiver<bool>) {
         let mut since_renewal = Duration::ZERO;
         // Changes that are close together share a release.
         let mut at_once = false;
@@ -144,16 +144,16 @@ impl Publisher {
                 tokio::select! {
                     _ = stop.wait_for(|stop| *stop) => break,
                     () = tokio::time::sleep(POLL_INTERVAL) => since_renewal += POLL_INTERVAL,
-                    () = self.woken() => {}
+                    () = self.wait_for_wake() => {}
                 }
             }
             if since_renewal >= RENEW {
                 since_renewal = Duration::ZERO;
-                self.seen = None;
+                self.seen_generation = None;
             }
-            let before = self.seen;
+            let before = self.seen_generation;
             self.publish_changes().await;
-            at_once = before != self.seen || self.seen.is_none();
+            at_once = before != self.seen_generation || self.seen_generation.is_none();
             if at_once {
                 // A release was published, or publishing failed. Wait before the next attempt.
                 tokio::select! {
@@ -163,27 +163,27 @@ impl Publisher {
             }
         }
         // Stop signing before the lease ends, because another server may take it at that moment.
-        self.holding.set(None);
+        self.holding.set_until(None);
         if let Err(error) = self.release_lease().await {
-            tracing::warn!(error = %chain(&error), "the lease of the library was not released");
+            tracing::warn!(error = %message_chain(&error), "the lease of the library was not released");
         }
     }
 
     async fn publish_if_changed(&mut self) -> Result<Option<Box<ReleasePlan>>, PublishError> {
         if !self.hold_lease().await? {
-            self.seen = None;
+            self.seen_generation = None;
             return Ok(None);
         }
         self.log_pending().await?;
         let generation = self.vault.generation()?;
         // An odd generation means that a writer is active or was killed. The content may have
         // changed already, so it is checked at every poll.
-        if generation % 2 == 0 && self.seen == Some(generation) {
+        if generation % 2 == 0 && self.seen_generation == Some(generation) {
             self.holding.set_published(generation);
             return Ok(None);
         }
         // Without the namespace, there is no place to publish to.
-        let Some((namespace, _)) = namespace::find(&self.app, &self.slug).await? else {
+        let Some((namespace, _)) = namespace::find_namespace(&self.app, &self.slug).await? else {
             return Ok(None);
         };
         let own = OwnNamespace {
@@ -193,11 +193,12 @@ impl Publisher {
         };
         // On a blocking thread, because planning reads and hashes files.
         let runtime = Handle::current();
-        let publishing = tokio::task::spawn_blocking(move || runtime.block_on(own.publish()));
+        let publishing =
+            tokio::task::spawn_blocking(move || runtime.block_on(own.publish_library()));
         let published = publishing.await??;
         // Use the generation read before planning. A change during the plan is then found next
         // time.
-        self.seen = Some(generation);
+        self.seen_generation = Some(generation);
         self.holding.set_published(generation);
         Ok(published)
     }
@@ -210,10 +211,10 @@ impl Publisher {
         let pending: Vec<_> = pending
             .into_iter()
             .map(|pending| {
-                let found = pending.found.ok().flatten();
+                let content = pending.found.ok().flatten();
                 (
                     pending.file.to_string(),
-                    found.map(|bytes| Digest::of(&bytes)),
+                    content.map(|bytes| Digest::of(&bytes)),
                 )
             })
             .collect();
@@ -234,15 +235,15 @@ impl Publisher {
             return Ok(true);
         }
         let held_until = self.lease_until().await?;
-        self.holding.set(held_until);
+        self.holding.set_until(held_until);
         Ok(held_until.is_some())
     }
 
     async fn lease_until(&self) -> Result<Option<Timestamp>, StoreError> {
         let key = lease_key();
         let now = self.app.clock.now();
-        let found = self.app.records.get(&key).await?;
-        let when = match &found {
+        let lease_record = self.app.records.get_one(&key).await?;
+        let when = match &lease_record {
             None => When::Absent,
             // An expired lease reads as absent, so this one is still held by another server.
             Some(record) if record.read::<Lease>()?.holder != self.holder => return Ok(None),
@@ -252,10 +253,10 @@ impl Publisher {
             Some(record) => When::At(record.revision),
         };
         let holder = self.holder.clone();
-        let lease = Document::of(&Lease { holder })?;
+        let lease = Document::from_value(&Lease { holder })?;
         let until = now.plus_seconds(LEASE_SECONDS);
         let write = Write::put_until(key, lease, when, until);
-        let done = self.app.records.commit(vec![write]).await?.is_done();
+        let done = self.app.records.commit_writes(vec![write]).await?.is_done();
         Ok(done.then_some(until))
     }
 
@@ -264,12 +265,12 @@ impl Publisher {
             return Ok(());
         }
         let key = lease_key();
-        if let Some(record) = self.app.records.get(&key).await?
+        if let Some(record) = self.app.records.get_one(&key).await?
             && record.read::<Lease>()?.holder == self.holder
         {
             let write = Write::delete(key, When::At(record.revision));
             // If another server took the lease in the meantime, it keeps it.
-            let _ = self.app.records.commit(vec![write]).await?;
+            let _ = self.app.records.commit_writes(vec![write]).await?;
         }
         Ok(())
     }

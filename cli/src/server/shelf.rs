@@ -32,7 +32,7 @@ use vault_service::{
 use vault_shelf::{Change, Drift, Entry, Loaded, Shelf, ShelfError, Snapshot, Submitted, Writes};
 use vault_store::StoreError;
 
-use crate::errors::chain;
+use crate::errors::message_chain;
 
 /// Time for which a caller waits until its change is published. It is shorter than the 20 s limit
 /// of a request, and longer than the interval between releases.
@@ -60,7 +60,7 @@ impl Default for Holding {
 
 impl Holding {
     /// Records that the library is held until this time; `None` means that it is not held.
-    pub fn set(&self, until: Option<Timestamp>) {
+    pub fn set_until(&self, until: Option<Timestamp>) {
         let until = until.map_or(i64::MIN, Timestamp::unix);
         self.until.store(until, Ordering::SeqCst);
     }
@@ -70,7 +70,7 @@ impl Holding {
         self.until.store(i64::MAX, Ordering::SeqCst);
     }
 
-    fn holds(&self, now: Timestamp) -> bool {
+    fn is_held(&self, now: Timestamp) -> bool {
         now.unix() < self.until.load(Ordering::SeqCst)
     }
 
@@ -92,7 +92,7 @@ impl Holding {
     }
 
     /// Waits until there is something to publish.
-    pub async fn woken(&self) {
+    pub async fn wait_for_wake(&self) {
         self.wake.notified().await;
     }
 }
@@ -119,13 +119,13 @@ impl OwnShelves {
 
 impl OwnShelves {
     /// Returns whether this server holds the library of this namespace now.
-    fn holds(&self, app: &App, namespace: &Namespace) -> bool {
+    fn holds_library(&self, app: &App, namespace: &Namespace) -> bool {
         namespace.slug == self.slug
             && namespace.kind == Kind::SelfSigned
-            && self.holding.holds(app.clock.now())
+            && self.holding.is_held(app.clock.now())
     }
 
-    fn own(&self, app: &App, namespace: &Namespace, source: Option<IpAddr>) -> OwnShelf {
+    fn own_shelf(&self, app: &App, namespace: &Namespace, source: Option<IpAddr>) -> OwnShelf {
         OwnShelf {
             library: self.library.clone(),
             holding: Arc::clone(&self.holding),
@@ -139,8 +139,8 @@ impl OwnShelves {
 #[async_trait]
 impl Shelves for OwnShelves {
     fn shelf(&self, app: &App, namespace: &Namespace, source: Option<IpAddr>) -> Arc<dyn Shelf> {
-        if self.holds(app, namespace) {
-            Arc::new(self.own(app, namespace, source))
+        if self.holds_library(app, namespace) {
+            Arc::new(self.own_shelf(app, namespace, source))
         } else {
             self.releases.shelf(app, namespace, source)
         }
@@ -152,7 +152,7 @@ impl Shelves for OwnShelves {
         namespace: &Namespace,
         accepted: Accepted<'_>,
     ) -> Result<Submitted, ShelfError> {
-        if !self.holds(app, namespace) {
+        if !self.holds_library(app, namespace) {
             return Err(ShelfError::LibraryElsewhere);
         }
         let Accepted {
@@ -161,16 +161,16 @@ impl Shelves for OwnShelves {
             change,
             reviewed,
         } = accepted;
-        let shelf = self.own(app, namespace, actor.source);
-        let submitted = shelf.take(author, change, reviewed).await?;
+        let shelf = self.own_shelf(app, namespace, actor.source);
+        let submitted = shelf.sign_change(author, change, reviewed).await?;
         // The log names the person who accepted the change. Its author is part of the skill's
         // provenance.
-        shelf.log(actor, &submitted).await;
+        shelf.log_audit(actor, &submitted).await;
         Ok(submitted)
     }
 
     async fn publish(&self, app: &App, namespace: &Namespace) -> Result<Option<u64>, ShelfError> {
-        if !self.holds(app, namespace) {
+        if !self.holds_library(app, namespace) {
             return Err(ShelfError::LibraryElsewhere);
         }
         let vault = self.library.vault().clone();
@@ -181,8 +181,8 @@ impl Shelves for OwnShelves {
             .until_published(generation, PUBLISH_WAIT)
             .await?;
         // Read the namespace again: the release was made after the caller's copy was read.
-        let found = namespace::find(app, &namespace.slug).await?;
-        let current = found.and_then(|(namespace, _)| namespace.current);
+        let namespace_record = namespace::find_namespace(app, &namespace.slug).await?;
+        let current = namespace_record.and_then(|(namespace, _)| namespace.current);
         Ok(current.map(|current| current.release))
     }
 }
@@ -199,7 +199,7 @@ struct OwnShelf {
 impl OwnShelf {
     /// Writes a change to the audit log. The library is not part of the database, so this happens
     /// after the signature and cannot undo it.
-    async fn audit(&self, actor: &Actor, submitted: &Submitted) -> Result<(), StoreError> {
+    async fn write_audit(&self, actor: &Actor, submitted: &Submitted) -> Result<(), StoreError> {
         let (action, name, after) = match submitted {
             Submitted::Signed {
                 name,
@@ -213,23 +213,23 @@ impl OwnShelf {
             Submitted::Removed { name, .. } => ("skill.remove", name, None),
             _ => return Ok(()),
         };
-        let change = audit::Change::about(&name).after(after);
+        let change = audit::Change::about(&name).with_after(after);
         let namespace = Some(&self.namespace);
         let entry = self.app.audit(namespace, actor, action, change, "done")?;
-        let commit = self.app.records.commit(vec![entry]).await?;
+        let commit = self.app.records.commit_writes(vec![entry]).await?;
         // The key of the entry is new, so only a concurrent writer can cause a conflict.
         commit.is_done().then_some(()).ok_or(StoreError::Conflict)
     }
 
     /// Signs a change that `author` made, if its files are the reviewed ones, and wakes the
     /// publisher.
-    async fn take(
+    async fn sign_change(
         &self,
         author: &Submitter,
         change: Change,
         reviewed: Option<Digest>,
     ) -> Result<Submitted, ShelfError> {
-        if !self.holding.holds(self.app.clock.now()) {
+        if !self.holding.is_held(self.app.clock.now()) {
             return Err(ShelfError::LibraryElsewhere);
         }
         if matches!(change, Change::Folder { .. }) {
@@ -238,12 +238,16 @@ impl OwnShelf {
                 "a folder cannot be read here; propose the skill's files instead".to_owned(),
             ));
         }
-        let prepared = self.library.prepare(change).await?.reviewed(reviewed);
+        let prepared = self
+            .library
+            .prepare_change(change)
+            .await?
+            .with_reviewed(reviewed);
         // Fetching takes time. Another server may hold the lease by now.
-        if !self.holding.holds(self.app.clock.now()) {
+        if !self.holding.is_held(self.app.clock.now()) {
             return Err(ShelfError::LibraryElsewhere);
         }
-        let submitted = self.library.admit(author, prepared).await?;
+        let submitted = self.library.admit_prepared(author, prepared).await?;
         if matches!(
             submitted,
             Submitted::Signed { .. } | Submitted::Removed { .. }
@@ -256,39 +260,39 @@ impl OwnShelf {
 
     /// Writes a change to the audit log. A failure is only logged, because the change is already
     /// done.
-    async fn log(&self, actor: &Actor, submitted: &Submitted) {
-        if let Err(error) = self.audit(actor, submitted).await {
-            tracing::error!(error = %chain(&error), user = %actor.user, ?submitted, "a change of the library is missing in the audit log");
+    async fn log_audit(&self, actor: &Actor, submitted: &Submitted) {
+        if let Err(error) = self.write_audit(actor, submitted).await {
+            tracing::error!(error = %message_chain(&error), user = %actor.user, ?submitted, "a change of the library is missing in the audit log");
         }
     }
 }
 
 #[async_trait]
 impl Shelf for OwnShelf {
-    fn owner(&self) -> &str {
-        self.library.owner()
+    fn owner_name(&self) -> &str {
+        self.library.owner_name()
     }
 
-    fn writes(&self) -> Writes {
-        self.library.writes()
+    fn write_mode(&self) -> Writes {
+        self.library.write_mode()
     }
 
-    async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
-        self.library.snapshot().await
+    async fn take_snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
+        self.library.take_snapshot().await
     }
 
-    async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
-        self.library.load(entry).await
+    async fn load_skill(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
+        self.library.load_skill(entry).await
     }
 
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
-        let submitted = self.take(by, change, None).await?;
+        let submitted = self.sign_change(by, change, None).await?;
         let actor = Actor {
             user: by.user_id.clone(),
             client: by.client_id.clone(),
             source: self.source,
         };
-        self.log(&actor, &submitted).await;
+        self.log_audit(&actor, &submitted).await;
         Ok(submitted)
     }
 
@@ -303,7 +307,7 @@ mod tests {
     use vault_library::{VaultPaths, keys::NoPassphrases};
     use vault_service::{
         Ports,
-        accounts::bootstrap::{FIRST_NAMESPACE, first_owner},
+        accounts::bootstrap::{FIRST_NAMESPACE, ensure_first_owner},
         config::{Config, Limits},
         model::namespace,
     };
@@ -331,14 +335,14 @@ mod tests {
             let password = SecretString::from("a password of the first owner");
             let email = Some("owner@example.org");
             let app = servers.app(0);
-            let made = first_owner(&app, Kind::SelfSigned, email, Some(&password)).await;
+            let made = ensure_first_owner(&app, Kind::SelfSigned, email, Some(&password)).await;
             made.unwrap();
             servers
         }
 
         fn app(&self, seed: u64) -> App {
             let mut config = Config::new("https://vault.example".parse().unwrap());
-            config.limits = Limits::off();
+            config.limits = Limits::disabled();
             let random = Arc::new(SeededRandom::new(seed));
             let ports = Ports {
                 records: self.memory.clone(),
@@ -354,7 +358,8 @@ mod tests {
             let app = self.app(seed);
             let folder = self.home.path().join(seed.to_string());
             let paths = VaultPaths::new(folder.join("vault"), folder.join("config"));
-            let publisher = Publisher::open(&app, paths, Arc::new(NoPassphrases), true).unwrap();
+            let publisher =
+                Publisher::open_library(&app, paths, Arc::new(NoPassphrases), true).unwrap();
             let app = app.with_shelves(publisher.shelves());
             (app, publisher)
         }
@@ -362,7 +367,7 @@ mod tests {
 
     async fn own_namespace(app: &App) -> Namespace {
         let slug = FIRST_NAMESPACE.parse().unwrap();
-        let found = namespace::find(app, &slug).await.unwrap();
+        let found = namespace::find_namespace(app, &slug).await.unwrap();
         found.unwrap().0
     }
 
@@ -399,7 +404,7 @@ mod tests {
     }
 
     async fn names(app: &App) -> Vec<String> {
-        let snapshot = shelf(app).await.snapshot().await.unwrap();
+        let snapshot = shelf(app).await.take_snapshot().await.unwrap();
         let entries = snapshot.entries().iter();
         entries.map(|entry| entry.name().to_string()).collect()
     }
@@ -411,10 +416,10 @@ mod tests {
         let (second, mut waiting) = servers.server(2);
         holder.publish_changes().await;
         waiting.publish_changes().await;
-        assert_eq!(shelf(&first).await.writes(), Writes::Signed);
-        assert_eq!(shelf(&second).await.writes(), Writes::Elsewhere);
-        assert_eq!(shelf(&first).await.owner(), "default");
-        assert_eq!(shelf(&second).await.owner(), "default");
+        assert_eq!(shelf(&first).await.write_mode(), Writes::Signed);
+        assert_eq!(shelf(&second).await.write_mode(), Writes::Elsewhere);
+        assert_eq!(shelf(&first).await.owner_name(), "default");
+        assert_eq!(shelf(&second).await.owner_name(), "default");
 
         let done = shelf(&first).await.submit(&by(), take("alpha")).await;
         assert!(
@@ -424,12 +429,21 @@ mod tests {
         assert_eq!(names(&first).await, ["alpha"], "acknowledged when signed");
         assert!(names(&second).await.is_empty(), "not published yet");
         // The publisher was notified before the response was sent.
-        holder.woken().await;
+        holder.wait_for_wake().await;
         holder.publish_changes().await;
         assert_eq!(names(&second).await, ["alpha"]);
-        let entry = shelf(&second).await.snapshot().await.unwrap().entries()[0].clone();
-        let loaded = shelf(&second).await.load(&entry).await.unwrap();
-        assert_eq!(loaded.file("notes.txt").unwrap().bytes, b"notes on one\n");
+        let entry = shelf(&second)
+            .await
+            .take_snapshot()
+            .await
+            .unwrap()
+            .entries()[0]
+            .clone();
+        let loaded = shelf(&second).await.load_skill(&entry).await.unwrap();
+        assert_eq!(
+            loaded.find_file("notes.txt").unwrap().bytes,
+            b"notes on one\n"
+        );
 
         assert_elsewhere(&shelf(&second).await.submit(&by(), take("beta")).await);
         servers.clock.advance(1);
@@ -439,12 +453,16 @@ mod tests {
             matches!(removed, Ok(Submitted::Removed { .. })),
             "{removed:?}"
         );
-        holder.woken().await;
+        holder.wait_for_wake().await;
         holder.publish_changes().await;
         assert!(names(&second).await.is_empty());
 
-        let partition = audit::partition(Some(&own_namespace(&first).await.id));
-        let entries = first.records.list(&partition, "", None, 100).await.unwrap();
+        let partition = audit::audit_partition(Some(&own_namespace(&first).await.id));
+        let entries = first
+            .records
+            .list_page(&partition, "", None, 100)
+            .await
+            .unwrap();
         let entries = entries
             .iter()
             .map(|entry| entry.read::<audit::Entry>().unwrap());
@@ -461,15 +479,15 @@ mod tests {
         holder.publish_changes().await;
         let kept = shelf(&first).await;
         servers.clock.advance(31);
-        assert_eq!(shelf(&first).await.writes(), Writes::Elsewhere);
+        assert_eq!(shelf(&first).await.write_mode(), Writes::Elsewhere);
         assert_elsewhere(&kept.submit(&by(), take("alpha")).await);
         other.publish_changes().await;
         holder.publish_changes().await;
-        assert_eq!(shelf(&second).await.writes(), Writes::Signed);
-        assert_eq!(shelf(&first).await.writes(), Writes::Elsewhere);
+        assert_eq!(shelf(&second).await.write_mode(), Writes::Signed);
+        assert_eq!(shelf(&first).await.write_mode(), Writes::Elsewhere);
         servers.clock.advance(31);
         holder.publish_changes().await;
-        assert_eq!(shelf(&first).await.writes(), Writes::Signed);
+        assert_eq!(shelf(&first).await.write_mode(), Writes::Signed);
     }
 
     /// Who accepted is in the log, the author is where the skill comes from, and the answer waits
@@ -510,25 +528,29 @@ mod tests {
             "{signed:?}"
         );
         let publishing = async {
-            holder.woken().await;
+            holder.wait_for_wake().await;
             holder.publish_changes().await;
         };
         let (release, ()) = tokio::join!(shelves.publish(&app, &own), publishing);
         assert_eq!(release.unwrap(), Some(1));
         // Nothing is left to publish, so the next caller does not wait.
         let publishing = async {
-            holder.woken().await;
+            holder.wait_for_wake().await;
             holder.publish_changes().await;
         };
         let (release, ()) = tokio::join!(shelves.publish(&app, &own), publishing);
         assert_eq!(release.unwrap(), Some(1));
 
-        let entry = shelf(&app).await.snapshot().await.unwrap().entries()[0].clone();
-        let loaded = shelf(&app).await.load(&entry).await.unwrap();
+        let entry = shelf(&app).await.take_snapshot().await.unwrap().entries()[0].clone();
+        let loaded = shelf(&app).await.load_skill(&entry).await.unwrap();
         let source = &loaded.bundle.manifest.provenance.identifier;
         assert_eq!(source.as_str(), "inline:usr_1");
-        let partition = audit::partition(Some(&own.id));
-        let entries = app.records.list(&partition, "", None, 100).await.unwrap();
+        let partition = audit::audit_partition(Some(&own.id));
+        let entries = app
+            .records
+            .list_page(&partition, "", None, 100)
+            .await
+            .unwrap();
         let signed = entries
             .iter()
             .map(|entry| entry.read::<audit::Entry>().unwrap())
@@ -542,7 +564,7 @@ mod tests {
         let waited = holding.until_published(2, Duration::ZERO).await;
         assert!(matches!(waited, Err(ShelfError::Busy)), "{waited:?}");
         // The publisher was woken, and is still at the change before.
-        holding.woken().await;
+        holding.wait_for_wake().await;
         holding.set_published(1);
         let waited = holding.until_published(2, Duration::ZERO).await;
         assert!(matches!(waited, Err(ShelfError::Busy)), "{waited:?}");
@@ -583,7 +605,7 @@ mod tests {
             let owner = "owner@example.org".to_owned();
             let hosted = Namespace::new(slug, Kind::Hosted, owner, &app);
             let shelf = shelf_of(&app, &hosted);
-            assert_eq!(shelf.writes(), Writes::Drafted);
+            assert_eq!(shelf.write_mode(), Writes::Drafted);
         }
     }
 }

@@ -64,7 +64,7 @@ impl Base {
     }
 
     /// Returns the full address of a path of the service.
-    pub fn at(&self, path: &str) -> String {
+    pub fn address_of(&self, path: &str) -> String {
         format!("{}{path}", self.text)
     }
 

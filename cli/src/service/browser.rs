@@ -8,8 +8,8 @@ use std::{
 use crate::settings::process::Process;
 
 /// Asks the desktop to open an address. Returns false if there is no desktop.
-pub fn open(process: &Process, address: &str) -> bool {
-    let Some(opener) = opener(process) else {
+pub fn open_page(process: &Process, address: &str) -> bool {
+    let Some(opener) = find_opener(process) else {
         return false;
     };
     Command::new(opener)
@@ -24,12 +24,12 @@ pub fn open(process: &Process, address: &str) -> bool {
 }
 
 /// Returns the program that opens an address on this desktop.
-fn opener(process: &Process) -> Option<PathBuf> {
+fn find_opener(process: &Process) -> Option<PathBuf> {
     let has = |name| process.variable(name).is_some();
     if cfg!(target_os = "macos") {
-        process.program("open")
+        process.find_program("open")
     } else if has("DISPLAY") || has("WAYLAND_DISPLAY") {
-        process.program("xdg-open")
+        process.find_program("xdg-open")
     } else {
         None
     }
@@ -54,7 +54,7 @@ mod tests {
             (&[path, ("WAYLAND_DISPLAY", "wayland-0")], true),
             (&[("PATH", "/nowhere"), ("DISPLAY", ":7")], false),
         ] {
-            let opener = opener(&Process::with(variables));
+            let opener = find_opener(&Process::with(variables));
             assert_eq!(opener, found.then(|| program.clone()), "{variables:?}");
         }
     }

@@ -54,12 +54,12 @@ impl Connection {
     }
 
     /// Creates the owner's client. Fails with exit 4 if the owner is not signed in.
-    pub fn owner(&self, context: &Context) -> Result<OwnerClient, Failure> {
+    pub fn owner_client(&self, context: &Context) -> Result<OwnerClient, Failure> {
         OwnerClient::open(context, &self.base, self.slug.as_str())
     }
 
     /// Returns the address that other machines link to.
     pub fn address(&self) -> String {
-        self.base.at(&format!("/v/{}", self.slug))
+        self.base.address_of(&format!("/v/{}", self.slug))
     }
 }

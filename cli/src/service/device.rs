@@ -52,34 +52,34 @@ impl DeviceClient {
             hostname: Some(hostname.to_owned()),
             code: code.map(str::to_owned),
         };
-        let request = self.signed(Method::POST, &path).json(&body);
+        let request = self.signed_request(Method::POST, &path).json(&body);
         self.http.send(request, ceiling::DEVICE).await?.json()
     }
 
     /// Fetches this machine's state and the current catalog's digest.
-    pub async fn current(&self) -> Result<CurrentDevice, Failure> {
+    pub async fn fetch_current(&self) -> Result<CurrentDevice, Failure> {
         let path = format!("/v/{}/devices/current", self.slug);
-        self.read(&path, ceiling::DEVICE).await?.json()
+        self.read_path(&path, ceiling::DEVICE).await?.json()
     }
 
     /// Fetches the catalog's exact bytes, unverified. Returns `None` before the first release.
-    pub async fn catalog(&self) -> Result<Option<Vec<u8>>, Failure> {
+    pub async fn fetch_catalog(&self) -> Result<Option<Vec<u8>>, Failure> {
         let path = format!("/v/{}/catalog.json", self.slug);
-        let answer = self.read(&path, ceiling::OBJECT).await?;
+        let answer = self.read_path(&path, ceiling::OBJECT).await?;
         if answer.is_refusal(ServiceCode::CatalogNotPublished) {
             return Ok(None);
         }
-        Ok(Some(answer.good()?.body))
+        Ok(Some(answer.require_good()?.body))
     }
 
     /// Fetches a bundle's exact bytes, unverified. `size` is the size in the signed catalog, and
     /// longer responses are rejected.
-    pub async fn bundle(&self, hash: &Digest, size: u64) -> Result<Vec<u8>, Failure> {
+    pub async fn fetch_bundle(&self, hash: &Digest, size: u64) -> Result<Vec<u8>, Failure> {
         let path = format!("/v/{}/bundles/{hash}.json", self.slug);
         let mut tries = 0;
         loop {
             // The signed size bounds the answer. The ceiling bounds a catalog with an absurd size.
-            let answer = self.read(&path, size.min(ceiling::OBJECT)).await;
+            let answer = self.read_path(&path, size.min(ceiling::OBJECT)).await;
             let answer = answer.map_err(|failure| longer_than_signed(hash, size, failure))?;
             match answer.retry_after() {
                 // Fetching many bundles may hit the rate limit, which is no failure.
@@ -88,23 +88,23 @@ impl DeviceClient {
                     // The service must not be able to make this machine wait for long.
                     tokio::time::sleep(Duration::from_secs(seconds.clamp(1, 20))).await;
                 }
-                _ => return Ok(answer.good()?.body),
+                _ => return Ok(answer.require_good()?.body),
             }
         }
     }
 
-    async fn read(&self, path: &str, ceiling: u64) -> Result<Answer, Failure> {
+    async fn read_path(&self, path: &str, ceiling: u64) -> Result<Answer, Failure> {
         self.http
-            .send(self.signed(Method::GET, path), ceiling)
+            .send(self.signed_request(Method::GET, path), ceiling)
             .await
     }
 
-    fn signed(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+    fn signed_request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         // The signature covers the complete path, including the prefix of the public address.
         let full = format!("{}{path}", self.base.prefix());
-        let signed = request::sign(&self.key, method.as_str(), &full, SystemClock.now());
+        let signed = request::sign_request(&self.key, method.as_str(), &full, SystemClock.now());
         self.http
-            .request(method, &self.base.at(path))
+            .request(method, &self.base.address_of(path))
             .header("X-Vault-Device", signed.device)
             .header("X-Vault-Timestamp", signed.timestamp)
             .header("X-Vault-Signature", signed.signature)

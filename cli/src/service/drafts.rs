@@ -10,7 +10,7 @@ use super::{Answer, OwnerClient, connection::Connection};
 use crate::errors::Failure;
 
 /// Returns the kind of a draft in words, for lists.
-pub const fn words(kind: DraftKind) -> &'static str {
+pub const fn kind_words(kind: DraftKind) -> &'static str {
     match kind {
         DraftKind::Propose => "skill",
         DraftKind::Install => "install",
@@ -49,12 +49,12 @@ impl<'a> DraftClient<'a> {
     }
 
     /// Fetches the exact bytes of a draft. Fails if they are not those that the service recorded.
-    pub async fn bytes(&self, draft: &Draft) -> Result<Vec<u8>, Failure> {
+    pub async fn fetch_bytes(&self, draft: &Draft) -> Result<Vec<u8>, Failure> {
         let answer = self
             .client
             .read(&format!("{}/{}", self.path, draft.id))
             .await?;
-        let body = answer.good()?.body;
+        let body = answer.require_good()?.body;
         // A decision must be about the draft that was listed, so other bytes are rejected.
         if Digest::of(&body) == draft.sha256 {
             return Ok(body);
@@ -78,7 +78,7 @@ impl<'a> DraftClient<'a> {
             reason: left_out.map(str::to_owned),
             ..DraftAcceptance::default()
         };
-        self.accepted(draft, &body).await
+        self.post_acceptance(draft, &body).await
     }
 
     /// Makes a server that signs the vault admit the reviewed files and publish them. `replaced` is
@@ -94,10 +94,14 @@ impl<'a> DraftClient<'a> {
             base_bundle_hash: replaced.copied(),
             ..DraftAcceptance::default()
         };
-        self.accepted(draft, &body).await
+        self.post_acceptance(draft, &body).await
     }
 
-    async fn accepted(&self, draft: &DraftId, body: &DraftAcceptance) -> Result<Draft, Failure> {
+    async fn post_acceptance(
+        &self,
+        draft: &DraftId,
+        body: &DraftAcceptance,
+    ) -> Result<Draft, Failure> {
         let path = format!("{}/{draft}/accepted", self.path);
         self.client.post(&path, json!(body)).await
     }

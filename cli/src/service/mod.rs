@@ -33,8 +33,8 @@ pub use self::{
 };
 use crate::{
     context::Context,
-    errors::{Exit, Failure, FailureCode, chain, codes},
-    output::{clean, size},
+    errors::{Exit, Failure, FailureCode, codes, message_chain},
+    output::{clean, format_size},
 };
 
 /// Size limits of response bodies, in bytes.
@@ -93,7 +93,9 @@ impl Http {
         });
         let host = base.to_string();
         // Create the inner client now, so that missing certificates fail before any request.
-        let inner = client.inner().map_err(|error| failure(&host, &error))?;
+        let inner = client
+            .reqwest_client()
+            .map_err(|error| request_failure(&host, &error))?;
         Ok(Self {
             inner: inner.clone(),
             client,
@@ -114,15 +116,15 @@ impl Http {
         let request = self
             .request(Method::POST, address)
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
-            .body(form(fields));
+            .body(encode_form(fields));
         self.send(request, ceiling::SMALL).await
     }
 
     /// Sends a request and reads the response; HTTP errors are returned as responses. Fails on a
     /// redirect, a content encoding, a body over `ceiling` or a slow peer.
     pub async fn send(&self, request: RequestBuilder, ceiling: u64) -> Result<Answer, Failure> {
-        let failed = |error| failure(&self.host, &error);
-        let response = self.client.send(request).await.map_err(failed)?;
+        let failed = |error| request_failure(&self.host, &error);
+        let response = self.client.send_request(request).await.map_err(failed)?;
         let (status, headers) = (response.status(), response.headers().clone());
         if (300..400).contains(&status) {
             let host = &self.host;
@@ -135,7 +137,7 @@ impl Http {
         // An error needs no more than a problem document.
         let is_good = (200..300).contains(&status);
         let ceiling = if is_good { ceiling } else { ceiling::SMALL };
-        let body = match response.body(ceiling).await {
+        let body = match response.read_body(ceiling).await {
             // The body is longer than any problem document, so only the status is used.
             Err(HttpError::TooLarge(_)) if !is_good => Vec::new(),
             body => body.map_err(failed)?,
@@ -150,16 +152,16 @@ impl Http {
 }
 
 /// Encodes name and value pairs as a form.
-pub fn form(pairs: &[(&str, &str)]) -> String {
+pub fn encode_form(pairs: &[(&str, &str)]) -> String {
     let mut form = url::form_urlencoded::Serializer::new(String::new());
     form.extend_pairs(pairs).finish()
 }
 
 /// Converts the error of a request that got no complete response.
-fn failure(host: &str, error: &HttpError) -> Failure {
+fn request_failure(host: &str, error: &HttpError) -> Failure {
     match error {
         HttpError::Setup(cause) => {
-            let cause = chain(cause.as_ref());
+            let cause = message_chain(cause.as_ref());
             fail!(
                 TlsUnavailable,
                 "cannot prepare a secure connection: {cause}"
@@ -168,26 +170,33 @@ fn failure(host: &str, error: &HttpError) -> Failure {
         }
         HttpError::Timeout(_) => fail!(Timeout, "{host} did not answer in time"),
         HttpError::TooSlow(_) => fail!(TooSlow, "{host} sends less than 1 KiB a second"),
-        HttpError::TooLarge(most) => fail!(TooLarge, "{host} sent more than {}", size(*most)),
+        HttpError::TooLarge(most) => {
+            fail!(TooLarge, "{host} sent more than {}", format_size(*most))
+        }
         HttpError::Encoded => {
             fail!(
                 EncodingRefused,
                 "{host} sent a compressed body that was not requested"
             )
         }
-        HttpError::Connect(_) | HttpError::NotPublic => {
-            fail!(Unreachable, "{host} cannot be reached: {}", reason(error))
-                .hint("check that the service is running and that the address is right")
-        }
-        HttpError::Lost(_) => {
-            fail!(BrokenOff, "lost connection to {host}: {}", reason(error)).hint("try again")
-        }
+        HttpError::Connect(_) | HttpError::NotPublic => fail!(
+            Unreachable,
+            "{host} cannot be reached: {}",
+            error_reason(error)
+        )
+        .hint("check that the service is running and that the address is right"),
+        HttpError::Lost(_) => fail!(
+            BrokenOff,
+            "lost connection to {host}: {}",
+            error_reason(error)
+        )
+        .hint("try again"),
     }
 }
 
 /// Returns the system's error text without the error number.
-fn reason(error: &HttpError) -> String {
-    let reason = error.reason();
+fn error_reason(error: &HttpError) -> String {
+    let reason = error.system_message();
     clean(reason.split(" (os error").next().unwrap_or(&reason), 200)
 }
 
@@ -227,7 +236,7 @@ where
 
 /// Formats a service's message like this program's messages: no capital at the start and no full
 /// stop.
-fn sentence(text: &str) -> String {
+fn to_sentence(text: &str) -> String {
     let text = text.trim_end().trim_end_matches('.');
     let mut letters = text.chars();
     match (letters.next(), letters.clone().next()) {
@@ -267,7 +276,7 @@ impl Answer {
     }
 
     /// Returns the problem of an error response. Its code is `http_<status>` if the body has none.
-    fn problem(&self) -> Problem {
+    fn parse_problem(&self) -> Problem {
         let mut problem: Problem = serde_json::from_slice(&self.body).unwrap_or_default();
         let code = problem.code.as_bytes();
         // The code becomes part of this program's output, so accept only the usual form.
@@ -280,22 +289,22 @@ impl Answer {
 
     /// Returns whether the service rejected the request with this code.
     pub fn is_refusal(&self, code: ServiceCode) -> bool {
-        self.status == code.row().status.as_u16() && self.problem().code == code.row().code
+        self.status == code.row().status.as_u16() && self.parse_problem().code == code.row().code
     }
 
     /// Returns this response if its status is 2xx, else the failure that it describes.
-    pub fn good(self) -> Result<Self, Failure> {
+    pub fn require_good(self) -> Result<Self, Failure> {
         if self.is_good() {
             Ok(self)
         } else {
-            Err(self.failure())
+            Err(self.to_failure())
         }
     }
 
     /// Parses the body of a successful response as JSON. Fails with exit 7 if it is not the
     /// expected JSON.
     pub fn json<T: DeserializeOwned>(self) -> Result<T, Failure> {
-        let answer = self.good()?;
+        let answer = self.require_good()?;
         serde_json::from_slice(&answer.body).map_err(|error| {
             let kind = answer.header(CONTENT_TYPE).unwrap_or_default();
             if kind.starts_with("text/html") {
@@ -316,20 +325,20 @@ impl Answer {
 
     /// Converts an error response: exit code by status, the service's code and message, and a hint
     /// for known cases.
-    pub fn failure(&self) -> Failure {
-        let problem = self.problem();
+    pub fn to_failure(&self) -> Failure {
+        let problem = self.parse_problem();
         let exit = match self.status {
             401 | 403 => Exit::NotAllowed,
             402 => Exit::Lapsed,
             408 | 429 | 500..=599 => Exit::Network,
             _ => Exit::Failed,
         };
-        let hint = self.hint(&problem);
+        let hint = self.failure_hint(&problem);
         let message = match [&problem.detail, &problem.title]
             .into_iter()
             .find(|t| !t.is_empty())
         {
-            Some(text) => sentence(&clean(text, 300)),
+            Some(text) => to_sentence(&clean(text, 300)),
             None => format!("the service answered {}", self.status),
         };
         let code = FailureCode::Remote {
@@ -340,7 +349,7 @@ impl Answer {
         Failure::new(code, message).hint_if(hint)
     }
 
-    fn hint(&self, problem: &Problem) -> Option<String> {
+    fn failure_hint(&self, problem: &Problem) -> Option<String> {
         let code = codes::service_code(&problem.code);
         // Only this machine knows by how much the two clocks differ.
         if code == Some(ServiceCode::TimestampOutOfRange) {
@@ -378,7 +387,7 @@ impl Answer {
         };
         hint.replace("vault cloud connect <url>/v/<slug>", sign_in)
             .replace("vault cloud connect <url>", sign_in)
-            .replace("<url>/account", &base.at("/account"))
+            .replace("<url>/account", &base.address_of("/account"))
     }
 
     /// Describes how far this machine's clock is off, by the service's `Date` header.
@@ -423,7 +432,7 @@ mod tests {
         ] {
             let mut answer = answer(403, &format!(r#"{{"code":"{code}"}}"#));
             answer.asked_by = Some((base.clone(), sign_in.clone()));
-            let hint = answer.failure().hint.unwrap();
+            let hint = answer.to_failure().hint.unwrap();
             assert!(hint.contains(&sign_in) && !hint.contains("<url>"), "{hint}");
         }
     }
@@ -440,7 +449,7 @@ mod tests {
             (404, r#"{"code":"\u001b[31m"}"#, Exit::Failed, "http_404"),
             (500, r#"{"code":1}"#, Exit::Network, "http_500"),
         ] {
-            let failure = answer(status, body).failure();
+            let failure = answer(status, body).to_failure();
             assert_eq!(failure.exit(), exit, "{status} {body}");
             match code {
                 "" => assert!(
@@ -455,7 +464,7 @@ mod tests {
 
     #[test]
     fn what_a_service_says_cannot_paint_the_terminal() {
-        let failure = answer(400, r#"{"code":"bad","detail":"\u001b[2Jgone"}"#).failure();
+        let failure = answer(400, r#"{"code":"bad","detail":"\u001b[2Jgone"}"#).to_failure();
         assert_eq!(failure.message, "\\u{1b}[2Jgone");
     }
 
@@ -468,7 +477,7 @@ mod tests {
             ("", ""),
             ("...", ""),
         ] {
-            assert_eq!(sentence(said), shown);
+            assert_eq!(to_sentence(said), shown);
         }
     }
 }

@@ -44,13 +44,13 @@ pub struct OwnerClient {
 impl OwnerClient {
     /// Creates a client with the stored tokens. Fails with exit 4 if there are none.
     pub fn open(context: &Context, base: &Base, name: &str) -> Result<Self, Failure> {
-        let file = TokenFile::of(context, base, name)?;
+        let file = TokenFile::for_service(context, base, name)?;
         let tokens = file.read()?.ok_or_else(|| signed_out(base, &file))?;
-        Self::with(context, base, file, tokens)
+        Self::with_tokens(context, base, file, tokens)
     }
 
     /// Creates a client with the given tokens, such as those of a new sign-in.
-    pub fn with(
+    pub fn with_tokens(
         context: &Context,
         base: &Base,
         file: TokenFile,
@@ -84,12 +84,12 @@ impl OwnerClient {
         body: Body,
         ceiling: u64,
     ) -> Result<Answer, Failure> {
-        let mut refused: Option<String> = None;
+        let mut rejected_token: Option<String> = None;
         for _ in 0..2 {
-            let access = self.access(refused.as_deref()).await?;
+            let access = self.access_token(rejected_token.as_deref()).await?;
             let request = self
                 .http
-                .request(method.clone(), &self.base.at(path))
+                .request(method.clone(), &self.base.address_of(path))
                 .bearer_auth(&access);
             let request = headers.iter().fold(request, |request, (name, value)| {
                 request.header(name, value)
@@ -107,7 +107,7 @@ impl OwnerClient {
                 answer.asked_by = Some((self.base.clone(), sign_in));
                 return Ok(answer);
             }
-            refused = Some(access);
+            rejected_token = Some(access);
         }
         Err(signed_out(&self.base, &self.file))
     }
@@ -160,7 +160,7 @@ impl OwnerClient {
     }
 
     /// Returns a valid access token. `refused` is a token that the service has just rejected.
-    async fn access(&self, refused: Option<&str>) -> Result<String, Failure> {
+    async fn access_token(&self, refused: Option<&str>) -> Result<String, Failure> {
         let mut tokens = self.tokens.lock().await;
         let fresh = |tokens: &Tokens| {
             // Leave 5 s, so that the token does not expire in transit.
@@ -179,7 +179,7 @@ impl OwnerClient {
                 return Ok(tokens.access_token.clone());
             }
         }
-        let next = self.refresh(&tokens).await?;
+        let next = self.refresh_tokens(&tokens).await?;
         // Store the new pair before it is used: the old refresh token no longer works.
         self.file.write(&next, &lock)?;
         *tokens = next;
@@ -188,7 +188,7 @@ impl OwnerClient {
         Ok(tokens.access_token.clone())
     }
 
-    async fn refresh(&self, tokens: &Tokens) -> Result<Tokens, Failure> {
+    async fn refresh_tokens(&self, tokens: &Tokens) -> Result<Tokens, Failure> {
         // Never send the refresh token to another origin, even if the token file was changed.
         if tokens.refresh_token.is_empty() || !self.base.is_origin_of(&tokens.token_endpoint) {
             return Err(signed_out(&self.base, &self.file));
@@ -204,7 +204,7 @@ impl OwnerClient {
             return Err(signed_out(&self.base, &self.file));
         }
         let grant: vault_api::Tokens = answer.json()?;
-        Ok(Tokens::granted(
+        Ok(Tokens::from_grant(
             grant,
             tokens.client_id.clone(),
             tokens.token_endpoint.clone(),

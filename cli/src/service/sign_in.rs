@@ -94,19 +94,19 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
     // Taken before the user enters credentials, so that they are never counted as newer than they
     // are.
     let began_at = SystemClock.now().unix();
-    let metadata = metadata(&http, wanted.base).await?;
+    let metadata = fetch_metadata(&http, wanted.base).await?;
     let failed = |error: std::io::Error| fail!(Io, "cannot open a loopback port: {error}");
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(failed)?;
     let port = listener.local_addr().map_err(failed)?.port();
     let redirect = format!("http://127.0.0.1:{port}/callback");
-    let client_id = register(context, &http, &metadata, &redirect, wanted.purpose).await?;
+    let client_id = register_client(context, &http, &metadata, &redirect, wanted.purpose).await?;
     // The verifier ties the code to this process (PKCE), and the state ties the callback to this
     // sign-in.
     let verifier = random_text();
     let state = random_text();
     let address = authorize_address(&metadata, wanted, &client_id, &redirect, &verifier, &state)?;
     let callback = await_callback(context, &listener, &address, wanted).await?;
-    let code = check(callback, &state, &metadata.issuer)?;
+    let code = check_callback(callback, &state, &metadata.issuer)?;
     let fields = [
         ("grant_type", "authorization_code"),
         ("code", &code),
@@ -116,7 +116,7 @@ pub async fn sign_in(context: &Context, wanted: SignIn<'_>) -> Result<Tokens, Fa
     ];
     let answer = http.post_form(&metadata.token_endpoint, &fields).await?;
     let grant: vault_api::Tokens = oauth_answer(answer)?;
-    Ok(Tokens::granted(
+    Ok(Tokens::from_grant(
         grant,
         client_id,
         metadata.token_endpoint,
@@ -133,9 +133,9 @@ pub async fn signed_in(
     no_browser: bool,
 ) -> Result<(OwnerClient, bool), Failure> {
     let (base, slug) = (&connection.base, connection.slug.as_str());
-    let file = TokenFile::of(context, base, slug)?;
+    let file = TokenFile::for_service(context, base, slug)?;
     if let Some(tokens) = file.read()? {
-        let client = OwnerClient::with(context, base, file, tokens)?;
+        let client = OwnerClient::with_tokens(context, base, file, tokens)?;
         return Ok((client, false));
     }
     let client = sign_in_anew(context, connection, no_browser).await?;
@@ -148,7 +148,7 @@ async fn sign_in_anew(
     no_browser: bool,
 ) -> Result<OwnerClient, Failure> {
     let (base, slug) = (&connection.base, connection.slug.as_str());
-    let file = TokenFile::of(context, base, slug)?;
+    let file = TokenFile::for_service(context, base, slug)?;
     let wanted = SignIn {
         base,
         namespace: Some(slug),
@@ -158,12 +158,12 @@ async fn sign_in_anew(
     };
     let tokens = sign_in(context, wanted).await?;
     file.write(&tokens, &file.lock()?)?;
-    OwnerClient::with(context, base, file, tokens)
+    OwnerClient::with_tokens(context, base, file, tokens)
 }
 
 /// The sign-in that a command needs before it asks its question.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Needs {
+pub enum RequiredSignIn {
     /// A sign-in that the service accepts.
     SignIn,
     /// A sign-in whose credentials were entered in the last minutes.
@@ -173,20 +173,21 @@ pub enum Needs {
 /// Returns the client of a vault's owner or publisher, after the service has accepted its sign-in.
 /// On a terminal, it opens the sign-in page if there is no sign-in or it is too old for the
 /// command. Without a terminal, the service decides whether the present sign-in suffices.
-pub async fn ready(
+pub async fn ready_client(
     context: &Context,
     connection: &Connection,
-    needs: Needs,
+    needs: RequiredSignIn,
 ) -> Result<OwnerClient, Failure> {
     let slug = &connection.slug;
-    let tokens = TokenFile::of(context, &connection.base, slug.as_str())?.read()?;
+    let tokens = TokenFile::for_service(context, &connection.base, slug.as_str())?.read()?;
     let now = SystemClock.now();
-    let is_good =
-        |tokens: &Tokens| needs == Needs::SignIn || tokens.is_fresh(now) || !context.ui.may_ask();
+    let is_good = |tokens: &Tokens| {
+        needs == RequiredSignIn::SignIn || tokens.is_fresh(now) || !context.ui.may_ask()
+    };
     let (client, is_new) = match tokens {
-        Some(tokens) if is_good(&tokens) => (connection.owner(context)?, false),
-        found => {
-            if found.is_some() {
+        Some(tokens) if is_good(&tokens) => (connection.owner_client(context)?, false),
+        stored_tokens => {
+            if stored_tokens.is_some() {
                 context
                     .ui
                     .note("This needs your password: the service wants credentials of the last five minutes.");
@@ -213,7 +214,7 @@ fn nobody_there(base: &Base) -> Failure {
     )
 }
 
-async fn metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
+async fn fetch_metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
     // RFC 8414 places the well-known path between the host and the prefix.
     let address = format!(
         "{}/.well-known/oauth-authorization-server{}",
@@ -268,7 +269,7 @@ async fn metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
     Ok(metadata)
 }
 
-async fn register(
+async fn register_client(
     context: &Context,
     http: &Http,
     metadata: &Metadata,
@@ -342,16 +343,17 @@ async fn await_callback(
 ) -> Result<CallbackParams, Failure> {
     let ui = &context.ui;
     let no_browser = wanted.no_browser;
-    let opened = !no_browser && browser::open(&context.process, address.as_str());
+    let opened = !no_browser && browser::open_page(&context.process, address.as_str());
     // `note` prints nothing with `--json`. The user may still need the address if the browser did
     // not open, so `must_see` prints it in that case.
-    let shown = format!("\n\n  {}\n", paint(HINT, address));
+    let address_line = format!("\n\n  {}\n", paint(HINT, address));
     if opened && !ui.is_json() {
         ui.note(
-            "Sign in with your browser. If it does not open, use this address:".to_owned() + &shown,
+            "Sign in with your browser. If it does not open, use this address:".to_owned()
+                + &address_line,
         );
     } else {
-        ui.must_see("Open this address in a browser and sign in:".to_owned() + &shown);
+        ui.must_see("Open this address in a browser and sign in:".to_owned() + &address_line);
     }
     // Without a browser on this machine the user has to paste the callback.
     let paste = no_browser || (!opened && context.process.stdin_is_terminal);
@@ -473,7 +475,7 @@ fn parse_pasted(line: &str) -> CallbackParams {
 }
 
 /// Returns the code of the callback. Fails unless the callback belongs to this sign-in.
-fn check(callback: CallbackParams, state: &str, issuer: &str) -> Result<String, Failure> {
+fn check_callback(callback: CallbackParams, state: &str, issuer: &str) -> Result<String, Failure> {
     // A pasted code has neither `state` nor `iss`. PKCE still binds it to this process.
     let bare = callback.state.is_none() && callback.iss.is_none() && callback.error.is_none();
     if !bare && callback.state.as_deref() != Some(state) {
@@ -524,7 +526,7 @@ fn oauth_answer<T: DeserializeOwned>(answer: Answer) -> Result<T, Failure> {
 
 fn random_text() -> String {
     let mut bytes = [0_u8; 32];
-    SystemRandom.fill(&mut bytes);
+    SystemRandom.fill_random(&mut bytes);
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
@@ -560,7 +562,7 @@ mod tests {
 
     #[test]
     fn an_answer_of_another_sign_in_is_refused() {
-        let check = |query: &str| check(parse_pasted(query), "s", "https://v");
+        let check = |query: &str| check_callback(parse_pasted(query), "s", "https://v");
         for (query, code) in [
             ("code=c&state=other&iss=https://v", "state_mismatch"),
             ("code=c&iss=https://v", "state_mismatch"),

@@ -48,7 +48,7 @@ const FRESH_SECONDS: i64 = 4 * 60;
 
 impl Tokens {
     /// Creates the tokens that a service has just granted.
-    pub(super) fn granted(
+    pub(super) fn from_grant(
         grant: vault_api::Tokens,
         client_id: String,
         token_endpoint: String,
@@ -109,7 +109,7 @@ pub struct TokenFile {
 impl TokenFile {
     /// Returns the token file for the owner of a vault, named by its slug, or for the operator of a
     /// service (`@operator`, which is not a valid slug).
-    pub fn of(context: &Context, base: &Base, name: &str) -> Result<Self, Failure> {
+    pub fn for_service(context: &Context, base: &Base, name: &str) -> Result<Self, Failure> {
         let path = context
             .config_folder()?
             .join("services")
@@ -152,7 +152,7 @@ impl TokenFile {
     pub fn write(&self, tokens: &Tokens, _lock: &File) -> Result<(), Failure> {
         let fail = |error: &std::io::Error| Failure::io("writing", &self.path, error);
         let mut text = serde_json::to_vec(tokens).map_err(|error| fail(&error.into()))?;
-        let temporary = self.temporary();
+        let temporary = self.temporary_path();
         let written = OpenOptions::new()
             .create_new(true)
             .write(true)
@@ -184,7 +184,7 @@ impl TokenFile {
         }
     }
 
-    fn temporary(&self) -> PathBuf {
+    fn temporary_path(&self) -> PathBuf {
         self.path.with_extension("new")
     }
 
@@ -210,7 +210,7 @@ impl TokenFile {
             .map_err(fail)?;
         file.lock().map_err(fail)?;
         // A killed process may have left its temporary file behind.
-        match std::fs::remove_file(self.temporary()) {
+        match std::fs::remove_file(self.temporary_path()) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(fail(error)),
             _ => Ok(file),
         }

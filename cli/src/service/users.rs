@@ -9,11 +9,11 @@ use crate::{errors::Failure, lookup::not_listed, output::clean};
 pub const USERS: &str = "/admin/users";
 
 /// Finds the user with this id or e-mail address.
-pub async fn find(client: &OwnerClient, user: &str) -> Result<User, Failure> {
-    pick(&client.list::<User>(USERS).await?, user)
+pub async fn find_user(client: &OwnerClient, user: &str) -> Result<User, Failure> {
+    pick_user(&client.list::<User>(USERS).await?, user)
 }
 
-fn pick(users: &[User], user: &str) -> Result<User, Failure> {
+fn pick_user(users: &[User], user: &str) -> Result<User, Failure> {
     // People type e-mail addresses in any case.
     let is = |found: &&User| found.id == user || found.email.as_str().eq_ignore_ascii_case(user);
     if let Some(found) = users.iter().find(is) {
@@ -47,9 +47,9 @@ mod tests {
             ("ann@example.com", "usr_a"),
             ("Ann@Example.com", "usr_a"),
         ] {
-            assert_eq!(pick(&users, asked).unwrap().id, id, "{asked}");
+            assert_eq!(pick_user(&users, asked).unwrap().id, id, "{asked}");
         }
-        let missed = pick(&users, "ann@example.org").unwrap_err();
+        let missed = pick_user(&users, "ann@example.org").unwrap_err();
         assert_eq!(missed.code, ErrorCode::UserNotFound);
         assert!(missed.hint.as_ref().unwrap().contains("ann@example.com"));
     }

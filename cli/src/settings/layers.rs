@@ -10,11 +10,11 @@ use std::{
 use super::{
     Origin, Settings,
     process::Process,
-    table::{Kind, TABLE, Variable, file_name, is_true, variable_named, variable_names},
+    table::{TABLE, ValueKind, Variable, file_name, is_true, variable_named, variable_names},
 };
 use crate::{
     errors::{ErrorCode, Failure, Place},
-    text::{clean, line_of, nearest},
+    text::{clean, line_of, nearest_name},
 };
 
 /// The largest settings file that is read, in bytes.
@@ -36,12 +36,12 @@ impl Settings {
     /// Fails with exit 2 if the file cannot be read, contains an unknown name, or a value has the
     /// wrong type.
     pub fn load(process: &Process, file: Option<&Path>) -> Result<Self, Failure> {
-        Self::layered(process, file, None)
+        Self::load_layered(process, file, None)
     }
 
     /// Like [`Settings::load`], with a project's file between the user's file and the environment.
     /// A faulty file of a project sets nothing: [`Settings::project_fault`] says why.
-    pub fn layered(
+    pub fn load_layered(
         process: &Process,
         file: Option<&Path>,
         project: Option<&Path>,
@@ -61,15 +61,15 @@ impl Settings {
         }
         for &Variable { name, kind, .. } in TABLE {
             if let Some(value) = process.variable(name) {
-                settings.set(name, kind, value.to_owned(), Origin::Variable(name))?;
+                settings.set_value(name, kind, value.to_owned(), Origin::Variable(name))?;
             }
         }
         // `PORT` has no `VAULT_` prefix and is therefore not in the table. Other programs set it
         // for themselves, so only a command that listens judges it.
         if let Some(port) = process.variable("PORT") {
-            settings.set(
+            settings.set_value(
                 "PORT",
-                Kind::Text,
+                ValueKind::Text,
                 port.to_owned(),
                 Origin::Variable("PORT"),
             )?;
@@ -92,14 +92,14 @@ impl Settings {
         })?;
         for (key, value) in table.get_ref() {
             let line = line_of(&text, key.span().start);
-            let (name, kind, value) = setting(key.get_ref(), value.get_ref(), project)
+            let (name, kind, value) = file_setting(key.get_ref(), value.get_ref(), project)
                 .map_err(|failure| failure.at(Place::new(path, line)))?;
             let from = if project {
                 Origin::Project
             } else {
                 Origin::File
             };
-            self.set(name, kind, value, from(path.to_owned(), line))?;
+            self.set_value(name, kind, value, from(path.to_owned(), line))?;
         }
         Ok(())
     }
@@ -120,21 +120,21 @@ fn read_text(path: &Path) -> io::Result<String> {
 
 /// Finds the variable that a key of a file means, and the text of its value. Fails if there is no
 /// such setting, or if the file is a project's and must not set it.
-fn setting(
+fn file_setting(
     key: &str,
     value: &toml::de::DeValue<'_>,
     project: bool,
-) -> Result<(&'static str, Kind, String), Failure> {
-    let wanted = format!("VAULT_{}", key.to_uppercase());
-    let Some(&Variable { name, kind, .. }) = variable_named(&wanted) else {
-        let near = nearest(&wanted, variable_names());
+) -> Result<(&'static str, ValueKind, String), Failure> {
+    let variable_name = format!("VAULT_{}", key.to_uppercase());
+    let Some(&Variable { name, kind, .. }) = variable_named(&variable_name) else {
+        let near = nearest_name(&variable_name, variable_names());
         return Err(
             fail!(SettingUnknown, "there is no setting `{}`", clean(key, 60))
                 .hint_if(near.map(|near| format!("did you mean `{}`?", file_name(near)))),
         );
     };
     let shown = file_name(name);
-    let Some(value) = plain(value) else {
+    let Some(value) = plain_text(value) else {
         return Err(fail!(
             SettingInvalid,
             "`{shown}` cannot be a table or a date"
@@ -152,14 +152,14 @@ fn setting(
     )))
 }
 
-fn plain(value: &toml::de::DeValue<'_>) -> Option<String> {
+fn plain_text(value: &toml::de::DeValue<'_>) -> Option<String> {
     use toml::de::DeValue;
     match value {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) => Some(number.as_str().to_owned()),
         DeValue::Boolean(yes) => Some(yes.to_string()),
         DeValue::Array(members) => {
-            let members = members.iter().map(|member| plain(member.get_ref()));
+            let members = members.iter().map(|member| plain_text(member.get_ref()));
             Some(members.collect::<Option<Vec<_>>>()?.join(","))
         }
         _ => None,
@@ -191,7 +191,7 @@ pub fn project_file(process: &Process, folder: &Path) -> Option<PathBuf> {
 pub fn user_file(process: &Process) -> Option<PathBuf> {
     let beside = process
         .variable("VAULT_STORAGE_PATH")
-        .map(|folder| expand(process, folder).join("config.toml"))
+        .map(|folder| expand_home(process, folder).join("config.toml"))
         .filter(|file| file.is_file());
     beside.or_else(|| {
         let file = process.config_folder()?.join("config.toml");
@@ -200,7 +200,7 @@ pub fn user_file(process: &Process) -> Option<PathBuf> {
 }
 
 /// Expands `~/` in a path to the home folder, because no shell expands the values in a file.
-pub fn expand(process: &Process, path: &str) -> PathBuf {
+pub fn expand_home(process: &Process, path: &str) -> PathBuf {
     match (path.strip_prefix("~/"), process.home()) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => PathBuf::from(path),

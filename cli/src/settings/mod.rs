@@ -16,11 +16,13 @@ use serde::Serialize;
 
 use self::{
     process::Process,
-    table::{Kind, OTHER_VARIABLES, TABLE, is_true, masked, variable_named, variable_names},
+    table::{
+        OTHER_VARIABLES, TABLE, ValueKind, is_true, mask_value, variable_named, variable_names,
+    },
 };
 use crate::{
     errors::{Failure, Place},
-    text::{clean, nearest},
+    text::{clean, nearest_name},
 };
 
 /// The origin of a value, for messages and for the start-up log of `serve`.
@@ -65,7 +67,7 @@ impl Settings {
     }
 
     /// Overrides a setting with the value of a flag.
-    pub fn flag(
+    pub fn set_flag(
         &mut self,
         flag: &'static str,
         name: &'static str,
@@ -74,7 +76,7 @@ impl Settings {
         let (Some(value), Some(variable)) = (value, variable_named(name)) else {
             return Ok(());
         };
-        self.set(variable.name, variable.kind, value, Origin::Flag(flag))
+        self.set_value(variable.name, variable.kind, value, Origin::Flag(flag))
     }
 
     /// Returns a value and its origin.
@@ -125,7 +127,7 @@ impl Settings {
             .vault_variables()
             .filter(|name| variable_named(name).is_none() && !OTHER_VARIABLES.contains(name));
         unknown
-            .map(|name| (name.to_owned(), nearest(name, variable_names())))
+            .map(|name| (name.to_owned(), nearest_name(name, variable_names())))
             .collect()
     }
 
@@ -142,45 +144,49 @@ impl Settings {
 
     /// Lists every setting with its value and the layer that set it. Secrets are masked. The value
     /// is `None` if it is not set and has no default.
-    pub fn shown(&self) -> Vec<SettingRow> {
+    pub fn setting_rows(&self) -> Vec<SettingRow> {
         let row = |name, kind, default: &str| {
             let set = self.with_origin(name);
             let default = (!default.is_empty()).then(|| default.to_owned());
             SettingRow {
                 name,
-                value: set.map_or(default, |(value, _)| Some(masked(kind, value))),
+                value: set.map_or(default, |(value, _)| Some(mask_value(kind, value))),
                 source: set
                     .map_or(&Origin::Default, |(_, origin)| origin)
                     .to_string(),
             }
         };
         // `PORT` is set by platforms, so it is only shown if it is set.
-        let port = self.text("PORT").map(|_| row("PORT", Kind::Number, ""));
+        let port = self
+            .text("PORT")
+            .map(|_| row("PORT", ValueKind::Number, ""));
         let rows = TABLE
             .iter()
             .map(|known| row(known.name, known.kind, known.default));
         port.into_iter().chain(rows).collect()
     }
 
-    fn set(
+    fn set_value(
         &mut self,
         name: &'static str,
-        kind: Kind,
+        kind: ValueKind,
         value: String,
         origin: Origin,
     ) -> Result<(), Failure> {
-        let wanted = match kind {
-            Kind::Text | Kind::Secret | Kind::List => None,
-            Kind::Number => value
+        let expected_form = match kind {
+            ValueKind::Text | ValueKind::Secret | ValueKind::List => None,
+            ValueKind::Number => value
                 .parse::<u64>()
                 .is_err()
                 .then(|| "a whole number".to_owned()),
-            Kind::Boolean => is_true(&value)
+            ValueKind::Boolean => is_true(&value)
                 .is_none()
                 .then(|| "true, false, 1 or 0".to_owned()),
-            Kind::OneOf(allowed) => (!allowed.contains(&value.as_str())).then(|| one_of(allowed)),
+            ValueKind::OneOf(allowed) => {
+                (!allowed.contains(&value.as_str())).then(|| one_of(allowed))
+            }
         };
-        if let Some(wanted) = wanted {
+        if let Some(wanted) = expected_form {
             let failure = fail!(
                 SettingInvalid,
                 "{name} must be {wanted}, not `{}`",
@@ -252,7 +258,7 @@ mod tests {
         let mut settings = Settings::load(&process, Some(&path)).unwrap();
         assert_eq!(settings.text("VAULT_PORT"), Some("2"));
         settings
-            .flag("--port", "VAULT_PORT", Some("3".into()))
+            .set_flag("--port", "VAULT_PORT", Some("3".into()))
             .unwrap();
         assert_eq!(
             settings.with_origin("VAULT_PORT"),
@@ -269,9 +275,9 @@ mod tests {
             file("log_level = \"debug\"\nsecurity_strict = false\ntool_names = \"dotted\"\n");
         let (_two, project) = file("log_level = \"warn\"\nsecurity_strict = true\n");
         let process = Process::with(&[("VAULT_SEARCH_MODE", "text")]);
-        let mut settings = Settings::layered(&process, Some(&user), Some(&project)).unwrap();
+        let mut settings = Settings::load_layered(&process, Some(&user), Some(&project)).unwrap();
         settings
-            .flag("--port", "VAULT_PORT", Some("3".into()))
+            .set_flag("--port", "VAULT_PORT", Some("3".into()))
             .unwrap();
         for (name, value, word) in [
             ("VAULT_LOG_LEVEL", "warn", "project"),
@@ -290,13 +296,13 @@ mod tests {
     fn a_project_cannot_set_keys_addresses_places_or_weaken_the_gate() {
         for variable in TABLE {
             let value = match variable.kind {
-                Kind::Number => "1".to_owned(),
-                Kind::Boolean => "false".to_owned(),
-                Kind::OneOf(allowed) => format!("\"{}\"", allowed[0]),
-                Kind::Text | Kind::Secret | Kind::List => "\"x\"".to_owned(),
+                ValueKind::Number => "1".to_owned(),
+                ValueKind::Boolean => "false".to_owned(),
+                ValueKind::OneOf(allowed) => format!("\"{}\"", allowed[0]),
+                ValueKind::Text | ValueKind::Secret | ValueKind::List => "\"x\"".to_owned(),
             };
             let (_folder, path) = file(&format!("{} = {value}\n", file_name(variable.name)));
-            let result = Settings::layered(&Process::default(), None, Some(&path));
+            let result = Settings::load_layered(&Process::default(), None, Some(&path));
             let harmless = ["VAULT_LOG_LEVEL", "VAULT_SEARCH_MODE", "VAULT_TOOL_NAMES"];
             if harmless.contains(&variable.name) {
                 let fault = result.unwrap().project_fault().cloned();
@@ -322,7 +328,7 @@ mod tests {
         ] {
             let (_folder, project) = file(&text);
             let process = Process::default();
-            let settings = Settings::layered(&process, Some(&user), Some(&project)).unwrap();
+            let settings = Settings::load_layered(&process, Some(&user), Some(&project)).unwrap();
             assert!(settings.project_fault().is_some(), "{text:.60}");
             assert_eq!(settings.text("VAULT_TOOL_NAMES"), None);
             assert_eq!(settings.text("VAULT_SEARCH_MODE"), Some("text"));
@@ -391,7 +397,9 @@ mod tests {
             ("PORT", "81"),
         ]);
         let (_folder, path) = file("token_ttl = 60\n");
-        let shown = Settings::load(&process, Some(&path)).unwrap().shown();
+        let shown = Settings::load(&process, Some(&path))
+            .unwrap()
+            .setting_rows();
         let all = format!("{shown:?}");
         for secret in ["a secret", "hunter2", "hunter3"] {
             assert!(!all.contains(secret), "{all}");
@@ -447,7 +455,7 @@ mod tests {
         }
         let numbers = TABLE
             .iter()
-            .filter(|variable| variable.kind == Kind::Number);
+            .filter(|variable| variable.kind == ValueKind::Number);
         // Ten rate limits, the token lifetime, the grace period and two ports.
         assert_eq!(numbers.count(), 12 + 2);
     }

@@ -69,8 +69,8 @@ impl Process {
             stdin_is_terminal: std::io::stdin().is_terminal(),
             stdout_is_terminal: std::io::stdout().is_terminal(),
             stderr_is_terminal: std::io::stderr().is_terminal(),
-            stdout_columns: columns(std::io::stdout()),
-            stderr_columns: columns(std::io::stderr()),
+            stdout_columns: terminal_columns(std::io::stdout()),
+            stderr_columns: terminal_columns(std::io::stderr()),
         }
     }
 
@@ -97,7 +97,7 @@ impl Process {
     }
 
     /// Formats a path for people, with `~/` for the home folder.
-    pub fn short(&self, path: &Path) -> String {
+    pub fn short_path(&self, path: &Path) -> String {
         match self.home().map(|home| path.strip_prefix(home)) {
             Some(Ok(rest)) if !rest.as_os_str().is_empty() => format!("~/{}", rest.display()),
             _ => path.display().to_string(),
@@ -165,7 +165,7 @@ impl Process {
     }
 
     /// Finds an executable file with this name in the folders of `PATH`.
-    pub fn program(&self, name: &str) -> Option<PathBuf> {
+    pub fn find_program(&self, name: &str) -> Option<PathBuf> {
         use std::os::unix::fs::PermissionsExt;
         std::env::split_paths(self.variable("PATH")?)
             .map(|folder| folder.join(name))
@@ -210,7 +210,7 @@ impl Process {
 
 /// Returns the width of a terminal. `None` for anything else, and for a terminal that does not
 /// report it.
-fn columns(stream: impl std::os::fd::AsFd) -> Option<usize> {
+fn terminal_columns(stream: impl std::os::fd::AsFd) -> Option<usize> {
     let (width, _) = terminal_size::terminal_size_of(stream)?;
     Some(width.0.into())
 }

@@ -4,7 +4,7 @@ use vault_sources::{DEFAULT_CLAWHUB, DEFAULT_NPM};
 
 /// The type of a value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     Text,
     /// Text that is masked when settings are displayed.
     Secret,
@@ -18,12 +18,12 @@ pub(super) enum Kind {
 /// A variable that `vault` reads.
 pub(super) struct Variable {
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: ValueKind,
     /// The default that `vault config list` shows; empty if there is none.
     pub(super) default: &'static str,
 }
 
-const fn variable(name: &'static str, kind: Kind, default: &'static str) -> Variable {
+const fn variable(name: &'static str, kind: ValueKind, default: &'static str) -> Variable {
     Variable {
         name,
         kind,
@@ -43,69 +43,69 @@ const TOOL_NAMES: &[&str] = &["plain", "dotted"];
 
 /// Every variable that `vault` reads except `PORT`, which platforms set.
 pub(super) const TABLE: &[Variable] = &[
-    variable("VAULT_ADMIN_EMAIL", Kind::Text, ""),
-    variable("VAULT_ADMIN_PASSWORD", Kind::Secret, ""),
-    variable("VAULT_ALLOWED_ORIGINS", Kind::List, ""),
-    variable("VAULT_BIND", Kind::Text, DEFAULT_BIND),
-    variable("VAULT_CLAWHUB_URL", Kind::Text, DEFAULT_CLAWHUB),
-    variable("VAULT_DATABASE_URL", Kind::Text, "./data/vault.db"),
-    variable("VAULT_DB_PATH", Kind::Text, DEFAULT_INDEX),
-    variable("VAULT_HTTP_PORT", Kind::Number, ""),
-    variable("VAULT_KEY_PASSPHRASE_FILE", Kind::Text, ""),
-    variable("VAULT_LIMIT_BUNDLES", Kind::Number, "30000"),
-    variable("VAULT_LIMIT_CATALOG", Kind::Number, "120"),
-    variable("VAULT_LIMIT_ENROL_SLUG", Kind::Number, "120"),
-    variable("VAULT_LIMIT_ENROL_SOURCE", Kind::Number, "600"),
-    variable("VAULT_LIMIT_REFRESH", Kind::Number, "10"),
-    variable("VAULT_LIMIT_REGISTER", Kind::Number, "200"),
-    variable("VAULT_LIMIT_REGISTER_UNUSED", Kind::Number, "50"),
-    variable("VAULT_LIMIT_SIGN_IN", Kind::Number, "30"),
-    variable("VAULT_LIMIT_SIGN_IN_ACCOUNT", Kind::Number, "20"),
-    variable("VAULT_LIMIT_TOKEN", Kind::Number, "60"),
-    variable("VAULT_LOG_LEVEL", Kind::OneOf(LOG_LEVELS), "info"),
-    variable("VAULT_MAIL_FROM", Kind::Text, ""),
+    variable("VAULT_ADMIN_EMAIL", ValueKind::Text, ""),
+    variable("VAULT_ADMIN_PASSWORD", ValueKind::Secret, ""),
+    variable("VAULT_ALLOWED_ORIGINS", ValueKind::List, ""),
+    variable("VAULT_BIND", ValueKind::Text, DEFAULT_BIND),
+    variable("VAULT_CLAWHUB_URL", ValueKind::Text, DEFAULT_CLAWHUB),
+    variable("VAULT_DATABASE_URL", ValueKind::Text, "./data/vault.db"),
+    variable("VAULT_DB_PATH", ValueKind::Text, DEFAULT_INDEX),
+    variable("VAULT_HTTP_PORT", ValueKind::Number, ""),
+    variable("VAULT_KEY_PASSPHRASE_FILE", ValueKind::Text, ""),
+    variable("VAULT_LIMIT_BUNDLES", ValueKind::Number, "30000"),
+    variable("VAULT_LIMIT_CATALOG", ValueKind::Number, "120"),
+    variable("VAULT_LIMIT_ENROL_SLUG", ValueKind::Number, "120"),
+    variable("VAULT_LIMIT_ENROL_SOURCE", ValueKind::Number, "600"),
+    variable("VAULT_LIMIT_REFRESH", ValueKind::Number, "10"),
+    variable("VAULT_LIMIT_REGISTER", ValueKind::Number, "200"),
+    variable("VAULT_LIMIT_REGISTER_UNUSED", ValueKind::Number, "50"),
+    variable("VAULT_LIMIT_SIGN_IN", ValueKind::Number, "30"),
+    variable("VAULT_LIMIT_SIGN_IN_ACCOUNT", ValueKind::Number, "20"),
+    variable("VAULT_LIMIT_TOKEN", ValueKind::Number, "60"),
+    variable("VAULT_LOG_LEVEL", ValueKind::OneOf(LOG_LEVELS), "info"),
+    variable("VAULT_MAIL_FROM", ValueKind::Text, ""),
     variable(
         "VAULT_MEMBER_WRITES",
-        Kind::OneOf(&["draft", "sign"]),
+        ValueKind::OneOf(&["draft", "sign"]),
         "draft",
     ),
-    variable("VAULT_MODE", Kind::OneOf(&["local", "remote"]), ""),
-    variable("VAULT_NPM_REGISTRY_URL", Kind::Text, DEFAULT_NPM),
-    variable("VAULT_OIDC_CLIENT_ID", Kind::Text, ""),
-    variable("VAULT_OIDC_CLIENT_SECRET", Kind::Secret, ""),
-    variable("VAULT_OIDC_ISSUER", Kind::Text, ""),
-    variable("VAULT_OIDC_NAME", Kind::Text, DEFAULT_PROVIDER_NAME),
-    variable("VAULT_PAYMENT_GRACE_DAYS", Kind::Number, "7"),
-    variable("VAULT_PAYMENT_SECRETS", Kind::Secret, ""),
-    variable("VAULT_PLANS", Kind::Text, ""),
-    variable("VAULT_PORT", Kind::Number, "8080"),
-    variable("VAULT_PUBLIC_URL", Kind::Text, ""),
-    variable("VAULT_REGISTRY_URL", Kind::Text, ""),
-    variable("VAULT_SEARCH_MODE", Kind::OneOf(&["text"]), "text"),
+    variable("VAULT_MODE", ValueKind::OneOf(&["local", "remote"]), ""),
+    variable("VAULT_NPM_REGISTRY_URL", ValueKind::Text, DEFAULT_NPM),
+    variable("VAULT_OIDC_CLIENT_ID", ValueKind::Text, ""),
+    variable("VAULT_OIDC_CLIENT_SECRET", ValueKind::Secret, ""),
+    variable("VAULT_OIDC_ISSUER", ValueKind::Text, ""),
+    variable("VAULT_OIDC_NAME", ValueKind::Text, DEFAULT_PROVIDER_NAME),
+    variable("VAULT_PAYMENT_GRACE_DAYS", ValueKind::Number, "7"),
+    variable("VAULT_PAYMENT_SECRETS", ValueKind::Secret, ""),
+    variable("VAULT_PLANS", ValueKind::Text, ""),
+    variable("VAULT_PORT", ValueKind::Number, "8080"),
+    variable("VAULT_PUBLIC_URL", ValueKind::Text, ""),
+    variable("VAULT_REGISTRY_URL", ValueKind::Text, ""),
+    variable("VAULT_SEARCH_MODE", ValueKind::OneOf(&["text"]), "text"),
     variable(
         "VAULT_SECOND_FACTOR",
-        Kind::OneOf(&["optional", "owners"]),
+        ValueKind::OneOf(&["optional", "owners"]),
         "optional",
     ),
-    variable("VAULT_SECURITY_STRICT", Kind::Boolean, "true"),
+    variable("VAULT_SECURITY_STRICT", ValueKind::Boolean, "true"),
     variable(
         "VAULT_SIGN_IN",
-        Kind::OneOf(&["password", "oidc", "both"]),
+        ValueKind::OneOf(&["password", "oidc", "both"]),
         DEFAULT_SIGN_IN,
     ),
     variable(
         "VAULT_SIGN_UP",
-        Kind::OneOf(&["invited", "open"]),
+        ValueKind::OneOf(&["invited", "open"]),
         "invited",
     ),
-    variable("VAULT_SIGN_UP_VAULTS", Kind::OneOf(&["on", "off"]), ""),
-    variable("VAULT_SMTP_URL", Kind::Secret, ""),
-    variable("VAULT_SOURCES_ALLOW_LOOPBACK", Kind::Boolean, "false"),
-    variable("VAULT_SOURCE_TOKENS", Kind::Secret, ""),
-    variable("VAULT_STORAGE_PATH", Kind::Text, "~/.vault"),
-    variable("VAULT_TOKEN_TTL", Kind::Number, "900"),
-    variable("VAULT_TOOL_NAMES", Kind::OneOf(TOOL_NAMES), "plain"),
-    variable("VAULT_TRUSTED_PROXIES", Kind::List, ""),
+    variable("VAULT_SIGN_UP_VAULTS", ValueKind::OneOf(&["on", "off"]), ""),
+    variable("VAULT_SMTP_URL", ValueKind::Secret, ""),
+    variable("VAULT_SOURCES_ALLOW_LOOPBACK", ValueKind::Boolean, "false"),
+    variable("VAULT_SOURCE_TOKENS", ValueKind::Secret, ""),
+    variable("VAULT_STORAGE_PATH", ValueKind::Text, "~/.vault"),
+    variable("VAULT_TOKEN_TTL", ValueKind::Number, "900"),
+    variable("VAULT_TOOL_NAMES", ValueKind::OneOf(TOOL_NAMES), "plain"),
+    variable("VAULT_TRUSTED_PROXIES", ValueKind::List, ""),
 ];
 
 /// Variables that are not settings of `vault` and are read elsewhere: by the installer, by the
@@ -149,12 +149,12 @@ pub(super) fn is_true(value: &str) -> Option<bool> {
 pub(super) const MASK: &str = "********";
 
 /// Returns a value for display, with secrets masked.
-pub(super) fn masked(kind: Kind, value: &str) -> String {
+pub(super) fn mask_value(kind: ValueKind, value: &str) -> String {
     match kind {
-        Kind::Secret => MASK.to_owned(),
+        ValueKind::Secret => MASK.to_owned(),
         // A database address may contain a password. Text that looks like such an address but
         // cannot be parsed is masked completely.
-        Kind::Text if value.contains('@') && value.contains("://") => {
+        ValueKind::Text if value.contains('@') && value.contains("://") => {
             let Ok(mut url) = url::Url::parse(value) else {
                 return MASK.to_owned();
             };

@@ -6,11 +6,11 @@ fn main() -> ExitCode {
     vault_functions::Program {
         // Only this function sends notices, so the code for it is linked into no other.
         complete: |app, mail| {
-            let senders = vault_service::notices::senders(&app.config.public_url, mail)?;
+            let senders = vault_service::notices::create_senders(&app.config.public_url, mail)?;
             Ok(app.with_senders(senders))
         },
         parameters: Some(vault_functions::parameter_source),
-        ..vault_functions::Program::of(vault_functions::Part::ADMIN)
+        ..vault_functions::Program::for_part(vault_functions::Part::ADMIN)
     }
-    .main()
+    .run_process()
 }

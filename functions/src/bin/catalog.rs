@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    vault_functions::Program::of(vault_functions::Part::CATALOG).main()
+    vault_functions::Program::for_part(vault_functions::Part::CATALOG).run_process()
 }

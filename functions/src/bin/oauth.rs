@@ -13,7 +13,7 @@ fn main() -> ExitCode {
         provider: Some(|issuer| {
             std::sync::Arc::new(vault_service::oidc::ProviderClient::new(issuer))
         }),
-        ..vault_functions::Program::of(vault_functions::Part::OAUTH)
+        ..vault_functions::Program::for_part(vault_functions::Part::OAUTH)
     }
-    .main()
+    .run_process()
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use vault_aws::{Aws, fixed_credentials, sdk_config_with};
 use vault_format::hash::Digest;
 use vault_format::keys::SecretKey;
-use vault_format::request::sign;
+use vault_format::request::sign_request;
 use vault_format::root::VaultFingerprint;
 use vault_service::Ports;
 use vault_service::model::device::{Device, DeviceStatus};
@@ -94,7 +94,7 @@ impl Stores {
         let slug = SLUG.parse().unwrap();
         let owner = "owner@example.org".to_owned();
         let mut namespace = Namespace::new(slug, Kind::Hosted, owner, &ports);
-        let key = ObjectKey::of(namespace.id, Class::Catalogs, &bytes);
+        let key = ObjectKey::for_bytes(namespace.id, Class::Catalogs, &bytes);
         namespace.current = Some(Current {
             release: 1,
             sha256: key.digest,
@@ -115,12 +115,12 @@ impl Stores {
             now,
         );
         device.status = DeviceStatus::Active;
-        aws.objects().put(&key, bytes.into()).await.unwrap();
+        aws.objects().put_object(&key, bytes.into()).await.unwrap();
         let writes = vec![
-            namespace.update(0).unwrap(),
-            device.write(&namespace.slug, When::Any).unwrap(),
+            namespace.update_write(0).unwrap(),
+            device.to_write(&namespace.slug, When::Any).unwrap(),
         ];
-        assert!(aws.records().commit(writes).await.unwrap().is_done());
+        assert!(aws.records().commit_writes(writes).await.unwrap().is_done());
         self.heard();
     }
 }
@@ -140,7 +140,7 @@ pub fn variables(endpoint: &str) -> [(&str, &str); 6] {
 /// A request for `acme`'s catalog that this device signs now.
 pub fn catalog_request(device: &SecretKey) -> Value {
     let path = format!("/v/{SLUG}/catalog.json");
-    let signed = sign(device, "GET", &path, SystemClock.now());
+    let signed = sign_request(device, "GET", &path, SystemClock.now());
     let mut event: Value = serde_json::from_str(EVENT).unwrap();
     event["rawPath"] = path.into();
     event["headers"]["x-vault-device"] = signed.device.into();

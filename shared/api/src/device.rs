@@ -120,7 +120,7 @@ pub fn device_name(hostname: &str, key: &PublicKey) -> String {
 impl Device {
     /// Returns the name for display. The fingerprint is computed here, because the service could
     /// state another one.
-    pub fn name(&self) -> String {
+    pub fn display_name(&self) -> String {
         device_name(&self.hostname, &self.public_key)
     }
 }

@@ -96,7 +96,7 @@ pub struct DraftAuthor {
 
 impl DraftAuthor {
     /// The address, or the id where the address is not shown.
-    pub fn name(&self) -> &str {
+    pub fn display_name(&self) -> &str {
         self.email
             .as_ref()
             .map_or(self.user_id.as_str(), Email::as_str)

@@ -47,7 +47,7 @@ words! {
 
 impl Role {
     /// Whether a user of this role pushes releases, and decides on drafts.
-    pub const fn publishes(self) -> bool {
+    pub const fn can_publish(self) -> bool {
         matches!(self, Self::Owner | Self::Publisher)
     }
 }
@@ -81,7 +81,7 @@ impl Scopes {
     };
 
     /// Parses a `scope` parameter. Unknown words are dropped.
-    pub fn known(text: &str) -> Self {
+    pub fn parse_known(text: &str) -> Self {
         text.split(' ')
             // OAuth lets a server grant less than an app asks for, so an unknown scope is no error.
             .filter_map(|word| word.parse().ok())
@@ -124,7 +124,7 @@ impl Scopes {
     }
 
     /// Whether every scope of this set is in `other`.
-    pub fn within(self, other: Self) -> bool {
+    pub fn is_subset_of(self, other: Self) -> bool {
         self.and(other) == self
     }
 

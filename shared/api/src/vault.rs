@@ -151,7 +151,7 @@ pub struct Vault {
 
 impl Vault {
     /// The pin of a vault with root versions.
-    pub const fn pinned(&self) -> Option<&Pin> {
+    pub const fn current_pin(&self) -> Option<&Pin> {
         match &self.pin {
             Some(Pinned::Vault(pin)) => Some(pin),
             Some(Pinned::Earlier(_)) | None => None,

@@ -32,10 +32,10 @@ pub struct Calls {
 
 impl Calls {
     /// Returns the total over all kinds.
-    pub fn total(&self) -> u64 {
+    pub fn total_requests(&self) -> u64 {
         let records = self.record_reads + self.record_lists + self.record_writes;
-        let looked = self.object_reads + self.object_heads + self.object_lists;
-        records + looked + self.object_writes + self.object_deletes
+        let object_queries = self.object_reads + self.object_heads + self.object_lists;
+        records + object_queries + self.object_writes + self.object_deletes
     }
 }
 
@@ -72,7 +72,7 @@ enum Kind {
 
 impl Kind {
     /// Returns the kind of the SDK operation of this name.
-    fn of(operation: &str) -> Option<Self> {
+    fn from_operation(operation: &str) -> Option<Self> {
         Some(match operation {
             "GetItem" | "TransactGetItems" => Self::RecordRead,
             "Query" => Self::RecordList,
@@ -93,13 +93,13 @@ impl Kind {
 pub(crate) struct Counters(Arc<[AtomicU64; 8]>);
 
 impl Counters {
-    fn count(&self, operation: &str) {
-        if let Some(kind) = Kind::of(operation) {
+    fn count_operation(&self, operation: &str) {
+        if let Some(kind) = Kind::from_operation(operation) {
             self.0[kind as usize].fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    pub(crate) fn read(&self) -> Calls {
+    pub(crate) fn read_counts(&self) -> Calls {
         let count = |kind: Kind| self.0[kind as usize].load(Ordering::Relaxed);
         Calls {
             record_reads: count(Kind::RecordRead),
@@ -126,7 +126,7 @@ impl Intercept for Counters {
         config: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         if let Some(operation) = config.load::<Metadata>() {
-            self.count(operation.name());
+            self.count_operation(operation.name());
         }
         Ok(())
     }
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn each_kind_is_counted_alone() {
         let counters = Counters::default();
-        let before = counters.read();
+        let before = counters.read_counts();
         let operations = [
             "TransactGetItems",
             "Query",
@@ -152,11 +152,11 @@ mod tests {
         ];
         for (times, operation) in operations.into_iter().enumerate() {
             for _ in 0..=times {
-                counters.count(operation);
+                counters.count_operation(operation);
             }
         }
-        let counted = counters.read() - before;
-        assert_eq!(counted.total(), (1..=8).sum::<u64>());
+        let counted = counters.read_counts() - before;
+        assert_eq!(counted.total_requests(), (1..=8).sum::<u64>());
         assert_eq!((counted.record_reads, counted.record_lists), (1, 2));
         assert_eq!((counted.record_writes, counted.object_reads), (3, 4));
         assert_eq!((counted.object_heads, counted.object_lists), (5, 6));

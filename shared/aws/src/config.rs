@@ -11,18 +11,18 @@ use crate::Settings;
 /// its variables). Call it once, before the first request, because it reads the system's root
 /// certificates.
 pub async fn sdk_config(settings: &Settings) -> SdkConfig {
-    loader(settings).load().await
+    config_loader(settings).load().await
 }
 
 /// Loads a configuration like [`sdk_config`], with these credentials.
 pub async fn sdk_config_with(settings: &Settings, credentials: Credentials) -> SdkConfig {
-    loader(settings)
+    config_loader(settings)
         .credentials_provider(credentials)
         .load()
         .await
 }
 
-fn loader(settings: &Settings) -> ConfigLoader {
+fn config_loader(settings: &Settings) -> ConfigLoader {
     // The SDK's own HTTPS client would link aws-lc, a second crypto library with a C build.
     let https = Builder::new()
         .tls_provider(Provider::Rustls(CryptoMode::Ring))

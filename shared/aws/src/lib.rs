@@ -111,17 +111,17 @@ impl Aws {
 
     /// Checks that the table answers. Fails if it does not exist, has other keys, or may not be
     /// read.
-    pub async fn ping(&self) -> Result<(), StoreError> {
-        self.records.ping().await
+    pub async fn check_table(&self) -> Result<(), StoreError> {
+        self.records.check_health().await
     }
 
     /// Checks that the bucket answers. Fails if it does not exist or may not be listed.
     pub async fn ping_bucket(&self) -> Result<(), StoreError> {
-        self.objects.ping().await
+        self.objects.check_bucket().await
     }
 
     /// Returns the number of requests sent so far, including retries.
     pub fn calls(&self) -> Calls {
-        self.calls.read()
+        self.calls.read_counts()
     }
 }

@@ -48,14 +48,14 @@ impl Default for RetryLimits {
 }
 
 impl RetryLimits {
-    pub(crate) fn config(&self) -> RetryConfig {
+    pub(crate) fn retry_config(&self) -> RetryConfig {
         RetryConfig::standard()
             .with_max_attempts(self.attempts)
             .with_initial_backoff(self.initial_backoff)
             .with_max_backoff(self.max_backoff)
     }
 
-    pub(crate) fn timeouts(&self) -> TimeoutConfig {
+    pub(crate) fn timeout_config(&self) -> TimeoutConfig {
         TimeoutConfig::builder()
             .connect_timeout(self.attempt_timeout.min(Duration::from_secs(2)))
             .operation_attempt_timeout(self.attempt_timeout)
@@ -64,7 +64,7 @@ impl RetryLimits {
 
     /// Returns the operation's result, or `Unavailable` if it exceeds `operation_timeout`. The
     /// SDK's own limit covers one request, but an operation of a port may need several.
-    pub(crate) async fn within<T>(
+    pub(crate) async fn run_within<T>(
         &self,
         operation: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
@@ -158,18 +158,18 @@ pub(crate) fn write_cancelled(error: &TransactWriteItemsError) -> Option<&[Cance
 /// Converts an error of the SDK about `subject` (a table or bucket). The result is always
 /// `Unavailable`: answers that the port knows (a missing key, a failed condition) were handled
 /// before.
-pub(crate) fn unavailable<E>(subject: &str, error: SdkError<E, HttpResponse>) -> StoreError
+pub(crate) fn sdk_unavailable<E>(subject: &str, error: SdkError<E, HttpResponse>) -> StoreError
 where
     E: Error + ProvideErrorMetadata + Send + Sync + 'static,
 {
     StoreError::unavailable(Cause {
-        message: format!("{subject}: {}", describe(&error)),
+        message: format!("{subject}: {}", describe_error(&error)),
         source: error.into(),
     })
 }
 
 /// Describes an error for the log: the code, message and status of the service's answer.
-fn describe<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> String {
+fn describe_error<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> String {
     match error {
         SdkError::ServiceError(answer) => format!(
             "{}: {} (status {})",
@@ -202,7 +202,7 @@ mod tests {
             operation_timeout: Duration::from_millis(5),
             ..RetryLimits::default()
         };
-        let answer: Result<(), _> = limits.within(std::future::pending()).await;
+        let answer: Result<(), _> = limits.run_within(std::future::pending()).await;
         assert!(matches!(answer, Err(StoreError::Unavailable(_))));
     }
 }

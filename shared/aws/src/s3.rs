@@ -62,8 +62,8 @@ impl Bucket {
             // An emulator has no host name for each bucket. The SDK may have found the emulator's
             // address by itself.
             .force_path_style(settings.endpoint.is_some() || config.endpoint_url().is_some())
-            .timeout_config(limits.timeouts())
-            .retry_config(limits.config())
+            .timeout_config(limits.timeout_config())
+            .retry_config(limits.retry_config())
             .retry_partition(retry::no_quota())
             .retry_classifier(Classifier)
             .interceptor(calls)
@@ -78,8 +78,8 @@ impl Bucket {
         }
     }
 
-    pub(crate) async fn ping(&self) -> Result<(), StoreError> {
-        self.limits.within(self.is_there()).await
+    pub(crate) async fn check_bucket(&self) -> Result<(), StoreError> {
+        self.limits.run_within(self.is_there()).await
     }
 
     /// Checks the bucket. Fails if it does not exist or may not be listed.
@@ -92,10 +92,10 @@ impl Bucket {
     where
         E: Error + ProvideErrorMetadata + Send + Sync + 'static,
     {
-        retry::unavailable(&format!("bucket {}", self.name), error)
+        retry::sdk_unavailable(&format!("bucket {}", self.name), error)
     }
 
-    async fn read(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
+    async fn read_verified(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
         let mut attempt = 1;
         loop {
             let request = self.client.get_object().bucket(&*self.name);
@@ -105,9 +105,9 @@ impl Bucket {
                 Err(error) if error.code() == Some("NoSuchKey") => return Ok(None),
                 Err(error) => return Err(self.unavailable(error)),
             };
-            let body = tokio::time::timeout(self.limits.attempt_timeout, body(answer)).await;
+            let body = tokio::time::timeout(self.limits.attempt_timeout, read_body(answer)).await;
             match body.unwrap_or_else(|_| Err(StoreError::unavailable("object body timed out"))) {
-                Ok(bytes) if key.check(&bytes).is_ok() => return Ok(Some(bytes)),
+                Ok(bytes) if key.check_bytes(&bytes).is_ok() => return Ok(Some(bytes)),
                 Ok(_) => {
                     return Err(StoreError::Corrupt(format!(
                         "the bytes under {key} do not match its hash"
@@ -121,23 +121,23 @@ impl Bucket {
         }
     }
 
-    async fn write(
+    async fn write_object(
         &self,
         key: &ObjectKey,
         bytes: &Bytes,
-        over: bool,
+        overwrite: bool,
     ) -> Result<Stored, StoreError> {
         let request = self.client.put_object().bucket(&*self.name);
         let request = request
             .key(key.to_string())
-            .set_if_none_match((!over).then(|| "*".to_owned()))
-            .checksum_sha256(checksum(&key.digest))
+            .set_if_none_match((!overwrite).then(|| "*".to_owned()))
+            .checksum_sha256(checksum_header(&key.digest))
             .content_length(i64::try_from(bytes.len()).unwrap_or(i64::MAX))
             .content_type("application/octet-stream")
             .body(ByteStream::from(bytes.clone()));
         match request.send().await {
             Ok(_) => Ok(Stored::New),
-            Err(error) if error.code() == Some("PreconditionFailed") && !over => {
+            Err(error) if error.code() == Some("PreconditionFailed") && !overwrite => {
                 Ok(Stored::Present)
             }
             Err(error) => Err(self.unavailable(error)),
@@ -145,27 +145,27 @@ impl Bucket {
     }
 
     async fn put_one(&self, key: &ObjectKey, bytes: &Bytes) -> Result<Stored, StoreError> {
-        let stored = self.write(key, bytes, false).await?;
-        if stored == Stored::Present && !self.holds(key, bytes).await? {
+        let stored = self.write_object(key, bytes, false).await?;
+        if stored == Stored::Present && !self.has_bytes(key, bytes).await? {
             // The object was damaged from outside. Every writer of this key has the same bytes, so
             // overwriting it is safe.
             tracing::warn!(%key, "wrote an object again that did not match its hash");
-            self.write(key, bytes, true).await?;
+            self.write_object(key, bytes, true).await?;
         }
         Ok(stored)
     }
 
     /// Returns whether the existing object under the key has exactly these bytes.
-    async fn holds(&self, key: &ObjectKey, bytes: &Bytes) -> Result<bool, StoreError> {
-        match self.head(key).await? {
+    async fn has_bytes(&self, key: &ObjectKey, bytes: &Bytes) -> Result<bool, StoreError> {
+        match self.head_object(key).await? {
             Some(head) if head.size != bytes.len() as u64 => Ok(false),
             Some(Head {
                 sha256: Some(sha256),
                 ..
-            }) => Ok(sha256 == checksum(&key.digest)),
+            }) => Ok(sha256 == checksum_header(&key.digest)),
             // Without a checksum, the object was not written by this adapter. Only its bytes can
             // tell.
-            Some(_) => match self.read(key).await {
+            Some(_) => match self.read_verified(key).await {
                 Ok(read) => Ok(read.is_some()),
                 Err(StoreError::Corrupt(_)) => Ok(false),
                 Err(error) => Err(error),
@@ -177,14 +177,14 @@ impl Bucket {
 
     /// Returns the properties of an object; `None` for 404, which a HEAD request also gets for a
     /// missing bucket.
-    async fn head(&self, key: &ObjectKey) -> Result<Option<Head>, StoreError> {
+    async fn head_object(&self, key: &ObjectKey) -> Result<Option<Head>, StoreError> {
         let request = self.client.head_object().bucket(&*self.name);
         let request = request
             .key(key.to_string())
             .checksum_mode(ChecksumMode::Enabled);
         match request.send().await {
             Ok(answer) if answer.content_length().is_some() => Ok(Some(Head {
-                size: size(answer.content_length()),
+                size: to_size(answer.content_length()),
                 sha256: answer.checksum_sha256().map(str::to_owned),
             })),
             Ok(_) => Err(StoreError::unavailable("answer without a length")),
@@ -209,7 +209,7 @@ impl Bucket {
         keys.dedup();
         let heads = at_once(keys, |key| {
             let bucket = self.clone();
-            async move { Ok((key, bucket.head(&key).await?)) }
+            async move { Ok((key, bucket.head_object(&key).await?)) }
         });
         let heads = heads.await?;
         // A 404 may also mean that the bucket is gone. Then nothing is known about the keys.
@@ -243,8 +243,11 @@ impl Bucket {
             let mut after: Option<Digest> = None;
             loop {
                 let page = match after {
-                    Some(after) => self.page(&namespace, class, Some(&after), MAX_PAGE).await?,
-                    None => self.page(&namespace, class, None, MAX_PAGE).await?,
+                    Some(after) => {
+                        self.list_class(&namespace, class, Some(&after), MAX_PAGE)
+                            .await?
+                    }
+                    None => self.list_class(&namespace, class, None, MAX_PAGE).await?,
                 };
                 after = page.last().map(|(digest, _)| *digest);
                 let full = page.len() == MAX_PAGE;
@@ -262,7 +265,7 @@ impl Bucket {
     }
 
     /// Returns one page of a class, sorted by hash. Objects with other names are skipped.
-    async fn page(
+    async fn list_class(
         &self,
         namespace: &NamespaceId,
         class: Class,
@@ -291,7 +294,7 @@ impl Bucket {
             for object in answer.contents() {
                 let name = object.key().and_then(|key| key.strip_prefix(&prefix));
                 if let Some(digest) = name.and_then(|name| name.parse::<Digest>().ok()) {
-                    listed.push((digest, size(object.size())));
+                    listed.push((digest, to_size(object.size())));
                 }
             }
             let last = answer.contents().last().and_then(|object| object.key());
@@ -307,14 +310,14 @@ impl Bucket {
 
 #[async_trait]
 impl Objects for Bucket {
-    async fn get(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
-        self.limits.within(self.read(key)).await
+    async fn read_object(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
+        self.limits.run_within(self.read_verified(key)).await
     }
 
-    async fn put(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
-        key.check(&bytes)?;
+    async fn put_object(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
+        key.check_bytes(&bytes)?;
         self.limits
-            .within(Box::pin(self.put_one(key, &bytes)))
+            .run_within(Box::pin(self.put_one(key, &bytes)))
             .await
     }
 
@@ -324,7 +327,7 @@ impl Objects for Bucket {
         let different: HashMap<ObjectKey, Bytes> = objects.into_iter().collect();
         let written = at_once(different, |(key, bytes)| {
             let bucket = self.clone();
-            async move { Ok((key, bucket.put(&key, bytes).await?)) }
+            async move { Ok((key, bucket.put_object(&key, bytes).await?)) }
         });
         let mut written: HashMap<ObjectKey, Stored> = written.await?.into_iter().collect();
         // The first occurrence of a key gets the result; at the second one the object existed.
@@ -336,12 +339,15 @@ impl Objects for Bucket {
         Ok(answers.collect())
     }
 
-    async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError> {
+    async fn find_missing(
+        &self,
+        wanted: &[(ObjectKey, u64)],
+    ) -> Result<Vec<ObjectKey>, StoreError> {
         objects::check_missing(wanted)?;
         let sizes = if wanted.len() > ASKED_ONE_BY_ONE {
-            self.limits.within(self.sizes_listed(wanted)).await?
+            self.limits.run_within(self.sizes_listed(wanted)).await?
         } else {
-            self.limits.within(self.sizes_asked(wanted)).await?
+            self.limits.run_within(self.sizes_asked(wanted)).await?
         };
         let absent = wanted
             .iter()
@@ -349,7 +355,7 @@ impl Objects for Bucket {
         Ok(absent.map(|(key, _)| *key).collect())
     }
 
-    async fn list(
+    async fn list_objects(
         &self,
         namespace: &NamespaceId,
         class: Class,
@@ -357,11 +363,11 @@ impl Objects for Bucket {
         limit: usize,
     ) -> Result<Vec<(Digest, u64)>, StoreError> {
         objects::check_list(limit)?;
-        let page = self.page(namespace, class, after, limit);
-        self.limits.within(page).await
+        let page = self.list_class(namespace, class, after, limit);
+        self.limits.run_within(page).await
     }
 
-    async fn delete(&self, key: &ObjectKey) -> Result<(), StoreError> {
+    async fn delete_object(&self, key: &ObjectKey) -> Result<(), StoreError> {
         let request = self.client.delete_object().bucket(&*self.name);
         let delete = async {
             match request.key(key.to_string()).send().await {
@@ -372,19 +378,19 @@ impl Objects for Bucket {
                 Err(error) => Err(self.unavailable(error)),
             }
         };
-        self.limits.within(delete).await
+        self.limits.run_within(delete).await
     }
 }
 
 /// Reads the whole body. Fails if it exceeds 4 MiB.
-async fn body(answer: GetObjectOutput) -> Result<Bytes, StoreError> {
-    let told = answer.content_length().map(|length| size(Some(length)));
+async fn read_body(answer: GetObjectOutput) -> Result<Bytes, StoreError> {
+    let announced_length = answer.content_length().map(|length| to_size(Some(length)));
     let too_large = || StoreError::Corrupt("object is larger than 4 MiB".to_owned());
-    if told.is_some_and(|length| length > MAX_OBJECT_BYTES as u64) {
+    if announced_length.is_some_and(|length| length > MAX_OBJECT_BYTES as u64) {
         return Err(too_large());
     }
     let mut stream = answer.body;
-    let mut whole = BytesMut::with_capacity(told.map_or(0, |length| {
+    let mut whole = BytesMut::with_capacity(announced_length.map_or(0, |length| {
         usize::try_from(length).unwrap_or(MAX_OBJECT_BYTES)
     }));
     while let Some(part) = stream.next().await {
@@ -395,7 +401,7 @@ async fn body(answer: GetObjectOutput) -> Result<Bytes, StoreError> {
         whole.extend_from_slice(&part);
     }
     // A body that ended early must be read again, not be reported as a damaged object.
-    if told.is_some_and(|length| length != whole.len() as u64) {
+    if announced_length.is_some_and(|length| length != whole.len() as u64) {
         return Err(StoreError::unavailable("object body ended early"));
     }
     Ok(whole.freeze())
@@ -414,17 +420,17 @@ where
     let mut done = Vec::new();
     for item in items {
         if running.len() == AT_ONCE {
-            done.extend(next(&mut running).await?);
+            done.extend(next_result(&mut running).await?);
         }
         running.spawn(work(item));
     }
-    while let Some(answer) = next(&mut running).await? {
+    while let Some(answer) = next_result(&mut running).await? {
         done.push(answer);
     }
     Ok(done)
 }
 
-async fn next<T: 'static>(
+async fn next_result<T: 'static>(
     running: &mut JoinSet<Result<T, StoreError>>,
 ) -> Result<Option<T>, StoreError> {
     match running.join_next().await {
@@ -435,12 +441,13 @@ async fn next<T: 'static>(
 }
 
 /// Formats a SHA-256 as S3 does.
-fn checksum(digest: &Digest) -> String {
+fn checksum_header(digest: &Digest) -> String {
     STANDARD.encode(digest.as_bytes())
 }
 
 /// Converts a length from S3, which is never negative.
-fn size(told: Option<i64>) -> u64 {
-    told.and_then(|length| u64::try_from(length).ok())
+fn to_size(reported: Option<i64>) -> u64 {
+    reported
+        .and_then(|length| u64::try_from(length).ok())
         .unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use vault_aws::Aws;
 use vault_format::time::Timestamp;
 use vault_store::clock::Clock;
-use vault_store::random::{Random, SystemRandom, bytes};
+use vault_store::random::{Random, SystemRandom, random_bytes};
 use vault_store::records::{Commit, Document, Record, RecordKey, Records, When, Write};
 use vault_testing::SeededRandom;
 use vault_testing::TestClock;
@@ -19,7 +19,7 @@ struct Dice(SeededRandom);
 
 impl Dice {
     fn below(&self, end: u64) -> u64 {
-        u64::from_be_bytes(bytes(&self.0 as &dyn Random)) % end
+        u64::from_be_bytes(random_bytes(&self.0 as &dyn Random)) % end
     }
 
     fn pick<T: Clone>(&self, from: &[T]) -> T {
@@ -94,7 +94,7 @@ fn write(key: &RecordKey, step: &Step, held: Option<&Record>) -> Write {
     match step.clone() {
         Step::Put(value, expires_at, demand) => Write::Put {
             key: key.clone(),
-            document: Document::of(&value).expect("a small object"),
+            document: Document::from_value(&value).expect("a small object"),
             expires_at,
             when: when(demand),
         },
@@ -143,13 +143,13 @@ async fn random_commits_end_as_in_memory() {
                 let writes = steps
                     .iter()
                     .map(|(index, step)| write(&keys[*index], step, held[*index].as_ref()));
-                let ended = store.commit(writes.collect()).await.expect(&at);
+                let ended = store.commit_writes(writes.collect()).await.expect(&at);
                 let failed = match ended {
                     Commit::Done(_) => None,
                     Commit::Failed { index, found } => Some((index, content(found))),
                 };
                 let listed = store
-                    .list(&keys[0].partition, "", None, 9)
+                    .list_page(&keys[0].partition, "", None, 9)
                     .await
                     .expect(&at);
                 let read = store.get_many(&keys).await.expect(&at);

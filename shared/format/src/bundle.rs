@@ -21,8 +21,8 @@ use crate::path::FilePath;
 
 mod encode;
 
-use encode::entries;
-pub use encode::{encode, hash_of};
+use encode::encode_entries;
+pub use encode::{compute_bundle_hash, encode};
 
 /// The value of the member `schema`.
 pub const SCHEMA: &str = "vault.bundle/1";
@@ -110,7 +110,7 @@ pub enum BundleError {
 
 impl BundleError {
     /// The word for the class of rule that is broken, as in the test vectors.
-    pub const fn word(&self) -> &'static str {
+    pub const fn error_code(&self) -> &'static str {
         match self {
             Self::Hash => "bundle_hash",
             Self::Size => "bundle_size",
@@ -119,7 +119,7 @@ impl BundleError {
             Self::Encoding(_) => "bundle_encoding",
             Self::Content(_) => "bundle_content",
             Self::Parts(_) => "bundle_parts",
-            Self::Manifest(error) => error.word(),
+            Self::Manifest(error) => error.error_code(),
         }
     }
 }
@@ -209,13 +209,13 @@ impl Bundle {
     }
 
     /// The manifest's envelope, not verified yet.
-    pub const fn signed(&self) -> &SignedManifest {
+    pub const fn signed_manifest(&self) -> &SignedManifest {
         &self.signed
     }
 
     /// The parts that [`Bundle::open`] asks for, in order. A part that is used twice is listed
     /// twice.
-    pub fn parts(&self) -> impl Iterator<Item = &PartRef> {
+    pub fn part_refs(&self) -> impl Iterator<Item = &PartRef> {
         self.files.iter().flat_map(|file| match &file.content {
             Content::Parts(parts) => parts.as_slice(),
             Content::Text(_) | Content::Base64(_) => &[],
@@ -231,7 +231,7 @@ impl Bundle {
 
     /// The hashes of the parts that [`Bundle::open`] will ask for.
     pub fn part_hashes(&self) -> Vec<Digest> {
-        self.parts().map(|part| part.bundle_hash).collect()
+        self.part_refs().map(|part| part.bundle_hash).collect()
     }
 
     /// Returns the manifest and the files that the bundle itself holds, for a reader that does not
@@ -250,7 +250,7 @@ impl Bundle {
                 // every file.
                 Content::Parts(_) => Vec::new(),
                 content => {
-                    let bytes = content.decode(&entry.path, entry.size, &|_| None)?;
+                    let bytes = content.decode_content(&entry.path, entry.size, &|_| None)?;
                     check_content(&bytes, entry.size, &entry.sha256, &entry.path)?;
                     bytes
                 }
@@ -292,7 +292,9 @@ impl Bundle {
             .collect();
         let mut files = Vec::with_capacity(self.files.len());
         for (entry, stored) in manifest.files.iter().zip(self.files) {
-            let bytes = stored.content.decode(&entry.path, entry.size, parts)?;
+            let bytes = stored
+                .content
+                .decode_content(&entry.path, entry.size, parts)?;
             check_content(&bytes, entry.size, &entry.sha256, &entry.path)?;
             files.push(File {
                 path: entry.path.clone(),
@@ -302,7 +304,7 @@ impl Bundle {
         }
         // A bundle that cuts other files than the writer would is rejected, or one skill could be
         // published under several hashes.
-        let entries = entries(self.signed.as_bytes().len(), &files);
+        let entries = encode_entries(self.signed.as_bytes().len(), &files);
         for ((entry, cut), file) in entries.iter().zip(cut).zip(&files) {
             if entry.parts.is_some() != cut {
                 return Err(BundleError::Encoding(file.path.to_string()));
@@ -363,7 +365,7 @@ fn check_parts(files: &[StoredFile]) -> Result<(), BundleError> {
 }
 
 impl Content {
-    fn decode(
+    fn decode_content(
         self,
         path: &FilePath,
         size: u64,

@@ -6,12 +6,12 @@ pub fn count(number: impl TryInto<u64>, noun: &str) -> String {
     if number == 1 {
         format!("1 {noun}")
     } else {
-        format!("{} {noun}s", thousands(number))
+        format!("{} {noun}s", format_thousands(number))
     }
 }
 
 /// Formats a number with separators: `12,345`.
-pub fn thousands(number: u64) -> String {
+pub fn format_thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {

@@ -153,7 +153,7 @@ pub enum DraftError {
 impl DraftError {
     /// Class of the error: `draft_schema`, `draft_slug`, `draft_vault_id`, `draft_name`,
     /// `draft_path`, `draft_files` or `draft_base`.
-    pub const fn word(&self) -> &'static str {
+    pub const fn error_code(&self) -> &'static str {
         match self {
             Self::TooLarge(_)
             | Self::Json(_)
@@ -257,7 +257,7 @@ impl Draft {
             base_bundle_hash: wire.base_bundle_hash,
             submitted_at: wire.submitted_at,
             submitted_by: wire.submitted_by,
-            request: request(wire.kind, wire.files, wire.source)?,
+            request: decode_request(wire.kind, wire.files, wire.source)?,
             gate: wire.gate,
         })
     }
@@ -271,7 +271,7 @@ impl Draft {
             Request::Remove => (Kind::Remove, None, None),
         };
         let files = files.map(|files| {
-            let mut files: Vec<WireFile> = files.iter().map(encode).collect();
+            let mut files: Vec<WireFile> = files.iter().map(encode_file).collect();
             files.sort_by(|a, b| a.path.cmp(&b.path));
             files
         });
@@ -308,14 +308,14 @@ impl Draft {
     }
 }
 
-fn request(
+fn decode_request(
     kind: Kind,
     files: Option<Vec<WireFile>>,
     source: Option<Source>,
 ) -> Result<Request, DraftError> {
     match (kind, files, source) {
         (Kind::Propose, Some(files), None) => Ok(Request::Propose {
-            files: decode_all(files)?,
+            files: decode_files(files)?,
         }),
         (Kind::Install, None, Some(source)) => {
             if !source.reference.as_deref().is_none_or(is_id) {
@@ -343,7 +343,7 @@ fn is_id(text: &str) -> bool {
     (1..=MAX_ID_CHARS).contains(&text.chars().count()) && !text.chars().any(is_deceptive)
 }
 
-fn decode_all(wire: Vec<WireFile>) -> Result<Vec<File>, DraftError> {
+fn decode_files(wire: Vec<WireFile>) -> Result<Vec<File>, DraftError> {
     // Before decoding: the limit of 1 MiB alone allows many thousand empty files.
     if wire.len() > MAX_FILES {
         return Err(DraftError::Files(format!(
@@ -351,7 +351,10 @@ fn decode_all(wire: Vec<WireFile>) -> Result<Vec<File>, DraftError> {
             wire.len()
         )));
     }
-    let files: Vec<File> = wire.into_iter().map(decode).collect::<Result<_, _>>()?;
+    let files: Vec<File> = wire
+        .into_iter()
+        .map(decode_file)
+        .collect::<Result<_, _>>()?;
     if !files.iter().any(|file| file.path.as_str() == SKILL_MD) {
         return Err(DraftError::Files(format!("the draft has no {SKILL_MD}")));
     }
@@ -370,7 +373,7 @@ fn decode_all(wire: Vec<WireFile>) -> Result<Vec<File>, DraftError> {
     Ok(files)
 }
 
-fn decode(wire: WireFile) -> Result<File, DraftError> {
+fn decode_file(wire: WireFile) -> Result<File, DraftError> {
     let path: FilePath = wire
         .path
         .parse()
@@ -395,7 +398,7 @@ fn decode(wire: WireFile) -> Result<File, DraftError> {
     })
 }
 
-fn encode(file: &File) -> WireFile {
+fn encode_file(file: &File) -> WireFile {
     let (encoding, content) = match std::str::from_utf8(&file.bytes) {
         Ok(text) if !text.contains('\0') => (Encoding::Utf8, text.to_owned()),
         _ => (Encoding::Base64, STANDARD.encode(&file.bytes)),

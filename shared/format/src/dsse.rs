@@ -61,7 +61,7 @@ impl Envelope {
     /// Signs the payload with each key, in the order given. Repeated keys and keys after the
     /// sixteenth are left out.
     pub fn sign(payload_type: &str, payload: &[u8], keys: &[&SecretKey]) -> Self {
-        let (mut signed, payload_at) = head(payload_type, payload.len());
+        let (mut signed, payload_at) = write_head(payload_type, payload.len());
         signed.extend_from_slice(payload);
         let mut signatures: Vec<SignatureEntry> = Vec::new();
         for key in keys {
@@ -121,7 +121,7 @@ impl Envelope {
 
     /// Reads an envelope; fails when it is not exactly one, in strict JSON and canonical base64.
     pub fn parse(bytes: &[u8]) -> Result<Self, EnvelopeError> {
-        Wire::open(json::parse(bytes)?)
+        Wire::decode_envelope(json::parse(bytes)?)
     }
 
     /// The type that is signed together with the payload.
@@ -163,7 +163,11 @@ impl Serialize for Envelope {
         Wire {
             payload_type: Cow::Borrowed(&self.payload_type),
             payload: STANDARD.encode(self.payload()).into(),
-            signatures: self.signatures.iter().map(SignatureWire::of).collect(),
+            signatures: self
+                .signatures
+                .iter()
+                .map(SignatureWire::from_entry)
+                .collect(),
         }
         .serialize(serializer)
     }
@@ -189,7 +193,7 @@ pub(crate) struct SignatureWire<'a> {
 }
 
 impl<'a> SignatureWire<'a> {
-    pub(crate) fn of(entry: &'a SignatureEntry) -> Self {
+    pub(crate) fn from_entry(entry: &'a SignatureEntry) -> Self {
         Self {
             keyid: Cow::Borrowed(&entry.keyid),
             sig: STANDARD.encode(entry.signature.as_bytes()).into(),
@@ -199,7 +203,7 @@ impl<'a> SignatureWire<'a> {
 
 impl Wire<'_> {
     /// Decodes the base64 of payload and signatures.
-    pub(crate) fn open(self) -> Result<Envelope, EnvelopeError> {
+    pub(crate) fn decode_envelope(self) -> Result<Envelope, EnvelopeError> {
         // Each entry may cost a verification, so their number is bounded before any is decoded.
         if !(1..=MAX_SIGNATURES).contains(&self.signatures.len()) {
             return Err(EnvelopeError::SignatureCount);
@@ -207,7 +211,7 @@ impl Wire<'_> {
         let length = decoded_length(&self.payload).ok_or(EnvelopeError::Payload)?;
         // The payload is decoded right behind the head: no second copy that could differ from the
         // signed one.
-        let (mut signed, payload_at) = head(&self.payload_type, length);
+        let (mut signed, payload_at) = write_head(&self.payload_type, length);
         decode_base64(&self.payload, &mut signed).ok_or(EnvelopeError::Payload)?;
         let mut signatures: Vec<SignatureEntry> = Vec::with_capacity(self.signatures.len());
         for entry in self.signatures {
@@ -231,7 +235,7 @@ impl Wire<'_> {
     }
 }
 
-fn head(payload_type: &str, payload_length: usize) -> (Vec<u8>, usize) {
+fn write_head(payload_type: &str, payload_length: usize) -> (Vec<u8>, usize) {
     let head = format!(
         "DSSEv1 {} {payload_type} {payload_length} ",
         payload_type.len()

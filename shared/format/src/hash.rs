@@ -37,7 +37,7 @@ impl Digest {
         &self.0
     }
 
-    fn hex(&self) -> [u8; 64] {
+    fn to_hex(&self) -> [u8; 64] {
         let mut text = [0; 64];
         for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
             pair[0] = DIGITS[usize::from(byte >> 4)];
@@ -49,7 +49,7 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(std::str::from_utf8(&self.hex()).map_err(|_| fmt::Error)?)
+        f.write_str(std::str::from_utf8(&self.to_hex()).map_err(|_| fmt::Error)?)
     }
 }
 

@@ -69,14 +69,17 @@ pub enum IndexError {
 
 impl IndexError {
     /// Class of the error: always `index_schema`.
-    pub const fn word(&self) -> &'static str {
+    pub const fn error_code(&self) -> &'static str {
         "index_schema"
     }
 }
 
 /// Writes the objects for these entries, sorted by name. A later entry of the same name replaces an
 /// earlier one. Without entries there are no objects.
-pub fn build(vault_id: &VaultId, entries: impl IntoIterator<Item = IndexEntry>) -> Vec<Vec<u8>> {
+pub fn build_objects(
+    vault_id: &VaultId,
+    entries: impl IntoIterator<Item = IndexEntry>,
+) -> Vec<Vec<u8>> {
     let sorted: BTreeMap<SkillName, IndexEntry> = entries
         .into_iter()
         .map(|entry| (entry.name.clone(), entry))
@@ -112,7 +115,7 @@ pub fn build(vault_id: &VaultId, entries: impl IntoIterator<Item = IndexEntry>) 
 
 /// Whether the index that a catalog names is built from exactly these entries.
 pub fn is_built_from(catalog: &Catalog, entries: impl IntoIterator<Item = IndexEntry>) -> bool {
-    let objects = build(&catalog.vault_id, entries);
+    let objects = build_objects(&catalog.vault_id, entries);
     let built = objects
         .iter()
         .map(|object| (Digest::of(object), object.len() as u64));
@@ -122,7 +125,7 @@ pub fn is_built_from(catalog: &Catalog, entries: impl IntoIterator<Item = IndexE
 
 /// Reads one object of this vault. Fails unless the entries are in strictly rising order of their
 /// names.
-pub fn parse(bytes: &[u8], vault_id: &VaultId) -> Result<Vec<IndexEntry>, IndexError> {
+pub fn parse_object(bytes: &[u8], vault_id: &VaultId) -> Result<Vec<IndexEntry>, IndexError> {
     if bytes.len() > MAX_BYTES {
         return Err(IndexError::TooLarge(bytes.len()));
     }
@@ -146,7 +149,7 @@ pub fn parse(bytes: &[u8], vault_id: &VaultId) -> Result<Vec<IndexEntry>, IndexE
 }
 
 /// Whether all objects together hold exactly these skills in this order, which is the catalog's.
-pub fn covers<'a>(
+pub fn covers_skills<'a>(
     parts: &'a [Vec<IndexEntry>],
     skills: impl IntoIterator<Item = (&'a SkillName, &'a Digest)>,
 ) -> bool {
@@ -183,22 +186,22 @@ mod tests {
 
     #[test]
     fn entries_come_back_sorted_and_equal() {
-        let objects = build(
+        let objects = build_objects(
             &vault(),
             [entry("b", "2"), entry("a", "1"), entry("b", "3")],
         );
         assert_eq!(objects.len(), 1);
-        let read = parse(&objects[0], &vault()).unwrap();
+        let read = parse_object(&objects[0], &vault()).unwrap();
         assert_eq!(read, [entry("a", "1"), entry("b", "3")]);
-        assert!(covers(
+        assert!(covers_skills(
             std::slice::from_ref(&read),
             read.iter().map(|entry| (&entry.name, &entry.bundle_hash))
         ));
-        assert!(!covers(
+        assert!(!covers_skills(
             &[read[..1].to_vec()],
             read.iter().map(|entry| (&entry.name, &entry.bundle_hash))
         ));
-        assert!(build(&vault(), []).is_empty());
+        assert!(build_objects(&vault(), []).is_empty());
     }
 
     #[test]
@@ -207,7 +210,7 @@ mod tests {
         let entries: Vec<_> = (0..100)
             .map(|n| entry(&format!("s{n:03}"), &text))
             .collect();
-        let objects = build(&vault(), entries.clone());
+        let objects = build_objects(&vault(), entries.clone());
         assert_eq!(objects.len(), 3);
         assert!(objects.iter().all(|object| object.len() <= CUT_BYTES));
         assert!(
@@ -216,13 +219,13 @@ mod tests {
         );
         let parts: Vec<_> = objects
             .iter()
-            .map(|object| parse(object, &vault()).unwrap())
+            .map(|object| parse_object(object, &vault()).unwrap())
             .collect();
         assert_eq!(parts.concat(), entries);
         let mut longer = entries;
         longer.push(entry("z", "new"));
         assert_eq!(
-            build(&vault(), longer)[..2],
+            build_objects(&vault(), longer)[..2],
             objects[..2],
             "earlier parts keep their bytes"
         );
@@ -230,7 +233,8 @@ mod tests {
 
     #[test]
     fn a_part_may_be_exactly_full() {
-        let one = |length| build(&vault(), [entry("a", &"x".repeat(length)), entry("b", "")]);
+        let one =
+            |length| build_objects(&vault(), [entry("a", &"x".repeat(length)), entry("b", "")]);
         let spare = CUT_BYTES - one(0)[0].len();
         // The writer counts a comma for the first entry, too.
         assert_eq!(one(spare - 1).len(), 1);
@@ -239,8 +243,10 @@ mod tests {
 
     #[test]
     fn an_object_of_another_shape_is_refused() {
-        let good = String::from_utf8(build(&vault(), [entry("a", "1"), entry("b", "2")]).remove(0))
-            .unwrap();
+        let good = String::from_utf8(
+            build_objects(&vault(), [entry("a", "1"), entry("b", "2")]).remove(0),
+        )
+        .unwrap();
         let cases = [
             good.replace("vault.index/2", "vault.index/3"),
             good.replace(VAULT, "vlt_42lxzqowomyghk6kpyjb2x6ywy"),
@@ -256,13 +262,15 @@ mod tests {
         for text in cases {
             assert_ne!(text, good);
             assert_eq!(
-                parse(text.as_bytes(), &vault()).unwrap_err().word(),
+                parse_object(text.as_bytes(), &vault())
+                    .unwrap_err()
+                    .error_code(),
                 "index_schema",
                 "{text}"
             );
         }
         assert!(matches!(
-            parse(&vec![b' '; MAX_BYTES + 1], &vault()),
+            parse_object(&vec![b' '; MAX_BYTES + 1], &vault()),
             Err(IndexError::TooLarge(_))
         ));
     }
@@ -273,14 +281,14 @@ mod tests {
             let entries: Vec<_> = texts.iter().filter(|(name, _)| name.parse::<SkillName>().is_ok()).map(|(name, (text, tags))| IndexEntry {
                 tags: tags.clone(), when_to_use: text.clone(), ..entry(name, text)
             }).collect();
-            let objects = build(&vault(), entries.clone());
-            let parts: Vec<_> = objects.iter().map(|object| parse(object, &vault()).unwrap()).collect();
+            let objects = build_objects(&vault(), entries.clone());
+            let parts: Vec<_> = objects.iter().map(|object| parse_object(object, &vault()).unwrap()).collect();
             prop_assert_eq!(parts.concat(), entries);
         }
 
         #[test]
         fn no_bytes_panic(bytes: Vec<u8>) {
-            prop_assert!(parse(&bytes, &vault()).is_err());
+            prop_assert!(parse_object(&bytes, &vault()).is_err());
         }
     }
 }

@@ -17,7 +17,7 @@ use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
 use zeroize::Zeroizing;
 
 use crate::hash::Digest;
-use crate::text::{base32, text_form};
+use crate::text::{encode_base32, text_form};
 
 /// A device, release or recovery key that passed every check. It keeps the decompressed point, so
 /// that a verification does not compute it again. The checks cost about 0.1 ms; up to 1,024 keys
@@ -92,7 +92,7 @@ const MAX_PASSED: usize = 1024;
 
 /// Returns the cache of keys that passed every check. A key that passed once always passes, so
 /// removing one from the cache only costs time.
-fn passed() -> MutexGuard<'static, HashMap<[u8; 32], PublicKey>> {
+fn checked_keys() -> MutexGuard<'static, HashMap<[u8; 32], PublicKey>> {
     static PASSED: LazyLock<Mutex<HashMap<[u8; 32], PublicKey>>> = LazyLock::new(Mutex::default);
     PASSED.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -101,11 +101,11 @@ impl PublicKey {
     /// Reads a key from 32 bytes. Fails unless they are the canonical form of a point without any
     /// part of small order.
     pub fn from_bytes(bytes: &[u8; 32]) -> Result<Self, BadKey> {
-        if let Some(key) = passed().get(bytes) {
+        if let Some(key) = checked_keys().get(bytes) {
             return Ok(*key);
         }
-        let key = Self::checked(bytes)?;
-        let mut passed = passed();
+        let key = Self::decode_strict(bytes)?;
+        let mut passed = checked_keys();
         // Emptied as a whole, which needs no order of use and costs only the checks of the next
         // keys.
         if passed.len() >= MAX_PASSED {
@@ -115,7 +115,7 @@ impl PublicKey {
         Ok(key)
     }
 
-    fn checked(bytes: &[u8; 32]) -> Result<Self, BadKey> {
+    fn decode_strict(bytes: &[u8; 32]) -> Result<Self, BadKey> {
         let key = VerifyingKey::from_bytes(bytes).map_err(|_| BadKey::NotAPoint)?;
         let point = key.to_edwards();
         // The library accepts second encodings of some points. With two texts for one key, a
@@ -145,7 +145,7 @@ impl PublicKey {
 
     /// The form that people compare: 8 groups of 4 base32 characters of the key's SHA-256.
     pub fn fingerprint(&self) -> String {
-        let text = base32(&self.key_id().as_bytes()[..20]);
+        let text = encode_base32(&self.key_id().as_bytes()[..20]);
         let mut groups = String::with_capacity(39);
         for (index, c) in text.char_indices() {
             if index > 0 && index % 4 == 0 {
@@ -169,13 +169,13 @@ impl FromStr for PublicKey {
     type Err = BadKey;
 
     fn from_str(text: &str) -> Result<Self, BadKey> {
-        Self::from_bytes(&decode::<32>(text, 43).ok_or(BadKey::Text)?)
+        Self::from_bytes(&decode_base64url::<32>(text, 43).ok_or(BadKey::Text)?)
     }
 }
 
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        encode::<43>(self.as_bytes(), f)
+        write_base64url::<43>(self.as_bytes(), f)
     }
 }
 
@@ -229,13 +229,15 @@ impl FromStr for Signature {
     type Err = BadSignature;
 
     fn from_str(text: &str) -> Result<Self, BadSignature> {
-        decode::<64>(text, 86).map(Self).ok_or(BadSignature)
+        decode_base64url::<64>(text, 86)
+            .map(Self)
+            .ok_or(BadSignature)
     }
 }
 
 impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        encode::<86>(&self.0, f)
+        write_base64url::<86>(&self.0, f)
     }
 }
 
@@ -282,7 +284,7 @@ impl fmt::Debug for SecretKey {
 
 /// Decodes canonical base64url. The engine rejects padding, other alphabets and stray bits;
 /// encoding again makes sure of it.
-pub(crate) fn decode<const N: usize>(text: &str, length: usize) -> Option<[u8; N]> {
+pub(crate) fn decode_base64url<const N: usize>(text: &str, length: usize) -> Option<[u8; N]> {
     if text.len() != length {
         return None;
     }
@@ -294,7 +296,10 @@ pub(crate) fn decode<const N: usize>(text: &str, length: usize) -> Option<[u8; N
     (written == N && again.get(..end) == Some(text.as_bytes())).then_some(bytes)
 }
 
-pub(crate) fn encode<const N: usize>(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub(crate) fn write_base64url<const N: usize>(
+    bytes: &[u8],
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
     let mut text = [0; N];
     let end = URL_SAFE_NO_PAD
         .encode_slice(bytes, &mut text)

@@ -265,14 +265,14 @@ pub enum ManifestError {
 
 impl ManifestError {
     /// The word for the class of rule that is broken, as in the test vectors.
-    pub const fn word(&self) -> &'static str {
+    pub const fn error_code(&self) -> &'static str {
         match self {
             Self::Envelope(_)
             | Self::SignatureCount
             | Self::PayloadType
             | Self::Payload(_)
             | Self::Schema => "manifest_schema",
-            Self::Signer(refusal) => refusal.word(),
+            Self::Signer(refusal) => refusal.error_code(),
             Self::Unsigned(_) => "manifest_signature",
             Self::VaultId => "manifest_vault_id",
             Self::Name(_) => "manifest_name",
@@ -300,7 +300,7 @@ pub struct Mismatch {
 impl Manifest {
     /// Checks that these are exactly the signed files: path, mode, size and SHA-256 of each. Fails
     /// with the first difference; one of the content comes before one of a mode.
-    pub fn compare<'a>(
+    pub fn compare_files<'a>(
         &self,
         files: impl IntoIterator<Item = (&'a str, Mode, &'a [u8])>,
     ) -> Result<(), Mismatch> {
@@ -376,7 +376,7 @@ impl Manifest {
     }
 
     /// Checks every rule that needs no other knowledge than the manifest itself.
-    pub fn check(&self) -> Result<(), ManifestError> {
+    pub fn check_own_rules(&self) -> Result<(), ManifestError> {
         if self.version == 0 || self.version > json::MAX_INTEGER {
             return Err(ManifestError::Version(
                 "a version is an integer from 1 to 2^53-1",
@@ -395,10 +395,10 @@ impl Manifest {
         for action in self.actions.values() {
             self.check_action(action)?;
         }
-        Ok(self.provenance.check()?)
+        Ok(self.provenance.check_revision()?)
     }
 
-    fn meets(&self, expected: &ManifestExpectation<'_>) -> Result<(), ManifestError> {
+    fn check_expectation(&self, expected: &ManifestExpectation<'_>) -> Result<(), ManifestError> {
         if self.name != *expected.name {
             return Err(ManifestError::Name("the manifest belongs to another skill"));
         }

@@ -129,8 +129,8 @@ fn gate_changes(before: Option<&Gate>, after: &Gate) -> Vec<(ChangeKind, String)
         let text = "its publisher scanned it and refused flags";
         texts.push((ChangeKind::Changed, text.to_owned()));
     }
-    let known = before.map_or(&[][..], |before| &before.flags);
-    for flag in flags.iter().filter(|flag| !known.contains(flag)) {
+    let old_flags = before.map_or(&[][..], |before| &before.flags);
+    for flag in flags.iter().filter(|flag| !old_flags.contains(flag)) {
         let (rule, path) = (quoted(&flag.rule), quoted(&flag.path));
         let text = format!(
             "its publisher let {rule} pass in {path}, line {}",
@@ -138,23 +138,32 @@ fn gate_changes(before: Option<&Gate>, after: &Gate) -> Vec<(ChangeKind, String)
         );
         texts.push((ChangeKind::Warning, text));
     }
-    let gone = known.iter().filter(|flag| !flags.contains(flag)).count();
+    let gone = old_flags
+        .iter()
+        .filter(|flag| !flags.contains(flag))
+        .count();
     if gone > 0 {
         texts.push((
             ChangeKind::Changed,
             format!("{gone} recorded flags are gone"),
         ));
     }
-    let known = before.map_or(&[][..], |before| &before.waivers);
+    let old_waivers = before.map_or(&[][..], |before| &before.waivers);
     let shown = |waiver: &Waiver| {
         let (rule, sha256) = (quoted(&waiver.rule), waiver.sha256);
         format!("{rule} on {sha256}: {}", quoted(&waiver.reason))
     };
-    for waiver in waivers.iter().filter(|waiver| !known.contains(waiver)) {
+    for waiver in waivers
+        .iter()
+        .filter(|waiver| !old_waivers.contains(waiver))
+    {
         let text = format!("its publisher accepts {}", shown(waiver));
         texts.push((ChangeKind::Warning, text));
     }
-    for waiver in known.iter().filter(|waiver| !waivers.contains(waiver)) {
+    for waiver in old_waivers
+        .iter()
+        .filter(|waiver| !waivers.contains(waiver))
+    {
         let text = format!("its publisher no longer accepts {}", shown(waiver));
         texts.push((ChangeKind::Changed, text));
     }
@@ -171,11 +180,15 @@ fn action_changes(
             Some(old) if old == spec => {}
             Some(old) => texts.push((
                 ChangeKind::Changed,
-                format!("action {name}: {} → {}", action(old), action(spec)),
+                format!(
+                    "action {name}: {} → {}",
+                    describe_action(old),
+                    describe_action(spec)
+                ),
             )),
             None => texts.push((
                 ChangeKind::Added,
-                format!("action {name}: {}", action(spec)),
+                format!("action {name}: {}", describe_action(spec)),
             )),
         }
     }
@@ -185,7 +198,7 @@ fn action_changes(
     texts
 }
 
-fn action(spec: &ActionSpec) -> String {
+fn describe_action(spec: &ActionSpec) -> String {
     let ActionSpec {
         command,
         args,

@@ -82,11 +82,11 @@ impl FromStr for FilePath {
     type Err = BadPath;
 
     fn from_str(text: &str) -> Result<Self, BadPath> {
-        check(text).map(|()| Self(text.into()))
+        check_path(text).map(|()| Self(text.into()))
     }
 }
 
-fn check(text: &str) -> Result<(), BadPath> {
+fn check_path(text: &str) -> Result<(), BadPath> {
     // Bounds first, so that the checks below run over short texts only.
     if !(1..=255).contains(&text.len()) || text.split('/').count() > 16 {
         return Err(BadPath::Length);
@@ -121,7 +121,7 @@ fn check_segment(segment: &str) -> Result<(), BadPath> {
         // Windows drops them, so `a.` and `a` would be one file.
         _ if segment.ends_with(['.', ' ']) => Err(BadPath::Ending),
         _ if is_device_name(segment) => Err(BadPath::Device),
-        _ if matches!(&*fold(segment), ".git" | "git~1") => Err(BadPath::Git),
+        _ if matches!(&*fold_name(segment), ".git" | "git~1") => Err(BadPath::Git),
         _ => Ok(()),
     }
 }
@@ -147,9 +147,9 @@ pub fn check_paths<'a>(paths: impl IntoIterator<Item = &'a FilePath>) -> Result<
         for (name, kind) in directories.chain([(whole, Kind::File)]) {
             // Directories are compared like files: `Bin/x` and `bin/y` are two directories on Linux
             // and one on macOS.
-            match seen.get(&fold(name)) {
+            match seen.get(&fold_name(name)) {
                 None => {
-                    seen.insert(fold(name), (name, kind));
+                    seen.insert(fold_name(name), (name, kind));
                 }
                 Some((other, _)) if *other != name => {
                     return Err(PathClash::Same((*other).to_owned(), name.to_owned()));
@@ -174,7 +174,7 @@ enum Kind {
 
 /// Folds a name as file systems without case and Unicode form compare it: NFC, full case folding,
 /// and NFC again, since folding can leave it.
-pub fn fold(text: &str) -> Cow<'_, str> {
+pub fn fold_name(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
             text.to_ascii_lowercase().into()
@@ -342,8 +342,8 @@ mod tests {
 
         #[test]
         fn folding_twice_is_folding_once(text in ".{0,30}") {
-            let once = fold(&text).into_owned();
-            prop_assert_eq!(fold(&once).into_owned(), once);
+            let once = fold_name(&text).into_owned();
+            prop_assert_eq!(fold_name(&once).into_owned(), once);
         }
     }
 }

@@ -128,7 +128,7 @@ impl FromStr for ProvenanceId {
     }
 }
 
-fn form(good: bool) -> Result<(), BadProvenance> {
+fn require_form(good: bool) -> Result<(), BadProvenance> {
     if good {
         Ok(())
     } else {
@@ -138,11 +138,13 @@ fn form(good: bool) -> Result<(), BadProvenance> {
 
 fn check_folder(name: &str) -> Result<(), BadProvenance> {
     // One folder name and no path: the identifier is published, and paths contain user names.
-    form(!matches!(name, "" | "." | "..") && !name.contains(['/', '\\']) && name.trim() == name)
+    require_form(
+        !matches!(name, "" | "." | "..") && !name.contains(['/', '\\']) && name.trim() == name,
+    )
 }
 
 fn check_word(word: &str) -> Result<(), BadProvenance> {
-    form(!word.is_empty() && word.len() <= 255 && !word.contains(['/', '\\']))
+    require_form(!word.is_empty() && word.len() <= 255 && !word.contains(['/', '\\']))
 }
 
 fn is_segment(segment: &str) -> bool {
@@ -150,7 +152,7 @@ fn is_segment(segment: &str) -> bool {
 }
 
 fn check_repository(rest: &str) -> Result<(), BadProvenance> {
-    form(rest.split('/').count() >= 2 && rest.split('/').all(is_segment))
+    require_form(rest.split('/').count() >= 2 && rest.split('/').all(is_segment))
 }
 
 /// `<https or ssh address>[//<path>]`
@@ -163,7 +165,7 @@ fn check_git(rest: &str) -> Result<(), BadProvenance> {
         None => (rest, None),
     };
     let path = check_address(address, &["https://", "ssh://"])?;
-    form(
+    require_form(
         !path.is_empty()
             && !path.contains(['?', '#'])
             && inside.is_none_or(|inside| inside.split('/').all(is_segment)),
@@ -172,12 +174,12 @@ fn check_git(rest: &str) -> Result<(), BadProvenance> {
 
 fn check_well_known(rest: &str) -> Result<(), BadProvenance> {
     let (origin, name) = rest.rsplit_once('/').ok_or(BadProvenance::Form)?;
-    form(check_address(origin, &["https://"])?.is_empty() && is_segment(name))
+    require_form(check_address(origin, &["https://"])?.is_empty() && is_segment(name))
 }
 
 fn check_registry(rest: &str) -> Result<(), BadProvenance> {
     let (registry, slug) = rest.split_once('/').ok_or(BadProvenance::Form)?;
-    form(is_segment(registry) && slug.split('/').all(is_segment))
+    require_form(is_segment(registry) && slug.split('/').all(is_segment))
 }
 
 /// `<origin>/v/<slug>/<name>`, the origin with the path prefix of the vault's address if it has
@@ -200,7 +202,9 @@ fn check_vault(rest: &str) -> Result<(), BadProvenance> {
     };
     let prefix = path.strip_prefix('/').unwrap_or_default();
     let prefix_is_fine = path.is_empty() || prefix.split('/').all(is_segment);
-    form(prefix_is_fine && slug.parse::<Slug>().is_ok() && name.parse::<SkillName>().is_ok())
+    require_form(
+        prefix_is_fine && slug.parse::<Slug>().is_ok() && name.parse::<SkillName>().is_ok(),
+    )
 }
 
 fn is_loopback(authority: &str) -> bool {
@@ -233,7 +237,7 @@ fn check_address<'a>(address: &'a str, schemes: &[&str]) -> Result<&'a str, BadP
         port.parse::<u16>()
             .is_ok_and(|number| number.to_string() == port)
     });
-    form(
+    require_form(
         is_host(host)
             && port_is_fine
             && (path.is_empty() || path.starts_with('/'))
@@ -242,7 +246,7 @@ fn check_address<'a>(address: &'a str, schemes: &[&str]) -> Result<&'a str, BadP
     // Clients resolve dot segments and servers merge slashes, so such an address has several
     // spellings.
     let segments = path.split('?').next().unwrap_or_default();
-    form(
+    require_form(
         !segments
             .split('/')
             .any(|segment| matches!(segment, "." | ".."))
@@ -299,7 +303,7 @@ impl Provenance {
     }
 
     /// Fails unless the revision has the form that the kind requires.
-    pub fn check(&self) -> Result<(), BadProvenance> {
+    pub fn check_revision(&self) -> Result<(), BadProvenance> {
         let Some(revision) = self.revision.as_deref() else {
             return Ok(());
         };
@@ -439,7 +443,7 @@ mod tests {
                 fetched_at: Timestamp::default(),
             };
             assert_eq!(
-                provenance.check().is_ok(),
+                provenance.check_revision().is_ok(),
                 good,
                 "{identifier} {revision:?}"
             );

@@ -7,7 +7,7 @@
 use crate::hash::Digest;
 use crate::keys::{BadKey, PublicKey, SecretKey, Signature};
 use crate::name::Slug;
-use crate::text::base32;
+use crate::text::encode_base32;
 use crate::time::Timestamp;
 
 /// Name of the header with the device's public key.
@@ -33,7 +33,7 @@ pub struct DeviceHeaders {
 
 /// Signs a request. `path` is the path as it will be sent, without query and with the prefix of the
 /// service's address.
-pub fn sign(key: &SecretKey, method: &str, path: &str, now: Timestamp) -> DeviceHeaders {
+pub fn sign_request(key: &SecretKey, method: &str, path: &str, now: Timestamp) -> DeviceHeaders {
     DeviceHeaders {
         device: key.public().to_string(),
         timestamp: now.unix().to_string(),
@@ -100,7 +100,7 @@ impl SignedRequest {
             return Err(RequestError::SignatureRequired);
         };
         // Cheap checks first: the key's is the expensive one.
-        let seconds = seconds(timestamp).ok_or(RequestError::HeaderInvalid)?;
+        let seconds = parse_seconds(timestamp).ok_or(RequestError::HeaderInvalid)?;
         let signature = signature.parse().map_err(|_| RequestError::HeaderInvalid)?;
         let key = key_of(device).map_err(|_| RequestError::HeaderInvalid)?;
         Ok(Self {
@@ -142,7 +142,7 @@ impl SignedRequest {
 
 /// Reads decimal seconds without sign or leading zero, at most 20 digits. A number that does not
 /// fit becomes the largest one, which no clock shows.
-fn seconds(text: &str) -> Option<u64> {
+fn parse_seconds(text: &str) -> Option<u64> {
     let canonical = text == "0" || !text.starts_with('0');
     let digits = (1..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     (canonical && digits).then(|| text.parse().unwrap_or(u64::MAX))
@@ -153,7 +153,7 @@ fn seconds(text: &str) -> Option<u64> {
 pub fn device_id(slug: &Slug, key: &PublicKey) -> String {
     let mut text =
         // The prefix keeps this digest apart from every other use of SHA-256 over slug and key.
-        base32(Digest::of(format!("vault-device/1\n{slug}\n{key}").as_bytes()).as_bytes());
+        encode_base32(Digest::of(format!("vault-device/1\n{slug}\n{key}").as_bytes()).as_bytes());
     text.truncate(26);
     format!("dev_{text}")
 }
@@ -212,7 +212,7 @@ pub mod route {
     /// Parses a raw path that begins with `/v/`, without the prefix of the service's address.
     /// `None` means 404. Escapes, double slashes, dot segments, a slash at the end and an
     /// upper-case hash are other paths, not spellings of the same one.
-    pub fn parse(path: &str) -> Option<Route> {
+    pub fn parse_route(path: &str) -> Option<Route> {
         if path.len() > MAX_PATH {
             return None;
         }
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_signed_request_is_good_for_itself_alone() {
-        let request = read(&sign(&key(), "GET", "/v/acme/catalog.json", NOW)).unwrap();
+        let request = read(&sign_request(&key(), "GET", "/v/acme/catalog.json", NOW)).unwrap();
         assert_eq!(
             request.verify("GET", "/v/acme/catalog.json", NOW),
             Ok(key().public())
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn time_is_checked_before_the_signature() {
-        let mut headers = sign(&key(), "GET", "/", NOW.plus_seconds(-301));
+        let mut headers = sign_request(&key(), "GET", "/", NOW.plus_seconds(-301));
         assert_eq!(
             read(&headers).unwrap().verify("POST", "/", NOW),
             Err(RequestError::TimestampOutOfRange)
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn header_syntax() {
-        let good = sign(&key(), "GET", "/", NOW);
+        let good = sign_request(&key(), "GET", "/", NOW);
         for timestamp in [
             "",
             "01",
@@ -362,7 +362,7 @@ mod tests {
             "/v/acme/catalog.json",
             &format!("/v/a-b/bundles/{hash}.json"),
         ] {
-            assert_eq!(route::parse(good).unwrap().to_string(), good);
+            assert_eq!(route::parse_route(good).unwrap().to_string(), good);
         }
         for bad in [
             "",
@@ -413,7 +413,7 @@ mod tests {
             &format!("/v/{}/devices", "a".repeat(64)),
             &format!("/v/acme/bundles/{}", "/".repeat(300)),
         ] {
-            assert_eq!(route::parse(bad), None, "{bad:?}");
+            assert_eq!(route::parse_route(bad), None, "{bad:?}");
         }
     }
 
@@ -428,13 +428,13 @@ mod tests {
                 route::Route::Catalog { slug: slug.clone() },
                 route::Route::Bundle { slug: slug.clone(), hash },
             ] {
-                prop_assert_eq!(route::parse(&route.to_string()), Some(route));
+                prop_assert_eq!(route::parse_route(&route.to_string()), Some(route));
             }
         }
 
         #[test]
         fn a_path_that_parses_is_the_only_spelling(path in "/v/[a-zA-Z/.%;-]{0,12}(/(devices|catalog.json|bundles/[0-9a-fA-F]{63,65}.json|[a-z./%]{0,9}))?|.{0,300}") {
-            if let Some(route) = route::parse(&path) {
+            if let Some(route) = route::parse_route(&path) {
                 prop_assert_eq!(route.to_string(), path);
             }
         }
@@ -452,7 +452,7 @@ mod tests {
         #[test]
         fn what_is_signed_verifies(seed: [u8; 32], method in "[A-Z]{1,8}", path in "/.{0,40}", seconds in 0..=Timestamp::MAX.unix()) {
             let (key, now) = (SecretKey::from_seed(seed), Timestamp::from_unix(seconds));
-            prop_assert_eq!(read(&sign(&key, &method, &path, now)).unwrap().verify(&method, &path, now), Ok(key.public()));
+            prop_assert_eq!(read(&sign_request(&key, &method, &path, now)).unwrap().verify(&method, &path, now), Ok(key.public()));
         }
     }
 }

@@ -273,7 +273,7 @@ pub(crate) fn is_device_name(segment: &str) -> bool {
 
 /// Encodes bytes as lower-case base32 (RFC 4648 without padding), as many whole characters as they
 /// fill.
-pub(crate) fn base32(bytes: &[u8]) -> String {
+pub(crate) fn encode_base32(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut text = String::with_capacity(bytes.len() * 8 / 5);
     let (mut buffer, mut bits) = (0_u32, 0_u32);
@@ -290,7 +290,7 @@ pub(crate) fn base32(bytes: &[u8]) -> String {
 
 /// Converts the bytes of a file to readable text, with `\\xNN` for each byte that is not UTF-8.
 /// `None` for a binary file: it has a NUL, or more than one byte in eight is not text.
-pub fn readable(bytes: &[u8]) -> Option<String> {
+pub fn to_readable(bytes: &[u8]) -> Option<String> {
     let mut text = String::with_capacity(bytes.len());
     let mut odd = 0;
     for chunk in bytes.utf8_chunks() {
@@ -345,8 +345,8 @@ impl Position {
         let before = &text[..end];
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         Self {
-            line: saturating(before.matches('\n').count() + 1),
-            column: saturating(before[line_start..].chars().count() + 1),
+            line: to_u32_saturating(before.matches('\n').count() + 1),
+            column: to_u32_saturating(before[line_start..].chars().count() + 1),
         }
     }
 }
@@ -357,7 +357,7 @@ impl fmt::Display for Position {
     }
 }
 
-fn saturating(count: usize) -> u32 {
+fn to_u32_saturating(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
@@ -424,8 +424,8 @@ mod tests {
 
     #[test]
     fn base32_follows_rfc_4648() {
-        assert_eq!(base32(b"foobar"), "mzxw6ytbo"); // the last three bits of MZXW6YTBOI need padding
-        assert_eq!(base32(b"fooba"), "mzxw6ytb");
+        assert_eq!(encode_base32(b"foobar"), "mzxw6ytbo"); // the last three bits of MZXW6YTBOI need padding
+        assert_eq!(encode_base32(b"fooba"), "mzxw6ytb");
     }
 
     #[test]

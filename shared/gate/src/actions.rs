@@ -10,17 +10,17 @@ use vault_format::name::ActionName;
 use vault_format::text::quoted;
 
 /// Returns the actions as the manifest carries them. A faulty action is reported and left out.
-pub(super) fn check(
+pub(super) fn check_actions(
     frontmatter: &Frontmatter,
     files: &[File],
     findings: &mut Vec<Finding>,
 ) -> BTreeMap<ActionName, ActionSpec> {
     let mut specs = BTreeMap::new();
     for (name, action) in &frontmatter.actions {
-        let action = &normal(action, files);
-        let faults = faults(name.as_str(), action, files);
+        let action = &normalise_paths(action, files);
+        let faults = find_faults(name.as_str(), action, files);
         if faults.is_empty() {
-            specs.insert(name.clone(), spec(action));
+            specs.insert(name.clone(), to_spec(action));
         }
         findings.extend(faults);
     }
@@ -36,25 +36,25 @@ pub(super) fn check_declared(
     findings: &mut Vec<Finding>,
 ) {
     for (name, action) in declared {
-        findings.extend(faults(name, &normal(action, files), files));
+        findings.extend(find_faults(name, &normalise_paths(action, files), files));
     }
 }
 
-fn faults(name: &str, action: &Action, files: &[File]) -> Vec<Finding> {
+fn find_faults(name: &str, action: &Action, files: &[File]) -> Vec<Finding> {
     let faults = [command_fault(action, files), cwd_fault(action, files)];
-    let found = faults.into_iter().flatten().map(|fault| {
+    let findings = faults.into_iter().flatten().map(|fault| {
         let message = format!("the action {}: {}", quoted(name), fault.message);
         Finding::new(fault.rule, Level::Error, message)
             .at(SKILL_MD)
             .on(action.at)
             .hint(fault.hint)
     });
-    found.collect()
+    findings.collect()
 }
 
 /// Returns the action in one spelling: `./bin/x` as `bin/x` if that is a file of the skill, and
 /// `./bin/` as `bin`, because people write both.
-fn normal(action: &Action, files: &[File]) -> Action {
+fn normalise_paths(action: &Action, files: &[File]) -> Action {
     let mut action = action.clone();
     let below = action.command.strip_prefix("./");
     // Only if the file exists; else the fault must quote the command as the author wrote it.
@@ -85,7 +85,7 @@ fn reserved_variables(frontmatter: &Frontmatter) -> impl Iterator<Item = Finding
     })
 }
 
-fn spec(action: &Action) -> ActionSpec {
+fn to_spec(action: &Action) -> ActionSpec {
     ActionSpec {
         command: action.command.clone(),
         args: action.args.clone(),

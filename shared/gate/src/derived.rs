@@ -20,7 +20,10 @@ pub struct DerivedMismatch(
 /// actions must be those of SKILL.md, and its agents must include all that SKILL.md names: a signer
 /// may add agents, or choose some if SKILL.md names none. Returns the frontmatter, or `None` if it
 /// cannot be read; the manifest must then have no actions.
-pub fn check(manifest: &Manifest, files: &[File]) -> Result<Option<Frontmatter>, DerivedMismatch> {
+pub fn compare_with_files(
+    manifest: &Manifest,
+    files: &[File],
+) -> Result<Option<Frontmatter>, DerivedMismatch> {
     let document = files.iter().find(|file| file.path.as_str() == SKILL_MD);
     let document =
         document.and_then(|file| Document::parse_known(&file.bytes, &manifest.name).ok());
@@ -36,7 +39,7 @@ pub fn check(manifest: &Manifest, files: &[File]) -> Result<Option<Frontmatter>,
     let (frontmatter, _) = document.into_parts();
     // The function that admits actions also derives them here, so the two cannot differ. Its
     // findings are for authors and are dropped.
-    if actions::check(&frontmatter, files, &mut Vec::new()) != manifest.actions {
+    if actions::check_actions(&frontmatter, files, &mut Vec::new()) != manifest.actions {
         return Err(DerivedMismatch("actions"));
     }
     let mut declared = frontmatter.agents.iter();

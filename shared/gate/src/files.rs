@@ -66,15 +66,15 @@ pub fn is_ignored(path: &str) -> bool {
 }
 
 /// Drops the ignored files and returns the others that have a valid path, sorted by path bytes.
-pub(super) fn check(files: Vec<RawFile>, findings: &mut Vec<Finding>) -> Vec<File> {
-    let kept: Vec<RawFile> = files
+pub(super) fn check_files(files: Vec<RawFile>, findings: &mut Vec<Finding>) -> Vec<File> {
+    let files_to_store: Vec<RawFile> = files
         .into_iter()
         .filter(|file| !is_ignored(&file.path))
         .collect();
     // Ignored files are never stored, so they count towards no limit.
-    check_count(kept.len(), findings);
-    check_sizes(&kept, findings);
-    let kept = with_document_name(kept, findings);
+    check_count(files_to_store.len(), findings);
+    check_sizes(&files_to_store, findings);
+    let kept = with_document_name(files_to_store, findings);
     check_document(&kept, findings);
     let mut files = with_paths(kept, findings);
     files.sort_by(|a, b| a.path.as_str().cmp(b.path.as_str()));

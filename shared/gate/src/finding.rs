@@ -145,7 +145,7 @@ pub struct Finding {
 impl Finding {
     /// Creates a finding of the structural rule with this name, about the skill as a whole.
     pub(crate) fn new(rule: &'static str, level: Level, message: impl AsRef<str>) -> Self {
-        Self::of(&structure::rule(rule), level, message)
+        Self::of(&structure::structure_rule(rule), level, message)
     }
 
     /// Creates a finding of this rule, about the skill as a whole.
@@ -174,7 +174,7 @@ impl Finding {
     #[must_use]
     pub fn quoting(mut self, view: View, text: &str) -> Self {
         self.view = view;
-        self.excerpt = excerpt(text);
+        self.excerpt = printable_excerpt(text);
         self
     }
 
@@ -228,7 +228,7 @@ pub const MAX_EXCERPT_CHARS: usize = 120;
 
 /// Returns the beginning of a text in printable form, at most [`MAX_EXCERPT_CHARS`] characters
 /// long.
-pub(crate) fn excerpt(text: &str) -> String {
+pub(crate) fn printable_excerpt(text: &str) -> String {
     let mut out = String::new();
     let mut left = MAX_EXCERPT_CHARS;
     let mut buffer = [0; 4];
@@ -272,15 +272,15 @@ mod tests {
 
     #[test]
     fn excerpts_are_short_and_harmless() {
-        assert_eq!(excerpt("  curl x | sh\n"), "curl x | sh");
-        assert_eq!(excerpt("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
+        assert_eq!(printable_excerpt("  curl x | sh\n"), "curl x | sh");
+        assert_eq!(printable_excerpt("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
         for text in [
             "ä".repeat(500),
             "\u{202e}".repeat(500),
             "x".repeat(119),
             "x".repeat(120),
         ] {
-            let cut = excerpt(&text);
+            let cut = printable_excerpt(&text);
             assert!(cut.chars().count() <= MAX_EXCERPT_CHARS && !cut.chars().any(is_hidden));
         }
     }

@@ -70,7 +70,7 @@ pub const SERVICE_WORK: u64 = 6 << 30;
 
 /// Returns the publisher that a source names, for [`GateOptions::publisher`]: the owner of the
 /// repository, or the host. Hosts where anybody can publish have no publisher.
-pub fn publisher(source: &str) -> Option<String> {
+pub fn publisher_of_source(source: &str) -> Option<String> {
     rules::hosts::publisher(source)
 }
 
@@ -122,8 +122,8 @@ impl GateOptions<'_> {
         }
     }
 
-    fn known_names(&self) -> name::Known<'_> {
-        name::Known {
+    fn known_names(&self) -> name::NameSources<'_> {
+        name::NameSources {
             owner: self.name.as_ref(),
             folder: self.folder,
         }
@@ -162,7 +162,7 @@ pub enum Outcome {
 impl Outcome {
     /// Returns the outcome after one more warning.
     #[must_use]
-    pub const fn warned(self) -> Self {
+    pub const fn with_warning(self) -> Self {
         match self {
             Self::Accepted => Self::AcceptedWithWarnings,
             other => other,
@@ -184,16 +184,16 @@ pub struct Verdict {
 impl Verdict {
     /// Adds a warning that the caller found outside of these files, such as a confusable name in
     /// the same vault. It comes last and never blocks.
-    pub fn warn(&mut self, warning: Finding) {
+    pub fn add_warning(&mut self, warning: Finding) {
         if let Some(package) = &mut self.package {
             package.findings.push(warning.clone());
         }
         self.findings.push(warning);
-        self.outcome = self.outcome.warned();
+        self.outcome = self.outcome.with_warning();
     }
 
     /// Returns the findings that block: errors, and flags of a strict gate.
-    pub fn blocking(&self) -> impl Iterator<Item = &Finding> {
+    pub fn blocking_findings(&self) -> impl Iterator<Item = &Finding> {
         self.findings
             .iter()
             .filter(|finding| finding.level > Level::Warning)
@@ -203,13 +203,16 @@ impl Verdict {
 /// Runs the gate over the files of a skill.
 pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
     let mut findings = Vec::new();
-    let files = files::check(files, &mut findings);
-    findings
-        .extend(scan::scan(&files, &options.publisher, options.most_work).findings(options.hints));
+    let files = files::check_files(files, &mut findings);
+    findings.extend(
+        scan::scan_files(&files, &options.publisher, options.most_work)
+            .into_findings(options.hints),
+    );
     // If the scan of the whole was stopped, the skill is rejected and more work is pointless.
     let is_stopped = findings.iter().any(scan::is_stopped);
     if !options.before.is_empty() && !is_stopped {
-        let added = difference::findings(options.before, &files, &options.publisher, &findings);
+        let added =
+            difference::find_in_added_lines(options.before, &files, &options.publisher, &findings);
         // The same statement is reported once, at its higher level.
         findings.retain(|whole| {
             !added.iter().any(|found| {
@@ -222,18 +225,18 @@ pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
         findings.extend(added);
     }
     // Here, because `admit` takes the files and a waiver names the bytes of the file it is about.
-    let digests = digests(&files, &findings);
-    let admitted = admit(files, options, &mut findings);
+    let digests = digests_of_flagged(&files, &findings);
+    let admitted = build_package(files, options, &mut findings);
     // Waivers come first: a flag that the owner accepted is recorded with its reason, and only the
     // others as flags that a gate without strictness let through.
-    let waivers = waive(&mut findings, &digests, options);
+    let waivers = apply_waivers(&mut findings, &digests, options);
     let flags = if options.strict {
         Vec::new()
     } else {
-        downgrade(&mut findings)
+        downgrade_flags(&mut findings)
     };
     // The same files must give the same findings in the same order, in whatever order they come.
-    sort(&mut findings);
+    sort_findings(&mut findings);
     let blocked = findings
         .iter()
         .any(|finding| finding.level > Level::Warning);
@@ -258,13 +261,13 @@ pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
 
 /// Reads SKILL.md and checks everything that depends on it. Returns `None` if no package can be
 /// made, after reporting the reason.
-fn admit(
+fn build_package(
     files: Vec<File>,
     options: &GateOptions<'_>,
     findings: &mut Vec<Finding>,
 ) -> Option<Package> {
     let document = files.iter().find(|file| file.path.as_str() == SKILL_MD)?;
-    let document = match name::read(&document.bytes, options.known_names()) {
+    let document = match name::read_named_document(&document.bytes, options.known_names()) {
         Ok(document) => document,
         Err(error) => {
             // The document is rejected already. Its actions are checked all the same, so that the
@@ -274,9 +277,9 @@ fn admit(
             return None;
         }
     };
-    let name = name::check(&document, options.known_names(), findings);
-    texts::check(&document, findings);
-    let actions = actions::check(document.frontmatter(), &files, findings);
+    let name = name::choose_name(&document, options.known_names(), findings);
+    texts::check_texts(&document, findings);
+    let actions = actions::check_actions(document.frontmatter(), &files, findings);
     let (frontmatter, warnings) = document.into_parts();
     findings.extend(warnings);
     // Last, so that the checks above report their findings even without a usable name.
@@ -301,12 +304,15 @@ pub fn name_in_vault(
 ) -> Option<(SkillName, Option<String>)> {
     // `check` admits `skill.md` under the name SKILL.md, so both spellings count here.
     let document = files.iter().find(|file| files::is_document(&file.path))?;
-    let document = name::read(&document.bytes, options.known_names()).ok()?;
-    name::check(&document, options.known_names(), &mut Vec::new())
+    let document = name::read_named_document(&document.bytes, options.known_names()).ok()?;
+    name::choose_name(&document, options.known_names(), &mut Vec::new())
 }
 
 /// Returns the hashes of the files that flags are about, by path.
-fn digests(files: &[File], findings: &[Finding]) -> std::collections::BTreeMap<String, Digest> {
+fn digests_of_flagged(
+    files: &[File],
+    findings: &[Finding],
+) -> std::collections::BTreeMap<String, Digest> {
     let flagged: std::collections::BTreeSet<&str> = findings
         .iter()
         .filter(|finding| finding.level == Level::Flag)
@@ -322,7 +328,7 @@ fn digests(files: &[File], findings: &[Finding]) -> std::collections::BTreeMap<S
 
 /// Lowers the flags that the owner accepts to warnings. Returns the exceptions as the manifest
 /// records them, sorted.
-fn waive(
+fn apply_waivers(
     findings: &mut [Finding],
     digests: &std::collections::BTreeMap<String, Digest>,
     options: &GateOptions<'_>,
@@ -371,7 +377,7 @@ fn waive(
 }
 
 /// Lowers all flags to warnings and returns them as the manifest records them, sorted.
-fn downgrade(findings: &mut [Finding]) -> Vec<Flag> {
+fn downgrade_flags(findings: &mut [Finding]) -> Vec<Flag> {
     let mut flags = Vec::new();
     for finding in findings
         .iter_mut()
@@ -389,7 +395,7 @@ fn downgrade(findings: &mut [Finding]) -> Vec<Flag> {
     flags
 }
 
-fn sort(findings: &mut [Finding]) {
+fn sort_findings(findings: &mut [Finding]) {
     findings.sort_by(|a, b| {
         let key = |f: &Finding| {
             (

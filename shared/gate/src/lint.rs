@@ -32,7 +32,7 @@ pub const PLACEHOLDER: &str = "Replace this";
 /// The beginning of the description that `vault new` writes. The gate blocks it.
 pub const TEMPLATE: &str = "Replace this with one sentence on what the skill does";
 
-const fn rule(id: &'static str, name: &'static str, why: &'static str) -> Rule {
+const fn lint_rule(id: &'static str, name: &'static str, why: &'static str) -> Rule {
     Rule {
         id,
         name,
@@ -42,58 +42,58 @@ const fn rule(id: &'static str, name: &'static str, why: &'static str) -> Rule {
     }
 }
 
-const FOLDER: Rule = rule(
+const FOLDER: Rule = lint_rule(
     "VL-001",
     "lint-folder-name",
     "the standard requires the folder to have the skill's name, and strict agents ignore other skills",
 );
-const NAME: Rule = rule(
+const NAME: Rule = lint_rule(
     "VL-002",
     "lint-name",
     "the standard allows lower-case letters, digits and single hyphens, at most 64",
 );
-const PLACE: Rule = rule(
+const PLACE: Rule = lint_rule(
     "VL-003",
     "lint-placeholder",
     "agents choose a skill by its description",
 );
-const WHEN: Rule = rule(
+const WHEN: Rule = lint_rule(
     "VL-004",
     "lint-when",
     "an agent reads the description alone when it decides whether to load the skill",
 );
-const EMPTY: Rule = rule(
+const EMPTY: Rule = lint_rule(
     "VL-005",
     "lint-empty",
     "there is nothing for an agent to follow",
 );
-const LONG: Rule = rule(
+const LONG: Rule = lint_rule(
     "VL-006",
     "lint-long",
     "an agent loads the whole text when it uses the skill; files beside it are read only when needed",
 );
-const LINK: Rule = rule(
+const LINK: Rule = lint_rule(
     "VL-007",
     "lint-link",
     "an agent that follows the link finds no file",
 );
-const KEY: Rule = rule(
+const KEY: Rule = lint_rule(
     "VL-008",
     "lint-key",
     "the standard's own validator refuses keys that it does not know",
 );
-const COMPATIBILITY: Rule = rule(
+const COMPATIBILITY: Rule = lint_rule(
     "VL-009",
     "lint-compatibility",
     "the standard allows 500 characters",
 );
-const SCRIPT: Rule = rule(
+const SCRIPT: Rule = lint_rule(
     "VL-010",
     "lint-script",
     "the system does not let an agent run it by its path",
 );
 
-const FLOW: Rule = rule(
+const FLOW: Rule = lint_rule(
     "VL-011",
     "lint-flow",
     "the standard's own validator refuses lists and maps on one line",
@@ -114,7 +114,12 @@ pub const RULES: [Rule; 11] = [
     FLOW,
 ];
 
-fn advice(rule: &Rule, message: impl AsRef<str>, at: Position, hint: impl AsRef<str>) -> Finding {
+fn advice_at(
+    rule: &Rule,
+    message: impl AsRef<str>,
+    at: Position,
+    hint: impl AsRef<str>,
+) -> Finding {
     Finding::of(rule, Level::Warning, message)
         .at(SKILL_MD)
         .on(at)
@@ -130,21 +135,21 @@ pub fn lint(package: &Package, folder: Option<&str>) -> Vec<Finding> {
         return Vec::new();
     };
     let mut findings = Vec::new();
-    name(&document, package, folder, &mut findings);
-    description(&document, &mut findings);
-    keys(&document, &mut findings);
+    check_name(&document, package, folder, &mut findings);
+    check_description(&document, &mut findings);
+    check_keys(&document, &mut findings);
     let flow = flow_style(document.bytes()).into_iter();
     findings.extend(flow.map(|at| {
         let message = "a list or map is in brackets";
-        advice(
+        advice_at(
             &FLOW,
             message,
             at,
             "write one value a line, indented, lists with `- `",
         )
     }));
-    body(&document, package, &mut findings);
-    scripts(package, &mut findings);
+    check_body(&document, package, &mut findings);
+    check_scripts(package, &mut findings);
     findings.sort_by(|a, b| {
         let key = |f: &Finding| (f.path != SKILL_MD, f.path.clone(), f.line, f.column, f.id);
         key(a).cmp(&key(b))
@@ -152,7 +157,12 @@ pub fn lint(package: &Package, folder: Option<&str>) -> Vec<Finding> {
     findings
 }
 
-fn name(document: &Document, package: &Package, folder: Option<&str>, findings: &mut Vec<Finding>) {
+fn check_name(
+    document: &Document,
+    package: &Package,
+    folder: Option<&str>,
+    findings: &mut Vec<Finding>,
+) {
     let at = document.places().name;
     let own = &document.frontmatter().name;
     if package.frontmatter_name.is_some() {
@@ -161,7 +171,7 @@ fn name(document: &Document, package: &Package, folder: Option<&str>, findings: 
             quoted(own)
         );
         let hint = format!("name it `{}`; `vault fmt` does that", package.name);
-        findings.push(advice(&NAME, message, at, hint));
+        findings.push(advice_at(&NAME, message, at, hint));
     }
     if let Some(folder) = folder.filter(|folder| *folder != package.name.as_str()) {
         let message = format!(
@@ -170,16 +180,16 @@ fn name(document: &Document, package: &Package, folder: Option<&str>, findings: 
             package.name
         );
         let hint = format!("rename the folder to `{}`", package.name);
-        findings.push(advice(&FOLDER, message, at, hint));
+        findings.push(advice_at(&FOLDER, message, at, hint));
     }
 }
 
-fn description(document: &Document, findings: &mut Vec<Finding>) {
+fn check_description(document: &Document, findings: &mut Vec<Finding>) {
     let at = document.places().description;
     let frontmatter = document.frontmatter();
     let text = &frontmatter.description;
     if text.contains(PLACEHOLDER) {
-        findings.push(advice(
+        findings.push(advice_at(
             &PLACE,
             "the description still contains text of the template",
             at,
@@ -187,7 +197,7 @@ fn description(document: &Document, findings: &mut Vec<Finding>) {
         ));
     } else if frontmatter.when_to_use.is_none() && !says_when(text) {
         // Only once the template's text is gone: advice about a placeholder would be noise.
-        findings.push(advice(
+        findings.push(advice_at(
             &WHEN,
             "neither the description nor `when_to_use` says when to use the skill",
             at,
@@ -198,7 +208,7 @@ fn description(document: &Document, findings: &mut Vec<Finding>) {
     let length = compatibility.chars().count();
     if length > MAX_COMPATIBILITY {
         let message = format!("`compatibility` has {length} characters");
-        findings.push(advice(
+        findings.push(advice_at(
             &COMPATIBILITY,
             message,
             Position::new(1, 1),
@@ -226,7 +236,7 @@ fn says_when(text: &str) -> bool {
             .any(|word| WORDS.contains(&word.as_str()))
 }
 
-fn keys(document: &Document, findings: &mut Vec<Finding>) {
+fn check_keys(document: &Document, findings: &mut Vec<Finding>) {
     let Some(members) = frontmatter_json(document.bytes()) else {
         return;
     };
@@ -236,7 +246,7 @@ fn keys(document: &Document, findings: &mut Vec<Finding>) {
     {
         let message = format!("{} is not a key of the standard", quoted(key));
         let hint = "indent it below `metadata:`; the vault reads it there too";
-        findings.push(advice(&KEY, message, key_position(document, key), hint));
+        findings.push(advice_at(&KEY, message, key_position(document, key), hint));
     }
 }
 
@@ -255,7 +265,7 @@ fn key_position(document: &Document, key: &str) -> Position {
     Position::new(u32::try_from(line + 1).unwrap_or(u32::MAX), 1)
 }
 
-fn body(document: &Document, package: &Package, findings: &mut Vec<Finding>) {
+fn check_body(document: &Document, package: &Package, findings: &mut Vec<Finding>) {
     let body = document.body();
     let whole = document.bytes().len();
     // Findings count the lines of the file, `body` begins behind the frontmatter.
@@ -267,7 +277,7 @@ fn body(document: &Document, package: &Package, findings: &mut Vec<Finding>) {
         Position::new(number(first + line + 1), number(column + 1))
     };
     if body.trim().is_empty() {
-        findings.push(advice(
+        findings.push(advice_at(
             &EMPTY,
             "there is no text after the frontmatter",
             place(0, 0),
@@ -278,17 +288,20 @@ fn body(document: &Document, package: &Package, findings: &mut Vec<Finding>) {
     if lines > MAX_LINES {
         let message =
             format!("the text has {lines} lines; the standard advises at most {MAX_LINES}");
-        findings.push(advice(
+        findings.push(advice_at(
             &LONG,
             message,
             place(MAX_LINES, 0),
             "move details into files below `references/` and link them",
         ));
     }
-    let mut told = BTreeSet::new();
-    for (line, column, target) in links(body) {
+    let mut reported_targets = BTreeSet::new();
+    for (line, column, target) in own_links(body) {
         // Each target once and at most 20: one renamed folder breaks every link into it.
-        if told.len() >= 20 || package.file(target).is_some() || !told.insert(target) {
+        if reported_targets.len() >= 20
+            || package.file(target).is_some()
+            || !reported_targets.insert(target)
+        {
             continue;
         }
         if package
@@ -299,7 +312,7 @@ fn body(document: &Document, package: &Package, findings: &mut Vec<Finding>) {
             continue; // a folder of the skill
         }
         let message = format!("the link to {} is broken", quoted(target));
-        findings.push(advice(
+        findings.push(advice_at(
             &LINK,
             message,
             place(line, column),
@@ -310,8 +323,8 @@ fn body(document: &Document, package: &Package, findings: &mut Vec<Finding>) {
 
 /// Returns the targets of Markdown links that name a path of the skill, with line and column from
 /// 0. Code blocks are skipped.
-fn links(body: &str) -> Vec<(usize, usize, &str)> {
-    let mut found = Vec::new();
+fn own_links(body: &str) -> Vec<(usize, usize, &str)> {
+    let mut targets = Vec::new();
     let mut fenced = false;
     for (number, line) in body.lines().enumerate() {
         let start = line.trim_start();
@@ -337,12 +350,12 @@ fn links(body: &str) -> Vec<(usize, usize, &str)> {
             // A link in a code span is an example and leads nowhere: an odd number of back ticks
             // before it means that a span is open.
             let in_code = line[..begin].matches('`').count() % 2 == 1;
-            if !in_code && is_own_path(target) && found.len() < MAX_LINKS {
-                found.push((number, line[..begin].chars().count(), target));
+            if !in_code && is_own_path(target) && targets.len() < MAX_LINKS {
+                targets.push((number, line[..begin].chars().count(), target));
             }
         }
     }
-    found
+    targets
 }
 
 /// Whether a link's target is a relative path and neither an address, an anchor, nor a pattern.
@@ -357,7 +370,7 @@ fn is_own_path(target: &str) -> bool {
         && (target.contains('/') || target.contains('.'))
 }
 
-fn scripts(package: &Package, findings: &mut Vec<Finding>) {
+fn check_scripts(package: &Package, findings: &mut Vec<Finding>) {
     for file in &package.files {
         let path = file.path.as_str();
         // With the slash, because `#![…]` begins a Rust file.

@@ -8,7 +8,7 @@ use vault_format::text::quoted;
 
 /// Names that are known from outside of the frontmatter.
 #[derive(Clone, Copy)]
-pub(super) struct Known<'a> {
+pub(super) struct NameSources<'a> {
     /// Name that the owner chose.
     pub owner: Option<&'a SkillName>,
     /// Name of the skill's folder.
@@ -16,7 +16,10 @@ pub(super) struct Known<'a> {
 }
 
 /// Reads the document. If its frontmatter has no name, the owner's stands in, else the folder's.
-pub(super) fn read(bytes: &[u8], known: Known<'_>) -> Result<Document, DocumentError> {
+pub(super) fn read_named_document(
+    bytes: &[u8],
+    known: NameSources<'_>,
+) -> Result<Document, DocumentError> {
     // The document is read with some name even where its own is missing, so that its other faults
     // are reported too.
     let name = known.owner.cloned();
@@ -28,9 +31,9 @@ pub(super) fn read(bytes: &[u8], known: Known<'_>) -> Result<Document, DocumentE
 
 /// Returns the name in the vault and, if it differs, the author's. Returns `None` if there is no
 /// usable one, after reporting it.
-pub(super) fn check(
+pub(super) fn choose_name(
     document: &Document,
-    known: Known<'_>,
+    known: NameSources<'_>,
     findings: &mut Vec<Finding>,
 ) -> Option<(SkillName, Option<String>)> {
     let author = document.frontmatter().name.as_str();

@@ -46,17 +46,17 @@ fn skeleton(name: &str) -> impl Iterator<Item = char> {
 /// Whether two different names can be taken for one another: equal skeletons, or one edit apart at
 /// seven letters or more.
 pub fn is_confusable(a: &str, b: &str) -> bool {
-    Known::new(a).is_confusable_with(b)
+    PreparedName::new(a).is_confusable_with(b)
 }
 
 /// A name prepared for comparison with many others.
 #[derive(Clone, Debug)]
-pub struct Known<'a> {
+pub struct PreparedName<'a> {
     name: &'a str,
     skeleton: Vec<char>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> PreparedName<'a> {
     /// Prepares a name for comparison.
     pub fn new(name: &'a str) -> Self {
         Self {
@@ -86,7 +86,7 @@ pub const LOOK_ALIKE: Rule = Rule {
 };
 
 /// Returns the warning about a name that is confusable with an existing one.
-pub fn finding(name: &str, other: &str) -> Finding {
+pub fn look_alike_warning(name: &str, other: &str) -> Finding {
     let message = format!(
         "{} is easily taken for {}, which is here already",
         quoted(name),

@@ -118,7 +118,7 @@ impl ScanRule {
 
     /// Returns the kinds of places in which the rule looks. A rule about paragraphs covers headings
     /// and tables too.
-    pub(crate) const fn reach(&self) -> u16 {
+    pub(crate) const fn places_with_headings(&self) -> u16 {
         // An instruction in a heading or a table cell works on an agent like one in a paragraph.
         if self.places & place::PROSE == 0 {
             self.places
@@ -259,7 +259,7 @@ impl Lazy {
 }
 
 /// A rule with its expressions, ready to run.
-pub(crate) struct Ready {
+pub(crate) struct CompiledRule {
     pub rule: &'static ScanRule,
     pub all: Vec<Lazy>,
     pub eases: Vec<Lazy>,

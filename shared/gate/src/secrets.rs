@@ -76,7 +76,7 @@ impl SeparatedFiles {
 
 /// Leaves out the files that look like secrets, unless `include` names them by their path in the
 /// skill. A SKILL.md with a private key is left out too, so the gate rejects the skill.
-pub fn separate(files: Vec<RawFile>, include: &[String]) -> SeparatedFiles {
+pub fn separate_secrets(files: Vec<RawFile>, include: &[String]) -> SeparatedFiles {
     let mut separated = SeparatedFiles::default();
     for file in files {
         if looks_secret(&file.path, &file.bytes) {
@@ -160,15 +160,15 @@ fn has_key_block(bytes: &[u8]) -> bool {
     const BEGIN: &[u8] = b"-----BEGIN ";
     const HEADER: usize = 64;
     let mut rest = bytes;
-    while let Some(at) = find(rest, BEGIN) {
+    while let Some(at) = find_bytes(rest, BEGIN) {
         rest = &rest[at + BEGIN.len()..];
         // No header is longer. Without the bound a file full of `-----BEGIN ` would take quadratic
         // time.
         let line = &rest[..rest.len().min(HEADER)];
-        let Some(end) = find(line, b"-----") else {
+        let Some(end) = find_bytes(line, b"-----") else {
             continue;
         };
-        if find(&line[..end], b"PRIVATE KEY").is_some() && begins_key(&rest[end + 5..]) {
+        if find_bytes(&line[..end], b"PRIVATE KEY").is_some() && begins_key(&rest[end + 5..]) {
             return true;
         }
     }
@@ -193,7 +193,7 @@ fn begins_key(text: &[u8]) -> bool {
     length == KEY_LENGTH || fields.iter().any(|field| text.starts_with(field))
 }
 
-fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+fn find_bytes(text: &[u8], wanted: &[u8]) -> Option<usize> {
     memchr::memmem::find(text, wanted)
 }
 
@@ -305,7 +305,7 @@ mod tests {
         };
         let paths = ["SKILL.md", ".env", "a/.env", "a/b.key", "c.md"];
         let include = ["./.env", "a/b.key", "c.md"].map(str::to_owned);
-        let separated = separate(paths.map(file).into(), &include);
+        let separated = separate_secrets(paths.map(file).into(), &include);
         let taken = separated.files.iter().map(|file| file.path.as_str());
         assert_eq!(
             taken.collect::<Vec<_>>(),

@@ -44,7 +44,7 @@ pub const ALIKE_RULE: Rule = Rule {
 
 /// Returns the warning about a skill that is like another one under another name, from [`ALIKE`]
 /// on. `hint` tells how to compare them.
-pub fn finding(other: &str, likeness: f64, hint: &str) -> Finding {
+pub fn likeness_warning(other: &str, likeness: f64, hint: &str) -> Finding {
     let rule = if likeness >= DUPLICATE {
         &DUPLICATE_RULE
     } else {
@@ -55,7 +55,7 @@ pub fn finding(other: &str, likeness: f64, hint: &str) -> Finding {
     } else {
         format!(
             "{} of its text is that of {}",
-            percent(likeness),
+            format_percent(likeness),
             quoted(other)
         )
     };
@@ -65,7 +65,7 @@ pub fn finding(other: &str, likeness: f64, hint: &str) -> Finding {
 }
 
 /// Formats a likeness for people, rounded down: `97 %`.
-pub fn percent(likeness: f64) -> String {
+pub fn format_percent(likeness: f64) -> String {
     format!("{:.0} %", (likeness.clamp(0.0, 1.0) * 100.0).floor())
 }
 
@@ -81,14 +81,14 @@ impl Sketch {
         for file in files.into_iter().filter(|file| !file.contains(&0)) {
             let mut window = [0_u64; SHINGLE];
             let mut count = 0;
-            for word in words(file) {
+            for word in split_words(file) {
                 window.rotate_left(1);
-                window[SHINGLE - 1] = hash(word);
+                window[SHINGLE - 1] = hash_word(word);
                 count += 1;
                 if count >= SHINGLE {
                     let shingle = window
                         .iter()
-                        .fold(0x9E37_79B9_7F4A_7C15_u64, |sum, word| mix(sum ^ word));
+                        .fold(0x9E37_79B9_7F4A_7C15_u64, |sum, word| mix_bits(sum ^ word));
                     let bin = &mut bins[usize::from(shingle.to_le_bytes()[0]) % BINS];
                     *bin = (*bin).min(shingle);
                 }
@@ -97,7 +97,7 @@ impl Sketch {
         if bins.iter().filter(|bin| **bin != u64::MAX).count() < FEWEST {
             return Self(None);
         }
-        fill(&mut bins);
+        fill_empty_bins(&mut bins);
         // The middle of a hash: the low bits name the bin, the high ones are small in every
         // smallest hash.
         let short = bins.map(|bin| {
@@ -153,7 +153,7 @@ impl Sketch {
 
 /// Splits a text into words: runs of ASCII letters and digits; runs with other characters in pieces
 /// of 12 bytes.
-fn words(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn split_words(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes
         .split(|byte| byte.is_ascii() && !byte.is_ascii_alphanumeric())
         .filter(|word| !word.is_empty())
@@ -165,7 +165,7 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         })
 }
 
-fn hash(word: &[u8]) -> u64 {
+fn hash_word(word: &[u8]) -> u64 {
     // FNV-1a. Sketches are stored, so the hash must not change with a version. A chosen collision
     // gains nothing, because likeness only warns.
     word.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
@@ -173,7 +173,7 @@ fn hash(word: &[u8]) -> u64 {
     })
 }
 
-const fn mix(value: u64) -> u64 {
+const fn mix_bits(value: u64) -> u64 {
     // The finaliser of SplitMix64: it spreads FNV's weak low bits, which choose the bin.
     let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -182,7 +182,7 @@ const fn mix(value: u64) -> u64 {
 
 /// Fills each empty bin with a value derived from the next full one, so that short texts can be
 /// compared.
-fn fill(bins: &mut [u64; BINS]) {
+fn fill_empty_bins(bins: &mut [u64; BINS]) {
     let Some(first) = bins.iter().position(|bin| *bin != u64::MAX) else {
         return;
     };
@@ -191,7 +191,7 @@ fn fill(bins: &mut [u64; BINS]) {
         let at = (first + BINS - step) % BINS;
         if bins[at] == u64::MAX {
             // Mixed again at each step, so that a row of empty bins does not repeat one value.
-            bins[at] = mix(value);
+            bins[at] = mix_bits(value);
         }
         value = bins[at];
     }
@@ -199,7 +199,7 @@ fn fill(bins: &mut [u64; BINS]) {
 
 /// An earlier skill that resembles the given one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Alike {
+pub struct SimilarSkill {
     /// Number under which it was added.
     pub number: usize,
     /// Likeness, from [`ALIKE`] to 1.
@@ -208,31 +208,31 @@ pub struct Alike {
 
 /// Sketches, indexed by their bands.
 #[derive(Debug, Default)]
-pub struct Similar {
+pub struct SketchIndex {
     sketches: Vec<Sketch>,
     bands: HashMap<(usize, u64), Vec<usize>>,
     compared: u64,
 }
 
-impl Similar {
+impl SketchIndex {
     /// Returns the earlier skills that resemble this one, the most alike first.
-    pub fn find(&mut self, sketch: &Sketch) -> Vec<Alike> {
+    pub fn find_similar(&mut self, sketch: &Sketch) -> Vec<SimilarSkill> {
         // Two similar skills share many bands, but are compared once.
         let mut near = BTreeSet::new();
         for key in sketch.bands() {
             near.extend(self.bands.get(&key).into_iter().flatten().copied());
         }
         self.compared += near.len() as u64;
-        let mut found: Vec<Alike> = near
+        let mut similar: Vec<SimilarSkill> = near
             .into_iter()
-            .map(|number| Alike {
+            .map(|number| SimilarSkill {
                 number,
                 likeness: sketch.likeness(&self.sketches[number]),
             })
             .filter(|alike| alike.likeness >= ALIKE)
             .collect();
-        sort(&mut found);
-        found
+        sort_by_likeness(&mut similar);
+        similar
     }
 
     /// Adds a skill under the next number, from 0.
@@ -255,7 +255,7 @@ impl Similar {
     }
 }
 
-fn sort(found: &mut [Alike]) {
+fn sort_by_likeness(found: &mut [SimilarSkill]) {
     found.sort_by(|a, b| {
         b.likeness
             .total_cmp(&a.likeness)
@@ -271,19 +271,19 @@ mod tests {
         Sketch::of([text.as_bytes()])
     }
 
-    fn among(sketch: &Sketch, others: &[Sketch]) -> Vec<Alike> {
+    fn among(sketch: &Sketch, others: &[Sketch]) -> Vec<SimilarSkill> {
         let likeness = others.iter().map(|other| sketch.likeness(other));
         let alike = likeness
             .enumerate()
-            .map(|(number, likeness)| Alike { number, likeness });
-        let mut found: Vec<Alike> = alike.filter(|alike| alike.likeness >= ALIKE).collect();
-        sort(&mut found);
+            .map(|(number, likeness)| SimilarSkill { number, likeness });
+        let mut found: Vec<SimilarSkill> = alike.filter(|alike| alike.likeness >= ALIKE).collect();
+        sort_by_likeness(&mut found);
         found
     }
 
-    fn add(known: &mut Similar, text: &str) -> Vec<Alike> {
+    fn add(known: &mut SketchIndex, text: &str) -> Vec<SimilarSkill> {
         let sketch = sketch(text);
-        let found = known.find(&sketch);
+        let found = known.find_similar(&sketch);
         assert_eq!(
             found,
             among(&sketch, &known.sketches),
@@ -294,13 +294,13 @@ mod tests {
     }
 
     fn text(seed: u64, words: u64) -> String {
-        let word = |n| format!("w{}", mix(seed * 1_000_003 + n) % 5_000);
+        let word = |n| format!("w{}", mix_bits(seed * 1_000_003 + n) % 5_000);
         (0..words).map(word).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn copies_and_near_copies_are_found() {
-        let mut known = Similar::default();
+        let mut known = SketchIndex::default();
         let base = text(1, 800);
         assert!(add(&mut known, &base).is_empty());
         let same = add(&mut known, &base);
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn little_text_and_binary_files_are_like_nothing() {
-        let mut known = Similar::default();
+        let mut known = SketchIndex::default();
         let repeated = "the same words again and ".repeat(50_000);
         for short in [
             "",
@@ -354,7 +354,7 @@ mod tests {
             (0.90, "duplicate", "90 % of its text is that of `pdf`"),
             (0.899, "alike", "89 % of its text is that of `pdf`"),
         ] {
-            let found = finding("pdf", likeness, "");
+            let found = likeness_warning("pdf", likeness, "");
             assert_eq!((found.rule, found.message.as_str()), (rule, message));
         }
     }
@@ -362,10 +362,10 @@ mod tests {
     #[test]
     fn the_work_does_not_grow_with_the_square() {
         let compared = |count: u64, copies: bool| {
-            let mut known = Similar::default();
+            let mut known = SketchIndex::default();
             for number in 0..count {
                 let sketch = sketch(&text(if copies { 7 } else { number }, 200));
-                known.find(&sketch);
+                known.find_similar(&sketch);
                 known.add(sketch);
             }
             known.compared()

@@ -438,7 +438,7 @@ fn a_flag_blocks_a_strict_gate_and_is_told_by_the_manifest_of_another() {
     let verdict = strict(files());
     assert_eq!(verdict.outcome, Outcome::Blocked);
     assert_eq!(rules(&verdict), ["hidden-text", "hidden-text"]);
-    assert_eq!(verdict.blocking().count(), 2);
+    assert_eq!(verdict.blocking_findings().count(), 2);
 
     let verdict = check(
         files(),
@@ -523,7 +523,7 @@ proptest! {
         prop_assert_eq!(&forward.findings, &backward.findings);
         prop_assert_eq!(forward.outcome == Outcome::Blocked, forward.package.is_none());
         prop_assert_eq!(forward.outcome == Outcome::Accepted, forward.findings.is_empty());
-        prop_assert_eq!(forward.package.is_none(), forward.blocking().next().is_some());
+        prop_assert_eq!(forward.package.is_none(), forward.blocking_findings().next().is_some());
         prop_assert!(forward.findings.iter().all(|finding| finding.id != "VG-ST-000"), "{:?}", forward.findings);
     }
 }

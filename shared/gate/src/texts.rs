@@ -11,7 +11,7 @@ const SHORT: usize = 20;
 const LONG: usize = 1024;
 
 /// Checks the description and reports invisible characters in the frontmatter.
-pub(super) fn check(document: &Document, findings: &mut Vec<Finding>) {
+pub(super) fn check_texts(document: &Document, findings: &mut Vec<Finding>) {
     let description = &document.frontmatter().description;
     // Characters and not bytes, or a description in Chinese would count three times.
     let length = description.chars().count();
@@ -45,7 +45,7 @@ pub(super) fn check(document: &Document, findings: &mut Vec<Finding>) {
             "some agents cut it or leave the skill out: shorten it",
         ));
     }
-    for (at, character) in document.hidden() {
+    for (at, character) in document.hidden_characters() {
         let message = format!(
             "the frontmatter holds the hidden character U+{:04X}",
             u32::from(*character)

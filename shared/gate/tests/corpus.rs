@@ -122,7 +122,7 @@ fn vault(key: &SecretKey) -> RootState {
         public_key,
         name: KeyName::default_for(&public_key),
     };
-    let mut edit = RootEdit::first(Timestamp::from_unix(1_700_000_000));
+    let mut edit = RootEdit::begin_first(Timestamp::from_unix(1_700_000_000));
     edit.add_root_key(entry.clone()).expect("a new key");
     edit.add_publisher(entry).expect("a new key");
     let chain = edit.sign(&[key]).expect("a root version");

@@ -92,7 +92,7 @@ fn skill_word(text: &[u8]) -> &'static str {
             verdict.findings[0]
         );
     }
-    Document::parse(text).unwrap_err().word()
+    Document::parse(text).unwrap_err().error_class()
 }
 
 #[test]

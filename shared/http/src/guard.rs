@@ -22,7 +22,7 @@ const MAX_ADDRESSES: usize = 32;
 #[async_trait]
 pub trait Lookup: Send + Sync {
     /// Returns all addresses of `host`. Fails if the resolver fails or does not know the host.
-    async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>>;
+    async fn lookup_addresses(&self, host: &str) -> io::Result<Vec<IpAddr>>;
 }
 
 /// The operating system's resolver.
@@ -30,9 +30,9 @@ pub struct SystemLookup;
 
 #[async_trait]
 impl Lookup for SystemLookup {
-    async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        let found = tokio::net::lookup_host((host, 0)).await?;
-        Ok(found.map(|address| address.ip()).collect())
+    async fn lookup_addresses(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        let socket_addresses = tokio::net::lookup_host((host, 0)).await?;
+        Ok(socket_addresses.map(|address| address.ip()).collect())
     }
 }
 
@@ -73,14 +73,14 @@ impl Guard {
 
     /// Returns all addresses of a host name. Fails if the resolver fails or the filter rejects any
     /// address.
-    pub async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, LookupError> {
-        let found = self.lookup.addresses(host).await?;
+    pub async fn checked_addresses(&self, host: &str) -> Result<Vec<IpAddr>, LookupError> {
+        let addresses = self.lookup.lookup_addresses(host).await?;
         // One rejected address rejects the host: the HTTP client chooses which address to try
         // first.
-        let all_pass = (1..=MAX_ADDRESSES).contains(&found.len())
-            && found.iter().all(|ip| (self.may_reach)(*ip));
+        let all_pass = (1..=MAX_ADDRESSES).contains(&addresses.len())
+            && addresses.iter().all(|ip| (self.may_reach)(*ip));
         if all_pass {
-            Ok(found)
+            Ok(addresses)
         } else {
             Err(NotPublic.into())
         }
@@ -106,7 +106,7 @@ impl Resolve for Guard {
     fn resolve(&self, name: Name) -> Resolving {
         let guard = self.clone();
         Box::pin(async move {
-            let found = match guard.addresses(name.as_str()).await {
+            let found = match guard.checked_addresses(name.as_str()).await {
                 Ok(found) => found,
                 Err(LookupError::NotPublic(refused)) => return Err(refused.into()),
                 Err(LookupError::Failed(error)) => return Err(error.into()),

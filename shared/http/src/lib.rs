@@ -134,7 +134,7 @@ pub enum HttpError {
 
 impl HttpError {
     /// Returns the innermost error of the chain, which is what the system reported.
-    pub fn reason(&self) -> String {
+    pub fn system_message(&self) -> String {
         let mut error: &dyn Error = self;
         while let Some(source) = error.source() {
             error = source;
@@ -185,11 +185,11 @@ impl Client {
 
     /// Returns the underlying reqwest client and creates it on the first call. Fails if the
     /// certificates cannot be loaded. Call it before the first request to fail early.
-    pub fn inner(&self) -> Result<&reqwest::Client, HttpError> {
-        self.made(&self.inner, self.options.reuse)
+    pub fn reqwest_client(&self) -> Result<&reqwest::Client, HttpError> {
+        self.get_or_create(&self.inner, self.options.reuse)
     }
 
-    fn made<'c>(
+    fn get_or_create<'c>(
         &self,
         cell: &'c OnceLock<reqwest::Client>,
         reuse: bool,
@@ -197,14 +197,14 @@ impl Client {
         if let Some(client) = cell.get() {
             return Ok(client);
         }
-        let client = self.builder(reuse)?.build();
+        let client = self.client_builder(reuse)?.build();
         let client = client.map_err(|error| HttpError::Setup(error.into()))?;
         // Another task may have created a client in the meantime. All requests use that one, so
         // that they share its connections.
         Ok(cell.get_or_init(|| client))
     }
 
-    fn builder(&self, reuse: bool) -> Result<ClientBuilder, HttpError> {
+    fn client_builder(&self, reuse: bool) -> Result<ClientBuilder, HttpError> {
         let Options {
             limits,
             reach,
@@ -256,8 +256,8 @@ impl Client {
     }
 
     /// Starts to build a request that asks for an uncompressed response.
-    pub fn request(&self, method: Method, address: &str) -> Result<RequestBuilder, HttpError> {
-        let request = self.inner()?.request(method, address);
+    pub fn new_request(&self, method: Method, address: &str) -> Result<RequestBuilder, HttpError> {
+        let request = self.reqwest_client()?.request(method, address);
         Ok(request.header(header::ACCEPT_ENCODING, "identity"))
     }
 
@@ -266,7 +266,7 @@ impl Client {
     ///
     /// A peer may close a kept connection at the moment in which the next request is sent. Such a
     /// request is sent once more if its method is idempotent, unless its body is a stream.
-    pub async fn send(&self, request: RequestBuilder) -> Result<Response, HttpError> {
+    pub async fn send_request(&self, request: RequestBuilder) -> Result<Response, HttpError> {
         let request = request.build()?;
         if let Reach::Guarded(guard) = &self.options.reach {
             // The client never resolves an IP literal, so the guard's resolver does not see it.
@@ -275,10 +275,13 @@ impl Client {
         // The peer may have carried out such a request before it closed a kept connection, so it
         // must neither use one nor be repeated.
         if !request.method().is_idempotent() {
-            let inner = self.made(&self.once, false)?.execute(request).await?;
-            return Ok(self.response(inner));
+            let inner = self
+                .get_or_create(&self.once, false)?
+                .execute(request)
+                .await?;
+            return Ok(self.wrap_response(inner));
         }
-        let client = self.inner()?;
+        let client = self.reqwest_client()?;
         // Before the first answer there is no kept connection, and a close is a real failure.
         let again = request
             .try_clone()
@@ -290,10 +293,10 @@ impl Client {
             (outcome, _) => outcome?,
         };
         self.answered.store(self.options.reuse, Ordering::Relaxed);
-        Ok(self.response(inner))
+        Ok(self.wrap_response(inner))
     }
 
-    const fn response(&self, inner: reqwest::Response) -> Response {
+    const fn wrap_response(&self, inner: reqwest::Response) -> Response {
         Response {
             inner,
             limits: self.options.limits,
@@ -358,7 +361,7 @@ impl Response {
 
     /// Reads the body. Fails as soon as it exceeds `ceiling` bytes, if it arrives more slowly than
     /// the limits require, or if it is compressed.
-    pub async fn body(mut self, ceiling: u64) -> Result<Vec<u8>, HttpError> {
+    pub async fn read_body(mut self, ceiling: u64) -> Result<Vec<u8>, HttpError> {
         self.check_encoding()?;
         // `Content-Length` serves only to fail early. The loop below counts the received bytes.
         if self
@@ -414,10 +417,10 @@ mod tests {
     }
 
     async fn send(client: &Client, method: Method, address: &str) -> Result<u16, HttpError> {
-        let request = client.request(method, address)?.body("said");
-        let response = client.send(request).await?;
+        let request = client.new_request(method, address)?.body("said");
+        let response = client.send_request(request).await?;
         let status = response.status();
-        response.body(1000).await?;
+        response.read_body(1000).await?;
         Ok(status)
     }
 

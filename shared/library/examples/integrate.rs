@@ -61,7 +61,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // 2. Take in what a user or an agent wrote, after the same checks.
     let text = "---\nname: thank\ndescription: Thanks people. Use when somebody helped.\n---\nSay thank you.\n";
-    let proposed = propose_skill(&vault, &ProposeSkill::new("ann@example.com", text))?;
+    let proposed = propose_skill(
+        &vault,
+        &ProposeSkill::from_skill_md("ann@example.com", text),
+    )?;
     println!("proposed {:?}: {:?}", proposed.name, proposed.outcome);
 
     // 3. Fetch an installed skill again: its source has another text by now.
@@ -90,7 +93,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // 5. Link the installed skills into the folders of the agents.
     let input = SyncProfilesInput {
-        machine: Machine::at(home.path()),
+        machine: Machine::with_home(home.path()),
         discover: true,
         ..SyncProfilesInput::default()
     };

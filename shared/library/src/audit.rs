@@ -17,7 +17,7 @@ use vault_format::text::{printable, quoted};
 use vault_gate::document::Document;
 use vault_gate::finding::{Finding, Level, structure_rules};
 use vault_gate::report::{
-    AcceptedFinding, Audit, Audited, Excerpt, Located, Verdict, decode, percent_encoded,
+    AcceptedFinding, Audit, Audited, Excerpt, Located, Verdict, decode_text, percent_encoded,
 };
 use vault_gate::similar::Sketch;
 use vault_gate::{self as gate, GateOptions, RawFile, Rule};
@@ -111,7 +111,7 @@ pub enum AuditError {
 /// Fails if there is no skill.
 pub fn audit_skill(path: &Path, auditor: &Auditor<'_>) -> Result<Audited, AuditError> {
     let resolved = disk::resolve(path)?;
-    let folder = match disk::kind(&resolved)? {
+    let folder = match disk::kind_at(&resolved)? {
         Some(Kind::Dir) => resolved,
         Some(Kind::File) if resolved.file_name().is_some_and(is_document) => resolved
             .parent()
@@ -122,16 +122,21 @@ pub fn audit_skill(path: &Path, auditor: &Auditor<'_>) -> Result<Audited, AuditE
         kind != Kind::Dir && is_document(name)
     })?;
     let document = document_of(&listed.kept).ok_or_else(|| AuditError::NoSkill(path.to_owned()))?;
-    let found = Place {
+    let skill_folder = Place {
         folder,
         path: PathBuf::new(),
         document,
     };
     let own = auditor
         .vault
-        .and_then(|vault| TrustedStore::of(vault, &found.folder));
-    let manifest = own.and_then(|own| own.manifest(&found.folder));
-    Ok(judge(&found, &found.folder, manifest, auditor))
+        .and_then(|vault| TrustedStore::find_overlapping(vault, &skill_folder.folder));
+    let manifest = own.and_then(|own| own.signed_manifest(&skill_folder.folder));
+    Ok(audit_place(
+        &skill_folder,
+        &skill_folder.folder,
+        manifest,
+        auditor,
+    ))
 }
 
 /// Audits the verified bytes of an installed skill, applying the exceptions in its signed manifest.
@@ -141,7 +146,7 @@ pub fn audit_installed(examined: Examined, auditor: &Auditor<'_>) -> Audited {
         manifest, files, ..
     } = examined;
     let raw = files.into_iter().map(RawFile::from).collect();
-    let mut audited = gated(raw, &[], None, Some(manifest), auditor);
+    let mut audited = run_gate(raw, &[], None, Some(manifest), auditor);
     audited.microseconds = (auditor.clock)().saturating_sub(started);
     audited
 }
@@ -150,7 +155,7 @@ pub fn audit_installed(examined: Examined, auditor: &Auditor<'_>) -> Audited {
 /// result does not depend on timing. Fails if the folder does not exist.
 pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, AuditError> {
     let folder = disk::resolve(root)?;
-    if disk::kind(&folder)? != Some(Kind::Dir) {
+    if disk::kind_at(&folder)? != Some(Kind::Dir) {
         return Ok(Audit {
             root: root.to_string_lossy().into_owned(),
             base: String::new(),
@@ -164,7 +169,7 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
     let walked = walk(&folder, auditor.bounds);
     let own = auditor
         .vault
-        .and_then(|vault| TrustedStore::of(vault, &folder));
+        .and_then(|vault| TrustedStore::find_overlapping(vault, &folder));
     let mut audit = Audit {
         root: root.to_string_lossy().into_owned(),
         base: String::new(),
@@ -175,8 +180,10 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
             // Skills differ widely in size, so each is scheduled alone.
             .with_max_len(1)
             .map(|place| {
-                let manifest = own.as_ref().and_then(|own| own.manifest(&place.folder));
-                let audited = judge(place, &folder, manifest, auditor);
+                let manifest = own
+                    .as_ref()
+                    .and_then(|own| own.signed_manifest(&place.folder));
+                let audited = audit_place(place, &folder, manifest, auditor);
                 (auditor.progress)();
                 audited
             })
@@ -199,14 +206,14 @@ struct TrustedStore {
 }
 
 impl TrustedStore {
-    fn of(vault: &Vault, audited: &Path) -> Option<Self> {
-        let store = vault.store();
+    fn find_overlapping(vault: &Vault, audited: &Path) -> Option<Self> {
+        let store = vault.store_folder();
         let folder = disk::resolve(&store.path()).ok()?;
         // The audited folder may contain the store or lie in it.
         if !folder.starts_with(audited) && !audited.starts_with(&folder) {
             return None;
         }
-        let groups = place::places(vault).ok()?.groups;
+        let groups = place::list_places(vault).ok()?.groups;
         Some(Self {
             store,
             folder,
@@ -216,18 +223,23 @@ impl TrustedStore {
 
     /// Returns the manifest of a skill in the store, if a trusted key signed it. Its exceptions
     /// name the hash of the bytes they apply to, so the files need not be verified here.
-    fn manifest(&self, folder: &Path) -> Option<Manifest> {
+    fn signed_manifest(&self, folder: &Path) -> Option<Manifest> {
         let bundle = folder.strip_prefix(&self.folder).ok()?;
         let bundle = bundle.to_str()?.strip_suffix("/files")?.parse().ok()?;
         self.trusted
             .iter()
-            .find_map(|trusted| store::manifest(&self.store, &bundle, trusted))
+            .find_map(|trusted| store::read_manifest(&self.store, &bundle, trusted))
     }
 }
 
 /// Reads one skill and runs the gate on it. `root` is the folder that is audited: a link to a file
 /// in it is judged by that file. `manifest` is its signed manifest if it is in the vault's store.
-fn judge(place: &Place, root: &Path, manifest: Option<Manifest>, auditor: &Auditor<'_>) -> Audited {
+fn audit_place(
+    place: &Place,
+    root: &Path,
+    manifest: Option<Manifest>,
+    auditor: &Auditor<'_>,
+) -> Audited {
     let started = (auditor.clock)();
     let left_out = RefCell::new(Vec::new());
     let ignored = |name: &str| {
@@ -251,20 +263,22 @@ fn judge(place: &Place, root: &Path, manifest: Option<Manifest>, auditor: &Audit
     };
     // Linked files share the limit of the skill, so that no number of links makes an audit endless.
     let mut left = LIMITS.total_bytes.saturating_sub(size(&raw));
-    faults.retain(|fault| match follow(fault, &place.folder, root, left) {
-        Some((file, finding)) => {
-            left -= size(file.as_slice());
-            raw.extend(file);
-            beside.push(finding);
-            false
-        }
-        None => true,
-    });
-    let mut audited = gated(raw, &faults, name.as_deref(), manifest, auditor);
+    faults.retain(
+        |fault| match follow_link(fault, &place.folder, root, left) {
+            Some((file, finding)) => {
+                left -= size(file.as_slice());
+                raw.extend(file);
+                beside.push(finding);
+                false
+            }
+            None => true,
+        },
+    );
+    let mut audited = run_gate(raw, &faults, name.as_deref(), manifest, auditor);
     if beside.iter().any(|finding| finding.level == Level::Warning) {
         audited.verdict = audited.verdict.max(Verdict::Warnings);
     }
-    audited.findings.extend(located(beside, &[]));
+    audited.findings.extend(add_excerpts(beside, &[]));
     audited.path = shown(&place.path);
     audited.uri = percent_encoded(place.path.as_os_str().as_bytes());
     audited.document.clone_from(&place.document);
@@ -289,8 +303,12 @@ fn named_but_left_out(left_out: &[String], files: &[RawFile]) -> Vec<Finding> {
                 "{} is left out of a skill, but its text names it",
                 quoted(name)
             );
-            Finding::of(structural("file-left-out"), Level::Warning, message)
-                .hint("rename it so that it is part of the skill and is judged, or remove it")
+            Finding::of(
+                find_structure_rule("file-left-out"),
+                Level::Warning,
+                message,
+            )
+            .hint("rename it so that it is part of the skill and is judged, or remove it")
         })
         .collect()
 }
@@ -298,7 +316,7 @@ fn named_but_left_out(left_out: &[String], files: &[RawFile]) -> Vec<Finding> {
 /// Follows a link to something in the audited folder: a file is judged as if it lay there, a folder
 /// is judged by itself. `vault add` rejects both. Returns `None` for a file of more than `most`
 /// bytes.
-fn follow(
+fn follow_link(
     (path, error): &(String, SourceError),
     skill: &Path,
     root: &Path,
@@ -314,7 +332,7 @@ fn follow(
         .strip_prefix(disk::resolve(root).ok()?)
         .ok()?
         .to_owned();
-    let (file, level) = match disk::kind(&target).ok()? {
+    let (file, level) = match disk::kind_at(&target).ok()? {
         Some(Kind::File) => {
             let most = manifest::MAX_FILE_BYTES.min(most);
             let bytes = disk::read(&target, most).ok()??;
@@ -334,7 +352,7 @@ fn follow(
         quoted(path),
         quoted(&shown.to_string_lossy())
     );
-    let finding = Finding::of(structural("file-kind"), level, message)
+    let finding = Finding::of(find_structure_rule("file-kind"), level, message)
         .at(path.as_str())
         .hint("put the file itself in its place, or leave it out");
     Some((file, finding))
@@ -357,7 +375,7 @@ fn belongs_to_a_skill(folder: &Path, root: &Path) -> bool {
 }
 
 /// Returns the structural rule of this name.
-fn structural(name: &str) -> &'static Rule {
+fn find_structure_rule(name: &str) -> &'static Rule {
     let known = structure_rules().iter().find(|rule| rule.name == name);
     // All callers name an existing rule. A fallback is better than a panic.
     known.unwrap_or(&structure_rules()[0])
@@ -365,7 +383,7 @@ fn structural(name: &str) -> &'static Rule {
 
 /// Runs the gate on the files of a skill. A skill with unread files gets no hash and no sketch, so
 /// that it is not taken for a duplicate of another one.
-fn gated(
+fn run_gate(
     raw: Vec<RawFile>,
     faults: &[(String, SourceError)],
     folder: Option<&str>,
@@ -383,9 +401,9 @@ fn gated(
     let mut lines = Vec::new();
     if has_document {
         // As at admission, installers of the skill's own publisher only warn.
-        let source = manifest
-            .as_ref()
-            .and_then(|manifest| gate::publisher(manifest.provenance.identifier.as_str()));
+        let source = manifest.as_ref().and_then(|manifest| {
+            gate::publisher_of_source(manifest.provenance.identifier.as_str())
+        });
         let (installed, waivers) = manifest
             .map(|manifest| (manifest.name, manifest.gate.waivers))
             .unzip();
@@ -413,7 +431,7 @@ fn gated(
         findings = judged.findings;
         lines = kept;
     }
-    let mut more: Vec<Finding> = faults.iter().map(fault).collect();
+    let mut more: Vec<Finding> = faults.iter().map(fault_finding).collect();
     if !more.is_empty() {
         verdict = verdict.max(Verdict::Blocked);
     }
@@ -422,7 +440,7 @@ fn gated(
         verdict = Verdict::Unreadable;
     }
     more.append(&mut findings);
-    let accepted = accept(&mut more, &lines, auditor.accepted);
+    let accepted = take_accepted(&mut more, &lines, auditor.accepted);
     if !accepted.is_empty() && verdict != Verdict::Unreadable {
         verdict = match more.iter().map(|finding| finding.level).max() {
             None | Some(Level::Note) => Verdict::Accepted,
@@ -437,7 +455,7 @@ fn gated(
         name,
         verdict,
         hash,
-        findings: located(more, &lines),
+        findings: add_excerpts(more, &lines),
         accepted,
         sketch,
         duplicate_of: None,
@@ -447,7 +465,7 @@ fn gated(
 }
 
 /// Removes and returns the flags and warnings that a list accepts for the bytes of their files.
-fn accept(
+fn take_accepted(
     findings: &mut Vec<Finding>,
     files: &[RawFile],
     accepted: &[Waiver],
@@ -517,7 +535,7 @@ fn author_name(files: &[RawFile]) -> Option<String> {
 }
 
 /// Adds the source line to each finding. Decodes a file once for consecutive findings in it.
-fn located(findings: Vec<Finding>, files: &[RawFile]) -> Vec<Located> {
+fn add_excerpts(findings: Vec<Finding>, files: &[RawFile]) -> Vec<Located> {
     let mut last: Option<(String, String)> = None;
     findings
         .into_iter()
@@ -525,7 +543,7 @@ fn located(findings: Vec<Finding>, files: &[RawFile]) -> Vec<Located> {
             let source = finding.line.and_then(|line| {
                 if last.as_ref().is_none_or(|(path, _)| *path != finding.path) {
                     let file = file_of(&finding, files)?;
-                    last = Some((finding.path.clone(), decode(&file.bytes).into_owned()));
+                    last = Some((finding.path.clone(), decode_text(&file.bytes).into_owned()));
                 }
                 let (_, text) = last.as_ref()?;
                 Excerpt::of(text, line, finding.column)
@@ -544,7 +562,7 @@ fn is_unreadable(error: &SourceError) -> bool {
 }
 
 /// Turns an error for one entry into a finding.
-fn fault((path, error): &(String, SourceError)) -> Finding {
+fn fault_finding((path, error): &(String, SourceError)) -> Finding {
     let (rule, hint) = match error {
         SourceError::Link(..)
         | SourceError::Outside(_)
@@ -572,7 +590,7 @@ fn fault((path, error): &(String, SourceError)) -> Finding {
         other => other.to_string(),
     };
     // The message may contain a file name with control characters.
-    Finding::of(structural(rule), Level::Error, printable(&message))
+    Finding::of(find_structure_rule(rule), Level::Error, printable(&message))
         .at(path.as_str())
         .hint(hint)
 }

@@ -85,13 +85,13 @@ pub fn resolve_capabilities(input: &ResolveInput<'_>) -> Result<Capabilities, Re
             &read
         }
     };
-    let mut skills = list::list(input.vault)?.skills;
+    let mut skills = list::list_installed(input.vault)?.skills;
     // A shadowed name means another skill: a grant by name would hand out that one instead.
     skills.retain(|skill| !skill.shadowed);
-    let texts: Vec<Text<'_>> = skills.iter().map(InstalledSkill::text).collect();
+    let texts: Vec<Text<'_>> = skills.iter().map(InstalledSkill::search_text).collect();
     Ok(policy::resolve_capabilities(&Input {
         policy,
-        catalog: Some(digest(&skills)),
+        catalog: Some(hash_installed_skills(&skills)),
         asker: Asker {
             callers: input.callers,
             bound_profile: input.bound_profile,
@@ -105,7 +105,7 @@ pub fn resolve_capabilities(input: &ResolveInput<'_>) -> Result<Capabilities, Re
 
 /// Returns the digest of the installed skills for the cache key: SHA-256 over one line `<name>
 /// <bundle hash>` for each skill, sorted by name.
-fn digest(skills: &[InstalledSkill]) -> Digest {
+fn hash_installed_skills(skills: &[InstalledSkill]) -> Digest {
     let mut sorted: Vec<_> = skills
         .iter()
         .map(|skill| (&skill.name, skill.bundle))

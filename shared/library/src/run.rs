@@ -24,7 +24,7 @@ use vault_gate::document::{Document, Frontmatter, Secret, is_reserved_variable};
 use crate::disk::FileError;
 use crate::disk::Location;
 use crate::disk::scratch::Scratch;
-use crate::installed::place::{self, Group, Origin, Place};
+use crate::installed::place::{self, Origin, OriginGroup, Place};
 use crate::installed::project::Project;
 use crate::store::{self, Damage, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
@@ -79,7 +79,7 @@ pub enum Scope {
 impl Environment {
     /// Returns the variables that an action gets. `made_here` is whether the skill was made on this
     /// machine.
-    fn passed(
+    fn select_variables(
         &self,
         made_here: bool,
         declared: &[Secret],
@@ -225,18 +225,18 @@ pub struct LocatedSkill {
 }
 
 /// Finds a skill and verifies all of its files.
-pub fn which(vault: &Vault, skill: impl Into<SkillRef>) -> Result<LocatedSkill, RunError> {
-    which_in(vault, None, skill)
+pub fn locate_skill(vault: &Vault, skill: impl Into<SkillRef>) -> Result<LocatedSkill, RunError> {
+    locate_skill_in(vault, None, skill)
 }
 
 /// Like [`which`]; a bare name that the user has no skill of is looked up in the project.
-pub fn which_in(
+pub fn locate_skill_in(
     vault: &Vault,
     project: Option<&Project>,
     skill: impl Into<SkillRef>,
 ) -> Result<LocatedSkill, RunError> {
-    let (place, _, examined) = verified(vault, project, &skill.into())?;
-    let files = store::folder(&vault.store(), &place.bundle)
+    let (place, _, examined) = find_verified(vault, project, &skill.into())?;
+    let files = store::bundle_folder(&vault.store_folder(), &place.bundle)
         .join("files")
         .path();
     let actions = examined
@@ -244,8 +244,9 @@ pub fn which_in(
         .actions
         .iter()
         .map(|(name, action)| {
-            let mut resolved = resolve(name, action, &examined.manifest, &files);
-            resolved.args = locate(&action.args, &action.cwd, &examined.manifest, &files);
+            let mut resolved = resolve_action(name, action, &examined.manifest, &files);
+            resolved.args =
+                resolve_arguments(&action.args, &action.cwd, &examined.manifest, &files);
             resolved
         })
         .collect();
@@ -260,22 +261,25 @@ pub fn which_in(
 }
 
 /// Finds an installed skill; `None` if it is not installed. Does not verify its files.
-pub fn find(vault: &Vault, skill: impl Into<SkillRef>) -> Result<Option<FoundSkill>, VaultError> {
-    let found = place::find(vault, &skill.into())?;
-    Ok(found.map(|(place, _)| FoundSkill {
+pub fn find_skill(
+    vault: &Vault,
+    skill: impl Into<SkillRef>,
+) -> Result<Option<FoundSkill>, VaultError> {
+    let located = place::find_installed(vault, &skill.into())?;
+    Ok(located.map(|(place, _)| FoundSkill {
         bare: place.bare,
-        qualified: place.qualified(),
+        qualified: place.qualified_name(),
         name: place.name,
         origin: place.origin,
     }))
 }
 
 /// Reads and verifies an installed skill, and identifies the key that signed it.
-pub fn inspect(vault: &Vault, skill: impl Into<SkillRef>) -> Result<VerifiedSkill, RunError> {
-    let (place, trusted, examined) = verified(vault, None, &skill.into())?;
+pub fn inspect_skill(vault: &Vault, skill: impl Into<SkillRef>) -> Result<VerifiedSkill, RunError> {
+    let (place, trusted, examined) = find_verified(vault, None, &skill.into())?;
     Ok(VerifiedSkill {
         roots: trusted.roots().cloned(),
-        frontmatter: frontmatter(&place.name, &examined.files),
+        frontmatter: parse_frontmatter(&place.name, &examined.files),
         name: place.name,
         origin: place.origin,
         bundle: place.bundle,
@@ -284,13 +288,13 @@ pub fn inspect(vault: &Vault, skill: impl Into<SkillRef>) -> Result<VerifiedSkil
     })
 }
 
-fn frontmatter(name: &SkillName, files: &[File]) -> Option<Frontmatter> {
+fn parse_frontmatter(name: &SkillName, files: &[File]) -> Option<Frontmatter> {
     let file = files.iter().find(|file| file.path.as_str() == SKILL_MD)?;
     let document = Document::parse_known(&file.bytes, name).ok()?;
     Some(document.frontmatter().clone())
 }
 
-fn verified(
+fn find_verified(
     vault: &Vault,
     project: Option<&Project>,
     skill: &SkillRef,
@@ -301,8 +305,8 @@ fn verified(
     for _ in 0..3 {
         let (place, trusted) =
             find_in(vault, project, skill)?.ok_or_else(|| RunError::UnknownSkill(skill.clone()))?;
-        match store::examine(
-            &vault.store(),
+        match store::examine_stored(
+            &vault.store_folder(),
             &place.bundle,
             Some(&place.signed_name),
             &trusted,
@@ -327,11 +331,11 @@ fn find_in(
     project: Option<&Project>,
     skill: &SkillRef,
 ) -> Result<Option<(Place, Trusted)>, VaultError> {
-    if let Some(found) = place::find(vault, skill)? {
-        return Ok(Some(found));
+    if let Some(user_skill) = place::find_installed(vault, skill)? {
+        return Ok(Some(user_skill));
     }
     Ok(project.and_then(|project| {
-        let Group { places, trusted } = project.group();
+        let OriginGroup { places, trusted } = project.to_group();
         let mut places = places.into_iter();
         // A qualified name never means a skill of a project.
         Some((
@@ -343,7 +347,12 @@ fn find_in(
 
 /// Returns the arguments, with an absolute path in place of each that names a file of the skill. An
 /// argument is looked up from the working directory, as the action's program does.
-fn locate(args: &[String], cwd: &str, manifest: &Manifest, root: &std::path::Path) -> Vec<String> {
+fn resolve_arguments(
+    args: &[String],
+    cwd: &str,
+    manifest: &Manifest,
+    root: &std::path::Path,
+) -> Vec<String> {
     let file_of = |argument: &String| {
         let mut parts: Vec<&str> = cwd.split('/').filter(|part| *part != ".").collect();
         for part in argument.split('/') {
@@ -368,7 +377,7 @@ fn locate(args: &[String], cwd: &str, manifest: &Manifest, root: &std::path::Pat
     located.collect()
 }
 
-fn resolve(
+fn resolve_action(
     name: &ActionName,
     action: &ActionSpec,
     manifest: &Manifest,
@@ -414,7 +423,7 @@ pub struct Run {
 /// Verifies a skill, copies the verified bytes out, and builds the command. The action inherits the
 /// standard streams and the environment variables that the scope selects. A name that the user has
 /// no skill of is looked up in the project.
-pub fn prepare(
+pub fn prepare_run(
     vault: &Vault,
     project: Option<&Project>,
     skill: impl Into<SkillRef>,
@@ -422,7 +431,7 @@ pub fn prepare(
     environment: &Environment,
 ) -> Result<Run, RunError> {
     let skill = skill.into();
-    let (place, _, mut examined) = verified(vault, project, &skill)?;
+    let (place, _, mut examined) = find_verified(vault, project, &skill)?;
     let manifest = &examined.manifest;
     let Some(declared) = manifest.actions.get(action) else {
         return Err(RunError::UnknownAction {
@@ -432,7 +441,7 @@ pub fn prepare(
         });
     };
     let requires_tty = declared.requires_tty;
-    let declared_variables = frontmatter(&examined.manifest.name, &examined.files)
+    let declared_variables = parse_frontmatter(&examined.manifest.name, &examined.files)
         .map_or_else(Vec::new, |read| read.requires_secrets);
     let source = manifest.provenance.identifier.kind();
     // Another publisher's manifest may call its source local, so the signer counts as well.
@@ -444,14 +453,14 @@ pub fn prepare(
     let copy = vault.private_scratch()?;
     let files = copy.path().join("files");
     store::copy_out(&files, &examined.files)?;
-    let resolved = resolve(action, declared, manifest, &files.path());
+    let resolved = resolve_action(action, declared, manifest, &files.path());
     let mut command = Command::new(&resolved.command);
     command
         .args(&resolved.args)
         .current_dir(&resolved.cwd)
         // Start from nothing, so that only selected variables get through.
         .env_clear()
-        .envs(environment.passed(made_here, &declared_variables));
+        .envs(environment.select_variables(made_here, &declared_variables));
     Ok(Run {
         command,
         program: declared.command.clone(),

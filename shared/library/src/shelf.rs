@@ -5,8 +5,8 @@
 
 mod changes;
 
-pub use crate::installed::list::{InstalledSkill as Listed, Listing, list};
-pub use crate::installed::search::{Hit, search};
+pub use crate::installed::list::{InstalledSkill as Listed, Listing, list_installed};
+pub use crate::installed::search::{Hit, search_installed};
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -32,7 +32,9 @@ use crate::admit::add::{AddError, read_policy};
 use crate::admit::update::upstream_of;
 use crate::agents::{self, Machine};
 use crate::disk::lock::LockError;
-use crate::installed::drift::{CurrentSource, NotCompared, OwnSkill, Sources, folder_drift};
+use crate::installed::drift::{
+    ComparedSkill, CurrentSource, NotCompared, RecordedSources, folder_drift,
+};
 use crate::installed::{folders, place};
 use crate::store::{self, Damage, Trusted};
 use crate::vault::policy::{self, POLICY_FILE};
@@ -55,12 +57,12 @@ pub struct LibraryShelf {
     machine: Option<Machine>,
     /// Whether callers may learn how skills differ from the folders that they were added from.
     reads_folders: bool,
-    last: Arc<Mutex<Option<Arc<View>>>>,
+    last: Arc<Mutex<Option<Arc<CachedView>>>>,
 }
 
 /// A change whose network access is complete.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedChange {
     change: Change,
     /// The fetched source of a [`Change::Fetch`] or [`Change::Update`].
     source: Option<admit::Source>,
@@ -68,12 +70,12 @@ pub struct Prepared {
     reviewed: Option<Digest>,
 }
 
-impl Prepared {
+impl PreparedChange {
     /// Adds the SHA-256 over the files that an owner reviewed, for a change by another author. The
     /// change is rejected if it has other files, and the skill is recorded as another author's
     /// work.
     #[must_use]
-    pub fn reviewed(self, reviewed: Option<Digest>) -> Self {
+    pub fn with_reviewed(self, reviewed: Option<Digest>) -> Self {
         Self { reviewed, ..self }
     }
 
@@ -88,7 +90,7 @@ impl Prepared {
 
 /// The installed skills at one moment.
 #[derive(Debug)]
-struct View {
+struct CachedView {
     /// The vault's generation number; `None` if a change was in progress, so that the view may
     /// already be stale.
     generation: Option<u64>,
@@ -142,10 +144,10 @@ impl LibraryShelf {
 
     /// Performs the network part of a change: checks the policy, then fetches. Changes nothing and
     /// holds no lock.
-    pub async fn prepare(&self, change: Change) -> Result<Prepared, ShelfError> {
+    pub async fn prepare_change(&self, change: Change) -> Result<PreparedChange, ShelfError> {
         let fetched = match &change {
             Change::Fetch { source, skill, .. } => {
-                let fetch = self.fetcher(source.identifier.as_str())?;
+                let fetch = self.require_fetcher(source.identifier.as_str())?;
                 let policy = self.source_policy().await?;
                 let fetched = fetch.fetch(source, skill.as_ref(), policy.as_ref()).await;
                 Some(fetched.map_err(AddError::from)?)
@@ -154,13 +156,13 @@ impl LibraryShelf {
                 // A folder of this machine is read at admission and needs no fetch.
                 if let Some(folder) = self.recorded_folder(name).await? {
                     let source = Some(admit::Source::folder(&folder));
-                    return Ok(Prepared::new(change, source));
+                    return Ok(PreparedChange::new(change, source));
                 }
                 let name = name.clone();
                 let upstream = self
-                    .read(move |vault| Ok(upstream_of(vault, &name)?))
+                    .run_blocking(move |vault| Ok(upstream_of(vault, &name)?))
                     .await?;
-                let fetch = self.fetcher(upstream.identifier.as_str())?;
+                let fetch = self.require_fetcher(upstream.identifier.as_str())?;
                 let policy = self.source_policy().await?;
                 let fetched = fetch.fetch_again(&upstream, policy.as_ref()).await;
                 Some(fetched.map_err(AddError::from)?)
@@ -168,7 +170,7 @@ impl LibraryShelf {
             _ => None,
         };
         let source = fetched.map(|skill| admit::Source::Fetched(Box::new(skill)));
-        Ok(Prepared::new(change, source))
+        Ok(PreparedChange::new(change, source))
     }
 
     /// The folder that an own skill was added from, if callers may have it read.
@@ -177,19 +179,25 @@ impl LibraryShelf {
             return Ok(None);
         }
         let name = name.clone();
-        let folders = self.read(|vault| Ok(folders::recorded(vault)?)).await?;
+        let folders = self
+            .run_blocking(|vault| Ok(folders::recorded_folders(vault)?))
+            .await?;
         let folder = folders.into_iter().find(|folder| folder.name == name);
         Ok(folder.map(|folder| folder.path))
     }
 
     /// Applies a prepared change.
-    pub async fn admit(&self, by: &Submitter, prepared: Prepared) -> Result<Submitted, ShelfError> {
+    pub async fn admit_prepared(
+        &self,
+        by: &Submitter,
+        prepared: PreparedChange,
+    ) -> Result<Submitted, ShelfError> {
         let by = by.user_id.clone();
-        self.read(move |vault| changes::submit(vault, by, prepared))
+        self.run_blocking(move |vault| changes::apply_change(vault, by, prepared))
             .await
     }
 
-    fn fetcher(&self, source: &str) -> Result<&Arc<dyn Fetch>, ShelfError> {
+    fn require_fetcher(&self, source: &str) -> Result<&Arc<dyn Fetch>, ShelfError> {
         self.fetch.as_ref().ok_or_else(|| {
             ShelfError::SourceUnsupported(format!(
                 "skills from `{}` cannot be fetched here; add a folder of this machine",
@@ -201,7 +209,7 @@ impl LibraryShelf {
     /// Reads the policy that decides what may be fetched. Fails if it can't be read, so that
     /// nothing is fetched.
     async fn source_policy(&self) -> Result<Option<Policy>, ShelfError> {
-        self.read(|vault| Ok(read_policy(vault)?)).await
+        self.run_blocking(|vault| Ok(read_policy(vault)?)).await
     }
 
     /// The vault behind this shelf.
@@ -210,7 +218,7 @@ impl LibraryShelf {
     }
 
     /// Runs file access on a blocking thread.
-    async fn read<T: Send + 'static>(
+    async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Vault) -> Result<T, ShelfError> + Send + 'static,
     ) -> Result<T, ShelfError> {
@@ -221,12 +229,14 @@ impl LibraryShelf {
     }
 
     /// Returns the current view. Callers that wait for a listing share it.
-    async fn view(&self) -> Result<Arc<View>, ShelfError> {
+    async fn current_view(&self) -> Result<Arc<CachedView>, ShelfError> {
         // Held during the scan, so that concurrent callers share one scan instead of starting their
         // own.
         let mut last = self.last.lock().await;
         let before = last.clone();
-        let view = self.read(move |vault| refresh(vault, before)).await?;
+        let view = self
+            .run_blocking(move |vault| refresh_view(vault, before))
+            .await?;
         *last = Some(Arc::clone(&view));
         Ok(view)
     }
@@ -234,42 +244,44 @@ impl LibraryShelf {
 
 #[async_trait]
 impl Shelf for LibraryShelf {
-    fn owner(&self) -> &str {
+    fn owner_name(&self) -> &str {
         &self.owner
     }
 
-    fn writes(&self) -> Writes {
+    fn write_mode(&self) -> Writes {
         Writes::Signed
     }
 
-    async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
-        Ok(Arc::clone(&self.view().await?.snapshot))
+    async fn take_snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
+        Ok(Arc::clone(&self.current_view().await?.snapshot))
     }
 
-    async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
+    async fn load_skill(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
         let entry = entry.clone();
-        self.read(move |vault| load(vault, &entry)).await
+        self.run_blocking(move |vault| load_skill(vault, &entry))
+            .await
     }
 
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
-        let prepared = self.prepare(change).await?;
-        self.admit(by, prepared).await
+        let prepared = self.prepare_change(change).await?;
+        self.admit_prepared(by, prepared).await
     }
 
     async fn refresh_agents(&self) -> Option<AgentLinks> {
         let machine = self.machine.clone()?;
-        let refreshed = self.read(move |vault| Ok(refresh_agents(vault, &machine)));
+        let refreshed = self.run_blocking(move |vault| Ok(refresh_agents(vault, &machine)));
         Some(refreshed.await.unwrap_or_default())
     }
 
     async fn drift(&self, entries: &[&Entry], named: bool) -> Result<Vec<Drift>, ShelfError> {
-        let view = self.view().await?;
+        let view = self.current_view().await?;
         let entries: Vec<Entry> = entries.iter().map(|entry| (*entry).clone()).collect();
-        let here = Here {
+        let comparison = LocalComparison {
             fetches: self.fetch.is_some(),
             reads_folders: self.reads_folders,
         };
-        let compared = self.read(move |vault| here.compare(vault, &view, &entries, named));
+        let compared = self
+            .run_blocking(move |vault| comparison.compare_locally(vault, &view, &entries, named));
         let (mut drifts, upstreams) = compared.await?;
         let Some(fetch) = self.fetch.clone().filter(|_| !upstreams.is_empty()) else {
             return Ok(drifts);
@@ -286,26 +298,26 @@ impl Shelf for LibraryShelf {
 }
 
 /// A source to ask, with the index of its skill.
-type ToFetch = (usize, Upstream);
+type SourceToFetch = (usize, Upstream);
 
 /// The kinds of sources that a shelf compares skills with.
 #[derive(Clone, Copy)]
-struct Here {
+struct LocalComparison {
     fetches: bool,
     reads_folders: bool,
 }
 
-impl Here {
+impl LocalComparison {
     /// Compares skills as far as that needs no network. Also returns the sources to ask, each with
     /// the index of its skill.
-    fn compare(
+    fn compare_locally(
         self,
         vault: &Vault,
-        view: &View,
+        view: &CachedView,
         entries: &[Entry],
         named: bool,
-    ) -> Result<(Vec<Drift>, Vec<ToFetch>), ShelfError> {
-        let sources = Sources::read(vault)?;
+    ) -> Result<(Vec<Drift>, Vec<SourceToFetch>), ShelfError> {
+        let sources = RecordedSources::read(vault)?;
         let folders = if self.reads_folders {
             folders::compare_all(vault)?
         } else {
@@ -318,12 +330,12 @@ impl Here {
             let current = if entry.is_linked() {
                 Err(NotCompared::Linked)
             } else {
-                let own = OwnSkill {
+                let own = ComparedSkill {
                     name: entry.name(),
                     bundle: &entry.texts.bundle_hash,
                     provenance: provenance.as_deref().unwrap_or_default(),
                 };
-                sources.of(own, named)?
+                sources.current_source(own, named)?
             };
             let unchecked = |why: &str| DriftState::Unchecked(why.to_owned());
             let state = match current {
@@ -361,13 +373,13 @@ impl Here {
 /// Updates the links of this machine's agents. A problem with them is logged only, because the
 /// change before it succeeded; the health check reports it.
 fn refresh_agents(vault: &Vault, machine: &Machine) -> AgentLinks {
-    let report = agents::refresh(vault, machine).unwrap_or_else(|error| {
+    let report = agents::sync_linked(vault, machine).unwrap_or_else(|error| {
         tracing::warn!(%error, "the agents' links were not updated");
         None
     });
     // Only a hint in the answer: the change is complete, so an error here must not look like its
     // failure.
-    let unlinked = agents::unlinked(vault, machine).unwrap_or_default();
+    let unlinked = agents::list_unlinked(vault, machine).unwrap_or_default();
     AgentLinks {
         restart_required: report.as_ref().is_some_and(|done| done.restart_required),
         profiles: report.and_then(|report| serde_json::to_value(report).ok()),
@@ -378,7 +390,7 @@ fn refresh_agents(vault: &Vault, machine: &Machine) -> AgentLinks {
     }
 }
 
-impl View {
+impl CachedView {
     /// Returns whether this view is still current. It remains valid while the next change is in
     /// progress.
     fn is_current(&self, generation: u64) -> bool {
@@ -388,7 +400,10 @@ impl View {
 }
 
 /// Lists the installed skills, or reuses `before` if it is still current.
-fn refresh(vault: &Vault, before: Option<Arc<View>>) -> Result<Arc<View>, ShelfError> {
+fn refresh_view(
+    vault: &Vault,
+    before: Option<Arc<CachedView>>,
+) -> Result<Arc<CachedView>, ShelfError> {
     let policy = policy::read_policy(vault).map_err(|error| error.to_string());
     // Compared by content: a policy that can no longer be read does not change the generation
     // number.
@@ -398,7 +413,7 @@ fn refresh(vault: &Vault, before: Option<Arc<View>>) -> Result<Arc<View>, ShelfE
         if let Some(before) = before.as_ref().filter(|view| view.is_current(generation)) {
             return Ok(Arc::clone(before));
         }
-        let view = scan(vault, &policy, generation)?;
+        let view = scan_view(vault, &policy, generation)?;
         // A writer may have started and finished during the scan, which then may have seen half
         // of its change.
         if vault.generation()? == generation {
@@ -406,7 +421,7 @@ fn refresh(vault: &Vault, before: Option<Arc<View>>) -> Result<Arc<View>, ShelfE
         }
     }
     // Writers kept changing the vault. An odd generation marks this view as possibly stale.
-    scan(vault, &policy, 1)
+    scan_view(vault, &policy, 1)
 }
 
 /// The generation number, which is odd while a writer is at work. If a killed writer left it odd,
@@ -418,15 +433,19 @@ fn settled_generation(vault: &Vault) -> Result<u64, ShelfError> {
     }
     // If the lock is free, no writer is at work. Taking and releasing it settles what a killed
     // writer left.
-    drop(vault.clone().with_wait(Duration::ZERO).change());
+    drop(vault.clone().with_wait(Duration::ZERO).begin_change());
     Ok(vault.generation()?)
 }
 
-fn scan(vault: &Vault, policy: &PolicyState, generation: u64) -> Result<Arc<View>, ShelfError> {
+fn scan_view(
+    vault: &Vault,
+    policy: &PolicyState,
+    generation: u64,
+) -> Result<Arc<CachedView>, ShelfError> {
     if let Err(error) = policy {
         tracing::error!(%error, "{} is not valid: members see nothing until it is fixed", POLICY_FILE);
     }
-    let listing = list(vault)?;
+    let listing = list_installed(vault)?;
     for (name, origin, damage) in &listing.damaged {
         tracing::warn!(skill = %name, ?origin, %damage, "a damaged skill is left out");
     }
@@ -452,7 +471,7 @@ fn scan(vault: &Vault, policy: &PolicyState, generation: u64) -> Result<Arc<View
     }
     // Without a policy, only owners see skills.
     let readable = policy.clone().unwrap_or_default().map(Arc::new);
-    Ok(Arc::new(View {
+    Ok(Arc::new(CachedView {
         generation: generation.is_multiple_of(2).then_some(generation),
         snapshot: Arc::new(
             Snapshot::new(entries)
@@ -464,12 +483,12 @@ fn scan(vault: &Vault, policy: &PolicyState, generation: u64) -> Result<Arc<View
     }))
 }
 
-fn load(vault: &Vault, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
+fn load_skill(vault: &Vault, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
     let name = entry.name();
     let hash = &entry.texts.bundle_hash;
-    let (signed_name, trusted) = expected(vault, entry)?;
+    let (signed_name, trusted) = expected_signature(vault, entry)?;
     let damaged = |text: &str| ShelfError::Damaged(name.clone(), text.to_owned());
-    let store = vault.store();
+    let store = vault.store_folder();
     // Encoding the files again checks that they still have the requested bundle hash.
     let (examined, _) = store::examine_and_encode(&store, hash, Some(&signed_name), &trusted)
         .map_err(|damage| match damage {
@@ -495,22 +514,22 @@ fn load(vault: &Vault, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
 }
 
 /// The name in the manifest of a listed skill, and the keys that may have signed it.
-fn expected(vault: &Vault, entry: &Entry) -> Result<(SkillName, Trusted), ShelfError> {
+fn expected_signature(vault: &Vault, entry: &Entry) -> Result<(SkillName, Trusted), ShelfError> {
     let name = entry.name();
     let Some(linked) = &entry.vault else {
         // The caller chose this bundle from a listing. It may be read although a newer one replaced
         // it since.
         return Ok((name.clone(), vault.trusted_as_listed()?));
     };
-    let wanted = SkillRef::qualified(linked.clone(), name.clone());
-    let found = place::find(vault, &wanted)?;
-    found
+    let skill_ref = SkillRef::qualified(linked.clone(), name.clone());
+    let installed = place::find_installed(vault, &skill_ref)?;
+    installed
         .map(|(place, trusted)| (place.signed_name, trusted))
         .ok_or_else(|| ShelfError::NotFound(name.clone()))
 }
 
 fn is_installed(vault: &Vault, entry: &Entry) -> bool {
-    let link = vault.skills().join(entry.name().as_str());
+    let link = vault.skills_folder().join(entry.name().as_str());
     store::bundle_at(&link).ok().flatten() == Some(entry.texts.bundle_hash)
 }
 

@@ -14,7 +14,8 @@ use vault_format::manifest::{Mode, SKILL_MD, SignedManifest};
 use vault_format::name::SkillName;
 use vault_gate::RawFile;
 use vault_library::admit::{
-    AdmitError, Neighbours, Options, Source, admit, admit_one, examine, history, preview,
+    AdmitError, Neighbours, Options, Source, admit_candidates, admit_one, examine_candidate,
+    history, preview_admission,
 };
 use vault_library::shelf::LibraryShelf;
 use vault_library::{
@@ -66,7 +67,8 @@ fn sign_as_strict(home: &Home, skill: &SkillName) -> SkillEntry {
 fn a_proposed_name_that_is_easily_confused_is_warned_of() {
     let home = Home::new(1);
     home.add("a-good-name", "x");
-    let proposal = ProposeSkill::new("ann", skill_md("a-good-namez", "", "Something else."));
+    let proposal =
+        ProposeSkill::from_skill_md("ann", skill_md("a-good-namez", "", "Something else."));
     let check = ProposeSkill {
         check: true,
         ..proposal.clone()
@@ -137,7 +139,7 @@ fn what_the_gate_refuses_now_is_not_signed_again_and_named() {
     assert_eq!(*refused, name("piped"));
     assert!(rules(findings).contains(&"download-pipe-shell"));
     assert!(report.damaged.is_empty());
-    let listing = shelf::list(&home.vault).unwrap();
+    let listing = shelf::list_installed(&home.vault).unwrap();
     let damaged: Vec<_> = listing.damaged.iter().map(|(name, ..)| name).collect();
     assert_eq!(damaged, [refused], "nobody believes the stolen key's word");
 
@@ -145,7 +147,12 @@ fn what_the_gate_refuses_now_is_not_signed_again_and_named() {
     let folder = home.source("piped", "Nothing is piped.", &[]);
     let report = home.add_with(&folder, &replacing()).unwrap();
     assert_eq!(report.version, 2);
-    assert!(shelf::list(&home.vault).unwrap().damaged.is_empty());
+    assert!(
+        shelf::list_installed(&home.vault)
+            .unwrap()
+            .damaged
+            .is_empty()
+    );
 }
 
 #[test]
@@ -173,7 +180,7 @@ fn what_the_gate_refuses_is_not_adopted_either() {
         strict: true,
         allow: Vec::new(),
     };
-    let refused = adopt::adopt(&home.vault, &[entry], &own, &|_| None);
+    let refused = adopt::adopt_skills(&home.vault, &[entry], &own, &|_| None);
     assert_matches!(
         refused,
         Err(adopt::AdoptError::Refused {
@@ -186,19 +193,19 @@ fn what_the_gate_refuses_is_not_adopted_either() {
 #[test]
 fn a_busy_vault_is_busy_for_all_candidates_at_once() {
     let home = Home::new(1);
-    let mut neighbours = Neighbours::of(&home.vault);
+    let mut neighbours = Neighbours::for_vault(&home.vault);
     let candidates = ["one", "two", "three"].map(|skill| {
         let folder = home.source(skill, "x", &[]);
         let source = Source::folder(&folder);
-        examine(source, &Options::default(), &mut neighbours).unwrap()
+        examine_candidate(source, &Options::default(), &mut neighbours).unwrap()
     });
     let lock = std::fs::File::open(home.path("vault/lock")).unwrap();
     lock.lock().unwrap();
     let waiting = home.again().with_wait(Duration::ZERO);
-    let busy = admit(&waiting, &candidates).unwrap_err();
+    let busy = admit_candidates(&waiting, &candidates).unwrap_err();
     assert_matches!(busy, VaultError::Lock(LockError::Busy { .. }));
     drop(lock);
-    let reports = admit(&waiting, &candidates).unwrap();
+    let reports = admit_candidates(&waiting, &candidates).unwrap();
     assert!(reports.iter().all(Result::is_ok), "{reports:?}");
 }
 
@@ -206,13 +213,17 @@ fn a_busy_vault_is_busy_for_all_candidates_at_once() {
 fn a_preview_signs_nothing_and_finds_what_is_there() {
     let home = Home::new(1);
     let folder = home.source("tool", "x", &[]);
-    let mut neighbours = Neighbours::of(&home.vault);
+    let mut neighbours = Neighbours::for_vault(&home.vault);
     let source = Source::folder(&folder);
-    let candidate = examine(source, &Options::default(), &mut neighbours).unwrap();
-    assert!(preview(&home.vault, &candidate).unwrap().is_none());
+    let candidate = examine_candidate(source, &Options::default(), &mut neighbours).unwrap();
+    assert!(
+        preview_admission(&home.vault, &candidate)
+            .unwrap()
+            .is_none()
+    );
     assert!(home.listed().is_empty());
     admit_one(&home.vault, &candidate).unwrap();
-    let unchanged = preview(&home.vault, &candidate).unwrap().unwrap();
+    let unchanged = preview_admission(&home.vault, &candidate).unwrap().unwrap();
     assert!(!unchanged.is_change());
 }
 

@@ -9,12 +9,12 @@ use crate::support::{
 };
 use vault_library::agents::{Machine, set_enabled, sync_profiles};
 use vault_library::doctor::{
-    DoctorFinding, DoctorInput, DoctorReport, Remedy, RepairStatus, examine,
+    DoctorFinding, DoctorInput, DoctorReport, Remedy, RepairStatus, examine_vault,
 };
 
 fn input(home: &Home) -> DoctorInput<'static> {
     DoctorInput {
-        machine: Some(Machine::at(home.path(""))),
+        machine: Some(Machine::with_home(home.path(""))),
         skill: None,
         clean: false,
         repair: false,
@@ -29,7 +29,7 @@ fn run(home: &Home, clean: bool, repair: bool) -> DoctorReport {
         repair,
         ..input(home)
     };
-    examine(&home.vault, &input).unwrap()
+    examine_vault(&home.vault, &input).unwrap()
 }
 
 /// Repairs the skill of this name.
@@ -39,7 +39,7 @@ fn repair(home: &Home, skill: &str) -> DoctorReport {
         repair: true,
         ..input(home)
     };
-    examine(&home.vault, &input).unwrap()
+    examine_vault(&home.vault, &input).unwrap()
 }
 
 fn look(home: &Home) -> DoctorReport {

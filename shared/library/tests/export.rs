@@ -47,7 +47,7 @@ impl World {
 
     /// Verifies a path of the folder against the vault's signers.
     fn verify(&self, path: &str) -> Result<Vec<Verified>, VerifyError> {
-        export::verify(&self.folder.path().join(path), None, &self.known(), None)
+        export::verify_export(&self.folder.path().join(path), None, &self.known(), None)
     }
 
     /// The error that verification of a path fails with.
@@ -63,7 +63,7 @@ impl World {
             folder: folder.clone(),
             skills: Vec::new(),
         };
-        let report = export::well_known(&self.home.vault, &input).unwrap();
+        let report = export::export_site(&self.home.vault, &input).unwrap();
         assert_eq!(report.skills.len(), 2);
         folder
     }
@@ -108,7 +108,7 @@ fn an_export_over_an_earlier_one_takes_away_what_is_gone() {
         folder: folder.clone(),
         skills: vec!["long".parse().unwrap()],
     };
-    let report = export::well_known(&world.home.vault, &input).unwrap();
+    let report = export::export_site(&world.home.vault, &input).unwrap();
     assert_eq!(report.removed.len(), 2);
     assert!(!folder.join(".well-known/agent-skills/pdf.tar.gz").exists());
     assert!(stranger.exists());
@@ -124,7 +124,7 @@ fn what_was_changed_on_the_way_is_found() {
         file: file.clone(),
         replace: false,
     };
-    let pack = || export::zip(&world.home.vault, &input);
+    let pack = || export::export_zip(&world.home.vault, &input);
     pack().unwrap();
     let verified = world.verify("pdf.zip").unwrap();
     assert_eq!(verified[0].form, Form::Archive);
@@ -138,12 +138,12 @@ fn what_was_changed_on_the_way_is_found() {
     // Whoever knows nothing of the vault needs its fingerprint.
     let fingerprint = known[0].trust.fingerprint();
     let word = |known: &[KnownVault], expected: Option<&VaultFingerprint>| {
-        let error = export::verify(&folder, None, known, expected).unwrap_err();
+        let error = export::verify_export(&folder, None, known, expected).unwrap_err();
         assert!(error.is_wrong(), "{error}");
-        error.word()
+        error.fault_code()
     };
     assert_eq!(word(&[], None), Some("expect_key_needed"));
-    export::verify(&folder, None, &[], Some(&fingerprint)).unwrap();
+    export::verify_export(&folder, None, &[], Some(&fingerprint)).unwrap();
     let stranger = Home::new(7);
     let foreign = integrity::known_vaults(&stranger.vault).unwrap();
     assert_eq!(word(&foreign, None), Some("expect_key_needed"));
@@ -190,7 +190,7 @@ fn folder_with_manifest(world: &World) -> std::path::PathBuf {
         file: world.folder.path().join("pdf.zip"),
         replace: false,
     };
-    export::zip(&world.home.vault, &input).unwrap();
+    export::export_zip(&world.home.vault, &input).unwrap();
     world.folder.path().join("pdf")
 }
 
@@ -308,7 +308,7 @@ fn links_and_pipes_are_not_followed() {
     let folder = world.folder.path().join("pdf");
     std::os::unix::fs::symlink("/etc/passwd", folder.join("more")).unwrap();
     let signed = folder.join("SKILL.md");
-    let error = export::verify(&folder, Some(&signed), &world.known(), None).unwrap_err();
+    let error = export::verify_export(&folder, Some(&signed), &world.known(), None).unwrap_err();
     assert!(error.is_wrong());
     assert_matches!(error, VerifyError::Folder(_));
 }

@@ -207,7 +207,7 @@ fn a_rollback_to_the_installed_files_holds_them() {
     assert_eq!(back.report.admission, Admission::Unchanged);
     assert!(history::is_held(&home.vault, &name("steps")).unwrap());
     history::end_hold(&home.vault, &name("steps")).unwrap();
-    assert!(history::held(&home.vault).unwrap().is_empty());
+    assert!(history::list_held(&home.vault).unwrap().is_empty());
 }
 
 #[test]
@@ -216,5 +216,5 @@ fn a_removed_skill_is_held_no_more() {
     home.add("steps", "one");
     history::roll_back(&home.vault, &name("steps"), Some(1), true).unwrap();
     home.remove("steps", None);
-    assert!(history::held(&home.vault).unwrap().is_empty());
+    assert!(history::list_held(&home.vault).unwrap().is_empty());
 }

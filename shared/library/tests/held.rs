@@ -34,7 +34,7 @@ impl Machines {
     fn new(seed: u64) -> Self {
         let (device, owner, host) = (Home::new(seed), Home::new(seed + 50), Host::new("team"));
         fs::create_dir_all(device.path(".claude/skills")).unwrap();
-        let link = subscribe::create(&device.vault, BASE, &host.slug).unwrap();
+        let link = subscribe::link_vault(&device.vault, BASE, &host.slug).unwrap();
         let mut machines = Self {
             device,
             owner,
@@ -57,22 +57,23 @@ impl Machines {
         let _added = home.add_with(&alpha, &Options::default());
         let _pulled = self.host.pull(vault, &self.link, &Selection::default());
         let (team, transform) = (name("team"), format!("---\n---\n{text}"));
-        let _written = variants::add(vault, &name("alpha"), team.clone(), transform.as_bytes());
+        let _written =
+            variants::add_transform(vault, &name("alpha"), team.clone(), transform.as_bytes());
         let _synced = sync_profiles(vault, &home.sync_input());
         let _back = history::roll_back(vault, &name("alpha"), None, true);
         let _removed = remove_skills(vault, &removal(&["beta"]));
         let beta = home.source("beta", &text, &[]);
         let _added = home.add_with(&beta, &Options::default());
-        let _removed = variants::remove(vault, &name("alpha"), &team);
+        let _removed = variants::remove_transform(vault, &name("alpha"), &team);
         let doctor = DoctorInput {
-            machine: Some(Machine::at(home.path(""))),
+            machine: Some(Machine::with_home(home.path(""))),
             skill: None,
             clean: true,
             repair: true,
             strict: true,
             is_set: &|_| false,
         };
-        let _report = doctor::examine(vault, &doctor);
+        let _report = doctor::examine_vault(vault, &doctor);
     }
 }
 

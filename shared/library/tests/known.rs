@@ -14,7 +14,7 @@ use vault_gate::report::Verdict;
 use vault_gate::{Outcome, RawFile};
 use vault_library::admit::remove::remove_skills;
 use vault_library::admit::{
-    AdmitError, AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine,
+    AdmitError, AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine_candidate,
 };
 use vault_library::{audit, run};
 use vault_shelf::fetch::{FetchedSkill, Upstream};
@@ -55,7 +55,7 @@ fn strict() -> Options {
 
 fn gate(home: &Home, skill: FetchedSkill, options: &Options) -> Result<Candidate, AdmitError> {
     let source = Source::Fetched(Box::new(skill));
-    examine(source, options, &mut Neighbours::of(&home.vault))
+    examine_candidate(source, options, &mut Neighbours::for_vault(&home.vault))
 }
 
 fn admit(home: &Home, skill: FetchedSkill, options: &Options) -> AdmitReport {
@@ -78,7 +78,7 @@ fn an_audit_knows_where_an_installed_skill_came_from() {
     let skill = |from| fetched(from, "setup", "Run `setup.sh`.", Some(installer));
     blocked(gate(&home, skill("other.example"), &strict()));
     admit(&home, skill("vendor.example"), &strict());
-    let found = run::inspect(&home.vault, name("setup")).unwrap();
+    let found = run::inspect_skill(&home.vault, name("setup")).unwrap();
     let audited = audit::audit_installed(found.examined, &audit::Auditor::new(true));
     assert_eq!(audited.verdict, Verdict::Warnings, "{:?}", audited.findings);
 }
@@ -103,8 +103,9 @@ fn a_recorded_exception_holds_for_the_same_bytes_of_whatever_way_they_come() {
 
     // A folder with the same name, examined without adding it.
     let folder = home.source("setup", "Run it.", &[("setup.sh", PIPED.as_bytes())]);
-    let mut neighbours = Neighbours::of(&home.vault);
-    let mut read = |options: &Options| examine(Source::folder(&folder), options, &mut neighbours);
+    let mut neighbours = Neighbours::for_vault(&home.vault);
+    let mut read =
+        |options: &Options| examine_candidate(Source::folder(&folder), options, &mut neighbours);
     let candidate = read(&strict()).unwrap();
     assert_eq!(candidate.outcome, Outcome::AcceptedWithWarnings);
     // The exceptions do not apply to another name.
@@ -161,8 +162,8 @@ fn copies_under_other_names_are_told_while_their_originals_are_installed() {
     let base = words(0..800);
     let add = |skill: &str, body: &str| {
         let folder = home.source(skill, body, &[]);
-        let mut neighbours = Neighbours::of(&home.vault);
-        examine(Source::folder(&folder), &strict(), &mut neighbours).unwrap()
+        let mut neighbours = Neighbours::for_vault(&home.vault);
+        examine_candidate(Source::folder(&folder), &strict(), &mut neighbours).unwrap()
     };
     let alike = |skill: &str, body: &str| -> Vec<String> {
         let findings = add(skill, body).package.findings;
@@ -225,7 +226,7 @@ fn what_comes_in_before_there_is_a_vault_is_compared_too() {
     for (skill, expected) in [("first", &[][..]), ("second", &["duplicate"])] {
         let folder = home.source(skill, &body, &[]);
         let source = Source::Folder(folder.display().to_string());
-        let candidate = examine(source, &Options::default(), &mut neighbours).unwrap();
+        let candidate = examine_candidate(source, &Options::default(), &mut neighbours).unwrap();
         assert_eq!(rules(&candidate.package.findings), expected, "{skill}");
     }
 }
@@ -236,13 +237,13 @@ fn a_vault_that_was_made_meanwhile_counts_for_the_next_skill() {
     let mut neighbours = Neighbours::new(None, Timestamp::from_unix(0));
     let read = |neighbours: &mut Neighbours<'_>, body: &str, options: &Options| {
         let folder = home.source("setup", body, &[("setup.sh", PIPED.as_bytes())]);
-        examine(Source::folder(&folder), options, neighbours)
+        examine_candidate(Source::folder(&folder), options, neighbours)
     };
     let first = read(&mut neighbours, "Run it.", &allowing_pipes()).unwrap();
     admit_one(&home.vault, &first).unwrap();
     // The exception of the version that is in the vault by now.
     blocked(read(&mut neighbours, "Run it now.", &strict()));
-    neighbours.join(&home.vault);
+    neighbours.attach_vault(&home.vault);
     read(&mut neighbours, "Run it now.", &strict()).unwrap();
 }
 
@@ -266,9 +267,10 @@ fn skills_and_names_of_linked_vaults_count() {
         assert_eq!(last.rule, "name-look-alike", "{taken}");
         assert!(last.message.contains("`code-review`"), "{last}");
     }
-    let mut neighbours = Neighbours::of(&device.vault);
-    let mut gated_together =
-        |skill| examine(Source::Fetched(Box::new(skill)), &strict(), &mut neighbours).unwrap();
+    let mut neighbours = Neighbours::for_vault(&device.vault);
+    let mut gated_together = |skill| {
+        examine_candidate(Source::Fetched(Box::new(skill)), &strict(), &mut neighbours).unwrap()
+    };
     for number in 0..20 {
         let skill = format!("{number}-other-{number}");
         let other = fetched("two.example", &skill, "Else.", None);

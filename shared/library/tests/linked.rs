@@ -45,31 +45,35 @@ fn for_agent(agent: &str) -> Selection {
 fn a_link_has_a_key_of_its_own_and_the_same_one_each_time() {
     let device = Home::new(2);
     let slug = "acme".parse().unwrap();
-    let one = subscribe::create(&device.vault, BASE, &slug).unwrap();
-    let same = subscribe::create(&device.vault, BASE, &slug).unwrap();
-    let other = subscribe::create(&device.vault, "https://other.example", &slug).unwrap();
+    let one = subscribe::link_vault(&device.vault, BASE, &slug).unwrap();
+    let same = subscribe::link_vault(&device.vault, BASE, &slug).unwrap();
+    let other = subscribe::link_vault(&device.vault, "https://other.example", &slug).unwrap();
     let key = |link: &Link| link.device_key(&device.vault).unwrap().public();
     assert_eq!((one.id(), key(&one)), (same.id(), key(&same)));
     assert_ne!(one.id(), other.id());
     assert_ne!(key(&one), key(&other));
-    assert_eq!(subscribe::all(&device.vault).unwrap().len(), 2);
+    assert_eq!(subscribe::list_links(&device.vault).unwrap().len(), 2);
     assert_eq!(one.pin().vault_id, None);
     let folder = device.path("config/links").join(one.id().as_str());
     assert_eq!(mode(&folder.join("pin.json")), 0o600);
     assert_eq!(mode(&folder.join("device.key")), 0o600);
     assert_eq!(mode(&folder), 0o700);
     assert!(
-        subscribe::remove(&device.vault, one.id())
+        subscribe::unlink_vault(&device.vault, one.id())
             .unwrap()
             .is_some()
     );
     assert!(
-        subscribe::remove(&device.vault, one.id())
+        subscribe::unlink_vault(&device.vault, one.id())
             .unwrap()
             .is_none()
     );
-    assert!(subscribe::find(&device.vault, one.id()).unwrap().is_none());
-    let fresh = subscribe::create(&device.vault, BASE, &slug).unwrap();
+    assert!(
+        subscribe::find_link_by_id(&device.vault, one.id())
+            .unwrap()
+            .is_none()
+    );
+    let fresh = subscribe::link_vault(&device.vault, BASE, &slug).unwrap();
     assert_ne!(key(&fresh), key(&other));
 }
 
@@ -121,7 +125,7 @@ fn a_pull_installs_verifies_and_then_only_what_changed() {
         3
     );
     // Actions and texts of linked skills are found like those of own skills.
-    let listing = shelf::list(&pair.device.vault).unwrap();
+    let listing = shelf::list_installed(&pair.device.vault).unwrap();
     assert!(
         listing
             .skills
@@ -129,10 +133,12 @@ fn a_pull_installs_verifies_and_then_only_what_changed() {
             .all(|skill| skill.origin == Origin::Linked(pair.link.id().clone()))
     );
     assert_eq!(
-        shelf::search(&pair.device.vault, "delta", 5).unwrap().len(),
+        shelf::search_installed(&pair.device.vault, "delta", 5)
+            .unwrap()
+            .len(),
         1
     );
-    assert!(run::which(&pair.device.vault, name("alpha")).is_ok());
+    assert!(run::locate_skill(&pair.device.vault, name("alpha")).is_ok());
     // A linked skill is never published as an own skill.
     let mut other = Host::new("mine");
     assert_eq!(
@@ -150,7 +156,7 @@ fn a_damaged_linked_skill_is_noticed_and_the_next_pull_heals_it() {
     pair.pull_all();
     let file = pair.folder().join("skills/alpha/notes.txt");
     std::fs::write(&file, "other\n").unwrap();
-    let report = integrity::check(&pair.device.vault).unwrap();
+    let report = integrity::verify_all_installed(&pair.device.vault).unwrap();
     let bad: Vec<_> = report
         .skills
         .iter()
@@ -168,7 +174,7 @@ fn a_damaged_linked_skill_is_noticed_and_the_next_pull_heals_it() {
         .with_file_name("manifest.json");
     let text = std::fs::read_to_string(&manifest).unwrap();
     std::fs::write(&manifest, text.replacen('{', "{ ", 1)).unwrap();
-    let report = integrity::check(&pair.device.vault).unwrap();
+    let report = integrity::verify_all_installed(&pair.device.vault).unwrap();
     assert!(
         matches!(
             report.skills[0].damage,
@@ -220,12 +226,14 @@ fn any_wrong_bundle_stops_the_whole_pull() {
     pair.host.objects = good;
     // If one bundle is not staged, the whole install is rejected.
     let offer = pair.accept();
-    let chosen = offer.choose(&Selection::default(), &|_| None).unwrap();
+    let chosen = offer
+        .resolve_selection(&Selection::default(), &|_| None)
+        .unwrap();
     let mut staged = StagedBundles::new(&pair.device.vault).unwrap();
-    let missing = offer.missing(&pair.device.vault, &chosen);
+    let missing = offer.missing_bundles(&pair.device.vault, &chosen);
     assert_eq!(missing.len(), 2);
     pair.host.stage(&mut staged, &offer, &missing[0]).unwrap();
-    let refused = subscribe::install(
+    let refused = subscribe::install_selection(
         &pair.device.vault,
         &offer,
         &Selection::default(),
@@ -275,18 +283,18 @@ fn a_catalog_that_is_not_to_be_believed_changes_nothing() {
         let Err(LinkError::Catalog { cause: reason, .. }) = refused else {
             panic!("{refused:?}")
         };
-        assert!(word.is_empty() || reason.word() == word, "{reason}");
+        assert!(word.is_empty() || reason.error_code() == word, "{reason}");
         assert_eq!(durable(&pair.device.vault), before);
     }
     // With an expired catalog nothing new is installed, and installed skills keep working.
     pair.device.clock.advance(91 * DAY);
     let refused = pair.pull(&Selection::default());
     assert!(
-        matches!(&refused, Err(LinkError::Catalog { cause, .. }) if cause.word() == "release_expired"),
+        matches!(&refused, Err(LinkError::Catalog { cause, .. }) if cause.error_code() == "release_expired"),
         "{refused:?}"
     );
     assert_eq!(durable(&pair.device.vault), before);
-    assert!(run::which(&pair.device.vault, name("alpha")).is_ok());
+    assert!(run::locate_skill(&pair.device.vault, name("alpha")).is_ok());
 }
 
 fn expecting(vault: &Vault) -> AcceptOptions {
@@ -303,7 +311,7 @@ fn fingerprint(vault: &Vault) -> VaultFingerprint {
 /// The word of a refused catalog.
 fn word<T>(refused: Result<T, LinkError>) -> &'static str {
     match refused {
-        Err(LinkError::Catalog { cause, .. }) => cause.word(),
+        Err(LinkError::Catalog { cause, .. }) => cause.error_code(),
         Err(other) => panic!("{other}"),
         Ok(_) => "accepted",
     }
@@ -324,11 +332,11 @@ fn the_vault_may_be_expected_and_pinned_anew() {
     let stranger = Home::new(9);
     let refused = pair
         .link
-        .accept(device, &bytes, &expecting(&stranger.vault));
+        .accept_catalog(device, &bytes, &expecting(&stranger.vault));
     assert_eq!(word(refused), "vault_changed");
     let offer = pair
         .link
-        .accept(device, &bytes, &expecting(&pair.owner.vault))
+        .accept_catalog(device, &bytes, &expecting(&pair.owner.vault))
         .unwrap();
     assert!(offer.is_first());
     // A device that is not approved yet pins the catalog and installs nothing.
@@ -342,12 +350,12 @@ fn the_vault_may_be_expected_and_pinned_anew() {
     moved.sync(&stranger.vault, stranger.now()).unwrap();
     let link = pair.current_link();
     let other = moved.current.clone().unwrap();
-    let refused = link.accept(device, &other, &AcceptOptions::default());
+    let refused = link.accept_catalog(device, &other, &AcceptOptions::default());
     assert_eq!(word(refused), "vault_changed");
     // The same vault again keeps what is pinned; another one drops what is installed.
-    let offer = link.accept(device, &bytes, &REPIN).unwrap();
+    let offer = link.accept_catalog(device, &bytes, &REPIN).unwrap();
     assert!(!offer.is_first());
-    let offer = link.accept(device, &other, &REPIN).unwrap();
+    let offer = link.accept_catalog(device, &other, &REPIN).unwrap();
     assert!(offer.is_first());
     subscribe::pin_only(device, &offer).unwrap();
     let link = pair.current_link();
@@ -370,7 +378,7 @@ fn installed_skills_stay_usable_while_newer_catalogs_are_only_pinned() {
         subscribe::pin_only(&device, &pair.accept()).unwrap();
         assert_eq!(pair.installed(), ["alpha", "beta", "gamma"]);
         assert!(pair.is_clean(), "release {number}");
-        vault_library::run::which(&device, name("alpha")).unwrap();
+        vault_library::run::locate_skill(&device, name("alpha")).unwrap();
     }
     // What is withdrawn goes all the same, and the rest stays.
     pair.owner.remove("beta", Some("harmful"));
@@ -378,7 +386,7 @@ fn installed_skills_stay_usable_while_newer_catalogs_are_only_pinned() {
     subscribe::pin_only(&device, &pair.accept()).unwrap();
     assert_eq!(pair.installed(), ["alpha", "gamma"]);
     assert!(pair.is_clean());
-    vault_library::run::which(&device, name("alpha")).unwrap();
+    vault_library::run::locate_skill(&device, name("alpha")).unwrap();
     // The next pull needs the earlier catalog no more.
     let report = pair.pull_all();
     assert_eq!(report.updated, [name("alpha")]);
@@ -402,23 +410,26 @@ fn a_noted_expectation_holds_until_a_vault_is_pinned() {
         fingerprint(&pair.owner.vault),
         fingerprint(&Home::new(9).vault),
     );
-    let link = || subscribe::find(device, id).unwrap().unwrap();
+    let link = || subscribe::find_link_by_id(device, id).unwrap().unwrap();
     let plain = AcceptOptions::default();
-    subscribe::expect(device, id, &wrong).unwrap();
-    assert_eq!(word(link().accept(device, &bytes, &plain)), "vault_changed");
+    subscribe::expect_fingerprint(device, id, &wrong).unwrap();
+    assert_eq!(
+        word(link().accept_catalog(device, &bytes, &plain)),
+        "vault_changed"
+    );
     // A fingerprint in the call takes precedence; `repin` ignores the recorded one.
     let given = expecting(&pair.owner.vault);
-    link().accept(device, &bytes, &given).unwrap();
-    link().accept(device, &bytes, &REPIN).unwrap();
-    subscribe::expect(device, id, &good).unwrap();
-    let offer = link().accept(device, &bytes, &plain).unwrap();
+    link().accept_catalog(device, &bytes, &given).unwrap();
+    link().accept_catalog(device, &bytes, &REPIN).unwrap();
+    subscribe::expect_fingerprint(device, id, &good).unwrap();
+    let offer = link().accept_catalog(device, &bytes, &plain).unwrap();
     // A recorded fingerprint also applies to a catalog that was accepted before.
-    subscribe::expect(device, id, &wrong).unwrap();
+    subscribe::expect_fingerprint(device, id, &wrong).unwrap();
     assert_eq!(word(subscribe::pin_only(device, &offer)), "vault_changed");
-    subscribe::expect(device, id, &good).unwrap();
+    subscribe::expect_fingerprint(device, id, &good).unwrap();
     subscribe::pin_only(device, &offer).unwrap();
     assert_eq!(link().pin().expected, None);
-    subscribe::expect(device, id, &wrong).unwrap();
+    subscribe::expect_fingerprint(device, id, &wrong).unwrap();
     assert_eq!(link().pin().expected, None);
 }
 
@@ -432,12 +443,12 @@ fn a_first_link_stores_root_versions_only_with_a_catalog_that_counts() {
     let owner = pair.owner.vault.id();
     pair.device.clock.advance(91 * DAY);
     let plain = AcceptOptions::default();
-    let refused = pair.link.accept(device, &bytes, &plain);
+    let refused = pair.link.accept_catalog(device, &bytes, &plain);
     assert_eq!(word(refused), "release_expired");
     assert_eq!(device.trust_of(owner).unwrap(), None);
     let refused = pair
         .link
-        .accept(device, &bytes, &expecting(&pair.owner.vault));
+        .accept_catalog(device, &bytes, &expecting(&pair.owner.vault));
     assert_eq!(word(refused), "release_expired");
     assert!(device.trust_of(owner).unwrap().is_some());
 }
@@ -471,7 +482,7 @@ fn without_the_trust_folder_nothing_counts() {
     pair.device.add("mine", "x");
     std::fs::remove_dir_all(pair.device.path("config")).unwrap();
     let device = pair.device.again();
-    let listing = shelf::list(&device).unwrap();
+    let listing = shelf::list_installed(&device).unwrap();
     assert!(listing.skills.is_empty());
     let damaged: Vec<_> = listing.damaged.iter().map(|(name, ..)| name).collect();
     assert_eq!(
@@ -479,8 +490,8 @@ fn without_the_trust_folder_nothing_counts() {
         [&name("mine")],
         "the links are gone with their pins"
     );
-    assert!(run::which(&device, name("mine")).is_err());
-    assert!(run::which(&device, name("alpha")).is_err());
+    assert!(run::locate_skill(&device, name("mine")).is_err());
+    assert!(run::locate_skill(&device, name("alpha")).is_err());
     assert!(Host::new("mine").plan(&device).is_err());
     let folder = pair.device.source("more", "x", &[]);
     assert!(add_folder(&device, &folder, &Options::default()).is_err());
@@ -549,7 +560,7 @@ fn what_a_selection_names_is_published_or_known() {
     let object = |hash: &Digest| pair.host.objects.get(hash).cloned();
     let check = |selection: &Selection| {
         let is_known = |agent: &AgentId| agent.as_str() == "cursor";
-        offer.check(selection, &is_known, &object)
+        offer.check_selection(selection, &is_known, &object)
     };
     for good in [
         Selection::default(),
@@ -593,7 +604,7 @@ fn skills_that_a_selection_leaves_out_are_named_before_they_go() {
     pair.pull_all();
     let left_out = |pair: &Pair, selection: &Selection| {
         let offer = pair.accept();
-        let chosen = offer.choose(selection, &|_| None).unwrap();
+        let chosen = offer.resolve_selection(selection, &|_| None).unwrap();
         offer.left_out(&pair.current_link(), &chosen)
     };
     assert_eq!(
@@ -613,7 +624,7 @@ fn an_own_skill_wins_and_another_name_helps() {
     pair.device.add("alpha", "my own");
     let report = pair.pull_all();
     assert_eq!(report.shadowed, [name("alpha")]);
-    let found = run::which(&pair.device.vault, name("alpha")).unwrap();
+    let found = run::locate_skill(&pair.device.vault, name("alpha")).unwrap();
     assert_eq!(found.origin, Origin::Local);
     let renamed = Selection {
         install_as: Some(name("their-alpha")),
@@ -622,7 +633,7 @@ fn an_own_skill_wins_and_another_name_helps() {
     let report = pair.pull(&renamed).unwrap();
     assert!(report.shadowed.is_empty());
     assert_eq!(pair.installed(), ["their-alpha"]);
-    let found = run::which(&pair.device.vault, name("their-alpha")).unwrap();
+    let found = run::locate_skill(&pair.device.vault, name("their-alpha")).unwrap();
     assert_eq!(
         (found.manifest.name.as_str(), found.origin),
         ("alpha", Origin::Linked(pair.link.id().clone()))
@@ -636,12 +647,12 @@ fn an_own_skill_wins_and_another_name_helps() {
     // After the own skill is removed, nothing takes its name unasked.
     pair.pull_all();
     pair.device.remove("alpha", None);
-    assert!(run::which(&pair.device.vault, name("alpha")).is_err());
+    assert!(run::locate_skill(&pair.device.vault, name("alpha")).is_err());
     let theirs = SkillRef::qualified(pair.host.slug.clone(), name("alpha"));
-    run::which(&pair.device.vault, &theirs).unwrap();
-    subscribe::prefer(&pair.device.vault, &theirs).unwrap();
+    run::locate_skill(&pair.device.vault, &theirs).unwrap();
+    subscribe::prefer_skill(&pair.device.vault, &theirs).unwrap();
     assert!(matches!(
-        run::which(&pair.device.vault, name("alpha"))
+        run::locate_skill(&pair.device.vault, name("alpha"))
             .unwrap()
             .origin,
         Origin::Linked(_)
@@ -651,7 +662,7 @@ fn an_own_skill_wins_and_another_name_helps() {
 #[test]
 fn a_withdrawal_removes_what_its_link_installed_and_no_more() {
     let mut pair = pair();
-    let elsewhere = subscribe::create(
+    let elsewhere = subscribe::link_vault(
         &pair.device.vault,
         "https://mirror.example",
         &pair.host.slug,
@@ -727,10 +738,10 @@ fn a_withdrawal_touches_no_other_vault() {
     other.add("unrelated", "x");
     let mut host = Host::new("other");
     for (skill, bundle) in [("alpha", theirs), ("mine", earlier)] {
-        remove::withdraw(&other.vault, &name(skill), bundle, "harmful").unwrap();
+        remove::withdraw_version(&other.vault, &name(skill), bundle, "harmful").unwrap();
     }
     host.sync(&other.vault, other.now()).unwrap();
-    let link = subscribe::create(&device.vault, BASE, &host.slug).unwrap();
+    let link = subscribe::link_vault(&device.vault, BASE, &host.slug).unwrap();
     let report = host
         .pull(&device.vault, &link, &Selection::default())
         .unwrap();
@@ -749,7 +760,7 @@ fn readers_see_the_old_set_or_the_new_one() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                let listing = shelf::list(&device.again()).unwrap();
+                let listing = shelf::list_installed(&device.again()).unwrap();
                 assert!(listing.damaged.is_empty(), "{:?}", listing.damaged);
                 let versions: std::collections::BTreeSet<_> =
                     listing.skills.iter().map(|skill| skill.version).collect();
@@ -797,7 +808,7 @@ fn objects_are_checked_against_the_signed_catalog() {
     let other = pair.host.objects.remove(&index).unwrap();
     let wrong = [None, Some(b"{}".to_vec()), Some(other[1..].to_vec())];
     for bytes in wrong {
-        let refused = offer.choose(&git, &|_: &Digest| bytes.clone());
+        let refused = offer.resolve_selection(&git, &|_: &Digest| bytes.clone());
         assert!(
             matches!(refused, Err(LinkError::Object { .. })),
             "{refused:?}"

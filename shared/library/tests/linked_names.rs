@@ -31,7 +31,7 @@ impl Linked {
     fn at(device: &Home, base: &str, slug: &str, seed: u64, skills: &[&str]) -> Self {
         let owner = Home::new(seed);
         let host = Host::new(slug);
-        let link = subscribe::create(&device.vault, base, &host.slug).unwrap();
+        let link = subscribe::link_vault(&device.vault, base, &host.slug).unwrap();
         let mut linked = Self { owner, host, link };
         linked.publish(skills);
         linked
@@ -69,7 +69,7 @@ fn called(text: &str) -> SkillRef {
 
 /// Which link a name means.
 fn meaning(device: &Home, text: &str) -> Option<Origin> {
-    match run::which(&device.vault, called(text)) {
+    match run::locate_skill(&device.vault, called(text)) {
         Ok(found) => Some(found.origin),
         Err(RunError::UnknownSkill(_)) => None,
         Err(error) => panic!("{error}"),
@@ -82,7 +82,7 @@ fn of(linked: &Linked) -> Origin {
 
 /// The vaults whose skills have their bare names, for each listed skill.
 fn listed(device: &Home) -> Vec<(String, bool)> {
-    let listing = shelf::list(&device.vault).unwrap();
+    let listing = shelf::list_installed(&device.vault).unwrap();
     assert!(listing.damaged.is_empty(), "{:?}", listing.damaged);
     let skills = listing.skills.into_iter();
     skills
@@ -99,7 +99,7 @@ fn findings(device: &Home) -> Vec<String> {
         strict: true,
         is_set: &|_| false,
     };
-    let report = doctor::examine(&device.vault, &input).unwrap();
+    let report = doctor::examine_vault(&device.vault, &input).unwrap();
     let taken = report.findings.iter().filter_map(|finding| match finding {
         DoctorFinding::NameTaken { qualified, .. } => Some(qualified.clone()),
         _ => None,
@@ -116,7 +116,7 @@ fn links_are_read_in_the_order_in_which_they_were_made() {
         Linked::new(&device, slug, seed, &["deploy"]);
         device.clock.advance(60);
     }
-    let links = subscribe::all(&device.vault).unwrap();
+    let links = subscribe::list_links(&device.vault).unwrap();
     let names: Vec<_> = links.iter().map(|link| link.pin().name.as_str()).collect();
     assert_eq!(names, slugs);
 }
@@ -169,7 +169,7 @@ fn the_first_vault_keeps_a_name_whatever_the_others_are_called() {
     assert_eq!(meaning(&device, "deploy"), None);
     assert_eq!(findings(&device), ["aaaa/deploy"]);
     assert_eq!(
-        subscribe::prefer(&device.vault, &called("aaaa/deploy")).unwrap(),
+        subscribe::prefer_skill(&device.vault, &called("aaaa/deploy")).unwrap(),
         Some(name("deploy"))
     );
     assert_eq!(meaning(&device, "deploy"), Some(of(&other)));
@@ -200,13 +200,13 @@ fn agents_see_the_holder_and_another_pull_does_not_take_it_away() {
     assert!(fs::read_to_string(link).unwrap().contains("of team"));
     other.publish(&["deploy"]);
     other.pull(&device);
-    subscribe::prefer(&device.vault, &called("aaaa/deploy")).unwrap();
+    subscribe::prefer_skill(&device.vault, &called("aaaa/deploy")).unwrap();
     let (_, is_teams) = seen();
     assert!(!is_teams);
     // And back again; a link that goes takes nothing of others along.
-    subscribe::prefer(&device.vault, &called("team/deploy")).unwrap();
+    subscribe::prefer_skill(&device.vault, &called("team/deploy")).unwrap();
     assert!(seen().1);
-    subscribe::remove(&device.vault, other.link.id()).unwrap();
+    subscribe::unlink_vault(&device.vault, other.link.id()).unwrap();
     let link = device.path(".claude/skills/deploy/SKILL.md");
     assert!(fs::read_to_string(link).unwrap().contains("of team"));
 }
@@ -222,7 +222,7 @@ fn own_skills_stand_before_linked_ones_in_any_order() {
     assert_eq!(meaning(&device, "local/deploy"), Some(Origin::Local));
     assert_eq!(meaning(&device, "team/deploy"), Some(of(&team)));
     assert_matches!(
-        subscribe::prefer(&device.vault, &called("team/deploy")),
+        subscribe::prefer_skill(&device.vault, &called("team/deploy")),
         Err(LinkError::OwnName(_))
     );
     // Whoever deletes the link of an own skill does not hand its name to somebody else.
@@ -232,15 +232,15 @@ fn own_skills_stand_before_linked_ones_in_any_order() {
     assert_eq!(meaning(&device, "deploy"), None);
     // A damaged own skill does not, either.
     device.add("deploy", "Mine again.");
-    let own = run::which(&device.vault, name("deploy")).unwrap();
+    let own = run::locate_skill(&device.vault, name("deploy")).unwrap();
     let file = own.files.join("SKILL.md");
     crate::support::set_mode(&file, 0o644);
     fs::write(&file, "---\n").unwrap();
     assert_matches!(
-        run::which(&device.vault, name("deploy")),
+        run::locate_skill(&device.vault, name("deploy")),
         Err(RunError::Damaged { .. })
     );
-    let bare: Vec<_> = shelf::list(&device.vault)
+    let bare: Vec<_> = shelf::list_installed(&device.vault)
         .unwrap()
         .skills
         .into_iter()
@@ -294,7 +294,7 @@ fn the_vault_folder_decides_no_name() {
         fs::remove_file(&link).unwrap();
         std::os::unix::fs::symlink(store.join(bundle.to_string()).join("files"), &link).unwrap();
         assert_matches!(
-            run::which(&device.vault, name("deploy")),
+            run::locate_skill(&device.vault, name("deploy")),
             Err(RunError::Damaged { .. })
         );
         assert!(!device.is_clean());
@@ -318,9 +318,9 @@ fn every_linked_vault_has_a_name_of_its_own() {
     let elsewhere = "https://other.example";
     let owner = Home::new(3);
     let slug: Slug = "acme".parse().unwrap();
-    let two = subscribe::create(&device.vault, elsewhere, &slug).unwrap();
-    let three = subscribe::create(&device.vault, "https://third.example", &slug).unwrap();
-    let local = subscribe::create(&device.vault, BASE, &"local".parse().unwrap()).unwrap();
+    let two = subscribe::link_vault(&device.vault, elsewhere, &slug).unwrap();
+    let three = subscribe::link_vault(&device.vault, "https://third.example", &slug).unwrap();
+    let local = subscribe::link_vault(&device.vault, BASE, &"local".parse().unwrap()).unwrap();
     let names: Vec<_> = [&one.link, &two, &three, &local]
         .map(|link| link.pin().name.to_string())
         .to_vec();
@@ -331,15 +331,17 @@ fn every_linked_vault_has_a_name_of_its_own() {
     };
     for taken in ["acme", "acme-3", "local"] {
         assert_matches!(
-            subscribe::configure(&device.vault, two.id(), &settings(taken)),
+            subscribe::configure_link(&device.vault, two.id(), &settings(taken)),
             Err(LinkError::NameTaken(_))
         );
     }
-    subscribe::configure(&device.vault, two.id(), &settings("work")).unwrap();
+    subscribe::configure_link(&device.vault, two.id(), &settings("work")).unwrap();
     one.pull(&device);
     assert_eq!(meaning(&device, "acme/deploy"), Some(of(&one)));
     assert_eq!(meaning(&device, "work/deploy"), None);
-    let link = subscribe::find(&device.vault, two.id()).unwrap().unwrap();
+    let link = subscribe::find_link_by_id(&device.vault, two.id())
+        .unwrap()
+        .unwrap();
     assert_eq!(link.pin().name.as_str(), "work");
     drop(owner);
 }
@@ -364,7 +366,7 @@ fn the_gate_of_the_device_reports_or_refuses() {
             gate: Some(gate),
             name: None,
         };
-        subscribe::configure(&device.vault, team.link.id(), &settings).unwrap();
+        subscribe::configure_link(&device.vault, team.link.id(), &settings).unwrap();
     };
     configure(PullGate::Refuse);
     let refused = team.try_pull(&device, &Selection::default());
@@ -420,10 +422,10 @@ fn a_fork_stops_a_pull_until_it_is_accepted() {
     let Err(LinkError::Catalog { cause, .. }) = refused else {
         panic!("{refused:?}");
     };
-    assert_eq!(cause.word(), "catalog_previous");
+    assert_eq!(cause.error_code(), "catalog_previous");
     assert_eq!(meaning(&device, "two"), Some(of(&team)));
     assert_eq!(meaning(&device, "three"), None);
-    let link = subscribe::find(&device.vault, team.link.id())
+    let link = subscribe::find_link_by_id(&device.vault, team.link.id())
         .unwrap()
         .unwrap();
     let bytes = forked.current.clone().unwrap();
@@ -431,7 +433,9 @@ fn a_fork_stops_a_pull_until_it_is_accepted() {
         accept_fork: true,
         ..AcceptOptions::default()
     };
-    let offer = link.accept(&device.vault, &bytes, &options).unwrap();
+    let offer = link
+        .accept_catalog(&device.vault, &bytes, &options)
+        .unwrap();
     subscribe::pin_only(&device.vault, &offer).unwrap();
     forked
         .pull(&device.vault, &team.link, &Selection::default())

@@ -164,7 +164,7 @@ fn names_are_derived_or_given_and_the_bytes_stay() {
     for installed in ["code-review-helper", "other"] {
         let path = format!("vault/skills/{installed}/SKILL.md");
         assert_eq!(home.read(&path), text);
-        let found = run::which(&home.vault, name(installed)).unwrap();
+        let found = run::locate_skill(&home.vault, name(installed)).unwrap();
         let recorded = found.manifest.frontmatter_name.as_deref();
         assert_eq!(recorded, Some("Code_Review Helper"));
     }
@@ -344,7 +344,7 @@ fn writers_queue_and_readers_never_see_half_a_skill() {
             });
         }
         while done.load(Ordering::SeqCst) < 4 {
-            let listing = shelf::list(&home.again()).unwrap();
+            let listing = shelf::list_installed(&home.again()).unwrap();
             assert!(listing.damaged.is_empty(), "{:?}", listing.damaged);
             let mut skills = listing.skills.iter();
             assert!(skills.any(|skill| skill.name.as_str() == "shared"));
@@ -392,10 +392,13 @@ fn earlier_versions_stay_until_collected() {
     let home = Home::new(1);
     let first = home.add("kept", "one");
     home.add("kept", "two");
-    let report = integrity::check(&home.vault).unwrap();
+    let report = integrity::verify_all_installed(&home.vault).unwrap();
     assert_eq!(report.unreferenced, [first.bundle]);
-    assert_eq!(remove::collect(&home.vault).unwrap(), [first.bundle]);
-    let report = integrity::check(&home.vault).unwrap();
+    assert_eq!(
+        remove::collect_unreferenced(&home.vault).unwrap(),
+        [first.bundle]
+    );
+    let report = integrity::verify_all_installed(&home.vault).unwrap();
     assert!(report.unreferenced.is_empty());
     assert_eq!(home.listed()["kept"], 2);
 }
@@ -417,5 +420,5 @@ fn what_a_killed_writer_stored_and_did_not_link_goes_with_the_next_change() {
     home.add("other", "one");
     assert!(!stored(&first.bundle) && stored(&second.bundle));
     assert!(!dead.exists());
-    assert!(run::which(&home.vault, name("tool")).is_ok());
+    assert!(run::locate_skill(&home.vault, name("tool")).is_ok());
 }

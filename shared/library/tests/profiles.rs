@@ -11,8 +11,8 @@ use vault_library::admit::remove::{RemoveSkills, remove_skills};
 use vault_library::admit::variants::{self as transforms, AddTransformError};
 use vault_library::agents::Machine;
 use vault_library::agents::{
-    ProfileSyncError, ProfileSyncReport, RootMode, RootState, SyncProfilesInput, decline, keep_to,
-    refresh, set_enabled, sync_profiles, unlinked,
+    ProfileSyncError, ProfileSyncReport, RootMode, RootState, SyncProfilesInput, decline_agents,
+    keep_to, list_unlinked, set_enabled, sync_linked, sync_profiles,
 };
 use vault_library::integrity;
 use vault_testing::assert_matches;
@@ -37,7 +37,7 @@ fn sync(home: &Home) -> ProfileSyncReport {
 }
 
 fn again(home: &Home) -> ProfileSyncReport {
-    let report = refresh(&home.vault, &Machine::at(home.path(""))).unwrap();
+    let report = sync_linked(&home.vault, &Machine::with_home(home.path(""))).unwrap();
     nothing_dangles(home);
     report.unwrap()
 }
@@ -80,7 +80,7 @@ fn every_agent_that_is_there_sees_every_skill_and_no_other_folder_is_made() {
     let home = with_agents(&[".claude", ".cursor"]);
     home.add("greet", "one");
     home.add("pdf", "one");
-    let before = refresh(&home.vault, &Machine::at(home.path(""))).unwrap();
+    let before = sync_linked(&home.vault, &Machine::with_home(home.path(""))).unwrap();
     assert!(before.is_none(), "no agent was linked by anybody");
     let report = sync(&home);
     assert!(report.restart_required);
@@ -310,9 +310,9 @@ fn an_agent_that_was_chosen_early_gets_its_folder_with_the_first_skill() {
 fn a_forgotten_agent_loses_its_links_and_is_not_offered_again() {
     let home = with_agents(&[".claude", ".cursor"]);
     home.add("greet", "one");
-    let machine = Machine::at(home.path(""));
+    let machine = Machine::with_home(home.path(""));
     let offered = || -> Vec<_> {
-        let agents = unlinked(&home.vault, &machine).unwrap().into_iter();
+        let agents = list_unlinked(&home.vault, &machine).unwrap().into_iter();
         agents.map(|agent| agent.id.to_string()).collect()
     };
     assert_eq!(offered(), ["claude-code", "cursor"]);
@@ -339,15 +339,15 @@ fn a_forgotten_agent_loses_its_links_and_is_not_offered_again() {
 #[test]
 fn an_agent_that_was_declined_is_offered_no_more() {
     let home = with_agents(&[".claude"]);
-    let machine = Machine::at(home.path(""));
+    let machine = Machine::with_home(home.path(""));
     assert!(
-        unlinked(&home.vault, &machine).unwrap().is_empty(),
+        list_unlinked(&home.vault, &machine).unwrap().is_empty(),
         "nothing to link"
     );
     home.add("greet", "one");
-    assert_eq!(unlinked(&home.vault, &machine).unwrap().len(), 1);
-    decline(&home.vault, &[agent("claude-code")]).unwrap();
-    assert!(unlinked(&home.vault, &machine).unwrap().is_empty());
+    assert_eq!(list_unlinked(&home.vault, &machine).unwrap().len(), 1);
+    decline_agents(&home.vault, &[agent("claude-code")]).unwrap();
+    assert!(list_unlinked(&home.vault, &machine).unwrap().is_empty());
 }
 
 #[test]
@@ -459,7 +459,7 @@ fn shown(home: &Home, path: &str) -> String {
 
 fn add_transform(home: &Home, transform: &str, text: &str) -> Result<(), AddTransformError> {
     let bytes = text.as_bytes();
-    transforms::add(&home.vault, &name("greet"), name(transform), bytes).map(drop)
+    transforms::add_transform(&home.vault, &name("greet"), name(transform), bytes).map(drop)
 }
 
 #[test]
@@ -473,7 +473,7 @@ fn a_variant_is_shown_to_its_agent_alone_and_follows_the_skill() {
     assert!(variant.contains("description: \"Only here.\"") && variant.ends_with("one\n\nMore.\n"));
     assert!(!shown(&home, ".claude/skills/greet").contains("More."));
     assert!(!again(&home).restart_required);
-    let checked = integrity::check(&home.vault).unwrap();
+    let checked = integrity::verify_all_installed(&home.vault).unwrap();
     assert!(checked.is_clean() && checked.unreferenced.is_empty());
     assert_eq!(checked.variants.len(), 1);
     // Until the next sync the agent sees the complete old variant, afterwards the one of the new
@@ -483,11 +483,22 @@ fn a_variant_is_shown_to_its_agent_alone_and_follows_the_skill() {
     assert_eq!(shown(&home, ".cursor/skills/greet"), variant);
     assert!(again(&home).restart_required);
     assert!(shown(&home, ".cursor/skills/greet").contains("two\n\nMore."));
-    assert_eq!(integrity::check(&home.vault).unwrap().variants.len(), 1);
-    transforms::remove(&home.vault, &name("greet"), &name("rules")).unwrap();
+    assert_eq!(
+        integrity::verify_all_installed(&home.vault)
+            .unwrap()
+            .variants
+            .len(),
+        1
+    );
+    transforms::remove_transform(&home.vault, &name("greet"), &name("rules")).unwrap();
     again(&home);
     assert!(!shown(&home, ".cursor/skills/greet").contains("More."));
-    assert!(integrity::check(&home.vault).unwrap().variants.is_empty());
+    assert!(
+        integrity::verify_all_installed(&home.vault)
+            .unwrap()
+            .variants
+            .is_empty()
+    );
     assert!(!home.path("vault/transforms/greet").exists());
 }
 
@@ -518,7 +529,7 @@ fn a_transform_that_makes_no_good_skill_is_refused_before_anything_changes() {
         let refused = add_transform(&home, "bad", text).unwrap_err();
         assert!(refused.to_string().contains(said), "{refused}");
     }
-    let unknown = transforms::add(&home.vault, &name("other"), name("x"), b"---\n---\nx");
+    let unknown = transforms::add_transform(&home.vault, &name("other"), name("x"), b"---\n---\nx");
     assert_matches!(unknown, Err(AddTransformError::NotInstalled(_)));
     assert!(
         snapshot(&home.path("vault/store")) == before,

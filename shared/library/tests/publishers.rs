@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use vault_format::bundle::{self, Bundle};
 use vault_format::catalog::{
-    Catalog, CatalogError, ObjectEntry, ProfileEntry, SignedCatalog, SkillEntry, Stored,
+    Catalog, CatalogError, ObjectEntry, ProfileEntry, ReleaseRef, SignedCatalog, SkillEntry,
 };
 use vault_format::hash::Digest;
 use vault_format::index::{self, IndexEntry};
@@ -88,7 +88,7 @@ impl Team {
         &mut self,
         who: &Who,
         on: OnDivergence,
-        last_good: Option<Stored>,
+        last_good: Option<ReleaseRef>,
     ) -> Result<Option<TakeOver>, PlanError> {
         let request = PlanRequest {
             on_divergence: on,
@@ -96,7 +96,7 @@ impl Team {
             ..self.host().request()
         };
         let vault = self.vault(who);
-        let Plan::TakeOver(taken) = publish::plan(vault, &request)? else {
+        let Plan::TakeOver(taken) = publish::plan_release(vault, &request)? else {
             return Ok(None);
         };
         let object = |hash: &_| self.host().objects.get(hash).cloned();
@@ -112,7 +112,7 @@ impl Team {
             ..self.pair.host.request()
         };
         let vault = self.vault(who).clone();
-        match publish::plan(&vault, &request).unwrap() {
+        match publish::plan_release(&vault, &request).unwrap() {
             Plan::Unchanged(_) => None,
             Plan::Publish(plan) => {
                 let now = self.pair.owner.now();
@@ -138,7 +138,7 @@ impl Team {
             current_profiles: Some(&profiles),
             ..self.host().request()
         };
-        match publish::plan(self.vault(who), &request) {
+        match publish::plan_release(self.vault(who), &request) {
             Err(PlanError::Conflicts(conflicts)) => conflicts,
             other => panic!("{other:?}"),
         }
@@ -155,7 +155,7 @@ enum Who {
 fn joined(pair: &Pair) -> (Home, PublicKey) {
     let mut device = pair.device.copy();
     let place = place(&device);
-    let (vault, key) = join::join(&place, pair.owner.vault.id(), None).unwrap();
+    let (vault, key) = join::join_vault(&place, pair.owner.vault.id(), None).unwrap();
     device.vault = vault;
     let bob = device;
     assert_eq!(bob.vault.id(), pair.owner.vault.id());
@@ -192,15 +192,15 @@ fn a_machine_joins_a_vault_that_it_has_linked_and_asks_to_publish() {
     pair.pull_all();
     let (bob, key) = joined(&pair);
     // Once more, for example after a kill: the same key.
-    let (again, same) = join::join(&place(&bob), bob.vault.id(), None).unwrap();
+    let (again, same) = join::join_vault(&place(&bob), bob.vault.id(), None).unwrap();
     assert_eq!((again.id(), same), (bob.vault.id(), key));
     let slug = &pair.host.slug;
-    let bytes = join::request(&bob.vault, slug, &key, None).unwrap();
+    let bytes = join::sign_key_request(&bob.vault, slug, &key, None).unwrap();
     let request = KeyRequest::verify(&bytes, *pair.owner.vault.id(), slug).unwrap();
     assert_eq!(request.public_key, key);
     // A vault of which this machine has seen no keys is not joined, and none in another one's
     // folder.
-    let unknown = join::join(&place(&Home::new(5)), pair.owner.vault.id(), None);
+    let unknown = join::join_vault(&place(&Home::new(5)), pair.owner.vault.id(), None);
     assert!(
         matches!(unknown, Err(RootsError::NotLinked(_))),
         "{unknown:?}"
@@ -208,7 +208,7 @@ fn a_machine_joins_a_vault_that_it_has_linked_and_asks_to_publish() {
     let device = pair.device.copy();
     let mut other = place(&device);
     other.paths.root = device.path("vault");
-    let taken = join::join(&other, pair.owner.vault.id(), None);
+    let taken = join::join_vault(&other, pair.owner.vault.id(), None);
     assert!(matches!(taken, Err(RootsError::Recovery(_))), "{taken:?}");
 }
 
@@ -217,7 +217,9 @@ fn publishers_take_over_what_only_the_other_changed() {
     let mut team = Team::new(&["common", "hers"]);
     let anna_key = team.pair.owner.vault.release_key().unwrap();
     assert_eq!(team.bob.listed().len(), 2);
-    let signer = run::inspect(&team.bob.vault, name("hers")).unwrap().signer;
+    let signer = run::inspect_skill(&team.bob.vault, name("hers"))
+        .unwrap()
+        .signer;
     assert_eq!(signer, anna_key, "her signature is kept");
 
     team.bob.add("his", "x");
@@ -288,13 +290,13 @@ fn what_a_publisher_signed_is_taken_over_after_they_have_left_only_by_its_payloa
         "{refused:?}"
     );
     let catalog = team.host().releases[&3].clone();
-    let last_good = Stored {
+    let last_good = ReleaseRef {
         release: 3,
         payload_sha256: SignedCatalog::parse(&catalog).unwrap().payload_sha256(),
     };
     let taken = team.take_over_named(&Who::Anna, OnDivergence::Adopt, Some(last_good));
     assert_eq!(taken.unwrap().unwrap().skills.len(), 1);
-    let his = run::inspect(&team.pair.owner.vault, name("his")).unwrap();
+    let his = run::inspect_skill(&team.pair.owner.vault, name("his")).unwrap();
     assert_eq!(his.signer, bob);
     assert!(team.pair.owner.is_clean());
     assert!(
@@ -316,7 +318,7 @@ fn a_rollback_makes_nothing_own_and_a_payload_is_no_review() {
     let payload_sha256 = SignedCatalog::parse(&bytes).unwrap().payload_sha256();
     let slug = team.host().slug.clone();
     let request = PlanRequest {
-        last_good: Some(Stored {
+        last_good: Some(ReleaseRef {
             release: 3,
             payload_sha256,
         }),
@@ -381,7 +383,7 @@ fn the_release_after_a_theft_is_taken_over_before_a_thief_s_skill_is_signed_agai
         release: stolen,
         root_version: trust.chain().version(),
         root_sha256: *trust.chain().newest().payload_sha256(),
-        previous: Some(Stored {
+        previous: Some(ReleaseRef {
             release: good.release,
             payload_sha256: good_payload,
         }),
@@ -397,14 +399,14 @@ fn the_release_after_a_theft_is_taken_over_before_a_thief_s_skill_is_signed_agai
         on_divergence: OnDivergence::Adopt,
         ..PlanRequest::new(BASE, &slug, Some(&bytes))
     };
-    let planned = publish::plan(anna, &request).unwrap();
+    let planned = publish::plan_release(anna, &request).unwrap();
     let Plan::TakeOver(taken) = planned else {
         panic!("{planned:?}");
     };
     assert_eq!(taken.skills, good.skills);
-    let listing = shelf::list(anna).unwrap();
+    let listing = shelf::list_installed(anna).unwrap();
     assert_eq!(
-        listing.withheld()[&None],
+        listing.withheld_skills()[&None],
         [&name("common")],
         "not signed again"
     );
@@ -461,7 +463,7 @@ fn what_two_publishers_only_signed_again_is_no_conflict() {
             name: None,
         };
         let place = recovery::place(&team.pair.owner, 78);
-        vault_library::recovery::recover(&place, theft).unwrap();
+        vault_library::recovery::recover_vault(&place, theft).unwrap();
         roots::sign_again(&team.pair.owner.vault).unwrap();
         team.sync(&Who::Anna).unwrap();
 
@@ -524,7 +526,8 @@ fn an_exception_of_another_publisher_opens_nothing_after_a_take_over() {
     added.unwrap();
     team.sync(&Who::Bob).unwrap();
     let anna = &team.pair.owner;
-    let Plan::TakeOver(taken) = publish::plan(&anna.vault, &team.host().request()).unwrap() else {
+    let Plan::TakeOver(taken) = publish::plan_release(&anna.vault, &team.host().request()).unwrap()
+    else {
         panic!("nothing to take over")
     };
     let object = |hash: &_| team.host().objects.get(hash).cloned();
@@ -576,12 +579,12 @@ fn an_interrupted_take_over_goes_on_with_what_is_left() {
     team.sync(&Who::Bob).unwrap();
     let request = team.host().request();
     let anna = &team.pair.owner.vault;
-    let Plan::TakeOver(all) = publish::plan(anna, &request).unwrap() else {
+    let Plan::TakeOver(all) = publish::plan_release(anna, &request).unwrap() else {
         panic!("nothing to take over")
     };
     let object = |hash: &_| team.host().objects.get(hash).cloned();
-    adopt::adopt(anna, &all.skills[..1], &OWN, &object).unwrap();
-    let Plan::TakeOver(left) = publish::plan(anna, &request).unwrap() else {
+    adopt::adopt_skills(anna, &all.skills[..1], &OWN, &object).unwrap();
+    let Plan::TakeOver(left) = publish::plan_release(anna, &request).unwrap() else {
         panic!("nothing is left")
     };
     assert_eq!(
@@ -668,7 +671,7 @@ fn profiles_that_only_another_publisher_makes_are_not_lost() {
     team.sync(&Who::Anna).unwrap();
     team.bob.add("his", "x");
     // Without having asked for the profiles nothing is planned.
-    let asked = publish::plan(&team.bob.vault, &team.host().request()).unwrap();
+    let asked = publish::plan_release(&team.bob.vault, &team.host().request()).unwrap();
     assert!(matches!(asked, Plan::FetchProfiles(entries) if entries.len() == 1));
     let refused = team.refusal(&Who::Bob);
     assert_eq!(refused.profiles, ["editors (claude-code)"]);
@@ -698,7 +701,8 @@ impl FourEyes {
         let team = &mut self.team;
         let vault = team.vault(who).clone();
         publish::take_roots(&vault, &team.pair.host.request()).unwrap();
-        let Plan::Propose(plan) = publish::plan(&vault, &team.pair.host.request()).unwrap() else {
+        let Plan::Propose(plan) = publish::plan_release(&vault, &team.pair.host.request()).unwrap()
+        else {
             panic!("nothing to propose")
         };
         assert_eq!(plan.needed, 2);
@@ -735,7 +739,7 @@ impl Team {
 
 fn word(refused: ProposalError) -> String {
     match refused {
-        ProposalError::Catalog(error) => error.word().to_owned(),
+        ProposalError::Catalog(error) => error.error_code().to_owned(),
         other => other.to_string(),
     }
 }
@@ -748,7 +752,7 @@ fn two_publishers_sign_one_release_and_neither_alone() {
     let plan = four.propose(&Who::Anna);
     let now = four.team.pair.owner.now();
     let alone = four.team.pair.host.put(&plan.catalog, now);
-    assert_eq!(alone.unwrap_err().word(), "signatures_missing");
+    assert_eq!(alone.unwrap_err().error_code(), "signatures_missing");
 
     let proposal = four.judge(&Who::Bob, &plan.catalog).unwrap();
     assert_eq!((proposal.signers.len(), proposal.needed), (1, 2));
@@ -763,7 +767,7 @@ fn two_publishers_sign_one_release_and_neither_alone() {
     );
     let checked = proposal
         .change
-        .check(&four.team.bob.vault, &OWN, &four.object())
+        .verify_content(&four.team.bob.vault, &OWN, &four.object())
         .unwrap();
     assert_eq!(checked.skills.len(), 2);
     let signed = four.sign(&Who::Bob, proposal).unwrap();
@@ -772,7 +776,7 @@ fn two_publishers_sign_one_release_and_neither_alone() {
     assert_eq!(arrived, plan.release);
 
     // The proposer learns that it arrived, and a machine takes it.
-    let unchanged = publish::plan(&four.team.pair.owner.vault, &four.team.host().request());
+    let unchanged = publish::plan_release(&four.team.pair.owner.vault, &four.team.host().request());
     assert!(matches!(unchanged, Ok(Plan::Unchanged(known)) if known.release == plan.release));
     four.team.pair.pull_all();
     assert!(four.team.pair.is_clean());
@@ -831,7 +835,7 @@ fn a_machine_signs_one_payload_under_one_number() {
     catalog.add_signature(&*signer).unwrap();
     let now = four.team.pair.owner.now();
     let alone = four.team.pair.host.put(&catalog.to_bytes(), now);
-    assert_eq!(alone.unwrap_err().word(), "signatures_missing");
+    assert_eq!(alone.unwrap_err().error_code(), "signatures_missing");
 }
 
 #[test]
@@ -885,20 +889,20 @@ fn a_proposal_is_refused_with_a_bundle_that_the_gate_or_a_signature_refuses() {
     let proposal = four.judge(&Who::Bob, &plan.catalog).unwrap();
     let (bob, change) = (&four.team.bob.vault, &proposal.change);
     // What its author allowed opens nothing here, and is a line of the review.
-    let refused = change.check(bob, &OWN, &four.object());
+    let refused = change.verify_content(bob, &OWN, &four.object());
     assert!(matches!(refused, Err(AdoptError::Refused { .. })));
     let own = Exceptions {
         allow: vec!["download-pipe-shell".to_owned()],
         ..OWN
     };
-    let checked = change.check(bob, &own, &four.object()).unwrap();
+    let checked = change.verify_content(bob, &own, &four.object()).unwrap();
     let skill = &checked.skills[0];
     assert!(support::rules(&skill.findings).contains(&"download-pipe-shell"));
     let mut lines = skill.lines.iter().map(|line| line.text.as_str());
     assert!(lines.any(|line| line.contains("its publisher accepts")));
-    let missing = change.check(bob, &own, &|_| None);
+    let missing = change.verify_content(bob, &own, &|_| None);
     assert!(matches!(missing, Err(AdoptError::Bundle { .. })));
-    let wrong = change.check(bob, &own, &|_| Some(b"{}".to_vec()));
+    let wrong = change.verify_content(bob, &own, &|_| Some(b"{}".to_vec()));
     assert!(matches!(wrong, Err(AdoptError::Bundle { .. })));
     // Bytes that are no proposal, and one of another namespace.
     let refused = four.judge(&Who::Bob, b"{}").unwrap_err();
@@ -959,8 +963,8 @@ impl FourEyes {
     fn check(&self, catalog: &Catalog, chain: &RootChain) -> Result<Vec<String>, AdoptError> {
         let proposal = self.judge(&Who::Bob, &self.stolen(catalog, chain)).unwrap();
         let change = &proposal.change;
-        let reviewed = change.check(&self.team.bob.vault, &OWN, &self.object())?;
-        let mut lines = change.changes.lines(None);
+        let reviewed = change.verify_content(&self.team.bob.vault, &OWN, &self.object())?;
+        let mut lines = change.changes.describe_lines(None);
         lines.extend(reviewed.profiles);
         lines.extend(reviewed.skills.into_iter().flat_map(|skill| skill.lines));
         Ok(lines.into_iter().map(|line| line.text).collect())
@@ -1016,14 +1020,14 @@ impl FourEyes {
     /// Puts an index in place after a change of its entries, which name the listed bundles.
     fn change_index(&mut self, catalog: &mut Catalog, change: impl Fn(&mut IndexEntry)) {
         let part = &self.team.host().objects[&catalog.index[0].bundle_hash];
-        let mut entries = index::parse(part, &catalog.vault_id).unwrap();
+        let mut entries = index::parse_object(part, &catalog.vault_id).unwrap();
         for entry in &mut entries {
             let mut skills = catalog.skills.iter();
             let listed = skills.find(|skill| skill.name == entry.name).unwrap();
             entry.bundle_hash = listed.bundle_hash;
             change(entry);
         }
-        let objects = index::build(&catalog.vault_id, entries);
+        let objects = index::build_objects(&catalog.vault_id, entries);
         catalog.index = objects
             .into_iter()
             .map(|object| {
@@ -1041,7 +1045,7 @@ impl FourEyes {
 fn a_fake_current_release_under_old_keys_hides_nothing_of_a_proposal() {
     let mut four = FourEyes::new();
     let (mut next, chain) = four.proposed_with("evil");
-    let old = chain.until(chain.version() - 1).unwrap();
+    let old = chain.until_version(chain.version() - 1).unwrap();
     let fake = Catalog {
         root_version: old.version(),
         root_sha256: *old.newest().payload_sha256(),
@@ -1050,7 +1054,7 @@ fn a_fake_current_release_under_old_keys_hides_nothing_of_a_proposal() {
     let fake_file = four.stolen(&fake, &old);
     let shown = SignedCatalog::parse(&fake_file).unwrap();
     next.release += 1;
-    next.previous = Some(Stored {
+    next.previous = Some(ReleaseRef {
         release: fake.release,
         payload_sha256: shown.payload_sha256(),
     });
@@ -1111,7 +1115,7 @@ fn what_a_proposal_says_beside_its_files_is_computed_again_or_shown() {
         matches!(refused, Err(AdoptError::Derived { .. })),
         "{refused:?}"
     );
-    let unread = adopt::adopt(&four.team.bob.vault, &hidden.skills, &OWN, &four.object());
+    let unread = adopt::adopt_skills(&four.team.bob.vault, &hidden.skills, &OWN, &four.object());
     assert!(
         matches!(unread, Err(AdoptError::Derived { .. })),
         "{unread:?}"

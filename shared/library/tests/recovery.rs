@@ -3,7 +3,7 @@
 use crate::support::host::{BASE, Host};
 use crate::support::pair::Pair;
 use crate::support::{Home, name, recovery};
-use vault_format::catalog::{SignedCatalog, Stored};
+use vault_format::catalog::{ReleaseRef, SignedCatalog};
 use vault_format::keys::SecretKey;
 use vault_format::root::KeyStanding;
 use vault_library::adopt;
@@ -20,7 +20,9 @@ fn trust(vault: &Vault) -> VaultTrust {
 }
 
 fn is_clean(home: &Home) -> bool {
-    integrity::check(&home.vault).unwrap().is_clean()
+    integrity::verify_all_installed(&home.vault)
+        .unwrap()
+        .is_clean()
 }
 
 #[test]
@@ -51,7 +53,7 @@ fn a_vault_is_recovered_on_an_empty_machine() {
         // The skills come from the last good release, which the owner names.
         let stored = pair.current_link().pin().counted.clone().unwrap();
         let request = PlanRequest {
-            last_good: Some(Stored {
+            last_good: Some(ReleaseRef {
                 release: stored.release,
                 payload_sha256: stored.payload_sha256,
             }),
@@ -68,7 +70,7 @@ fn a_vault_is_recovered_on_an_empty_machine() {
             on_divergence: OnDivergence::Replace,
             ..request
         };
-        let Plan::Publish(plan) = publish::plan(&vault, &request).unwrap() else {
+        let Plan::Publish(plan) = publish::plan_release(&vault, &request).unwrap() else {
             panic!("nothing was planned")
         };
         pair.host.take(&vault, &plan, pair.owner.now());
@@ -104,7 +106,7 @@ fn a_machine_that_only_links_becomes_the_recovered_vault() {
         std::sync::Arc::clone(&place.passphrases),
     )
     .unwrap();
-    let link = subscribe::create(&linked, BASE, &pair.host.slug).unwrap();
+    let link = subscribe::link_vault(&linked, BASE, &pair.host.slug).unwrap();
     pair.host
         .pull(&linked, &link, &Selection::default())
         .unwrap();
@@ -128,7 +130,7 @@ fn a_machine_that_only_links_becomes_the_recovered_vault() {
     )
     .unwrap();
     assert_eq!(again.id(), vault.id());
-    assert_eq!(subscribe::all(&again).unwrap().len(), 1);
+    assert_eq!(subscribe::list_links(&again).unwrap().len(), 1);
 }
 
 #[test]
@@ -150,7 +152,7 @@ fn a_recovery_file_fits_its_own_vault_at_its_own_length_alone() {
     let Err(RootsError::Recovery(RecoveryError::Chain { cause, .. })) = refused else {
         panic!("{refused:?}")
     };
-    assert_eq!(cause.word(), "root_rolled_back");
+    assert_eq!(cause.error_code(), "root_rolled_back");
     let other = Pair::new(&["tool"], "good");
     let mut stranger = Home::new(9);
     let foreign = recovery::create(&mut stranger);
@@ -159,7 +161,7 @@ fn a_recovery_file_fits_its_own_vault_at_its_own_length_alone() {
     let Err(RootsError::Recovery(RecoveryError::Chain { cause, .. })) = refused else {
         panic!("{refused:?}")
     };
-    assert_eq!(cause.word(), "vault_changed");
+    assert_eq!(cause.error_code(), "vault_changed");
     // After another recovery key was made, the old one says nothing.
     let key = recovery::open(&stick);
     let next = pair.owner.path("stick/next.json");
@@ -167,7 +169,7 @@ fn a_recovery_file_fits_its_own_vault_at_its_own_length_alone() {
         files: vec![next.clone()],
         ..NewRecovery::default()
     };
-    vault_library::recovery::create(&pair.owner.vault, Some(&key), input).unwrap();
+    vault_library::recovery::create_recovery_key(&pair.owner.vault, Some(&key), input).unwrap();
     let lost = pair.owner.vault.release_key().unwrap();
     assert!(matches!(
         recovery::revoke(&pair.owner, &stick, lost),
@@ -202,7 +204,9 @@ fn a_recovery_key_before_the_first_release_makes_the_vault_anew() {
     assert!(!chain.chain().document().root().contains(&key));
     assert_eq!(home.listed()["tool"], 2);
     assert_ne!(
-        run::inspect(&home.vault, name("tool")).unwrap().bundle,
+        run::inspect_skill(&home.vault, name("tool"))
+            .unwrap()
+            .bundle,
         added.bundle
     );
     assert!(is_clean(&home));
@@ -217,7 +221,7 @@ fn a_recovery_key_before_the_first_release_makes_the_vault_anew() {
         files: vec![home.path("stick/second.json")],
         ..NewRecovery::default()
     };
-    let created = vault_library::recovery::create(&home.vault, Some(&root_key), input);
+    let created = vault_library::recovery::create_recovery_key(&home.vault, Some(&root_key), input);
     assert_eq!(*created.unwrap().vault.id(), id);
 }
 
@@ -237,12 +241,16 @@ fn a_vault_that_is_made_anew_signs_nothing_that_was_brought_back() {
         files: vec![home.path("stick/recovery.json")],
         ..NewRecovery::default()
     };
-    let created = vault_library::recovery::create(&home.vault, None, input).unwrap();
+    let created = vault_library::recovery::create_recovery_key(&home.vault, None, input).unwrap();
     let resigned = created.resigned.unwrap();
     assert_eq!(resigned.signed, [name("tool")]);
     assert_eq!(resigned.damaged, [name("greet")]);
-    assert!(run::which(&created.vault, name("greet")).is_err());
-    assert!(!integrity::check(&created.vault).unwrap().is_clean());
+    assert!(run::locate_skill(&created.vault, name("greet")).is_err());
+    assert!(
+        !integrity::verify_all_installed(&created.vault)
+            .unwrap()
+            .is_clean()
+    );
 }
 
 #[test]
@@ -254,7 +262,7 @@ fn a_recovery_file_lies_nowhere_near_the_keys_and_replaces_nothing() {
             files: vec![home.path("stick/first.json"), home.path(file)],
             ..NewRecovery::default()
         };
-        vault_library::recovery::create(&home.vault, None, input).map(|_| ())
+        vault_library::recovery::create_recovery_key(&home.vault, None, input).map(|_| ())
     };
     for file in ["vault/key.json", "config/key.json"] {
         assert!(matches!(
@@ -290,7 +298,7 @@ fn cut_short(home: &Home, file: &str) {
     let random = std::sync::Arc::new(SeededRandom::new(4711));
     let clock = std::sync::Arc::clone(&home.clock);
     let vault = Vault::open(copy.vault.paths().clone(), clock, random).unwrap();
-    vault_library::recovery::create(&vault, None, files(home, &[file])).unwrap();
+    vault_library::recovery::create_recovery_key(&vault, None, files(home, &[file])).unwrap();
 }
 
 #[test]
@@ -304,27 +312,33 @@ fn a_recovery_key_whose_making_was_cut_short_is_made_with_the_same_files() {
         cut_short(&home, "one");
         let left = recovery::open(&home.path("stick/one")).file().key.public();
         let both = files(&home, &["one", "two"]);
-        let created = vault_library::recovery::create(&home.vault, None, both).unwrap();
+        let created =
+            vault_library::recovery::create_recovery_key(&home.vault, None, both).unwrap();
         let chain = trust(&created.vault).chain().clone();
         assert_eq!(chain.document().root().keys(), [left]);
         assert_eq!(chain.version(), if is_published { 2 } else { 1 });
         for file in ["stick/one", "stick/two"] {
             let key = recovery::open(&home.path(file));
-            key.check(&chain, None).unwrap();
+            key.check_role(&chain, None).unwrap();
             assert_eq!(key.file().version, chain.version());
         }
         // Given once more, nothing changes; a third file becomes another copy.
         let all = files(&home, &["one", "two", "three"]);
-        let again = vault_library::recovery::create(&created.vault, None, all).unwrap();
+        let again =
+            vault_library::recovery::create_recovery_key(&created.vault, None, all).unwrap();
         assert_eq!(trust(&again.vault).chain(), &chain);
         assert_eq!(
             (again.report.changes.from, again.report.changes.to),
             (chain.version(), chain.version())
         );
         recovery::open(&home.path("stick/three"))
-            .check(&chain, None)
+            .check_role(&chain, None)
             .unwrap();
-        assert!(integrity::check(&again.vault).unwrap().is_clean());
+        assert!(
+            integrity::verify_all_installed(&again.vault)
+                .unwrap()
+                .is_clean()
+        );
     }
 }
 
@@ -341,7 +355,7 @@ fn a_file_of_another_vault_or_of_the_present_key_is_never_taken_for_a_new_one() 
         let input = files(&home, &["one"]);
         std::fs::copy(&theirs, home.path("stick/one")).unwrap();
         let before = std::fs::read(&theirs).unwrap();
-        let refused = vault_library::recovery::create(&home.vault, None, input);
+        let refused = vault_library::recovery::create_recovery_key(&home.vault, None, input);
         assert!(
             matches!(refused, Err(RootsError::Recovery(RecoveryError::Exists(_)))),
             "{refused:?}"
@@ -353,7 +367,7 @@ fn a_file_of_another_vault_or_of_the_present_key_is_never_taken_for_a_new_one() 
         files: vec![theirs],
         ..NewRecovery::default()
     };
-    let refused = vault_library::recovery::create(&other.vault, Some(&present), input);
+    let refused = vault_library::recovery::create_recovery_key(&other.vault, Some(&present), input);
     assert!(matches!(
         refused,
         Err(RootsError::Recovery(RecoveryError::Exists(_)))
@@ -400,9 +414,10 @@ fn a_recovery_key_is_to_be_checked_once_a_year() {
     // A check without the right file changes nothing.
     let mut other = Home::new(9);
     let theirs = recovery::open(&recovery::create(&mut other));
-    assert!(vault_library::recovery::check(&home.vault, &theirs, None).is_err());
+    assert!(vault_library::recovery::check_recovery_key(&home.vault, &theirs, None).is_err());
     assert_eq!(due(&home.vault), Some(made_at));
-    vault_library::recovery::check(&home.vault, &recovery::open(&stick), None).unwrap();
+    vault_library::recovery::check_recovery_key(&home.vault, &recovery::open(&stick), None)
+        .unwrap();
     assert_eq!(due(&home.vault), None);
     home.clock.advance(365 * DAY);
     assert!(due(&home.vault).is_some());
@@ -419,12 +434,12 @@ fn an_older_copy_of_the_vault_signs_no_rival_version() {
     let mut home = Home::new(1);
     let stick = recovery::create(&mut home);
     let older = home.copy();
-    roots::rotate(&home.vault, Some(&mut recovery::open(&stick)), None).unwrap();
-    let refused = roots::rotate(&older.vault, Some(&mut recovery::open(&stick)), None);
+    roots::rotate_key(&home.vault, Some(&mut recovery::open(&stick)), None).unwrap();
+    let refused = roots::rotate_key(&older.vault, Some(&mut recovery::open(&stick)), None);
     let Err(RootsError::Recovery(RecoveryError::Chain { cause, .. })) = refused else {
         panic!("{refused:?}")
     };
-    assert_eq!(cause.word(), "root_rolled_back");
+    assert_eq!(cause.error_code(), "root_rolled_back");
     assert_eq!(trust(&older.vault).chain().version(), 1);
 }
 
@@ -440,7 +455,7 @@ fn what_a_link_has_seen_is_not_replaced_by_a_recovery() {
     );
     std::fs::copy(&stick, &second).unwrap();
     let mut key = recovery::open(&stick);
-    roots::rotate(&pair.owner.vault, Some(&mut key), None).unwrap();
+    roots::rotate_key(&pair.owner.vault, Some(&mut key), None).unwrap();
     pair.publish();
     pair.pull_all();
     let id = *pair.owner.vault.id();
@@ -502,7 +517,7 @@ fn what_a_revoked_key_published_since_the_last_good_release_is_listed() {
     let mut catalogs: Vec<_> = pair.host.releases.values().cloned().collect();
     catalogs.push(b"{}".to_vec());
     let request = PlanRequest::new(BASE, &pair.host.slug, None);
-    let shown = publish::review(&pair.owner.vault, &request, &catalogs).unwrap();
+    let shown = publish::review_catalogs(&pair.owner.vault, &request, &catalogs).unwrap();
     let of = |review: &publish::Review| -> Vec<(String, Option<u64>, u64)> {
         let suspects = review.suspects.iter();
         suspects
@@ -528,22 +543,22 @@ fn what_a_revoked_key_published_since_the_last_good_release_is_listed() {
         last_good: Some(good),
         ..request.clone()
     };
-    let shown = publish::review(&pair.owner.vault, &elsewhere, &catalogs).unwrap();
+    let shown = publish::review_catalogs(&pair.owner.vault, &elsewhere, &catalogs).unwrap();
     assert_eq!((of(&shown), shown.contradicts), (expected.to_vec(), false));
     // A service that shows another payload under that number is found out.
-    let other = Stored { release: 3, ..good };
+    let other = ReleaseRef { release: 3, ..good };
     let contradicted = PlanRequest {
         last_good: Some(other),
         ..request
     };
-    let shown = publish::review(&pair.owner.vault, &contradicted, &catalogs).unwrap();
+    let shown = publish::review_catalogs(&pair.owner.vault, &contradicted, &catalogs).unwrap();
     assert!(shown.contradicts && shown.suspects.is_empty());
 }
 
 /// The number and payload of a release of the host.
-fn stored(host: &Host, release: u64) -> Stored {
+fn stored(host: &Host, release: u64) -> ReleaseRef {
     let file = SignedCatalog::parse(&host.releases[&release]).unwrap();
-    Stored {
+    ReleaseRef {
         release,
         payload_sha256: file.payload_sha256(),
     }
@@ -555,7 +570,7 @@ fn a_linked_machine_gets_the_keys_of_a_backup_and_no_older_root_version() {
         let mut pair = Pair::new(&["tool"], "good");
         let backup = pair.owner.copy();
         if has_newer {
-            roots::rotate(&pair.owner.vault, None, None).unwrap();
+            roots::rotate_key(&pair.owner.vault, None, None).unwrap();
             pair.publish();
         }
         pair.pull_all();

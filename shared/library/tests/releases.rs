@@ -58,7 +58,7 @@ fn a_release_is_this_library_exactly_and_comes_only_with_a_change() {
         (catalog.expires_at.unix() - catalog.issued_at.unix()) / DAY,
         90
     );
-    let entries = index::parse(
+    let entries = index::parse_object(
         &host.objects[&catalog.index[0].bundle_hash],
         home.vault.id(),
     )
@@ -148,7 +148,7 @@ fn an_interrupted_push_goes_on_with_the_same_bytes_and_no_number_is_used_twice()
     assert!(
         matches!(host.plan(&home.vault).unwrap(), Plan::Unchanged(known) if known.release == 3)
     );
-    let state = publish::state::read(&home.vault, BASE, &host.slug)
+    let state = publish::state::read_state(&home.vault, BASE, &host.slug)
         .unwrap()
         .unwrap();
     assert_eq!(
@@ -184,7 +184,7 @@ fn a_host_that_shows_an_older_or_another_release_is_refused() {
     let newest = host.current.clone();
     let refused = |current: Option<Vec<u8>>| {
         let request = PlanRequest::new(BASE, &host.slug, current.as_deref());
-        publish::plan(&home.vault, &request).unwrap_err()
+        publish::plan_release(&home.vault, &request).unwrap_err()
     };
     assert!(matches!(
         refused(old),
@@ -256,7 +256,7 @@ fn what_another_library_published_stops_the_sync_until_it_is_adopted() {
         on_divergence: OnDivergence::Adopt,
         ..host.request()
     };
-    let Plan::TakeOver(taken) = publish::plan(&one.vault, &request).unwrap() else {
+    let Plan::TakeOver(taken) = publish::plan_release(&one.vault, &request).unwrap() else {
         panic!()
     };
     let entries = &taken.skills;
@@ -267,8 +267,8 @@ fn what_another_library_published_stops_the_sync_until_it_is_adopted() {
         strict: true,
         allow: Vec::new(),
     };
-    assert!(adopt::adopt(&one.vault, entries, &own, &wrong).is_err());
-    assert!(adopt::adopt(&one.vault, entries, &own, &|_| None).is_err());
+    assert!(adopt::adopt_skills(&one.vault, entries, &own, &wrong).is_err());
+    assert!(adopt::adopt_skills(&one.vault, entries, &own, &|_| None).is_err());
     assert_eq!(one.listed()["common"], 1);
     adopt::take_over(&one.vault, &taken, &own, &|hash| {
         host.objects.get(hash).cloned()
@@ -293,7 +293,7 @@ fn what_another_library_published_stops_the_sync_until_it_is_adopted() {
         ]
     );
     assert!(
-        vault_library::integrity::check(&one.vault)
+        vault_library::integrity::verify_all_installed(&one.vault)
             .unwrap()
             .is_clean()
     );
@@ -411,7 +411,7 @@ fn a_release_names_the_variants_of_each_agent_and_machines_install_them() {
     host.sync(&home.vault, home.now()).unwrap();
     let text = b"---\nagents: [codex]\n---\nFor Codex.\n";
     let greet = support::name("greet");
-    transforms::add(&home.vault, &greet, support::name("rules"), text).unwrap();
+    transforms::add_transform(&home.vault, &greet, support::name("rules"), text).unwrap();
     let plan = host.sync(&home.vault, home.now()).unwrap();
     assert!(plan.changed.is_empty(), "the skill itself is as it was");
     assert!(host.sync(&home.vault, home.now()).is_none());
@@ -451,7 +451,7 @@ fn withdrawn_bytes_are_named_for_four_hundred_days() {
     home.add("good", "body");
     host.sync(&home.vault, home.now()).unwrap();
     assert!(
-        !remove::withdraw(&home.vault, &support::name("bad"), bad.bundle, "leaks").unwrap(),
+        !remove::withdraw_version(&home.vault, &support::name("bad"), bad.bundle, "leaks").unwrap(),
         "still offered"
     );
     home.remove("bad", Some("leaks a key"));
@@ -489,7 +489,7 @@ fn a_rollback_is_new_versions_over_old_bytes() {
     home.add("later", "x");
     home.remove("goes", None);
     host.sync(&home.vault, home.now()).unwrap();
-    remove::collect(&home.vault).unwrap();
+    remove::collect_unreferenced(&home.vault).unwrap();
 
     let request = PlanRequest::new(BASE, &host.slug, Some(&old));
     let plan = |release| adopt::plan_rollback(&home.vault, &request, release);
@@ -552,7 +552,7 @@ fn large_files_travel_in_parts() {
     let plan = host.sync(&home.vault, home.now()).unwrap();
     assert_eq!(plan.objects.len(), 4, "bundle, two parts, index");
     let device = Home::new(2);
-    let link = vault_library::subscribe::create(&device.vault, BASE, &host.slug).unwrap();
+    let link = vault_library::subscribe::link_vault(&device.vault, BASE, &host.slug).unwrap();
     host.pull(
         &device.vault,
         &link,
@@ -565,7 +565,7 @@ fn large_files_travel_in_parts() {
         .join("skills/big/data/table.bin");
     assert_eq!(std::fs::read(pulled).unwrap(), noise);
     assert!(
-        vault_library::integrity::check(&device.vault)
+        vault_library::integrity::verify_all_installed(&device.vault)
             .unwrap()
             .is_clean()
     );
@@ -592,12 +592,12 @@ fn after_a_reset_of_the_pin_a_release_replaces_what_cannot_be_read() {
             pin_is_reset: true,
             ..strict.clone()
         };
-        let error = publish::plan(&home.vault, &strict).unwrap_err();
+        let error = publish::plan_release(&home.vault, &strict).unwrap_err();
         assert_eq!(error.is_another_vaults(), word.is_ok(), "{error}");
         assert!(publish::take_roots(&home.vault, &strict).is_err());
         if let Err(word) = word {
-            match publish::plan(&home.vault, &reset) {
-                Err(PlanError::Catalog(error)) => assert_eq!(error.word(), word),
+            match publish::plan_release(&home.vault, &reset) {
+                Err(PlanError::Catalog(error)) => assert_eq!(error.error_code(), word),
                 other => panic!("{other:?}"),
             }
             continue;

@@ -26,17 +26,19 @@ fn trust(vault: &Vault) -> VaultTrust {
 }
 
 fn signer(home: &Home, skill: &str) -> PublicKey {
-    run::inspect(&home.vault, name(skill)).unwrap().signer
+    run::inspect_skill(&home.vault, name(skill)).unwrap().signer
 }
 
 fn is_clean(home: &Home) -> bool {
-    integrity::check(&home.vault).unwrap().is_clean()
+    integrity::verify_all_installed(&home.vault)
+        .unwrap()
+        .is_clean()
 }
 
 /// The word of a refused catalog.
 fn word<T>(refused: Result<T, LinkError>) -> &'static str {
     match refused {
-        Err(LinkError::Catalog { cause, .. }) => cause.word(),
+        Err(LinkError::Catalog { cause, .. }) => cause.error_code(),
         Err(other) => panic!("{other}"),
         Ok(_) => "accepted",
     }
@@ -48,7 +50,7 @@ fn a_device_follows_a_rotation_and_manifests_of_the_former_key_stay_good() {
     pair.pull_all();
 
     let before = pair.owner.vault.release_key().unwrap();
-    let report = roots::rotate(&pair.owner.vault, None, None).unwrap();
+    let report = roots::rotate_key(&pair.owner.vault, None, None).unwrap();
     let after = pair.owner.vault.release_key().unwrap();
     assert_eq!((report.changes.from, report.changes.to), (1, 2));
     assert_eq!(
@@ -79,13 +81,13 @@ fn a_device_follows_a_rotation_and_manifests_of_the_former_key_stay_good() {
     assert!(pair.is_clean());
     // A device that links later trusts the same keys.
     let late = Home::new(3);
-    let link = subscribe::create(&late.vault, BASE, &pair.host.slug).unwrap();
+    let link = subscribe::link_vault(&late.vault, BASE, &pair.host.slug).unwrap();
     pair.host
         .pull(&late.vault, &link, &Selection::default())
         .unwrap();
     assert!(is_clean(&late));
     // A rotation causes a release even if nothing else changed.
-    roots::rotate(&pair.owner.vault, None, None).unwrap();
+    roots::rotate_key(&pair.owner.vault, None, None).unwrap();
     assert_eq!(
         pair.host
             .sync(&pair.owner.vault, pair.owner.now())
@@ -109,7 +111,7 @@ fn the_first_key_leads_to_the_fortieth() {
     let mut pair = Pair::new(&["first"], "x");
     pair.pull_all();
     for _ in 0..40 {
-        roots::rotate(&pair.owner.vault, None, None).unwrap();
+        roots::rotate_key(&pair.owner.vault, None, None).unwrap();
     }
     pair.owner.add("late", "x");
     pair.publish();
@@ -117,7 +119,7 @@ fn the_first_key_leads_to_the_fortieth() {
     assert_eq!(pair.pull_all().unchanged, 1);
     assert!(pair.is_clean() && is_clean(&pair.owner));
     let device = Home::new(3);
-    let link = subscribe::create(&device.vault, BASE, &pair.host.slug).unwrap();
+    let link = subscribe::link_vault(&device.vault, BASE, &pair.host.slug).unwrap();
     pair.host
         .pull(&device.vault, &link, &Selection::default())
         .unwrap();
@@ -130,7 +132,7 @@ fn a_retired_key_signs_nothing_new() {
     let home = Home::new(1);
     home.add("tool", "good");
     let before = home.copy();
-    roots::rotate(&home.vault, None, None).unwrap();
+    roots::rotate_key(&home.vault, None, None).unwrap();
     let old = before.add("tool", "other, by the old key");
     assert!(is_clean(&home));
     // Somebody who writes to the vault's folder puts the later bundle in.
@@ -144,7 +146,7 @@ fn a_retired_key_signs_nothing_new() {
     let link = home.path("vault/skills/tool");
     std::fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink(Path::new("../store").join(stored).join("files"), &link).unwrap();
-    assert!(run::which(&home.vault, name("tool")).is_err());
+    assert!(run::locate_skill(&home.vault, name("tool")).is_err());
     assert!(!is_clean(&home));
 }
 
@@ -154,7 +156,7 @@ fn what_was_taken_over_counts_with_its_own_bytes_alone() {
     let home = Home::new(1);
     let good = home.add("tool", "good");
     let before = home.copy();
-    roots::rotate(&home.vault, None, None).unwrap();
+    roots::rotate_key(&home.vault, None, None).unwrap();
     let other = before.add("tool", "other, by the old key");
     let stored = home.path("vault/store").join(good.bundle.to_string());
     let removed = std::process::Command::new("rm")
@@ -168,7 +170,7 @@ fn what_was_taken_over_counts_with_its_own_bytes_alone() {
         .arg(&stored)
         .status();
     assert!(copied.unwrap().success());
-    let report = integrity::check(&home.vault).unwrap();
+    let report = integrity::verify_all_installed(&home.vault).unwrap();
     assert!(
         matches!(report.skills[0].damage, Some(Damage::Bundle { .. })),
         "{:?}",
@@ -205,14 +207,14 @@ fn after_a_theft_the_recovery_key_speaks_and_the_thief_is_not_believed() {
     assert_eq!(report.to_sign_again, [name("other"), name("tool")]);
     assert!(report.lost.is_empty() && report.unwritten.is_none());
     // Nothing is signed before the owner has seen it. Until then it is withheld, not damaged.
-    assert!(run::which(&pair.owner.vault, name("tool")).is_err());
-    let listing = shelf::list(&pair.owner.vault).unwrap();
+    assert!(run::locate_skill(&pair.owner.vault, name("tool")).is_err());
+    let listing = shelf::list_installed(&pair.owner.vault).unwrap();
     let (other, tool) = (name("other"), name("tool"));
     assert_eq!(
-        listing.withheld().into_iter().collect::<Vec<_>>(),
+        listing.withheld_skills().into_iter().collect::<Vec<_>>(),
         [(None, vec![&other, &tool])]
     );
-    let Plan::SignAgain(names) = publish::plan(
+    let Plan::SignAgain(names) = publish::plan_release(
         &pair.owner.vault,
         &PlanRequest::new(BASE, &pair.host.slug, None),
     )
@@ -236,7 +238,7 @@ fn after_a_theft_the_recovery_key_speaks_and_the_thief_is_not_believed() {
         on_divergence: OnDivergence::Adopt,
         ..pair.host.request()
     };
-    let refused = publish::plan(&pair.owner.vault, &taking);
+    let refused = publish::plan_release(&pair.owner.vault, &taking);
     assert!(
         matches!(refused, Err(PlanError::Voided { .. })),
         "{refused:?}"
@@ -299,7 +301,7 @@ fn what_a_thief_planted_with_the_stolen_key_is_listed_and_not_signed_again() {
     assert_eq!(report.lost, [name("planted")]);
     let signed = roots::sign_again(&owner.vault).unwrap();
     assert_eq!(signed.signed, [name("tool")]);
-    assert!(run::which(&owner.vault, name("planted")).is_err());
+    assert!(run::locate_skill(&owner.vault, name("planted")).is_err());
     assert!(owner.stored(&planted.bundle).exists(), "to be read");
     let plan = pair.host.plan(&owner.vault);
     assert!(matches!(plan, Err(PlanError::Damaged(_))), "{plan:?}");
@@ -326,7 +328,7 @@ fn a_revocation_counts_before_the_next_release() {
     pair.host.put(&longer, pair.owner.now()).unwrap();
 
     let link = pair.current_link();
-    let refused = link.accept(
+    let refused = link.accept_catalog(
         &pair.device.vault,
         pair.host.current.as_ref().unwrap(),
         &AcceptOptions::default(),
@@ -334,20 +336,20 @@ fn a_revocation_counts_before_the_next_release() {
     let Err(LinkError::Catalog { cause, roots }) = refused else {
         panic!("{refused:?}")
     };
-    assert_eq!(cause.word(), "release_awaited");
+    assert_eq!(cause.error_code(), "release_awaited");
     assert_eq!(roots.unwrap().revoked.len(), 1);
     assert_eq!(pair.installed(), ["tool"]);
-    assert!(run::which(&pair.device.vault, name("tool")).is_err());
+    assert!(run::locate_skill(&pair.device.vault, name("tool")).is_err());
     // A host that shows the old file again does not take it back.
-    let refused = link.accept(&pair.device.vault, &current, &AcceptOptions::default());
+    let refused = link.accept_catalog(&pair.device.vault, &current, &AcceptOptions::default());
     assert_eq!(word(refused), "signatures_missing");
-    assert!(run::which(&pair.device.vault, name("tool")).is_err());
+    assert!(run::locate_skill(&pair.device.vault, name("tool")).is_err());
 
     roots::sign_again(&pair.owner.vault).unwrap();
     pair.publish();
     pair.pull_all();
     assert!(pair.is_clean());
-    run::which(&pair.device.vault, name("tool")).unwrap();
+    run::locate_skill(&pair.device.vault, name("tool")).unwrap();
 }
 
 #[test]
@@ -364,11 +366,11 @@ fn without_the_root_key_nothing_changes() {
     };
     let vault = &home.vault;
     for refused in [
-        roots::rotate(vault, None, None),
+        roots::rotate_key(vault, None, None),
         roots::add_publisher(vault, None, entry(3)),
         roots::remove_key(vault, None, &key, true),
         roots::set_threshold(vault, None, 1),
-        roots::heal(vault, None, 4),
+        roots::heal_fork(vault, None, 4),
     ] {
         assert!(
             matches!(refused, Err(RootsError::RootKeyNeeded)),
@@ -436,8 +438,8 @@ fn a_fork_is_healed_above_both_ends() {
     let mut pair = Pair::new(&["tool"], "x");
     pair.pull_all();
     let twin = pair.owner.copy();
-    roots::rotate(&twin.vault, None, None).unwrap();
-    roots::rotate(&twin.vault, None, None).unwrap();
+    roots::rotate_key(&twin.vault, None, None).unwrap();
+    roots::rotate_key(&twin.vault, None, None).unwrap();
     // The copy's random bytes are others, so its keys are.
     pair.host
         .sync_as(&twin.vault, twin.now(), OnDivergence::Replace)
@@ -456,10 +458,10 @@ fn a_fork_is_healed_above_both_ends() {
     let Err(PlanError::Catalog(refused)) = refused else {
         panic!("{refused:?}")
     };
-    assert_eq!(refused.word(), "root_forked");
+    assert_eq!(refused.error_code(), "root_forked");
     // The root key of both is the first one, which the twin has replaced: its own version 2 does
     // not carry a signature of the twin's newest root role.
-    roots::heal(owner, None, 5).unwrap();
+    roots::heal_fork(owner, None, 5).unwrap();
     assert!(pair.host.plan(owner).is_err());
 }
 
@@ -487,12 +489,12 @@ fn a_healed_chain_replaces_a_fork_at_the_service_and_at_devices() {
     roots::add_publisher(owner, Some(&mut key), entry(4)).unwrap();
     assert!(pair.host.plan(owner).is_err());
     assert_eq!(roots::releases_behind(owner).unwrap().len(), 1);
-    roots::heal(owner, Some(&mut key), 3).unwrap();
+    roots::heal_fork(owner, Some(&mut key), 3).unwrap();
     let request = PlanRequest {
         on_divergence: OnDivergence::Replace,
         ..pair.host.request()
     };
-    let Plan::Publish(plan) = publish::plan(owner, &request).unwrap() else {
+    let Plan::Publish(plan) = publish::plan_release(owner, &request).unwrap() else {
         panic!("nothing was planned")
     };
     pair.host.take(owner, &plan, pair.owner.now());
@@ -517,7 +519,7 @@ fn links_to_one_vault_share_its_keys() {
     };
     let plan = support::host::planned(&pair.owner.vault, &request);
     pair.host.take(&pair.owner.vault, &plan, pair.owner.now());
-    let mirror = subscribe::create(&pair.device.vault, &also[0], &pair.host.slug).unwrap();
+    let mirror = subscribe::link_vault(&pair.device.vault, &also[0], &pair.host.slug).unwrap();
     pair.host
         .pull(&pair.device.vault, &mirror, &Selection::default())
         .unwrap();
@@ -526,18 +528,18 @@ fn links_to_one_vault_share_its_keys() {
     recovery::revoke(&pair.owner, &stick, stolen).unwrap();
     let current = pair.host.current.clone().unwrap();
     let longer = publish::with_roots(&pair.owner.vault, &current).unwrap();
-    let refused = pair.current_link().accept(
+    let refused = pair.current_link().accept_catalog(
         &pair.device.vault,
         &longer.unwrap(),
         &AcceptOptions::default(),
     );
     assert_eq!(word(refused), "release_awaited");
-    let mirror = subscribe::find(&pair.device.vault, mirror.id());
-    let refused =
-        mirror
-            .unwrap()
-            .unwrap()
-            .accept(&pair.device.vault, &current, &AcceptOptions::default());
+    let mirror = subscribe::find_link_by_id(&pair.device.vault, mirror.id());
+    let refused = mirror.unwrap().unwrap().accept_catalog(
+        &pair.device.vault,
+        &current,
+        &AcceptOptions::default(),
+    );
     assert_eq!(word(refused), "signatures_missing");
 }
 
@@ -572,13 +574,13 @@ fn a_vault_with_a_passphrase_signs_with_it_alone() {
     add(&vault).unwrap();
     // Reading needs no passphrase, signing does.
     let closed = open(None);
-    run::which(&closed, name("tool")).unwrap();
+    run::locate_skill(&closed, name("tool")).unwrap();
     let folder = home.source("tool", "y", &[]);
     let add = |vault: &Vault| vault_library::add_folder(vault, &folder, &Options::default());
     assert!(add(&closed).is_err());
     assert!(add(&open(Some("wrong"))).is_err());
     // A new key is encrypted too, and so is the recovery key.
-    roots::rotate(&vault, None, None).unwrap();
+    roots::rotate_key(&vault, None, None).unwrap();
     let key = vault.release_key().unwrap();
     assert!(vault.keys().is_encrypted(&key).unwrap());
     let file = home.path("recovery.json");
@@ -587,12 +589,12 @@ fn a_vault_with_a_passphrase_signs_with_it_alone() {
         passphrase: Some(Zeroizing::new("other".to_owned())),
         ..NewRecovery::default()
     };
-    vault_library::recovery::create(&vault, None, input).unwrap();
+    vault_library::recovery::create_recovery_key(&vault, None, input).unwrap();
     assert_eq!(support::mode(&file), 0o600);
     assert!(RecoveryKey::open(&file, &Fixed(Some("right"))).is_err());
     let mut opened = RecoveryKey::open(&file, &Fixed(Some("other"))).unwrap();
     assert!(opened.is_encrypted());
-    roots::rotate(&vault, Some(&mut opened), None).unwrap();
+    roots::rotate_key(&vault, Some(&mut opened), None).unwrap();
     let again = RecoveryKey::open(&file, &Fixed(Some("other"))).unwrap();
     assert_eq!(again.file().version, 4);
 }
@@ -614,7 +616,7 @@ fn a_rotation_cut_short_is_completed_or_undone() {
     assert!(!staged.exists());
     assert_eq!(home.vault.release_key().unwrap(), before);
     // The version is written but the secret is not in place: the rotation is completed.
-    roots::rotate(&home.vault, None, None).unwrap();
+    roots::rotate_key(&home.vault, None, None).unwrap();
     let after = home.vault.release_key().unwrap();
     let path = home.vault.keys().path(&after);
     std::fs::rename(&path, path.with_extension("next")).unwrap();
@@ -622,11 +624,19 @@ fn a_rotation_cut_short_is_completed_or_undone() {
     support::set_mode(&folder.join(format!("{before}.key")), 0o600);
     assert_eq!(home.listed().len(), 1, "readers go on meanwhile");
     assert_eq!(home.vault.release_key().unwrap(), after);
-    assert_eq!(home.vault.keys().read(&after).unwrap().public(), after);
+    assert_eq!(
+        home.vault.keys().read_secret_key(&after).unwrap().public(),
+        after
+    );
     home.add("tool", "z");
     assert_eq!(home.vault.keys().list().unwrap(), [after]);
     assert_eq!(signer(&home, "tool"), after);
-    assert!(shelf::list(&home.vault).unwrap().damaged.is_empty());
+    assert!(
+        shelf::list_installed(&home.vault)
+            .unwrap()
+            .damaged
+            .is_empty()
+    );
 }
 
 /// A publisher of another machine signs with its own key; both libraries take over each other's
@@ -667,7 +677,7 @@ fn two_publishers_take_turns() {
         on_divergence: OnDivergence::Adopt,
         ..pair.host.request()
     };
-    let Plan::TakeOver(taken) = publish::plan(&pair.owner.vault, &taking).unwrap() else {
+    let Plan::TakeOver(taken) = publish::plan_release(&pair.owner.vault, &taking).unwrap() else {
         panic!("nothing to take over")
     };
     assert_eq!(taken.publishers, [key]);

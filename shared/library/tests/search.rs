@@ -29,7 +29,7 @@ const QUERIES: [&str; 6] = [
 type Answer = Vec<(String, Origin, u64, String, u64, String, u64)>;
 
 fn answer(home: &Home, query: &str, top_k: usize) -> Answer {
-    shelf::search(&home.again(), query, top_k)
+    shelf::search_installed(&home.again(), query, top_k)
         .unwrap()
         .into_iter()
         .map(|hit| {
@@ -160,7 +160,7 @@ impl World {
             return;
         }
         // A tampered skill still counts in the word statistics, but it is never returned as a hit.
-        let good = vault_library::integrity::check(&self.pair.device.vault).unwrap();
+        let good = vault_library::integrity::verify_all_installed(&self.pair.device.vault).unwrap();
         for hit in &fast {
             let mut skills = good.skills.iter();
             let checked =

@@ -7,7 +7,8 @@ use std::os::unix::fs::symlink;
 use crate::support::{Home, mode, set_mode, skill_md, snapshot, write, write_skill};
 use vault_library::agents::Machine;
 use vault_library::agents::setup::{
-    AdoptNativeError, Adopted, AdoptionMode, NativeSkill, NativeState, Scan, adopt, scan,
+    AdoptNativeError, Adopted, AdoptionMode, NativeSkill, NativeState, Scan, adopt_skill,
+    scan_folders,
 };
 use vault_library::agents::sync_profiles;
 use vault_library::folders;
@@ -21,8 +22,8 @@ fn native(home: &Home, root: &str, name: &str, body: &str) {
 }
 
 fn look(home: &Home) -> Scan {
-    let machine = Machine::at(home.path(""));
-    scan(Some(&home.vault), &machine, &[], true).unwrap()
+    let machine = Machine::with_home(home.path(""));
+    scan_folders(Some(&home.vault), &machine, &[], true).unwrap()
 }
 
 fn find<'s>(scan: &'s Scan, name: &str) -> &'s NativeSkill {
@@ -32,7 +33,7 @@ fn find<'s>(scan: &'s Scan, name: &str) -> &'s NativeSkill {
 
 /// Adopts the skill `mine`, as the last scan found it.
 fn adopt_mine(home: &Home, found: &Scan, mode: AdoptionMode) -> Result<Adopted, AdoptNativeError> {
-    adopt(&home.vault, find(found, "mine"), mode, false, true)
+    adopt_skill(&home.vault, find(found, "mine"), mode, false, true)
 }
 
 fn sync(home: &Home) {
@@ -76,7 +77,13 @@ fn a_backup_keeps_the_folder_beside_and_links_the_skill() {
     let backup = done.backup.unwrap();
     assert_eq!(backup, home.path(".claude/skills.bak/mine"));
     assert!(snapshot(&backup) == bytes);
-    let recorded = || folders::recorded(&home.vault).unwrap().pop().unwrap().path;
+    let recorded = || {
+        folders::recorded_folders(&home.vault)
+            .unwrap()
+            .pop()
+            .unwrap()
+            .path
+    };
     assert_eq!(recorded(), backup, "an edit there updates the skill");
     sync(&home);
     let link = home.path(".claude/skills/mine");
@@ -229,10 +236,10 @@ fn another_skill_of_the_name_is_replaced_only_when_asked() {
     let provenance = skill.provenance.as_ref().unwrap();
     assert_eq!(provenance.as_str(), "github:acme/skills");
     assert_eq!(skill.recorded_by, Some("gh skill"));
-    let refused = adopt(&home.vault, skill, AdoptionMode::InPlace, false, true).unwrap_err();
+    let refused = adopt_skill(&home.vault, skill, AdoptionMode::InPlace, false, true).unwrap_err();
     assert_matches!(refused, AdoptNativeError::Admit(_));
     assert!(folder.join("SKILL.md").exists());
-    let done = adopt(&home.vault, skill, AdoptionMode::InPlace, true, true).unwrap();
+    let done = adopt_skill(&home.vault, skill, AdoptionMode::InPlace, true, true).unwrap();
     assert_eq!(done.report.version, 2);
     assert_eq!(done.report.provenance.as_str(), "github:acme/skills");
 }

@@ -31,16 +31,16 @@ async fn an_unchanged_library_is_looked_at_once() {
     let home = Home::new(1);
     home.add("alpha", "one");
     let shelf = open(&home);
-    let first = shelf.snapshot().await.unwrap();
-    assert!(Arc::ptr_eq(&first, &shelf.snapshot().await.unwrap()));
+    let first = shelf.take_snapshot().await.unwrap();
+    assert!(Arc::ptr_eq(&first, &shelf.take_snapshot().await.unwrap()));
     home.add("beta", "two");
-    let second = shelf.snapshot().await.unwrap();
+    let second = shelf.take_snapshot().await.unwrap();
     assert_eq!(second.entries().len(), 2);
     assert_eq!(first.entries().len(), 1);
-    let loaded = shelf.load(&second.entries()[0]).await.unwrap();
-    let again = shelf.load(&first.entries()[0]).await.unwrap();
+    let loaded = shelf.load_skill(&second.entries()[0]).await.unwrap();
+    let again = shelf.load_skill(&first.entries()[0]).await.unwrap();
     assert_eq!(loaded.bundle_hash, again.bundle_hash);
-    assert_eq!(loaded.file("notes.txt").unwrap().bytes, b"notes\n");
+    assert_eq!(loaded.find_file("notes.txt").unwrap().bytes, b"notes\n");
     assert_eq!(loaded.public_key, home.vault.release_key().unwrap());
 }
 
@@ -49,12 +49,12 @@ async fn a_number_left_odd_by_a_killed_writer_is_settled() {
     let home = Home::new(1);
     home.add("alpha", "one");
     let shelf = open(&home);
-    shelf.snapshot().await.unwrap();
+    shelf.take_snapshot().await.unwrap();
     std::fs::write(home.path("vault/generation"), "7\n").unwrap();
-    let seen = shelf.snapshot().await.unwrap();
+    let seen = shelf.take_snapshot().await.unwrap();
     assert_eq!(seen.entries().len(), 1);
     assert_eq!(home.vault.generation().unwrap(), 8);
-    assert!(Arc::ptr_eq(&seen, &shelf.snapshot().await.unwrap()));
+    assert!(Arc::ptr_eq(&seen, &shelf.take_snapshot().await.unwrap()));
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn a_policy_takes_effect_when_it_is_approved() {
     home.add("alpha", "one");
     let shelf = open(&home);
     let path = home.path("vault/policy.toml");
-    let snapshot = || async { shelf.snapshot().await.unwrap() };
+    let snapshot = || async { shelf.take_snapshot().await.unwrap() };
     assert!(snapshot().await.policy.is_none());
     let good = "[profiles.all]\ngroups = [\"*\"]\n";
     std::fs::write(&path, good).unwrap();
@@ -119,7 +119,7 @@ async fn a_folder_is_taken_in_under_the_source_that_its_owner_recorded() {
     assert_matches!(other, Err(ShelfError::Identifier(_)));
     let done = shelf.submit(&by(), change(source.as_str())).await;
     assert_matches!(done, Ok(Submitted::Signed { version: 2, .. }));
-    let found = vault_library::run::which(&home.vault, name("alpha")).unwrap();
+    let found = vault_library::run::locate_skill(&home.vault, name("alpha")).unwrap();
     assert_eq!(found.manifest.provenance.identifier, source);
 }
 
@@ -137,14 +137,14 @@ async fn a_folder_is_taken_in_under_the_identifier_that_the_command_records() {
         let refused = shelf.submit(&by(), change(&folder, wrong)).await;
         assert_matches!(refused, Err(ShelfError::Identifier(_)));
     }
-    assert!(shelf.snapshot().await.unwrap().entries().is_empty());
+    assert!(shelf.take_snapshot().await.unwrap().entries().is_empty());
     let done = shelf.submit(&by(), change(&folder, "local:alpha")).await;
     assert_matches!(done, Ok(Submitted::Signed { version: 1, .. }));
     let again = shelf.submit(&by(), change(&folder, "local:alpha")).await;
     assert_matches!(again, Ok(Submitted::Unchanged { version: 1, .. }));
     // The command line now adds the same skill from this folder.
     assert_eq!(home.add_folder(&folder).version, 2, "without the agent");
-    let entry = shelf.snapshot().await.unwrap().entries()[0].clone();
+    let entry = shelf.take_snapshot().await.unwrap().entries()[0].clone();
     assert_eq!(entry.version, 2);
     for (path, identifier) in [
         ("nowhere", "local:nowhere"),
@@ -164,15 +164,15 @@ async fn an_older_listing_still_loads_what_it_names_until_that_is_gone() {
     let home = Home::new(1);
     home.add("alpha", "one");
     let shelf = open(&home);
-    let first = shelf.snapshot().await.unwrap();
+    let first = shelf.take_snapshot().await.unwrap();
     home.add("alpha", "two");
-    shelf.snapshot().await.unwrap();
-    let old = shelf.load(&first.entries()[0]).await.unwrap();
+    shelf.take_snapshot().await.unwrap();
+    let old = shelf.load_skill(&first.entries()[0]).await.unwrap();
     assert_eq!(old.bundle.manifest.version, 1);
-    vault_library::admit::remove::collect(&home.vault).unwrap();
+    vault_library::admit::remove::collect_unreferenced(&home.vault).unwrap();
     home.add("beta", "one"); // a new look forgets what was kept
-    shelf.snapshot().await.unwrap();
-    let gone = shelf.load(&first.entries()[0]).await.unwrap_err();
+    shelf.take_snapshot().await.unwrap();
+    let gone = shelf.load_skill(&first.entries()[0]).await.unwrap_err();
     assert_matches!(&gone, ShelfError::NotFound(gone) if *gone == name("alpha"));
 }
 
@@ -182,7 +182,7 @@ async fn a_change_of_a_tool_reaches_the_folders_of_agents() {
     std::fs::create_dir(home.path(".claude")).unwrap();
     home.add("alpha", "one");
     sync_profiles(&home.vault, &home.sync_input()).unwrap();
-    let shelf = open(&home).with_agents(Some(Machine::at(home.path(""))));
+    let shelf = open(&home).with_agents(Some(Machine::with_home(home.path(""))));
     let change = Change::Folder {
         path: home.source("beta", "two", &[]).to_str().unwrap().to_owned(),
         identifier: "local:beta".to_owned(),
@@ -216,7 +216,7 @@ async fn agents_that_are_not_linked_are_named() {
     std::fs::create_dir(home.path(".claude")).unwrap();
     home.add("alpha", "one");
     assert!(open(&home).refresh_agents().await.is_none());
-    let shelf = open(&home).with_agents(Some(Machine::at(home.path(""))));
+    let shelf = open(&home).with_agents(Some(Machine::with_home(home.path(""))));
     let links = shelf.refresh_agents().await.unwrap();
     assert_eq!(links.unlinked_agents, ["Claude Code"]);
     assert!(links.profiles.is_none() && !links.restart_required);
@@ -224,7 +224,7 @@ async fn agents_that_are_not_linked_are_named() {
 
 /// Compares every skill and returns the states by name.
 async fn drift_of(shelf: &LibraryShelf, named: bool) -> Vec<(String, DriftState)> {
-    let snapshot = shelf.snapshot().await.unwrap();
+    let snapshot = shelf.take_snapshot().await.unwrap();
     let entries: Vec<_> = snapshot.entries().iter().collect();
     let drifts = shelf.drift(&entries, named).await.unwrap().into_iter();
     drifts
@@ -287,8 +287,10 @@ async fn a_reviewed_change_has_the_reviewed_files_and_is_nobody_s_own_work() {
     let verdict = vault_gate::check(files.clone(), &GateOptions::in_service());
     let read = files_sha256(&verdict.package.unwrap().files);
     let admit = async |reviewed| {
-        let prepared = shelf.prepare(change()).await.unwrap();
-        shelf.admit(&by(), prepared.reviewed(Some(reviewed))).await
+        let prepared = shelf.prepare_change(change()).await.unwrap();
+        shelf
+            .admit_prepared(&by(), prepared.with_reviewed(Some(reviewed)))
+            .await
     };
     let other = admit(Digest::of(b"other files")).await;
     assert_matches!(other, Err(ShelfError::NotReviewed(_)));

@@ -51,7 +51,7 @@ impl Hand for Beside {
         let mut host = Host::new("linked");
         host.sync(&owner.vault, owner.now()).unwrap();
         let vault = &self.home.vault;
-        let link = subscribe::create(vault, BASE, &host.slug).unwrap();
+        let link = subscribe::link_vault(vault, BASE, &host.slug).unwrap();
         host.pull(vault, &link, &Selection::default()).unwrap();
         *self.linked.lock().unwrap() = Some(owner);
         true

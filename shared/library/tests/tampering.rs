@@ -158,7 +158,7 @@ fn every_change_is_noticed_by_check_list_and_release() {
         std::thread::sleep(Duration::from_millis(70));
         home.listed();
         let one = home.stored(&victim.bundle);
-        let witness = vault_library::run::which(&home.vault, name("witness")).unwrap();
+        let witness = vault_library::run::locate_skill(&home.vault, name("witness")).unwrap();
         let two = home.stored(&witness.bundle);
         thaw(&one);
         change(&one, &two);
@@ -168,7 +168,7 @@ fn every_change_is_noticed_by_check_list_and_release() {
             set_mode(&one.join("files"), 0o555);
         }
 
-        let report = integrity::check(&home.vault).unwrap();
+        let report = integrity::verify_all_installed(&home.vault).unwrap();
         let damage = |skill: &str| {
             let mut skills = report.skills.iter();
             let found = skills.find(|found| found.name.as_str() == skill);
@@ -180,12 +180,12 @@ fn every_change_is_noticed_by_check_list_and_release() {
 
         // A file next to the manifest is not part of the skill: only the full check reports it.
         if what != "an extra file beside the manifest" {
-            let listing = shelf::list(&home.vault).unwrap();
+            let listing = shelf::list_installed(&home.vault).unwrap();
             assert_eq!(listing.skills.len(), 1, "{what}");
             assert_eq!(listing.damaged.len(), 1, "{what}");
             let slug = "acme".parse().unwrap();
             let request = PlanRequest::new("https://vault.example", &slug, None);
-            let refused = publish::plan(&home.vault, &request);
+            let refused = publish::plan_release(&home.vault, &request);
             assert_matches!(refused, Err(PlanError::Damaged(_)), "{what}");
         }
         // Adding the skill again repairs it.
@@ -193,7 +193,7 @@ fn every_change_is_noticed_by_check_list_and_release() {
         if what != "an extra file beside the manifest" {
             assert!(healed.version >= 1, "{what}");
         }
-        let listing = shelf::list(&home.vault).unwrap();
+        let listing = shelf::list_installed(&home.vault).unwrap();
         assert_eq!(listing.skills.len(), 2, "{what}: {:?}", listing.damaged);
     }
 }
@@ -207,7 +207,7 @@ fn what_was_changed_is_said_before_a_mode_that_came_with_it() {
     thaw(&stored);
     write(&stored.join("files/SKILL.md"), b"other");
     let damage = || {
-        let report = integrity::check(&home.vault).unwrap();
+        let report = integrity::verify_all_installed(&home.vault).unwrap();
         report.skills.into_iter().next().unwrap().damage.unwrap()
     };
     assert_matches!(damage(), Damage::Changed(path) if path == "SKILL.md");
@@ -227,12 +227,12 @@ fn files_of_editors_are_deviations_that_no_action_uses() {
     let added = home.add_folder(&folder);
     let stored = home.stored(&added.bundle);
     let damage = || {
-        let report = integrity::check(&home.vault).unwrap();
+        let report = integrity::verify_all_installed(&home.vault).unwrap();
         report.skills.into_iter().next().unwrap().damage
     };
     let deviation = || {
-        let found = run::inspect(&home.vault, name("victim")).unwrap();
-        found.examined.deviation()
+        let found = run::inspect_skill(&home.vault, name("victim")).unwrap();
+        found.examined.first_deviation()
     };
     for (path, is_metadata) in [
         ("files/.DS_Store", true),
@@ -263,7 +263,7 @@ fn files_of_editors_are_deviations_that_no_action_uses() {
         };
         let see = "see".parse().unwrap();
         let skill = name("victim");
-        let mut action = run::prepare(&home.vault, None, &skill, &see, &environment).unwrap();
+        let mut action = run::prepare_run(&home.vault, None, &skill, &see, &environment).unwrap();
         let seen = action.command.output().unwrap().stdout;
         assert_eq!(String::from_utf8(seen).unwrap(), "SKILL.md\n", "{path}");
         thaw(&stored);
@@ -294,7 +294,7 @@ fn foreign_entries_among_the_links_are_no_skills() {
     }
     write(&skills.join("folder/SKILL.md"), b"x");
     write(&home.path("vault/store/strange"), b"x");
-    let listing = shelf::list(&home.vault).unwrap();
+    let listing = shelf::list_installed(&home.vault).unwrap();
     let names: Vec<_> = listing
         .skills
         .iter()
@@ -303,7 +303,7 @@ fn foreign_entries_among_the_links_are_no_skills() {
     assert_eq!(names, ["good"]);
     // A valid bundle linked under another name: its manifest has a different name.
     assert_eq!(listing.damaged.len(), 1);
-    let report = integrity::check(&home.vault).unwrap();
+    let report = integrity::verify_all_installed(&home.vault).unwrap();
     assert_eq!(
         report.strange,
         [
@@ -359,21 +359,25 @@ fn what_is_planted_in_the_vault_folder_is_neither_trusted_nor_signed() {
         std::fs::read(trust.join("trust.json")).unwrap(),
     );
     let untrusted = |home: &Home| {
-        let listing = shelf::list(&home.vault).unwrap();
+        let listing = shelf::list_installed(&home.vault).unwrap();
         let names = listing.damaged.iter().map(|(name, ..)| name.to_string());
         assert_eq!(names.collect::<Vec<_>>(), ["evil"]);
-        assert!(!integrity::check(&home.vault).unwrap().is_clean());
-        assert!(run::which(&home.vault, name("evil")).is_err());
+        assert!(
+            !integrity::verify_all_installed(&home.vault)
+                .unwrap()
+                .is_clean()
+        );
+        assert!(run::locate_skill(&home.vault, name("evil")).is_err());
         let slug = "acme".parse().unwrap();
         let request = PlanRequest::new("https://vault.example", &slug, None);
-        let refused = publish::plan(&home.vault, &request);
+        let refused = publish::plan_release(&home.vault, &request);
         assert_matches!(refused, Err(PlanError::Damaged(_)));
     };
     untrusted(&home);
     // Any writing command, and those that change keys.
     home.add("other", "x");
     home.remove("other", None);
-    roots::rotate(&home.vault, None, None).unwrap();
+    roots::rotate_key(&home.vault, None, None).unwrap();
     roots::sign_again(&home.vault).unwrap();
     untrusted(&home);
     assert_eq!(std::fs::read_link(&link).unwrap(), target);
@@ -386,7 +390,7 @@ fn what_is_planted_in_the_vault_folder_is_neither_trusted_nor_signed() {
     // Even without that record it knows nothing of the other vault.
     std::fs::remove_dir_all(home.path("config/folders")).unwrap();
     let other = home.again();
-    assert!(shelf::list(&other).unwrap().skills.is_empty());
+    assert!(shelf::list_installed(&other).unwrap().skills.is_empty());
     assert_matches!(other.release_key(), Err(VaultError::Untrusted(_)));
 }
 
@@ -410,12 +414,12 @@ fn an_older_version_and_a_removed_skill_do_not_come_back() {
     assert!(home.is_clean());
     for (name, bundle) in [("greet", &old.bundle), ("removed", &removed.bundle)] {
         relink(name, bundle);
-        let report = integrity::check(&home.vault).unwrap();
+        let report = integrity::verify_all_installed(&home.vault).unwrap();
         let mut skills = report.skills.iter();
         let found = skills.find(|found| found.name.as_str() == name).unwrap();
         assert_matches!(found.damage, Some(Damage::Older { .. }), "{name}");
-        assert!(vault_library::run::which(&home.vault, crate::support::name(name)).is_err());
-        let listing = shelf::list(&home.vault).unwrap();
+        assert!(vault_library::run::locate_skill(&home.vault, crate::support::name(name)).is_err());
+        let listing = shelf::list_installed(&home.vault).unwrap();
         assert!(
             listing
                 .skills
@@ -424,7 +428,7 @@ fn an_older_version_and_a_removed_skill_do_not_come_back() {
         );
         let slug = "acme".parse().unwrap();
         let request = PlanRequest::new("https://vault.example", &slug, None);
-        let refused = publish::plan(&home.vault, &request);
+        let refused = publish::plan_release(&home.vault, &request);
         assert_matches!(refused, Err(PlanError::Damaged(_)), "{name}");
         // Adding it again makes a later version.
         let again = home.add(name, "good");
@@ -432,7 +436,7 @@ fn an_older_version_and_a_removed_skill_do_not_come_back() {
         assert!(home.is_clean());
     }
     std::fs::remove_file(link).unwrap();
-    let report = integrity::check(&home.vault).unwrap();
+    let report = integrity::verify_all_installed(&home.vault).unwrap();
     let damaged: Vec<_> = report
         .skills
         .iter()
@@ -440,7 +444,7 @@ fn an_older_version_and_a_removed_skill_do_not_come_back() {
         .map(|skill| skill.name.as_str())
         .collect();
     assert_eq!(damaged, ["greet"], "it is gone, and nobody removed it");
-    let listing = shelf::list(&home.vault).unwrap();
+    let listing = shelf::list_installed(&home.vault).unwrap();
     assert_eq!(listing.damaged.len(), 1);
     // A command that removes it ends that.
     home.remove("greet", None);
@@ -454,7 +458,7 @@ fn the_name_of_a_planted_file_makes_no_line_of_a_message() {
     let files = home.stored(&greet.bundle).join("files");
     set_mode(&files, 0o755);
     write(&files.join("x\n✓ all is well"), b"x");
-    let report = integrity::check(&home.vault).unwrap();
+    let report = integrity::verify_all_installed(&home.vault).unwrap();
     let damage = report.skills[0].damage.as_ref().unwrap().to_string();
     assert_eq!(damage.lines().count(), 1, "{damage}");
     thaw(&home.stored(&greet.bundle));
@@ -469,10 +473,13 @@ fn a_variant_stands_in_no_skills_place() {
     let greet = name("greet");
     home.add("greet", "leaks");
     let transform = b"---\nagents: [cursor]\n---\nMore.\n";
-    transforms::add(&home.vault, &greet, name("rules"), transform).unwrap();
+    transforms::add_transform(&home.vault, &greet, name("rules"), transform).unwrap();
     let sync = || sync_profiles(&home.vault, &home.sync_input()).unwrap();
     sync();
-    let variant = integrity::check(&home.vault).unwrap().variants[0].bundle;
+    let variant = integrity::verify_all_installed(&home.vault)
+        .unwrap()
+        .variants[0]
+        .bundle;
     let (kept, stored) = (home.path("kept"), home.stored(&variant));
     copy_folder(&stored, &kept);
     let put = || {
@@ -486,16 +493,22 @@ fn a_variant_stands_in_no_skills_place() {
         before
     };
     let refused = |when: &str| {
-        let report = integrity::check(&home.vault).unwrap();
+        let report = integrity::verify_all_installed(&home.vault).unwrap();
         assert_matches!(report.skills[0].damage, Some(Damage::Variant(_)), "{when}");
         assert!(
-            shelf::list(&home.vault).unwrap().skills.is_empty(),
+            shelf::list_installed(&home.vault)
+                .unwrap()
+                .skills
+                .is_empty(),
             "{when}"
         );
-        assert!(run::which(&home.vault, greet.clone()).is_err(), "{when}");
+        assert!(
+            run::locate_skill(&home.vault, greet.clone()).is_err(),
+            "{when}"
+        );
         let slug = "acme".parse().unwrap();
         let request = PlanRequest::new("https://vault.example", &slug, None);
-        let planned = publish::plan(&home.vault, &request);
+        let planned = publish::plan_release(&home.vault, &request);
         assert_matches!(planned, Err(PlanError::Damaged(_)), "{when}");
     };
     let put_back = |target: std::path::PathBuf| {
@@ -507,7 +520,7 @@ fn a_variant_stands_in_no_skills_place() {
     let before = put().unwrap();
     refused("beside its skill");
     put_back(before);
-    roots::rotate(&home.vault, None, None).unwrap();
+    roots::rotate_key(&home.vault, None, None).unwrap();
     assert!(home.is_clean());
     let before = put().unwrap();
     refused("after a rotation");

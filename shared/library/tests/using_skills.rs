@@ -24,7 +24,7 @@ fn list_and_search_read_frontmatter_and_manifest() {
     std::fs::write(folder.join("SKILL.md"), skill_md("review", more, "x")).unwrap();
     home.add_folder(&folder);
     home.add("cooking", "pots");
-    let listing = shelf::list(&home.vault).unwrap();
+    let listing = shelf::list_installed(&home.vault).unwrap();
     let mut skills = listing.skills.iter();
     let review = skills
         .find(|skill| skill.name.as_str() == "review")
@@ -34,12 +34,12 @@ fn list_and_search_read_frontmatter_and_manifest() {
     assert_eq!(review.texts.agents[0].as_str(), "codex");
     assert_eq!(review.texts.provenance, "local:review");
     for _ in 0..2 {
-        let hits = shelf::search(&home.vault, "merge", 10).unwrap();
+        let hits = shelf::search_installed(&home.vault, "merge", 10).unwrap();
         assert_eq!(hits.len(), 1);
         assert_eq!(hits[0].skill.name.as_str(), "review");
         std::thread::sleep(Duration::from_millis(60));
     }
-    let none = shelf::search(&home.vault, "nonsense", 10).unwrap();
+    let none = shelf::search_installed(&home.vault, "nonsense", 10).unwrap();
     assert!(none.is_empty());
 }
 
@@ -54,7 +54,7 @@ fn an_action_runs_from_verified_bytes_in_its_folder() {
     std::fs::write(folder.join("SKILL.md"), skill_md("acts", more, "x")).unwrap();
     home.add_folder(&folder);
 
-    let found = run::which(&home.vault, name("acts")).unwrap();
+    let found = run::locate_skill(&home.vault, name("acts")).unwrap();
     let act = &found.actions[0];
     assert!(act.command.ends_with("/files/bin/act") && Path::new(&act.command).exists());
     assert!(act.cwd.ends_with("files/data"));
@@ -72,7 +72,7 @@ fn an_action_runs_from_verified_bytes_in_its_folder() {
     };
     let prepare = |skill: &str, action: &str| {
         let action = action.parse().unwrap();
-        let mut run = run::prepare(&home.vault, None, name(skill), &action, &environment)?;
+        let mut run = run::prepare_run(&home.vault, None, name(skill), &action, &environment)?;
         run.command.arg("second two");
         Ok::<_, RunError>(run)
     };
@@ -98,7 +98,7 @@ fn an_action_runs_from_verified_bytes_in_its_folder() {
     let stored = home.stored(&found.bundle);
     std::fs::write(stored.join("files/data/note"), "nota\n").unwrap();
     assert_matches!(prepare("acts", "say"), Err(RunError::Damaged { .. }));
-    let found = run::which(&home.vault, name("acts"));
+    let found = run::locate_skill(&home.vault, name("acts"));
     assert_matches!(found, Err(RunError::Damaged { .. }));
 }
 
@@ -115,13 +115,13 @@ fn a_vault_without_its_key_reads_nothing_as_good() {
     )
     .unwrap();
     assert_eq!(vault.id(), home.vault.id());
-    let listing = shelf::list(&vault).unwrap();
+    let listing = shelf::list_installed(&vault).unwrap();
     assert!(listing.skills.is_empty());
     assert_matches!(
         &listing.damaged[..],
         [(kept, _, Damage::Untrusted(_))] if *kept == name("kept")
     );
-    assert!(run::which(&vault, name("kept")).is_err());
+    assert!(run::locate_skill(&vault, name("kept")).is_err());
     let folder = home.source("new", "x", &[]);
     assert!(add_folder(&vault, &folder, &Options::default()).is_err());
 }
@@ -145,7 +145,7 @@ fn an_audit_of_what_is_installed_honours_the_signed_exceptions() {
         clock: &|| 0,
         progress: &|| (),
     };
-    let found = run::inspect(&home.vault, name("setup")).unwrap();
+    let found = run::inspect_skill(&home.vault, name("setup")).unwrap();
     let audited = audit::audit_installed(found.examined, &auditor);
     let told = |audited: &Audited| {
         let hints = audited.findings.iter().map(|at| at.finding.hint.clone());

@@ -54,12 +54,12 @@ pub fn text_of(bytes: &[u8]) -> Option<&str> {
 }
 
 /// The remaining room for file content in an answer.
-pub struct Room {
+pub struct InlineRoom {
     bytes: usize,
     escaped: usize,
 }
 
-impl Room {
+impl InlineRoom {
     pub const fn new() -> Self {
         Self {
             bytes: MAX_INLINE_BYTES,
@@ -68,7 +68,7 @@ impl Room {
     }
 
     /// Reserves room for these bytes. Returns false, and reserves nothing, if they do not fit.
-    pub fn take(&mut self, bytes: &[u8]) -> bool {
+    pub fn reserve_bytes(&mut self, bytes: &[u8]) -> bool {
         let cost = text_of(bytes).map_or_else(|| bytes.len().div_ceil(3) * 4, escaped_bytes);
         // Both limits: plain text is bounded by its length, text full of escapes by its escaped
         // length.
@@ -82,12 +82,12 @@ impl Room {
 }
 
 /// Encodes the bytes of a file as base64.
-pub fn base64(bytes: &[u8]) -> String {
+pub fn encode_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
 /// The files of a skill, SKILL.md first, each with its entry in the manifest.
-pub fn files(loaded: &Loaded) -> impl Iterator<Item = (&FileEntry, &File)> {
+pub fn files_in_order(loaded: &Loaded) -> impl Iterator<Item = (&FileEntry, &File)> {
     let pairs = || {
         loaded
             .bundle
@@ -143,27 +143,27 @@ pub fn media_type_of(path: &str, bytes: &[u8]) -> &'static str {
 }
 
 /// Wraps a file's bytes as the contents of a resource.
-pub fn contents(uri: String, path: &str, bytes: &[u8]) -> ResourceContents {
+pub fn file_contents(uri: String, path: &str, bytes: &[u8]) -> ResourceContents {
     let contents = match text_of(bytes) {
         Some(text) => ResourceContents::text(text, uri),
-        None => ResourceContents::blob(base64(bytes), uri),
+        None => ResourceContents::blob(encode_base64(bytes), uri),
     };
     contents.with_mime_type(media_type_of(path, bytes))
 }
 
 /// Creates a link to a file, with digest and size.
-pub fn link(owner: &str, name: &SkillName, entry: &FileEntry) -> Resource {
+pub fn file_link(owner: &str, name: &SkillName, entry: &FileEntry) -> Resource {
     let path = entry.path.as_str();
-    let mut link = Resource::new(uri::file(owner, name, path), path).with_size(entry.size);
+    let mut link = Resource::new(uri::file_uri(owner, name, path), path).with_size(entry.size);
     let media = media_type(path);
     if !media.is_empty() {
         link = link.with_mime_type(media);
     }
-    link.with_meta(meta([("sha256", entry.sha256.to_string().into())]))
+    link.with_meta(vault_meta([("sha256", entry.sha256.to_string().into())]))
 }
 
 /// Creates a `_meta` object with vault's prefix before each name.
-pub fn meta<'n>(members: impl IntoIterator<Item = (&'n str, Value)>) -> MetaObject {
+pub fn vault_meta<'n>(members: impl IntoIterator<Item = (&'n str, Value)>) -> MetaObject {
     let mut meta = MetaObject::new();
     for (name, value) in members {
         meta.0.insert(format!("{META}{name}"), value);
@@ -191,20 +191,20 @@ mod tests {
 
     #[test]
     fn room_is_counted_in_bytes_and_in_escapes() {
-        let mut room = Room::new();
-        assert!(room.take(&vec![b'a'; MAX_INLINE_BYTES - 1]));
-        assert!(!room.take(b"ab"));
-        assert!(room.take(b"a"));
-        assert!(room.take(b""));
-        let mut room = Room::new();
-        assert!(room.take(&vec![1; 300_000]));
-        assert!(!room.take(&vec![1; 300_000]));
+        let mut room = InlineRoom::new();
+        assert!(room.reserve_bytes(&vec![b'a'; MAX_INLINE_BYTES - 1]));
+        assert!(!room.reserve_bytes(b"ab"));
+        assert!(room.reserve_bytes(b"a"));
+        assert!(room.reserve_bytes(b""));
+        let mut room = InlineRoom::new();
+        assert!(room.reserve_bytes(&vec![1; 300_000]));
+        assert!(!room.reserve_bytes(&vec![1; 300_000]));
     }
 
     #[test]
     fn the_largest_file_fits_as_an_event_and_no_larger_answer() {
         let body = |bytes: usize| {
-            let blob = base64(&vec![7; bytes]);
+            let blob = encode_base64(&vec![7; bytes]);
             format!("{{\"result\":{{\"contents\":[{{\"blob\":\"{blob}\"}}]}}}}").into_bytes()
         };
         assert!(answer_bytes(&body(4 * 1024 * 1024)) <= MAX_ANSWER_BYTES);

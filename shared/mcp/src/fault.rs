@@ -52,7 +52,7 @@ pub enum Fault {
 impl Fault {
     /// Creates a fault of the caller. The message may quote foreign text, such as a source's
     /// answer, so hidden characters in it are escaped.
-    pub fn caller(code: ToolError, message: impl AsRef<str>) -> Self {
+    pub fn by_caller(code: ToolError, message: impl AsRef<str>) -> Self {
         Self::Caller {
             code,
             message: printable(message.as_ref()),
@@ -61,7 +61,7 @@ impl Fault {
     }
 
     /// Creates a fault of the service.
-    pub fn ours(code: ToolError, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+    pub fn by_service(code: ToolError, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Ours {
             code,
             cause: Arc::from(cause.into()),
@@ -71,17 +71,17 @@ impl Fault {
     /// Creates the fault for a missing skill. Its message is the same if the skill exists and the
     /// caller may not see it.
     pub fn no_skill() -> Self {
-        Self::caller(ToolError::NotFound, "there is no such skill")
+        Self::by_caller(ToolError::NotFound, "there is no such skill")
     }
 
     /// Creates the fault for wrong arguments.
-    pub fn arguments(message: impl AsRef<str>) -> Self {
-        Self::caller(ToolError::InvalidArguments, message)
+    pub fn bad_arguments(message: impl AsRef<str>) -> Self {
+        Self::by_caller(ToolError::InvalidArguments, message)
     }
 
     /// Adds a member to the answer.
     #[must_use]
-    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+    pub fn with_member(mut self, name: &str, value: impl Into<Value>) -> Self {
         if let Self::Caller { data, .. } = &mut self {
             data.insert(name.to_owned(), value.into());
         }
@@ -90,17 +90,17 @@ impl Fault {
 
     /// Converts an error of a shelf. Only owners get the shelf's own message: it may name skills
     /// that others must not know of.
-    pub fn of_shelf(error: ShelfError, owner: bool) -> Self {
+    pub fn from_shelf(error: ShelfError, owner: bool) -> Self {
         let caller = |code: ToolError, text: String, plain: &str| {
-            Self::caller(code, if owner { text } else { plain.to_owned() })
+            Self::by_caller(code, if owner { text } else { plain.to_owned() })
         };
         match error {
             ShelfError::NotFound(_) => Self::no_skill(),
-            ShelfError::SubscriptionLapsed => Self::caller(
+            ShelfError::SubscriptionLapsed => Self::by_caller(
                 ToolError::SubscriptionLapsed,
                 "the subscription of this vault has lapsed",
             ),
-            ShelfError::ReleaseAwaited => Self::caller(
+            ShelfError::ReleaseAwaited => Self::by_caller(
                 ToolError::ReleaseAwaited,
                 "the current release is no longer valid; the owner has to sign a new one",
             ),
@@ -130,24 +130,24 @@ impl Fault {
                 "the vault has a skill of this name from another source",
             ),
             // It says how many wait and of whom: of the author's own, or of all.
-            ShelfError::DraftsFull(text) => Self::caller(ToolError::DraftsFull, text),
+            ShelfError::DraftsFull(text) => Self::by_caller(ToolError::DraftsFull, text),
             ShelfError::TooLarge(text) => {
                 caller(ToolError::DraftTooLarge, text, "the change is too large")
             }
-            ShelfError::Damaged(..) => Self::caller(
+            ShelfError::Damaged(..) => Self::by_caller(
                 ToolError::ContentDamaged,
                 "the stored copy of the skill was modified after signing",
             ),
             // Not the caller's fault: HTTP says 503, and the client tries again.
-            ShelfError::LibraryElsewhere => Self::ours(ToolError::LibraryElsewhere, error),
-            ShelfError::Busy => Self::ours(ToolError::LibraryBusy, error),
-            ShelfError::Unavailable(_) => Self::ours(ToolError::ContentUnavailable, error),
+            ShelfError::LibraryElsewhere => Self::by_service(ToolError::LibraryElsewhere, error),
+            ShelfError::Busy => Self::by_service(ToolError::LibraryBusy, error),
+            ShelfError::Unavailable(_) => Self::by_service(ToolError::ContentUnavailable, error),
             ShelfError::Store(StoreError::Unavailable(_) | StoreError::Conflict) => {
-                Self::ours(ToolError::Unavailable, error)
+                Self::by_service(ToolError::Unavailable, error)
             }
             // Only a draft is reviewed, and no tool accepts one.
             ShelfError::Store(_) | ShelfError::Failed(_) | ShelfError::NotReviewed(_) => {
-                Self::ours(ToolError::Internal, error)
+                Self::by_service(ToolError::Internal, error)
             }
         }
     }

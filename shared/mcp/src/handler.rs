@@ -48,7 +48,7 @@ impl Server {
     }
 
     /// Creates a server with one session for all requests.
-    pub fn of(session: Session) -> Self {
+    pub fn with_session(session: Session) -> Self {
         Self {
             looks: Arc::default(),
             session: Some(session),
@@ -121,7 +121,7 @@ static INFO: LazyLock<ServerConfig> = LazyLock::new(|| {
         .with_instructions(INSTRUCTIONS)
 });
 
-fn cursor(request: Option<PaginatedRequestParams>) -> Option<String> {
+fn page_cursor(request: Option<PaginatedRequestParams>) -> Option<String> {
     request.and_then(|request| request.cursor)
 }
 
@@ -139,7 +139,7 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let session = self.session(&context)?;
         let arguments = request.arguments.unwrap_or_default();
-        let result = tools::call(&self.looks, &session, &request.name, arguments).await;
+        let result = tools::call_tool(&self.looks, &session, &request.name, arguments).await;
         result.map(CallToolResponse::from)
     }
 
@@ -149,12 +149,12 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let names = self.session(&context)?.names();
-        let result = ListToolsResult::with_all_items(tools::list(names));
+        let result = ListToolsResult::with_all_items(tools::list_tools(names));
         Ok(kept!(&context, result, TOOLS_TTL_MS))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        tools::tool(name)
+        tools::find_tool(name)
     }
 
     async fn list_resources(
@@ -162,10 +162,9 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let result = ask!(self, context, "resources/list", |call| resources::list(
-            &call,
-            cursor(request)
-        ));
+        let result = ask!(self, context, "resources/list", |call| {
+            resources::list_resources(&call, page_cursor(request))
+        });
         Ok(kept!(&context, result, CONTENT_TTL_MS))
     }
 
@@ -174,10 +173,9 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let result = ask!(self, context, "resources/read", |call| resources::read(
-            &call,
-            &request.uri
-        ));
+        let result = ask!(self, context, "resources/read", |call| {
+            resources::read_resource(&call, &request.uri)
+        });
         Ok(kept!(&context, result, CONTENT_TTL_MS).into())
     }
 
@@ -187,7 +185,7 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceDirectoryResult, ErrorData> {
         let result = ask!(self, context, "resources/directory/read", |call| {
-            resources::directory(&call, &request.uri, request.cursor)
+            resources::list_directory(&call, &request.uri, request.cursor)
         });
         Ok(kept!(&context, result, CONTENT_TTL_MS))
     }
@@ -197,9 +195,9 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListSkillsResult, ErrorData> {
-        let result = ask!(self, context, "skills/list", |call| skills::list(
+        let result = ask!(self, context, "skills/list", |call| skills::list_skills(
             &call,
-            cursor(request)
+            page_cursor(request)
         ));
         Ok(kept!(&context, result, CONTENT_TTL_MS))
     }
@@ -209,7 +207,7 @@ impl ServerHandler for Server {
         request: GetSkillRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetSkillResult, ErrorData> {
-        let result = ask!(self, context, "skills/get", |call| skills::get(
+        let result = ask!(self, context, "skills/get", |call| skills::get_skill(
             &call,
             &request.uri
         ));
@@ -235,7 +233,7 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Err(without("prompts"))
+        Err(method_not_found("prompts"))
     }
 
     async fn complete(
@@ -243,12 +241,12 @@ impl ServerHandler for Server {
         _: CompleteRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        Err(without("completion"))
+        Err(method_not_found("completion"))
     }
 }
 
 /// Creates the error for a method that this server does not declare.
-fn without(what: &str) -> ErrorData {
+fn method_not_found(what: &str) -> ErrorData {
     let message = format!("this server has no {what}");
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None)
 }

@@ -22,4 +22,4 @@ pub use content::{MAX_ANSWER_BYTES, MAX_INLINE_BYTES, answer_bytes, escaped_byte
 pub use fault::Fault;
 pub use handler::Server;
 pub use session::{Denied, Names, Person, Right, Session};
-pub use tools::{Asked, hand_in, names as tool_names};
+pub use tools::{DraftRequestKind, hand_in, names as tool_names};

@@ -15,7 +15,9 @@ use vault_format::name::SkillName;
 use vault_policy::Reach;
 use vault_shelf::{Entry, Loaded};
 
-use crate::content::{MAX_ANSWER_BYTES, answer_bytes, contents, files, link, meta};
+use crate::content::{
+    MAX_ANSWER_BYTES, answer_bytes, file_contents, file_link, files_in_order, vault_meta,
+};
 use crate::fault::{Fault, ToolError};
 use crate::tools::Call;
 use crate::uri::{self, FILES, MANIFEST, Target};
@@ -26,7 +28,7 @@ const PAGE: usize = 100;
 const PAGE_BYTES: usize = 1024 * 1024;
 
 /// Parses a cursor, which is the name of the last skill of the previous page.
-pub fn after(cursor: Option<String>) -> Result<Option<SkillName>, Fault> {
+pub fn parse_cursor(cursor: Option<String>) -> Result<Option<SkillName>, Fault> {
     cursor.map(|text| text.parse()).transpose().map_err(|_| {
         Fault::Protocol(ErrorData::invalid_params(
             "the cursor is not from an earlier answer",
@@ -45,8 +47,11 @@ pub fn not_found(uri: &str) -> Fault {
 }
 
 /// Lists the SKILL.md of each skill, by name.
-pub async fn list(call: &Call<'_>, cursor: Option<String>) -> Result<ListResourcesResult, Fault> {
-    let after = after(cursor)?;
+pub async fn list_resources(
+    call: &Call<'_>,
+    cursor: Option<String>,
+) -> Result<ListResourcesResult, Fault> {
+    let after = parse_cursor(cursor)?;
     let visible = call.visible(Reach::List).await?;
     let mut resources = Vec::new();
     let mut size = 0;
@@ -64,7 +69,7 @@ pub async fn list(call: &Call<'_>, cursor: Option<String>) -> Result<ListResourc
         let texts = &entry.texts;
         resources.push(
             Resource::new(
-                uri::file(call.owner(), &texts.name, SKILL_MD),
+                uri::file_uri(call.owner(), &texts.name, SKILL_MD),
                 texts.name.as_str(),
             )
             .with_description(texts.description.as_str())
@@ -92,11 +97,11 @@ async fn skill_at<'v>(
 }
 
 /// Reads a file, or the signed manifest.
-pub async fn read(call: &Call<'_>, uri: &str) -> Result<ReadResourceResult, Fault> {
+pub async fn read_resource(call: &Call<'_>, uri: &str) -> Result<ReadResourceResult, Fault> {
     // Before the address is parsed, so that a caller without the right learns nothing from the
     // answer.
     call.may_read()?;
-    let Some(Target::In(id, path)) = uri::parse(call.owner(), uri) else {
+    let Some(Target::In(id, path)) = uri::parse_uri(call.owner(), uri) else {
         return Err(not_found(uri));
     };
     let visible = call.visible(Reach::Fetch).await?;
@@ -104,7 +109,7 @@ pub async fn read(call: &Call<'_>, uri: &str) -> Result<ReadResourceResult, Faul
     let (bytes, digest) = if path == MANIFEST {
         let bytes = loaded.bundle.signed.as_bytes();
         (Cow::Borrowed(bytes), Digest::of(bytes))
-    } else if let Some(file) = loaded.file(&path) {
+    } else if let Some(file) = loaded.find_file(&path) {
         let entry = loaded.bundle.manifest.file(&path);
         let digest = entry.map_or_else(|| Digest::of(&file.bytes), |entry| entry.sha256);
         (Cow::Borrowed(file.bytes.as_slice()), digest)
@@ -116,33 +121,33 @@ pub async fn read(call: &Call<'_>, uri: &str) -> Result<ReadResourceResult, Faul
     } else {
         return Err(not_found(uri));
     };
-    let is_list = path == FILES && loaded.file(&path).is_none();
+    let is_list = path == FILES && loaded.find_file(&path).is_none();
     // The virtual list has no extension, and clients choose the parser by media type.
     let kind = if is_list { "list.json" } else { &path };
-    let contents = contents(uri.to_owned(), kind, &bytes)
-        .with_meta(meta([("sha256", digest.to_string().into())]));
-    if !fits(&contents) {
-        return Err(Fault::caller(
+    let contents = file_contents(uri.to_owned(), kind, &bytes)
+        .with_meta(vault_meta([("sha256", digest.to_string().into())]));
+    if !fits_transports(&contents) {
+        return Err(Fault::by_caller(
             ToolError::ResourceTooLarge,
             "the file is too large for every transport",
         )
-        .with("uri", uri)
-        .with("sha256", digest.to_string())
-        .with("size", bytes.len()));
+        .with_member("uri", uri)
+        .with_member("sha256", digest.to_string())
+        .with_member("size", bytes.len()));
     }
     Ok(ReadResourceResult::new(vec![contents]))
 }
 
 /// Lists the files of a skill with size and digest.
 fn list_of_files(entry: &Entry, loaded: &Loaded) -> Value {
-    let files = files(loaded).map(|(file, _)| {
+    let files = files_in_order(loaded).map(|(file, _)| {
         json!({ "path": file.path, "size": file.size, "hash": format!("sha256:{}", file.sha256) })
     });
     json!({ "skill": entry.name(), "files": files.collect::<Vec<_>>() })
 }
 
 /// Whether an answer with these contents fits every transport.
-fn fits(contents: &ResourceContents) -> bool {
+fn fits_transports(contents: &ResourceContents) -> bool {
     /// Room for the envelope of the answer, and headers, in bytes.
     const AROUND: usize = 4096;
     serde_json::to_vec(contents)
@@ -150,13 +155,13 @@ fn fits(contents: &ResourceContents) -> bool {
 }
 
 /// Lists the direct children of a folder.
-pub async fn directory(
+pub async fn list_directory(
     call: &Call<'_>,
     uri: &str,
     cursor: Option<String>,
 ) -> Result<ListResourcesResult, Fault> {
     let visible = call.visible(Reach::Fetch).await?;
-    match uri::parse(call.owner(), uri) {
+    match uri::parse_uri(call.owner(), uri) {
         Some(Target::Owner) => owner_directory(call, cursor).await,
         Some(Target::In(id, path)) => {
             let (owner, entry, loaded) = skill_at(call, &visible, &id, uri).await?;
@@ -170,7 +175,7 @@ async fn owner_directory(
     call: &Call<'_>,
     cursor: Option<String>,
 ) -> Result<ListResourcesResult, Fault> {
-    let after = after(cursor)?;
+    let after = parse_cursor(cursor)?;
     let visible = call.visible(Reach::List).await?;
     let names: Vec<&SkillName> = visible
         .entries_after(after.as_ref())
@@ -180,7 +185,7 @@ async fn owner_directory(
         .collect();
     let page = names.get(..PAGE).unwrap_or(&names);
     let folders = page.iter().map(|name| {
-        Resource::new(uri::folder(call.owner(), name), name.as_str())
+        Resource::new(uri::folder_uri(call.owner(), name), name.as_str())
             .with_mime_type(DIRECTORY_MIME_TYPE)
     });
     let mut result = ListResourcesResult::with_all_items(folders.collect());
@@ -215,7 +220,7 @@ fn skill_directory(
                 folders.insert(folder);
             }
             None => {
-                let mut child = link(owner, name, file);
+                let mut child = file_link(owner, name, file);
                 rest.clone_into(&mut child.name);
                 children.push(child);
             }
@@ -229,8 +234,11 @@ fn skill_directory(
         children.push(manifest_link(owner, name, loaded));
     }
     let folders = folders.into_iter().map(|folder| {
-        Resource::new(uri::file(owner, name, &format!("{prefix}{folder}")), folder)
-            .with_mime_type(DIRECTORY_MIME_TYPE)
+        Resource::new(
+            uri::file_uri(owner, name, &format!("{prefix}{folder}")),
+            folder,
+        )
+        .with_mime_type(DIRECTORY_MIME_TYPE)
     });
     let all: Vec<Resource> = folders.chain(children).collect();
     (!all.is_empty()).then(|| ListResourcesResult::with_all_items(all))
@@ -239,10 +247,13 @@ fn skill_directory(
 /// Creates a link to the signed manifest.
 fn manifest_link(owner: &str, name: &SkillName, loaded: &Loaded) -> Resource {
     let bytes = loaded.bundle.signed.as_bytes();
-    Resource::new(uri::file(owner, name, MANIFEST), "manifest.json")
+    Resource::new(uri::file_uri(owner, name, MANIFEST), "manifest.json")
         .with_mime_type("application/json")
         .with_size(bytes.len() as u64)
-        .with_meta(meta([("sha256", Digest::of(bytes).to_string().into())]))
+        .with_meta(vault_meta([(
+            "sha256",
+            Digest::of(bytes).to_string().into(),
+        )]))
 }
 
 #[cfg(test)]
@@ -253,11 +264,11 @@ mod tests {
     fn what_no_transport_carries_is_seen_before_it_leaves() {
         let blob = |bytes: usize| ResourceContents::blob("A".repeat(bytes), "skill://a/b/c");
         assert!(
-            fits(&blob(5_592_408)),
+            fits_transports(&blob(5_592_408)),
             "the largest file that a skill may have"
         );
-        assert!(!fits(&blob(5_900_000)));
-        assert!(!fits(&ResourceContents::text(
+        assert!(!fits_transports(&blob(5_900_000)));
+        assert!(!fits_transports(&ResourceContents::text(
             "\"".repeat(4_000_000),
             "skill://a/b/c"
         )));

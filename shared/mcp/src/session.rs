@@ -53,7 +53,7 @@ pub struct Person {
 
 impl Person {
     /// Creates the owner at their own machine.
-    pub fn local() -> Self {
+    pub fn local_owner() -> Self {
         Self {
             // The policy does not filter an owner, so this id is only a label.
             ids: vec!["local".to_owned()],

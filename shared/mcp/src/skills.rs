@@ -11,11 +11,11 @@ use vault_gate::document::frontmatter_json;
 use vault_policy::Reach;
 use vault_shelf::{Loaded, ReleaseKeys};
 
-use crate::content::{files, meta};
+use crate::content::{files_in_order, vault_meta};
 use crate::fault::Fault;
-use crate::resources::after;
+use crate::resources::parse_cursor;
 use crate::tools::Call;
-use crate::tools::signature;
+use crate::tools::encoded_signature;
 use crate::uri::{self, MANIFEST, Target};
 
 /// The largest number of skills on a page: each has to be read from the store.
@@ -25,8 +25,11 @@ const PAGE_BYTES: usize = 1024 * 1024;
 
 /// Lists the skills by name. A skill is left out if its content cannot be read now, or if its
 /// author's name does not match its address.
-pub async fn list(call: &Call<'_>, cursor: Option<String>) -> Result<ListSkillsResult, Fault> {
-    let after = after(cursor)?;
+pub async fn list_skills(
+    call: &Call<'_>,
+    cursor: Option<String>,
+) -> Result<ListSkillsResult, Fault> {
+    let after = parse_cursor(cursor)?;
     let visible = call.visible(Reach::List).await?;
     let mut skills = Vec::new();
     let mut size = 0;
@@ -41,7 +44,9 @@ pub async fn list(call: &Call<'_>, cursor: Option<String>) -> Result<ListSkillsR
         last = Some(entry.name());
         match call.load(entry).await {
             Ok(loaded) => {
-                if let Some(skill) = skill(call.owner(), entry.name(), &loaded, visible.keys())? {
+                if let Some(skill) =
+                    skill_entry(call.owner(), entry.name(), &loaded, visible.keys())?
+                {
                     size += loaded
                         .bundle
                         .manifest
@@ -68,12 +73,12 @@ pub async fn list(call: &Call<'_>, cursor: Option<String>) -> Result<ListSkillsR
 }
 
 fn frontmatter_size(loaded: &Loaded) -> usize {
-    let document = loaded.file(SKILL_MD);
+    let document = loaded.find_file(SKILL_MD);
     document.map_or(0, |file| file.bytes.len().min(64 * 1024))
 }
 
 /// Returns one skill by the address of its SKILL.md.
-pub async fn get(call: &Call<'_>, uri: &str) -> Result<GetSkillResult, Fault> {
+pub async fn get_skill(call: &Call<'_>, uri: &str) -> Result<GetSkillResult, Fault> {
     let unknown = || {
         Fault::Protocol(ErrorData::invalid_params(
             "there is no skill at this address",
@@ -81,7 +86,7 @@ pub async fn get(call: &Call<'_>, uri: &str) -> Result<GetSkillResult, Fault> {
         ))
     };
     call.may_read()?;
-    let id = match uri::parse(call.owner(), uri) {
+    let id = match uri::parse_uri(call.owner(), uri) {
         Some(Target::In(id, path)) if path == SKILL_MD => id,
         _ => return Err(unknown()),
     };
@@ -89,7 +94,7 @@ pub async fn get(call: &Call<'_>, uri: &str) -> Result<GetSkillResult, Fault> {
     let found = visible.find_id(call.owner(), &id);
     let (owner, entry) = found.ok_or_else(unknown)?;
     let loaded = call.load(entry).await?;
-    let skill = skill(owner, entry.name(), &loaded, visible.keys())?
+    let skill = skill_entry(owner, entry.name(), &loaded, visible.keys())?
         // An alias of the address names no entry: clients take the address as the identity of a
         // skill.
         .filter(|skill| skill.uri == uri)
@@ -99,13 +104,13 @@ pub async fn get(call: &Call<'_>, uri: &str) -> Result<GetSkillResult, Fault> {
 
 /// Creates the entry of a skill. `None` if its frontmatter does not fit its address: the last
 /// segment must be the author's own name.
-fn skill(
+fn skill_entry(
     owner: &str,
     name: &SkillName,
     loaded: &Loaded,
     keys: Option<&ReleaseKeys>,
 ) -> Result<Option<Skill>, Fault> {
-    let document = loaded.file(SKILL_MD);
+    let document = loaded.find_file(SKILL_MD);
     let Some(mut members) = document.and_then(|file| frontmatter_json(&file.bytes)) else {
         return Ok(None);
     };
@@ -120,22 +125,22 @@ fn skill(
     }
     let mut frontmatter = SkillFrontmatter::new(own, description);
     frontmatter.extra = members;
-    let resources: Vec<SkillResource> = files(loaded)
+    let resources: Vec<SkillResource> = files_in_order(loaded)
         .map(|(entry, _)| {
             SkillResource::new(
-                uri::file(owner, name, entry.path.as_str()),
+                uri::file_uri(owner, name, entry.path.as_str()),
                 format!("sha256:{}", entry.sha256),
                 entry.size,
             )
         })
         .collect();
-    let uri = uri::file(owner, name, SKILL_MD);
+    let uri = uri::file_uri(owner, name, SKILL_MD);
     let members = [
         ("bundle-hash", loaded.bundle_hash.to_string().into()),
         ("version", loaded.bundle.manifest.version.into()),
-        ("signature", signature(loaded)?.into()),
+        ("signature", encoded_signature(loaded)?.into()),
         ("public-key", loaded.public_key.to_string().into()),
-        ("manifest", uri::file(owner, name, MANIFEST).into()),
+        ("manifest", uri::file_uri(owner, name, MANIFEST).into()),
         (
             "vault-id",
             loaded.bundle.manifest.vault_id.to_string().into(),
@@ -148,6 +153,6 @@ fn skill(
         ]
     });
     let skill = Skill::new(uri, frontmatter, SkillResources::Files(resources))
-        .with_meta(meta(members.into_iter().chain(release)));
+        .with_meta(vault_meta(members.into_iter().chain(release)));
     Ok(Some(skill))
 }

@@ -29,18 +29,18 @@ pub enum Target {
 }
 
 /// `<owner>/<name>`
-pub fn id(owner: &str, name: &SkillName) -> String {
+pub fn skill_id(owner: &str, name: &SkillName) -> String {
     format!("{owner}/{name}")
 }
 
 /// Returns the address of a skill's folder.
-pub fn folder(owner: &str, name: &SkillName) -> String {
+pub fn folder_uri(owner: &str, name: &SkillName) -> String {
     format!("{SCHEME}{owner}/{name}")
 }
 
 /// Returns the address of a file or folder in a skill.
-pub fn file(owner: &str, name: &SkillName, path: &str) -> String {
-    let mut uri = folder(owner, name);
+pub fn file_uri(owner: &str, name: &SkillName, path: &str) -> String {
+    let mut uri = folder_uri(owner, name);
     uri.reserve(path.len() + 1);
     uri.push('/');
     for byte in path.bytes() {
@@ -59,7 +59,7 @@ pub fn file(owner: &str, name: &SkillName, path: &str) -> String {
 
 /// Parses an address: all skills of this owner, or something in a skill of any owner. `None` for
 /// any other text.
-pub fn parse(owner: &str, uri: &str) -> Option<Target> {
+pub fn parse_uri(owner: &str, uri: &str) -> Option<Target> {
     let rest = uri.strip_prefix(SCHEME)?;
     let (given, rest) = rest.split_once('/').unwrap_or((rest, ""));
     if rest.is_empty() {
@@ -69,7 +69,7 @@ pub fn parse(owner: &str, uri: &str) -> Option<Target> {
     let (name, path) = rest.split_once('/').unwrap_or((rest, ""));
     // Names hold no characters that need an escape, so only the path is decoded.
     let name: SkillName = name.parse().ok()?;
-    Some(Target::In(id(given, &name), decoded(path)?))
+    Some(Target::In(skill_id(given, &name), decode_path(path)?))
 }
 
 /// Returns the name in an id of this owner, or in a bare name.
@@ -82,7 +82,7 @@ pub fn parse_id(owner: &str, id: &str) -> Option<SkillName> {
     name.parse().ok()
 }
 
-fn decoded(path: &str) -> Option<String> {
+fn decode_path(path: &str) -> Option<String> {
     if !path.contains('%') {
         return Some(path.to_owned());
     }
@@ -113,9 +113,9 @@ mod tests {
     fn addresses_come_back() {
         let name: SkillName = "notes".parse().unwrap();
         for path in ["SKILL.md", "a b/ü%.txt", "x#y&z=1+2", MANIFEST] {
-            let uri = file("acme", &name, path);
+            let uri = file_uri("acme", &name, path);
             assert!(uri.is_ascii() && !uri.contains([' ', '#', '?']), "{uri}");
-            assert_eq!(parse("acme", &uri), Some(inside("acme/notes", path)));
+            assert_eq!(parse_uri("acme", &uri), Some(inside("acme/notes", path)));
         }
         for (uri, target) in [
             ("skill://acme", Some(Target::Owner)),
@@ -132,7 +132,7 @@ mod tests {
             ("file://acme/notes", None),
             ("", None),
         ] {
-            assert_eq!(parse("acme", uri), target, "{uri}");
+            assert_eq!(parse_uri("acme", uri), target, "{uri}");
         }
     }
 

@@ -35,12 +35,12 @@ const LONG_AT_ONCE: usize = 4;
 /// The part of a shelf that the caller may see, for one purpose.
 pub struct Visible {
     snapshot: Arc<Snapshot>,
-    derived: Arc<Derived>,
+    derived: Arc<DerivedData>,
     grant: Grant,
 }
 
 /// One result of a search.
-pub struct Found<'v> {
+pub struct SearchHit<'v> {
     /// The skill.
     pub entry: &'v Entry,
     /// The score; comparable within one answer only.
@@ -58,7 +58,7 @@ impl Visible {
         self.snapshot
             .entries()
             .iter()
-            .filter(|entry| self.sees(entry))
+            .filter(|entry| self.is_granted(entry))
     }
 
     /// The skills whose names come after `name`.
@@ -71,12 +71,14 @@ impl Visible {
             .get(start..)
             .unwrap_or_default()
             .iter()
-            .filter(|entry| self.sees(entry))
+            .filter(|entry| self.is_granted(entry))
     }
 
     /// The skill of this name.
     pub fn find(&self, name: &SkillName) -> Option<&Entry> {
-        self.snapshot.find(name).filter(|entry| self.sees(entry))
+        self.snapshot
+            .find(name)
+            .filter(|entry| self.is_granted(entry))
     }
 
     /// Finds the skill of an id: a bare name, `<owner>/<name>`, or `<vault>/<name>` of a linked
@@ -110,7 +112,7 @@ impl Visible {
 
     /// Prepares searches. The ranking is built outside the request's thread, if it is not cached
     /// yet. Fails if that work is aborted.
-    pub async fn ranked(self) -> Result<Searchable, Fault> {
+    pub async fn with_ranking(self) -> Result<Searchable, Fault> {
         if self.grant.is_everything() && self.snapshot.has_ranking() {
             return Ok(Searchable {
                 visible: self,
@@ -126,8 +128,8 @@ impl Visible {
         }
         let derived = Arc::clone(&self.derived);
         derived
-            .beside(move || {
-                let ranked = self.ranking();
+            .run_blocking(move || {
+                let ranked = self.build_ranking();
                 Searchable {
                     visible: self,
                     ranked,
@@ -137,12 +139,12 @@ impl Visible {
     }
 
     /// Runs long work on the visible skills outside the request's thread. Fails if it is aborted.
-    pub async fn beside<T: Send + 'static>(
+    pub async fn run_blocking<T: Send + 'static>(
         self,
         work: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> Result<T, Fault> {
         let derived = Arc::clone(&self.derived);
-        derived.beside(move || work(&self)).await
+        derived.run_blocking(move || work(&self)).await
     }
 
     /// The unfiltered snapshot. Text from it that has not passed [`Visible`] must not name a skill.
@@ -155,19 +157,19 @@ impl Visible {
         self.derived.policy(&self.snapshot)
     }
 
-    fn sees(&self, entry: &Entry) -> bool {
+    fn is_granted(&self, entry: &Entry) -> bool {
         self.grant.allows(entry.name(), &entry.texts.tags)
     }
 
     /// Returns the cached ranking of the granted skills.
-    fn known_ranking(&self) -> Option<Arc<Ranked>> {
-        let views = lock(&self.derived.views);
+    fn known_ranking(&self) -> Option<Arc<GrantedRanking>> {
+        let views = lock_unpoisoned(&self.derived.views);
         views.get(&self.grant.view()).map(Arc::clone)
     }
 
     /// Returns the ranking of the granted skills. `None` for a caller that sees everything and uses
     /// the shelf's own ranking, which is built if needed.
-    fn ranking(&self) -> Option<Arc<Ranked>> {
+    fn build_ranking(&self) -> Option<Arc<GrantedRanking>> {
         if self.grant.is_everything() {
             self.snapshot.ranking();
             return None;
@@ -177,19 +179,19 @@ impl Visible {
         }
         let entries = self.snapshot.entries();
         let positions: Vec<usize> = (0..entries.len())
-            .filter(|at| entries.get(*at).is_some_and(|entry| self.sees(entry)))
+            .filter(|at| entries.get(*at).is_some_and(|entry| self.is_granted(entry)))
             .collect();
         let texts = positions
             .iter()
             .filter_map(|at| entries.get(*at))
             .map(|entry| Text::from(&entry.texts));
-        let ranked = Arc::new(Ranked {
+        let ranked = Arc::new(GrantedRanking {
             ranking: Ranking::new(texts),
             positions,
         });
         // Not locked while the ranking is built: two requests may both build it, but none waits for
         // the other.
-        let mut views = lock(&self.derived.views);
+        let mut views = lock_unpoisoned(&self.derived.views);
         // Emptied as a whole: few vaults have this many different grants.
         if views.len() >= MAX_VIEWS {
             views.clear();
@@ -204,13 +206,13 @@ impl Visible {
 pub struct Searchable {
     visible: Visible,
     /// `None` for a caller that sees everything, who uses the snapshot's own ranking.
-    ranked: Option<Arc<Ranked>>,
+    ranked: Option<Arc<GrantedRanking>>,
 }
 
 impl Searchable {
     /// Returns the best `top_k` skills for a query, best first, of those that are meant for
     /// `agent`.
-    pub fn search(&self, query: &str, top_k: usize, agent: Option<&AgentId>) -> Vec<Found<'_>> {
+    pub fn search(&self, query: &str, top_k: usize, agent: Option<&AgentId>) -> Vec<SearchHit<'_>> {
         let snapshot = &self.visible.snapshot;
         let positions = self.ranked.as_ref().map(|ranked| &ranked.positions);
         let ranking = self
@@ -218,20 +220,20 @@ impl Searchable {
             .as_ref()
             .map_or_else(|| snapshot.ranking(), |ranked| &ranked.ranking);
         // The agent filter comes after the ranking, so with a filter all hits are requested.
-        let wanted = if agent.is_some() {
+        let hit_limit = if agent.is_some() {
             ranking.len()
         } else {
             top_k
         };
         ranking
-            .search(query, wanted)
+            .search(query, hit_limit)
             .into_iter()
             .filter_map(|hit| {
                 let at = positions
                     .map_or(Some(&hit.position), |positions| positions.get(hit.position))?;
                 let entry = snapshot.entries().get(*at)?;
                 let score = hit.score;
-                is_for(entry, agent).then_some(Found { entry, score })
+                is_for(entry, agent).then_some(SearchHit { entry, score })
             })
             .take(top_k)
             .collect()
@@ -244,20 +246,20 @@ pub fn is_for(entry: &Entry, agent: Option<&AgentId>) -> bool {
 }
 
 /// A ranking of some of a snapshot's skills.
-struct Ranked {
+struct GrantedRanking {
     ranking: Ranking,
     /// The index in the snapshot of each skill in the ranking.
     positions: Vec<usize>,
 }
 
 /// Data that is derived from a snapshot once, at its first use.
-struct Derived {
+struct DerivedData {
     policy: OnceLock<CompiledPolicy>,
-    views: Mutex<HashMap<View, Arc<Ranked>>>,
+    views: Mutex<HashMap<View, Arc<GrantedRanking>>>,
     long: Arc<Semaphore>,
 }
 
-impl Default for Derived {
+impl Default for DerivedData {
     fn default() -> Self {
         Self {
             policy: OnceLock::new(),
@@ -267,10 +269,10 @@ impl Default for Derived {
     }
 }
 
-impl Derived {
+impl DerivedData {
     /// Returns the snapshot's policy, compiled at the first use.
     fn policy(&self, snapshot: &Snapshot) -> &CompiledPolicy {
-        self.policy.get_or_init(|| compiled(snapshot))
+        self.policy.get_or_init(|| compile_policy(snapshot))
     }
 
     /// Whether a grant is decided fast enough without another thread: the policy is compiled, and
@@ -282,7 +284,7 @@ impl Derived {
         })
     }
 
-    fn grant(&self, snapshot: &Snapshot, person: &Person, reach: Reach<'_>) -> Grant {
+    fn decide_grant(&self, snapshot: &Snapshot, person: &Person, reach: Reach<'_>) -> Grant {
         let callers: Vec<&str> = person.ids.iter().map(String::as_str).collect();
         let asker = Asker {
             callers: &callers,
@@ -290,16 +292,16 @@ impl Derived {
             platform: PLATFORM,
             channel: None,
         };
-        self.policy(snapshot).granted(&asker, reach)
+        self.policy(snapshot).grant_for(&asker, reach)
     }
 
     /// Runs work on a blocking thread, once fewer than [`LONG_AT_ONCE`] tasks of this snapshot run.
     /// A task counts until it ends, even if no request waits for it any more.
-    async fn beside<T: Send + 'static>(
+    async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Fault> {
-        let broken = |cause: String| Fault::ours(ToolError::Internal, cause);
+        let broken = |cause: String| Fault::by_service(ToolError::Internal, cause);
         // The permit moves into the task: if the request is dropped, the work goes on and still
         // counts.
         let turn = Arc::clone(&self.long).acquire_owned().await;
@@ -316,28 +318,29 @@ impl Derived {
 
 /// A cache of data derived from the snapshots in use.
 #[derive(Default)]
-pub struct SnapshotCache(Mutex<Vec<(Weak<Snapshot>, Arc<Derived>)>>);
+pub struct SnapshotCache(Mutex<Vec<(Weak<Snapshot>, Arc<DerivedData>)>>);
 
 impl SnapshotCache {
     /// Returns the part of this snapshot that this person sees. Fails if the work that decides it
     /// is aborted.
-    pub async fn visible(
+    pub async fn visible_to(
         &self,
         snapshot: Arc<Snapshot>,
         person: &Person,
         reach: Reach<'_>,
     ) -> Result<Visible, Fault> {
-        let derived = self.derived(&snapshot);
+        let derived = self.derived_data(&snapshot);
         // Owners skip the policy, so a broken one cannot lock them out.
         let grant = if person.owner {
             Grant::everything()
         } else if derived.is_quick(reach) {
-            derived.grant(&snapshot, person, reach)
+            derived.decide_grant(&snapshot, person, reach)
         } else {
-            let (held, of, person) = (Arc::clone(&derived), Arc::clone(&snapshot), person.clone());
-            let asked = Asked::from(reach);
-            let decide = move || held.grant(&of, &person, asked.reach());
-            derived.beside(decide).await?
+            let (derived_copy, of, person) =
+                (Arc::clone(&derived), Arc::clone(&snapshot), person.clone());
+            let asked = OwnedReach::from(reach);
+            let decide = move || derived_copy.decide_grant(&of, &person, asked.as_reach());
+            derived.run_blocking(decide).await?
         };
         Ok(Visible {
             snapshot,
@@ -346,31 +349,31 @@ impl SnapshotCache {
         })
     }
 
-    fn derived(&self, snapshot: &Arc<Snapshot>) -> Arc<Derived> {
-        let mut held = lock(&self.0);
+    fn derived_data(&self, snapshot: &Arc<Snapshot>) -> Arc<DerivedData> {
+        let mut cached_data = lock_unpoisoned(&self.0);
         let this = Arc::downgrade(snapshot);
-        if let Some((_, derived)) = held.iter().find(|(weak, _)| weak.ptr_eq(&this)) {
+        if let Some((_, derived)) = cached_data.iter().find(|(weak, _)| weak.ptr_eq(&this)) {
             return Arc::clone(derived);
         }
         // Weak references, so that the cache keeps no old release in memory after its last request.
-        held.retain(|(weak, _)| weak.strong_count() > 0);
-        if held.len() >= MAX_SNAPSHOTS {
-            held.remove(0);
+        cached_data.retain(|(weak, _)| weak.strong_count() > 0);
+        if cached_data.len() >= MAX_SNAPSHOTS {
+            cached_data.remove(0);
         }
-        let derived = Arc::<Derived>::default();
-        held.push((this, Arc::clone(&derived)));
+        let derived = Arc::<DerivedData>::default();
+        cached_data.push((this, Arc::clone(&derived)));
         derived
     }
 }
 
 /// An owned [`Reach`], for another thread.
-enum Asked {
+enum OwnedReach {
     List,
     Query(String),
     Fetch,
 }
 
-impl From<Reach<'_>> for Asked {
+impl From<Reach<'_>> for OwnedReach {
     fn from(reach: Reach<'_>) -> Self {
         match reach {
             Reach::List => Self::List,
@@ -380,8 +383,8 @@ impl From<Reach<'_>> for Asked {
     }
 }
 
-impl Asked {
-    fn reach(&self) -> Reach<'_> {
+impl OwnedReach {
+    fn as_reach(&self) -> Reach<'_> {
         match self {
             Self::List => Reach::List,
             Self::Query(query) => Reach::Query(query),
@@ -391,7 +394,7 @@ impl Asked {
 }
 
 /// Compiles the snapshot's policy. A policy that cannot be compiled grants nothing.
-fn compiled(snapshot: &Snapshot) -> CompiledPolicy {
+fn compile_policy(snapshot: &Snapshot) -> CompiledPolicy {
     let Some(policy) = &snapshot.policy else {
         return CompiledPolicy::absent();
     };
@@ -401,7 +404,7 @@ fn compiled(snapshot: &Snapshot) -> CompiledPolicy {
     })
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock_unpoisoned<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     // A panic in one request must not fail all later ones; the maps are valid after any of them.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -440,7 +443,7 @@ add_groups = ["money"]
                 .unwrap();
         }
         shelf.set_policy(Some(Policy::from_toml(POLICY).unwrap()));
-        shelf.snapshot().await.unwrap()
+        shelf.take_snapshot().await.unwrap()
     }
 
     fn member() -> Person {
@@ -468,10 +471,10 @@ add_groups = ["money"]
     #[tokio::test]
     async fn a_query_that_takes_long_keeps_no_other_request_waiting() {
         let (looks, snapshot, ann) = (SnapshotCache::default(), snapshot().await, member());
-        let visible = |reach| looks.visible(Arc::clone(&snapshot), &ann, reach);
+        let visible = |reach| looks.visible_to(Arc::clone(&snapshot), &ann, reach);
         // The first question compiles the policy.
         assert_eq!(names(&visible(Reach::List).await.unwrap()), ["notes"]);
-        let long = Arc::clone(&looks.derived(&snapshot).long);
+        let long = Arc::clone(&looks.derived_data(&snapshot).long);
         assert_eq!(long.available_permits(), LONG_AT_ONCE);
         let held = u32::try_from(LONG_AT_ONCE).unwrap();
         let held = long.acquire_many_owned(held).await.unwrap();
@@ -484,7 +487,7 @@ add_groups = ["money"]
         }
         // Nor does it hold up another vault, or a later release of this one.
         let other = self::snapshot().await;
-        let elsewhere = looks.visible(Arc::clone(&other), &ann, Reach::Query("salary"));
+        let elsewhere = looks.visible_to(Arc::clone(&other), &ann, Reach::Query("salary"));
         tokio::select! {
             biased;
             _ = &mut query => panic!("the bound was passed by"),
@@ -498,18 +501,22 @@ add_groups = ["money"]
     async fn long_work_is_done_on_another_thread() {
         let (looks, snapshot, ann) = (SnapshotCache::default(), snapshot().await, member());
         let here = thread::current().id();
-        let all = looks.visible(Arc::clone(&snapshot), &ann, Reach::List);
-        let there = all.await.unwrap().beside(|_| thread::current().id()).await;
+        let all = looks.visible_to(Arc::clone(&snapshot), &ann, Reach::List);
+        let there = all
+            .await
+            .unwrap()
+            .run_blocking(|_| thread::current().id())
+            .await;
         assert_ne!(there.unwrap(), here);
         // A ranking, the owner's or a member's, waits for its turn where it is not there yet, and
         // not again.
-        let long = Arc::clone(&looks.derived(&snapshot).long);
-        for person in [&Person::local(), &ann] {
-            let visible = || looks.visible(Arc::clone(&snapshot), person, Reach::List);
+        let long = Arc::clone(&looks.derived_data(&snapshot).long);
+        for person in [&Person::local_owner(), &ann] {
+            let visible = || looks.visible_to(Arc::clone(&snapshot), person, Reach::List);
             let all = u32::try_from(LONG_AT_ONCE).unwrap();
             let held = long.acquire_many(all).await.unwrap();
             let first = visible().await.unwrap();
-            let mut first = pin!(first.ranked());
+            let mut first = pin!(first.with_ranking());
             tokio::select! {
                 biased;
                 _ = &mut first => panic!("made on the request's own thread"),
@@ -518,7 +525,7 @@ add_groups = ["money"]
             drop(held);
             assert_eq!(first.await.unwrap().search("salary", 1, None).len(), 1);
             let held = long.acquire_many(all).await.unwrap();
-            let again = visible().await.unwrap().ranked().await;
+            let again = visible().await.unwrap().with_ranking().await;
             assert_eq!(again.unwrap().search("salary", 1, None).len(), 1);
             drop(held);
         }
@@ -527,10 +534,10 @@ add_groups = ["money"]
     /// Work that no request waits for any more still counts until it is done.
     #[tokio::test]
     async fn what_was_begun_counts_to_its_end() {
-        let derived = Derived::default();
+        let derived = DerivedData::default();
         let (begun, is_begun) = tokio::sync::oneshot::channel();
         let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
-        let work = derived.beside(move || {
+        let work = derived.run_blocking(move || {
             begun.send(()).unwrap();
             may_go_on.recv().unwrap();
         });

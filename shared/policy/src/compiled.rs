@@ -5,7 +5,7 @@
 
 use super::file::{Caller, Channel, Policy, PolicyError, Rule};
 use super::pattern::Pattern;
-use crate::search::{MAX_QUERY_WORDS, words};
+use crate::search::{MAX_QUERY_WORDS, split_words};
 use regex::RegexSet;
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -15,7 +15,7 @@ use vault_format::name::SkillName;
 
 mod grant;
 
-use grant::Groups;
+use grant::GroupSet;
 pub use grant::{Grant, View};
 
 /// The longest query that rules are matched against, in bytes. A longer one is granted nothing at
@@ -60,13 +60,13 @@ struct Inner {
     policy: Policy,
     /// Names of the groups, in order. The index of a group is its number.
     names: Vec<String>,
-    profiles: HashMap<String, Groups>,
+    profiles: HashMap<String, GroupSet>,
     /// Keys of the callers that are e-mails, by their lower-case form.
     emails: HashMap<String, String>,
     rules: Vec<CompiledRule>,
     expressions: RegexSet,
     /// Groups that hold every skill.
-    whole: Groups,
+    whole: GroupSet,
     by_name: HashMap<String, Vec<usize>>,
     by_tag: HashMap<String, Vec<usize>>,
     /// Groups by their names and aliases, as the words of a query with a space between.
@@ -85,7 +85,7 @@ struct CompiledRule {
 }
 
 impl CompiledRule {
-    fn holds(&self, profile: &str, platform: &str) -> bool {
+    fn applies_to(&self, profile: &str, platform: &str) -> bool {
         let within = |names: &Option<HashSet<String>>, name: &str| {
             names.as_ref().is_none_or(|names| names.contains(name))
         };
@@ -126,40 +126,43 @@ impl CompiledPolicy {
     /// Returns the names of all groups that hold this skill, granted to anyone or not, in order.
     /// For owners.
     pub fn groups_holding<T: AsRef<str>>(&self, name: &SkillName, tags: &[T]) -> Vec<&str> {
-        let numbers = self.0.holding(name.as_str(), tags).into_iter();
+        let numbers = self
+            .0
+            .group_numbers_of_skill(name.as_str(), tags)
+            .into_iter();
         numbers
             .filter_map(|number| self.0.names.get(number).map(String::as_str))
             .collect()
     }
 
     /// Returns the grant of this caller.
-    pub fn granted(&self, asker: &Asker<'_>, reach: Reach<'_>) -> Grant {
-        self.decide(asker, reach).grant
+    pub fn grant_for(&self, asker: &Asker<'_>, reach: Reach<'_>) -> Grant {
+        self.decide_grant(asker, reach).grant
     }
 
     /// Returns the grant with the steps that led to it.
-    pub(super) fn decide<'p>(&'p self, asker: &Asker<'p>, reach: Reach<'_>) -> Decision<'p> {
+    pub(super) fn decide_grant<'p>(&'p self, asker: &Asker<'p>, reach: Reach<'_>) -> Decision<'p> {
         let inner = &*self.0;
-        let found = inner.caller(asker.callers);
-        let named = found.and_then(|(_, caller)| caller.profile.as_deref());
+        let named_caller = inner.find_caller(asker.callers);
+        let named = named_caller.and_then(|(_, caller)| caller.profile.as_deref());
         let base = inner.base_of(named, asker);
         // The channel comes after the profile: its own profile replaces the caller's in this place
         // alone.
-        let channel = found.and_then(|(_, caller)| channel_of(caller, asker));
+        let channel = named_caller.and_then(|(_, caller)| channel_of(caller, asker));
         let profile = channel
             .and_then(|channel| channel.profile.as_deref())
             .or(base.profile());
         let mut decision = Decision {
-            caller: found.map_or_else(
+            caller: named_caller.map_or_else(
                 || asker.callers.first().copied().unwrap_or_default(),
                 |(id, _)| id,
             ),
-            is_named: found.is_some(),
+            is_named: named_caller.is_some(),
             base,
             channel,
             rules: Vec::new(),
             query_too_long: matches!(reach, Reach::Query(query) if query.len() > MAX_QUERY_BYTES),
-            grant: Grant::nothing(self),
+            grant: Grant::without_access(self),
         };
         // Without a profile nothing below can add a group: an unknown caller stays without access
         // even if a rule would match.
@@ -172,8 +175,8 @@ impl CompiledPolicy {
         let mut groups = groups.clone();
         if let Some(channel) = channel {
             groups.change(
-                &inner.numbers(channel.add_groups.as_deref()),
-                &inner.numbers(channel.remove_groups.as_deref()),
+                &inner.group_numbers(channel.add_groups.as_deref()),
+                &inner.group_numbers(channel.remove_groups.as_deref()),
             );
         }
         decision.rules = inner.apply_rules(reach, profile, asker.platform, &mut groups);
@@ -182,10 +185,10 @@ impl CompiledPolicy {
     }
 
     /// Returns the numbers of the groups that a query mentions by name or alias.
-    pub(super) fn called(&self, query: &str) -> BTreeSet<usize> {
+    pub(super) fn groups_mentioned(&self, query: &str) -> BTreeSet<usize> {
         // The words and the limit of the ranking, so that a group and its skills match the same
         // queries.
-        let words: Vec<String> = words(query).take(MAX_QUERY_WORDS).collect();
+        let words: Vec<String> = split_words(query).take(MAX_QUERY_WORDS).collect();
         let inner = &*self.0;
         let mut called = BTreeSet::new();
         for length in inner
@@ -226,8 +229,8 @@ impl Inner {
                 .flatten()
                 .map(|(name, _)| name.clone())
                 .collect(),
-            expressions: policy.expressions()?,
-            disabled: patterns(
+            expressions: policy.compile_expressions()?,
+            disabled: parse_patterns(
                 policy
                     .always
                     .as_ref()
@@ -235,33 +238,37 @@ impl Inner {
             ),
             ..Self::default()
         };
-        inner.whole = Groups::none(inner.names.len());
+        inner.whole = GroupSet::none(inner.names.len());
         for (number, (name, group)) in policy.groups.iter().flatten().enumerate() {
             for skill in group.skills.iter().flatten() {
                 match skill.strip_prefix("tag:") {
-                    Some(tag) => push(&mut inner.by_tag, folded(tag.trim()).into_owned(), number),
+                    Some(tag) => push_number(
+                        &mut inner.by_tag,
+                        fold_case(tag.trim()).into_owned(),
+                        number,
+                    ),
                     None if skill == "*" => inner.whole.insert(number),
-                    None => push(&mut inner.by_name, skill.clone(), number),
+                    None => push_number(&mut inner.by_name, skill.clone(), number),
                 }
             }
             for text in std::iter::once(name).chain(group.aliases.iter().flatten()) {
                 // No query has more words than this, and longer phrases would only cost.
-                let words: Vec<String> = words(text).take(MAX_QUERY_WORDS + 1).collect();
+                let words: Vec<String> = split_words(text).take(MAX_QUERY_WORDS + 1).collect();
                 if (1..=MAX_QUERY_WORDS).contains(&words.len()) {
                     inner.phrase_lengths.insert(words.len());
-                    push(&mut inner.phrases, words.join(" "), number);
+                    push_number(&mut inner.phrases, words.join(" "), number);
                 }
             }
         }
         for (name, profile) in policy.profiles.iter().flatten() {
-            let mut groups = Groups::none(inner.names.len());
+            let mut groups = GroupSet::none(inner.names.len());
             for group in profile.groups.iter().flatten() {
                 // Group names are fixed when the policy is compiled, so `*` is expanded once.
                 if group == "*" {
-                    groups = Groups::all(inner.names.len());
+                    groups = GroupSet::all(inner.names.len());
                 }
             }
-            groups.change(&inner.numbers(profile.groups.as_deref()), &[]);
+            groups.change(&inner.group_numbers(profile.groups.as_deref()), &[]);
             inner.profiles.insert(name.clone(), groups);
         }
         for id in policy
@@ -285,8 +292,8 @@ impl Inner {
             .map(|rule: &Rule| CompiledRule {
                 platforms: set(&rule.platforms),
                 profiles: set(&rule.profiles),
-                add: inner.numbers(rule.add_groups.as_deref()),
-                remove: inner.numbers(rule.remove_groups.as_deref()),
+                add: inner.group_numbers(rule.add_groups.as_deref()),
+                remove: inner.group_numbers(rule.remove_groups.as_deref()),
             })
             .collect();
         inner.policy = policy;
@@ -294,17 +301,19 @@ impl Inner {
     }
 
     /// Returns the origin of a caller's profile. `named` is the profile of the policy's caller entry.
-    fn base_of<'p>(&'p self, named: Option<&'p str>, asker: &Asker<'p>) -> Base<'p> {
+    fn base_of<'p>(&'p self, named: Option<&'p str>, asker: &Asker<'p>) -> ProfileOrigin<'p> {
         match (named, asker.bound_profile, &self.policy.default_profile) {
             // A profile in the owner's signed policy takes precedence over one that only the
             // service stores.
-            (Some(profile), _, _) => Base::Named(profile),
-            (None, Some(profile), _) if self.profiles.contains_key(profile) => Base::Bound(profile),
+            (Some(profile), _, _) => ProfileOrigin::Named(profile),
+            (None, Some(profile), _) if self.profiles.contains_key(profile) => {
+                ProfileOrigin::Bound(profile)
+            }
             // A bound profile that was removed from the policy gives nothing: the default profile
             // could grant more than the owner intended for this user.
-            (None, Some(profile), _) => Base::BoundUnknown(profile),
-            (None, None, Some(profile)) => Base::Default(profile),
-            (None, None, None) => Base::None,
+            (None, Some(profile), _) => ProfileOrigin::BoundUnknown(profile),
+            (None, None, Some(profile)) => ProfileOrigin::Default(profile),
+            (None, None, None) => ProfileOrigin::None,
         }
     }
 
@@ -314,10 +323,10 @@ impl Inner {
         reach: Reach<'_>,
         profile: &str,
         platform: &str,
-        groups: &mut Groups,
+        groups: &mut GroupSet,
     ) -> Vec<usize> {
         let mut applied = Vec::new();
-        let holding = |(_, rule): &(usize, &CompiledRule)| rule.holds(profile, platform);
+        let holding = |(_, rule): &(usize, &CompiledRule)| rule.applies_to(profile, platform);
         match reach {
             Reach::List => {}
             Reach::Query(query) => {
@@ -352,7 +361,7 @@ impl Inner {
     }
 
     /// Returns the numbers of the groups with these names. Names without a group are left out.
-    fn numbers(&self, names: Option<&[String]>) -> Vec<usize> {
+    fn group_numbers(&self, names: Option<&[String]>) -> Vec<usize> {
         names
             .unwrap_or_default()
             .iter()
@@ -361,7 +370,7 @@ impl Inner {
     }
 
     /// Returns the first of these ids that the policy names, as given, with its entry.
-    fn caller<'p>(&'p self, ids: &[&'p str]) -> Option<(&'p str, &'p Caller)> {
+    fn find_caller<'p>(&'p self, ids: &[&'p str]) -> Option<(&'p str, &'p Caller)> {
         let callers = self.policy.callers.as_ref()?;
         ids.iter().find_map(|id| {
             let caller = callers.get(*id).or_else(|| {
@@ -375,10 +384,10 @@ impl Inner {
     }
 
     /// Returns the numbers of the groups that hold this skill, in rising order, each once.
-    fn holding<T: AsRef<str>>(&self, name: &str, tags: &[T]) -> BTreeSet<usize> {
+    fn group_numbers_of_skill<T: AsRef<str>>(&self, name: &str, tags: &[T]) -> BTreeSet<usize> {
         let by_tag = tags
             .iter()
-            .filter_map(|tag| self.by_tag.get(&*folded(tag.as_ref().trim())));
+            .filter_map(|tag| self.by_tag.get(&*fold_case(tag.as_ref().trim())));
         self.whole
             .iter()
             .chain(
@@ -393,7 +402,7 @@ impl Inner {
     }
 }
 
-fn push(map: &mut HashMap<String, Vec<usize>>, key: String, number: usize) {
+fn push_number(map: &mut HashMap<String, Vec<usize>>, key: String, number: usize) {
     let numbers = map.entry(key).or_default();
     // Groups come in order, so a repeated one is the last one.
     if numbers.last() != Some(&number) {
@@ -402,7 +411,7 @@ fn push(map: &mut HashMap<String, Vec<usize>>, key: String, number: usize) {
 }
 
 /// Folds the case of a tag, as profiles do.
-fn folded(tag: &str) -> Cow<'_, str> {
+fn fold_case(tag: &str) -> Cow<'_, str> {
     // Almost every tag is lower-case ASCII and needs no copy.
     if tag
         .bytes()
@@ -414,7 +423,7 @@ fn folded(tag: &str) -> Cow<'_, str> {
     }
 }
 
-fn patterns(texts: Option<&[String]>) -> Vec<Pattern> {
+fn parse_patterns(texts: Option<&[String]>) -> Vec<Pattern> {
     texts
         .unwrap_or_default()
         .iter()
@@ -428,7 +437,7 @@ pub(super) struct Decision<'p> {
     /// The id that counted: the first that the policy names, else the first given.
     pub(super) caller: &'p str,
     pub(super) is_named: bool,
-    pub(super) base: Base<'p>,
+    pub(super) base: ProfileOrigin<'p>,
     pub(super) channel: Option<&'p Channel>,
     /// Numbers of the rules that took part, from 0.
     pub(super) rules: Vec<usize>,
@@ -438,7 +447,7 @@ pub(super) struct Decision<'p> {
 
 /// The origin of the profile, before the channel changes it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Base<'p> {
+pub(super) enum ProfileOrigin<'p> {
     Named(&'p str),
     Bound(&'p str),
     BoundUnknown(&'p str),
@@ -446,7 +455,7 @@ pub(super) enum Base<'p> {
     None,
 }
 
-impl<'p> Base<'p> {
+impl<'p> ProfileOrigin<'p> {
     const fn profile(self) -> Option<&'p str> {
         match self {
             Self::Named(profile) | Self::Bound(profile) | Self::Default(profile) => Some(profile),

@@ -16,7 +16,7 @@ use vault_format::text::quoted;
 mod fault;
 
 pub use fault::PolicyError;
-use fault::{Fault, FaultKind};
+use fault::{FaultKind, PolicyFault};
 
 /// Value of `schema` in the object.
 pub const SCHEMA: &str = "vault.policy/1";
@@ -213,10 +213,10 @@ struct Head {
 impl Policy {
     /// Reads `policy.toml`. Fails with line and column of the first fault.
     pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
-        let (policy, located) = toml_text::parse::<Self>(text)?;
+        let (policy, located) = toml_text::parse_strict::<Self>(text)?;
         policy
-            .check()
-            .map_err(|fault| fault.located(Some(&located)))?;
+            .check_all()
+            .map_err(|fault| fault.into_error(Some(&located)))?;
         Ok(policy)
     }
 
@@ -240,7 +240,7 @@ impl Policy {
             )));
         }
         let policy: Self = json::parse(bytes).map_err(|error| schema(error.to_string()))?;
-        policy.check().map_err(|fault| fault.located(None))?;
+        policy.check_all().map_err(|fault| fault.into_error(None))?;
         Ok(policy)
     }
 
@@ -261,11 +261,12 @@ impl Policy {
 
     /// Compiles the expressions of all rules to one set, matched in one pass. Fails if they are too
     /// large together.
-    pub(super) fn expressions(&self) -> Result<RegexSet, PolicyError> {
-        self.expression_set().map_err(|fault| fault.located(None))
+    pub(super) fn compile_expressions(&self) -> Result<RegexSet, PolicyError> {
+        self.expression_set()
+            .map_err(|fault| fault.into_error(None))
     }
 
-    fn expression_set(&self) -> Result<RegexSet, Fault> {
+    fn expression_set(&self) -> Result<RegexSet, PolicyFault> {
         RegexSetBuilder::new(self.rules.iter().flatten().map(|rule| &rule.when))
             // A service compiles the policies of its tenants; the bounds limit memory and time.
             .size_limit(MAX_REGEX_SET_BYTES)
@@ -274,13 +275,13 @@ impl Policy {
             .map_err(|error| {
                 let message = format!(
                     "the expressions cannot be used together: {}",
-                    reason(&error)
+                    last_error_line(&error)
                 );
-                Fault::new(FaultKind::Regex, message, &["rules".into()])
+                PolicyFault::new(FaultKind::Regex, message, &["rules".into()])
             })
     }
 
-    fn check(&self) -> Result<(), Fault> {
+    fn check_all(&self) -> Result<(), PolicyFault> {
         self.check_names()?;
         self.check_groups()?;
         self.check_rules()?;
@@ -288,9 +289,9 @@ impl Policy {
     }
 
     /// Checks that every name of a profile and of a group is defined.
-    fn check_names(&self) -> Result<(), Fault> {
+    fn check_names(&self) -> Result<(), PolicyFault> {
         if let Some(name) = &self.default_profile {
-            self.profile(name, &["default_profile".into()])?;
+            self.check_profile(name, &["default_profile".into()])?;
         }
         for (key, profile) in self.profiles.iter().flatten() {
             for (item, group) in profile
@@ -300,7 +301,7 @@ impl Policy {
                 .enumerate()
                 .filter(|(_, group)| *group != "*")
             {
-                self.group(
+                self.check_group(
                     group,
                     &[
                         "profiles".into(),
@@ -314,12 +315,12 @@ impl Policy {
         for (key, caller) in self.callers.iter().flatten() {
             let steps = ["callers".into(), key.as_str().into()];
             if let Some(name) = &caller.profile {
-                self.profile(name, &extended(&steps, &["profile".into()]))?;
+                self.check_profile(name, &extend_steps(&steps, &["profile".into()]))?;
             }
             for (item, channel) in caller.channels.iter().flatten().enumerate() {
-                let steps = extended(&steps, &["channels".into(), item.into()]);
+                let steps = extend_steps(&steps, &["channels".into(), item.into()]);
                 if let Some(name) = &channel.profile {
-                    self.profile(name, &extended(&steps, &["profile".into()]))?;
+                    self.check_profile(name, &extend_steps(&steps, &["profile".into()]))?;
                 }
                 self.group_list(channel.add_groups.as_deref(), &steps, "add_groups")?;
                 self.group_list(channel.remove_groups.as_deref(), &steps, "remove_groups")?;
@@ -328,7 +329,10 @@ impl Policy {
         for (item, rule) in self.rules.iter().flatten().enumerate() {
             let steps = ["rules".into(), item.into()];
             for (item, name) in rule.profiles.iter().flatten().enumerate() {
-                self.profile(name, &extended(&steps, &["profiles".into(), item.into()]))?;
+                self.check_profile(
+                    name,
+                    &extend_steps(&steps, &["profiles".into(), item.into()]),
+                )?;
             }
             self.group_list(rule.add_groups.as_deref(), &steps, "add_groups")?;
             self.group_list(rule.remove_groups.as_deref(), &steps, "remove_groups")?;
@@ -336,12 +340,12 @@ impl Policy {
         Ok(())
     }
 
-    fn profile(&self, name: &str, steps: &[Step]) -> Result<(), Fault> {
-        defined(self.profiles.as_ref(), "profile", name, steps)
+    fn check_profile(&self, name: &str, steps: &[Step]) -> Result<(), PolicyFault> {
+        check_defined(self.profiles.as_ref(), "profile", name, steps)
     }
 
-    fn group(&self, name: &str, steps: &[Step]) -> Result<(), Fault> {
-        defined(self.groups.as_ref(), "group", name, steps)
+    fn check_group(&self, name: &str, steps: &[Step]) -> Result<(), PolicyFault> {
+        check_defined(self.groups.as_ref(), "group", name, steps)
     }
 
     fn group_list(
@@ -349,22 +353,22 @@ impl Policy {
         groups: Option<&[String]>,
         steps: &[Step],
         key: &str,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), PolicyFault> {
         groups
             .unwrap_or_default()
             .iter()
             .enumerate()
             .try_for_each(|(item, group)| {
-                self.group(group, &extended(steps, &[key.into(), item.into()]))
+                self.check_group(group, &extend_steps(steps, &[key.into(), item.into()]))
             })
     }
 
-    fn check_groups(&self) -> Result<(), Fault> {
+    fn check_groups(&self) -> Result<(), PolicyFault> {
         for (key, group) in self.groups.iter().flatten() {
             let steps = ["groups".into(), key.as_str().into()];
             for (item, name) in group.mcp_servers.iter().flatten().enumerate() {
-                let steps = extended(&steps, &["mcp_servers".into(), item.into()]);
-                defined(self.mcp_servers.as_ref(), "MCP server", name, &steps)?;
+                let steps = extend_steps(&steps, &["mcp_servers".into(), item.into()]);
+                check_defined(self.mcp_servers.as_ref(), "MCP server", name, &steps)?;
             }
             for (item, pattern) in group.skills.iter().flatten().enumerate() {
                 if !is_skill_pattern(pattern) {
@@ -372,30 +376,34 @@ impl Policy {
                         "{} is neither the name of a skill nor `tag:<tag>` nor `*`",
                         quoted(pattern)
                     );
-                    let steps = extended(&steps, &["skills".into(), item.into()]);
-                    return Err(Fault::new(FaultKind::Schema, message, &steps));
+                    let steps = extend_steps(&steps, &["skills".into(), item.into()]);
+                    return Err(PolicyFault::new(FaultKind::Schema, message, &steps));
                 }
             }
         }
         Ok(())
     }
 
-    fn check_rules(&self) -> Result<(), Fault> {
+    fn check_rules(&self) -> Result<(), PolicyFault> {
         let rules = self.rules.as_deref().unwrap_or_default();
         // Before any expression is compiled.
         if rules.len() > MAX_RULES {
             let message = format!("there are {} rules; {MAX_RULES} are allowed", rules.len());
-            return Err(Fault::new(FaultKind::Schema, message, &["rules".into()]));
+            return Err(PolicyFault::new(
+                FaultKind::Schema,
+                message,
+                &["rules".into()],
+            ));
         }
         for (item, rule) in rules.iter().enumerate() {
             // Each alone, only for an error with its line; the set below is what is used.
-            rule.expression().map_err(|error| {
+            rule.compile_expression().map_err(|error| {
                 let message = format!(
                     "{} cannot be used as an expression: {}",
                     quoted(&rule.when),
-                    reason(&error)
+                    last_error_line(&error)
                 );
-                Fault::new(
+                PolicyFault::new(
                     FaultKind::Regex,
                     message,
                     &["rules".into(), item.into(), "when".into()],
@@ -406,7 +414,7 @@ impl Policy {
         self.expression_set().map(drop)
     }
 
-    fn check_servers(&self) -> Result<(), Fault> {
+    fn check_servers(&self) -> Result<(), PolicyFault> {
         for (key, server) in self.mcp_servers.iter().flatten() {
             if !is_web_address(&server.url) {
                 let message = format!(
@@ -414,7 +422,7 @@ impl Policy {
                     quoted(&server.url)
                 );
                 let steps = ["mcp_servers".into(), key.as_str().into(), "url".into()];
-                return Err(Fault::new(FaultKind::Schema, message, &steps));
+                return Err(PolicyFault::new(FaultKind::Schema, message, &steps));
             }
         }
         Ok(())
@@ -423,7 +431,7 @@ impl Policy {
 
 impl Rule {
     /// Compiles the expression of `when`. Fails if it is not linear in time or too large.
-    pub fn expression(&self) -> Result<regex::Regex, regex::Error> {
+    pub fn compile_expression(&self) -> Result<regex::Regex, regex::Error> {
         RegexBuilder::new(&self.when)
             .size_limit(MAX_REGEX_BYTES)
             .dfa_size_limit(MAX_REGEX_BYTES)
@@ -431,16 +439,16 @@ impl Rule {
     }
 }
 
-fn extended(steps: &[Step], more: &[Step]) -> Vec<Step> {
+fn extend_steps(steps: &[Step], more: &[Step]) -> Vec<Step> {
     [steps, more].concat()
 }
 
-fn defined<T>(
+fn check_defined<T>(
     table: Option<&Table<T>>,
     kind: &str,
     name: &str,
     steps: &[Step],
-) -> Result<(), Fault> {
+) -> Result<(), PolicyFault> {
     if table.is_some_and(|table| table.contains_key(name)) {
         return Ok(());
     }
@@ -457,7 +465,7 @@ fn defined<T>(
         format!("defined: {}", known.join(", "))
     };
     let message = format!("there is no {kind} {} ({known})", quoted(name));
-    Err(Fault::new(FaultKind::UnknownName, message, steps))
+    Err(PolicyFault::new(FaultKind::UnknownName, message, steps))
 }
 
 fn is_skill_pattern(pattern: &str) -> bool {
@@ -478,7 +486,7 @@ fn is_web_address(url: &str) -> bool {
 
 /// Returns the last line of an expression's error, since the lines before mark the position with
 /// spaces.
-fn reason(error: &regex::Error) -> String {
+fn last_error_line(error: &regex::Error) -> String {
     let text = error.to_string();
     let line = text.lines().last().unwrap_or_default().trim();
     vault_format::text::printable(line.strip_prefix("error: ").unwrap_or(line))

@@ -38,7 +38,7 @@ impl Pattern {
 
     /// Whether some name may match both patterns; true too often rather than too rarely.
     pub(super) fn may_meet(&self, other: &Self) -> bool {
-        match (self.ends(), other.ends()) {
+        match (self.fixed_ends(), other.fixed_ends()) {
             (None, _) => other.matches(&self.0),
             (_, None) => self.matches(&other.0),
             (Some((begin, end)), Some((other_begin, other_end))) => {
@@ -51,7 +51,7 @@ impl Pattern {
     }
 
     /// Returns the text before the first `*` and after the last one.
-    fn ends(&self) -> Option<(&str, &str)> {
+    fn fixed_ends(&self) -> Option<(&str, &str)> {
         let (begin, rest) = self.0.split_once('*')?;
         Some((begin, rest.rsplit_once('*').map_or(rest, |(_, end)| end)))
     }

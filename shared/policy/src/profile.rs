@@ -71,7 +71,7 @@ pub enum ProfileError {
 
 impl ProfileError {
     /// Class of the error: always `profile_schema`.
-    pub const fn word(&self) -> &'static str {
+    pub const fn error_code(&self) -> &'static str {
         "profile_schema"
     }
 }
@@ -172,13 +172,15 @@ impl ProfileRule {
 
     /// Reads `profiles.toml`. Fails with line and column of the first fault.
     pub fn from_toml(text: &str) -> Result<Vec<Self>, RulesError> {
-        let (file, located) = toml_text::parse::<File>(text)?;
+        let (file, located) = toml_text::parse_strict::<File>(text)?;
         let mut names = BTreeSet::new();
         for (item, rule) in file.profile.iter().enumerate() {
-            check(rule, &located, item)?;
+            check_rule(rule, &located, item)?;
             if !names.insert(rule.name.as_str()) {
                 let message = format!("there is a second profile {}", quoted(&rule.name));
-                return Err(located.error(&steps(item, "name"), message).into());
+                return Err(located
+                    .error_at(&steps_to_key(item, "name"), message)
+                    .into());
             }
         }
         Ok(file.profile)
@@ -201,14 +203,14 @@ impl ProfileRule {
     }
 }
 
-fn steps(item: usize, key: &str) -> [Step; 3] {
+fn steps_to_key(item: usize, key: &str) -> [Step; 3] {
     ["profile".into(), item.into(), key.into()]
 }
 
-fn check(rule: &ProfileRule, located: &Located<'_>, item: usize) -> Result<(), TextError> {
+fn check_rule(rule: &ProfileRule, located: &Located<'_>, item: usize) -> Result<(), TextError> {
     if !is_profile_name(&rule.name) {
         let message = format!("{} cannot be the name of a profile", quoted(&rule.name));
-        return Err(located.error(&steps(item, "name"), message));
+        return Err(located.error_at(&steps_to_key(item, "name"), message));
     }
     if rule
         .target
@@ -216,7 +218,7 @@ fn check(rule: &ProfileRule, located: &Located<'_>, item: usize) -> Result<(), T
         // An empty folder would mean the current directory of whatever command runs.
         .is_some_and(|target| target.is_empty() || target.chars().any(char::is_control))
     {
-        return Err(located.error(&steps(item, "target"), "the target is not a folder"));
+        return Err(located.error_at(&steps_to_key(item, "target"), "the target is not a folder"));
     }
     Ok(())
 }
@@ -273,7 +275,7 @@ mod tests {
         for text in cases {
             assert_ne!(text, good);
             assert_eq!(
-                Profile::parse(text.as_bytes()).unwrap_err().word(),
+                Profile::parse(text.as_bytes()).unwrap_err().error_code(),
                 "profile_schema",
                 "{text}"
             );

@@ -1,7 +1,9 @@
 //! The full answer for one caller: the granted capabilities, their scores for the query, and the
 //! reasons.
 
-use super::compiled::{Asker, Base, CompiledPolicy, Decision, Grant, MAX_QUERY_BYTES, Reach};
+use super::compiled::{
+    Asker, CompiledPolicy, Decision, Grant, MAX_QUERY_BYTES, ProfileOrigin, Reach,
+};
 use crate::search::{Ranking, Text};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -75,7 +77,7 @@ pub struct GrantedSkill {
 /// policy.
 pub fn resolve_capabilities(input: &Input<'_>) -> Capabilities {
     let reach = input.query.map_or(Reach::List, Reach::Query);
-    let decision = input.policy.decide(&input.asker, reach);
+    let decision = input.policy.decide_grant(&input.asker, reach);
     let grant = &decision.grant;
     // Ranked among themselves: rarity among skills that the caller may not see would say something
     // about them.
@@ -96,7 +98,7 @@ pub fn resolve_capabilities(input: &Input<'_>) -> Capabilities {
     let mut matched: BTreeSet<usize> = input
         .query
         .filter(|_| !decision.query_too_long)
-        .map(|query| input.policy.called(query))
+        .map(|query| input.policy.groups_mentioned(query))
         .unwrap_or_default()
         .into_iter()
         // The query may name a group that the caller is not granted; it must not show in the
@@ -116,7 +118,7 @@ pub fn resolve_capabilities(input: &Input<'_>) -> Capabilities {
                 score,
                 groups: numbers
                     .iter()
-                    .map(|number| grant.name(*number).to_owned())
+                    .map(|number| grant.group_name(*number).to_owned())
                     .collect(),
             }
         })
@@ -137,9 +139,9 @@ pub fn resolve_capabilities(input: &Input<'_>) -> Capabilities {
         mcp_servers: grant.mcp_servers(),
         matched_groups: matched
             .into_iter()
-            .map(|number| grant.name(number).to_owned())
+            .map(|number| grant.group_name(number).to_owned())
             .collect(),
-        reasons: reasons(input, &decision),
+        reasons: describe_steps(input, &decision),
         cache_key: cache_key(input),
     }
 }
@@ -180,7 +182,7 @@ fn cache_key(input: &Input<'_>) -> Digest {
 /// Describes each step. A group that is not granted in the end is counted and not named: its name
 /// could be that of a skill that the caller must not know of. For the same reason no expression is
 /// quoted.
-fn reasons(input: &Input<'_>, decision: &Decision<'_>) -> Vec<String> {
+fn describe_steps(input: &Input<'_>, decision: &Decision<'_>) -> Vec<String> {
     let (grant, policy) = (&decision.grant, input.policy.policy());
     if input.policy.hash().is_none() {
         return vec!["there is no policy, so nothing is granted".to_owned()];
@@ -203,7 +205,11 @@ fn reasons(input: &Input<'_>, decision: &Decision<'_>) -> Vec<String> {
             ));
         }
         let lists = [&channel.add_groups, &channel.remove_groups];
-        reasons.extend(change(grant, &format!("the entry for {place}"), lists));
+        reasons.extend(describe_change(
+            grant,
+            &format!("the entry for {place}"),
+            lists,
+        ));
     }
     if grant.profile().is_none() {
         reasons.push("without a profile nothing is granted".to_owned());
@@ -213,7 +219,7 @@ fn reasons(input: &Input<'_>, decision: &Decision<'_>) -> Vec<String> {
         let rule = policy.rules.iter().flatten().nth(*number);
         reasons.extend(rule.and_then(|rule| {
             let what = format!("rule {} matches and", number + 1);
-            change(grant, &what, [&rule.add_groups, &rule.remove_groups])
+            describe_change(grant, &what, [&rule.add_groups, &rule.remove_groups])
         }));
     }
     let groups: Vec<String> = grant.groups().map(quoted).collect();
@@ -241,32 +247,38 @@ fn base_reason(decision: &Decision<'_>) -> String {
         "is not named"
     };
     match decision.base {
-        Base::Named(profile) => format!("{caller} is named with the profile {}", quoted(profile)),
-        Base::Bound(profile) => format!(
+        ProfileOrigin::Named(profile) => {
+            format!("{caller} is named with the profile {}", quoted(profile))
+        }
+        ProfileOrigin::Bound(profile) => format!(
             "{caller} {known}; the user is bound to the profile {}",
             quoted(profile)
         ),
-        Base::BoundUnknown(profile) => format!(
+        ProfileOrigin::BoundUnknown(profile) => format!(
             "{caller} {known}; the user is bound to the profile {}, which the policy does not have",
             quoted(profile)
         ),
-        Base::Default(profile) => {
+        ProfileOrigin::Default(profile) => {
             format!(
                 "{caller} {known}; the default profile is {}",
                 quoted(profile)
             )
         }
-        Base::None if decision.is_named => {
+        ProfileOrigin::None if decision.is_named => {
             format!("{caller} {known}, and there is no default profile")
         }
-        Base::None => {
+        ProfileOrigin::None => {
             format!("{caller} is an unknown caller, and there is no default profile")
         }
     }
 }
 
 /// Describes the effect of added and removed groups; `None` if there is no visible effect.
-fn change(grant: &Grant, what: &str, [add, remove]: [&Option<Vec<String>>; 2]) -> Option<String> {
+fn describe_change(
+    grant: &Grant,
+    what: &str,
+    [add, remove]: [&Option<Vec<String>>; 2],
+) -> Option<String> {
     grant.profile()?;
     let granted: BTreeSet<&str> = grant.groups().collect();
     let added: BTreeSet<&str> = add.iter().flatten().map(String::as_str).collect();

@@ -61,12 +61,12 @@ pub struct Hit<'a> {
 /// A search index over a set of skills; built once, searched often.
 #[derive(Clone, Debug, Default)]
 pub struct Ranking {
-    documents: Vec<Indexed>,
+    documents: Vec<IndexedSkill>,
     terms: BTreeMap<String, Vec<Posting>>,
 }
 
 #[derive(Clone, Debug)]
-struct Indexed {
+struct IndexedSkill {
     name: String,
     /// Its length in terms.
     length: u32,
@@ -75,27 +75,27 @@ struct Indexed {
 }
 
 /// Each document's best score for one word.
-struct Best {
+struct BestScores {
     scores: Vec<f64>,
     raised: Vec<usize>,
 }
 
-impl Best {
-    fn of(documents: usize) -> Self {
+impl BestScores {
+    fn with_documents(documents: usize) -> Self {
         Self {
             scores: vec![0.0; documents],
             raised: Vec::new(),
         }
     }
 
-    fn raise(&mut self, document: usize, score: f64) {
+    fn raise_score(&mut self, document: usize, score: f64) {
         // The best and not the sum: a query for `test` must not favour a skill with test, tester
         // and testing.
-        let kept = &mut self.scores[document];
-        if *kept == 0.0 {
+        let best_score = &mut self.scores[document];
+        if *best_score == 0.0 {
             self.raised.push(document);
         }
-        *kept = kept.max(score);
+        *best_score = best_score.max(score);
     }
 
     /// Adds the best scores to `scores` and resets them.
@@ -118,15 +118,15 @@ impl Ranking {
     pub fn new<'a>(texts: impl IntoIterator<Item = Text<'a>>) -> Self {
         let mut ranking = Self::default();
         for text in texts {
-            ranking.push(text);
+            ranking.index_text(text);
         }
         // Afterwards, since the average length is known only once all texts are indexed.
-        ranking.damp();
+        ranking.set_damping();
         ranking
     }
 
     /// Computes the length weight of each document from the average length, once all are indexed.
-    fn damp(&mut self) {
+    fn set_damping(&mut self) {
         let all: u64 = self.documents.iter().map(|it| u64::from(it.length)).sum();
         let all = as_f64(usize::try_from(all).unwrap_or(usize::MAX));
         let average = (all / as_f64(self.documents.len().max(1))).max(1.0);
@@ -136,11 +136,11 @@ impl Ranking {
         }
     }
 
-    fn push(&mut self, text: Text<'_>) {
+    fn index_text(&mut self, text: Text<'_>) {
         let mut frequencies: HashMap<String, u32> = HashMap::new();
         let mut length = 0_u32;
         let mut add = |field: &str, weight: u32| {
-            for term in terms(field) {
+            for term in split_terms(field) {
                 let frequency = frequencies.entry(term).or_default();
                 *frequency = frequency.saturating_add(weight);
                 length = length.saturating_add(1);
@@ -159,7 +159,7 @@ impl Ranking {
                 frequency,
             });
         }
-        self.documents.push(Indexed {
+        self.documents.push(IndexedSkill {
             name: text.name.to_owned(),
             length,
             damping: 0.0,
@@ -179,9 +179,9 @@ impl Ranking {
     /// Returns the best `top_k` skills for a query, best first; none for a query without words.
     pub fn search(&self, query: &str, top_k: usize) -> Vec<Hit<'_>> {
         let mut scores = vec![0.0_f64; self.documents.len()];
-        let mut best = Best::of(self.documents.len());
-        for term in asked(query) {
-            self.credit(&term, &mut best);
+        let mut best = BestScores::with_documents(self.documents.len());
+        for term in query_terms(query) {
+            self.score_term(&term, &mut best);
             best.add_to(&mut scores);
         }
         let mut hits: Vec<Hit<'_>> = scores
@@ -211,11 +211,14 @@ impl Ranking {
 
     /// Scores one word of the query: each document's best score, by the word itself or by a word
     /// that begins with it.
-    fn credit(&self, term: &str, best: &mut Best) {
+    fn score_term(&self, term: &str, best: &mut BestScores) {
         let mut credit = |postings: &[Posting], share: f64| {
-            let weight = share * self.rarity(postings.len());
+            let weight = share * self.term_rarity(postings.len());
             for posting in postings {
-                best.raise(posting.document, weight * self.saturated(*posting));
+                best.raise_score(
+                    posting.document,
+                    weight * self.saturated_frequency(*posting),
+                );
             }
         };
         if let Some(postings) = self.terms.get(term) {
@@ -232,14 +235,14 @@ impl Ranking {
         }
     }
 
-    fn rarity(&self, holding: usize) -> f64 {
+    fn term_rarity(&self, holding: usize) -> f64 {
         let (all, holding) = (as_f64(self.documents.len()), as_f64(holding));
         // With the one added, so that a word in more than half of the skills does not score below
         // zero.
         (1.0 + (all - holding + 0.5) / (holding + 0.5)).ln()
     }
 
-    fn saturated(&self, posting: Posting) -> f64 {
+    fn saturated_frequency(&self, posting: Posting) -> f64 {
         let damping = self.documents[posting.document].damping;
         let frequency = f64::from(posting.frequency);
         frequency * (SATURATION + 1.0) / (frequency + damping)
@@ -255,9 +258,9 @@ const fn as_f64(count: usize) -> f64 {
 }
 
 /// Returns the distinct words of a query, up to the limit.
-fn asked(query: &str) -> impl Iterator<Item = String> {
+fn query_terms(query: &str) -> impl Iterator<Item = String> {
     let mut seen = BTreeSet::new();
-    terms(query)
+    split_terms(query)
         .filter(move |term| seen.insert(term.clone()))
         .take(MAX_QUERY_WORDS)
 }
@@ -269,7 +272,7 @@ fn has_beginnings(term: &str) -> bool {
 
 /// Splits a text into terms: runs of letters and digits in lower case without a plural `s`. Scripts
 /// without spaces between words give pairs of neighbouring characters.
-fn terms(text: &str) -> impl Iterator<Item = String> {
+fn split_terms(text: &str) -> impl Iterator<Item = String> {
     let folded: String = text.nfkc().flat_map(char::to_lowercase).collect();
     let mut terms = Vec::new();
     for run in folded.split(|character: char| !character.is_alphanumeric()) {
@@ -281,9 +284,9 @@ fn terms(text: &str) -> impl Iterator<Item = String> {
                 .unwrap_or(rest.len());
             let (part, after) = rest.split_at(end);
             if spaceless {
-                pairs(part, &mut terms);
+                push_pairs(part, &mut terms);
             } else {
-                terms.push(singular(part).to_owned());
+                terms.push(strip_plural(part).to_owned());
             }
             rest = after;
         }
@@ -292,11 +295,11 @@ fn terms(text: &str) -> impl Iterator<Item = String> {
 }
 
 /// Splits a text into words as a search does, to match words outside a ranking.
-pub(crate) fn words(text: &str) -> impl Iterator<Item = String> {
-    terms(text)
+pub(crate) fn split_words(text: &str) -> impl Iterator<Item = String> {
+    split_terms(text)
 }
 
-fn pairs(part: &str, terms: &mut Vec<String>) {
+fn push_pairs(part: &str, terms: &mut Vec<String>) {
     let characters: Vec<char> = part.chars().collect();
     // A single character has no neighbour and would never be found.
     if characters.len() == 1 {
@@ -309,7 +312,7 @@ fn pairs(part: &str, terms: &mut Vec<String>) {
     );
 }
 
-fn singular(word: &str) -> &str {
+fn strip_plural(word: &str) -> &str {
     match word.strip_suffix('s') {
         // `class` and `bus` are no plurals.
         Some(stem) if stem.len() > 2 && !stem.ends_with('s') => stem,

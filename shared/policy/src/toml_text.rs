@@ -60,7 +60,7 @@ pub(crate) struct Located<'a> {
 
 impl Located<'_> {
     /// Returns the position of the value at these steps, or of the last one on the way that exists.
-    pub fn place(&self, steps: &[Step]) -> Position {
+    pub fn position_of(&self, steps: &[Step]) -> Position {
         let mut offset = 0;
         let mut value: Option<&Spanned<DeValue<'_>>> = None;
         for step in steps {
@@ -78,16 +78,16 @@ impl Located<'_> {
     }
 
     /// Creates an error about the value at these steps.
-    pub fn error(&self, steps: &[Step], message: impl Into<String>) -> TextError {
+    pub fn error_at(&self, steps: &[Step], message: impl Into<String>) -> TextError {
         TextError {
             message: message.into(),
-            at: self.place(steps),
+            at: self.position_of(steps),
         }
     }
 }
 
 /// Reads a text as `T`, which must serialize every member that it reads. Fails on any other member.
-pub(crate) fn parse<T: DeserializeOwned + Serialize>(
+pub(crate) fn parse_strict<T: DeserializeOwned + Serialize>(
     text: &str,
 ) -> Result<(T, Located<'_>), TextError> {
     // Parsing twice and serializing once multiply the memory of a text.
@@ -113,7 +113,7 @@ pub(crate) fn parse<T: DeserializeOwned + Serialize>(
         at: Position::new(1, 1),
     })?;
     let located = Located { text, root };
-    match unread_table(located.root.get_ref(), &read) {
+    match find_unread_key(located.root.get_ref(), &read) {
         None => Ok((value, located)),
         Some((offset, message)) => Err(TextError {
             message,
@@ -122,7 +122,7 @@ pub(crate) fn parse<T: DeserializeOwned + Serialize>(
     }
 }
 
-fn unread_table(table: &DeTable<'_>, read: &Json) -> Option<(usize, String)> {
+fn find_unread_key(table: &DeTable<'_>, read: &Json) -> Option<(usize, String)> {
     table
         .iter()
         .find_map(|(key, value)| match read.get(key.get_ref().as_ref()) {
@@ -130,17 +130,17 @@ fn unread_table(table: &DeTable<'_>, read: &Json) -> Option<(usize, String)> {
                 key.span().start,
                 format!("unknown key {}", quoted(key.get_ref())),
             )),
-            Some(read) => unread(value, read),
+            Some(read) => find_unread(value, read),
         })
 }
 
-fn unread(value: &Spanned<DeValue<'_>>, read: &Json) -> Option<(usize, String)> {
+fn find_unread(value: &Spanned<DeValue<'_>>, read: &Json) -> Option<(usize, String)> {
     match (value.get_ref(), read) {
-        (DeValue::Table(table), Json::Object(_)) => unread_table(table, read),
+        (DeValue::Table(table), Json::Object(_)) => find_unread_key(table, read),
         (DeValue::Array(array), Json::Array(items)) => array
             .iter()
             .zip(items)
-            .find_map(|(value, read)| unread(value, read)),
+            .find_map(|(value, read)| find_unread(value, read)),
         (DeValue::Table(_), _) => {
             Some((value.span().start, "a table is not allowed here".to_owned()))
         }
@@ -194,7 +194,7 @@ mod tests {
         ];
         for (text, message) in cases {
             assert_eq!(
-                parse::<Outer>(text).err().unwrap().to_string(),
+                parse_strict::<Outer>(text).err().unwrap().to_string(),
                 message,
                 "{text:?}"
             );
@@ -204,18 +204,18 @@ mod tests {
     #[test]
     fn values_are_found_again() {
         let text = "[inner.\"ä b\"]\nname = \"n\"\n\n[[list]]\nname = \"x\"\n";
-        let (_, located) = parse::<Outer>(text).unwrap();
+        let (_, located) = parse_strict::<Outer>(text).unwrap();
         assert_eq!(
-            located.place(&["inner".into(), "ä b".into(), "name".into()]),
+            located.position_of(&["inner".into(), "ä b".into(), "name".into()]),
             Position::new(2, 8)
         );
         assert_eq!(
-            located.place(&["list".into(), 0.into(), "name".into()]),
+            located.position_of(&["list".into(), 0.into(), "name".into()]),
             Position::new(5, 8)
         );
         assert_eq!(
-            located.place(&["list".into(), 7.into()]),
-            located.place(&["list".into()])
+            located.position_of(&["list".into(), 7.into()]),
+            located.position_of(&["list".into()])
         );
     }
 }

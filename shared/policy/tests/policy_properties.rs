@@ -410,7 +410,7 @@ proptest! {
         let policy = plain.compiled();
         let answer = question.ask(&policy, &skills);
         let reach = question.query.as_deref().map_or(Reach::List, Reach::Query);
-        let (grant, fetch) = (policy.granted(&question.asker(), reach), policy.granted(&question.asker(), Reach::Fetch));
+        let (grant, fetch) = (policy.grant_for(&question.asker(), reach), policy.grant_for(&question.asker(), Reach::Fetch));
         let (wide, said) = (naive(&plain, &question, true), naive(&plain, &question, false));
         let none = BTreeSet::new();
         let groups = said.as_ref().map_or(&none, |(_, groups)| groups);
@@ -419,7 +419,7 @@ proptest! {
         prop_assert_eq!(allowed(&grant, &skills), visible(&plain, groups, &skills));
         prop_assert_eq!(&grant.groups().collect::<BTreeSet<_>>(), groups);
         prop_assert_eq!(allowed(&fetch, &skills), visible(&plain, wide.as_ref().map_or(&none, |(_, groups)| groups), &skills));
-        prop_assert!(allowed(&policy.granted(&question.asker(), Reach::List), &skills).is_subset(&allowed(&fetch, &skills)), "what is listed can be fetched");
+        prop_assert!(allowed(&policy.grant_for(&question.asker(), Reach::List), &skills).is_subset(&allowed(&fetch, &skills)), "what is listed can be fetched");
         prop_assert!(names(&answer).is_subset(&allowed(&fetch, &skills)), "what is found can be fetched");
         for skill in &answer.skills {
             let own = skills.iter().find(|(name, _)| *name == skill.name).unwrap();
@@ -437,7 +437,7 @@ proptest! {
 
     #[test]
     fn tools_are_those_of_the_groups_without_the_disabled_ones(plain in plain(), question in question()) {
-        let grant = plain.compiled().granted(&question.asker(), Reach::List);
+        let grant = plain.compiled().grant_for(&question.asker(), Reach::List);
         let mut listed = Question { query: None, ..question.clone() };
         listed.catalog = None;
         let said = naive(&plain, &listed, false);
@@ -466,7 +466,7 @@ proptest! {
         prop_assert!(answer.skills.is_empty() && answer.tools.is_empty() && answer.mcp_servers.is_empty() && answer.matched_groups.is_empty());
         prop_assert_eq!(answer.profile, None);
         prop_assert!(!answer.reasons.is_empty());
-        let fetch = plain.compiled().granted(&stranger.asker(), Reach::Fetch);
+        let fetch = plain.compiled().grant_for(&stranger.asker(), Reach::Fetch);
         prop_assert!(allowed(&fetch, &skills).is_empty() && !fetch.allows_tool("Bash"));
     }
 
@@ -554,7 +554,7 @@ fn hostile_policies_cost_what_their_length_says() {
     assert_eq!(answer.skills.len(), 200);
     assert!(
         !policy
-            .granted(&Asker::default(), Reach::List)
+            .grant_for(&Asker::default(), Reach::List)
             .allows_tool(&("a".repeat(100_000) + "b"))
     );
 }

@@ -81,7 +81,7 @@ fn what_is_no_policy_or_profile_is_refused_with_its_word() {
                 error.word()
             }
             "policy_object" => Policy::from_object(text().as_bytes()).unwrap_err().word(),
-            "profile" => Profile::parse(text().as_bytes()).unwrap_err().word(),
+            "profile" => Profile::parse(text().as_bytes()).unwrap_err().error_code(),
             _ => continue,
         };
         let (id, change) = (&case["id"], &case["change"]);

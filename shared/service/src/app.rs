@@ -91,15 +91,15 @@ pub struct Accepted<'a> {
 /// An actor in a namespace, with everything that a change there needs: the same for a request with
 /// a token and for a form of the console.
 #[derive(Clone, Copy)]
-pub(crate) struct Acting<'a> {
+pub(crate) struct ActingUser<'a> {
     pub(crate) app: &'a App,
     pub(crate) namespace: &'a Namespace,
     pub(crate) actor: &'a Actor,
 }
 
-impl Acting<'_> {
+impl ActingUser<'_> {
     /// Adds the audit record of a change in the namespace to the commit that makes it.
-    pub(crate) fn audit(
+    pub(crate) fn write_audit(
         &self,
         tx: &Transaction<'_>,
         action: &str,
@@ -192,7 +192,7 @@ impl App {
         change: Change,
         outcome: &str,
     ) -> Result<Write, StoreError> {
-        audit::entry(self, namespace, actor, action, change, outcome)
+        audit::entry_write(self, namespace, actor, action, change, outcome)
     }
 
     /// Returns the object with this key, from the cache or from the store; `None` if the store has

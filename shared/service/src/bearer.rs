@@ -66,7 +66,7 @@ pub struct Caller {
     /// Time at which the person entered credentials for exactly this token, if at all.
     pub auth_time: Option<Timestamp>,
     second_factor: bool,
-    possible: Scopes,
+    user_scopes: Scopes,
 }
 
 /// An operator, by a short-lived token that credentials were entered for.
@@ -109,7 +109,7 @@ impl Bearer {
 
     /// Returns the caller's name in the audit log: the user of the namespace, or the operator's
     /// account.
-    pub fn name(&self) -> &str {
+    pub fn audit_name(&self) -> &str {
         match self {
             Self::Caller(caller) => &caller.user_id,
             Self::Operator(operator) => operator.account.as_str(),
@@ -131,7 +131,7 @@ impl Caller {
     /// Fails unless the caller owns the namespace or publishes in it; without a challenge, as for
     /// [`Self::require_owner`].
     pub fn require_publisher(&self) -> Result<(), Refusal> {
-        if self.role.publishes() {
+        if self.role.can_publish() {
             Ok(())
         } else {
             Err(ErrorCode::PublisherRequired.into())
@@ -159,7 +159,7 @@ impl Caller {
 
     /// Fails unless the token has `scope`. The refusal carries a challenge only if the user has
     /// that scope: otherwise clients would open a consent page that cannot grant it.
-    pub fn require(
+    pub fn require_scope(
         &self,
         scope: Scope,
         audience: Audience,
@@ -169,19 +169,19 @@ impl Caller {
             return Ok(());
         }
         let refusal = Refusal::new(ErrorCode::InsufficientScope);
-        if !self.possible.has(scope) {
+        if !self.user_scopes.has(scope) {
             return Err(refusal);
         }
         Err(refusal.header(
             header::WWW_AUTHENTICATE,
-            challenge(public, audience, Some("insufficient_scope")),
+            audience_challenge(public, audience, Some("insufficient_scope")),
         ))
     }
 
     /// Whether the user has this scope, even if the token lacks it: a new consent could then grant
     /// it.
     pub fn could_have(&self, scope: Scope) -> bool {
-        self.possible.has(scope)
+        self.user_scopes.has(scope)
     }
 
     /// Fails with 404 unless `slug`, from the path, is the token's namespace: others must look
@@ -210,7 +210,7 @@ impl Caller {
 impl Operator {
     /// Fails unless the token has `scope`. The refusal always carries a challenge, because every
     /// operator can consent to it.
-    pub fn require(&self, scope: Scope, public: &PublicUrl) -> Result<(), Refusal> {
+    pub fn require_scope(&self, scope: Scope, public: &PublicUrl) -> Result<(), Refusal> {
         if self.scopes.has(scope) {
             return Ok(());
         }
@@ -289,8 +289,12 @@ fn operator_challenge(public: &PublicUrl) -> HeaderValue {
 
 /// Returns the value of `WWW-Authenticate` (RFC 6750, RFC 9728) that leads a client to a token of
 /// this audience. `error` is absent where no token was sent.
-pub fn challenge(public: &PublicUrl, audience: Audience, error: Option<&str>) -> HeaderValue {
-    let metadata = public.resource_metadata(audience.path());
+pub fn audience_challenge(
+    public: &PublicUrl,
+    audience: Audience,
+    error: Option<&str>,
+) -> HeaderValue {
+    let metadata = public.resource_metadata(audience.resource_path());
     // Both scopes at once: some clients that hold a refresh token never return to the consent page
     // for more.
     let scopes = Scopes::ALL.to_string();
@@ -312,7 +316,7 @@ fn bearer_challenge(parameters: &[(&str, &str)]) -> HeaderValue {
 /// Identifies the sender of a request to a route of this audience, whatever the state of the
 /// namespace. Fails with 401 and a challenge when no token is valid there, and with 503 when the
 /// store is down.
-pub async fn identify(
+pub async fn identify_bearer(
     app: &App,
     headers: &HeaderMap,
     audience: Audience,
@@ -322,55 +326,60 @@ pub async fn identify(
         // No `error` when no token was sent (RFC 6750 section 3.1): the client did nothing wrong
         // yet.
         let error = (code == ErrorCode::TokenInvalid).then_some("invalid_token");
-        Refusal::new(code).header(header::WWW_AUTHENTICATE, challenge(public, audience, error))
+        Refusal::new(code).header(
+            header::WWW_AUTHENTICATE,
+            audience_challenge(public, audience, error),
+        )
     };
-    let sent = match bearer_token(headers) {
-        Sent::None => return Err(refused(ErrorCode::TokenRequired)),
-        Sent::Odd => return Err(refused(ErrorCode::TokenInvalid)),
-        Sent::Token(hash) => hash,
+    let token_hash = match bearer_token(headers) {
+        AuthorizationHeader::None => return Err(refused(ErrorCode::TokenRequired)),
+        AuthorizationHeader::Malformed => return Err(refused(ErrorCode::TokenInvalid)),
+        AuthorizationHeader::Token(hash) => hash,
     };
-    let found = find(app, &sent, audience)
+    let loaded_bearer = load_bearer(app, &token_hash, audience)
         .await?
         .ok_or_else(|| refused(ErrorCode::TokenInvalid))?;
-    let (bearer, user) = found;
+    let (bearer, user) = loaded_bearer;
     if let Some(user) = user {
-        note_seen(app, user).await;
+        record_last_seen(app, user).await;
     }
     Ok(bearer)
 }
 
 /// Content of the `Authorization` header.
-enum Sent {
+enum AuthorizationHeader {
     /// No bearer token.
     None,
     /// Something that cannot be a bearer token of this service.
-    Odd,
+    Malformed,
     /// The hash of a well-formed token.
     Token(Digest),
 }
 
-fn bearer_token(headers: &HeaderMap) -> Sent {
+fn bearer_token(headers: &HeaderMap) -> AuthorizationHeader {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = match (values.next(), values.next()) {
-        (None, _) => return Sent::None,
+        (None, _) => return AuthorizationHeader::None,
         (Some(value), None) => value,
         // Two headers are never a choice: a proxy in front might have judged the other one.
-        (Some(_), Some(_)) => return Sent::Odd,
+        (Some(_), Some(_)) => return AuthorizationHeader::Malformed,
     };
     let Some((scheme, token)) = value.to_str().ok().and_then(|text| text.split_once(' ')) else {
-        return Sent::Odd;
+        return AuthorizationHeader::Malformed;
     };
     if !scheme.eq_ignore_ascii_case("bearer") {
-        return Sent::None; // credentials of another kind are not ours to judge
+        return AuthorizationHeader::None; // credentials of another kind are not ours to judge
     }
     // The store knows tokens by their hash alone, so the text goes no further.
     Secret::parse(SecretKind::Access, token.trim())
-        .map_or(Sent::Odd, |secret| Sent::Token(secret.hash()))
+        .map_or(AuthorizationHeader::Malformed, |secret| {
+            AuthorizationHeader::Token(secret.hash())
+        })
 }
 
 /// Whether tokens of the family are valid for `audience`. A token for the service as a whole is
 /// valid for `/mcp` too.
-fn is_for(family: &Family, audience: Audience, base: &str) -> bool {
+fn is_valid_for(family: &Family, audience: Audience, base: &str) -> bool {
     // A token for another deployment has another base, and so matches nothing below.
     let path = family.resource.strip_prefix(base);
     match (&family.reach, audience) {
@@ -385,7 +394,7 @@ fn is_for(family: &Family, audience: Audience, base: &str) -> bool {
 /// Loads the bearer of the token with this hash, and the user whose last use may have to be
 /// recorded: one read for the token, one for all that it depends on. `None` when any of it is no
 /// longer valid, or the token is for another audience.
-async fn find(
+async fn load_bearer(
     app: &App,
     hash: &Digest,
     audience: Audience,
@@ -396,19 +405,19 @@ async fn find(
     };
     let (token, base) = (token.value, app.config.public_url.base());
     let family = &token.family;
-    let standing = standing::load(app, family).await?;
-    let Some(possible) = standing.rights(family) else {
+    let standing = standing::load_standing(app, family).await?;
+    let Some(possible) = standing.present_rights(family) else {
         return Ok(None);
     };
     let grant = standing.grant.as_ref();
     // The kind is checked because refresh tokens are stored under the same keys, and must not open
     // a route.
-    let good = token.kind == TokenKind::Access
+    let is_valid = token.kind == TokenKind::Access
         && now < token.expires_at
-        && is_for(family, audience, base)
+        && is_valid_for(family, audience, base)
         && grant.is_some_and(|grant| grant.value.is_alive(now))
         && standing.is_connected(family);
-    let (Some(account), true) = (standing.account, good) else {
+    let (Some(account), true) = (standing.account, is_valid) else {
         return Ok(None);
     };
     let (account, client_id) = (account.value, family.client.clone());
@@ -424,7 +433,7 @@ async fn find(
         };
         return Ok(Some((Bearer::Operator(operator), None)));
     }
-    let (Some(user), Some(home)) = (standing.user, standing.home) else {
+    let (Some(user), Some(current_namespace)) = (standing.user, standing.home) else {
         return Ok(None);
     };
     let caller = Caller {
@@ -434,20 +443,20 @@ async fn find(
         role: user.value.role,
         profile: user.value.profile.clone(),
         scopes,
-        namespace: home.value,
-        namespace_revision: home.revision,
+        namespace: current_namespace.value,
+        namespace_revision: current_namespace.revision,
         client_id,
         operator: account.operator,
         auth_time: family.auth_time,
         second_factor: family.second_factor,
-        possible,
+        user_scopes: possible,
     };
     Ok(Some((Bearer::Caller(Box::new(caller)), Some(user))))
 }
 
 /// Records that a user was seen, at most once a minute. The request goes on if the write fails or
 /// another one is faster, because the time only informs people.
-async fn note_seen(app: &App, user: Versioned<User>) {
+async fn record_last_seen(app: &App, user: Versioned<User>) {
     let now = app.clock.now();
     if user
         .value
@@ -460,12 +469,12 @@ async fn note_seen(app: &App, user: Versioned<User>) {
         last_seen_at: Some(now),
         ..user.value
     };
-    let Ok(document) = Document::of(&seen) else {
+    let Ok(document) = Document::from_value(&seen) else {
         return;
     };
     // Conditional: this copy of the user must not undo a change of role that was made meanwhile.
     let write = Write::put(seen.key(), document, When::At(user.revision));
-    if let Err(error) = app.records.commit(vec![write]).await {
+    if let Err(error) = app.records.commit_writes(vec![write]).await {
         tracing::warn!(
             error = error_chain(&error),
             "the time a user was last seen could not be written"

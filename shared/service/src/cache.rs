@@ -43,7 +43,7 @@ impl ObjectCache {
         if let Some(object) = self.0.find(key) {
             return Ok(Some(object));
         }
-        let Some(bytes) = objects.get(key).await? else {
+        let Some(bytes) = objects.read_object(key).await? else {
             return Ok(None);
         };
         let damaged = || StoreError::Corrupt(format!("the object {key} is damaged"));
@@ -55,7 +55,8 @@ impl ObjectCache {
         let digest = format!("sha-256=:{}:", STANDARD.encode(key.digest.as_bytes()));
         let digest = HeaderValue::from_str(&digest).map_err(|_| damaged())?;
         let object = Object { bytes, digest };
-        self.0.insert(*key, object.clone(), object.bytes.len());
+        self.0
+            .insert_value(*key, object.clone(), object.bytes.len());
         Ok(Some(object))
     }
 }
@@ -72,10 +73,10 @@ mod tests {
     async fn what_was_read_once_is_not_read_again() {
         let (store, cache) = (Memory::default(), ObjectCache::new(1 << 20));
         let bytes = Bytes::from_static(b"x");
-        let key = ObjectKey::of(NamespaceId::from_parts(1, 1), Class::Bundles, &bytes);
-        store.put(&key, bytes.clone()).await.unwrap();
+        let key = ObjectKey::for_bytes(NamespaceId::from_parts(1, 1), Class::Bundles, &bytes);
+        store.put_object(&key, bytes.clone()).await.unwrap();
         assert_eq!(cache.get(&store, &key).await.unwrap().unwrap().bytes, bytes);
-        store.delete(&key).await.unwrap();
+        store.delete_object(&key).await.unwrap();
         assert_eq!(cache.get(&store, &key).await.unwrap().unwrap().bytes, bytes);
     }
 
@@ -83,9 +84,9 @@ mod tests {
     async fn the_same_hash_of_another_namespace_is_not_there() {
         let (store, cache) = (Memory::default(), ObjectCache::new(1 << 20));
         let bytes = Bytes::from_static(b"x");
-        let mine = ObjectKey::of(NamespaceId::from_parts(1, 1), Class::Bundles, &bytes);
-        let other = ObjectKey::of(NamespaceId::from_parts(1, 2), Class::Bundles, &bytes);
-        store.put(&mine, bytes).await.unwrap();
+        let mine = ObjectKey::for_bytes(NamespaceId::from_parts(1, 1), Class::Bundles, &bytes);
+        let other = ObjectKey::for_bytes(NamespaceId::from_parts(1, 2), Class::Bundles, &bytes);
+        store.put_object(&mine, bytes).await.unwrap();
         assert!(cache.get(&store, &mine).await.unwrap().is_some());
         assert!(cache.get(&store, &other).await.unwrap().is_none());
     }

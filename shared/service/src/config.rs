@@ -136,7 +136,7 @@ impl Config {
     }
 
     /// Whether `address` is a proxy whose forwarded headers are trusted.
-    pub fn trusts(&self, address: IpAddr) -> bool {
+    pub fn is_trusted_proxy(&self, address: IpAddr) -> bool {
         // A listener on `::` sees IPv4 peers as mapped addresses; the operator wrote plain ones.
         let address = address.to_canonical();
         self.trusted_proxies
@@ -264,7 +264,7 @@ impl Limits {
     }
 
     /// Switches all limits off, for benchmarks and for tests of other things.
-    pub const fn off() -> Self {
+    pub const fn disabled() -> Self {
         Self {
             enrol_per_slug: 0,
             enrol_per_source: 0,
@@ -397,14 +397,14 @@ impl FromStr for PublicUrl {
         // Devices sign the raw path. Without escapes and empty segments, every proxy and gateway
         // passes it on unchanged.
         let path = &text[origin.len()..base_length];
-        let good = path.is_empty()
+        let is_plain_path = path.is_empty()
             || path[1..].split('/').all(|segment| {
                 !segment.is_empty()
                     && segment
                         .bytes()
                         .all(|b| b.is_ascii_alphanumeric() || b"-._~".contains(&b))
             });
-        if !good {
+        if !is_plain_path {
             return Err(BadPublicUrl::BadPath);
         }
         let authority = origin[origin.find("://").map_or(0, |at| at + 3)..].to_owned();
@@ -584,8 +584,8 @@ mod tests {
     fn mapped_addresses_match_plain_ranges() {
         let mut config = Config::new("https://vault.example".parse().unwrap());
         config.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
-        assert!(config.trusts("10.1.2.3".parse().unwrap()));
-        assert!(config.trusts("::ffff:10.1.2.3".parse().unwrap()));
-        assert!(!config.trusts("192.0.2.1".parse().unwrap()));
+        assert!(config.is_trusted_proxy("10.1.2.3".parse().unwrap()));
+        assert!(config.is_trusted_proxy("::ffff:10.1.2.3".parse().unwrap()));
+        assert!(!config.is_trusted_proxy("192.0.2.1".parse().unwrap()));
     }
 }

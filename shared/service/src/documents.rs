@@ -17,11 +17,11 @@ use crate::model::client::{BadClientId, Client, ClientId};
 /// either.
 pub const MAX_DOCUMENT_BYTES: usize = 16 * 1024;
 /// Maximum length of a document's address, in bytes.
-pub const LONGEST: usize = 1024;
+pub const MAX_CLIENT_ADDRESS_BYTES: usize = 1024;
 
 /// Maximum length of the host in such an address, in bytes (RFC 1035 section 2.3.4): hosts are part
 /// of the keys of counters.
-const LONGEST_HOST: usize = 253;
+const MAX_HOST_BYTES: usize = 253;
 
 /// The address of a client's document, as the client writes it: compared byte for byte, never
 /// normalized.
@@ -56,7 +56,7 @@ impl FromStr for ClientUrl {
     type Err = BadClientUrl;
 
     fn from_str(text: &str) -> Result<Self, BadClientUrl> {
-        if text.len() > LONGEST {
+        if text.len() > MAX_CLIENT_ADDRESS_BYTES {
             return Err(BadClientUrl::Length);
         }
         let plain = text
@@ -76,7 +76,7 @@ impl FromStr for ClientUrl {
             return Err(BadClientUrl::NoPath);
         }
         let host = url.host_str().ok_or(BadClientUrl::Form)?.to_owned();
-        if host.len() > LONGEST_HOST {
+        if host.len() > MAX_HOST_BYTES {
             return Err(BadClientUrl::Host);
         }
         // Last, since the other errors tell more: a text in any other spelling would be a second
@@ -145,7 +145,7 @@ impl ClientName {
 
     /// Whether `client` is the one with this name. A client with a document has only one name, its
     /// address.
-    pub fn names(&self, client: &Client) -> bool {
+    pub fn is_name_of(&self, client: &Client) -> bool {
         match (self, &client.document) {
             (Self::Registered(id), None) => *id == client.id,
             (Self::Document(url), Some(document)) => url.text == document.url,
@@ -156,7 +156,7 @@ impl ClientName {
 
 /// The answer from a client's address.
 #[derive(Clone, Debug, Default)]
-pub struct Fetched {
+pub struct FetchedDocument {
     /// Status.
     pub status: u16,
     /// `Content-Type`, if there is one.
@@ -193,7 +193,7 @@ pub trait Documents: Send + Sync {
     /// Fetches the document at `url` with one request that follows no redirect, connects to public
     /// addresses only, reads at most [`MAX_DOCUMENT_BYTES`] and takes a few seconds at most. Fails
     /// if any of this is not possible.
-    async fn fetch(&self, url: &ClientUrl) -> Result<Fetched, FetchError>;
+    async fn fetch(&self, url: &ClientUrl) -> Result<FetchedDocument, FetchError>;
 }
 
 #[cfg(test)]
@@ -213,7 +213,10 @@ mod tests {
             assert_eq!(url.as_str(), good);
             assert_eq!(url.id().as_str().parse(), Ok(url.id()));
         }
-        let long = format!("https://app.example/{}", "a".repeat(LONGEST));
+        let long = format!(
+            "https://app.example/{}",
+            "a".repeat(MAX_CLIENT_ADDRESS_BYTES)
+        );
         let host = |length: usize| format!("https://{:a>length$}/c", ".example");
         assert!(host(253).parse::<ClientUrl>().is_ok());
         for (text, why) in [

@@ -19,7 +19,7 @@ use tower::ServiceExt;
 use vault_format::text::error_chain;
 
 use crate::app::App;
-use crate::devices::Hosted;
+use crate::devices::DeviceRoutes;
 use crate::error::{ErrorCode, Fault, Refusal};
 use crate::http::{LogFields, Logged, raw_path};
 use crate::route::LogGroups;
@@ -38,14 +38,19 @@ pub const HANDLER_TIME: Duration = Duration::from_secs(20);
 pub(crate) struct Edge {
     app: App,
     routes: Router,
-    hosted: Hosted,
+    hosted: DeviceRoutes,
     groups: LogGroups,
 }
 
 impl Edge {
     /// Sends requests under `/v/` to `hosted` and all others to `routes`. The log names a request
     /// by its group.
-    pub(crate) const fn new(app: App, routes: Router, hosted: Hosted, groups: LogGroups) -> Self {
+    pub(crate) const fn new(
+        app: App,
+        routes: Router,
+        hosted: DeviceRoutes,
+        groups: LogGroups,
+    ) -> Self {
         Self {
             app,
             routes,
@@ -55,19 +60,19 @@ impl Edge {
     }
 
     /// Answers any request.
-    pub(crate) async fn answer(&self, request: Request) -> Response {
+    pub(crate) async fn answer_request(&self, request: Request) -> Response {
         let public_url = &self.app.config.public_url;
         let started = Instant::now();
         let id = self.app.fresh_id();
         let method = request.method().clone();
         let path = raw_path(request.uri(), request.extensions());
         let below = path.strip_prefix(public_url.prefix());
-        let group = self.groups.find(path);
+        let group = self.groups.find_group(path);
         let page_path = below
             .filter(|_| welcome::prefers_html(request.headers()))
             .map(str::to_owned);
 
-        let mut response = self.reply(request).await;
+        let mut response = self.dispatch_request(request).await;
         let refusal = response.extensions_mut().remove::<Refusal>();
         if let Some(refusal) = &refusal {
             // Written here and not by the handlers: only the edge knows the request id.
@@ -80,8 +85,8 @@ impl Edge {
                 HeaderValue::from_static("application/problem+json"),
             );
         }
-        if page_path.is_some_and(|path| welcome::explains(response.status(), &path)) {
-            let page = welcome::page(public_url, response.status());
+        if page_path.is_some_and(|path| welcome::shows_welcome(response.status(), &path)) {
+            let page = welcome::welcome_page(public_url, response.status());
             let (parts, body) = page.into_parts();
             *response.body_mut() = body;
             response.headers_mut().remove(header::CONTENT_LENGTH);
@@ -106,19 +111,19 @@ impl Edge {
             let logged = response.extensions_mut().remove::<Logged>();
             logged.map(|logged| logged.0)
         });
-        log(&id, group, &method, &response, refusal.as_ref(), started);
+        log_request(&id, group, &method, &response, refusal.as_ref(), started);
         response
     }
 
-    async fn reply(&self, mut request: Request) -> Response {
+    async fn dispatch_request(&self, mut request: Request) -> Response {
         let public_url = &self.app.config.public_url;
         let path = raw_path(request.uri(), request.extensions());
-        if let Err(refusal) = within_limits(&request, path) {
+        if let Err(refusal) = check_limits(&request, path) {
             return refusal.into_response();
         }
         let below = path.strip_prefix(public_url.prefix());
         if below.is_some_and(|path| path.starts_with("/v/")) {
-            return guarded(self.hosted.answer(request)).await;
+            return run_bounded(self.hosted.answer_request(request)).await;
         }
         // The head breaks a rule of HTTP. Requests under `/v/` are excluded: their signature
         // determines whom they are for, and is checked first.
@@ -126,13 +131,13 @@ impl Edge {
             return refusal.into_response();
         }
         let reply = self.routes.clone().oneshot(request);
-        guarded(async { reply.await.unwrap_or_else(|never| match never {}) }).await
+        run_bounded(async { reply.await.unwrap_or_else(|never| match never {}) }).await
     }
 }
 
 /// Limits the time of a handler and turns a panic into an answer: one request must not end a
 /// connection that others share.
-async fn guarded(handler: impl Future<Output = Response>) -> Response {
+async fn run_bounded(handler: impl Future<Output = Response>) -> Response {
     let mut handler = pin!(handler);
     let caught = poll_fn(|context| {
         match catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(context))) {
@@ -155,7 +160,7 @@ async fn guarded(handler: impl Future<Output = Response>) -> Response {
         })
 }
 
-fn within_limits(request: &Request, path: &str) -> Result<(), Refusal> {
+fn check_limits(request: &Request, path: &str) -> Result<(), Refusal> {
     let target = request
         .uri()
         .path_and_query()
@@ -175,7 +180,7 @@ fn within_limits(request: &Request, path: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn log(
+fn log_request(
     id: &str,
     group: &str,
     method: &Method,

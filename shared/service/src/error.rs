@@ -387,7 +387,7 @@ pub fn is_safe(method: &Method) -> bool {
 }
 
 /// Generates the page `ERRORS.md` from the table.
-pub fn page() -> String {
+pub fn errors_page() -> String {
     let mut page = String::from(
         "# Errors\n\n\
          Written from `src/error.rs`; a test keeps this page equal to it. Every route except `/oauth/*` and `/mcp` answers errors as \
@@ -444,7 +444,7 @@ mod tests {
 
     #[test]
     fn written_pages_have_the_table_of_errors() {
-        vault_testing::page::assert_current("shared/service/ERRORS.md", &page());
+        vault_testing::page::assert_current("shared/service/ERRORS.md", &errors_page());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use axum::response::Response;
 use vault_format::name::NamespaceId;
 
 use crate::app::App;
-use crate::bearer::{Bearer, Caller, Operator, identify};
+use crate::bearer::{Bearer, Caller, Operator, identify_bearer};
 use crate::config::Config;
 use crate::error::{ErrorCode, Refusal, is_safe};
 use crate::http::{LogFields, client_address, drop_body};
@@ -45,31 +45,31 @@ impl<C> Call<C> {
 
     /// Takes the body, which is empty afterwards.
     pub(crate) fn take_body(&self) -> Body {
-        take(&self.body)
+        take_shared_body(&self.body)
     }
 }
 
-fn take(body: &Mutex<Body>) -> Body {
+fn take_shared_body(body: &Mutex<Body>) -> Body {
     std::mem::take(&mut body.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Caller type of one class of rows: checks a valid token against a row, and is handed to the row's
 /// handler.
-pub(crate) trait Proven: Sized {
+pub(crate) trait ProvenCaller: Sized {
     /// Checks that the bearer may use the row. Fails with 403 if not.
-    fn admit(bearer: Bearer, config: &Config, route: &Route) -> Result<Self, Refusal>;
+    fn admit_bearer(bearer: Bearer, config: &Config, route: &Route) -> Result<Self, Refusal>;
 }
 
 /// Callers of a vault's rows.
-impl Proven for Caller {
-    fn admit(bearer: Bearer, config: &Config, route: &Route) -> Result<Self, Refusal> {
+impl ProvenCaller for Caller {
+    fn admit_bearer(bearer: Bearer, config: &Config, route: &Route) -> Result<Self, Refusal> {
         let Bearer::Caller(caller) = bearer else {
             return Err(ErrorCode::Internal.into()); // an operator's token is for no row of a vault
         };
         // Before role and scope: a member of a suspended vault must learn that it is suspended, not
         // that a right is missing.
         caller.require_in_service()?;
-        let write = || caller.require(Scope::Write, route.audience(), &config.public_url);
+        let write = || caller.require_scope(Scope::Write, route.audience(), &config.public_url);
         // Owners use publisher rows too, and must meet the second-factor policy for owners there as
         // well: otherwise a stolen password could publish.
         let publisher = || {
@@ -96,8 +96,8 @@ impl Proven for Caller {
 }
 
 /// Callers of the service's rows, who are operators.
-impl Proven for Operator {
-    fn admit(bearer: Bearer, config: &Config, route: &Route) -> Result<Self, Refusal> {
+impl ProvenCaller for Operator {
+    fn admit_bearer(bearer: Bearer, config: &Config, route: &Route) -> Result<Self, Refusal> {
         let operator = match bearer {
             Bearer::Operator(operator) => operator,
             // Suspension is reported as on any row of a vault. Then the challenge leads a person
@@ -110,7 +110,7 @@ impl Proven for Operator {
         operator.require_second_factor(config)?;
         match route.auth {
             Auth::Operator => {}
-            Auth::OperatorWrite => operator.require(Scope::Write, &config.public_url)?,
+            Auth::OperatorWrite => operator.require_scope(Scope::Write, &config.public_url)?,
             _ => return Err(ErrorCode::Internal.into()),
         }
         Ok(operator)
@@ -118,8 +118,8 @@ impl Proven for Operator {
 }
 
 /// Callers of an account's own rows: users of a vault and operators alike.
-impl Proven for Bearer {
-    fn admit(bearer: Bearer, _: &Config, route: &Route) -> Result<Self, Refusal> {
+impl ProvenCaller for Bearer {
+    fn admit_bearer(bearer: Bearer, _: &Config, route: &Route) -> Result<Self, Refusal> {
         match route.auth {
             Auth::Account => Ok(bearer),
             _ => Err(ErrorCode::Internal.into()),
@@ -129,7 +129,7 @@ impl Proven for Bearer {
 
 /// Runs `handler` if the token of the request opens `route`. `refuse` renders a refusal in the
 /// format of the route's group.
-pub(crate) async fn guarded<C: Proven, F>(
+pub(crate) async fn guard_call<C: ProvenCaller, F>(
     app: App,
     route: &'static Route,
     request: Request,
@@ -140,7 +140,7 @@ where
     F: Future<Output = Result<Response, Refusal>>,
 {
     let (mut parts, body) = request.into_parts();
-    let bearer = match identify(&app, &parts.headers, route.audience()).await {
+    let bearer = match identify_bearer(&app, &parts.headers, route.audience()).await {
         Ok(bearer) => bearer,
         Err(refusal) => {
             // With an unread body the connection would be reset before the sender has read the
@@ -152,20 +152,20 @@ where
     let namespace = bearer.namespace();
     let fields = LogFields {
         slug: namespace.map(|namespace| namespace.slug.to_string()),
-        caller: Some(bearer.name().to_owned()),
+        caller: Some(bearer.audit_name().to_owned()),
     };
     let namespace = namespace.map(|namespace| namespace.id);
     let actor = Actor {
-        user: bearer.name().to_owned(),
+        user: bearer.audit_name().to_owned(),
         client: Some(bearer.client_id().to_string()),
         source: client_address(&app.config, &parts.headers, &parts.extensions),
     };
-    let params = PathParams::read(&mut parts).await;
+    let params = PathParams::from_parts(&mut parts).await;
     // Shared with the call: after a refusal, the rest that the handler left unread is drained
     // below.
     let body = Arc::new(Mutex::new(body));
     let (headers, is_safe) = (parts.headers.clone(), is_safe(&parts.method));
-    let admitted = C::admit(bearer, &app.config, route);
+    let admitted = C::admit_bearer(bearer, &app.config, route);
     // The path counts only after admission, so that its 404 tells an unauthorized caller nothing.
     let admitted = admitted.and_then(|caller| Ok((caller, params.ok_or(ErrorCode::NotFound)?)));
     let answer = match admitted {
@@ -192,7 +192,7 @@ where
                 let code = refusal.code();
                 audit_refusal(&app, namespace.as_ref(), &actor, route.name, None, code).await;
             }
-            drop_body(&headers, take(&body)).await;
+            drop_body(&headers, take_shared_body(&body)).await;
             refuse(refusal)
         }
     };
@@ -215,7 +215,7 @@ pub(crate) async fn audit_refusal(
         ..Change::default()
     };
     let written = match app.audit(namespace, actor, action, change, code.row().code) {
-        Ok(entry) => app.records.commit(vec![entry]).await.map(|_| ()),
+        Ok(entry) => app.records.commit_writes(vec![entry]).await.map(|_| ()),
         Err(error) => Err(error),
     };
     log_unwritten(written);

@@ -16,7 +16,7 @@ use vault_format::time::Timestamp;
 
 use crate::app::App;
 use crate::http::json_answer;
-use crate::route::{Auth, Group, Route, mount};
+use crate::route::{Auth, Group, Route, mount_route};
 
 /// Time within which the database must answer the ping.
 const PING_TIME: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ struct Ping {
 }
 
 impl LastPing {
-    async fn fresh(&self, app: &App) -> Ping {
+    async fn fresh_ping(&self, app: &App) -> Ping {
         // Held during the ping, so that a flood of probes costs the database one query per second.
         let mut last = self.0.lock().await;
         let now = app.clock.now();
@@ -45,15 +45,15 @@ impl LastPing {
         {
             return ping;
         }
-        let ping = ping(app, now).await;
+        let ping = ping_database(app, now).await;
         *last = Some(ping);
         ping
     }
 }
 
-async fn ping(app: &App, at: Timestamp) -> Ping {
+async fn ping_database(app: &App, at: Timestamp) -> Ping {
     let started = Instant::now();
-    let pinged = timeout(PING_TIME, app.records.ping()).await;
+    let pinged = timeout(PING_TIME, app.records.check_health()).await;
     let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &pinged {
         Ok(Ok(())) => {}
@@ -78,17 +78,17 @@ pub(crate) fn routes() -> Vec<&'static Route> {
 /// Builds the router of this group, below `prefix`.
 pub(crate) fn router(prefix: &str) -> Router<App> {
     let last = Arc::<LastPing>::default();
-    let show = get(|State(app): State<App>| async move { show(&app, &last).await });
-    mount(Router::new(), prefix, &ROUTE, &show)
+    let show = get(|State(app): State<App>| async move { show_health(&app, &last).await });
+    mount_route(Router::new(), prefix, &ROUTE, &show)
 }
 
 /// Answers 200 if the database answered within a second, otherwise 503 with the same members.
-async fn show(app: &App, last: &LastPing) -> Response {
+async fn show_health(app: &App, last: &LastPing) -> Response {
     let Ping {
         is_good,
         latency_ms,
         ..
-    } = last.fresh(app).await;
+    } = last.fresh_ping(app).await;
     let (code, status) = if is_good {
         (StatusCode::OK, HealthStatus::Ok)
     } else {

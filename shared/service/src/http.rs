@@ -164,8 +164,8 @@ pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
 
 /// Checks that `Content-Type` is `wanted`, parameters aside; fails with 415.
 pub fn require_media_type(headers: &HeaderMap, wanted: &str) -> Result<(), Refusal> {
-    let mut given = headers.get_all(header::CONTENT_TYPE).iter();
-    let essence = match (given.next(), given.next()) {
+    let mut content_types = headers.get_all(header::CONTENT_TYPE).iter();
+    let essence = match (content_types.next(), content_types.next()) {
         (Some(one), None) => one.to_str().unwrap_or_default(),
         _ => "",
     };
@@ -205,7 +205,7 @@ pub fn client_address(
     extensions: &Extensions,
 ) -> Option<IpAddr> {
     let peer = extensions.get::<Peer>()?.0.ip().to_canonical();
-    if config.trusted_proxies.is_empty() || !config.trusts(peer) {
+    if config.trusted_proxies.is_empty() || !config.is_trusted_proxy(peer) {
         return Some(peer);
     }
     let mut client = peer;
@@ -221,7 +221,7 @@ pub fn client_address(
             break;
         };
         client = address;
-        if !config.trusts(address) {
+        if !config.is_trusted_proxy(address) {
             break;
         }
     }

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 pub use vault_format::address::is_public;
 use vault_http::{Client, Guard, HttpError, Limits, Options, Reach};
 
-use crate::documents::{ClientUrl, Documents, FetchError, Fetched, MAX_DOCUMENT_BYTES};
+use crate::documents::{ClientUrl, Documents, FetchError, FetchedDocument, MAX_DOCUMENT_BYTES};
 
 /// The time for the whole request also bounds a slow body, so the window is as long.
 const LIMITS: Limits = Limits {
@@ -36,24 +36,24 @@ pub struct Outbound {
 impl Outbound {
     /// Creates a client with the resolver and the certificates of the system.
     pub fn new() -> Self {
-        Self::with(options(Guard::new(is_public)))
+        Self::with_options(request_options(Guard::new(is_public)))
     }
 
-    fn with(options: Options) -> Self {
+    fn with_options(options: Options) -> Self {
         Self {
             client: Client::new(options),
             slots: Semaphore::new(MAX_CONCURRENT),
         }
     }
 
-    async fn get(&self, address: &str) -> Result<Fetched, FetchError> {
+    async fn fetch_document(&self, address: &str) -> Result<FetchedDocument, FetchError> {
         let slot = self.slots.acquire().await;
         let _slot = slot.map_err(|error| FetchError::Ours(error.into()))?;
-        let request = self.client.request(Method::GET, address)?;
+        let request = self.client.new_request(Method::GET, address)?;
         let request = request.header(header::ACCEPT, "application/json");
-        let answer = self.client.send(request).await?;
+        let answer = self.client.send_request(request).await?;
         let headers = answer.headers();
-        let mut fetched = Fetched {
+        let mut fetched = FetchedDocument {
             status: answer.status(),
             content_type: single_value(headers, &header::CONTENT_TYPE),
             cache_control: joined_values(headers, &header::CACHE_CONTROL),
@@ -66,13 +66,13 @@ impl Outbound {
         };
         // The body of any other status has no meaning here, and is not read.
         if fetched.status == 200 {
-            fetched.body = answer.body(MAX_DOCUMENT_BYTES as u64).await?.into();
+            fetched.body = answer.read_body(MAX_DOCUMENT_BYTES as u64).await?.into();
         }
         Ok(fetched)
     }
 }
 
-fn options(guard: Guard) -> Options {
+fn request_options(guard: Guard) -> Options {
     Options {
         limits: LIMITS,
         reach: Reach::Guarded(guard),
@@ -92,8 +92,8 @@ impl Default for Outbound {
 
 #[async_trait]
 impl Documents for Outbound {
-    async fn fetch(&self, url: &ClientUrl) -> Result<Fetched, FetchError> {
-        self.get(url.as_str()).await
+    async fn fetch(&self, url: &ClientUrl) -> Result<FetchedDocument, FetchError> {
+        self.fetch_document(url.as_str()).await
     }
 }
 
@@ -233,7 +233,7 @@ mod tests {
 
     #[async_trait]
     impl Lookup for Table {
-        async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        async fn lookup_addresses(&self, host: &str) -> io::Result<Vec<IpAddr>> {
             self.asked.fetch_add(1, Ordering::Relaxed);
             let mut names = self.names.lock().unwrap();
             let lists = names.get_mut(host).ok_or(io::ErrorKind::NotFound)?;
@@ -290,10 +290,10 @@ mod tests {
     /// from what is served.
     fn outbound(lookup: Arc<Table>, whole: Duration) -> Outbound {
         let guard = Guard::with_lookup(lookup, |ip| ip.is_loopback());
-        Outbound::with(Options {
+        Outbound::with_options(Options {
             https_only: false,
             limits: Limits { whole, ..LIMITS },
-            ..options(guard)
+            ..request_options(guard)
         })
     }
 
@@ -304,7 +304,7 @@ mod tests {
         let table = Table::of(&[("app.example", &[&["127.0.0.1"]])]);
         let address = format!("http://app.example:{}/client.json", server.port);
         let fetched = outbound(Arc::clone(&table), PATIENCE)
-            .get(&address)
+            .fetch_document(&address)
             .await
             .unwrap();
         assert_eq!(
@@ -338,9 +338,9 @@ mod tests {
             ("link.example", &[&["169.254.169.254"]]),
             ("empty.example", &[&[]]),
         ]);
-        let strict = Outbound::with(Options {
+        let strict = Outbound::with_options(Options {
             https_only: false,
-            ..options(Guard::with_lookup(table, is_public))
+            ..request_options(Guard::with_lookup(table, is_public))
         });
         let port = server.port;
         for host in [
@@ -358,7 +358,9 @@ mod tests {
             "2130706433",
             "0x7f000001",
         ] {
-            let refused = strict.get(&format!("http://{host}:{port}/")).await;
+            let refused = strict
+                .fetch_document(&format!("http://{host}:{port}/"))
+                .await;
             assert!(
                 matches!(refused, Err(FetchError::NotPublic)),
                 "{host}: {refused:?}"
@@ -366,7 +368,7 @@ mod tests {
         }
         assert_eq!(server.came.load(Ordering::Relaxed), 0);
         // A server without the right certificate gets no request.
-        let https = Outbound::new().get("http://1.1.1.1/").await;
+        let https = Outbound::new().fetch_document("http://1.1.1.1/").await;
         assert!(
             matches!(https, Err(FetchError::Unreachable(_))),
             "{https:?}"
@@ -380,14 +382,14 @@ mod tests {
         let table = Table::of(&[("rebind.example", &[&["127.0.0.1"], &["10.0.0.1"]])]);
         let address = format!("http://rebind.example:{}/", server.port);
         let fetched = outbound(Arc::clone(&table), PATIENCE)
-            .get(&address)
+            .fetch_document(&address)
             .await
             .unwrap();
         assert_eq!(
             (fetched.status, table.asked.load(Ordering::Relaxed)),
             (200, 1)
         );
-        let moved = outbound(table, PATIENCE).get(&address).await;
+        let moved = outbound(table, PATIENCE).fetch_document(&address).await;
         assert!(matches!(moved, Err(FetchError::NotPublic)), "{moved:?}");
     }
 
@@ -405,7 +407,7 @@ mod tests {
         let server = server(answer(&head, "{}"), false).await;
         let address = format!("http://app.example:{}/", server.port);
         let fetched = outbound(Arc::clone(&table), PATIENCE)
-            .get(&address)
+            .fetch_document(&address)
             .await
             .unwrap();
         assert_eq!((fetched.status, fetched.body.len()), (302, 0));
@@ -442,7 +444,7 @@ mod tests {
             let server = server(pieces, endless).await;
             let table = Table::of(&[("app.example", &[&["127.0.0.1"]])]);
             let address = format!("http://app.example:{}/", server.port);
-            let outcome = match outbound(table, PATIENCE).get(&address).await {
+            let outcome = match outbound(table, PATIENCE).fetch_document(&address).await {
                 Ok(_) => "fine",
                 Err(FetchError::TooLarge) => "too large",
                 Err(FetchError::Unreachable(_)) => "no answer",
@@ -456,7 +458,7 @@ mod tests {
         let table = Table::of(&[("app.example", &[&["127.0.0.1"]])]);
         let address = format!("http://app.example:{port}/");
         let soon = Duration::from_millis(200);
-        let outcome = outbound(table, soon).get(&address).await;
+        let outcome = outbound(table, soon).fetch_document(&address).await;
         assert!(
             matches!(outcome, Err(FetchError::Unreachable(_))),
             "{outcome:?}"

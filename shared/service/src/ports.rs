@@ -8,7 +8,7 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::clock::Clock;
 use vault_store::objects::Objects;
-use vault_store::random::{Random, ulid};
+use vault_store::random::{Random, new_ulid};
 use vault_store::records::{Record, RecordKey, Records, Write};
 
 /// The ports of one process. Clones share them.
@@ -55,7 +55,7 @@ impl Ports {
         &self,
         key: &RecordKey,
     ) -> Result<Option<Versioned<T>>, StoreError> {
-        Versioned::read(self.records.get(key).await?)
+        Versioned::read(self.records.get_one(key).await?)
     }
 
     /// Reads `N` records at one moment, in the order of the keys.
@@ -63,8 +63,8 @@ impl Ports {
         &self,
         keys: [RecordKey; N],
     ) -> Result<[Option<Record>; N], StoreError> {
-        let found = self.records.get_many(&keys).await?;
-        found.try_into().map_err(|_| {
+        let fetched_records = self.records.get_many(&keys).await?;
+        fetched_records.try_into().map_err(|_| {
             StoreError::Corrupt("a store answered fewer records than it was asked for".into())
         })
     }
@@ -76,13 +76,13 @@ impl Ports {
 
     /// Creates an id of 26 characters that sorts by time.
     pub fn fresh_id(&self) -> Arc<str> {
-        ulid(&self.clock, &self.random).into()
+        new_ulid(&self.clock, &self.random).into()
     }
 
     /// Commits these writes together; false if a condition failed or another writer was faster, and
     /// nothing was written.
     pub async fn try_commit(&self, writes: Vec<Write>) -> Result<bool, StoreError> {
-        match self.records.commit(writes).await {
+        match self.records.commit_writes(writes).await {
             Ok(commit) => Ok(commit.is_done()),
             // The store gave up on interfering writers and wrote nothing: to callers the same as a
             // failed condition.

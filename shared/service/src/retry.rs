@@ -5,7 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use vault_store::StoreError;
-use vault_store::random::{Random, bytes};
+use vault_store::random::{Random, random_bytes};
 
 /// Maximum number of tries.
 const MAX_TRIES: u32 = 8;
@@ -26,7 +26,7 @@ where
         if tries < MAX_TRIES {
             // Full jitter: a wait of fixed length would bring writers that collided together again.
             let most = (5u64 << tries).min(MAX_WAIT_MS);
-            let wait = u64::from_be_bytes(bytes::<8>(random)) % most;
+            let wait = u64::from_be_bytes(random_bytes::<8>(random)) % most;
             tokio::time::sleep(Duration::from_millis(wait)).await;
         }
     }
@@ -45,7 +45,7 @@ mod tests {
     struct NoWaits;
 
     impl Random for NoWaits {
-        fn fill(&self, buffer: &mut [u8]) {
+        fn fill_random(&self, buffer: &mut [u8]) {
             buffer.fill(0);
         }
     }

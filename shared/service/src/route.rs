@@ -58,7 +58,7 @@ pub enum Group {
 impl Group {
     /// Returns the name of its function: binary, folder of its zip file, key in
     /// `infra/routes.json`.
-    pub const fn function(self) -> &'static str {
+    pub const fn function_name(self) -> &'static str {
         match self {
             Self::OAuth => "oauth",
             Self::Admin => "admin",
@@ -85,7 +85,7 @@ pub enum Audience {
 
 impl Audience {
     /// Returns its path below the public URL.
-    pub const fn path(self) -> &'static str {
+    pub const fn resource_path(self) -> &'static str {
         match self {
             Self::Any | Self::Mcp => "/mcp",
             Self::Vault | Self::Service => "",
@@ -199,24 +199,24 @@ pub(crate) fn router<H: 'static, S: Clone + Send + Sync + 'static>(
     methods: impl Fn(&'static Row<H>) -> MethodRouter<S>,
 ) -> Router<S> {
     rows.iter().fold(Router::new(), |router, row| {
-        mount(router, prefix, &row.route, &methods(row))
+        mount_route(router, prefix, &row.route, &methods(row))
     })
 }
 
 /// Adds the handler of a row to a router, below `prefix`.
-pub(crate) fn mount<S: Clone + Send + Sync + 'static>(
+pub(crate) fn mount_route<S: Clone + Send + Sync + 'static>(
     router: Router<S>,
     prefix: &str,
     route: &Route,
     methods: &MethodRouter<S>,
 ) -> Router<S> {
-    let paths = paths(prefix, route);
+    let paths = route_paths(prefix, route);
     let add = |router: Router<S>, path: &String| router.route(path, methods.clone());
     paths.iter().fold(router, add)
 }
 
 /// Returns the paths of a row if the public URL has this prefix.
-fn paths(prefix: &str, route: &Route) -> Vec<String> {
+fn route_paths(prefix: &str, route: &Route) -> Vec<String> {
     let mut paths = vec![format!("{prefix}{}", route.path)];
     // Without a prefix, the paths below would be equal to the first one, and the router panics if a
     // path is added twice.
@@ -239,24 +239,24 @@ pub(crate) struct LogGroups(Vec<(String, &'static str)>);
 
 impl LogGroups {
     /// Adds the paths of a row below `prefix`.
-    pub(crate) fn add(&mut self, prefix: &str, route: &Route, name: &'static str) {
-        let paths = paths(prefix, route).into_iter();
+    pub(crate) fn add_route(&mut self, prefix: &str, route: &Route, name: &'static str) {
+        let paths = route_paths(prefix, route).into_iter();
         self.0.extend(paths.map(|path| (path, name)));
     }
 
     /// Finds the group of the row with this path; `none` if no row has it.
-    pub(crate) fn find(&self, path: &str) -> &'static str {
+    pub(crate) fn find_group(&self, path: &str) -> &'static str {
         let mut groups = self.0.iter();
-        let found = groups.find(|(template, _)| fits(template, path));
-        found.map_or("none", |(_, name)| name)
+        let group = groups.find(|(template, _)| matches_template(template, path));
+        group.map_or("none", |(_, name)| name)
     }
 }
 
 /// Whether a path matches the path of a row, with its variables.
-fn fits(template: &str, path: &str) -> bool {
-    let mut given = path.split('/');
+fn matches_template(template: &str, path: &str) -> bool {
+    let mut segments = path.split('/');
     for segment in template.split('/') {
-        let Some(given) = given.next() else {
+        let Some(given) = segments.next() else {
             return false;
         };
         let fits = match segment.split_once('{') {
@@ -273,7 +273,7 @@ fn fits(template: &str, path: &str) -> bool {
             return false;
         }
     }
-    given.next().is_none()
+    segments.next().is_none()
 }
 
 /// Returns the path of a well-known document for a public URL with a path: the prefix follows the
@@ -306,7 +306,11 @@ mod tests {
             ("/v/{slug}/bundles/{hash}.json", "/v/a/bundles/b", false),
             ("/v/{slug}/bundles/{hash}.json", "/v/a/bundles/.json", false),
         ] {
-            assert_eq!(fits(template, path), fitting, "{template} {path}");
+            assert_eq!(
+                matches_template(template, path),
+                fitting,
+                "{template} {path}"
+            );
         }
     }
 }

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use vault_store::StoreError;
 
 use crate::app::App;
-use crate::devices::{self, Hosted};
+use crate::devices::{self, DeviceRoutes};
 use crate::edge::Edge;
 use crate::error::{ErrorCode, Refusal};
 use crate::maintenance::{self, Report};
@@ -77,7 +77,7 @@ const MCP: Table = Table {
     router: |prefix| mcp::router(prefix, None),
 };
 
-const WORK: Work = |app| Box::pin(maintenance::run(app));
+const WORK: Work = |app| Box::pin(maintenance::run_once(app));
 
 impl Part {
     /// Everything.
@@ -87,20 +87,20 @@ impl Part {
         work: Some(WORK),
     };
     /// Discovery, registration, consent, tokens.
-    pub const OAUTH: Self = Self::one(Group::OAuth, &[HEALTH, OAUTH]);
+    pub const OAUTH: Self = Self::one_group(Group::OAuth, &[HEALTH, OAUTH]);
     /// Owner and operator routes, the console, and background work.
     pub const ADMIN: Self = Self {
         work: Some(WORK),
-        ..Self::one(Group::Admin, &[HEALTH, ADMIN, CONSOLE])
+        ..Self::one_group(Group::Admin, &[HEALTH, ADMIN, CONSOLE])
     };
     /// Tools for agents.
-    pub const MCP: Self = Self::one(Group::Mcp, &[HEALTH, MCP]);
+    pub const MCP: Self = Self::one_group(Group::Mcp, &[HEALTH, MCP]);
     /// Enrolment and device state, and every path without a route.
-    pub const DEVICES: Self = Self::one(Group::Devices, &[HEALTH]);
+    pub const DEVICES: Self = Self::one_group(Group::Devices, &[HEALTH]);
     /// Catalogs and bundles.
-    pub const CATALOG: Self = Self::one(Group::Catalog, &[HEALTH]);
+    pub const CATALOG: Self = Self::one_group(Group::Catalog, &[HEALTH]);
 
-    const fn one(group: Group, tables: &'static [Table]) -> Self {
+    const fn one_group(group: Group, tables: &'static [Table]) -> Self {
         Self {
             group: Some(group),
             tables,
@@ -110,7 +110,7 @@ impl Part {
 
     /// Returns the part for a group that is known only at run time; a program that uses it contains
     /// all parts.
-    pub const fn of(group: Group) -> Self {
+    pub const fn for_group(group: Group) -> Self {
         match group {
             Group::OAuth => Self::OAUTH,
             Group::Admin => Self::ADMIN,
@@ -135,8 +135,8 @@ impl Part {
         let mut groups = LogGroups::default();
         for table in [&HOSTED].into_iter().chain(self.tables) {
             for route in (table.routes)() {
-                let name = table.log_name.unwrap_or(route.group.function());
-                groups.add(prefix, route, name);
+                let name = table.log_name.unwrap_or(route.group.function_name());
+                groups.add_route(prefix, route, name);
             }
         }
         groups
@@ -144,7 +144,7 @@ impl Part {
 }
 
 /// Lists all routes.
-pub fn all() -> impl Iterator<Item = &'static Route> {
+pub fn all_routes() -> impl Iterator<Item = &'static Route> {
     let tables = Part::ALL.tables.iter();
     tables.flat_map(|table| (table.routes)())
 }
@@ -163,7 +163,7 @@ pub fn part_router(app: App, part: Part) -> Router {
     let prefix = app.config.public_url.prefix();
     let routers = part.tables.iter().map(|table| (table.router)(prefix));
     let routes = routers.fold(Router::new(), Router::merge);
-    assemble(app, routes, part)
+    assemble_router(app, routes, part)
 }
 
 /// Builds the router of the whole service with another handler behind `/mcp`, for tests of the
@@ -175,22 +175,22 @@ pub fn protocol_router(app: App, protocol: Protocol) -> Router {
         .merge(admin::router(prefix))
         .merge(console::router(prefix))
         .merge(mcp::router(prefix, Some(protocol)));
-    assemble(app, routes, Part::ALL)
+    assemble_router(app, routes, Part::ALL)
 }
 
-fn assemble(app: App, routes: Router<App>, part: Part) -> Router {
+fn assemble_router(app: App, routes: Router<App>, part: Part) -> Router {
     let groups = part.log_groups(app.config.public_url.prefix());
     let routes = routes
         .fallback(not_found)
         .method_not_allowed_fallback(|| async { Refusal::from(ErrorCode::MethodNotAllowed) })
         .with_state(app.clone());
-    let hosted = Hosted::new(app.clone(), part.group);
+    let hosted = DeviceRoutes::new(app.clone(), part.group);
     let edge = Arc::new(Edge::new(app, routes, hosted, groups));
     // Everything is a fallback of an empty router: the edge must see each request before axum
     // matches, and decodes, its path.
     Router::new().fallback(move |request: Request| {
         let edge = Arc::clone(&edge);
-        async move { edge.answer(request).await }
+        async move { edge.answer_request(request).await }
     })
 }
 
@@ -201,7 +201,7 @@ async fn not_found(State(app): State<App>, request: Request) -> Response {
     let below = request.uri().path().strip_prefix(public_url.prefix());
     let is_root = matches!(below, Some("" | "/"));
     if is_root && welcome::opens_page(request.method(), request.headers()) {
-        return welcome::page(public_url, StatusCode::OK);
+        return welcome::welcome_page(public_url, StatusCode::OK);
     }
     welcome::not_found(&app, &request).into_response()
 }
@@ -236,8 +236,8 @@ mod tests {
     /// `infra/routes.json`: each function's route keys.
     fn page() -> String {
         let mut functions = BTreeMap::new();
-        for row in all() {
-            let function = row.group.function();
+        for row in all_routes() {
+            let function = row.group.function_name();
             let before = functions.insert(route_key(row.path), function);
             assert!(
                 before.is_none_or(|before| before == function),
@@ -245,7 +245,7 @@ mod tests {
                 row.path
             );
         }
-        functions.extend(REST.map(|key| (key.to_owned(), Group::Devices.function())));
+        functions.extend(REST.map(|key| (key.to_owned(), Group::Devices.function_name())));
         let mut keys: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for (key, function) in functions {
             keys.entry(function).or_default().push(key);
@@ -263,8 +263,8 @@ mod tests {
     #[test]
     fn the_log_names_the_group_of_the_row_that_has_the_path() {
         let groups = Part::ALL.log_groups("");
-        for route in all() {
-            assert_ne!(groups.find(route.path), "none", "{}", route.path);
+        for route in all_routes() {
+            assert_ne!(groups.find_group(route.path), "none", "{}", route.path);
         }
         for (path, group) in [
             ("/", "oauth"),
@@ -285,7 +285,7 @@ mod tests {
             ("/mcp/", "none"),
             ("", "none"),
         ] {
-            assert_eq!(groups.find(path), group, "{path}");
+            assert_eq!(groups.find_group(path), group, "{path}");
         }
         let below = Part::ALL.log_groups("/skills");
         for (path, group) in [
@@ -295,11 +295,11 @@ mod tests {
             ("/.well-known/oauth-protected-resource/skills/mcp", "oauth"),
             ("/mcp", "none"),
         ] {
-            assert_eq!(below.find(path), group, "{path}");
+            assert_eq!(below.find_group(path), group, "{path}");
         }
         let mcp = Part::MCP.log_groups("");
-        assert_eq!(mcp.find("/account"), "none");
-        assert_eq!(mcp.find("/v/acme/catalog.json"), "catalog");
+        assert_eq!(mcp.find_group("/account"), "none");
+        assert_eq!(mcp.find_group("/v/acme/catalog.json"), "catalog");
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub struct HeaderText(String);
 impl HeaderText {
     /// Replaces every character that a header cannot contain by `?`, and cuts the text after 200
     /// bytes.
-    pub fn cleaned(text: &str) -> Self {
+    pub fn from_text(text: &str) -> Self {
         // Replaced and not removed, so that the reader sees that something was there.
         let plain = |c: char| {
             if c == ' ' || c.is_ascii_graphic() {
@@ -132,8 +132,8 @@ mod tests {
             ("a\0b\u{85}c\u{2028}d", "a?b?c?d"),
             ("B\u{fc}ro", "B?ro"),
         ] {
-            assert_eq!(HeaderText::cleaned(text).as_str(), held);
+            assert_eq!(HeaderText::from_text(text).as_str(), held);
         }
-        assert_eq!(HeaderText::cleaned(&"a".repeat(300)).as_str().len(), 200);
+        assert_eq!(HeaderText::from_text(&"a".repeat(300)).as_str().len(), 200);
     }
 }

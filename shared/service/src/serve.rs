@@ -36,7 +36,7 @@ use bounded::{Bounded, InProgress};
 
 /// Time limits of a connection that makes no progress.
 #[derive(Clone, Copy, Debug)]
-struct Times {
+struct TimeLimits {
     /// Between requests. Longer than clients keep idle connections, so that the client closes
     /// first: a request that arrives at a closing server is lost.
     idle: Duration,
@@ -47,7 +47,7 @@ struct Times {
 }
 
 /// Time limits of the service.
-const TIMES: Times = Times {
+const TIME_LIMITS: TimeLimits = TimeLimits {
     idle: Duration::from_secs(75),
     head: Duration::from_secs(10),
     write: Duration::from_secs(30),
@@ -76,14 +76,14 @@ pub async fn serve_router(
     router: axum::Router,
     shutdown: impl Future<Output = ()>,
 ) {
-    let sources = Sources::new(config);
+    let sources = SourceCounts::new(config);
     let mut shutdown = pin!(shutdown);
     let (stop, stopping) = watch::channel(false);
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let accepted = tokio::select! {
             () = &mut shutdown => break,
-            accepted = accept(&listener, &slots) => accepted,
+            accepted = accept_connection(&listener, &slots) => accepted,
         };
         let (stream, peer, slot) = match accepted {
             Ok(accepted) => accepted,
@@ -96,7 +96,7 @@ pub async fn serve_router(
             }
         };
         // Closed without an answer: an answer would need the resources that the limit protects.
-        let Some(counted) = sources.enter(peer) else {
+        let Some(counted) = sources.count_connection(peer) else {
             tracing::debug!("closed a new connection: its source has too many");
             continue;
         };
@@ -105,7 +105,7 @@ pub async fn serve_router(
         let _ = stream.set_nodelay(true);
         let (router, stopping) = (router.clone(), stopping.clone());
         tokio::spawn(async move {
-            connection(Bounded::new(stream, TIMES), peer, router, stopping).await;
+            run_connection(Bounded::new(stream, TIME_LIMITS), peer, router, stopping).await;
             drop((counted, slot));
         });
     }
@@ -118,7 +118,7 @@ pub async fn serve_router(
     }
 }
 
-async fn accept(
+async fn accept_connection(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
 ) -> io::Result<(TcpStream, Peer, tokio::sync::OwnedSemaphorePermit)> {
@@ -134,19 +134,19 @@ async fn accept(
 
 /// Counts the open connections of each source.
 #[derive(Clone)]
-struct Sources {
+struct SourceCounts {
     config: Arc<Config>,
     held: Arc<Mutex<HashMap<Source, usize>>>,
 }
 
 /// A counted connection; dropping it releases its place.
-struct Counted {
+struct CountedConnection {
     /// `None` for a source that is not counted.
     source: Option<Source>,
     held: Arc<Mutex<HashMap<Source, usize>>>,
 }
 
-impl Sources {
+impl SourceCounts {
     fn new(config: &Arc<Config>) -> Self {
         Self {
             config: Arc::clone(config),
@@ -156,11 +156,11 @@ impl Sources {
 
     /// Takes a place for a connection; `None` if its source has none left. This machine and trusted
     /// proxies, which connect for many people, are not counted.
-    fn enter(&self, peer: Peer) -> Option<Counted> {
+    fn count_connection(&self, peer: Peer) -> Option<CountedConnection> {
         let address = peer.0.ip().to_canonical();
         let held = Arc::clone(&self.held);
-        if address.is_loopback() || self.config.trusts(address) {
-            return Some(Counted { source: None, held });
+        if address.is_loopback() || self.config.is_trusted_proxy(address) {
+            return Some(CountedConnection { source: None, held });
         }
         let source = Source::of(Some(address));
         let mut counts = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -171,11 +171,11 @@ impl Sources {
         *count += 1;
         drop(counts);
         let source = Some(source);
-        Some(Counted { source, held })
+        Some(CountedConnection { source, held })
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         let Some(source) = &self.source else { return };
         let mut counts = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -198,7 +198,7 @@ fn names_one_host<B>(request: &Request<B>) -> bool {
     }
 }
 
-async fn connection(
+async fn run_connection(
     stream: Bounded<impl AsyncRead + AsyncWrite + Send + Unpin>,
     peer: Peer,
     router: axum::Router,
@@ -255,7 +255,7 @@ mod tests {
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
     const NEVER: Duration = Duration::from_hours(24);
     /// No limit is reached, so that a test sets the one that it is about.
-    const PATIENT: Times = Times {
+    const PATIENT: TimeLimits = TimeLimits {
         idle: NEVER,
         head: NEVER,
         write: NEVER,
@@ -267,7 +267,7 @@ mod tests {
 
     /// The client's end of a connection that a router with one page answers.
     fn connected(
-        times: Times,
+        times: TimeLimits,
         buffer: usize,
         page: &'static str,
     ) -> (DuplexStream, JoinHandle<()>) {
@@ -276,7 +276,7 @@ mod tests {
         let (stop, stopping) = watch::channel(false);
         let served = tokio::spawn(async move {
             let server = Bounded::new(server, times);
-            connection(server, peer("127.0.0.1"), router, stopping).await;
+            run_connection(server, peer("127.0.0.1"), router, stopping).await;
             drop(stop);
         });
         (client, served)
@@ -299,7 +299,7 @@ mod tests {
     #[tokio::test]
     async fn idle_time_does_not_count_into_the_time_of_a_head() {
         let head = Duration::ZERO;
-        let (mut client, served) = connected(Times { head, ..PATIENT }, 4096, "hello");
+        let (mut client, served) = connected(TimeLimits { head, ..PATIENT }, 4096, "hello");
         for _ in 0..3 {
             client.write_all(REQUEST).await.unwrap();
             assert!(answer(&mut client).await.starts_with("HTTP/1.1 200"));
@@ -317,7 +317,7 @@ mod tests {
     #[tokio::test]
     async fn an_idle_connection_is_closed() {
         let idle = Duration::ZERO;
-        let (mut client, served) = connected(Times { idle, ..PATIENT }, 4096, "hello");
+        let (mut client, served) = connected(TimeLimits { idle, ..PATIENT }, 4096, "hello");
         served.await.unwrap();
         assert_eq!(rest(&mut client).await, 0);
     }
@@ -326,7 +326,7 @@ mod tests {
     async fn a_connection_is_idle_again_after_its_answer() {
         for method in ["GET", "HEAD"] {
             let idle = Duration::from_millis(20);
-            let (mut client, served) = connected(Times { idle, ..PATIENT }, 4096, "hello");
+            let (mut client, served) = connected(TimeLimits { idle, ..PATIENT }, 4096, "hello");
             let request = format!("{method} / HTTP/1.1\r\nHost: x\r\n\r\n");
             client.write_all(request.as_bytes()).await.unwrap();
             served.await.unwrap();
@@ -338,7 +338,7 @@ mod tests {
     async fn a_client_that_takes_no_byte_of_its_answer_is_left() {
         let page: &'static str = Box::leak("x".repeat(64 * 1024).into_boxed_str());
         let write = Duration::ZERO;
-        let (mut client, served) = connected(Times { write, ..PATIENT }, 1024, page);
+        let (mut client, served) = connected(TimeLimits { write, ..PATIENT }, 1024, page);
         client.write_all(REQUEST).await.unwrap();
         served.await.unwrap();
         assert_eq!(rest(&mut client).await, 1024);
@@ -348,25 +348,25 @@ mod tests {
     fn a_source_has_so_many_connections() {
         let mut config = Config::new("https://vault.example".parse().unwrap());
         config.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap()];
-        let sources = Sources::new(&Arc::new(config));
+        let sources = SourceCounts::new(&Arc::new(config));
         for (held, same, other) in [
             ("192.0.2.1", "::ffff:192.0.2.1", "192.0.2.2"),
             ("2001:db8:1:2::1", "2001:db8:1:2::ffff", "2001:db8:1:3::1"),
         ] {
             let mut places: Vec<_> = (0..MAX_PER_SOURCE)
-                .map(|_| sources.enter(peer(held)).unwrap())
+                .map(|_| sources.count_connection(peer(held)).unwrap())
                 .collect();
-            assert!(sources.enter(peer(same)).is_none(), "{same}");
-            assert!(sources.enter(peer(other)).is_some(), "{other}");
+            assert!(sources.count_connection(peer(same)).is_none(), "{same}");
+            assert!(sources.count_connection(peer(other)).is_some(), "{other}");
             places.pop();
-            assert!(sources.enter(peer(same)).is_some(), "{same}");
+            assert!(sources.count_connection(peer(same)).is_some(), "{same}");
         }
         assert!(sources.held.lock().unwrap().is_empty());
         let uncounted: Vec<_> = ["127.0.0.1", "10.1.2.3"]
             .iter()
             .cycle()
             .take(4 * MAX_PER_SOURCE)
-            .map(|address| sources.enter(peer(address)))
+            .map(|address| sources.count_connection(peer(address)))
             .collect();
         assert!(uncounted.iter().all(Option::is_some));
     }

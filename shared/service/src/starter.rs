@@ -37,7 +37,7 @@ pub const FILES: &[StarterFile] = starter![
 ];
 
 /// Returns the names of the starter skills, sorted.
-pub fn names() -> Vec<&'static str> {
+pub fn skill_names() -> Vec<&'static str> {
     let folders = FILES.iter().filter_map(|file| file.path.split('/').next());
     let mut names: Vec<_> = folders.collect();
     // The list of files is sorted, so equal folders are neighbours.
@@ -47,7 +47,7 @@ pub fn names() -> Vec<&'static str> {
 
 /// Returns the purpose of the starter skill of this name, which is the first sentence of its
 /// description; `None` if there is no such skill.
-pub fn purpose(name: &str) -> Option<&'static str> {
+pub fn skill_purpose(name: &str) -> Option<&'static str> {
     let is_text = |path: &str| path.strip_prefix(name) == Some("/SKILL.md");
     let file = FILES.iter().find(|file| is_text(file.path))?;
     let mut lines = std::str::from_utf8(file.bytes).ok()?.lines();
@@ -60,7 +60,7 @@ pub fn purpose(name: &str) -> Option<&'static str> {
 
 /// Returns the files of the starter skill of this name, in the form of a draft; empty if there is
 /// no such skill.
-pub fn files(name: &str) -> Vec<RawFile> {
+pub fn skill_files(name: &str) -> Vec<RawFile> {
     let below = |file: &StarterFile| {
         let path = file.path.strip_prefix(name)?.strip_prefix('/')?;
         Some(RawFile {
@@ -100,13 +100,13 @@ mod tests {
         found.sort();
         let listed: Vec<_> = FILES.iter().map(|file| file.path).collect();
         assert_eq!(found, listed);
-        assert_eq!(names().len(), 5);
+        assert_eq!(skill_names().len(), 5);
     }
 
     #[test]
     fn every_starter_skill_passes_the_gate() {
-        for name in names() {
-            let verdict = gate::check(files(name), &GateOptions::default());
+        for name in skill_names() {
+            let verdict = gate::check(skill_files(name), &GateOptions::default());
             let package = verdict.package.unwrap();
             assert_eq!(package.name.as_str(), name);
             assert!(
@@ -115,18 +115,18 @@ mod tests {
                 verdict.findings
             );
         }
-        assert!(files("code").is_empty() && files("").is_empty());
+        assert!(skill_files("code").is_empty() && skill_files("").is_empty());
     }
 
     #[test]
     fn every_starter_skill_says_in_a_sentence_what_it_is_for() {
-        for name in names() {
-            let text = purpose(name).unwrap();
+        for name in skill_names() {
+            let text = skill_purpose(name).unwrap();
             assert!(text.ends_with('.') && text.len() < 120, "{name}: {text}");
             assert_eq!(text.matches(". ").count(), 0, "{name}: {text}");
         }
-        let text = purpose("code-review");
+        let text = skill_purpose("code-review");
         assert_eq!(text, Some("Reviews a change before it is merged."));
-        assert_eq!(purpose("code"), None);
+        assert_eq!(skill_purpose("code"), None);
     }
 }

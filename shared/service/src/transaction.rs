@@ -43,24 +43,24 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a write to the commit.
     pub fn write(&self, write: Write) {
-        self.state().writes.push(write);
+        self.lock_state().writes.push(write);
     }
 
     /// Adds writes to the commit, in their order.
     pub fn write_all(&self, writes: impl IntoIterator<Item = Write>) {
-        self.state().writes.extend(writes);
+        self.lock_state().writes.extend(writes);
     }
 
     /// Returns the error of an attempt that has read the traces of another writer: the attempt ends
     /// with it, and the change is tried again.
     pub fn conflict(&self) -> StoreError {
-        self.state().is_lost = true;
+        self.lock_state().is_lost = true;
         StoreError::Conflict
     }
 
@@ -71,8 +71,8 @@ impl<'a> Transaction<'a> {
     pub async fn commit_within(&self, bounds: usize) -> Result<Option<usize>, StoreError> {
         // Emptied before the commit: after a reported limit the caller may fill the transaction
         // again.
-        let writes = std::mem::take(&mut self.state().writes);
-        match self.ports.records.commit(writes).await {
+        let writes = std::mem::take(&mut self.lock_state().writes);
+        match self.ports.records.commit_writes(writes).await {
             Ok(Commit::Done(_)) => Ok(None),
             Ok(Commit::Failed { index, .. }) if index < bounds => Ok(Some(index)),
             Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Err(self.conflict()),
@@ -81,8 +81,8 @@ impl<'a> Transaction<'a> {
     }
 
     /// Commits the remaining writes; `None` if the change has to be tried again.
-    async fn finish<T, E: From<StoreError>>(self, done: Result<T, E>) -> Result<Option<T>, E> {
-        let has_writes = !self.state().writes.is_empty();
+    async fn commit_rest<T, E: From<StoreError>>(self, done: Result<T, E>) -> Result<Option<T>, E> {
+        let has_writes = !self.lock_state().writes.is_empty();
         let done = match done {
             Ok(result) if has_writes => {
                 let committed = self.commit_within(0).await;
@@ -93,7 +93,7 @@ impl<'a> Transaction<'a> {
         match done {
             // The flag decides, not the error: a caller may have wrapped the conflict in an error
             // type of its own.
-            Err(_) if self.state().is_lost => Ok(None),
+            Err(_) if self.lock_state().is_lost => Ok(None),
             done => done.map(Some),
         }
     }
@@ -117,7 +117,7 @@ impl Ports {
             let tx = Transaction::new(self);
             // On the heap: on the stack, every future around it would contain its size again.
             let done = Box::pin(work(tx.clone()));
-            async move { tx.finish(done.await).await }
+            async move { tx.commit_rest(done.await).await }
         })
         .await
     }
@@ -134,7 +134,7 @@ impl Ports {
     {
         let tx = Transaction::new(self);
         let done = Box::pin(work(tx.clone())).await;
-        tx.finish(done).await
+        tx.commit_rest(done).await
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
     }
 
     fn put(name: &str, value: u32, when: When) -> Write {
-        let document = Document::of(&serde_json::json!({ "value": value })).unwrap();
+        let document = Document::from_value(&serde_json::json!({ "value": value })).unwrap();
         Write::put(key(name), document, when)
     }
 

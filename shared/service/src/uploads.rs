@@ -14,7 +14,7 @@ use vault_store::objects::{ObjectKey, Stored};
 use vault_store::records::{MAX_WRITES, When, Write};
 
 use crate::app::App;
-use crate::model::kept::{self, ObjectName, UPLOAD_SECONDS, Why};
+use crate::model::kept::{self, ObjectName, RootReason, UPLOAD_SECONDS};
 use crate::transaction::Transaction;
 
 /// Maximum number of records with object names in one commit: each may have 256 KiB.
@@ -22,7 +22,7 @@ const KEPT_AT_ONCE: usize = 10;
 
 /// Returns the objects that have to be uploaded: not stored, stored with another size, or marked
 /// for collection; in the order of `wanted`. Fails with `Invalid` for more than 10,000.
-pub async fn missing(
+pub async fn list_missing(
     app: &App,
     namespace: NamespaceId,
     wanted: &[(ObjectKey, u64)],
@@ -35,7 +35,7 @@ pub async fn missing(
         .iter()
         .map(|marked| marked.name)
         .collect();
-    let absent = app.objects.missing(wanted).await?;
+    let absent = app.objects.find_missing(wanted).await?;
     if marked.is_empty() {
         return Ok(absent);
     }
@@ -48,32 +48,32 @@ pub async fn missing(
 /// release may name them.
 ///
 /// Fails with `Conflict` while one of them is being deleted; a retry helps.
-pub async fn put(
+pub async fn put_objects(
     app: &App,
     namespace: NamespaceId,
     objects: Vec<(ObjectKey, Bytes)>,
 ) -> Result<Vec<Stored>, StoreError> {
     let names: Vec<_> = objects.iter().map(|(key, _)| (*key).into()).collect();
-    app.change(async |tx| claim(&tx, namespace, &names).await)
+    app.change(async |tx| claim_objects(&tx, namespace, &names).await)
         .await?;
     app.objects.put_many(objects).await
 }
 
 /// Records the upload of these objects and removes their marks; conflicts while one of them is
 /// being deleted.
-async fn claim(
+async fn claim_objects(
     tx: &Transaction<'_>,
     namespace: NamespaceId,
     names: &[ObjectName],
 ) -> Result<(), StoreError> {
-    let wanted: HashSet<_> = names.iter().copied().collect();
+    let uploaded_names: HashSet<_> = names.iter().copied().collect();
     let mut marks = kept::marks_of(tx, &namespace, names).await?;
-    marks.retain(|marked| wanted.contains(&marked.name));
+    marks.retain(|marked| uploaded_names.contains(&marked.name));
     let now = tx.now();
     if !marks.iter().all(|marked| marked.mark.is_liftable(now)) {
         return Err(tx.conflict());
     }
-    let mut writes = kept::keep(tx, &namespace, Why::Upload, names, UPLOAD_SECONDS)?;
+    let mut writes = kept::root_writes(tx, &namespace, RootReason::Upload, names, UPLOAD_SECONDS)?;
     let at_once = if writes.len() > KEPT_AT_ONCE {
         KEPT_AT_ONCE
     } else {

@@ -171,7 +171,7 @@ pub struct Loaded {
 
 impl Loaded {
     /// Returns the approximate size in memory, in bytes.
-    pub fn size(&self) -> usize {
+    pub fn memory_size(&self) -> usize {
         // An estimate for caches: 256 bytes stand for the allocations of each file, and the
         // envelope is counted three times for its decoded and parsed forms.
         let files = self.bundle.files.iter();
@@ -180,7 +180,7 @@ impl Loaded {
     }
 
     /// Returns the file at this path.
-    pub fn file(&self, path: &str) -> Option<&File> {
+    pub fn find_file(&self, path: &str) -> Option<&File> {
         self.bundle
             .files
             .iter()
@@ -312,7 +312,7 @@ pub enum Submitted {
 
 impl Submitted {
     /// Returns the gate's outcome, if the gate ran.
-    pub fn outcome(&self) -> Option<Outcome> {
+    pub fn gate_outcome(&self) -> Option<Outcome> {
         match self {
             Self::Signed { findings, .. }
             | Self::WouldPass { findings, .. }
@@ -433,16 +433,16 @@ pub enum ShelfError {
 #[async_trait]
 pub trait Shelf: Send + Sync {
     /// Returns the owner's part of `<owner>/<name>`: the namespace's slug, or `local`.
-    fn owner(&self) -> &str;
+    fn owner_name(&self) -> &str;
 
     /// Returns the handling of changes.
-    fn writes(&self) -> Writes;
+    fn write_mode(&self) -> Writes;
 
     /// Returns the current contents. The call is cheap if nothing changed since the last one.
-    async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError>;
+    async fn take_snapshot(&self) -> Result<Arc<Snapshot>, ShelfError>;
 
     /// Loads the skill of an entry and verifies its signature, vault, name, version and every file.
-    async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError>;
+    async fn load_skill(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError>;
 
     /// Makes a change or keeps it for an owner, together with its audit entry. All or nothing.
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError>;

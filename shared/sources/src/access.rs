@@ -94,21 +94,21 @@ impl Access<'_> {
     }
 
     /// Fetches a URL. Returns `None` on HTTP 404 or 410. The body may have at most `max` bytes.
-    pub(crate) async fn get(self, url: &Url, max: u64) -> Result<Option<FetchedBody>> {
+    pub(crate) async fn fetch_if_found(self, url: &Url, max: u64) -> Result<Option<FetchedBody>> {
         let http = &self.fetcher.http;
-        http.get(url, max, self.policy, self.scope).await
+        http.get_url(url, max, self.policy, self.scope).await
     }
 
     /// Like [`Access::get`], but treats HTTP 404 and 410 as an error.
-    pub(crate) async fn fetch(self, url: &Url, max: u64) -> Result<FetchedBody> {
-        let got = self.get(url, max).await?;
+    pub(crate) async fn fetch_required(self, url: &Url, max: u64) -> Result<FetchedBody> {
+        let got = self.fetch_if_found(url, max).await?;
         got.ok_or_else(|| FetchError::NotFound(format!("there is no {url}")))
     }
 }
 
 impl Fetcher {
     /// Combines this fetcher with a policy.
-    pub(crate) fn under<'a>(&'a self, policy: &'a SourcePolicy) -> Access<'a> {
+    pub(crate) fn with_policy<'a>(&'a self, policy: &'a SourcePolicy) -> Access<'a> {
         Access {
             fetcher: self,
             policy,
@@ -156,24 +156,24 @@ impl Fetcher {
         let url: Url = source
             .address
             .parse()
-            .map_err(|error| FetchError::content(&source.place, format!("{error}")))?;
+            .map_err(|error| FetchError::content_error(&source.place, format!("{error}")))?;
         // A URL has brackets around an IPv6 address, but the resolver takes the bare address.
         let host = url.host_str().unwrap_or_default();
-        let addresses = http::guard(false)
-            .addresses(host.trim_matches(['[', ']']))
+        let addresses = http::create_guard(false)
+            .checked_addresses(host.trim_matches(['[', ']']))
             .await
             .map_err(|error| match error {
                 LookupError::NotPublic(_) => FetchError::NotPublic(source.place.clone()),
                 LookupError::Failed(error) => {
-                    FetchError::unreachable(&source.place, error.to_string())
+                    FetchError::unreachable_error(&source.place, error.to_string())
                 }
             })?;
         let port = url.port_or_known_default().unwrap_or(443);
-        Ok((git::pin(host, port, &addresses), settings))
+        Ok((git::pin_arguments(host, port, &addresses), settings))
     }
 }
 
 /// Shortens a commit id to 12 characters for messages.
-pub fn short(commit: &str) -> &str {
+pub fn short_commit(commit: &str) -> &str {
     commit.get(..12).unwrap_or(commit)
 }

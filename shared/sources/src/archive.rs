@@ -9,10 +9,10 @@ use std::io::{Cursor, Read};
 
 use flate2::read::MultiGzDecoder;
 use vault_format::manifest::Mode;
-use vault_format::path::fold;
+use vault_format::path::fold_name;
 use vault_gate::RawFile;
 
-use crate::error::{FetchError, Result, shown};
+use crate::error::{FetchError, Result, escape_untrusted};
 
 /// Maximum size of an archive, in bytes.
 pub const MAX_DOWNLOAD_BYTES: u64 = 10 << 20;
@@ -26,7 +26,7 @@ const MAX_ENTRIES: usize = 4_000;
 const MAX_STREAM_BYTES: u64 = MAX_UNPACKED_BYTES + (MAX_ENTRIES as u64) * 2048;
 
 /// Reads all files of an archive. `place` names the archive in error messages.
-pub(crate) fn unpack(place: &str, bytes: &[u8]) -> Result<Vec<RawFile>> {
+pub(crate) fn unpack_archive(place: &str, bytes: &[u8]) -> Result<Vec<RawFile>> {
     if bytes.len() as u64 > MAX_DOWNLOAD_BYTES {
         return Err(FetchError::too_large(place, MAX_DOWNLOAD_BYTES, "bytes"));
     }
@@ -39,21 +39,21 @@ pub(crate) fn unpack(place: &str, bytes: &[u8]) -> Result<Vec<RawFile>> {
     // Decide by the content, because a URL or a file name may have any ending. The second signature
     // is that of an empty zip.
     if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
-        unpacked.zip(bytes)?;
+        unpacked.read_zip(bytes)?;
     } else if bytes.starts_with(&[0x1f, 0x8b]) {
         // Read all gzip members. A reader that stops after the first would see other files than
         // other tools.
-        unpacked.tar(MultiGzDecoder::new(bytes))?;
+        unpacked.read_tar(MultiGzDecoder::new(bytes))?;
     } else if bytes.get(257..262) == Some(b"ustar") {
-        unpacked.tar(bytes)?;
+        unpacked.read_tar(bytes)?;
     } else {
-        return Err(FetchError::content(
+        return Err(FetchError::content_error(
             place,
             "it is neither zip, tar nor tar.gz",
         ));
     }
     if unpacked.files.is_empty() {
-        return Err(FetchError::content(place, "it holds no files"));
+        return Err(FetchError::content_error(place, "it holds no files"));
     }
     Ok(unpacked.files)
 }
@@ -67,11 +67,11 @@ struct Unpacked<'a> {
 }
 
 impl Unpacked<'_> {
-    fn bad(&self, reason: impl Into<String>) -> FetchError {
-        FetchError::content(self.place, reason)
+    fn content_error(&self, reason: impl Into<String>) -> FetchError {
+        FetchError::content_error(self.place, reason)
     }
 
-    fn tar(&mut self, stream: impl Read) -> Result<()> {
+    fn read_tar(&mut self, stream: impl Read) -> Result<()> {
         let broken = |place: &str, error: &std::io::Error| {
             // The tar reader wraps the error of its stream, so look inside it for our own limit.
             if error
@@ -80,9 +80,12 @@ impl Unpacked<'_> {
             {
                 too_large(place)
             } else {
-                FetchError::content(
+                FetchError::content_error(
                     place,
-                    format!("it cannot be unpacked: {}", shown(&error.to_string())),
+                    format!(
+                        "it cannot be unpacked: {}",
+                        escape_untrusted(&error.to_string())
+                    ),
                 )
             }
         };
@@ -95,14 +98,14 @@ impl Unpacked<'_> {
         };
         let mut archive = tar::Archive::new(&mut stream);
         let entries = archive.entries().map_err(|error| broken(place, &error))?;
-        for (at, entry) in entries.enumerate() {
+        for (index, entry) in entries.enumerate() {
             let mut entry = entry.map_err(|error| broken(place, &error))?;
             // Folders and metadata yield no file, so the number of files alone is no bound.
-            if at >= MAX_ENTRIES {
+            if index >= MAX_ENTRIES {
                 return Err(self.too_many());
             }
             let path = String::from_utf8(entry.path_bytes().into_owned())
-                .map_err(|_| self.bad("it holds a file name that is not UTF-8"))?;
+                .map_err(|_| self.content_error("it holds a file name that is not UTF-8"))?;
             let kind = entry.header().entry_type();
             // Global pax headers carry metadata only. `git archive` writes one.
             if kind.is_dir() || kind.is_pax_global_extensions() {
@@ -114,16 +117,16 @@ impl Unpacked<'_> {
                 } else {
                     "not a regular file"
                 };
-                return Err(self.bad(format!(
+                return Err(self.content_error(format!(
                     "{} is {what}; a skill holds regular files only",
-                    shown(&path)
+                    escape_untrusted(&path)
                 )));
             }
             let mode = Mode::of_permissions(entry.header().mode().unwrap_or_default());
             let bytes = self
                 .read(&mut entry)
                 .map_err(|error| broken(place, &error))?;
-            self.keep(&path, mode, bytes)?;
+            self.add_file(&path, mode, bytes)?;
         }
         // Some tools read on behind the two empty blocks that end a tar. Reading on also checks the
         // checksum of a gzip stream.
@@ -135,17 +138,20 @@ impl Unpacked<'_> {
                 return Ok(());
             }
             if block[..read].iter().any(|byte| *byte != 0) {
-                return Err(self.bad("it holds data behind its end"));
+                return Err(self.content_error("it holds data behind its end"));
             }
         }
     }
 
-    fn zip(&mut self, bytes: &[u8]) -> Result<()> {
+    fn read_zip(&mut self, bytes: &[u8]) -> Result<()> {
         let place = self.place;
         let broken = |error: zip::result::ZipError| {
-            FetchError::content(
+            FetchError::content_error(
                 place,
-                format!("it cannot be unpacked: {}", shown(&error.to_string())),
+                format!(
+                    "it cannot be unpacked: {}",
+                    escape_untrusted(&error.to_string())
+                ),
             )
         };
         let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(broken)?;
@@ -158,7 +164,7 @@ impl Unpacked<'_> {
             let mut entry = archive.by_index(at).map_err(broken)?;
             // Take the raw name: decoding would guess the characters of a name that is not UTF-8.
             let path = std::str::from_utf8(entry.name_raw())
-                .map_err(|_| self.bad("it holds a file name that is not UTF-8"))?
+                .map_err(|_| self.content_error("it holds a file name that is not UTF-8"))?
                 .to_owned();
             let mode = entry.unix_mode().unwrap_or(0o644);
             if entry.is_dir() {
@@ -167,16 +173,16 @@ impl Unpacked<'_> {
             // 0 means that the archive records no file type.
             let kind = mode & 0o170_000;
             if entry.is_symlink() || !matches!(kind, 0 | 0o100_000) {
-                return Err(self.bad(format!(
+                return Err(self.content_error(format!(
                     "{} is a link or not a regular file; a skill holds regular files only",
-                    shown(&path)
+                    escape_untrusted(&path)
                 )));
             }
             let bytes = self.read(&mut entry).map_err(|error| {
-                let reason = shown(&error.to_string());
-                self.bad(format!("{}: {reason}", shown(&path)))
+                let reason = escape_untrusted(&error.to_string());
+                self.content_error(format!("{}: {reason}", escape_untrusted(&path)))
             })?;
-            self.keep(&path, Mode::of_permissions(mode), bytes)?;
+            self.add_file(&path, Mode::of_permissions(mode), bytes)?;
         }
         Ok(())
     }
@@ -190,7 +196,7 @@ impl Unpacked<'_> {
         Ok(bytes)
     }
 
-    fn keep(&mut self, path: &str, mode: Mode, bytes: Vec<u8>) -> Result<()> {
+    fn add_file(&mut self, path: &str, mode: Mode, bytes: Vec<u8>) -> Result<()> {
         let path = path.strip_prefix("./").unwrap_or(path);
         // Reject such a path instead of cleaning it: a cleaned one could meet another member.
         let plain = !path.is_empty()
@@ -198,7 +204,10 @@ impl Unpacked<'_> {
             && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
             && !path.contains('\0');
         if !plain {
-            return Err(self.bad(format!("{} points out of the archive", shown(path))));
+            return Err(self.content_error(format!(
+                "{} points out of the archive",
+                escape_untrusted(path)
+            )));
         }
         // Entries are read to one byte beyond the remaining limit, so an overrun shows here.
         self.bytes += bytes.len() as u64;
@@ -209,9 +218,12 @@ impl Unpacked<'_> {
             return Err(self.too_many());
         }
         // On a file system without letter case, the second file would overwrite the first.
-        if let Some(other) = self.paths.insert(fold(path).into_owned(), path.to_owned()) {
-            let (path, other) = (shown(path), shown(&other));
-            return Err(self.bad(if path == other {
+        if let Some(other) = self
+            .paths
+            .insert(fold_name(path).into_owned(), path.to_owned())
+        {
+            let (path, other) = (escape_untrusted(path), escape_untrusted(&other));
+            return Err(self.content_error(if path == other {
                 format!("it holds {path} twice")
             } else {
                 format!("it holds {other} and {path}, which are the same name where letter case does not count")
@@ -232,7 +244,7 @@ impl Unpacked<'_> {
 
 fn too_large(place: &str) -> FetchError {
     FetchError::too_large(
-        format!("{}, unpacked,", shown(place)),
+        format!("{}, unpacked,", escape_untrusted(place)),
         MAX_UNPACKED_BYTES,
         "bytes",
     )

@@ -26,19 +26,19 @@ impl Fetcher {
     ) {
         let round = Arc::new(ComparisonBatch::default());
         let slots = Arc::new(tokio::sync::Semaphore::new(CONCURRENT));
-        let mut asking = tokio::task::JoinSet::new();
-        for (at, upstream) in upstreams.into_iter().enumerate() {
+        let mut tasks = tokio::task::JoinSet::new();
+        for (index, upstream) in upstreams.into_iter().enumerate() {
             let (fetcher, policy) = (Arc::clone(&self), policy.clone());
             let (round, slots) = (Arc::clone(&round), Arc::clone(&slots));
-            asking.spawn(async move {
+            tasks.spawn(async move {
                 let _slot = slots.acquire().await;
                 let state = fetcher.compare_one(&round, &upstream, &policy).await;
                 let failed = |error: FetchError| DriftState::Failed(error.to_string());
-                (at, state.unwrap_or_else(failed))
+                (index, state.unwrap_or_else(failed))
             });
         }
         // A task that panicked yields no result, and its skill stays unchecked.
-        while let Some(done) = asking.join_next().await {
+        while let Some(done) = tasks.join_next().await {
             if let Ok((at, state)) = done {
                 answer(at, state);
             }
@@ -62,13 +62,13 @@ impl Fetcher {
             return Ok(DriftState::Unchecked(reason));
         };
         // The policy may have become stricter since the skill was added.
-        policy.check(&source)?;
+        policy.check_source(&source)?;
         let comparison = Comparison {
-            access: self.under(policy).to_source(&source),
+            access: self.with_policy(policy).to_source(&source),
             round,
             upstream,
             recorded,
         };
-        kind_of(&source, None)?.compare(&comparison).await
+        kind_of(&source, None)?.compare_state(&comparison).await
     }
 }

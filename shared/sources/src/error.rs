@@ -145,7 +145,7 @@ pub enum GitFault {
 
 impl GitFault {
     /// Recognizes the fault in git's error output, which is in English because `LC_ALL` is `C`.
-    pub(crate) fn of(said: &str) -> Self {
+    pub(crate) fn from_output(said: &str) -> Self {
         // The first fault with a matching text wins. git and SSH report the cause first and end
         // with a general sentence, which matches nothing here.
         const TEXTS: [(GitFault, &[&str]); 7] = [
@@ -231,27 +231,27 @@ impl GitFault {
 impl FetchError {
     pub(crate) fn too_large(what: impl AsRef<str>, limit: u64, unit: &'static str) -> Self {
         Self::TooLarge {
-            what: shown(what.as_ref()),
+            what: escape_untrusted(what.as_ref()),
             limit,
             unit,
         }
     }
 
-    pub(crate) fn content(place: impl AsRef<str>, reason: impl Into<String>) -> Self {
+    pub(crate) fn content_error(place: impl AsRef<str>, reason: impl Into<String>) -> Self {
         Self::Content {
-            place: shown(place.as_ref()),
+            place: escape_untrusted(place.as_ref()),
             reason: reason.into(),
         }
     }
 
-    pub(crate) fn unreachable(place: impl AsRef<str>, reason: impl Into<String>) -> Self {
+    pub(crate) fn unreachable_error(place: impl AsRef<str>, reason: impl Into<String>) -> Self {
         Self::Unreachable {
-            place: shown(place.as_ref()),
+            place: escape_untrusted(place.as_ref()),
             reason: reason.into(),
         }
     }
 
-    pub(crate) fn local(doing: &'static str, reason: &impl std::fmt::Display) -> Self {
+    pub(crate) fn local_error(doing: &'static str, reason: &impl std::fmt::Display) -> Self {
         Self::Local {
             doing,
             reason: reason.to_string(),
@@ -282,7 +282,7 @@ impl FetchError {
     }
 
     /// Returns git's own messages, one line each, for people who know git.
-    pub fn details(&self) -> impl Iterator<Item = &str> {
+    pub fn git_messages(&self) -> impl Iterator<Item = &str> {
         let said = match self {
             Self::Git { said, .. } => said.as_str(),
             _ => "",
@@ -314,7 +314,7 @@ impl FetchError {
 }
 
 /// Prepares untrusted text for a message: cuts it to 300 characters and escapes control characters.
-pub(crate) fn shown(text: &str) -> String {
+pub(crate) fn escape_untrusted(text: &str) -> String {
     let text: String = text.chars().take(300).collect();
     printable(&text)
 }
@@ -387,7 +387,7 @@ mod tests {
                 "source_unreachable",
             ),
         ] {
-            assert_eq!(GitFault::of(said), fault, "{said}");
+            assert_eq!(GitFault::from_output(said), fault, "{said}");
             let error = FetchError::Git {
                 place: "a.example/b".to_owned(),
                 fault,
@@ -396,7 +396,7 @@ mod tests {
             assert_eq!(error.word(), word, "{said}");
             assert!(!error.to_string().contains("fatal"), "{error}");
             assert!(error.hint().is_some_and(|hint| !hint.is_empty()));
-            assert!(error.details().eq(said.lines()));
+            assert!(error.git_messages().eq(said.lines()));
         }
     }
 }

@@ -14,37 +14,37 @@ use vault_shelf::DriftState;
 use vault_shelf::fetch::{Fetch, FetchFault, FetchedSkill, Upstream};
 
 use crate::access::{Access, Fetcher};
-use crate::error::{FetchError, GitFault, Result, shown};
+use crate::error::{FetchError, GitFault, Result, escape_untrusted};
 use crate::git;
 use crate::kinds;
-use crate::opened::{Found, Opened};
+use crate::opened::{OfferedSkill, Opened};
 use crate::policy::SourcePolicy;
 use crate::source::{GitSource, Source};
 
 impl Fetcher {
     /// Opens a source and lists its skills. `plugin` selects a plugin of a marketplace.
-    pub async fn open(
+    pub async fn open_source(
         &self,
         source: &Source,
         plugin: Option<&str>,
         policy: &SourcePolicy,
     ) -> Result<Opened> {
-        kinds::open(self.under(policy), source, plugin).await
+        kinds::open_checked(self.with_policy(policy), source, plugin).await
     }
 
     /// Downloads one skill of an opened source. Fails if the skill contains links or exceeds a size
     /// limit, or if the policy does not allow it.
-    pub async fn take(
+    pub async fn take_skill(
         &self,
         opened: &Opened,
-        found: &Found,
+        found: &OfferedSkill,
         policy: &SourcePolicy,
     ) -> Result<FetchedSkill> {
         let access = Access {
             scope: opened.scope,
-            ..self.under(policy)
+            ..self.with_policy(policy)
         };
-        opened.content.take(access, found).await
+        opened.content.take_skill(access, found).await
     }
 
     /// Fetches a skill again from its recorded origin, at the recorded reference. If the skill is
@@ -55,7 +55,7 @@ impl Fetcher {
         upstream: &Upstream,
         policy: &SourcePolicy,
     ) -> Result<FetchedSkill> {
-        kinds::fetch_recorded(self.under(policy), upstream).await
+        kinds::fetch_recorded(self.with_policy(policy), upstream).await
     }
 
     /// Returns whether a repository has this branch, tag or commit. Returns `false` on any error,
@@ -69,7 +69,9 @@ impl Fetcher {
             ..source.clone()
         };
         match self.git_access(source).await {
-            Ok((pinned, settings)) => git::resolve(&settings, &asked, &pinned).await.is_ok(),
+            Ok((pinned, settings)) => git::resolve_commit(&settings, &asked, &pinned)
+                .await
+                .is_ok(),
             Err(_) => false,
         }
     }
@@ -102,25 +104,29 @@ impl Fetcher {
         policy: Option<&Policy>,
     ) -> Result<FetchedSkill, FetchFault> {
         let policy = SourcePolicy::new(policy);
-        let opened = self.open(source, None, &policy).await?;
+        let opened = self.open_source(source, None, &policy).await?;
         let found = match skill {
             Some(name) => opened.by_name(name.as_str()),
-            None => opened.only(),
+            None => opened.default_skill(),
         };
         let found = found.ok_or_else(|| {
             // The names come from the source, so limit their number and escape them.
-            let names = opened.found.iter().take(50).map(|found| shown(&found.name));
+            let names = opened
+                .skills
+                .iter()
+                .take(50)
+                .map(|found| escape_untrusted(&found.name));
             let names: Vec<String> = names.collect();
             let what = match skill {
-                Some(name) => format!("{} has no skill {name}", source.shown()),
+                Some(name) => format!("{} has no skill {name}", source.display_name()),
                 None => format!(
                     "{} has several skills; name one with `skill`",
-                    source.shown()
+                    source.display_name()
                 ),
             };
             FetchFault::NotFound(format!("{what}: {}", names.join(", ")))
         })?;
-        Ok(self.take(&opened, found, &policy).await?)
+        Ok(self.take_skill(&opened, found, &policy).await?)
     }
 }
 
@@ -179,7 +185,7 @@ mod tests {
         let place = || "place".to_owned();
         for wrong in [
             FetchError::too_large("it", 1, "bytes"),
-            FetchError::content("it", "it is broken"),
+            FetchError::content_error("it", "it is broken"),
             FetchError::Digest {
                 place: place(),
                 wanted: "a".to_owned(),

@@ -16,7 +16,7 @@ pub const MAX_SKILLS: usize = 2_000;
 /// Returns the folders at and below `base` that contain a SKILL.md, shallow ones first. An empty
 /// `base` is the root. A folder inside a skill belongs to that skill and is not listed, unless the
 /// outer skill is the root or `base`: a repository that is itself a skill may contain more skills.
-pub(crate) fn skills<'a>(paths: impl Iterator<Item = &'a str>, base: &str) -> Vec<String> {
+pub(crate) fn skill_folders<'a>(paths: impl Iterator<Item = &'a str>, base: &str) -> Vec<String> {
     let mut found: BTreeSet<(usize, String)> = BTreeSet::new();
     for path in paths {
         let Some(folder) = folder_of(path) else {
@@ -45,21 +45,21 @@ pub(crate) fn skills<'a>(paths: impl Iterator<Item = &'a str>, base: &str) -> Ve
             found.insert((depth, folder.to_owned()));
         }
     }
-    let mut kept: Vec<String> = Vec::new();
+    let mut folders: Vec<String> = Vec::new();
     for (_, folder) in found {
         // Folders come in order of depth, so the list already contains any outer skill.
-        let nested = kept.iter().any(|outer| {
+        let nested = folders.iter().any(|outer| {
             outer != base
                 && !outer.is_empty()
                 && folder
                     .strip_prefix(outer.as_str())
                     .is_some_and(|rest| rest.starts_with('/'))
         });
-        if !nested && kept.len() < MAX_SKILLS {
-            kept.push(folder);
+        if !nested && folders.len() < MAX_SKILLS {
+            folders.push(folder);
         }
     }
-    kept
+    folders
 }
 
 fn folder_of(path: &str) -> Option<&str> {
@@ -82,10 +82,10 @@ fn is_skipped(part: &str) -> bool {
 pub fn local_skills(folder: &Path) -> Vec<String> {
     let mut paths = Vec::new();
     let mut waiting = vec![(String::new(), 0)];
-    let mut looked = 0;
+    let mut visited = 0;
     while let Some((inside, depth)) = waiting.pop() {
-        looked += 1;
-        if looked > MAX_FOLDERS {
+        visited += 1;
+        if visited > MAX_FOLDERS {
             break;
         }
         let Ok(entries) = std::fs::read_dir(folder.join(&inside)) else {
@@ -109,7 +109,7 @@ pub fn local_skills(folder: &Path) -> Vec<String> {
             }
         }
     }
-    skills(paths.iter().map(String::as_str), "")
+    skill_folders(paths.iter().map(String::as_str), "")
 }
 
 #[cfg(test)]
@@ -127,7 +127,7 @@ mod tests {
             "a/b/c/d/e/f/g/SKILL.md",
             "other/skill.md",
         ];
-        let found = |base| skills(paths.iter().copied(), base);
+        let found = |base| skill_folders(paths.iter().copied(), base);
         assert_eq!(found(""), ["skills/pdf", "skills/pdf-tools"]);
         assert_eq!(
             found("skills/pdf"),
@@ -135,6 +135,6 @@ mod tests {
         );
         assert_eq!(found("skills/p"), Vec::<String>::new());
         let with_root = ["SKILL.md", "skills/a/SKILL.md"];
-        assert_eq!(skills(with_root.into_iter(), ""), ["", "skills/a"]);
+        assert_eq!(skill_folders(with_root.into_iter(), ""), ["", "skills/a"]);
     }
 }

@@ -11,7 +11,7 @@ use url::Url;
 use vault_format::address::is_public;
 use vault_http::{Client, Guard, HttpError, Limits, Options, Reach, Response};
 
-use crate::error::{FetchError, Result, shown};
+use crate::error::{FetchError, Result, escape_untrusted};
 use crate::policy::SourcePolicy;
 use crate::source::is_loopback;
 use crate::tokens::Tokens;
@@ -48,7 +48,7 @@ pub(crate) struct FetchedBody {
 }
 
 /// Creates a guard that accepts public addresses. In tests it accepts loopback addresses too.
-pub(crate) fn guard(loopback: bool) -> Guard {
+pub(crate) fn create_guard(loopback: bool) -> Guard {
     let may_reach: fn(IpAddr) -> bool = if loopback {
         |ip| is_public(ip) || ip.is_loopback()
     } else {
@@ -69,7 +69,7 @@ impl Http {
             })
         };
         Self {
-            client: client(guard(loopback), !loopback),
+            client: client(create_guard(loopback), !loopback),
             local: client(Guard::new(|ip| ip.is_loopback()), false),
             loopback,
             limits,
@@ -78,7 +78,7 @@ impl Http {
     }
 
     /// Fetches a URL. Returns `None` on HTTP 404 or 410. The body may have at most `max` bytes.
-    pub(crate) async fn get(
+    pub(crate) async fn get_url(
         &self,
         url: &Url,
         max: u64,
@@ -87,16 +87,16 @@ impl Http {
     ) -> Result<Option<FetchedBody>> {
         // The client limits each request. This timeout limits the whole chain of redirects.
         let whole = self.limits.whole;
-        match tokio::time::timeout(whole, self.follow(url, max, policy, scope)).await {
+        match tokio::time::timeout(whole, self.follow_redirects(url, max, policy, scope)).await {
             Ok(done) => done,
-            Err(_) => Err(FetchError::unreachable(
+            Err(_) => Err(FetchError::unreachable_error(
                 url,
                 format!("no complete answer within {} s", whole.as_secs_f32()),
             )),
         }
     }
 
-    async fn follow(
+    async fn follow_redirects(
         &self,
         asked: &Url,
         max: u64,
@@ -106,20 +106,20 @@ impl Http {
         let mut url = asked.clone();
         for _ in 0..=MAX_REDIRECTS {
             // Check every hop, because a redirect may lead anywhere.
-            check(&url, scope, self.loopback)?;
+            check_url(&url, scope, self.loopback)?;
             policy.check_hop(asked, &url)?;
             let answer = self
-                .send(&url, scope)
+                .send_get(&url, scope)
                 .await
-                .map_err(|error| failed(&url, error))?;
+                .map_err(|error| request_error(&url, error))?;
             match answer.status() {
                 200 => {
                     let content_type = header_of(&answer, header::CONTENT_TYPE)
                         .unwrap_or_default()
                         .to_ascii_lowercase();
-                    let body = answer.body(max).await;
+                    let body = answer.read_body(max).await;
                     return Ok(Some(FetchedBody {
-                        body: body.map_err(|error| failed(&url, error))?,
+                        body: body.map_err(|error| request_error(&url, error))?,
                         url,
                         content_type,
                     }));
@@ -127,49 +127,49 @@ impl Http {
                 301 | 302 | 303 | 307 | 308 => {
                     let to = header_of(&answer, header::LOCATION).and_then(|to| url.join(to).ok());
                     url = to.ok_or_else(|| {
-                        FetchError::unreachable(&url, "it redirects without an address")
+                        FetchError::unreachable_error(&url, "it redirects without an address")
                     })?;
                 }
                 404 | 410 => return Ok(None),
-                status => return Err(refused(&url, status, &answer)),
+                status => return Err(status_error(&url, status, &answer)),
             }
         }
-        Err(FetchError::unreachable(
+        Err(FetchError::unreachable_error(
             asked,
             format!("it redirects more than {MAX_REDIRECTS} times"),
         ))
     }
 
-    async fn send(&self, url: &Url, scope: Scope) -> Result<Response, HttpError> {
+    async fn send_get(&self, url: &Url, scope: Scope) -> Result<Response, HttpError> {
         let client = match scope {
             Scope::Public => &self.client,
             Scope::ThisMachine => &self.local,
         };
-        let mut request = client.request(Method::GET, url.as_str())?;
+        let mut request = client.new_request(Method::GET, url.as_str())?;
         // Select the token for each hop, so that a redirect cannot carry it to another host.
         if let Some(token) = self.tokens.for_url(url) {
             request = request.bearer_auth(token);
         }
-        client.send(request).await
+        client.send_request(request).await
     }
 }
 
 /// Checks that apply to every hop in addition to the guard: HTTPS only but on this machine, no way
 /// out of the scope, and no credentials in the URL. `loopback` is set in tests.
-fn check(url: &Url, scope: Scope, loopback: bool) -> Result<()> {
+fn check_url(url: &Url, scope: Scope, loopback: bool) -> Result<()> {
     if scope == Scope::ThisMachine && !is_loopback(url) {
-        return Err(FetchError::unreachable(
+        return Err(FetchError::unreachable_error(
             url,
             "it is not on this machine, as the source is",
         ));
     }
     let may_be_plain = scope == Scope::ThisMachine || loopback && is_loopback(url);
     if url.scheme() != "https" && !(may_be_plain && url.scheme() == "http") {
-        return Err(FetchError::unreachable(url, "it does not use https"));
+        return Err(FetchError::unreachable_error(url, "it does not use https"));
     }
     // Credentials in a URL would be sent to its host, and would be shown in messages.
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(FetchError::unreachable(
+        return Err(FetchError::unreachable_error(
             url.host_str().unwrap_or_default(),
             "its address contains a user name or password",
         ));
@@ -182,29 +182,29 @@ fn header_of(answer: &Response, name: header::HeaderName) -> Option<&str> {
 }
 
 /// Creates the error for a status that is neither success, redirect nor "not found".
-fn refused(url: &Url, status: u16, answer: &Response) -> FetchError {
+fn status_error(url: &Url, status: u16, answer: &Response) -> FetchError {
     if matches!(status, 401 | 403) {
         return FetchError::NotAllowed {
-            place: shown(url.as_str()),
+            place: escape_untrusted(url.as_str()),
             status,
         };
     }
     let wait = match header_of(answer, header::RETRY_AFTER) {
         Some(wait) if matches!(status, 429 | 503) => {
-            format!(", and asks to wait {} s", shown(wait))
+            format!(", and asks to wait {} s", escape_untrusted(wait))
         }
         _ => String::new(),
     };
-    FetchError::unreachable(url, format!("it answers HTTP {status}{wait}"))
+    FetchError::unreachable_error(url, format!("it answers HTTP {status}{wait}"))
 }
 
-fn failed(url: &Url, error: HttpError) -> FetchError {
+fn request_error(url: &Url, error: HttpError) -> FetchError {
     match error {
-        HttpError::Setup(error) => FetchError::local("making an HTTP client", &error),
-        HttpError::NotPublic => FetchError::NotPublic(shown(url.as_str())),
+        HttpError::Setup(error) => FetchError::local_error("making an HTTP client", &error),
+        HttpError::NotPublic => FetchError::NotPublic(escape_untrusted(url.as_str())),
         HttpError::TooLarge(limit) => FetchError::too_large(url.as_str(), limit, "bytes"),
-        HttpError::Encoded => FetchError::content(url, error.to_string()),
-        error => FetchError::unreachable(url, shown(&error.reason())),
+        HttpError::Encoded => FetchError::content_error(url, error.to_string()),
+        error => FetchError::unreachable_error(url, escape_untrusted(&error.system_message())),
     }
 }
 
@@ -230,9 +230,9 @@ mod tests {
             ("ftp://127.0.0.1/a", false, false),
         ] {
             let at: Url = url.parse().unwrap();
-            let public_scope = check(&at, Scope::Public, false);
+            let public_scope = check_url(&at, Scope::Public, false);
             assert_eq!(public_scope.is_ok(), public, "{url}");
-            let local_scope = check(&at, Scope::ThisMachine, false);
+            let local_scope = check_url(&at, Scope::ThisMachine, false);
             assert_eq!(local_scope.is_ok(), this_machine, "{url}");
         }
     }

@@ -30,11 +30,11 @@ pub mod policy;
 pub mod source;
 mod tokens;
 
-pub use access::{DEFAULT_CLAWHUB, DEFAULT_NPM, Fetcher, Settings, short};
+pub use access::{DEFAULT_CLAWHUB, DEFAULT_NPM, Fetcher, Settings, short_commit};
 pub use error::{FetchError, GitFault};
 pub use git::{GitSettings, is_commit as git_commit};
 pub use kinds::{check_address, site};
-pub use opened::{Found, Opened, by_name};
+pub use opened::{OfferedSkill, Opened, by_name};
 pub use policy::SourcePolicy;
 pub use source::{BadSource, GitSource, ParseOptions, Source, is_loopback};
 pub use tokens::{BadToken, Tokens};

@@ -26,12 +26,12 @@ pub struct LockedSkill {
 #[derive(Deserialize)]
 struct Lock {
     #[serde(default, deserialize_with = "unique_map")]
-    skills: BTreeMap<String, Entry>,
+    skills: BTreeMap<String, LockFileEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct LockFileEntry {
     source: Option<String>,
     source_type: Option<String>,
     source_url: Option<String>,
@@ -43,7 +43,7 @@ struct Entry {
 
 /// Parses a lock file. Relative paths in it are resolved against `folder`. Fails if the bytes are
 /// not a lock file.
-pub fn read(
+pub fn parse_lock(
     bytes: &[u8],
     folder: &std::path::Path,
     options: &ParseOptions,
@@ -58,7 +58,7 @@ pub fn read(
         .skills
         .into_iter()
         .map(|(name, entry)| LockedSkill {
-            source: source(&name, &entry, folder, options),
+            source: locked_source(&name, &entry, folder, options),
             tree: entry
                 // Only a git tree id can be compared with the source later.
                 .skill_folder_hash
@@ -68,9 +68,9 @@ pub fn read(
         .collect())
 }
 
-fn source(
+fn locked_source(
     name: &str,
-    entry: &Entry,
+    entry: &LockFileEntry,
     folder: &std::path::Path,
     options: &ParseOptions,
 ) -> Result<Source, BadSource> {

@@ -10,7 +10,7 @@ use vault_format::keys::PublicKey;
 use vault_format::time::Timestamp;
 use vault_policy::Policy;
 
-use crate::error::{FetchError, Result, shown};
+use crate::error::{FetchError, Result, escape_untrusted};
 use crate::source::{Source, url_names};
 
 /// The source policy in parsed form.
@@ -40,11 +40,11 @@ impl SourcePolicy {
     }
 
     /// Fails if the policy cannot allow any skill of this source. Call it before the first request.
-    pub fn check(&self, source: &Source) -> Result<()> {
+    pub fn check_source(&self, source: &Source) -> Result<()> {
         if matches!(source, Source::Local(_)) {
             return Ok(());
         }
-        let refuse = |reason: &str| Err(refusal(&source.shown(), reason));
+        let refuse = |reason: &str| Err(policy_error(&source.display_name(), reason));
         // The content of these is fixed by a digest or a signature before it is used.
         let is_signed = matches!(source, Source::WellKnown { .. } | Source::Vault { .. });
         if self.signed_only && !is_signed {
@@ -67,11 +67,11 @@ impl SourcePolicy {
 
     /// Fails if no pattern covers any of the names of a skill.
     pub fn check_names(&self, names: &[String]) -> Result<()> {
-        if names.iter().any(|name| self.allows(name)) {
+        if names.iter().any(|name| self.is_allowed(name)) {
             return Ok(());
         }
         let name = names.first().map_or("", String::as_str);
-        Err(refusal(name, "no pattern in `allow` matches it"))
+        Err(policy_error(name, "no pattern in `allow` matches it"))
     }
 
     /// Fails if a redirect leaves the origin of `asked` for an address that no pattern covers.
@@ -90,7 +90,7 @@ impl SourcePolicy {
         if i64::from(self.minimum_age_days) <= days || self.minimum_age_days == 0 {
             return Ok(());
         }
-        Err(refusal(
+        Err(policy_error(
             place,
             &format!(
                 "its commit is {} old, and minimum_age_days is {}",
@@ -110,18 +110,18 @@ impl SourcePolicy {
         if self.signers.is_empty() || self.signers.contains(signer) {
             return Ok(());
         }
-        Err(refusal(place, "its signer is not among `signers`"))
+        Err(policy_error(place, "its signer is not among `signers`"))
     }
 
-    fn allows(&self, name: &str) -> bool {
+    fn is_allowed(&self, name: &str) -> bool {
         self.allow
             .as_ref()
-            .is_none_or(|patterns| patterns.iter().any(|pattern| pattern.covers(name)))
+            .is_none_or(|patterns| patterns.iter().any(|pattern| pattern.covers_name(name)))
     }
 
     /// Returns whether a pattern covers the name or something below it.
     fn may_allow(&self, name: &str) -> bool {
-        self.allows(name)
+        self.is_allowed(name)
             || self
                 .allow
                 .as_ref()
@@ -129,9 +129,9 @@ impl SourcePolicy {
     }
 }
 
-fn refusal(place: &str, reason: &str) -> FetchError {
+fn policy_error(place: &str, reason: &str) -> FetchError {
     FetchError::Policy {
-        place: shown(place),
+        place: escape_untrusted(place),
         reason: reason.to_owned(),
     }
 }
@@ -149,12 +149,12 @@ impl Pattern {
         // A pattern covers everything below its match, so a final `/*` adds nothing.
         let text = text.strip_suffix("/*").map_or(text, |text| text);
         Self {
-            segments: folded(text).split('/').map(str::to_owned).collect(),
+            segments: fold_case(text).split('/').map(str::to_owned).collect(),
         }
     }
 
-    fn covers(&self, name: &str) -> bool {
-        let name = folded(name);
+    fn covers_name(&self, name: &str) -> bool {
+        let name = fold_case(name);
         let mut parts = name.split('/');
         self.segments
             .iter()
@@ -163,7 +163,7 @@ impl Pattern {
 
     /// Returns whether the pattern may cover something below the name.
     fn is_below(&self, name: &str) -> bool {
-        let name = folded(name);
+        let name = fold_case(name);
         let mut patterns = self.segments.iter();
         name.split('/').all(|part| {
             patterns
@@ -174,7 +174,7 @@ impl Pattern {
 }
 
 /// Lowercases names on GitHub and GitLab, which ignore case. Other hosts may not.
-fn folded(text: &str) -> String {
+fn fold_case(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let known = ["github.com/", "gitlab.com/", "github:", "gitlab:"];
     if known.iter().any(|host| lower.starts_with(host)) {
@@ -237,7 +237,7 @@ mod tests {
             "clawhub:@openclaw/gif",
             "./folder",
         ] {
-            assert!(policy.check(&source(good)).is_ok(), "{good}");
+            assert!(policy.check_source(&source(good)).is_ok(), "{good}");
         }
         for bad in [
             "github:acmes/skills",
@@ -253,7 +253,7 @@ mod tests {
             "clawhub:gif",
             "registry:gif",
         ] {
-            let refused = policy.check(&source(bad));
+            let refused = policy.check_source(&source(bad));
             assert_matches!(refused, Err(FetchError::Policy { .. }), "{bad}");
         }
     }
@@ -261,23 +261,23 @@ mod tests {
     #[test]
     fn an_empty_list_allows_nothing_and_no_list_allows_anything() {
         let none = policy("[sources]\nallow = []\n");
-        assert!(none.check(&source("github:acme/skills")).is_err());
-        assert!(none.check(&source("./folder")).is_ok());
+        assert!(none.check_source(&source("github:acme/skills")).is_err());
+        assert!(none.check_source(&source("./folder")).is_ok());
         let absent = policy("[sources]\n");
-        assert!(absent.check(&source("github:acme/skills")).is_ok());
+        assert!(absent.check_source(&source("github:acme/skills")).is_ok());
         let no_policy = SourcePolicy::new(None);
-        assert!(no_policy.check(&source("clawhub:gif")).is_ok());
+        assert!(no_policy.check_source(&source("clawhub:gif")).is_ok());
     }
 
     #[test]
     fn signed_only_and_ages_keep_out_what_cannot_have_them() {
         let signed = policy("[sources]\nsigned_only = true\n");
-        assert!(signed.check(&source("github:acme/skills")).is_err());
-        assert!(signed.check(&source("https://docs.example")).is_ok());
+        assert!(signed.check_source(&source("github:acme/skills")).is_err());
+        assert!(signed.check_source(&source("https://docs.example")).is_ok());
         assert!(signed.wants_digests());
         let aged = policy("[sources]\nminimum_age_days = 3\n");
-        assert!(aged.check(&source("https://docs.example")).is_err());
-        assert!(aged.check(&source("github:acme/skills")).is_ok());
+        assert!(aged.check_source(&source("https://docs.example")).is_err());
+        assert!(aged.check_source(&source("github:acme/skills")).is_ok());
         let now: Timestamp = "2026-11-21T00:00:00Z".parse().unwrap();
         assert!(aged.check_age("x", now.unix() - 3 * 86_400, now).is_ok());
         for young in [3 * 86_400 - 1, 0, -5] {

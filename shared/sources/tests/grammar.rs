@@ -370,7 +370,7 @@ fn what_a_manifest_records_is_read_back() {
     ] {
         let id = identifier.parse().expect(identifier);
         let source = Source::of_identifier(&id, None, &ParseOptions::default()).expect(identifier);
-        assert_eq!(source.shown(), shown);
+        assert_eq!(source.display_name(), shown);
     }
     for identifier in [
         "local:pdf",

@@ -54,7 +54,9 @@ async fn a_registry_that_hands_over_to_a_repository_is_held_to_the_policy_there(
     );
     let fetcher = fetcher(&site.base);
     let listed = policy("[sources]\nallow = [\"clawhub:*\", \"github.com/acme/*\"]\n");
-    let refused = fetcher.open(&parse("clawhub:gif"), None, &listed).await;
+    let refused = fetcher
+        .open_source(&parse("clawhub:gif"), None, &listed)
+        .await;
     let refused = refused.unwrap_err();
     assert_matches!(&refused, FetchError::Policy { place, .. } if place.contains("github.com/evil/skills"));
 }
@@ -75,7 +77,7 @@ async fn lock_files_of_another_tool_name_their_sources() {
             "evil":{{"source":"--upload-pack=x","sourceType":"git"}}}}}}"#,
         repository.address()
     );
-    let entries = vault_sources::locks::read(
+    let entries = vault_sources::locks::parse_lock(
         lock.as_bytes(),
         std::path::Path::new("/project"),
         &crate::support::options(),
@@ -84,7 +86,7 @@ async fn lock_files_of_another_tool_name_their_sources() {
     let find = |name: &str| {
         let entry = entries.iter().find(|entry| entry.name == name).unwrap();
         match &entry.source {
-            Ok(source) => source.shown(),
+            Ok(source) => source.display_name(),
             Err(bad) => format!("no: {bad}"),
         }
     };
@@ -105,8 +107,12 @@ async fn lock_files_of_another_tool_name_their_sources() {
     .unwrap();
     assert_eq!(paths(&skill), ["SKILL.md"]);
     assert!(
-        vault_sources::locks::read(b"[]", std::path::Path::new("/"), &crate::support::options())
-            .is_err()
+        vault_sources::locks::parse_lock(
+            b"[]",
+            std::path::Path::new("/"),
+            &crate::support::options()
+        )
+        .is_err()
     );
 }
 
@@ -154,7 +160,7 @@ async fn a_plugin_may_be_an_npm_package() {
     let fetcher = fetcher(&site.base);
     let policy = SourcePolicy::default();
     let source = parse(&repository.address());
-    let plugin = async |name: &str| fetcher.open(&source, Some(name), &policy).await;
+    let plugin = async |name: &str| fetcher.open_source(&source, Some(name), &policy).await;
 
     let opened = plugin("tagged").await.unwrap();
     assert_eq!(names(&opened), ["csv", "pdf"]);
@@ -163,19 +169,21 @@ async fn a_plugin_may_be_an_npm_package() {
         notice.contains("the npm package @acme/tools@1.2.3"),
         "{notice}"
     );
-    let skill = fetcher.take(&opened, &opened.found[1], &policy).await;
+    let skill = fetcher
+        .take_skill(&opened, &opened.skills[1], &policy)
+        .await;
     let skill = skill.unwrap();
     assert_eq!(paths(&skill), ["SKILL.md", "run.sh"]);
     let identifier = skill.upstream.identifier.as_str();
     assert!(identifier.ends_with("/tools-1.2.3.tgz"));
     assert_eq!(skill.upstream.path.as_deref(), Some("package/skills/pdf"));
     let one = plugin("one").await.unwrap();
-    assert_eq!(one.found.len(), 1);
+    assert_eq!(one.skills.len(), 1);
 
     // The registry receives no request if the owner's policy rejects it.
     let asked = site.asked().len();
     let listed = crate::support::policy("[sources]\nallow = [\"git:file:*\", \"github.com/*\"]\n");
-    let refused = fetcher.open(&source, Some("tagged"), &listed).await;
+    let refused = fetcher.open_source(&source, Some("tagged"), &listed).await;
     assert_matches!(refused, Err(FetchError::Policy { .. }));
     assert_eq!(site.asked().len(), asked);
 }

@@ -46,7 +46,7 @@ async fn a_skill_comes_with_its_siblings_modes_and_exact_bytes() {
     let fetcher = plain_fetcher();
     let opened = open(&fetcher, &source(&repository)).await.unwrap();
     assert_eq!(names(&opened), ["csv", "pdf"]);
-    assert!(opened.only().is_none(), "several");
+    assert!(opened.default_skill().is_none(), "several");
     let skill = fetch(&fetcher, &source(&repository), Some("pdf")).await;
     let skill = skill.unwrap();
     assert_eq!(paths(&skill), ["SKILL.md", "bin/run.sh", "data.bin"]);
@@ -117,7 +117,11 @@ async fn tags_branches_and_commits_are_found_and_others_are_said() {
         refused.to_string(),
         "localhost/nowhere/at/all: there is no repository at this address"
     );
-    assert!(refused.details().any(|line| line.starts_with("fatal: ")));
+    assert!(
+        refused
+            .git_messages()
+            .any(|line| line.starts_with("fatal: "))
+    );
 }
 
 #[tokio::test]
@@ -265,7 +269,7 @@ async fn a_repository_that_moves_between_check_and_fetch_gives_one_commit_or_non
     repository.write("skills/pdf/SKILL.md", skill_md("moved"));
     repository.commit();
     let found = opened.by_name("pdf").unwrap();
-    let skill = fetcher.take(&opened, found, &policy).await.unwrap();
+    let skill = fetcher.take_skill(&opened, found, &policy).await.unwrap();
     assert_eq!(skill.upstream.revision, Some(before));
     let document = skill.files.iter().find(|file| file.path == "SKILL.md");
     assert_eq!(document.unwrap().bytes, skill_md("pdf").into_bytes());
@@ -279,7 +283,7 @@ async fn the_policy_is_asked_before_git_and_again_for_the_folder() {
     let never = fetcher_with(never);
     let others = policy("[sources]\nallow = [\"github.com/other/*\"]\n");
     let refused = never
-        .open(&parse("github:acme/skills"), None, &others)
+        .open_source(&parse("github:acme/skills"), None, &others)
         .await;
     assert_eq!(
         code(refused),
@@ -293,13 +297,13 @@ async fn the_policy_is_asked_before_git_and_again_for_the_folder() {
     let place = &git.place;
     let narrow = policy(&format!("[sources]\nallow = [\"{place}/skills/pdf\"]\n"));
     let fetcher = plain_fetcher();
-    let opened = fetcher.open(&source, None, &narrow).await.unwrap();
+    let opened = fetcher.open_source(&source, None, &narrow).await.unwrap();
     let [pdf, csv] = ["pdf", "csv"].map(|name| opened.by_name(name).unwrap());
-    assert!(fetcher.take(&opened, pdf, &narrow).await.is_ok());
-    let refused = fetcher.take(&opened, csv, &narrow).await;
+    assert!(fetcher.take_skill(&opened, pdf, &narrow).await.is_ok());
+    let refused = fetcher.take_skill(&opened, csv, &narrow).await;
     assert_eq!(code(refused), "source_refused");
     let aged = policy("[sources]\nminimum_age_days = 36500\n");
-    let refused = fetcher.open(&source, None, &aged).await;
+    let refused = fetcher.open_source(&source, None, &aged).await;
     assert_eq!(code(refused), "source_refused");
 }
 
@@ -380,11 +384,13 @@ async fn a_marketplace_names_the_skills_of_its_plugins() {
     let fetcher = plain_fetcher();
     let policy = SourcePolicy::default();
     let source = source(&repository);
-    let plugin = async |name| fetcher.open(&source, Some(name), &policy).await;
+    let plugin = async |name| fetcher.open_source(&source, Some(name), &policy).await;
     assert_eq!(names(&plugin("tools").await.unwrap()), ["lint"]);
     let opened = plugin("far").await.unwrap();
     assert_eq!(names(&opened), ["far"]);
-    let skill = fetcher.take(&opened, &opened.found[0], &policy).await;
+    let skill = fetcher
+        .take_skill(&opened, &opened.skills[0], &policy)
+        .await;
     let revision = skill.unwrap().upstream.revision;
     assert_eq!(revision, Some(far), "the commit that the marketplace fixes");
 }

@@ -130,7 +130,7 @@ async fn a_pinned_index_is_held_to_its_digests() {
     let opened = open(&fetcher, &source).await.unwrap();
     assert_eq!(names(&opened), ["pdf", "csv", "lie"]);
     assert_eq!(opened.notices.len(), 4, "{:?}", opened.notices);
-    let description = opened.found[0].description.as_deref();
+    let description = opened.skills[0].description.as_deref();
     assert_eq!(description, Some("Work with PDF."));
     let pdf = fetch(&fetcher, &source, Some("pdf")).await.unwrap();
     assert_eq!(paths(&pdf), ["SKILL.md", "a.md"]);
@@ -143,7 +143,7 @@ async fn a_pinned_index_is_held_to_its_digests() {
     assert_eq!(code(lie), "source_digest");
     // Fetch one skill of the site by name, then detect an upstream change.
     let named = parse(&format!("wellknown:{}/csv", site.base));
-    assert_eq!(open(&fetcher, &named).await.unwrap().found.len(), 1);
+    assert_eq!(open(&fetcher, &named).await.unwrap().skills.len(), 1);
     assert!(is_up_to_date(&fetcher, &pdf).await);
     site.index(&entries.replace(&one.to_string(), &two.to_string()));
     assert_matches!(drift(&fetcher, &pdf).await, DriftState::Drifted { .. });
@@ -180,7 +180,7 @@ async fn the_older_index_is_taken_with_a_warning_and_never_where_digests_are_ask
     let up = fetch(&fetcher, &source, Some("up")).await;
     assert_eq!(code(up), "source_malformed");
     let signed = policy("[sources]\nsigned_only = true\n");
-    let refused = fetcher.open(&source, None, &signed).await;
+    let refused = fetcher.open_source(&source, None, &signed).await;
     assert_eq!(code(refused), "source_refused");
 }
 
@@ -199,7 +199,7 @@ async fn redirects_are_followed_as_far_as_the_policy_allows() {
     site.redirect("/away/SKILL.md", elsewhere + "/end/SKILL.md");
     let listed = policy(&format!("[sources]\nallow = [\"{host}/*\"]\n"));
     let source = parse(&format!("{}/away/SKILL.md", site.base));
-    let refused = fetcher.open(&source, None, &listed).await;
+    let refused = fetcher.open_source(&source, None, &listed).await;
     assert_eq!(code(refused), "source_refused");
 }
 

@@ -3,21 +3,21 @@
 use vault_store::records::{MAX_KEY_BYTES, prefix_end};
 
 /// The keys from a first one on and before an end, without one excluded key.
-pub struct Bounds {
-    pub from: String,
-    pub but: Option<String>,
-    pub before: String,
+pub struct KeyRange {
+    pub start: String,
+    pub exclude: Option<String>,
+    pub end: String,
 }
 
-impl Bounds {
+impl KeyRange {
     /// Returns the range of the keys that begin with `prefix` and are behind `after`.
-    pub fn of(prefix: &str, after: Option<&str>) -> Self {
+    pub fn for_prefix(prefix: &str, after: Option<&str>) -> Self {
         Self {
             // `after` may be any key, also one before the prefix.
-            from: after.unwrap_or_default().max(prefix).to_owned(),
-            but: after.map(str::to_owned),
+            start: after.unwrap_or_default().max(prefix).to_owned(),
+            exclude: after.map(str::to_owned),
             // A key has at most 512 bytes, so none is behind a longer text of the last character.
-            before: prefix_end(prefix)
+            end: prefix_end(prefix)
                 .unwrap_or_else(|| char::MAX.to_string().repeat(MAX_KEY_BYTES / 4 + 1)),
         }
     }
@@ -29,9 +29,9 @@ mod tests {
 
     #[test]
     fn no_key_lies_behind_the_last() {
-        let bounds = Bounds::of("", None);
+        let bounds = KeyRange::for_prefix("", None);
         let last = char::MAX.to_string().repeat(MAX_KEY_BYTES / 4);
-        assert!(last < bounds.before && bounds.from.is_empty() && bounds.but.is_none());
+        assert!(last < bounds.end && bounds.start.is_empty() && bounds.exclude.is_none());
     }
 
     #[test]
@@ -42,7 +42,11 @@ mod tests {
             ("b", Some("bx"), "bx"),
             ("", Some("q"), "q"),
         ] {
-            assert_eq!(Bounds::of(prefix, after).from, from, "{prefix} {after:?}");
+            assert_eq!(
+                KeyRange::for_prefix(prefix, after).start,
+                from,
+                "{prefix} {after:?}"
+            );
         }
     }
 }

@@ -31,26 +31,26 @@ pub enum SqlError {
 }
 
 impl SqlError {
-    pub(crate) fn open(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    pub(crate) fn from_source(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Open(source.into())
     }
 }
 
 impl From<rusqlite::Error> for SqlError {
     fn from(error: rusqlite::Error) -> Self {
-        Self::open(error)
+        Self::from_source(error)
     }
 }
 
 impl From<tokio_postgres::Error> for SqlError {
     fn from(error: tokio_postgres::Error) -> Self {
-        Self::open(error)
+        Self::from_source(error)
     }
 }
 
 /// Returns the index of the first migration to run, for a database with schema version `found` and
 /// a program with `known` migrations. Fails if the database is newer.
-pub(crate) fn pending(found: i64, known: usize) -> Result<usize, SqlError> {
+pub(crate) fn next_migration(found: i64, known: usize) -> Result<usize, SqlError> {
     let newer = || SqlError::NewerSchema {
         found,
         known: i64::try_from(known).unwrap_or(i64::MAX),

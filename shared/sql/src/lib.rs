@@ -48,7 +48,7 @@ impl Sql {
     /// Opens the database at `url` and migrates its schema. `clock` decides which records are
     /// expired. Fails if the address is invalid, the database does not answer, or its schema is
     /// newer than this program.
-    pub async fn open(url: &str, clock: Arc<dyn Clock>) -> Result<Self, SqlError> {
+    pub async fn open_database(url: &str, clock: Arc<dyn Clock>) -> Result<Self, SqlError> {
         Self::open_with(url, clock, Options::default()).await
     }
 
@@ -58,16 +58,16 @@ impl Sql {
         clock: Arc<dyn Clock>,
         options: Options,
     ) -> Result<Self, SqlError> {
-        match Address::read(url)? {
+        match Address::parse(url)? {
             Address::File(path) => {
-                let store = Arc::new(sqlite::Sqlite::open(path, clock, options).await?);
+                let store = Arc::new(sqlite::Sqlite::open_file(path, clock, options).await?);
                 Ok(Self {
                     objects: store.clone(),
                     records: store,
                 })
             }
             Address::Server => {
-                let store = Arc::new(postgres::Postgres::open(url, clock, options).await?);
+                let store = Arc::new(postgres::Postgres::connect(url, clock, options).await?);
                 Ok(Self {
                     objects: store.clone(),
                     records: store,
@@ -87,14 +87,14 @@ impl Sql {
     }
 
     /// Checks that the database answers.
-    pub async fn ping(&self) -> Result<(), StoreError> {
-        self.records.ping().await
+    pub async fn check_health(&self) -> Result<(), StoreError> {
+        self.records.check_health().await
     }
 
     /// Deletes up to `limit` expired records, which are invisible already, and returns their
     /// number.
-    pub async fn sweep(&self, limit: usize) -> Result<usize, StoreError> {
-        self.records.sweep(limit).await
+    pub async fn sweep_expired(&self, limit: usize) -> Result<usize, StoreError> {
+        self.records.sweep_expired(limit).await
     }
 }
 
@@ -106,7 +106,7 @@ enum Address {
 }
 
 impl Address {
-    fn read(url: &str) -> Result<Self, SqlError> {
+    fn parse(url: &str) -> Result<Self, SqlError> {
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             return Ok(Self::Server);
         }
@@ -164,7 +164,7 @@ mod tests {
             ("file:///srv/vault.db", None),
         ];
         for (url, expected) in cases {
-            assert_eq!(Address::read(url).ok(), expected, "{url}");
+            assert_eq!(Address::parse(url).ok(), expected, "{url}");
         }
     }
 }

@@ -13,7 +13,7 @@ use vault_testing::servers::or_say_why;
 async fn open() -> Option<(Sql, Arc<TestClock>, Database)> {
     let database = or_say_why(postgres::database())?;
     let clock = Arc::new(TestClock::default());
-    let sql = Sql::open(&database.url(), clock.clone())
+    let sql = Sql::open_database(&database.url(), clock.clone())
         .await
         .expect("a new database opens");
     Some((sql, clock, database))

@@ -65,7 +65,7 @@ async fn enrol_at_once(sql: &Sql, names: Vec<String>, max: i64) -> Vec<String> {
         let records = sql.records();
         racers.spawn(async move {
             match records
-                .commit(counted(&name, max))
+                .commit_writes(counted(&name, max))
                 .await
                 .expect("it answers")
             {
@@ -123,7 +123,10 @@ async fn write_until_killed(rest: &str) {
         writers.spawn(async move {
             for n in 0.. {
                 let name = format!("{round}-{writer}-{n}");
-                let commit = records.commit(counted(&name, 1_000_000)).await.unwrap();
+                let commit = records
+                    .commit_writes(counted(&name, 1_000_000))
+                    .await
+                    .unwrap();
                 assert!(commit.is_done());
                 say(&name);
             }
@@ -144,7 +147,7 @@ async fn what_was_acknowledged_survives_a_kill(url: &str) {
         let sql = open(url).await;
         // The database may still finish what it had received: this one waits for it.
         let last = counted(&format!("last-{round}"), 9999);
-        assert!(sql.records().commit(last).await.unwrap().is_done());
+        assert!(sql.records().commit_writes(last).await.unwrap().is_done());
         let there = names(&sql).await;
         let lost = acknowledged
             .iter()
@@ -188,7 +191,8 @@ async fn a_foreign_lock_is_waited_for() {
         );
         assert_eq!(holder.hear().as_deref(), Some("held"));
         let records = sql.records();
-        let waiting = tokio::spawn(async move { records.commit(counted(&n.to_string(), 9)).await });
+        let waiting =
+            tokio::spawn(async move { records.commit_writes(counted(&n.to_string(), 9)).await });
         // The lock is held by another process in real time: this is what the test is about.
         tokio::time::sleep(Duration::from_millis(held_for)).await;
         assert!(
@@ -225,7 +229,7 @@ async fn a_lock_held_too_long_ends_in_unavailable() {
             tokio::time::sleep(Duration::from_millis(20 * n)).await;
             let since = Instant::now();
             (
-                records.commit(counted(&n.to_string(), 99)).await,
+                records.commit_writes(counted(&n.to_string(), 99)).await,
                 since.elapsed(),
             )
         });
@@ -258,14 +262,14 @@ async fn fill(url: &str) {
         let name = format!("{n:04}");
         let mut writes = counted(&name, 1000);
         let big = serde_json::json!({ "padding": "x".repeat(32 * 1024) });
-        let document = vault_store::records::Document::of(&big).unwrap();
+        let document = vault_store::records::Document::from_value(&big).unwrap();
         let key = RecordKey::new("padding", &name);
         writes.push(vault_store::records::Write::put(
             key,
             document,
             vault_store::records::When::Any,
         ));
-        match records.commit(writes).await {
+        match records.commit_writes(writes).await {
             Ok(Commit::Done(_)) => say(&name),
             Err(StoreError::Unavailable(_)) => {
                 let there = names(&sql).await.len();

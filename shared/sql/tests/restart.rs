@@ -33,7 +33,7 @@ async fn commit_all_along(
             break;
         }
         let name = format!("{writer}-{n}");
-        match records.commit(counted(&name, 1_000_000)).await {
+        match records.commit_writes(counted(&name, 1_000_000)).await {
             Ok(commit) => {
                 assert!(commit.is_done(), "{commit:?}");
                 acknowledged.push(name);
@@ -63,10 +63,13 @@ async fn a_restart_is_only_unavailable_and_loses_nothing() {
             tokio::task::yield_now().await;
         }
         cluster.crash().unwrap();
-        let down = sql.records().get(&RecordKey::new("sums", "items")).await;
+        let down = sql
+            .records()
+            .get_one(&RecordKey::new("sums", "items"))
+            .await;
         assert!(matches!(down, Err(StoreError::Unavailable(_))), "{down:?}");
         cluster.restart().unwrap();
-        sql.ping()
+        sql.check_health()
             .await
             .expect("the first request after the restart is served");
     }
@@ -94,12 +97,16 @@ async fn a_caller_that_goes_away_leaves_no_transaction_behind() {
         // Cut off at every stage of the commit, from before it was sent until after it was done.
         let _ = tokio::time::timeout(
             Duration::from_micros(n * 20),
-            records.commit(counted(&name, 1000)),
+            records.commit_writes(counted(&name, 1000)),
         )
         .await;
     }
     // The server may still finish what was cut off: this one waits for all of it.
-    let last = sql.records().commit(counted("last", 1000)).await.unwrap();
+    let last = sql
+        .records()
+        .commit_writes(counted("last", 1000))
+        .await
+        .unwrap();
     assert!(last.is_done());
     let before = names(&sql).await.len();
     for n in 200..220 {
@@ -129,7 +136,7 @@ async fn a_row_that_somebody_holds_is_a_conflict_after_two_seconds() {
         .await
         .unwrap();
     let since = Instant::now();
-    let answer = sql.records().commit(counted("b", 9)).await;
+    let answer = sql.records().commit_writes(counted("b", 9)).await;
     assert!(matches!(answer, Err(StoreError::Conflict)), "{answer:?}");
     // At least: a busy machine only makes it longer.
     assert!(since.elapsed() >= Duration::from_millis(1500));
@@ -149,7 +156,7 @@ async fn tls_is_used_where_asked_for_and_only_with_a_good_certificate() {
     };
     let database = cluster.database().unwrap();
     let open = async |query: String| {
-        Sql::open(
+        Sql::open_database(
             &format!("{}?{query}", database.url()),
             Arc::new(SystemClock),
         )
@@ -159,7 +166,7 @@ async fn tls_is_used_where_asked_for_and_only_with_a_good_certificate() {
     open(good.clone())
         .await
         .expect("a certificate of the named authority")
-        .ping()
+        .check_health()
         .await
         .unwrap();
     open(good.replace("require", "verify-full"))

@@ -16,17 +16,27 @@ use vault_testing::postgres;
 use vault_testing::servers::or_say_why;
 
 async fn open(url: &str) -> Result<Sql, SqlError> {
-    Sql::open(url, Arc::new(SystemClock)).await
+    Sql::open_database(url, Arc::new(SystemClock)).await
 }
 
 async fn put(sql: &Sql, name: &str) {
-    let document = Document::of(&json!({ "name": name })).unwrap();
+    let document = Document::from_value(&json!({ "name": name })).unwrap();
     let write = Write::put(RecordKey::new("p", name), document, When::Absent);
-    assert!(sql.records().commit(vec![write]).await.unwrap().is_done());
+    assert!(
+        sql.records()
+            .commit_writes(vec![write])
+            .await
+            .unwrap()
+            .is_done()
+    );
 }
 
 async fn count(sql: &Sql) -> usize {
-    sql.records().list("p", "", None, 1000).await.unwrap().len()
+    sql.records()
+        .list_page("p", "", None, 1000)
+        .await
+        .unwrap()
+        .len()
 }
 
 /// Eight openings of a new database at once, then one of an old one: all see one database.
@@ -174,7 +184,7 @@ async fn an_operator_can_ask_postgres_in_sql() {
     let sql = open(&database.url()).await.unwrap();
     let record = |partition: &str, key: &str, value| {
         let key = RecordKey::new(partition, key);
-        Write::put(key, Document::of(&value).unwrap(), When::Absent)
+        Write::put(key, Document::from_value(&value).unwrap(), When::Absent)
     };
     let writes = vec![
         record("ns/acme", "ns", json!({"status": "active"})),
@@ -200,7 +210,7 @@ async fn an_operator_can_ask_postgres_in_sql() {
         record("grant/01J", "cli_1/g", json!({"scopes": []})),
         record("audit/01J", "a1", json!({"action": "publish"})),
     ];
-    assert!(sql.records().commit(writes).await.unwrap().is_done());
+    assert!(sql.records().commit_writes(writes).await.unwrap().is_done());
     let (client, connection) = tokio_postgres::connect(&database.url(), NoTls)
         .await
         .unwrap();

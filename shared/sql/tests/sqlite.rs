@@ -12,7 +12,7 @@ async fn open() -> (Sql, Arc<TestClock>, TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let clock = Arc::new(TestClock::default());
     let url = format!("sqlite:{}", folder.path().join("data/vault.db").display());
-    let sql = Sql::open(&url, clock.clone())
+    let sql = Sql::open_database(&url, clock.clone())
         .await
         .expect("a new database opens");
     (sql, clock, folder)

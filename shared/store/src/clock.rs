@@ -32,7 +32,7 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        seconds(self.now_millis())
+        to_timestamp(self.now_millis())
     }
 
     #[expect(
@@ -49,7 +49,7 @@ impl Clock for SystemClock {
     }
 }
 
-fn seconds(millis: u64) -> Timestamp {
+fn to_timestamp(millis: u64) -> Timestamp {
     // u64::MAX / 1000 fits an i64.
     Timestamp::from_unix((millis / 1000).cast_signed())
 }

@@ -63,13 +63,13 @@ impl ObjectKey {
     }
 
     /// Computes the key of these bytes in this namespace and class.
-    pub fn of(namespace: NamespaceId, class: Class, bytes: &[u8]) -> Self {
+    pub fn for_bytes(namespace: NamespaceId, class: Class, bytes: &[u8]) -> Self {
         Self::new(namespace, class, Digest::of(bytes))
     }
 
     /// Checks an object's bytes. Fails with `Invalid` if they exceed the size limit or their
     /// SHA-256 is not the one in this key.
-    pub fn check(&self, bytes: &[u8]) -> Result<(), StoreError> {
+    pub fn check_bytes(&self, bytes: &[u8]) -> Result<(), StoreError> {
         // Compare the size first: it is free, and an oversized body must not cost a hash.
         if bytes.len() > MAX_OBJECT_BYTES {
             return Err(StoreError::invalid("an object may have 4 MiB"));
@@ -103,11 +103,11 @@ pub enum Stored {
 #[async_trait] // async fn is not yet callable through `dyn`
 pub trait Objects: Send + Sync {
     /// Returns the object's bytes, or `None` if the key does not exist.
-    async fn get(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError>;
+    async fn read_object(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError>;
 
     /// Writes the bytes unless the key exists. After both outcomes, exactly these bytes are under
     /// the key. Fails with `Invalid` if the bytes exceed 4 MiB or do not hash to the key.
-    async fn put(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError>;
+    async fn put_object(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError>;
 
     /// Stores objects in order, like [`Objects::put`]. A store with transactions uses one, so that
     /// the call costs one flush. Rejects all objects if it rejects one. After any other error some
@@ -118,19 +118,20 @@ pub trait Objects: Send + Sync {
         check_put_many(&objects)?;
         let mut stored = Vec::with_capacity(objects.len());
         for (key, bytes) in objects {
-            stored.push(self.put(&key, bytes).await?);
+            stored.push(self.put_object(&key, bytes).await?);
         }
         Ok(stored)
     }
 
     /// Returns the keys that do not exist or whose objects have another size in bytes, in the given
     /// order. Fails with `Invalid` for more than 10,000 keys.
-    async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError>;
+    async fn find_missing(&self, wanted: &[(ObjectKey, u64)])
+    -> Result<Vec<ObjectKey>, StoreError>;
 
     /// Returns hash and size in bytes of the objects of one class, sorted by hash, starting behind
     /// `after`. A page shorter than `limit` is the last one. Fails with `Invalid` unless `limit` is
     /// 1 to 1,000.
-    async fn list(
+    async fn list_objects(
         &self,
         namespace: &NamespaceId,
         class: Class,
@@ -139,13 +140,15 @@ pub trait Objects: Send + Sync {
     ) -> Result<Vec<(Digest, u64)>, StoreError>;
 
     /// Removes the object. Removing an absent object succeeds.
-    async fn delete(&self, key: &ObjectKey) -> Result<(), StoreError>;
+    async fn delete_object(&self, key: &ObjectKey) -> Result<(), StoreError>;
 }
 
 /// Checks objects for [`Objects::put_many`]. Fails with `Invalid` if one of them fails
 /// [`ObjectKey::check`]. For adapters.
 pub fn check_put_many(objects: &[(ObjectKey, Bytes)]) -> Result<(), StoreError> {
-    objects.iter().try_for_each(|(key, bytes)| key.check(bytes))
+    objects
+        .iter()
+        .try_for_each(|(key, bytes)| key.check_bytes(bytes))
 }
 
 /// Checks the number of keys for [`Objects::missing`]. Fails with `Invalid` if there are too many.
@@ -174,7 +177,7 @@ mod tests {
     #[test]
     fn a_key_reads_as_its_place_in_the_store() {
         let namespace = NamespaceId::from_parts(1_795_219_200_000, 7);
-        let key = ObjectKey::of(namespace, Class::Bundles, b"");
+        let key = ObjectKey::for_bytes(namespace, Class::Bundles, b"");
         let hash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(key.to_string(), format!("ns/{namespace}/bundles/{hash}"));
     }

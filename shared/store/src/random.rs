@@ -9,12 +9,12 @@ use crate::clock::Clock;
 /// A source of random bytes.
 pub trait Random: Send + Sync {
     /// Overwrites the whole buffer with fresh bytes.
-    fn fill(&self, buffer: &mut [u8]);
+    fn fill_random(&self, buffer: &mut [u8]);
 }
 
 impl<T: Random + ?Sized> Random for Arc<T> {
-    fn fill(&self, buffer: &mut [u8]) {
-        (**self).fill(buffer);
+    fn fill_random(&self, buffer: &mut [u8]) {
+        (**self).fill_random(buffer);
     }
 }
 
@@ -27,7 +27,7 @@ impl Random for SystemRandom {
         clippy::disallowed_methods,
         reason = "this is the port's implementation"
     )]
-    fn fill(&self, buffer: &mut [u8]) {
+    fn fill_random(&self, buffer: &mut [u8]) {
         // Without randomness, tokens would be guessable, so stop the process. No request, file or
         // peer can cause this.
         getrandom::fill(buffer).expect("the operating system gives random bytes");
@@ -35,9 +35,9 @@ impl Random for SystemRandom {
 }
 
 /// Returns `N` fresh random bytes.
-pub fn bytes<const N: usize>(random: &dyn Random) -> [u8; N] {
+pub fn random_bytes<const N: usize>(random: &dyn Random) -> [u8; N] {
     let mut buffer = [0; N];
-    random.fill(&mut buffer);
+    random.fill_random(&mut buffer);
     buffer
 }
 
@@ -45,12 +45,12 @@ pub fn bytes<const N: usize>(random: &dyn Random) -> [u8; N] {
 pub fn ulid_parts(clock: &dyn Clock, random: &dyn Random) -> (u64, u128) {
     // The random part of a ULID has 80 bits, so fill only the low 10 of the 16 bytes.
     let mut wide = [0; 16];
-    random.fill(&mut wide[6..]);
+    random.fill_random(&mut wide[6..]);
     (clock.now_millis(), u128::from_be_bytes(wide))
 }
 
 /// Creates a new ULID as 26 characters. ULIDs sort by time, and randomly within a millisecond.
-pub fn ulid(clock: &dyn Clock, random: &dyn Random) -> String {
+pub fn new_ulid(clock: &dyn Clock, random: &dyn Random) -> String {
     let (millis, bits) = ulid_parts(clock, random);
     Ulid::from_parts(millis, bits).to_string()
 }
@@ -61,6 +61,9 @@ mod tests {
 
     #[test]
     fn the_system_s_bytes_differ() {
-        assert_ne!(bytes::<32>(&SystemRandom), bytes::<32>(&SystemRandom));
+        assert_ne!(
+            random_bytes::<32>(&SystemRandom),
+            random_bytes::<32>(&SystemRandom)
+        );
     }
 }

@@ -52,14 +52,14 @@ impl<K: Eq + Hash, V: Clone> Recent<K, V> {
         // Moving the value keeps it when the old generation is dropped, which is what approximates
         // "least recently used" without a list.
         let (key, (value, size)) = held.old.remove_entry(key)?;
-        self.place(&mut held, key, value.clone(), size);
+        self.insert_young(&mut held, key, value.clone(), size);
         Some(value)
     }
 
     /// Stores a value of `size` bytes. A value larger than half of the room is not stored.
-    pub fn insert(&self, key: K, value: V, size: usize) {
+    pub fn insert_value(&self, key: K, value: V, size: usize) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        self.place(&mut held, key, value, size);
+        self.insert_young(&mut held, key, value, size);
     }
 
     /// Removes the entries whose keys do not pass.
@@ -70,7 +70,7 @@ impl<K: Eq + Hash, V: Clone> Recent<K, V> {
         held.young_bytes = held.young.values().map(|(_, size)| size + OVERHEAD).sum();
     }
 
-    fn place(&self, held: &mut Generations<K, V>, key: K, value: V, size: usize) {
+    fn insert_young(&self, held: &mut Generations<K, V>, key: K, value: V, size: usize) {
         let cost = size.saturating_add(OVERHEAD);
         let half = self.room / 2;
         // A value that fills a whole generation would evict everything else.
@@ -115,8 +115,8 @@ mod tests {
     fn stays_in_its_room_and_keeps_what_is_read_often() {
         let recent = Recent::new(40_000);
         for n in 0..50 {
-            recent.insert(n, n * 2, 2_000);
-            recent.insert(n, n, 2_000);
+            recent.insert_value(n, n * 2, 2_000);
+            recent.insert_value(n, n, 2_000);
             assert_eq!(recent.find(&n), Some(n));
             assert_eq!(recent.find(&0), Some(0), "read all the time");
             assert!(bytes(&recent) <= 40_000);
@@ -125,10 +125,10 @@ mod tests {
         recent.retain(|key| *key != 0);
         assert_eq!(recent.find(&0), None);
         assert!(bytes(&recent) <= 40_000);
-        recent.insert(100, 100, 20_000);
+        recent.insert_value(100, 100, 20_000);
         assert_eq!(recent.find(&100), None, "too large");
         let none = Recent::new(0);
-        none.insert(1, 1, 0);
+        none.insert_value(1, 1, 0);
         assert_eq!(none.find(&1), None);
     }
 }

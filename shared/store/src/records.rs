@@ -70,7 +70,7 @@ pub struct Document(Arc<str>);
 impl Document {
     /// Serialises `value` as a document. Fails with `Invalid` if the result is not a JSON object,
     /// exceeds 256 KiB, or contains the character NUL, which PostgreSQL cannot store.
-    pub fn of(value: &impl Serialize) -> Result<Self, StoreError> {
+    pub fn from_value(value: &impl Serialize) -> Result<Self, StoreError> {
         let text = serde_json::to_string(value)
             .map_err(|e| StoreError::invalid(format!("not a document: {e}")))?;
         Self::check(&text)?;
@@ -78,7 +78,7 @@ impl Document {
     }
 
     /// Creates a document from a store's text, which [`Document::of`] created. For adapters.
-    pub fn stored(text: impl Into<Arc<str>>) -> Self {
+    pub fn from_stored(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
 
@@ -295,12 +295,12 @@ impl Write {
                 expires_at,
                 when,
                 ..
-            } => when.holds(held).then(|| After::Holds {
+            } => when.is_met_by(held).then(|| After::Holds {
                 document: document.clone(),
                 expires_at: *expires_at,
             }),
-            Self::Delete { when, .. } => when.holds(held).then_some(After::Nothing),
-            Self::Check { when, .. } => when.holds(held).then_some(After::Same),
+            Self::Delete { when, .. } => when.is_met_by(held).then_some(After::Nothing),
+            Self::Check { when, .. } => when.is_met_by(held).then_some(After::Same),
             Self::Count {
                 field,
                 by,
@@ -321,7 +321,7 @@ impl Write {
                     .filter(|value| (*min..=*max).contains(value))?;
                 members.insert(field.clone(), value.into());
                 Some(After::Holds {
-                    document: Document::stored(Value::Object(members).to_string()),
+                    document: Document::from_stored(Value::Object(members).to_string()),
                     // A count must not prolong the record: a rate limit's window ends at its
                     // original time.
                     expires_at: held.map_or(*expires_at, |record| record.expires_at),
@@ -332,7 +332,7 @@ impl Write {
 }
 
 impl When {
-    fn holds(self, held: Option<&Record>) -> bool {
+    fn is_met_by(self, held: Option<&Record>) -> bool {
         match self {
             Self::Absent => held.is_none(),
             Self::At(revision) => held.is_some_and(|record| record.revision == revision),
@@ -376,7 +376,7 @@ pub trait Records: Send + Sync {
     async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError>;
 
     /// Returns the record under this key, or `None`. Fails with `Invalid` for an invalid key.
-    async fn get(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
+    async fn get_one(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
         Ok(self
             .get_many(std::slice::from_ref(key))
             .await?
@@ -388,7 +388,7 @@ pub trait Records: Send + Sync {
     /// are behind `after`, sorted by the bytes of the key. A page shorter than `limit` is the last
     /// one. It includes every commit that was acknowledged before. Fails with `Invalid` for an
     /// invalid text, or unless `limit` is 1 to 1,000.
-    async fn list(
+    async fn list_page(
         &self,
         partition: &str,
         prefix: &str,
@@ -401,14 +401,14 @@ pub trait Records: Send + Sync {
     /// MiB of documents, or an invalid key or field; with `Conflict` if other writers interfered
     /// for too long. After `Unavailable`, the writes may or may not have happened: read before
     /// repeating a write that must not happen twice.
-    async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError>;
+    async fn commit_writes(&self, writes: Vec<Write>) -> Result<Commit, StoreError>;
 
     /// Deletes up to `limit` expired records, which are invisible already, and returns their
     /// number. Returns 0 for a store that deletes them by itself.
-    async fn sweep(&self, limit: usize) -> Result<usize, StoreError>;
+    async fn sweep_expired(&self, limit: usize) -> Result<usize, StoreError>;
 
     /// Checks that the store answers.
-    async fn ping(&self) -> Result<(), StoreError>;
+    async fn check_health(&self) -> Result<(), StoreError>;
 }
 
 #[cfg(test)]

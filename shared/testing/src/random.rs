@@ -24,7 +24,7 @@ impl SeededRandom {
 }
 
 impl Random for SeededRandom {
-    fn fill(&self, buffer: &mut [u8]) {
+    fn fill_random(&self, buffer: &mut [u8]) {
         for part in buffer.chunks_mut(32) {
             let block = self.block.fetch_add(1, Ordering::SeqCst);
             let mut input = [0; 16];
@@ -37,7 +37,7 @@ impl Random for SeededRandom {
 
 #[cfg(test)]
 mod tests {
-    use vault_store::random::{bytes, ulid};
+    use vault_store::random::{new_ulid, random_bytes};
 
     use super::*;
     use crate::TestClock;
@@ -49,18 +49,18 @@ mod tests {
             SeededRandom::new(1),
             SeededRandom::new(2),
         );
-        let first: [u8; 100] = bytes(&one);
-        assert_eq!(first, bytes::<100>(&same));
-        assert_ne!(first, bytes::<100>(&other));
-        assert_ne!(first, bytes::<100>(&one), "a generator goes on");
+        let first: [u8; 100] = random_bytes(&one);
+        assert_eq!(first, random_bytes::<100>(&same));
+        assert_ne!(first, random_bytes::<100>(&other));
+        assert_ne!(first, random_bytes::<100>(&one), "a generator goes on");
     }
 
     #[test]
     fn ulids_sort_by_time_and_repeat_with_the_seed() {
         let clock = TestClock::default();
-        let early = ulid(&clock, &SeededRandom::new(1));
+        let early = new_ulid(&clock, &SeededRandom::new(1));
         clock.advance_millis(1);
-        let late = ulid(&clock, &SeededRandom::new(1));
+        let late = new_ulid(&clock, &SeededRandom::new(1));
         assert_eq!(early.len(), 26);
         assert!(early < late);
         assert_eq!(early[10..], late[10..], "same seed, same random part");

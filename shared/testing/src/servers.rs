@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use vault_format::hash::Digest;
-use vault_store::random::{SystemRandom, bytes};
+use vault_store::random::{SystemRandom, random_bytes};
 
 /// Seconds without any user after which a shared server is stopped.
 pub(crate) const IDLE: u32 = 20;
@@ -164,5 +164,5 @@ pub(crate) fn own_uid() -> Result<u32, Absent> {
 
 /// Sixteen characters that nobody else has.
 pub(crate) fn random_word() -> String {
-    format!("{:016x}", u64::from_be_bytes(bytes(&SystemRandom)))
+    format!("{:016x}", u64::from_be_bytes(random_bytes(&SystemRandom)))
 }

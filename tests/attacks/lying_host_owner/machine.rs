@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Value, json};
 use vault_format::bundle::EncodedBundle;
 use vault_format::catalog::{
-    self, Catalog, ObjectEntry, SignedCatalog, SkillEntry, Stored, Withdrawn,
+    self, Catalog, ObjectEntry, ReleaseRef, SignedCatalog, SkillEntry, Withdrawn,
 };
 use vault_format::dsse::Envelope;
 use vault_format::hash::Digest;
@@ -219,7 +219,7 @@ impl Story<'_> {
     /// The next catalog after this one, by these publishers.
     pub fn catalog(&self, after: &[u8], by: &[u8]) -> Catalog {
         let before = read_catalog(after).unwrap();
-        let stored = Stored {
+        let stored = ReleaseRef {
             release: before.release,
             payload_sha256: SignedCatalog::parse(after).unwrap().payload_sha256(),
         };
@@ -271,7 +271,7 @@ impl Story<'_> {
 
     fn put_index(&mut self, catalog: &mut Catalog, texts: Vec<IndexEntry>) {
         catalog.index.clear();
-        for object in index::build(&catalog.vault_id, texts) {
+        for object in index::build_objects(&catalog.vault_id, texts) {
             let (bundle_hash, size) = (Digest::of(&object), object.len() as u64);
             self.namespace.put_as(&bundle_hash, object);
             catalog.index.push(ObjectEntry { bundle_hash, size });
@@ -294,7 +294,7 @@ impl Story<'_> {
     /// A release that the thief signs with the stolen key, under root versions of which one has
     /// the key, beside those that the host likes.
     pub fn forged(&mut self) -> (Catalog, Vec<u8>) {
-        let older = self.chain.until(2).unwrap();
+        let older = self.chain.until_version(2).unwrap();
         let names = match self.dice.below(4) {
             0 => self.chain.clone(),
             1 => self.fork.clone(),
@@ -473,7 +473,7 @@ fn own_key(home: &Home) -> SecretKey {
 
 /// The second root version: the recovery key is the root role, and three others may publish.
 fn three_publishers(chain: &RootChain, own: &SecretKey) -> RootChain {
-    let mut edit = RootEdit::after(chain, now());
+    let mut edit = RootEdit::begin_after(chain, now());
     edit.add_root_key(named(RECOVERY)).unwrap();
     edit.remove_root_key(&own.public()).unwrap();
     for number in [STOLEN, HONEST, THIRD] {
@@ -493,5 +493,5 @@ fn next(chain: &RootChain, change: impl FnOnce(&mut RootEdit<'_>)) -> RootChain 
 fn read_index(namespace: &Namespace, catalog: &[u8], chain: &RootChain) -> Vec<IndexEntry> {
     let catalog = read_catalog(catalog).unwrap();
     let object = catalog.index[0].bundle_hash.to_string();
-    index::parse(&namespace.objects[&object], &chain.vault_id()).unwrap()
+    index::parse_object(&namespace.objects[&object], &chain.vault_id()).unwrap()
 }

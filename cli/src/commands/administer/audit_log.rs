@@ -15,7 +15,7 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{BAD, DIM, GOOD, Report, Table, clean, paint},
-    service::{OwnerClient, connection::Connection, form, users},
+    service::{OwnerClient, connection::Connection, encode_form, users},
 };
 
 /// The arguments of `vault audit-log`.
@@ -71,12 +71,12 @@ pub struct Entry {
 /// Shows the log, filtered as the arguments require.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
-    let client = connection.owner(context)?;
+    let client = connection.owner_client(context)?;
     let filters = &arguments.filters;
     context.block_on(async {
         let actor = match &filters.actor {
             // The log identifies users by id, so resolve an e-mail address first.
-            Some(email) if email.contains('@') => Some(users::find(&client, email).await?.id),
+            Some(email) if email.contains('@') => Some(users::find_user(&client, email).await?.id),
             actor => actor.clone(),
         };
         let mut entries = entries(&client, "/admin/audit", filters, actor).await?;
@@ -110,7 +110,9 @@ pub async fn entries(
     if asked.is_empty() {
         return client.list(path).await;
     }
-    client.list(&format!("{path}?{}", form(&asked))).await
+    client
+        .list(&format!("{path}?{}", encode_form(&asked)))
+        .await
 }
 
 /// Adds the names of people and machines, by their ids.
@@ -133,9 +135,12 @@ async fn names(
     let people = users
         .into_iter()
         .map(|user| (user.id, user.email.to_string()));
-    let machines = devices
-        .into_iter()
-        .map(|device| (device.device.device_id.clone(), device.device.name()));
+    let machines = devices.into_iter().map(|device| {
+        (
+            device.device.device_id.clone(),
+            device.device.display_name(),
+        )
+    });
     Ok(people.chain(machines).collect())
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
-    lookup::{Kind, pick},
+    lookup::{EntryWords, pick_entry},
     output::{BOLD, HINT, Report, TICK, Table, clean, count, day, paint},
     service::{OwnerClient, connection::Connection},
 };
@@ -55,7 +55,7 @@ fn name(client: &Client) -> String {
 /// Lists the apps or revokes one.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
-    let owner = connection.owner(context)?;
+    let owner = connection.owner_client(context)?;
     context.block_on(async {
         match &arguments.action {
             Action::List => {
@@ -145,13 +145,13 @@ async fn revoke(
 }
 
 fn find<'c>(clients: &'c [Client], asked: &str) -> Result<&'c Client, Failure> {
-    let kind = Kind {
+    let kind = EntryWords {
         noun: "app",
         missing: ErrorCode::ClientNotFound,
         ambiguous: ErrorCode::ClientAmbiguous,
         list: "vault clients list",
     };
-    pick(
+    pick_entry(
         &kind,
         clients,
         asked,

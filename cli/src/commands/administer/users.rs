@@ -10,13 +10,13 @@ use vault_policy::Policy;
 use crate::{
     context::Context,
     errors::Failure,
-    output::{BOLD, HINT, Report, TICK, Table, Warning, clean, day, nearest, paint},
+    output::{BOLD, HINT, Report, TICK, Table, Warning, clean, day, nearest_name, paint},
     policy_file,
     service::{
         OwnerClient,
         connection::Connection,
-        sign_in::{Needs, ready},
-        users::{USERS, find},
+        sign_in::{RequiredSignIn, ready_client},
+        users::{USERS, find_user},
     },
 };
 
@@ -172,9 +172,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let connection = Connection::load(context)?;
     context.block_on(async {
         let client = if arguments.action.needs_fresh_sign_in() {
-            ready(context, &connection, Needs::FreshSignIn).await?
+            ready_client(context, &connection, RequiredSignIn::FreshSignIn).await?
         } else {
-            connection.owner(context)?
+            connection.owner_client(context)?
         };
         match &arguments.action {
             Action::List => Ok(show(&client.list(USERS).await?)),
@@ -226,7 +226,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 /// nothing then.
 fn warn_of_unknown_profile(context: &Context, profile: &str) {
     // A policy that cannot be read is reported by the commands that use it.
-    if let Ok(policy) = policy_file::written(context)
+    if let Ok(policy) = policy_file::written_policy(context)
         && let Some(warning) = unknown_profile(policy.as_ref(), profile)
     {
         context.ui.warn(warning);
@@ -253,7 +253,7 @@ fn unknown_profile(policy: Option<&Policy>, profile: &str) -> Option<Warning> {
         return Some(Warning::new("profile_unknown", message).hint(hint));
     }
     let message = format!("policy.toml has no profile `{shown}`: it grants nothing until it does");
-    let hint = match nearest(profile, names()) {
+    let hint = match nearest_name(profile, names()) {
         Some(near) => format!("did you mean `{}`?", clean(near, 64)),
         None => "name a profile of policy.toml, or give --none".to_owned(),
     };
@@ -300,7 +300,7 @@ async fn invite(
         scopes: Some(given(scopes)),
     });
     let user: User = client.post(USERS, body).await?;
-    let page = paint(HINT, client.base().at("/account"));
+    let page = paint(HINT, client.base().address_of("/account"));
     let (address, base) = (&user.email, client.base());
     let text = format!(
         "invited {} as {}\nThey sign in and accept within 7 days at {page}\nWithout an account they \
@@ -318,13 +318,13 @@ async fn change(
     what: &str,
     body: Value,
 ) -> Result<User, Failure> {
-    let user = find(client, user).await?;
+    let user = find_user(client, user).await?;
     let path = format!("{USERS}/{}/{what}", user.id);
     client.send(method, &path, Some(body)).await
 }
 
 async fn remove(context: &Context, client: &OwnerClient, user: &str) -> Result<Report, Failure> {
-    let user = find(client, user).await?;
+    let user = find_user(client, user).await?;
     let question = format!("Remove {} from this vault?", &user.email);
     context.ui.confirm_or_stop(&question)?;
     let path = format!("{USERS}/{}", user.id);

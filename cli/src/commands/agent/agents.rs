@@ -69,7 +69,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         ),
         None => None,
     };
-    let machine = crate::profiles::machine(context, project)?;
+    let machine = crate::profiles::find_machine(context, project)?;
     let linked: BTreeMap<PathBuf, Vec<String>> = match context.existing_vault()? {
         Some(vault) => agents::linked_roots(&vault)?
             .into_iter()
@@ -100,7 +100,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 .collect(),
         }
     };
-    let shown: Vec<ShownAgent> = agents::all()
+    let shown: Vec<ShownAgent> = agents::known_agents()
         .iter()
         .map(show)
         .filter(|agent| arguments.all || agent.found)
@@ -119,7 +119,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         format_args!(
             "{} found on this machine, of {} known.",
             count(found, "agent"),
-            agents::all().len()
+            agents::known_agents().len()
         ),
     ));
     let unlinked = shown
@@ -147,7 +147,7 @@ fn rows(context: &Context, table: &mut Table, agent: &ShownAgent) {
         ]);
     }
     for folder in &agent.folders {
-        let mut path = context.process.short(&folder.path);
+        let mut path = context.process.short_path(&folder.path);
         if !folder.exists {
             path = format!("{path} {DIM}(will be created){DIM:#}");
         }

@@ -43,19 +43,19 @@ pub struct SkillVisibility {
 
 /// Enables or disables a skill and updates the links in the agents' folders.
 pub fn switch(context: &Context, switch: &Switch, on: bool) -> Result<Report, Failure> {
-    let vault = context.vault()?;
+    let vault = context.open_vault()?;
     let installed = lookup::installed_names(&vault)?;
     let skill = switch.name.parse::<SkillRef>();
     let is_there = match &skill {
-        Ok(skill) => run::find(&vault, skill)?.is_some(),
+        Ok(skill) => run::find_skill(&vault, skill)?.is_some(),
         Err(_) => false,
     };
     if !is_there {
         return Err(lookup::not_there(&switch.name, &installed));
     }
-    let name = lookup::bare(&vault, &switch.name)?;
+    let name = lookup::find_bare_name(&vault, &switch.name)?;
     let changed = set_enabled(&vault, &name, switch.agent.as_ref(), on)?;
-    let report = profiles::refresh(context, &vault);
+    let report = profiles::refresh_links(context, &vault);
     let restart_required = report.is_some_and(|report| report.restart_required);
     let whom = switch
         .agent

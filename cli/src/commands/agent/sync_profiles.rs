@@ -14,7 +14,9 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{Report, join},
-    profiles::{agent_id, agent_name, discovering, failure, machine, parse_link, report_of},
+    profiles::{
+        agent_id, agent_name, discover_input, find_machine, parse_link, report_of, sync_failure,
+    },
 };
 
 /// The arguments of `vault sync-profiles`.
@@ -63,10 +65,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     for (_, folder) in &arguments.links {
         check_folder(folder)?;
     }
-    let vault = context.vault()?;
+    let vault = context.open_vault()?;
     check_forgotten(context, &vault, &arguments.forget)?;
     let input = SyncProfilesInput {
-        machine: machine(context, project)?,
+        machine: find_machine(context, project)?,
         discover: arguments.discover,
         only: None,
         project: arguments.project.is_some(),
@@ -74,8 +76,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         forget: arguments.forget.clone(),
         copy: arguments.copy,
     };
-    let approvals = approval::ask(context, &vault, |file| *file != AuthoredFile::Policy)?;
-    let mut report = sync_profiles(&vault, &input).map_err(failure)?;
+    let approvals =
+        approval::ask_for_approvals(context, &vault, |file| *file != AuthoredFile::Policy)?;
+    let mut report = sync_profiles(&vault, &input).map_err(sync_failure)?;
     if report.roots.is_empty() && arguments.forget.is_empty() {
         report = link_found(context, &vault, &input, report)?;
     }
@@ -102,9 +105,9 @@ fn link_found(
     let discovering = SyncProfilesInput {
         project: input.project,
         copy: input.copy,
-        ..discovering(input.machine.clone(), found.clone())
+        ..discover_input(input.machine.clone(), found.clone())
     };
-    sync_profiles(vault, &discovering).map_err(failure)
+    sync_profiles(vault, &discovering).map_err(sync_failure)
 }
 
 /// Fails if neither the folder nor the one above it exists: the path is probably misspelt.
@@ -127,7 +130,7 @@ fn check_forgotten(context: &Context, vault: &Vault, forget: &[AgentId]) -> Resu
     let linked = agents::linked_roots(vault)?.into_iter();
     let mut known: Vec<_> = linked.flat_map(|(_, agents)| agents).collect();
     known.extend(
-        agents::found(&machine(context, None)?)
+        agents::detect_agents(&find_machine(context, None)?)
             .iter()
             .map(|agent| agent.id.clone()),
     );

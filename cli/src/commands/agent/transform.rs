@@ -10,7 +10,7 @@ use vault_format::name::SkillName;
 use vault_gate::document::Transform;
 use vault_library::{
     Vault,
-    admit::variants::{self as transforms, AddTransformError, Listed},
+    admit::variants::{self as transforms, AddTransformError, ListedTransform},
 };
 
 use crate::{
@@ -124,7 +124,7 @@ pub struct RemovedTransform {
 
 /// Adds, lists or removes transforms.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let vault = context.vault()?;
+    let vault = context.open_vault()?;
     match &arguments.action {
         Action::Add { skill, file, name } => {
             let skill = bare(&vault, skill)?;
@@ -142,7 +142,7 @@ fn bare(vault: &Vault, skill: &str) -> Result<String, Failure> {
     if !skill.contains('/') {
         return Ok(skill.to_owned());
     }
-    Ok(lookup::bare(vault, skill)?.to_string())
+    Ok(lookup::find_bare_name(vault, skill)?.to_string())
 }
 
 fn add(
@@ -171,9 +171,9 @@ fn add(
         })?,
     };
     let parsed = skill.parse().map_err(|_| not_installed(vault, skill))?;
-    let transform = transforms::add(vault, &parsed, name, &bytes)
+    let transform = transforms::add_transform(vault, &parsed, name, &bytes)
         .map_err(|error| refused(vault, skill, file, error))?;
-    let profiles = profiles::refresh(context, vault);
+    let profiles = profiles::refresh_links(context, vault);
     let restart = profiles.is_some_and(|profiles| profiles.restart_required);
     let line = format!(
         "{TICK} added {BOLD}{}{BOLD:#} to {BOLD}{skill}{BOLD:#}  {DIM}for {}, priority {}{DIM:#}",
@@ -220,7 +220,7 @@ fn not_installed(vault: &Vault, skill: &str) -> Failure {
 }
 
 fn list(context: &Context, vault: &Vault, skill: Option<&str>) -> Result<Report, Failure> {
-    let mut listed = transforms::list(vault)?;
+    let mut listed = transforms::list_transforms(vault)?;
     listed.retain(|listed| skill.is_none_or(|skill| listed.skill.as_str() == skill));
     if listed.is_empty() {
         context.ui.note("No transforms.");
@@ -234,8 +234,8 @@ fn list(context: &Context, vault: &Vault, skill: Option<&str>) -> Result<Report,
     Ok(Report::view(files, table.text()))
 }
 
-impl From<Listed> for TransformFile {
-    fn from(listed: Listed) -> Self {
+impl From<ListedTransform> for TransformFile {
+    fn from(listed: ListedTransform) -> Self {
         let problem = listed.transform.as_ref().err().map(ToString::to_string);
         let transform = listed.transform.ok();
         let fields = transform.as_ref().map(Transform::fields);
@@ -268,11 +268,11 @@ impl TransformFile {
 
 fn remove(context: &Context, vault: &Vault, skill: &str, name: &str) -> Result<Report, Failure> {
     let there = match (skill.parse(), name.parse()) {
-        (Ok(skill), Ok(name)) => transforms::remove(vault, &skill, &name)?,
+        (Ok(skill), Ok(name)) => transforms::remove_transform(vault, &skill, &name)?,
         _ => false,
     };
     if !there {
-        let all = transforms::list(vault)?;
+        let all = transforms::list_transforms(vault)?;
         let of_skill = all
             .iter()
             .filter(|listed| listed.skill.as_str() == skill)
@@ -288,7 +288,7 @@ fn remove(context: &Context, vault: &Vault, skill: &str, name: &str) -> Result<R
             "vault transform list",
         ));
     }
-    let profiles = profiles::refresh(context, vault);
+    let profiles = profiles::refresh_links(context, vault);
     let restart = profiles.is_some_and(|profiles| profiles.restart_required);
     let text = format!("{TICK} removed {BOLD}{name}{BOLD:#} from {BOLD}{skill}{BOLD:#}");
     let removed = RemovedTransform {

@@ -19,7 +19,7 @@ use vault_library::{
 use super::skill::{ListedSkill, link_name, warn_of_damaged};
 use crate::{
     context::Context,
-    errors::{Exit, Failure, chain},
+    errors::{Exit, Failure, message_chain},
     output::{
         BOLD, DIM, Report, Table, WARN, clean,
         origin::{whose, whose_skill},
@@ -102,7 +102,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 }
 
 fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure> {
-    let listing = vault.map(shelf::list).transpose()?.unwrap_or_default();
+    let listing = vault
+        .map(shelf::list_installed)
+        .transpose()?
+        .unwrap_or_default();
     let exit = match vault {
         Some(vault) => warn_of_damaged(context, vault, &listing)?,
         None => Exit::Done,
@@ -117,7 +120,7 @@ fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure>
         ]);
     }
     let mut withheld = Vec::new();
-    for (link, skills) in listing.withheld() {
+    for (link, skills) in listing.withheld_skills() {
         let whose = match (vault, link) {
             (Some(vault), Some(link)) => format!("linked vault {}", link_name(vault, link)?),
             _ => whose(&Origin::Local),
@@ -186,14 +189,14 @@ fn of_project(
     path: Option<&PathBuf>,
 ) -> Result<Report, Failure> {
     let lock = Lock::of_project(context, path.map(PathBuf::as_path))?;
-    let folder = lock.project(context)?;
+    let folder = lock.project_folder(context)?;
     let project = match vault {
-        Some(vault) => project::find(vault, &folder)?,
+        Some(vault) => project::find_project(vault, &folder)?,
         None => None,
     };
     let locked = lock.skills.into_iter();
     let locked: BTreeMap<_, _> = locked.map(|locked| (locked.name.clone(), locked)).collect();
-    let installed = project.iter().flat_map(Project::names);
+    let installed = project.iter().flat_map(Project::skill_names);
     let names: BTreeSet<_> = locked.keys().chain(installed).collect();
     let mut table = Table::new(&["skill", "version", "from", ""]);
     let mut skills = Vec::new();
@@ -205,7 +208,7 @@ fn of_project(
             Some(Err(damage)) => {
                 exit = Exit::Integrity;
                 ProjectSkill {
-                    damage: Some(chain(&damage)),
+                    damage: Some(message_chain(&damage)),
                     ..ProjectSkill::new(name, None, State::Damaged)
                 }
             }
@@ -226,7 +229,9 @@ fn of_project(
     let view = ProjectSkills {
         project: folder.path().to_owned(),
         skills,
-        folders: project.as_ref().map(|project| project.folders().clone()),
+        folders: project
+            .as_ref()
+            .map(|project| project.agent_folders().clone()),
     };
     Ok(Report::view(view, text).exit(exit))
 }

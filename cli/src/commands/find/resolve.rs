@@ -6,7 +6,7 @@ use crate::{
     context::Context,
     errors::Failure,
     output::Report,
-    policy_file::{CallerQuery, capabilities, own_compiled},
+    policy_file::{CallerQuery, caller_capabilities, own_compiled},
 };
 
 /// The arguments of `vault resolve`.
@@ -46,7 +46,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let question = &arguments.question;
     let vault = context.existing_vault()?;
     let policy = own_compiled(context, vault.as_ref())?;
-    let answer = capabilities(vault.as_ref(), &policy, question.into())?;
+    let answer = caller_capabilities(vault.as_ref(), &policy, question.into())?;
     Ok(Report::bare(answer))
 }
 

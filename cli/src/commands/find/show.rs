@@ -29,14 +29,14 @@ use vault_library::{
 
 use crate::{
     admission,
-    audit_report::{Location, exit_of, finding_lines, mark, not_started, verdict},
+    audit_report::{Location, describe_verdict, exit_of, finding_lines, not_started, verdict_mark},
     context::Context,
     errors::Failure,
     lookup::{self, Target},
     output::{
-        BOLD, DIM, GOOD, HINT, Report, WARN, clean, count, either, join,
+        BOLD, DIM, GOOD, HINT, Report, WARN, clean, count, either, format_size, join,
         origin::{SigningKey, origin, whose, whose_skill},
-        paint, size,
+        paint,
     },
 };
 
@@ -59,7 +59,10 @@ pub struct Arguments {
 /// Shows a skill.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?;
-    match (lookup::target(vault.as_ref(), &arguments.what)?, &vault) {
+    match (
+        lookup::resolve_target(vault.as_ref(), &arguments.what)?,
+        &vault,
+    ) {
         (Target::Installed(name), Some(vault)) => installed(context, vault, &name),
         (Target::Installed(_), None) | (Target::Path(_), _) => folder(context, &arguments.what),
     }
@@ -167,7 +170,8 @@ pub struct SkillFolder<'a> {
 }
 
 fn installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<Report, Failure> {
-    let found = run::inspect(vault, name).map_err(|error| lookup::suggest(vault, error))?;
+    let found =
+        run::inspect_skill(vault, name).map_err(|error| lookup::suggest_name(vault, error))?;
     let held = found.origin == Origin::Local && history::is_held(vault, &found.name)?;
     let mut lines = installed_lines(vault, name, &found, held)?;
     let manifest = found.examined.manifest;
@@ -219,7 +223,7 @@ fn installed_lines(
         from.push_str(&format!(" at {revision}"));
     }
     let (signed_at, key) = (manifest.signed_at, KeyFingerprint::publisher(&found.signer));
-    let place = run::find(vault, name)?;
+    let place = run::find_skill(vault, name)?;
     let whose = match &place {
         Some(place) => whose_skill(&found.origin, &place.qualified),
         None => whose(&found.origin),
@@ -249,7 +253,7 @@ fn installed_lines(
 
 fn folder(context: &Context, source: &str) -> Result<Report, Failure> {
     let path = Path::new(source);
-    let auditor = Auditor::new(context.strict()?);
+    let auditor = Auditor::new(context.is_strict()?);
     let judged = audit_skill(path, &auditor).map_err(|error| not_started(&error, source))?;
     let candidate = match judged.verdict {
         Verdict::Accepted | Verdict::Warnings => admission::examine_folder(source)?.1,
@@ -282,12 +286,12 @@ fn folder(context: &Context, source: &str) -> Result<Report, Failure> {
         lines.extend(heading(content.name.as_str(), "not installed", frontmatter));
         lines.extend(content.lines());
     }
-    let location = Location::of(&lookup::folder_of(path));
+    let location = Location::of_folder(&lookup::folder_of(path));
     lines.extend(finding_lines(&location, &judged, true));
     lines.push(format!(
         "{} {}",
-        mark(judged.verdict),
-        verdict(&location, &judged)
+        verdict_mark(judged.verdict),
+        describe_verdict(&location, &judged)
     ));
     let skill = SkillFolder {
         audited: &judged,
@@ -332,7 +336,7 @@ impl SkillContent {
     /// The lines about what an agent gets.
     fn lines(&self) -> Vec<String> {
         let listed = count(self.context.listed_characters, "character");
-        let loaded = size(self.context.loaded_bytes);
+        let loaded = format_size(self.context.loaded_bytes);
         let cost = format!("{listed} in every conversation, {loaded} when it is used");
         let mut lines = vec![row("context", cost)];
         lines.extend(self.environment.iter().map(Variable::row));
@@ -399,7 +403,7 @@ fn file_rows(files: &[SkillFile]) -> Vec<String> {
     const SHOWN: usize = 40;
     let shown = files.iter().take(SHOWN).map(|file| {
         let mark = either(file.mode == Mode::Executable, "  executable", "");
-        let (path, bytes) = (clean(file.path.as_str(), 200), size(file.size));
+        let (path, bytes) = (clean(file.path.as_str(), 200), format_size(file.size));
         row("file", format!("{path}  {DIM}{bytes}{mark}{DIM:#}"))
     });
     let mut lines: Vec<String> = shown.collect();

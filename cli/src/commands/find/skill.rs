@@ -22,8 +22,8 @@ use vault_library::{
 use crate::{
     context::Context,
     errors::{Exit, Failure},
-    lookup::{named, suggest},
-    output::{BOLD, DIM, Report, Warning, clean, doctor, nearest, origin::origin, paint},
+    lookup::{parse_installed_name, suggest_name},
+    output::{BOLD, DIM, Report, Warning, clean, doctor, nearest_name, origin::origin, paint},
 };
 
 /// The arguments of `vault skill`.
@@ -106,10 +106,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         Action::List => list(context, vault.as_ref()),
         Action::Search { query, top_k } => search(vault.as_ref(), query, top_k),
         Action::Which { name, action } => {
-            let (vault, name) = named(vault.as_ref(), name)?;
+            let (vault, name) = parse_installed_name(vault.as_ref(), name)?;
             let project = project_here(vault)?;
-            let found = run::which_in(vault, project.as_ref(), &name);
-            let found = found.map_err(|error| suggest(vault, error))?;
+            let found = run::locate_skill_in(vault, project.as_ref(), &name);
+            let found = found.map_err(|error| suggest_name(vault, error))?;
             which(found, action.as_deref())
         }
         Action::Run(words) => action::run(context, vault.as_ref(), words, scope),
@@ -119,7 +119,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 /// The project that the current folder lies in.
 fn project_here(vault: &Vault) -> Result<Option<Project>, Failure> {
     match std::env::current_dir() {
-        Ok(folder) => Ok(project::containing(vault, &folder)?),
+        Ok(folder) => Ok(project::find_containing_project(vault, &folder)?),
         // A folder that was removed meanwhile belongs to no project.
         Err(_) => Ok(None),
     }
@@ -129,7 +129,7 @@ fn list(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure> {
     let Some(vault) = vault else {
         return Ok(Report::bare(Vec::<ListedSkill>::new()));
     };
-    let listing = shelf::list(vault)?;
+    let listing = shelf::list_installed(vault)?;
     let exit = warn_of_damaged(context, vault, &listing)?;
     let skills: Vec<_> = listing.skills.into_iter().map(ListedSkill::from).collect();
     Ok(Report::bare(skills).exit(exit))
@@ -137,7 +137,7 @@ fn list(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure> {
 
 /// What a linked vault is called on this machine.
 pub(super) fn link_name(vault: &Vault, link: &LinkId) -> Result<String, Failure> {
-    let link = subscribe::find(vault, link)?;
+    let link = subscribe::find_link_by_id(vault, link)?;
     Ok(link.map_or_else(
         || "its vault".to_owned(),
         |link| link.pin().name.to_string(),
@@ -151,7 +151,7 @@ pub(super) fn warn_of_damaged(
     vault: &Vault,
     listing: &Listing,
 ) -> Result<Exit, Failure> {
-    let withheld = listing.withheld();
+    let withheld = listing.withheld_skills();
     for (link, skills) in &withheld {
         let name = link.map(|link| link_name(vault, link)).transpose()?;
         let text = doctor::withheld(name.as_deref(), skills);
@@ -164,7 +164,7 @@ pub(super) fn warn_of_damaged(
     let damaged = listing.damaged.iter();
     let mut damaged = damaged.filter(|(_, _, damage)| !damage.is_withheld());
     for (name, _, damage) in damaged.clone() {
-        let failure = Failure::damaged(name.as_str(), damage);
+        let failure = Failure::damaged_skill(name.as_str(), damage);
         context.ui.warn(Warning::from(&failure));
     }
     Ok(if damaged.any(|(_, _, damage)| damage.is_tampering()) {
@@ -224,7 +224,7 @@ pub struct FoundSkill {
 /// Searches the installed skills; the best hits first.
 pub(super) fn search(vault: Option<&Vault>, query: &str, most: &TopK) -> Result<Report, Failure> {
     let hits = match vault {
-        Some(vault) => shelf::search(vault, query, usize::from(most.top_k))?,
+        Some(vault) => shelf::search_installed(vault, query, usize::from(most.top_k))?,
         None => Vec::new(),
     };
     let mut lines = Vec::new();
@@ -319,7 +319,7 @@ fn no_action(found: &LocatedSkill, wanted: &str) -> Failure {
         found.name,
         clean(wanted, 32)
     );
-    match nearest(wanted, names.iter().copied()) {
+    match nearest_name(wanted, names.iter().copied()) {
         Some(near) => failure.hint(format!("did you mean `{near}`?")),
         None if names.is_empty() => failure.hint("it declares no actions at all"),
         None => failure.hint(format!("it declares: {}", names.join(", "))),

@@ -10,13 +10,13 @@ use vault_format::{
     time::Timestamp,
 };
 use vault_library::admit::history::{self, PastVersion};
-use vault_sources::short;
+use vault_sources::short_commit;
 
 use crate::{
     context::Context,
     errors::Failure,
     lookup,
-    output::{BOLD, DIM, GOOD, Report, clean, count, paint, size},
+    output::{BOLD, DIM, GOOD, Report, clean, count, format_size, paint},
 };
 
 /// The arguments of `vault history`.
@@ -68,9 +68,9 @@ pub struct StoredVersion {
 
 /// Lists the versions.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let vault = context.vault()?;
-    let name = lookup::own(&vault, &arguments.name)?;
-    let versions = history::history(&vault, &name)?;
+    let vault = context.open_vault()?;
+    let name = lookup::find_own(&vault, &arguments.name)?;
+    let versions = history::list_versions(&vault, &name)?;
     if versions.is_empty() {
         return Err(lookup::not_own(&vault, &name)?);
     }
@@ -107,14 +107,14 @@ impl StoredVersion {
         let revision = self.provenance.revision.as_deref();
         let revision = revision.map_or_else(String::new, |revision| {
             let text = revision.strip_prefix("sha256:").unwrap_or(revision);
-            format!(" at {}", clean(short(text), 40))
+            format!(" at {}", clean(short_commit(text), 40))
         });
         format!(
             "{mark} {BOLD}version {}{BOLD:#}  {}  {DIM}{}, {}, from {}{revision}{DIM:#}",
             self.version,
             self.signed_at,
             count(self.files, "file"),
-            size(self.bytes),
+            format_size(self.bytes),
             clean(self.provenance.identifier.as_str(), 200)
         )
     }

@@ -10,7 +10,7 @@ use vault_shelf::DriftState;
 
 use crate::{
     context::Context,
-    drift::{UncheckedSkill, compare, shown, sort},
+    drift::{UncheckedSkill, compare_sources, sort_targets, source_name},
     errors::{Exit, Failure},
     output::{BOLD, DIM, Report, WARN, Warning, clean, join, paint},
 };
@@ -60,15 +60,15 @@ pub struct OutdatedSkill {
 
 /// Compares the skills with their sources and lists the differences.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let vault = context.vault()?;
-    let sorted = sort(&vault, &arguments.names)?;
+    let vault = context.open_vault()?;
+    let sorted = sort_targets(&vault, &arguments.names)?;
     let fetching = sorted.fetching(context)?;
-    let states = compare(context, &vault, fetching.as_ref(), &sorted.asked)?;
+    let states = compare_sources(context, &vault, fetching.as_ref(), &sorted.asked)?;
     let mut lines = Vec::new();
     let (mut drifted, mut up_to_date, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     let mut unchecked = sorted.unchecked;
     for (asked, state) in sorted.asked.into_iter().zip(states) {
-        let (name, source) = (asked.name, shown(&asked.source));
+        let (name, source) = (asked.name, source_name(&asked.source));
         match state {
             DriftState::Drifted { recorded, upstream } => {
                 lines.push(format!(

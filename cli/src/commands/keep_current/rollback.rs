@@ -10,9 +10,9 @@ use vault_library::{
 };
 
 use crate::{
-    admission::{refused, texts::Texts},
+    admission::{admission_failure, texts::Texts},
     context::Context,
-    errors::{ErrorCode, Failure, chain},
+    errors::{ErrorCode, Failure, message_chain},
     lookup,
     output::{BOLD, DIM, Report, TICK, paint},
     profiles, project_lock,
@@ -49,16 +49,16 @@ pub struct SkillRollback {
 
 /// Restores the version.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let vault = context.vault()?;
-    let name = &lookup::own(&vault, &arguments.name)?;
-    let strict = context.strict()?;
+    let vault = context.open_vault()?;
+    let name = &lookup::find_own(&vault, &arguments.name)?;
+    let strict = context.is_strict()?;
     let RolledBack { to, report } = match history::roll_back(&vault, name, arguments.to, strict) {
         Ok(report) => report,
         Err(RollbackError::NotInstalled(_)) => return Err(lookup::not_own(&vault, name)?),
         Err(error) => return Err(failure(name, error)),
     };
-    profiles::refresh(context, &vault);
-    if let Ok(Some(lock)) = project_lock::Lock::find(context)
+    profiles::refresh_links(context, &vault);
+    if let Ok(Some(lock)) = project_lock::Lock::find_lock(context)
         && lock.skills.iter().any(|locked| locked.name == *name)
     {
         context.ui.note(format!(
@@ -91,7 +91,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 }
 
 fn failure(name: &SkillName, error: RollbackError) -> Failure {
-    let message = chain(&error);
+    let message = message_chain(&error);
     let shows = format!("vault history {name} shows what is stored");
     match error {
         RollbackError::NotInstalled(_) => fail!(SkillNotFound, "{message}"),
@@ -108,7 +108,7 @@ fn failure(name: &SkillName, error: RollbackError) -> Failure {
         }
         RollbackError::Admit(error) => {
             let texts = Texts::of_fetched(name.as_str(), &[]);
-            refused(name.as_str(), &texts, error)
+            admission_failure(name.as_str(), &texts, error)
         }
         RollbackError::Vault(error) => error.into(),
     }

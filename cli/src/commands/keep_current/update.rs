@@ -10,22 +10,23 @@ use vault_format::name::{SkillName, SkillRef};
 use vault_gate::secrets;
 use vault_library::{
     Examined, Vault,
-    admit::{AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine, history},
+    admit::{
+        AdmitReport, Candidate, Neighbours, Options, Source, admit_one, examine_candidate, history,
+    },
     drift::CurrentSource,
 };
 use vault_shelf::DriftState;
 
 use crate::{
     admission::{
-        admitted_text,
+        admission_failure, admitted_text,
         outcomes::{FailedSkill, Outcomes},
-        refused,
         texts::Texts,
     },
     context::Context,
     diff,
-    drift::{self, DriftCheck, HELD, UncheckedSkill, compare, sort},
-    errors::{Exit, Failure, chain},
+    drift::{self, DriftCheck, HELD, UncheckedSkill, compare_sources, sort_targets},
+    errors::{Exit, Failure, message_chain},
     fetch::{self, Fetching},
     output::{BOLD, DIM, GOOD, Report, clean, count, either, join, paint},
     profiles,
@@ -99,8 +100,8 @@ enum ChangedSkill {
 
 /// Updates the skills that changed, or shows the differences.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let vault = context.vault()?;
-    let sorted = sort(&vault, &arguments.names)?;
+    let vault = context.open_vault()?;
+    let sorted = sort_targets(&vault, &arguments.names)?;
     let is_named = !arguments.names.is_empty();
     if let (true, [], [skill]) = (is_named, &sorted.asked[..], &sorted.unchecked[..]) {
         let UncheckedSkill { name, reason } = skill;
@@ -109,12 +110,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         )));
     }
     let fetching = sorted.fetching(context)?;
-    let states = compare(context, &vault, fetching.as_ref(), &sorted.asked)?;
+    let states = compare_sources(context, &vault, fetching.as_ref(), &sorted.asked)?;
     let mut update = Update {
         context,
         vault: &vault,
         fetching: fetching.as_ref(),
-        strict: context.strict()?,
+        strict: context.is_strict()?,
         only_diff: arguments.diff,
         has_shown: false,
     };
@@ -126,17 +127,17 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 let name = asked.name.clone();
                 unchecked.push(UncheckedSkill { name, reason });
             }
-            state => outcomes.push(&asked.name, update.update(asked, state, is_named)),
+            state => outcomes.record_result(&asked.name, update.update(asked, state, is_named)),
         }
     }
     if is_named {
         for skill in &unchecked {
             let failure = without_source(&skill.reason);
-            outcomes.push(&skill.name, Err(failure));
+            outcomes.record_result(&skill.name, Err(failure));
         }
     }
     if !arguments.diff {
-        profiles::refresh(context, &vault);
+        profiles::refresh_links(context, &vault);
     }
     let (changed, same) = (outcomes.done.len(), outcomes.unchanged.len());
     let changed_skills = if arguments.diff {
@@ -144,7 +145,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     } else {
         ChangedSkills::Updated
     };
-    let view = outcomes.finish("updated", |skills, up_to_date, failed| UpdatedSkills {
+    let view = outcomes.into_result("updated", |skills, up_to_date, failed| UpdatedSkills {
         changed: changed_skills(skills),
         up_to_date,
         failed,
@@ -246,7 +247,7 @@ impl Update<'_> {
         let bar = context.ui.spinner(format!("Fetching {name}"));
         let fetched = context.block_on(async {
             let again = fetcher.fetch_recorded(upstream, policy);
-            again.await.map_err(|error| fetch::failure(&error))
+            again.await.map_err(|error| fetch::fetch_failure(&error))
         });
         bar.finish_and_clear();
         Ok(Source::Fetched(Box::new(fetched?)))
@@ -257,7 +258,7 @@ impl Update<'_> {
     fn candidate(&self, asked: &DriftCheck) -> Result<(Candidate, Examined), Failure> {
         let (context, name) = (self.context, &asked.name);
         let before = history::read_installed(self.vault, name)
-            .map_err(|error| fail!(SkillDamaged, "{}", chain(&error)))?
+            .map_err(|error| fail!(SkillDamaged, "{}", message_chain(&error)))?
             .ok_or_else(|| fail!(SkillNotFound, "{name} is no longer installed"))?;
         let source = self.read(asked)?;
         let options = Options {
@@ -268,11 +269,11 @@ impl Update<'_> {
             require_installed: true,
             ..Options::default()
         };
-        let shown = drift::shown(&asked.source);
+        let shown = drift::source_name(&asked.source);
         let texts = Texts::of_source(&shown, &source);
-        let candidate = examine(source, &options, &mut Neighbours::of(self.vault))
-            .map_err(|error| refused(&shown, &texts, error))?;
-        texts.warn(context, &candidate.package.findings);
+        let candidate = examine_candidate(source, &options, &mut Neighbours::for_vault(self.vault))
+            .map_err(|error| admission_failure(&shown, &texts, error))?;
+        texts.warn_about_findings(context, &candidate.package.findings);
         Ok((candidate, before))
     }
 
@@ -283,7 +284,7 @@ impl Update<'_> {
     ) -> Result<Option<ChangedSkill>, Failure> {
         let name = candidate.package.name.as_str();
         let report = admit_one(self.vault, candidate)
-            .map_err(|error| refused(name, &Texts::of_fetched(name, &[]), error))?;
+            .map_err(|error| admission_failure(name, &Texts::of_fetched(name, &[]), error))?;
         if report.is_change() {
             self.context.ui.line(admitted_text(&report));
         }
@@ -300,7 +301,7 @@ impl Update<'_> {
     /// Updates the skill's entry in the project's lock if it does not match the installed version.
     /// This happens if an earlier update was killed before it wrote the lock.
     fn complete_lock(&self, asked: &DriftCheck) -> Result<(), Failure> {
-        let Some(mut lock) = project_lock::Lock::find(self.context)? else {
+        let Some(mut lock) = project_lock::Lock::find_lock(self.context)? else {
             return Ok(());
         };
         let CurrentSource::Fetched(upstream) = &asked.source else {
@@ -317,13 +318,13 @@ impl Update<'_> {
             return Ok(());
         }
         let agents = locked.agents.clone();
-        lock.put(project_lock::of_upstream(
+        lock.put_entry(project_lock::of_upstream(
             name.clone(),
             upstream,
             installed,
             agents,
         ));
-        lock.write()
+        lock.write_file()
     }
 
     /// Updates the skill's entry in the project's lock, if the lock has one.
@@ -333,7 +334,7 @@ impl Update<'_> {
         report: &AdmitReport,
         candidate: &Candidate,
     ) -> Result<(), Failure> {
-        let Some(mut lock) = project_lock::Lock::find(self.context)? else {
+        let Some(mut lock) = project_lock::Lock::find_lock(self.context)? else {
             return Ok(());
         };
         let mut entries = lock.skills.iter();
@@ -344,9 +345,9 @@ impl Update<'_> {
         match &asked.source {
             CurrentSource::Fetched(upstream) if entry.source == upstream.identifier.as_str() => {
                 let agents = entry.agents.clone();
-                if let Some(locked) = project_lock::locked(candidate) {
-                    lock.put(LockEntry { agents, ..locked });
-                    lock.write()?;
+                if let Some(locked) = project_lock::locked_entry(candidate) {
+                    lock.put_entry(LockEntry { agents, ..locked });
+                    lock.write_file()?;
                 }
                 Ok(())
             }
@@ -380,7 +381,7 @@ impl Update<'_> {
         ChangedSkill::Compared {
             name: name.clone(),
             revision: candidate.provenance.revision.clone(),
-            diff: difference.plain(),
+            diff: difference.plain_lines(),
         }
     }
 }

@@ -62,8 +62,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .vault
         .as_ref()
         .map(|path| path.display().to_string());
-    settings.flag("--vault", "VAULT_STORAGE_PATH", vault)?;
-    let rows = settings.shown();
+    settings.set_flag("--vault", "VAULT_STORAGE_PATH", vault)?;
+    let rows = settings.setting_rows();
     let width = rows
         .iter()
         .map(|row| row.name.len())

@@ -107,16 +107,16 @@ impl<'a> From<&'a AgentView> for VisibleSkills<'a> {
 
 /// Runs the checks, and the repairs if requested.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let vault = context.vault()?;
+    let vault = context.open_vault()?;
     let parse = |name: &String| -> Result<SkillRef, Failure> {
         name.parse()
             .map_err(|error| fail!(NameInvalid, "{}: {error}", clean(name, 64)))
     };
     let skill = arguments.skill.as_ref().map(parse).transpose()?;
     let is_set = |name: &str| context.process.variable(name).is_some();
-    let strict = !arguments.repair || context.strict()?;
+    let strict = !arguments.repair || context.is_strict()?;
     let examine_only = |only: Option<SkillRef>| {
-        doctor::examine(
+        doctor::examine_vault(
             &vault,
             &DoctorInput {
                 machine: context.process.machine(None),
@@ -142,7 +142,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let mut relinked = false;
     let is_stale = |finding: &DoctorFinding| matches!(finding, DoctorFinding::LinksStale);
     if arguments.fix && report.findings.iter().any(is_stale) {
-        relinked = profiles::refresh(context, &vault).is_some();
+        relinked = profiles::refresh_links(context, &vault).is_some();
         let cleaned = std::mem::take(&mut report.cleaned);
         report = examine()?;
         report.cleaned.splice(0..0, cleaned);
@@ -156,10 +156,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .iter()
         .any(|skill| skill.repair_status == RepairStatus::Repaired);
     if repaired {
-        profiles::refresh(context, &vault);
+        profiles::refresh_links(context, &vault);
     }
     let mut findings: Vec<_> = report.findings.iter().map(FindingText::new).collect();
-    if context.process.program("git").is_none() {
+    if context.process.find_program("git").is_none() {
         findings.push(FindingText::git_missing());
     }
     let forgotten = format!("{TICK} forgot the times that this machine's clock showed by mistake");
@@ -177,7 +177,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let agents = report.agents.agents.iter().map(VisibleSkills::from);
     let health = Health {
         healthy: report.is_clean() && !report.is_tampered(),
-        damaged: report.damaged(),
+        damaged: report.count_damaged(),
         findings,
         agents: agents.collect(),
         relinked,
@@ -263,7 +263,7 @@ fn lines_of(
     }
     for path in &report.cleaned {
         // Other people chose the names of some of these files.
-        let path = clean(&context.process.short(path), 500);
+        let path = clean(&context.process.short_path(path), 500);
         lines.push(format!("{TICK} removed {path}"));
     }
     if relinked {

@@ -25,7 +25,7 @@ pub struct Arguments {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if arguments.topic == ["errors"] {
         let rows = ErrorCode::ALL.iter().map(|code| code.row());
-        return Ok(Report::view(rows.collect::<Vec<_>>(), codes::text()));
+        return Ok(Report::view(rows.collect::<Vec<_>>(), codes::table_text()));
     }
     let mut command = (context.command_line)();
     command.build();

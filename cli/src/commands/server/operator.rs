@@ -236,7 +236,7 @@ async fn operator(
     subject: &Subject,
     no_browser: bool,
 ) -> Result<OwnerClient, Failure> {
-    let file = TokenFile::of(context, base, OPERATOR)?;
+    let file = TokenFile::for_service(context, base, OPERATOR)?;
     let now = SystemClock.now();
     // What asks a question and then needs fresh credentials has them before the question.
     let is_good = |tokens: &Tokens| {
@@ -261,7 +261,7 @@ async fn sign_in_anew(
     base: &Base,
     no_browser: bool,
 ) -> Result<OwnerClient, Failure> {
-    let file = TokenFile::of(context, base, OPERATOR)?;
+    let file = TokenFile::for_service(context, base, OPERATOR)?;
     let tokens = sign_in(
         context,
         SignIn {
@@ -274,7 +274,7 @@ async fn sign_in_anew(
     )
     .await?;
     file.write(&tokens, &file.lock()?)?;
-    OwnerClient::with(context, base, file, tokens)
+    OwnerClient::with_tokens(context, base, file, tokens)
 }
 
 async fn create(client: &OwnerClient, slug: &Slug, owner: &str) -> Result<Report, Failure> {
@@ -288,7 +288,7 @@ async fn create(client: &OwnerClient, slug: &Slug, owner: &str) -> Result<Report
         )
         .await?;
     let (made, owner) = (&created.slug, &created.owner);
-    let address = client.base().at(&format!("/v/{made}"));
+    let address = client.base().address_of(&format!("/v/{made}"));
     let mut text = format!(
         "{TICK} created the namespace {BOLD}{made}{BOLD:#} for {owner}\n  {HINT}{address}{HINT:#}"
     );
@@ -341,7 +341,7 @@ fn described(found: &Vault) -> String {
         || "no limit".to_owned(),
         |bytes| format!("{bytes} bytes for a release"),
     );
-    let fingerprint = found.pinned().and_then(|pin| pin.fingerprint);
+    let fingerprint = found.current_pin().and_then(|pin| pin.fingerprint);
     let mut table = Table::default();
     for (label, value) in [
         ("namespace", found.slug.to_string()),

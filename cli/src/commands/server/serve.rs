@@ -132,7 +132,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         ),
         ("--log-level", "VAULT_LOG_LEVEL", &arguments.log_level),
     ] {
-        settings.flag(flag, name, value.clone())?;
+        settings.set_flag(flag, name, value.clone())?;
     }
     let library = arguments.library.as_deref();
     let options = Options::from_settings(context, &settings, library);
@@ -147,7 +147,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     for (variable, did_you_mean) in Settings::unknown_variables(&context.process) {
         tracing::warn!(%variable, did_you_mean, "unknown variable: it has no effect");
     }
-    match server::run(options) {
+    match server::run_server(options) {
         // The log has begun, and each of its lines is JSON.
         Err(failure) if !context.global.json => {
             let (code, hint) = (failure.code.word(), failure.hint.as_deref());
@@ -163,7 +163,7 @@ fn print_config(
     settings: &Settings,
     options: Result<Options, Failure>,
 ) -> Result<Report, Failure> {
-    let mut shown = settings.shown();
+    let mut shown = settings.setting_rows();
     let row = shown
         .iter_mut()
         .find(|row| row.name == "VAULT_STORAGE_PATH");

@@ -11,7 +11,7 @@ use super::enrolment::{self, Invite, Mode};
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
-    lookup::{Kind, pick},
+    lookup::{EntryWords, pick_entry},
     output::{DIM, GOOD, HINT, Report, TICK, Table, WARN, clean, count, day, paint},
     service::{OwnerClient, connection::Connection},
 };
@@ -88,7 +88,7 @@ struct DenyWhich {
 /// Lists the machines or changes one.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
-    let client = connection.owner(context)?;
+    let client = connection.owner_client(context)?;
     let root = format!("/admin/vaults/{}/devices", connection.slug);
     context.block_on(async {
         let (machine, verb, done) = match &arguments.action {
@@ -113,7 +113,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let devices = list(&client, &root).await?;
         let listed = find(&devices, machine)?;
         let device = &listed.device;
-        let (name, fingerprint) = (clean(&device.name(), 64), device.fingerprint.to_string());
+        let (name, fingerprint) = (
+            clean(&device.display_name(), 64),
+            device.fingerprint.to_string(),
+        );
         // Whoever types the whole fingerprint has compared it. A machine chooses its own name, so a
         // script that names one by that must say `--yes`.
         let compared = bare_key(machine) == bare_key(&fingerprint);
@@ -141,7 +144,10 @@ fn in_wrong_state(mut failure: Failure, device: &Device, verb: &str) -> Failure 
     if failure.code != ServiceCode::DeviceState {
         return failure;
     }
-    let (name, id) = (clean(&device.name(), 64), clean(&device.device_id, 40));
+    let (name, id) = (
+        clean(&device.display_name(), 64),
+        clean(&device.device_id, 40),
+    );
     let (is, next) = match (device.status, verb) {
         (DeviceStatus::Pending, "revoke") => (
             "is pending and was never admitted",
@@ -216,7 +222,7 @@ fn show(devices: &[ListedDevice]) -> Report {
         };
         table.row([
             paint(style, device.status.as_str()),
-            format!("\"{}\"", clean(&device.name(), 64)),
+            format!("\"{}\"", clean(&device.display_name(), 64)),
             paint(HINT, device.fingerprint),
             listed
                 .last_seen
@@ -286,7 +292,7 @@ fn find<'d>(devices: &'d [ListedDevice], machine: &str) -> Result<&'d ListedDevi
             .hint("give the whole fingerprint")
             .details(named.map(line)));
     }
-    let kind = Kind {
+    let kind = EntryWords {
         noun: "machine",
         missing: ErrorCode::DeviceNotFound,
         ambiguous: ErrorCode::DeviceAmbiguous,
@@ -295,7 +301,7 @@ fn find<'d>(devices: &'d [ListedDevice], machine: &str) -> Result<&'d ListedDevi
     let id_and_name = |ListedDevice { device, .. }: &'d ListedDevice| {
         (&*device.device_id, Some(&*device.hostname))
     };
-    pick(&kind, devices, machine, id_and_name, line)
+    pick_entry(&kind, devices, machine, id_and_name, line)
 }
 
 fn line(listed: &ListedDevice) -> String {
@@ -365,7 +371,7 @@ mod tests {
     fn a_machine_without_a_name_is_called_by_its_fingerprint() {
         let machine = device("dev_a", 1, "");
         let fingerprint = machine.device.fingerprint.to_string();
-        assert_eq!(machine.device.name(), fingerprint);
+        assert_eq!(machine.device.display_name(), fingerprint);
         assert!(
             show(&[machine])
                 .text

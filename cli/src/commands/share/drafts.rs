@@ -11,16 +11,17 @@ use crate::{
     context::Context,
     draft_review::{Choices, Review, Reviewer},
     errors::{ErrorCode, Failure},
-    lookup::{Kind, pick},
+    lookup::{EntryWords, pick_entry},
     output::{BOLD, DIM, HINT, Report, TICK, Table, clean, count, day, paint},
     profiles,
     publishing::{
-        Publisher, SyncOptions, report,
+        Publisher, SyncOptions,
         review::{Question, ReviewFlags},
+        sync_report,
     },
     service::{
         connection::Connection,
-        drafts::{DraftClient, words},
+        drafts::{DraftClient, kind_words},
     },
 };
 
@@ -107,7 +108,7 @@ struct Accept {
 /// Lists, shows or decides.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
-    let client = connection.owner(context)?;
+    let client = connection.owner_client(context)?;
     let drafts = DraftClient::new(&client, &connection);
     let find = |id: &str| find(context, &drafts, id);
     match &arguments.action {
@@ -159,7 +160,7 @@ pub fn title(draft: &Draft) -> String {
 
 /// Finds a pending draft by its id or the beginning of it.
 pub fn find(context: &Context, drafts: &DraftClient<'_>, id: &str) -> Result<Draft, Failure> {
-    const KIND: Kind = Kind {
+    const KIND: EntryWords = EntryWords {
         noun: "draft",
         missing: ErrorCode::DraftNotFound,
         ambiguous: ErrorCode::DraftNotFound,
@@ -172,7 +173,7 @@ pub fn find(context: &Context, drafts: &DraftClient<'_>, id: &str) -> Result<Dra
         .map(|draft| (draft.id.to_string().to_lowercase(), draft))
         .collect();
     let short = |full: &String| full.starts_with(&id) && id.len() >= 4;
-    let found = pick(
+    let found = pick_entry(
         &KIND,
         &ids,
         &id,
@@ -226,9 +227,9 @@ fn show_list(drafts: &[Draft], all: bool) -> Report {
         };
         table.row([
             draft.id.to_string(),
-            words(draft.kind).to_owned(),
+            kind_words(draft.kind).to_owned(),
             about,
-            clean(author.name(), 64),
+            clean(author.display_name(), 64),
             day(&draft.submitted_at.to_string()),
             draft.flags.to_string(),
             state_text(draft),
@@ -256,17 +257,18 @@ fn show(
     if let Some(elsewhere) = elsewhere(draft) {
         return Err(elsewhere);
     }
-    let vault = context.vault()?;
-    let bytes = context.block_on(drafts.bytes(draft))?;
+    let vault = context.open_vault()?;
+    let bytes = context.block_on(drafts.fetch_bytes(draft))?;
     let choices = Choices {
         anyway: true,
         review: flags.clone(),
         ..Choices::default()
     };
-    let review = Reviewer::new(context, &vault, connection)?.review(draft, &bytes, &choices)?;
+    let review =
+        Reviewer::new(context, &vault, connection)?.review_draft(draft, &bytes, &choices)?;
     let data = json!({
         "draft": draft, "taken": review.is_taken(), "bundle": review.bundle,
-        "left_out": review.left_out, "files": review.files, "review": review.shown.plain(),
+        "left_out": review.left_out, "files": review.files, "review": review.shown.plain_lines(),
     });
     Ok(Report::new(data, review.shown.lines.join("\n")))
 }
@@ -282,12 +284,12 @@ fn accept_one(
     if let Some(elsewhere) = elsewhere(draft) {
         return Err(elsewhere);
     }
-    let bytes = context.block_on(drafts.bytes(draft))?;
-    let vault = context.vault()?;
+    let bytes = context.block_on(drafts.fetch_bytes(draft))?;
+    let vault = context.open_vault()?;
     let reviewer = Reviewer::new(context, &vault, connection)?;
-    let review = reviewer.review(draft, &bytes, choices)?;
+    let review = reviewer.review_draft(draft, &bytes, choices)?;
     ask(context, &reviewer, &review, choices, bundle)?;
-    reviewer.take(&review)?;
+    reviewer.carry_out(&review)?;
     publish_accepted(context, &reviewer, drafts, &[review])
 }
 
@@ -331,15 +333,15 @@ pub fn publish_accepted(
     if reviewer.is_server() {
         return admitted_by_server(context, drafts, accepted);
     }
-    let vault = context.vault()?;
+    let vault = context.open_vault()?;
     // The skills are installed, whatever becomes of the release.
     let agents = profiles::show_to_agents(context, &vault);
     let connection = reviewer.connection();
     let publisher = Publisher::new(context, &vault, connection)?;
-    let outcome = context.block_on(publisher.sync(&SyncOptions::default()))?;
-    let mut done = Report::from(report(connection, &outcome));
+    let outcome = context.block_on(publisher.sync_release(&SyncOptions::default()))?;
+    let mut done = Report::from(sync_report(connection, &outcome));
     agents.add_to(&mut done.data);
-    let links = agents.text(context).into_iter().chain(agents.next);
+    let links = agents.links_table(context).into_iter().chain(agents.next);
     let links: Vec<_> = links.collect();
     let ids: Vec<_> = accepted.iter().map(|review| review.draft.id).collect();
     done.data["accepted"] = json!(ids);
@@ -381,7 +383,7 @@ pub fn close_published(
     connection: &Connection,
     release: u64,
 ) -> Result<Vec<Draft>, Failure> {
-    let client = connection.owner(context)?;
+    let client = connection.owner_client(context)?;
     let drafts = DraftClient::new(&client, connection);
     let mut waiting = context.block_on(drafts.list(false))?;
     waiting.retain(|draft| matches!(draft.kind, DraftKind::Propose | DraftKind::Remove));
@@ -403,9 +405,9 @@ pub fn close_published(
             include: reviewer.present_secrets(&draft)?,
             ..Choices::default()
         };
-        let bytes = context.block_on(drafts.bytes(&draft))?;
+        let bytes = context.block_on(drafts.fetch_bytes(&draft))?;
         // What the gate refuses or cannot read was not accepted.
-        let review = reviewer.review(&draft, &bytes, &choices);
+        let review = reviewer.review_draft(&draft, &bytes, &choices);
         if let Ok(review) = review
             && review.is_taken()
         {
@@ -443,8 +445,11 @@ fn admitted_by_server(
     let mut lines = Vec::new();
     let mut release = None;
     for review in accepted {
-        let done =
-            context.block_on(drafts.admit(&review.draft.id, &review.bundle, review.replaced()))?;
+        let done = context.block_on(drafts.admit(
+            &review.draft.id,
+            &review.bundle,
+            review.replaced_bundle(),
+        ))?;
         release = done.release.or(release);
         let number = done
             .release

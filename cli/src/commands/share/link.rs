@@ -21,7 +21,7 @@ use crate::{
     output::{BOLD, DIM, HINT, Report, TICK, clean},
     profiles,
     service::{Address, connection::Connection},
-    subscription::{accept, check_not_rolled_back, device_client, status_text},
+    subscription::{accept_catalog, check_not_rolled_back, device_client, status_text},
 };
 
 /// The arguments of `vault link`.
@@ -119,14 +119,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         )?;
     }
     let vault = context.vault_for_links()?;
-    let id = LinkId::of(connection.base.as_str(), &connection.slug);
-    let is_new = subscribe::find(&vault, &id)?.is_none();
-    let link = subscribe::create(&vault, connection.base.as_str(), &connection.slug)?;
+    let id = LinkId::from_address(connection.base.as_str(), &connection.slug);
+    let is_new = subscribe::find_link_by_id(&vault, &id)?.is_none();
+    let link = subscribe::link_vault(&vault, connection.base.as_str(), &connection.slug)?;
     let link = settle(&vault, link, is_new, arguments)?;
     // Store the expected fingerprint before anything is sent, so that a later pull without the flag
     // cannot pin another vault.
     if let Some(expected) = expected.filter(|_| !arguments.repin) {
-        subscribe::expect(&vault, &id, &expected)?;
+        subscribe::expect_fingerprint(&vault, &id, &expected)?;
     }
     let hostname = arguments
         .hostname
@@ -144,7 +144,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     // Remove a new link if the service cannot have recorded the enrolment, so that a mistyped
     // address leaves nothing behind. Keep the link in every other case.
     if is_new && enrolled.as_ref().is_err_and(never_arrived) {
-        subscribe::remove(&vault, &id)?;
+        subscribe::unlink_vault(&vault, &id)?;
     }
     let (state, catalog) = enrolled?;
     let machine = KeyFingerprint::device(&link.device_key(&vault)?.public()).to_string();
@@ -166,7 +166,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         ..AcceptOptions::default()
     };
     let catalog = catalog
-        .map(|bytes| accept(context, &vault, &link, &bytes, &options))
+        .map(|bytes| accept_catalog(context, &vault, &link, &bytes, &options))
         .transpose()
         .map_err(|failure| not_expected(failure, &state, &machine, &connection.address()))?;
     if let Some(catalog) = &catalog {
@@ -191,9 +191,9 @@ fn settle(vault: &Vault, link: Link, is_new: bool, arguments: &Arguments) -> Res
     if settings.name.is_none() && settings.gate.is_none() {
         return Ok(link);
     }
-    let settled = subscribe::configure(vault, link.id(), &settings);
+    let settled = subscribe::configure_link(vault, link.id(), &settings);
     if is_new && settled.is_err() {
-        subscribe::remove(vault, link.id())?;
+        subscribe::unlink_vault(vault, link.id())?;
     }
     Ok(settled?)
 }
@@ -217,9 +217,9 @@ fn prefer(context: &Context, skill: &SkillRef) -> Result<Report, Failure> {
         return Err(fail!(Usage, "`{skill}` does not say which vault is meant")
             .hint(format!("vault link prefer <vault>/{skill}")));
     }
-    let vault = context.vault()?;
-    let changed = subscribe::prefer(&vault, skill)?.is_some();
-    let synced = profiles::refresh(context, &vault);
+    let vault = context.open_vault()?;
+    let changed = subscribe::prefer_skill(&vault, skill)?.is_some();
+    let synced = profiles::refresh_links(context, &vault);
     let name = &skill.name;
     let text = if changed {
         format!("{TICK} {BOLD}{name}{BOLD:#} means {BOLD}{skill}{BOLD:#} from now on")
@@ -247,7 +247,7 @@ async fn enrol(
     let state = client.enrol(hostname, code).await?;
     let catalog = match state.status {
         DeviceStatus::Revoked => None,
-        DeviceStatus::Pending | DeviceStatus::Active => client.catalog().await?,
+        DeviceStatus::Pending | DeviceStatus::Active => client.fetch_catalog().await?,
     };
     Ok((state, catalog))
 }

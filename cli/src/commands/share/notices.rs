@@ -87,7 +87,7 @@ fn topic(text: &str) -> Result<NoticeTopic, String> {
 /// Shows where notices go, or changes it.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
-    let client = connection.owner(context)?;
+    let client = connection.owner_client(context)?;
     let root = format!("/admin/vaults/{}/notices", connection.slug);
     context.block_on(async {
         match &arguments.action {

@@ -10,14 +10,14 @@ use vault_api::{Draft, DraftKind};
 use vault_format::{keys::PublicKey, name::DraftId};
 use vault_library::{
     adopt::Exceptions,
-    publish::{Proposal, Refused, SignedProposal},
+    publish::{Proposal, ReleaseRejection, SignedProposal},
     trust::{NamedKey, VaultTrust},
 };
 
 use super::drafts::{find, title};
 use crate::{
     context::Context,
-    diff::Shown,
+    diff::RenderedDiff,
     errors::Failure,
     key_changes,
     output::{BOLD, HINT, Report, TICK, Table, WARN, clean, day, either, join, paint},
@@ -107,16 +107,16 @@ pub struct ProposedChange {
 /// Lists, shows or signs.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
-    let client = connection.owner(context)?;
+    let client = connection.owner_client(context)?;
     let drafts = DraftClient::new(&client, &connection);
     match &arguments.action {
         Action::List => list(context, &connection, &drafts),
         Action::Show(show) => {
             let draft = find_release(context, &drafts, &show.which.id)?;
-            let vault = context.vault()?;
+            let vault = context.open_vault()?;
             let publisher = Publisher::new(context, &vault, &connection)?;
             let exceptions = Exceptions {
-                strict: context.strict()?,
+                strict: context.is_strict()?,
                 allow: Vec::new(),
             };
             let read = Reading::read(&publisher, &drafts, &draft, &exceptions, &show.review);
@@ -125,7 +125,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         }
         Action::Sign(how) => {
             let draft = find_release(context, &drafts, &how.which.id)?;
-            let vault = context.vault()?;
+            let vault = context.open_vault()?;
             let publisher = Publisher::new(context, &vault, &connection)?;
             sign(context, &publisher, &drafts, &draft, how)
         }
@@ -152,7 +152,7 @@ fn list(
         let none: Vec<WaitingRelease> = Vec::new();
         return Ok(Report::view(none, "No release waits for signatures."));
     }
-    let vault = context.vault()?;
+    let vault = context.open_vault()?;
     // A proposal may be made under newer keys, which need other signatures.
     context.block_on(Publisher::new(context, &vault, connection)?.look_at_keys())?;
     let trust = vault.require_trust()?;
@@ -170,7 +170,7 @@ fn list(
         table.row([
             draft.id.to_string(),
             proposal.map_or_else(String::new, |proposal| proposal.release.to_string()),
-            clean(author.name(), 64),
+            clean(author.display_name(), 64),
             day(&draft.submitted_at.to_string()),
             format!("{counted} of {needed}: {names}"),
             draft
@@ -197,7 +197,7 @@ struct Signer {
 impl Signer {
     fn of(trust: &VaultTrust, key: &PublicKey) -> Self {
         Self {
-            key: NamedKey::of(trust.chain(), key),
+            key: NamedKey::from_chain(trust.chain(), key),
             revoked: trust.roots().is_revoked(key),
         }
     }
@@ -214,7 +214,7 @@ impl Signer {
 /// A proposal with everything that it changes.
 struct Reading {
     current: Option<Vec<u8>>,
-    shown: Shown,
+    shown: RenderedDiff,
     change: ProposedChange,
 }
 
@@ -226,16 +226,16 @@ impl Reading {
         exceptions: &Exceptions,
         flags: &ReviewFlags,
     ) -> Result<Self, Failure> {
-        let bytes = drafts.bytes(draft).await?;
+        let bytes = drafts.fetch_bytes(draft).await?;
         let (proposal, current) = publisher.judge_proposal(&bytes).await?;
         let review = publisher
-            .review(&proposal.change, exceptions, flags)
+            .review_release(&proposal.change, exceptions, flags)
             .await?;
-        let mut shown = Shown {
+        let mut shown = RenderedDiff {
             lines: heading(&proposal),
             hidden: 0,
         };
-        shown.add(review.shown);
+        shown.add_difference(review.shown);
         Ok(Self {
             current,
             shown,
@@ -335,7 +335,7 @@ async fn hand_in(
         ));
     }
     let next = publisher.post_proposal(&signed.bytes).await;
-    let next = next.map_err(Refused::into_error)?;
+    let next = next.map_err(ReleaseRejection::into_error)?;
     Ok(format!(
         "{TICK} signed release {release}: it has {has} of {needed} signatures\n\
          The next publisher signs {}; {} is no longer needed",

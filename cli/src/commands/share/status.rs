@@ -28,11 +28,14 @@ use crate::{
     errors::{ErrorCode, Exit, Failure},
     key_changes,
     output::{
-        BOLD, DIM, HINT, Report, WARN, Warning, clean, count, doctor, either, facts, paint, size,
+        BOLD, DIM, HINT, Report, WARN, Warning, clean, count, doctor, either, facts, format_size,
+        paint,
     },
     publishing::Publisher,
     service::{connection::Connection, tokens::TokenFile},
-    subscription::{accept, address, device_client, selection_text, status_text, warn_of_end},
+    subscription::{
+        accept_catalog, device_client, link_address, selection_text, status_text, warn_of_end,
+    },
 };
 
 /// The arguments of `vault status`.
@@ -67,7 +70,7 @@ pub fn run(context: &Context, _arguments: &Arguments) -> Result<Report, Failure>
             .hint("vault add <folder>, or vault link <url>/v/<slug>"));
     };
     let connection = Connection::find(context)?;
-    let linked = subscribe::all(&vault)?;
+    let linked = subscribe::list_links(&vault)?;
     if connection.is_none() && linked.is_empty() {
         return Err(fail!(
             NotConnected,
@@ -163,7 +166,7 @@ impl Connected {
         connection: Connection,
         exit: &mut Exit,
     ) -> Result<Self, Failure> {
-        let tokens = TokenFile::of(context, &connection.base, connection.slug.as_str())?;
+        let tokens = TokenFile::for_service(context, &connection.base, connection.slug.as_str())?;
         let mut signed_in = tokens.read()?.is_some();
         let address = connection.address();
         let mut failed = |failure: &Failure| {
@@ -173,7 +176,8 @@ impl Connected {
         let (mut service, mut is_member) = (Value::Null, false);
         if signed_in {
             let path = format!("/admin/vaults/{}", connection.slug);
-            let answer = context.block_on(async { connection.owner(context)?.get(&path).await });
+            let answer =
+                context.block_on(async { connection.owner_client(context)?.get(&path).await });
             match answer {
                 Ok(shown) => service = shown,
                 Err(failure) if failure.code == ServiceCode::PublisherRequired => is_member = true,
@@ -186,7 +190,7 @@ impl Connected {
                 key_changes::warn_of_pin_reset(context, &address, &shown);
             }
         }
-        let state = publish::state::read(vault, connection.base.as_str(), &connection.slug)?;
+        let state = publish::state::read_state(vault, connection.base.as_str(), &connection.slug)?;
         let last_push = state.and_then(|state| state.published).map(LastPush::from);
         if let Some(push) = &last_push {
             warn_of_end(context, &address, push.expires_at, true);
@@ -199,7 +203,7 @@ impl Connected {
         }
         let trust = vault.require_trust()?;
         Ok(Self {
-            own_skills: installed(&shelf::list(vault)?, &Origin::Local),
+            own_skills: installed(&shelf::list_installed(vault)?, &Origin::Local),
             fingerprint: trust.fingerprint(),
             root_version: trust.chain().version(),
             has_keys: !is_member && !vault.only_holds_links()?,
@@ -308,7 +312,7 @@ impl Connected {
                 pinned.map(|pinned| paint(BOLD, clean(pinned, 60))),
             ),
             ("owner", Some(word("/owner"))),
-            ("quota", number("/quota/bytes").map(size)),
+            ("quota", number("/quota/bytes").map(format_size)),
             ("status", (status != "active").then(|| paint(WARN, status))),
             (
                 "subscription",
@@ -396,7 +400,7 @@ impl LinkStatus {
         link: &Link,
         exit: &mut Exit,
     ) -> Result<Self, Failure> {
-        let (pin, address) = (link.pin().clone(), address(link));
+        let (pin, address) = (link.pin().clone(), link_address(link));
         let expires_at = link.catalog(vault)?.map(|catalog| catalog.expires_at);
         let trust = link.trust(vault)?;
         let seen_at = trust.as_ref().and_then(VaultTrust::latest_seen_at);
@@ -408,7 +412,7 @@ impl LinkStatus {
             }
             context.ui.warn(Warning::from(failure));
         };
-        let state = async { device_client(context, vault, link)?.current().await };
+        let state = async { device_client(context, vault, link)?.fetch_current().await };
         let state = context.block_on(state).inspect_err(&mut failed).ok();
         if let Some(state) = &state {
             let looked = look_at_keys(context, vault, link, state);
@@ -428,8 +432,8 @@ impl LinkStatus {
             let hint = "installed skills stay as they are; tell the owner";
             context.ui.warn_with("service_rolled_back", text, hint);
         }
-        let listing = shelf::list(vault)?;
-        let withheld = listing.withheld();
+        let listing = shelf::list_installed(vault)?;
+        let withheld = listing.withheld_skills();
         let withheld = withheld.get(&Some(link.id())).into_iter().flatten();
         // The look may have taken newer keys.
         let trust = link.trust(vault)?;
@@ -526,9 +530,10 @@ fn look_at_keys(
     if !readable || shown.sha256 == counted.file_sha256 {
         return Ok(());
     }
-    let bytes = context.block_on(async { device_client(context, vault, link)?.catalog().await })?;
+    let bytes =
+        context.block_on(async { device_client(context, vault, link)?.fetch_catalog().await })?;
     if let Some(bytes) = bytes {
-        accept(context, vault, link, &bytes, &AcceptOptions::default())?;
+        accept_catalog(context, vault, link, &bytes, &AcceptOptions::default())?;
     }
     Ok(())
 }

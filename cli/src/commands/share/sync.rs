@@ -4,7 +4,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use vault_format::{catalog::Stored, root::KeyFingerprint};
+use vault_format::{catalog::ReleaseRef, root::KeyFingerprint};
 use vault_library::{
     Vault,
     publish::{self, OnDivergence},
@@ -20,7 +20,9 @@ use crate::{
     errors::{Exit, Failure},
     key_changes,
     output::{Report, clean, either},
-    publishing::{Publisher, SyncOptions, SyncReport, everywhere, report, review::ReleaseReview},
+    publishing::{
+        Publisher, SyncOptions, SyncReport, everywhere, review::ReleaseReview, sync_report,
+    },
     service::{connection::Connection, drafts::DraftClient},
     subscription::warn_of_end,
 };
@@ -61,7 +63,7 @@ pub struct Arguments {
     /// The last release that the owner published before a key was stolen, as `vault status --cloud`
     /// shows it on a linked machine
     #[arg(long, value_name = "RELEASE:SHA256", value_parser = last_good)]
-    last_good: Option<Stored>,
+    last_good: Option<ReleaseRef>,
     /// Publish with a release number above this one, because a machine may have seen it
     #[arg(long, value_name = "N")]
     above_release: Option<u64>,
@@ -103,19 +105,19 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let connection = Connection::load(context)?;
     let vault = with_recovery_key(context, &connection, context.vault_or_new()?)?;
     let publisher = Publisher::new(context, &vault, &connection)?;
-    let approvals = approval::ask(context, &vault, |_| true)?;
+    let approvals = approval::ask_for_approvals(context, &vault, |_| true)?;
     let outcome = context
-        .block_on(publisher.sync(&options))
+        .block_on(publisher.sync_release(&options))
         .map_err(|failure| not_publisher(context, &vault, &connection, failure))?;
     key_changes::warn_about_own(context, &vault)?;
     warn_of_changed_folders(context, &vault)?;
-    let state = publish::state::read(&vault, connection.base.as_str(), &connection.slug)?;
+    let state = publish::state::read_state(&vault, connection.base.as_str(), &connection.slug)?;
     if let Some(published) = state.and_then(|state| state.published) {
         warn_of_end(context, &connection.address(), published.expires_at, true);
     }
     // The release is published, whatever the service answers now.
     let _unread = context.block_on(publisher.warn_of_pin_reset());
-    let mut done = report(&connection, &outcome);
+    let mut done = sync_report(&connection, &outcome);
     if !outcome.is_proposed() {
         let release = outcome.release();
         let closed = drafts::close_published(context, &vault, &connection, release);
@@ -145,7 +147,7 @@ fn not_publisher(
         return Failure::new(failure.code, message)
             .hint(format!("an owner runs: {add}; then run vault sync again"));
     }
-    let state = publish::state::read(vault, connection.base.as_str(), &connection.slug);
+    let state = publish::state::read_state(vault, connection.base.as_str(), &connection.slug);
     let has_published = state.is_ok_and(|state| state.is_some_and(|it| it.published.is_some()));
     let message = if has_published {
         "your account may no longer publish this vault".to_owned()
@@ -164,7 +166,7 @@ fn waiting_request(
     connection: &Connection,
 ) -> Result<Option<String>, Failure> {
     let here = vault.keys().list()?;
-    let client = connection.owner(context)?;
+    let client = connection.owner_client(context)?;
     let drafts = DraftClient::new(&client, connection);
     let waiting = context.block_on(drafts.list(false))?;
     let mut keys = waiting.iter().filter_map(|draft| draft.key.as_ref());
@@ -183,13 +185,14 @@ fn with_recovery_key(
     connection: &Connection,
     vault: Vault,
 ) -> Result<Vault, Failure> {
-    let is_published = !everywhere::published(context, &vault)?.is_empty();
+    let is_published = !everywhere::published_namespaces(context, &vault)?.is_empty();
     if is_published || !context.ui.may_ask() || !key_changes::all_root_keys_here(&vault)? {
         return Ok(vault);
     }
     // Only an owner publishes. Anybody else hears that before any question.
     let path = format!("/admin/vaults/{}", connection.slug);
-    let _: Value = context.block_on(async { connection.owner(context)?.get(&path).await })?;
+    let _: Value =
+        context.block_on(async { connection.owner_client(context)?.get(&path).await })?;
     context.ui.must_see(
         "This vault has no recovery key: if this machine is lost or stolen, so is the vault.",
     );
@@ -200,14 +203,14 @@ fn with_recovery_key(
     }
     let made = key::make_recovery_key(context, &vault, file.into())?;
     context.ui.must_see(made.text);
-    context.vault()
+    context.open_vault()
 }
 
 /// Parses a release number and the SHA-256 of its payload.
-pub fn last_good(text: &str) -> Result<Stored, String> {
+pub fn last_good(text: &str) -> Result<ReleaseRef, String> {
     let form = || "write the release and its payload hash as the status shows them: 41:9f86d0…";
     let (release, payload) = text.split_once(':').ok_or_else(form)?;
-    Ok(Stored {
+    Ok(ReleaseRef {
         release: release.parse().map_err(|_| form())?,
         payload_sha256: payload.parse().map_err(|_| form())?,
     })

@@ -19,7 +19,7 @@ use crate::{
     errors::Failure,
     output::{BOLD, DIM, HINT, Report, TICK, count, join},
     profiles,
-    subscription::{address, find_link, not_linked},
+    subscription::{find_link, link_address, not_linked},
 };
 
 /// The arguments of `vault unlink`.
@@ -83,7 +83,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         Some(asked) => find_link(&vault, asked)?,
         None => only_link(&vault)?,
     };
-    let (address, name) = (address(&link), link.pin().name.clone());
+    let (address, name) = (link_address(&link), link.pin().name.clone());
     // Without its key file the machine has no fingerprint to show; the rest can be removed all the
     // same.
     let machine = link.device_key(&vault).ok();
@@ -92,8 +92,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         &format!("Unlink {name}?"),
         &effects(&link, &address, machine.as_ref()),
     )?;
-    let removed = subscribe::remove(&vault, link.id())?.unwrap_or_default();
-    let synced = profiles::refresh(context, &vault);
+    let removed = subscribe::unlink_vault(&vault, link.id())?.unwrap_or_default();
+    let synced = profiles::refresh_links(context, &vault);
     let restart =
         !removed.unlinked.is_empty() || synced.is_some_and(|synced| synced.restart_required);
     let skills = match removed.skills.len() {
@@ -124,7 +124,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 
 /// The link, if there is only one.
 fn only_link(vault: &Vault) -> Result<Link, Failure> {
-    let mut links = subscribe::all(vault)?;
+    let mut links = subscribe::list_links(vault)?;
     match links.len() {
         0 | 1 => links.pop().ok_or_else(not_linked),
         _ => {

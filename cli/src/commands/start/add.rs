@@ -16,17 +16,20 @@ use vault_format::{
 use vault_gate as gate;
 use vault_library::{
     Vault,
-    admit::{AdmitError, AdmitReport, Candidate, Neighbours, Source, admit, admit_one, examine},
+    admit::{
+        AdmitError, AdmitReport, Candidate, Neighbours, Source, admit_candidates, admit_one,
+        examine_candidate,
+    },
 };
-use vault_sources::short;
+use vault_sources::short_commit;
 use vault_store::clock::{Clock as _, SystemClock};
 
 use self::gather::{Gathered, Item};
 use crate::{
     admission::{
-        admitted_text,
+        admission_failure, admitted_text,
         outcomes::{FailedSkill, SkillLabel},
-        refused, require_includes,
+        require_includes,
         texts::Texts,
     },
     context::Context,
@@ -177,7 +180,7 @@ pub fn run_with(
         return Err(fail!(UnknownRule, "unknown rule {}", clean(rule, 80))
             .hint("a finding names its rule, as in `error[download-pipe-shell]`"));
     }
-    let strict = context.strict()?;
+    let strict = context.is_strict()?;
     let mut items = gather::gather(context, arguments, strict)?;
     items.extend(refused.into_iter().map(Err));
     if items.len() == 1
@@ -228,7 +231,7 @@ pub fn run_with(
     if let Some(failure) = interrupted {
         skills = Err(match skills {
             Ok(skills) => failure.data(skills),
-            Err(other) => failure.data(other.facts()),
+            Err(other) => failure.data(other.json_data()),
         });
     }
     // Refresh even if nothing changed: an earlier run may have been killed after it added a skill
@@ -240,10 +243,10 @@ pub fn run_with(
             context.ui.note(next);
         }
         if agents.linked_now {
-            text = agents.text(context).unwrap_or_default();
+            text = agents.links_table(context).unwrap_or_default();
         }
     }
-    let agents = agents.map(|agents| agents.shown());
+    let agents = agents.map(|agents| agents.to_shown());
     Ok(Report::view(Added { skills, agents }, text))
 }
 
@@ -289,9 +292,9 @@ impl Adding<'_> {
                         Source::Folder(folder) => Some(folder.clone()),
                         _ => None,
                     };
-                    let passed = examine(source, &options, &mut self.neighbours)
+                    let passed = examine_candidate(source, &options, &mut self.neighbours)
                         .map(|candidate| candidates.push(candidate))
-                        .map_err(|error| refused(&shown, &texts, error));
+                        .map_err(|error| admission_failure(&shown, &texts, error));
                     (shown, texts, folder, passed)
                 }
                 Err((shown, failure)) => {
@@ -304,11 +307,11 @@ impl Adding<'_> {
             let vault = self.context.vault_or_new()?;
             greet(self.context, &vault)?;
             // The next batch may hold other content under a name of this one.
-            self.neighbours.join(&vault);
+            self.neighbours.attach_vault(&vault);
             self.vault = Some(vault);
         }
         let reports = match &self.vault {
-            Some(vault) => admit(vault, &candidates).map_err(Failure::from),
+            Some(vault) => admit_candidates(vault, &candidates).map_err(Failure::from),
             None => Ok(Vec::new()),
         };
         let (reports, failed) = match reports {
@@ -324,7 +327,7 @@ impl Adding<'_> {
                     Err(taken) if taken.is_other_source() => self.replaced(candidate, taken)?,
                     report => report,
                 };
-                let report = report.map_err(|error| refused(&shown, &texts, error))?;
+                let report = report.map_err(|error| admission_failure(&shown, &texts, error))?;
                 self.admitted = true;
                 from = self.note(candidate, folder.as_deref(), &report)?;
                 Ok(report)
@@ -400,8 +403,8 @@ fn origin_line(candidate: &Candidate, fingerprint: &str) -> String {
         candidate.provenance.revision.as_deref().map_or_else(
             String::new,
             |revision| match revision.strip_prefix("sha256:") {
-                Some(digest) => format!(" at sha256:{}", short(digest)),
-                None => format!(" at {}", clean(short(revision), 40)),
+                Some(digest) => format!(" at sha256:{}", short_commit(digest)),
+                None => format!(" at {}", clean(short_commit(revision), 40)),
             },
         );
     let signer = candidate
@@ -441,7 +444,7 @@ fn report(context: &Context, done: Vec<AddOutcome>, single: bool) -> Result<Adde
     for done in done {
         match done.result {
             Ok(report) => {
-                done.texts.warn(context, &report.findings);
+                done.texts.warn_about_findings(context, &report.findings);
                 context.ui.line(admitted_text(&report));
                 if let Some(from) = &done.from {
                     context.ui.line(paint(DIM, from));
@@ -451,7 +454,7 @@ fn report(context: &Context, done: Vec<AddOutcome>, single: bool) -> Result<Adde
             Err(failure) => {
                 context.ui.note_failure(&failure);
                 let mut skill = FailedSkill::new(SkillLabel::Source(done.shown), &failure);
-                let findings = failure.facts().map(|data| data["findings"].clone());
+                let findings = failure.json_data().map(|data| data["findings"].clone());
                 skill.findings = Some(findings.unwrap_or_default());
                 failed.push(skill);
                 // The first failure decides the exit code; later ones are only listed.

@@ -155,7 +155,7 @@ impl<'c> Demo<'c> {
             mail: None,
             fetch: None,
         };
-        let runtime = server::runtime()?;
+        let runtime = server::new_runtime()?;
         let (stop, stopping) = watch::channel(false);
         let server = runtime.block_on(Server::start(options))?;
         let app = server.app();
@@ -356,8 +356,8 @@ async fn issue_code(app: &App, address: &str) -> Result<Url, Failure> {
     let form = Form::parse(query);
     let client_id = client_name(&form).map_err(not_signed_in)?.id();
     let email = OWNER.parse().map_err(not_signed_in)?;
-    let client = app.records.get(&client_key(&client_id)).await;
-    let account = account::find(app, &email).await;
+    let client = app.records.get_one(&client_key(&client_id)).await;
+    let account = account::find_account(app, &email).await;
     let (Some(client), Some(account)) = (
         client.map_err(not_signed_in)?,
         account.map_err(not_signed_in)?,
@@ -367,14 +367,14 @@ async fn issue_code(app: &App, address: &str) -> Result<Url, Failure> {
     let client: Client = client.read().map_err(not_signed_in)?;
     let account = account.value;
     let public = &app.config.public_url;
-    let request = AuthorizeRequest::read(&form, client, public.base(), public.as_str())
+    let request = AuthorizeRequest::from_form(&form, client, public.base(), public.as_str())
         .map_err(|refused| not_signed_in(format!("{refused:?}")))?
         .for_account(&account)
         .map_err(not_signed_in)?;
     let members = memberships_of(app, &account, request.namespace.as_deref()).await;
-    let members = request.fitting(members.map_err(not_signed_in)?);
+    let members = request.filter_members(members.map_err(not_signed_in)?);
     let now = app.clock.now();
-    let mut session = Session::begun(&account, None, now);
+    let mut session = Session::begin_now(&account, None, now);
     session.entered_for = Some(Digest::of(query.as_bytes()));
     let slug = members.first().map(|member| &member.user.namespace.slug);
     let slug = slug.ok_or_else(|| not_signed_in("the owner has no namespace"))?;
@@ -384,11 +384,11 @@ async fn issue_code(app: &App, address: &str) -> Result<Url, Failure> {
         namespace: Some(slug),
         approved: Scopes::ALL,
     };
-    let issued = request.code(consent, &members, now, &*app.random);
+    let issued = request.create_authorization_code(consent, &members, now, &*app.random);
     let (location, write) = issued
         .map_err(not_signed_in)?
         .ok_or_else(|| not_signed_in("the owner may grant nothing"))?;
-    let commit = app.records.commit(vec![write]).await;
+    let commit = app.records.commit_writes(vec![write]).await;
     if !commit.map_err(not_signed_in)?.is_done() {
         return Err(not_signed_in("the code was not kept"));
     }
@@ -425,7 +425,7 @@ fn free_port() -> Result<u16, Failure> {
 fn fresh_password() -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let mut bytes = [0_u8; 24];
-    SystemRandom.fill(&mut bytes);
+    SystemRandom.fill_random(&mut bytes);
     let letters = bytes.map(|byte| char::from(LETTERS[usize::from(byte % 32)]));
     let groups: Vec<String> = letters.chunks(6).map(String::from_iter).collect();
     groups.join("-")

@@ -9,7 +9,8 @@ use vault_format::{hash::Digest, name::SkillName};
 use vault_library::{
     Vault,
     admit::{
-        self, AdmitReport, Candidate, Neighbours, Options, examine, project::install_for_project,
+        self, AdmitReport, Candidate, Neighbours, Options, examine_candidate,
+        project::install_for_project,
     },
     agents::{ProjectLinks, link_project},
     project::{self, ProjectFolder},
@@ -20,9 +21,8 @@ use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{
     admission::{
-        admitted_text,
+        admission_failure, admitted_text,
         outcomes::{FailedSkill, Outcomes},
-        refused,
         texts::Texts,
     },
     context::Context,
@@ -78,7 +78,7 @@ pub struct Installation {
 /// Installs the skills in the project's lock.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let mut lock = Lock::of_project(context, arguments.project.as_deref())?;
-    let folder = lock.project(context)?;
+    let folder = lock.project_folder(context)?;
     lock.check_addresses(&fetch::parse_options(context)?)?;
     let stale = lock.skills.iter().filter(|locked| locked.digest.is_none());
     let stale = join(stale.map(|locked| &locked.name));
@@ -93,7 +93,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         vault: context.existing_vault()?,
         folder,
         fetching: None,
-        strict: context.strict()?,
+        strict: context.is_strict()?,
         update: arguments.update,
     };
     let mut outcomes = Outcomes::new(context);
@@ -102,14 +102,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let result = install.install(&locked).map(|(outcome, settled)| {
             if let Some(entry) = settled.filter(|entry| *entry != locked) {
                 is_changed = true;
-                lock.put(entry);
+                lock.put_entry(entry);
             }
             outcome
         });
-        outcomes.push(&locked.name, result);
+        outcomes.record_result(&locked.name, result);
     }
     if is_changed {
-        lock.write()?;
+        lock.write_file()?;
         context
             .ui
             .note(format!("Recorded in {}", lock.path.display()));
@@ -119,7 +119,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let (done, unchanged) = (outcomes.done.len(), outcomes.unchanged.len());
     let done = count(done, "skill");
     let text = format!("{DIM}{done} installed, {unchanged} unchanged{DIM:#}");
-    let view = outcomes.finish("installed", |installed, unchanged, failed| Installation {
+    let view = outcomes.into_result("installed", |installed, unchanged, failed| Installation {
         installed,
         unchanged,
         failed,
@@ -151,7 +151,7 @@ impl Install<'_> {
             return Ok((None, None));
         }
         let candidate = self.candidate(locked)?;
-        let found = project_lock::digest(&candidate);
+        let found = project_lock::candidate_digest(&candidate);
         if let (Some(digest), false) = (&locked.digest, anew) {
             check(digest, &found, &candidate)?;
         }
@@ -161,9 +161,9 @@ impl Install<'_> {
         };
         let name = locked.name.as_str();
         let report = install_for_project(vault, &self.folder, &candidate)
-            .map_err(|error| refused(name, &Texts::of_fetched(name, &[]), error))?;
+            .map_err(|error| admission_failure(name, &Texts::of_fetched(name, &[]), error))?;
         let settled = anew.then(|| {
-            let entry = project_lock::locked(&candidate).unwrap_or_else(|| LockEntry {
+            let entry = project_lock::locked_entry(&candidate).unwrap_or_else(|| LockEntry {
                 digest: Some(found),
                 ..locked.clone()
             });
@@ -184,7 +184,7 @@ impl Install<'_> {
         let Some(vault) = &self.vault else {
             return Ok(None);
         };
-        let project = project::find(vault, &self.folder)?;
+        let project = project::find_project(vault, &self.folder)?;
         let read = project.and_then(|project| project.read_skill(vault, name));
         Ok(read
             .and_then(Result::ok)
@@ -252,9 +252,9 @@ impl Install<'_> {
             ..Options::default()
         };
         let mut neighbours = Neighbours::new(self.vault.as_ref(), SystemClock.now());
-        let candidate = examine(source, &options, &mut neighbours)
-            .map_err(|error| refused(&shown, &texts, error))?;
-        texts.warn(self.context, &candidate.package.findings);
+        let candidate = examine_candidate(source, &options, &mut neighbours)
+            .map_err(|error| admission_failure(&shown, &texts, error))?;
+        texts.warn_about_findings(self.context, &candidate.package.findings);
         Ok(candidate)
     }
 
@@ -279,7 +279,7 @@ impl Install<'_> {
                 at_revision(&upstream)
             };
             let again = fetching.fetcher.fetch_recorded(&wanted, &fetching.policy);
-            let mut skill = again.await.map_err(|error| fetch::failure(&error))?;
+            let mut skill = again.await.map_err(|error| fetch::fetch_failure(&error))?;
             // Keep the branch or tag of the lock entry in place of the exact revision, so that
             // later updates follow it.
             skill.upstream.reference.clone_from(&upstream.reference);
@@ -297,14 +297,20 @@ async fn fetch_current(fetching: &Fetching, locked: &LockEntry) -> Result<Fetche
     let source = Source::parse(&locked.source, &fetching.options, &|_| false)
         .or_else(BadSource::accept_shorthand)
         .map_err(|bad| fetch::bad_source(&bad))?;
-    let source = fetch::refined(source, locked.path.as_deref(), locked.reference.as_deref())?;
-    let failed = |error: vault_sources::FetchError| fetch::failure(&error);
+    let source = fetch::refine_source(source, locked.path.as_deref(), locked.reference.as_deref())?;
+    let failed = |error: vault_sources::FetchError| fetch::fetch_failure(&error);
     let (fetcher, policy, name) = (&fetching.fetcher, &fetching.policy, locked.name.as_str());
-    let opened = fetcher.open(&source, None, policy).await.map_err(failed)?;
-    let found = opened.by_name(name).or_else(|| opened.only());
-    let missing = || fetch::no_such_skill(&source.shown(), &opened.found, name);
+    let opened = fetcher
+        .open_source(&source, None, policy)
+        .await
+        .map_err(failed)?;
+    let found = opened.by_name(name).or_else(|| opened.default_skill());
+    let missing = || fetch::no_such_skill(&source.display_name(), &opened.skills, name);
     let found = found.ok_or_else(missing)?;
-    fetcher.take(&opened, found, policy).await.map_err(failed)
+    fetcher
+        .take_skill(&opened, found, policy)
+        .await
+        .map_err(failed)
 }
 
 /// Returns the upstream with its recorded revision as the reference, if the source can serve that

@@ -8,7 +8,7 @@ use serde::Serialize;
 use vault_format::name::{AgentId, SkillRef};
 use vault_library::{
     Origin, Vault,
-    admit::remove::{RemoveReport, RemoveSkills, Removed, remove_skills},
+    admit::remove::{RemoveReport, RemoveSkills, RemovedSkill, remove_skills},
     agents,
     run::{self, FoundSkill},
     subscribe,
@@ -18,8 +18,8 @@ use crate::{
     commands::share::unlink::UnlinkedFolder,
     context::Context,
     errors::Failure,
-    lookup::{installed_names, own},
-    output::{BOLD, DIM, Report, TICK, Warning, clean, either, nearest},
+    lookup::{find_own, installed_names},
+    output::{BOLD, DIM, Report, TICK, Warning, clean, either, nearest_name},
     profiles,
 };
 
@@ -55,7 +55,7 @@ pub struct Arguments {
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Removal {
     /// The removed skills, in the order in which they were named.
-    removed: Vec<Removed>,
+    removed: Vec<RemovedSkill>,
     /// Names that were not installed.
     unknown: Vec<String>,
     /// The agents' folders that showed the skills.
@@ -87,10 +87,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             ..RemoveReport::default()
         },
     };
-    let profiles = vault.and_then(|vault| profiles::refresh(context, &vault));
+    let profiles = vault.and_then(|vault| profiles::refresh_links(context, &vault));
     for name in &report.unknown {
         let text = format!("`{}` is not installed", clean(name, 64));
-        let near = nearest(name, installed.iter().map(String::as_str));
+        let near = nearest_name(name, installed.iter().map(String::as_str));
         context.ui.warn(Warning {
             hint: near
                 .filter(|near| *near != name)
@@ -104,7 +104,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         "",
     );
     let mut lines = Vec::new();
-    for Removed { name, version, .. } in &report.removed {
+    for RemovedSkill { name, version, .. } in &report.removed {
         let shown = version.map_or_else(String::new, |version| format!(" version {version}"));
         lines.push(format!(
             "{TICK} removed {BOLD}{name}{BOLD:#}{DIM}{shown}{DIM:#}{note}"
@@ -126,15 +126,15 @@ fn own_names(vault: Option<&Vault>, typed: &[String]) -> Result<Vec<String>, Fai
         let (Some(vault), Ok(skill)) = (vault, text.parse::<SkillRef>()) else {
             return Ok(text.clone());
         };
-        if let Some(found) = run::find(vault, &skill)?
+        if let Some(found) = run::find_skill(vault, &skill)?
             && let Origin::Linked(link) = &found.origin
         {
-            let link = subscribe::find(vault, link)?;
+            let link = subscribe::find_link_by_id(vault, link)?;
             let link = link.map(|link| link.pin().name.to_string());
             return Err(linked(&found, &link.unwrap_or_default()));
         }
         match skill.vault {
-            Some(_) => Ok(own(vault, &skill)?.to_string()),
+            Some(_) => Ok(find_own(vault, &skill)?.to_string()),
             None => Ok(text.clone()),
         }
     };
@@ -168,7 +168,7 @@ fn folders(context: &Context, arguments: &Arguments) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = links.map(|(_, path)| path.clone()).collect();
     let here = std::path::absolute(".").ok();
     if let (false, Some(machine)) = (arguments.no_discover, context.process.machine(here)) {
-        for agent in agents::found(&machine) {
+        for agent in agents::detect_agents(&machine) {
             folders.extend(agent.folders_to_scan(&machine));
         }
     }

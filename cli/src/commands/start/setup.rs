@@ -141,7 +141,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         return Err(fail!(RemoteModeError, "{message}").hint("run it with VAULT_MODE=local"));
     }
     let project = std::path::absolute(".").ok();
-    let machine = profiles::machine(context, project)?;
+    let machine = profiles::find_machine(context, project)?;
     let vault = context.existing_vault()?;
     // Skills are linked for the user, so leave out agents that are found only through the current
     // folder.
@@ -150,8 +150,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         ..machine.clone()
     };
     let mut plan = Plan {
-        strict: context.strict()?,
-        agents: agents::found(&user)
+        strict: context.is_strict()?,
+        agents: agents::detect_agents(&user)
             .into_iter()
             .map(|agent| agent.id.clone())
             .collect(),
@@ -219,7 +219,7 @@ fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, F
     let profile_roots = adopt(context, &vault, plan, &mut done);
     write_tags(&vault, plan)?;
     if !plan.declined.is_empty() {
-        agents::decline(&vault, &plan.declined)?;
+        agents::decline_agents(&vault, &plan.declined)?;
     }
     let input = SyncProfilesInput {
         machine: user.clone(),
@@ -228,7 +228,7 @@ fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, F
         profile_roots,
         ..SyncProfilesInput::default()
     };
-    let mut report = sync_profiles(&vault, &input).map_err(profiles::failure)?;
+    let mut report = sync_profiles(&vault, &input).map_err(profiles::sync_failure)?;
     // The user has just decided about the skills that were there.
     for root in &mut report.roots {
         root.newly_foreign.clear();
@@ -278,7 +278,7 @@ fn adopt(
     let mut roots = plan.folders.clone();
     for (skill, mode, replace) in &plan.adopt {
         let name = &skill.name;
-        match setup::adopt(vault, skill, *mode, *replace, plan.strict) {
+        match setup::adopt_skill(vault, skill, *mode, *replace, plan.strict) {
             Ok(done) => {
                 setup.undo.extend(undo_lines(context, skill, *mode, &done));
                 let agent = skill.agents.first().cloned();
@@ -289,7 +289,7 @@ fn adopt(
                     context.ui.must_see(line);
                 }
                 if let (Some(backup), false) = (&done.backup, done.not_stored.is_empty()) {
-                    let backup = clean(&context.process.short(backup), 300);
+                    let backup = clean(&context.process.short_path(backup), 300);
                     let files = clean(&done.not_stored.join(", "), 400);
                     let line = format!("  the vault does not hold {files}; moved to {backup}");
                     context.ui.must_see(line);
@@ -350,10 +350,10 @@ fn undo_lines(
     mode: AdoptionMode,
     done: &Adopted,
 ) -> Vec<String> {
-    let (name, short) = (&skill.name, context.process.short(&skill.path));
+    let (name, short) = (&skill.name, context.process.short_path(&skill.path));
     let path = shell_path(&short);
     let backup = done.backup.as_ref();
-    let backup = backup.map(|backup| shell_path(context.process.short(backup)));
+    let backup = backup.map(|backup| shell_path(context.process.short_path(backup)));
     match (mode, backup) {
         (AdoptionMode::InPlace, backup) => {
             let copy = shell_path(format!("{short}.tmp"));
@@ -390,7 +390,7 @@ fn add_starters(
         return Ok(());
     }
     let folder = tempfile::tempdir().map_err(|error| fail!(Io, "no temporary folder: {error}"))?;
-    starter::unpack(folder.path())
+    starter::unpack_all(folder.path())
         .map_err(|error| Failure::io("writing", folder.path(), &error))?;
     for (name, left_by_installer) in &plan.starters {
         let source = left_by_installer

@@ -31,12 +31,12 @@ pub struct Arguments {
 
 /// Shows what changed in each file and asks.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let vault = context.vault()?;
+    let vault = context.open_vault()?;
     vault.require_trust()?;
     let file = arguments.file.as_deref();
     let file = file.map(|path| named(&vault, path)).transpose()?;
     let wanted = |other: &AuthoredFile| file.as_ref().is_none_or(|file| file == other);
-    let approvals = approval::ask(context, &vault, wanted)?;
+    let approvals = approval::ask_for_approvals(context, &vault, wanted)?;
     let text = match (approvals.approved.len(), approvals.pending.len()) {
         (0, 0) => format!("{TICK} nothing to approve: every file is approved"),
         (approved, 0) => format!("{TICK} {} approved", are(approved)),
@@ -59,7 +59,7 @@ fn named(vault: &Vault, path: &Path) -> Result<AuthoredFile, Failure> {
     let root = &vault.paths().root;
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let inside = absolute.strip_prefix(root).ok();
-    let found = AuthoredFile::at(path).or_else(|| AuthoredFile::at(inside?));
+    let found = AuthoredFile::from_path(path).or_else(|| AuthoredFile::from_path(inside?));
     found.ok_or_else(|| {
         fail!(
             NotAuthored,

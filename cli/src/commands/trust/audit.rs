@@ -3,7 +3,7 @@
 use clap::Args;
 use tokio::time::Instant;
 use vault_format::text::printable;
-use vault_gate::report::{Audit, Audited, Skipped, json::Whole};
+use vault_gate::report::{Audit, Audited, Skipped, json::AuditView};
 use vault_library::{
     audit::{self, Auditor},
     run,
@@ -12,8 +12,8 @@ use vault_library::{
 use crate::{
     admission::allow_hint,
     audit_report::{
-        Format, Location, ReportOptions, counts, finding_lines, mark, micros, not_started,
-        skipped_lines, verdict,
+        Format, Location, ReportOptions, describe_verdict, elapsed_micros, finding_lines,
+        not_started, skipped_lines, verdict_counts, verdict_mark,
     },
     context::Context,
     errors::{ErrorCode, Failure},
@@ -56,10 +56,10 @@ impl Arguments {
 /// Audits the named skills.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let options = &arguments.options;
-    options.check(context, false)?;
-    let strict = context.strict()?;
+    options.check_output(context, false)?;
+    let strict = context.is_strict()?;
     let started = Instant::now();
-    let clock = || micros(started);
+    let clock = || elapsed_micros(started);
     let vault = context.existing_vault()?;
     let auditor = Auditor {
         vault: vault.as_ref(),
@@ -88,23 +88,23 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         }
     }
     audit.mark_duplicates();
-    let exit = options.exit(&audit);
-    let report = match options.rendered(&audit) {
+    let exit = options.exit_code(&audit);
+    let report = match options.render_report(&audit) {
         Some(text) => Report::raw(text),
-        None => Report::view(Whole::from(&audit), text(&audit)),
+        None => Report::view(AuditView::from(&audit), text(&audit)),
     };
     Ok(report.exit(exit))
 }
 
 /// Audits one skill. The report shows it under the name or path that the user gave.
 fn audit_target(what: &str, auditor: &Auditor<'_>) -> Result<Audited, Failure> {
-    match lookup::target(auditor.vault, what).map_err(|failure| unread(&failure))? {
+    match lookup::resolve_target(auditor.vault, what).map_err(|failure| unread(&failure))? {
         Target::Installed(name) => {
             let Some(vault) = auditor.vault else {
                 return Err(unread(&lookup::not_installed(None, what)));
             };
-            let found =
-                run::inspect(vault, &name).map_err(|error| lookup::suggest(vault, error))?;
+            let found = run::inspect_skill(vault, &name)
+                .map_err(|error| lookup::suggest_name(vault, error))?;
             let mut audited = audit::audit_installed(found.examined, auditor);
             audited.path = found.name.to_string();
             audited.uri = vault_gate::report::percent_encoded(audited.path.as_bytes());
@@ -113,7 +113,7 @@ fn audit_target(what: &str, auditor: &Auditor<'_>) -> Result<Audited, Failure> {
         Target::Path(path) => {
             let mut audited =
                 audit::audit_skill(&path, auditor).map_err(|error| not_started(&error, what))?;
-            let location = Location::of(&folder_of(&path));
+            let location = Location::of_folder(&folder_of(&path));
             audited.path = match location.prefix.strip_suffix('/') {
                 Some("") => "/".to_owned(),
                 Some(named) => named.to_owned(),
@@ -142,9 +142,9 @@ fn text(audit: &Audit) -> String {
         let name = skill.name.as_deref().unwrap_or(&skill.path);
         lines.push(format!(
             "{} {BOLD}{}{BOLD:#}  {}",
-            mark(skill.verdict),
+            verdict_mark(skill.verdict),
             clean(&printable(name), 64),
-            verdict(&here, skill)
+            describe_verdict(&here, skill)
         ));
         let findings = skill.findings.iter().map(|at| &at.finding);
         lines.extend(allow_hint(findings).map(|hint| format!("  with `vault add`: {hint}")));
@@ -155,7 +155,7 @@ fn text(audit: &Audit) -> String {
             0 => String::new(),
             some => format!("; {some} not judged"),
         };
-        lines.push(counts(audit) + &skipped);
+        lines.push(verdict_counts(audit) + &skipped);
     }
     lines.join("\n")
 }

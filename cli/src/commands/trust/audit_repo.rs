@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
-use vault_gate::report::{Audit, Verdict, json::Whole};
+use vault_gate::report::{Audit, Verdict, json::AuditView};
 use vault_library::audit::{self as looking, Auditor, Bounds};
 use vault_store::clock::{Clock as _, SystemClock};
 
@@ -86,7 +86,7 @@ impl Arguments {
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct RepositoryAudit<'a> {
     #[serde(flatten)]
-    audit: Whole<'a>,
+    audit: AuditView<'a>,
     /// The entries of the list of accepted findings that accepted nothing; absent without a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     accept: Option<Unmatched<'a>>,
@@ -95,16 +95,16 @@ pub struct RepositoryAudit<'a> {
 /// Audits a repository.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let options = &arguments.options;
-    options.check(context, arguments.output.is_some())?;
+    options.check_output(context, arguments.output.is_some())?;
     let root = arguments.path.as_ref().or(arguments.repo.as_ref());
     let root = root.map_or_else(|| Path::new("."), PathBuf::as_path);
-    let location = Location::of(root);
+    let location = Location::of_folder(root);
     let accepts = match &arguments.accept {
-        Some(file) => AcceptList::read(file, SystemClock.now())?,
+        Some(file) => AcceptList::read_list(file, SystemClock.now())?,
         None => AcceptList::default(),
     };
     let started = Instant::now();
-    let clock = || audit_report::micros(started);
+    let clock = || audit_report::elapsed_micros(started);
     let spinner = context.ui.spinner("Finding skills");
     let progress = || spinner.inc(1);
     // The vault is optional here: audit the repository even if the vault of this machine cannot be
@@ -113,7 +113,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let all = Bounds::default();
     let publisher = publisher(root);
     let auditor = Auditor {
-        strict: context.strict()?,
+        strict: context.is_strict()?,
         vault: vault.as_ref(),
         publisher: publisher.as_deref(),
         hints: context.ui.is_verbose(),
@@ -130,25 +130,25 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let mut found =
         looked.map_err(|error| audit_report::not_started(&error, &root.display().to_string()))?;
     found.base.clone_from(&location.base);
-    let milliseconds = audit_report::micros(started) / 1000;
+    let milliseconds = audit_report::elapsed_micros(started) / 1000;
     context.ui.detail(format!("judged in {milliseconds} ms"));
     audit_report::warn_about_bounds(context, &found);
-    let exit = options.exit(&found);
+    let exit = options.exit_code(&found);
     let file = arguments.accept.as_deref();
     let view = RepositoryAudit {
-        audit: Whole::from(&found),
-        accept: file.map(|file| accepts.report(context, file, &found)),
+        audit: AuditView::from(&found),
+        accept: file.map(|file| accepts.report_unmatched(context, file, &found)),
     };
     if let Some(file) = &arguments.output {
         let text = match options.format {
             Format::Json => context.ui.enveloped(&json!(view)) + "\n",
             Format::Text => plain(&text(context, &location, &found)) + "\n",
-            _ => options.rendered(&found).unwrap_or_default(),
+            _ => options.render_report(&found).unwrap_or_default(),
         };
         std::fs::write(file, text).map_err(|error| Failure::io("writing", file, &error))?;
-        return Ok(Report::view(view, audit_report::summary(&found)).exit(exit));
+        return Ok(Report::view(view, audit_report::summary_line(&found)).exit(exit));
     }
-    let report = match options.rendered(&found) {
+    let report = match options.render_report(&found) {
         Some(text) => Report::raw(text),
         None => Report::view(view, text(context, &location, &found)),
     };
@@ -168,7 +168,7 @@ fn publisher(root: &Path) -> Option<String> {
         let (key, value) = line.split_once('=')?;
         (key.trim() == "url").then(|| value.trim())
     })?;
-    vault_gate::publisher(url)
+    vault_gate::publisher_of_source(url)
 }
 
 fn plain(text: &str) -> String {
@@ -184,6 +184,6 @@ fn text(context: &Context, location: &Location, audit: &Audit) -> String {
         }
     }
     lines.extend(audit_report::skipped_lines(location, audit));
-    lines.push(audit_report::summary(audit));
+    lines.push(audit_report::summary_line(audit));
     lines.join("\n")
 }

@@ -18,7 +18,7 @@ use vault_library::{HeldVault, Vault, keys};
 use crate::{
     context::Context,
     errors::Failure,
-    output::{BOLD, Report, TICK, shell_path, size},
+    output::{BOLD, Report, TICK, format_size, shell_path},
 };
 
 /// The arguments of `vault backup`.
@@ -62,11 +62,13 @@ pub struct Backup {
 
 /// Writes the archive, encrypted, under the vault's writer lock.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let vault = context.vault()?;
+    let vault = context.open_vault()?;
     vault.require_trust()?;
-    let passphrase = context.passphrases()?.choose(context, "the backup")?;
+    let passphrase = context
+        .key_passphrases()?
+        .choose_passphrase(context, "the backup")?;
     // The archive is of one state.
-    let held = vault.clone().with_wait(Duration::ZERO).hold()?;
+    let held = vault.clone().with_wait(Duration::ZERO).lock_for_copy()?;
     let path = &arguments.file;
     let fail = |error: &io::Error| Failure::io("writing", path, error);
     let file = OpenOptions::new()
@@ -91,7 +93,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let text = format!(
         "{TICK} wrote {}  {}\n  {BOLD}{fingerprint}{BOLD:#}\nRestore it with: vault restore {}",
         path.display(),
-        size(bytes),
+        format_size(bytes),
         shell_path(path.display())
     );
     let backup = Backup {
@@ -104,13 +106,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 }
 
 fn write(vault: &Vault, held: &HeldVault, file: File, passphrase: &str) -> io::Result<()> {
-    let recipient = keys::recipient(passphrase);
+    let recipient = keys::passphrase_recipient(passphrase);
     let encryptor = age::Encryptor::with_recipients(iter::once(&recipient as &dyn age::Recipient));
     let output = encryptor.map_err(io::Error::other)?.wrap_output(file)?;
     let mut archive = tar::Builder::new(output);
     archive.follow_symlinks(false);
     let paths = vault.paths();
-    let archived = held.archive(&mut archive, Path::new(VAULT), &LEFT_OUT);
+    let archived = held.append_to_archive(&mut archive, Path::new(VAULT), &LEFT_OUT);
     archived.map_err(io::Error::other)?;
     for folder in TRUST_FOLDERS {
         let from = paths.config.join(folder);

@@ -46,14 +46,14 @@ impl NewKey {
     /// Asks for a passphrase if one is wanted. Returns the key to use if the SSH agent holds it.
     pub fn prepare(&self, context: &Context) -> Result<Option<PublicKey>, Failure> {
         if self.passphrase {
-            let passphrases = context.passphrases()?;
-            passphrases.protect_with(passphrases.choose(context, "the new key")?);
+            let passphrases = context.key_passphrases()?;
+            passphrases.protect_with(passphrases.choose_passphrase(context, "the new key")?);
         }
         let Some(AgentFingerprint(fingerprint)) = &self.signer else {
             return Ok(None);
         };
-        let socket = context.paths()?.ssh_agent;
-        let key = ssh_agent::find(socket.as_deref(), fingerprint);
+        let socket = context.paths_json()?.ssh_agent;
+        let key = ssh_agent::find_agent_key(socket.as_deref(), fingerprint);
         Ok(Some(key.map_err(KeyError::from)?))
     }
 }

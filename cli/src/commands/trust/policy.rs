@@ -13,8 +13,10 @@ use crate::{
     approval::warn_about_pending,
     context::Context,
     errors::Failure,
-    output::{BOLD, DIM, Report, TICK, Warning, clean, count, join, nearest, paint},
-    policy_file::{CallerQuery, capabilities, compiled, own_path, read_file, written},
+    output::{BOLD, DIM, Report, TICK, Warning, clean, count, join, nearest_name, paint},
+    policy_file::{
+        CallerQuery, caller_capabilities, compile_policy, own_path, read_file, written_policy,
+    },
 };
 
 /// The arguments of `vault policy`.
@@ -104,7 +106,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let vault = context.existing_vault()?;
     let (path, policy) = match &check.file {
         Some(file) => (file.clone(), Some(read_file(file)?)),
-        None => (own_path(context)?, written(context)?),
+        None => (own_path(context)?, written_policy(context)?),
     };
     if let (None, Some(vault)) = (&check.file, &vault) {
         warn_about_pending(context, vault, |file| *file == AuthoredFile::Policy)?;
@@ -113,8 +115,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if let (Some(policy), Some(vault)) = (&policy, &vault) {
         warn(context, policy, &path, vault)?;
     }
-    let compiled = compiled(policy)?;
-    let explain = |query| capabilities(vault.as_ref(), &compiled, query);
+    let compiled = compile_policy(policy)?;
+    let explain = |query| caller_capabilities(vault.as_ref(), &compiled, query);
     let answer = check.query().map(explain).transpose()?;
     let policy = compiled.policy();
     let check = PolicyCheck {
@@ -193,7 +195,7 @@ fn capability_lines(answer: &Capabilities) -> Vec<String> {
 /// Warns of entries that are valid but grant nothing: skills that are not installed, and the
 /// platform `*`.
 fn warn(context: &Context, policy: &Policy, path: &str, vault: &Vault) -> Result<(), Failure> {
-    let listing = shelf::list(vault)?;
+    let listing = shelf::list_installed(vault)?;
     let names: Vec<&str> = listing
         .skills
         .iter()
@@ -212,7 +214,7 @@ fn warn(context: &Context, policy: &Policy, path: &str, vault: &Vault) -> Result
             let (group, shown) = (clean(group, 80), clean(skill, 80));
             let message =
                 format!("the group `{group}` names the skill `{shown}`, which is not installed");
-            let near = nearest(skill, names.iter().copied());
+            let near = nearest_name(skill, names.iter().copied());
             context.ui.warn(Warning {
                 hint: near.map(|near| format!("did you mean `{near}`?")),
                 ..warning("policy_skill_unknown", message)

@@ -52,10 +52,10 @@ impl Arguments {
 /// Shows or changes the publishers.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     match &arguments.action {
-        Action::List => list::run(context, &context.vault()?),
+        Action::List => list::run(context, &context.open_vault()?),
         Action::Request(arguments) => request::run(context, arguments),
-        Action::Add(arguments) => add::run(context, &context.vault()?, arguments),
-        Action::Remove(arguments) => remove::run(context, &context.vault()?, arguments),
-        Action::Threshold(arguments) => threshold::run(context, &context.vault()?, arguments),
+        Action::Add(arguments) => add::run(context, &context.open_vault()?, arguments),
+        Action::Remove(arguments) => remove::run(context, &context.open_vault()?, arguments),
+        Action::Threshold(arguments) => threshold::run(context, &context.open_vault()?, arguments),
     }
 }

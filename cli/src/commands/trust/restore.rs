@@ -19,7 +19,7 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{BOLD, HINT, Report, TICK},
-    passphrases::unreadable,
+    passphrases::unreadable_passphrase,
 };
 
 /// The arguments of `vault restore`.
@@ -52,7 +52,7 @@ pub struct RestoredVault {
 
 /// Unpacks beside the vault's place, then moves everything to its place, the vault last.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let paths = context.paths()?;
+    let paths = context.paths_json()?;
     let (root, config) = (&paths.root, &paths.config);
     let file = &arguments.file;
     let fail = |path: &Path| {
@@ -79,7 +79,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     });
     let _ = fs::remove_dir_all(&staging);
     moved?;
-    let vault = context.vault()?;
+    let vault = context.open_vault()?;
     let trust = vault.require_trust()?;
     let (fingerprint, version) = (trust.fingerprint(), trust.chain().version());
     let text = format!(
@@ -102,13 +102,13 @@ fn unpack(context: &Context, file: &Path, staging: &Path) -> Result<(), Failure>
     let fail = |error: io::Error| Failure::io("reading", file, &error);
     let reader = BufReader::new(File::open(file).map_err(fail)?);
     let decryptor = age::Decryptor::new(reader).map_err(|_| wrong())?;
-    let passphrase = context.passphrases()?.unlock(file);
-    let passphrase = passphrase.map_err(|error| unreadable(&error))?;
+    let passphrase = context.key_passphrases()?.unlock(file);
+    let passphrase = passphrase.map_err(|error| unreadable_passphrase(&error))?;
     let passphrase = passphrase.ok_or_else(|| {
         fail!(KeyLocked, "{} is encrypted", file.display())
             .hint("run it on a terminal, or name a file: VAULT_KEY_PASSPHRASE_FILE")
     })?;
-    let identity = keys::identity(&passphrase);
+    let identity = keys::passphrase_identity(&passphrase);
     let opened = decryptor
         .decrypt(iter::once(&identity as &dyn age::Identity))
         .map_err(|_| {

@@ -18,13 +18,13 @@ use vault_format::{
 use vault_library::{
     Damage, Origin, Vault,
     export::{self, Fault, Form, Verified, VerifyError},
-    integrity::{self, Checked, KnownVault},
+    integrity::{self, KnownVault, SkillCheck},
     run,
 };
 
 use crate::{
     context::Context,
-    errors::{ErrorCode, Exit, Failure, chain},
+    errors::{ErrorCode, Exit, Failure, message_chain},
     key_changes,
     lookup::{self, Target},
     output::{
@@ -102,15 +102,15 @@ pub struct SkillIntegrity {
     damage: Option<String>,
 }
 
-impl From<&Checked> for SkillIntegrity {
-    fn from(checked: &Checked) -> Self {
+impl From<&SkillCheck> for SkillIntegrity {
+    fn from(checked: &SkillCheck) -> Self {
         Self {
             name: checked.name.clone(),
             origin: origin::origin(&checked.origin),
             bundle_hash: checked.bundle,
             version: checked.version,
             ok: checked.damage.is_none(),
-            damage: checked.damage.as_ref().map(|damage| chain(damage)),
+            damage: checked.damage.as_ref().map(|damage| message_chain(damage)),
         }
     }
 }
@@ -178,7 +178,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .map_or_else(|| Ok(Vec::new()), integrity::known_vaults)?;
     let expected = arguments.expect_key.as_ref();
     let target = match &arguments.what {
-        Some(what) => Some(lookup::target(vault.as_ref(), what)?),
+        Some(what) => Some(lookup::resolve_target(vault.as_ref(), what)?),
         None => None,
     };
     if arguments.fix_modes && !matches!(target, Some(Target::Path(_))) {
@@ -212,7 +212,7 @@ fn verify_all(
     let Some(vault) = vault else {
         return Ok(Report::view(Verification::default(), NOTHING));
     };
-    let report = integrity::check(vault)?;
+    let report = integrity::verify_all_installed(vault)?;
     for path in &report.strange {
         let path = clean(path, 200);
         let text = format!("{path} does not belong to the vault and was not verified");
@@ -249,15 +249,15 @@ fn verify_all(
 }
 
 /// Describes a skill that is not as signed.
-fn wrong_line(checked: &Checked, kind: &str) -> Option<String> {
-    let problem = chain(checked.damage.as_ref()?);
+fn wrong_line(checked: &SkillCheck, kind: &str) -> Option<String> {
+    let problem = message_chain(checked.damage.as_ref()?);
     let whose = origin::whose(&checked.origin);
     let name = either(checked.bare, checked.name.as_str(), &checked.qualified);
     Some(format!("{BOLD}{name}{BOLD:#}{kind}  {problem} ({whose})"))
 }
 
 /// The failure for skills that are not as signed. `wrong` has a line for each.
-fn not_as_signed(report: &integrity::Report, wrong: Vec<String>) -> Failure {
+fn not_as_signed(report: &integrity::VerifyReport, wrong: Vec<String>) -> Failure {
     let all = || report.skills.iter().chain(&report.variants);
     let damaged = || all().filter_map(|checked| Some((checked, checked.damage.as_ref()?)));
     let withheld = || damaged().filter(|(_, damage)| damage.is_withheld());
@@ -267,7 +267,7 @@ fn not_as_signed(report: &integrity::Report, wrong: Vec<String>) -> Failure {
         let them = either(number == 1, "it", "them");
         let message =
             format!("{number} of {checked} {verb} withheld: the key that signed {them} is revoked");
-        let is_linked = |checked: &Checked| matches!(checked.origin, Origin::Linked(_));
+        let is_linked = |checked: &SkillCheck| matches!(checked.origin, Origin::Linked(_));
         let is_linked = withheld().any(|(checked, _)| is_linked(checked));
         let failure = fail!(ReleaseAwaited, "{message}").details(wrong);
         return failure.hint(doctor::withheld_hint(is_linked));
@@ -291,18 +291,18 @@ fn verify_installed(
     known: &[KnownVault],
     expected: Option<&VaultFingerprint>,
 ) -> Result<Report, Failure> {
-    let found = run::inspect(vault, name).map_err(|error| match error {
+    let found = run::inspect_skill(vault, name).map_err(|error| match error {
         run::RunError::Damaged { skill, damage } => {
-            let mut failure = Failure::damaged(&skill.to_string(), &damage);
+            let mut failure = Failure::damaged_skill(&skill.to_string(), &damage);
             if !matches!(damage, Damage::Unreadable(_)) {
                 failure.code = ErrorCode::SkillDamaged.into();
             }
             failure
         }
-        other => lookup::suggest(vault, other),
+        other => lookup::suggest_name(vault, other),
     })?;
-    if let Some(damage) = found.examined.deviation() {
-        let failure = Failure::damaged(&name.to_string(), &damage);
+    if let Some(damage) = found.examined.first_deviation() {
+        let failure = Failure::damaged_skill(&name.to_string(), &damage);
         return Err(failure.hint(format!("vault doctor {name} shows how to restore it")));
     }
     let from = known.iter().find(|known| known.origin == found.origin);
@@ -349,7 +349,7 @@ fn exported(
     let manifest = arguments.manifest.as_deref();
     let expected = arguments.expect_key.as_ref();
     let verified =
-        export::verify(path, manifest, known, expected).map_err(|error| refused(&error))?;
+        export::verify_export(path, manifest, known, expected).map_err(|error| refused(&error))?;
     if verified.is_empty() {
         let path = path.display();
         return Err(fail!(
@@ -425,7 +425,7 @@ fn note_modes(context: &Context, skill: &Verified, fix: bool) -> Result<(), Fail
 }
 
 fn refused(error: &VerifyError) -> Failure {
-    let message = chain(error);
+    let message = message_chain(error);
     if !error.is_wrong() {
         return fail!(NotVerified, "{message}");
     }
@@ -446,7 +446,7 @@ fn refused(error: &VerifyError) -> Failure {
         } => fail!(ReleaseAwaited, "{message}").hint(
             "ask its publishers to export it again after they have released it, and keep all exported files together",
         ),
-        _ => match error.word().and_then(ErrorCode::parse) {
+        _ => match error.fault_code().and_then(ErrorCode::parse) {
             Some(code) => Failure::new(code, message),
             None => fail!(NotAsSigned, "{message}"),
         }

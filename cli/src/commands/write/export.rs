@@ -9,9 +9,9 @@ use vault_library::export::{
 
 use crate::{
     context::Context,
-    errors::{Failure, chain},
+    errors::{Failure, message_chain},
     lookup,
-    output::{BOLD, DIM, HINT, Report, TICK, count, paint, size},
+    output::{BOLD, DIM, HINT, Report, TICK, count, format_size, paint},
 };
 
 /// The arguments of `vault export`.
@@ -76,7 +76,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         Form::WellKnown(asked) => {
             let mut skills = Vec::new();
             for name in &asked.skills {
-                skills.push(lookup::named(vault.as_ref(), name)?.1);
+                skills.push(lookup::parse_installed_name(vault.as_ref(), name)?.1);
             }
             let Some(vault) = vault else {
                 return Err(fail!(NoVault, "there is no vault to export from")
@@ -87,11 +87,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 skills,
             };
             let report =
-                export::well_known(&vault, &input).map_err(|error| refused(&vault, error))?;
+                export::export_site(&vault, &input).map_err(|error| refused(&vault, error))?;
             Ok(site(context, &report))
         }
         Form::Zip(asked) => {
-            let (vault, name) = lookup::named(vault.as_ref(), &asked.name)?;
+            let (vault, name) = lookup::parse_installed_name(vault.as_ref(), &asked.name)?;
             let input = ZipInput {
                 file: asked
                     .output
@@ -100,7 +100,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 skill: name,
                 replace: asked.force,
             };
-            let report = export::zip(vault, &input).map_err(|error| refused(vault, error))?;
+            let report =
+                export::export_zip(vault, &input).map_err(|error| refused(vault, error))?;
             Ok(archive(context, &report))
         }
     }
@@ -135,7 +136,7 @@ fn site(context: &Context, report: &SiteReport) -> Report {
         .skills
         .iter()
         .map(|skill| {
-            let about = format!("version {}, {}", skill.version, size(skill.size));
+            let about = format!("version {}, {}", skill.version, format_size(skill.size));
             format!("{TICK} {BOLD}{}{BOLD:#}  {DIM}{about}{DIM:#}", skill.name)
         })
         .collect();
@@ -159,7 +160,7 @@ fn archive(context: &Context, report: &ZipReport) -> Report {
         "{TICK} {BOLD}{}{BOLD:#}  {DIM}version {}, {}, sha256 {}{DIM:#}\n  {}\n  {}",
         skill.name,
         skill.version,
-        size(skill.size),
+        format_size(skill.size),
         skill.sha256,
         skill.file.display(),
         report.manifest.display()
@@ -171,9 +172,9 @@ fn archive(context: &Context, report: &ZipReport) -> Report {
 }
 
 fn refused(vault: &vault_library::Vault, error: ExportError) -> Failure {
-    let message = chain(&error);
+    let message = message_chain(&error);
     match error {
-        ExportError::Skill(error) => lookup::suggest(vault, error),
+        ExportError::Skill(error) => lookup::suggest_name(vault, error),
         ExportError::Vault(error) => error.into(),
         ExportError::Exists(_) => fail!(FileExists, "{message}").hint("--force overwrites it"),
         ExportError::InTheWay(_) => fail!(InTheWay, "{message}"),

@@ -137,12 +137,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 /// Computes the fixes for one file and returns them. Writes the file if `put` is set.
 fn fix(file: &Path, put: bool) -> Result<Vec<Change>, Failure> {
     let bytes = read(file)?;
-    let result = document::mend(&bytes).map_err(|error| {
+    let result = document::repair_document(&bytes).map_err(|error| {
         let shown = file.display().to_string();
         let shown_findings = error
             .findings()
             .iter()
-            .map(|finding| admission::excerpt(&shown, finding));
+            .map(|finding| admission::render_folder_finding(&shown, finding));
         fail!(NotMended, "{shown} cannot be fixed")
             .excerpts(shown_findings)
             .data(json!({ "path": file, "findings": error.findings() }))

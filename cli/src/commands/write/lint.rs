@@ -6,14 +6,14 @@ use clap::Args;
 use vault_gate::{
     finding::Level,
     lint,
-    report::{Audit, Audited, Located, Verdict, json::Whole},
+    report::{Audit, Audited, Located, Verdict, json::AuditView},
 };
 use vault_library::audit::{Auditor, audit_repository, audit_skill};
 
 use crate::{
     admission,
     audit_report::{
-        Format, Location, ReportOptions, not_started, skill_lines, skipped_lines, summary,
+        Format, Location, ReportOptions, not_started, skill_lines, skipped_lines, summary_line,
     },
     context::Context,
     errors::Failure,
@@ -53,7 +53,7 @@ impl Arguments {
 /// Checks every skill at or below the path.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let (options, root) = (&arguments.options, Path::new(&arguments.path));
-    options.check(context, false)?;
+    options.check_output(context, false)?;
     if !root.exists() {
         return Err(Failure::no_such_path(root.display()));
     }
@@ -69,10 +69,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     for skill in &mut audit.skills {
         advise(&top, skill)?;
     }
-    let exit = options.exit(&audit);
-    let report = match options.rendered(&audit) {
+    let exit = options.exit_code(&audit);
+    let report = match options.render_report(&audit) {
         Some(text) => Report::raw(text),
-        None => Report::view(Whole::from(&audit), text(&Location::of(&top), &audit)),
+        None => Report::view(
+            AuditView::from(&audit),
+            text(&Location::of_folder(&top), &audit),
+        ),
     };
     Ok(report.exit(exit))
 }
@@ -81,7 +84,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 fn audit(context: &Context, root: &Path) -> Result<Audit, Failure> {
     let auditor = Auditor {
         hints: context.ui.is_verbose(),
-        ..Auditor::new(context.strict()?)
+        ..Auditor::new(context.is_strict()?)
     };
     let failed = |error| not_started(&error, &root.display().to_string());
     // The skills below a skill are its files.
@@ -140,7 +143,7 @@ fn text(location: &Location, audit: &Audit) -> String {
     }
     lines.extend(skipped_lines(location, audit));
     if audit.skills.len() > 1 {
-        lines.push(summary(audit));
+        lines.push(summary_line(audit));
     }
     lines.join("\n")
 }

@@ -15,7 +15,9 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 
-use super::item::{self, DOCUMENT, EXPIRES, Held, Item, NOT_COUNTERS, PARTITION_KEY, REVISION};
+use super::item::{
+    self, DOCUMENT, EXPIRES, Item, NOT_COUNTERS, PARTITION_KEY, REVISION, StoredItem,
+};
 
 const IS_ALIVE: &str = "attribute_exists(#d) AND (attribute_not_exists(#e) OR #e > :now)";
 const IS_DEAD: &str = "(attribute_not_exists(#d) OR #e <= :now)";
@@ -31,18 +33,18 @@ pub(super) struct Moment<'a> {
 
 /// The knowledge about a key from earlier rounds of the commit.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KeyKnowledge {
     /// The new revision must be at least this.
     floor: u64,
     /// A `Count` found no living record there.
-    dead: bool,
+    is_dead: bool,
 }
 
-impl Known {
+impl KeyKnowledge {
     /// Learns from the item that a failed condition returned.
-    pub(super) fn learn(&mut self, held: Option<&Held>) {
+    pub(super) fn learn_from(&mut self, held: Option<&StoredItem>) {
         self.floor = held.map_or(0, |held| held.revision.saturating_add(1));
-        self.dead = held.is_none_or(|held| held.record.is_none());
+        self.is_dead = held.is_none_or(|held| held.record.is_none());
     }
 }
 
@@ -55,9 +57,9 @@ pub(super) struct Action {
 
 /// Creates the action for `write`; `None` if it changes nothing and always holds. Fails with
 /// `Invalid` for an invalid document.
-pub(super) fn action(
+pub(super) fn build_action(
     write: &Write,
-    known: Known,
+    known: KeyKnowledge,
     moment: Moment<'_>,
 ) -> Result<Option<Action>, StoreError> {
     let floor = known.floor.max(moment.first_revision);
@@ -66,7 +68,7 @@ pub(super) fn action(
             when: When::Any, ..
         } => return Ok(None),
         Write::Check { key, when } => Action {
-            item: check(key, *when, moment)?,
+            item: build_check(key, *when, moment)?,
             revision: None,
         },
         Write::Put {
@@ -76,17 +78,17 @@ pub(super) fn action(
             when,
         } => {
             let revision = new_revision(*when, floor);
-            let item = item::record(key, revision, document, *expires_at, moment.now)?;
+            let item = item::record_item(key, revision, document, *expires_at, moment.now)?;
             Action {
-                item: put(item, *when, revision, moment)?,
+                item: build_put(item, *when, revision, moment)?,
                 revision: Some(revision),
             }
         }
         Write::Delete { key, when } => {
             let revision = new_revision(*when, floor);
-            let item = item::tombstone(key, revision, moment.now);
+            let item = item::tombstone_item(key, revision, moment.now);
             Action {
-                item: put(item, *when, revision, moment)?,
+                item: build_put(item, *when, revision, moment)?,
                 revision: None,
             }
         }
@@ -98,11 +100,11 @@ pub(super) fn action(
             ..
         // An earlier round has found no live record, so create it. The bounds were checked when
         // that round's answer was evaluated.
-        } if known.dead => {
-            let document = Document::of(&serde_json::json!({ field.as_str(): by }))?;
-            let item = item::record(key, floor, &document, *expires_at, moment.now)?;
+        } if known.is_dead => {
+            let document = Document::from_value(&serde_json::json!({ field.as_str(): by }))?;
+            let item = item::record_item(key, floor, &document, *expires_at, moment.now)?;
             Action {
-                item: put(item, When::Absent, floor, moment)?,
+                item: build_put(item, When::Absent, floor, moment)?,
                 revision: None,
             }
         }
@@ -114,7 +116,7 @@ pub(super) fn action(
             max,
             ..
         } => Action {
-            item: count(key, field, *by, *min..=*max, moment)?,
+            item: build_count(key, field, *by, *min..=*max, moment)?,
             revision: None,
         },
     };
@@ -129,7 +131,7 @@ fn new_revision(when: When, floor: u64) -> u64 {
     }
 }
 
-fn put(
+fn build_put(
     item: Item,
     when: When,
     revision: u64,
@@ -146,8 +148,8 @@ fn put(
         When::At(_) => format!("#r = :held AND {IS_ALIVE}"),
     };
     let put = match when {
-        When::At(held) => put.expression_attribute_values(":held", item::number(held)),
-        _ => put.expression_attribute_values(":new", item::number(revision)),
+        When::At(held) => put.expression_attribute_values(":held", item::number_value(held)),
+        _ => put.expression_attribute_values(":new", item::number_value(revision)),
     };
     let put = match when {
         // DynamoDB refuses a name or a value that no expression uses.
@@ -155,40 +157,49 @@ fn put(
         _ => put
             .expression_attribute_names("#d", DOCUMENT)
             .expression_attribute_names("#e", EXPIRES)
-            .expression_attribute_values(":now", item::number(moment.now.unix())),
+            .expression_attribute_values(":now", item::number_value(moment.now.unix())),
     };
     let put = put
         .condition_expression(condition)
         .return_values_on_condition_check_failure(OnFailure::AllOld);
     Ok(TransactWriteItem::builder()
-        .put(put.table_name(moment.table).build().map_err(incomplete)?)
+        .put(put.table_name(moment.table).build().map_err(build_error)?)
         .build())
 }
 
-fn check(key: &RecordKey, when: When, moment: Moment<'_>) -> Result<TransactWriteItem, StoreError> {
+fn build_check(
+    key: &RecordKey,
+    when: When,
+    moment: Moment<'_>,
+) -> Result<TransactWriteItem, StoreError> {
     let check = ConditionCheck::builder()
-        .set_key(Some(item::place(key)))
+        .set_key(Some(item::key_attributes(key)))
         .expression_attribute_names("#d", DOCUMENT)
         .expression_attribute_names("#e", EXPIRES)
-        .expression_attribute_values(":now", item::number(moment.now.unix()))
+        .expression_attribute_values(":now", item::number_value(moment.now.unix()))
         .return_values_on_condition_check_failure(OnFailure::AllOld);
     let check = match when {
         When::At(held) => check
             .condition_expression(format!("#r = :held AND {IS_ALIVE}"))
             .expression_attribute_names("#r", REVISION)
-            .expression_attribute_values(":held", item::number(held)),
+            .expression_attribute_values(":held", item::number_value(held)),
         // `Absent` must accept an expired record or a tombstone, whose items still exist.
         When::Absent | When::Any => check
             .condition_expression(format!("attribute_not_exists(#pk) OR {IS_DEAD}"))
             .expression_attribute_names("#pk", PARTITION_KEY),
     };
     Ok(TransactWriteItem::builder()
-        .condition_check(check.table_name(moment.table).build().map_err(incomplete)?)
+        .condition_check(
+            check
+                .table_name(moment.table)
+                .build()
+                .map_err(build_error)?,
+        )
         .build())
 }
 
 /// Creates the action that adds to the counter of a live record if the sum stays within the bounds.
-fn count(
+fn build_count(
     key: &RecordKey,
     field: &str,
     by: i64,
@@ -211,32 +222,32 @@ fn count(
             .expression_attribute_values(":name", AttributeValue::S(format!(" {field} ")));
     }
     let update = update
-        .set_key(Some(item::place(key)))
+        .set_key(Some(item::key_attributes(key)))
         .update_expression(
             "SET #n = if_not_exists(#n, :zero) + :by, #r = if_not_exists(#r, :zero) + :one",
         )
         .condition_expression(format!("{IS_ALIVE} AND ({within})"))
-        .expression_attribute_names("#n", item::counter(field))
+        .expression_attribute_names("#n", item::counter_attribute(field))
         .expression_attribute_names("#r", REVISION)
         .expression_attribute_names("#d", DOCUMENT)
         .expression_attribute_names("#e", EXPIRES)
-        .expression_attribute_values(":zero", item::number(0))
-        .expression_attribute_values(":one", item::number(1))
-        .expression_attribute_values(":by", item::number(by))
-        .expression_attribute_values(":low", item::number(low))
-        .expression_attribute_values(":high", item::number(high))
-        .expression_attribute_values(":now", item::number(moment.now.unix()))
+        .expression_attribute_values(":zero", item::number_value(0))
+        .expression_attribute_values(":one", item::number_value(1))
+        .expression_attribute_values(":by", item::number_value(by))
+        .expression_attribute_values(":low", item::number_value(low))
+        .expression_attribute_values(":high", item::number_value(high))
+        .expression_attribute_values(":now", item::number_value(moment.now.unix()))
         .return_values_on_condition_check_failure(OnFailure::AllOld);
     Ok(TransactWriteItem::builder()
         .update(
             update
                 .table_name(moment.table)
                 .build()
-                .map_err(incomplete)?,
+                .map_err(build_error)?,
         )
         .build())
 }
 
-fn incomplete(error: BuildError) -> StoreError {
+fn build_error(error: BuildError) -> StoreError {
     StoreError::unavailable(error)
 }

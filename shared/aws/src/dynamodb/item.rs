@@ -43,29 +43,29 @@ const KEPT_SECONDS: i64 = 86_400;
 pub(super) type Item = HashMap<String, AttributeValue>;
 
 /// Returns the attribute of the counter `field`.
-pub(super) fn counter(field: &str) -> String {
+pub(super) fn counter_attribute(field: &str) -> String {
     format!("{COUNTER}{field}")
 }
 
 /// Converts an integer to an attribute value.
-pub(super) fn number(value: impl Copy + ToString) -> AttributeValue {
+pub(super) fn number_value(value: impl Copy + ToString) -> AttributeValue {
     AttributeValue::N(value.to_string())
 }
 
 /// Returns the two attributes that form an item's key.
-pub(super) fn place(key: &RecordKey) -> Item {
+pub(super) fn key_attributes(key: &RecordKey) -> Item {
     HashMap::from([
-        (PARTITION_KEY.to_owned(), text(&key.partition)),
-        (SORT_KEY.to_owned(), text(&key.key)),
+        (PARTITION_KEY.to_owned(), text_value(&key.partition)),
+        (SORT_KEY.to_owned(), text_value(&key.key)),
     ])
 }
 
-pub(super) fn text(value: &str) -> AttributeValue {
+pub(super) fn text_value(value: &str) -> AttributeValue {
     AttributeValue::S(value.to_owned())
 }
 
 /// Creates the item of a document. Fails with `Invalid` if the document is not a JSON object.
-pub(super) fn record(
+pub(super) fn record_item(
     key: &RecordKey,
     revision: u64,
     document: &Document,
@@ -74,8 +74,8 @@ pub(super) fn record(
 ) -> Result<Item, StoreError> {
     let mut members: Map<String, Value> = serde_json::from_str(document.as_str())
         .map_err(|error| StoreError::invalid(format!("not a document: {error}")))?;
-    let mut item = place(key);
-    let mut others = String::from(" ");
+    let mut item = key_attributes(key);
+    let mut not_counters = String::from(" ");
     // Counters are attributes of their own, because an update can only add to an attribute, not to
     // a part of the document's text.
     members.retain(|name, value| {
@@ -84,55 +84,59 @@ pub(super) fn record(
         }
         match value.as_i64() {
             Some(count) => {
-                item.insert(counter(name), number(count));
+                item.insert(counter_attribute(name), number_value(count));
                 false
             }
             None => {
-                others.push_str(name);
-                others.push(' ');
+                not_counters.push_str(name);
+                not_counters.push(' ');
                 true
             }
         }
     });
     item.insert(
         DOCUMENT.to_owned(),
-        text(&Value::Object(members).to_string()),
+        text_value(&Value::Object(members).to_string()),
     );
     // The list of names begins and ends with a space, so that `contains` with spaces around a name
     // matches whole names only.
-    item.insert(NOT_COUNTERS.to_owned(), AttributeValue::S(others));
-    item.insert(REVISION.to_owned(), number(revision));
+    item.insert(NOT_COUNTERS.to_owned(), AttributeValue::S(not_counters));
+    item.insert(REVISION.to_owned(), number_value(revision));
     if let Some(end) = expires_at {
         let collected = end.unix().max(now.unix()).saturating_add(KEPT_SECONDS);
-        item.insert(EXPIRES.to_owned(), number(end.unix()));
-        item.insert(TTL_ATTRIBUTE.to_owned(), number(collected));
+        item.insert(EXPIRES.to_owned(), number_value(end.unix()));
+        item.insert(TTL_ATTRIBUTE.to_owned(), number_value(collected));
     }
     Ok(item)
 }
 
 /// Creates the item that keeps the revision of a deleted record for a while.
-pub(super) fn tombstone(key: &RecordKey, revision: u64, now: Timestamp) -> Item {
+pub(super) fn tombstone_item(key: &RecordKey, revision: u64, now: Timestamp) -> Item {
     // A revision from a clock that runs ahead is kept until a day after that clock's time.
     let of_revision = i64::try_from((revision >> super::REVISION_BITS) / 1000).unwrap_or(i64::MAX);
     let collected = now.unix().max(of_revision).saturating_add(KEPT_SECONDS);
-    let mut item = place(key);
-    item.insert(REVISION.to_owned(), number(revision));
-    item.insert(TTL_ATTRIBUTE.to_owned(), number(collected));
+    let mut item = key_attributes(key);
+    item.insert(REVISION.to_owned(), number_value(revision));
+    item.insert(TTL_ATTRIBUTE.to_owned(), number_value(collected));
     item
 }
 
 /// The content of an item.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct StoredItem {
     /// The revision, also if the record is deleted or expired.
     pub(super) revision: u64,
     /// The live record, if there is one.
     pub(super) record: Option<Record>,
 }
 
-impl Held {
+impl StoredItem {
     /// Parses the item under `key`. Fails with `Corrupt` if it was not written by this adapter.
-    pub(super) fn read(key: RecordKey, item: &Item, now: Timestamp) -> Result<Self, StoreError> {
+    pub(super) fn parse_item(
+        key: RecordKey,
+        item: &Item,
+        now: Timestamp,
+    ) -> Result<Self, StoreError> {
         let damaged = |what: &str| StoreError::Corrupt(format!("the item {key} has {what}"));
         let integer = |name: &str| match item.get(name) {
             None => Ok(None),
@@ -201,7 +205,7 @@ fn with_counters(text: &str, item: &Item) -> Option<Document> {
         whole.push(',');
     }
     whole.push_str(rest);
-    Some(Document::stored(whole))
+    Some(Document::from_stored(whole))
 }
 
 /// Returns whether a `Count` may use this member.
@@ -220,9 +224,9 @@ mod tests {
 
     fn round(value: &Value) -> Value {
         let key = RecordKey::new("p", "k");
-        let document = Document::of(value).unwrap();
-        let item = record(&key, 7, &document, None, NOW).unwrap();
-        let held = Held::read(key, &item, NOW).unwrap();
+        let document = Document::from_value(value).unwrap();
+        let item = record_item(&key, 7, &document, None, NOW).unwrap();
+        let held = StoredItem::parse_item(key, &item, NOW).unwrap();
         held.record.unwrap().read().unwrap()
     }
 
@@ -242,9 +246,10 @@ mod tests {
     #[test]
     fn integers_with_a_counter_s_name_become_counters() {
         let key = RecordKey::new("p", "k");
-        let document = Document::of(&json!({"n": 1, "N": 2, "text": "3", "x": {}})).unwrap();
-        let item = record(&key, 7, &document, None, NOW).unwrap();
-        assert_eq!(item.get("n_n"), Some(&number(1)));
+        let document =
+            Document::from_value(&json!({"n": 1, "N": 2, "text": "3", "x": {}})).unwrap();
+        let item = record_item(&key, 7, &document, None, NOW).unwrap();
+        assert_eq!(item.get("n_n"), Some(&number_value(1)));
         let others = item[NOT_COUNTERS].as_s().unwrap();
         let mut names: Vec<&str> = others.split_whitespace().collect();
         names.sort_unstable();
@@ -255,7 +260,7 @@ mod tests {
     #[test]
     fn collection_comes_a_day_after_the_end() {
         let key = RecordKey::new("p", "k");
-        let document = Document::of(&json!({})).unwrap();
+        let document = Document::from_value(&json!({})).unwrap();
         let ttl = |item: &Item| item.get(TTL_ATTRIBUTE).map(|n| n.as_n().unwrap().clone());
         let day = |from: i64| Some((from + KEPT_SECONDS).to_string());
         let now = NOW.unix();
@@ -265,12 +270,12 @@ mod tests {
             (Some(now - 60), day(now)),
         ] {
             let end = end.map(Timestamp::from_unix);
-            let item = record(&key, 7, &document, end, NOW).unwrap();
+            let item = record_item(&key, 7, &document, end, NOW).unwrap();
             assert_eq!(ttl(&item), expected, "{end:?}");
         }
-        assert_eq!(ttl(&tombstone(&key, 7, NOW)), day(now));
+        assert_eq!(ttl(&tombstone_item(&key, 7, NOW)), day(now));
         let ahead = (u64::try_from(now + 500).unwrap() * 1000) << super::super::REVISION_BITS;
-        assert_eq!(ttl(&tombstone(&key, ahead, NOW)), day(now + 500));
+        assert_eq!(ttl(&tombstone_item(&key, ahead, NOW)), day(now + 500));
     }
 
     #[test]
@@ -295,8 +300,8 @@ mod tests {
             document.pop();
             document.push('}');
             let key = RecordKey::new("p".repeat(512), "k".repeat(512));
-            let document = Document::stored(document);
-            let item = record(&key, 7, &document, Some(NOW), NOW).unwrap();
+            let document = Document::from_stored(document);
+            let item = record_item(&key, 7, &document, Some(NOW), NOW).unwrap();
             let bytes: usize = item
                 .iter()
                 .map(|(name, value)| {
@@ -316,16 +321,16 @@ mod tests {
     #[test]
     fn what_was_not_written_here_is_damage() {
         let key = RecordKey::new("p", "k");
-        let document = Document::of(&json!({"n": 1})).unwrap();
-        let good = record(&key, 7, &document, Some(NOW.plus_seconds(1)), NOW).unwrap();
+        let document = Document::from_value(&json!({"n": 1})).unwrap();
+        let good = record_item(&key, 7, &document, Some(NOW.plus_seconds(1)), NOW).unwrap();
         for (name, value) in [
             (REVISION, None),
-            (REVISION, Some(text("7"))),
-            (REVISION, Some(number(-7))),
-            (DOCUMENT, Some(number(1))),
-            (DOCUMENT, Some(text("[]"))),
-            (EXPIRES, Some(text("soon"))),
-            ("n_n", Some(text("1"))),
+            (REVISION, Some(text_value("7"))),
+            (REVISION, Some(number_value(-7))),
+            (DOCUMENT, Some(number_value(1))),
+            (DOCUMENT, Some(text_value("[]"))),
+            (EXPIRES, Some(text_value("soon"))),
+            ("n_n", Some(text_value("1"))),
             ("n_n", Some(AttributeValue::N("1.5".to_owned()))),
         ] {
             let mut item = good.clone();
@@ -333,7 +338,7 @@ mod tests {
                 Some(value) => item.insert(name.to_owned(), value),
                 None => item.remove(name),
             };
-            let read = Held::read(key.clone(), &item, NOW);
+            let read = StoredItem::parse_item(key.clone(), &item, NOW);
             assert!(
                 matches!(read, Err(StoreError::Corrupt(_))),
                 "{name}: {read:?}"

@@ -29,8 +29,8 @@ use vault_store::clock::Clock;
 use vault_store::random::{self, Random};
 use vault_store::records::{self, Commit, Record, RecordKey, Records, Write};
 
-use self::action::{Known, Moment, action};
-use self::item::{Held, Item};
+use self::action::{KeyKnowledge, Moment, build_action};
+use self::item::{Item, StoredItem};
 use crate::Settings;
 use crate::calls::Counters;
 use crate::retry::{self, Classifier, RetryLimits};
@@ -73,8 +73,8 @@ enum Read {
 /// Creates the client, with the retries of these limits. `calls` counts its requests.
 pub(crate) fn new_client(config: &SdkConfig, limits: RetryLimits, calls: Counters) -> Client {
     let config = aws_sdk_dynamodb::config::Builder::from(config)
-        .timeout_config(limits.timeouts())
-        .retry_config(limits.config())
+        .timeout_config(limits.timeout_config())
+        .retry_config(limits.retry_config())
         .retry_partition(retry::no_quota())
         .retry_classifier(Classifier)
         .interceptor(calls)
@@ -104,13 +104,13 @@ impl Table {
     where
         E: Error + ProvideErrorMetadata + Send + Sync + 'static,
     {
-        retry::unavailable(&format!("table {}", self.name), error)
+        retry::sdk_unavailable(&format!("table {}", self.name), error)
     }
 
     async fn read_one(&self, key: &RecordKey) -> Result<Option<Item>, StoreError> {
         let request = self.client.get_item().table_name(&*self.name);
         let request = request
-            .set_key(Some(item::place(key)))
+            .set_key(Some(item::key_attributes(key)))
             .consistent_read(true);
         let answer = request.send().await;
         Ok(answer.map_err(|error| self.unavailable(error))?.item)
@@ -132,7 +132,7 @@ impl Table {
         let gets = keys.iter().map(|key| {
             let get = Get::builder()
                 .table_name(&*self.name)
-                .set_key(Some(item::place(key)));
+                .set_key(Some(item::key_attributes(key)));
             let get = get.build().map_err(StoreError::unavailable)?;
             Ok(TransactGetItem::builder().get(get).build())
         });
@@ -204,7 +204,7 @@ impl Table {
         let mut found = HashMap::with_capacity(different.len());
         for (key, item) in different.into_iter().zip(items) {
             let record = match item {
-                Some(item) => Held::read(key.clone(), &item, now)?.record,
+                Some(item) => StoredItem::parse_item(key.clone(), &item, now)?.record,
                 None => None,
             };
             found.insert(key, record);
@@ -229,7 +229,7 @@ impl Table {
             Some(after) if after > prefix => return Ok(Vec::new()),
             _ => None,
         };
-        let mut start = after.map(|after| item::place(&RecordKey::new(partition, after)));
+        let mut start = after.map(|after| item::key_attributes(&RecordKey::new(partition, after)));
         let (mut listed, mut pages) = (Vec::new(), 0);
         loop {
             // The first page has the requested size. If dead items took places on it, the next
@@ -250,13 +250,13 @@ impl Table {
                 .consistent_read(true)
                 .key_condition_expression(condition)
                 .expression_attribute_names("#pk", PARTITION_KEY)
-                .expression_attribute_values(":pk", item::text(partition))
+                .expression_attribute_values(":pk", item::text_value(partition))
                 .set_exclusive_start_key(start)
                 .limit(i32::try_from(page).unwrap_or(i32::MAX));
             if !prefix.is_empty() {
                 request = request
                     .expression_attribute_names("#sk", SORT_KEY)
-                    .expression_attribute_values(":prefix", item::text(prefix));
+                    .expression_attribute_values(":prefix", item::text_value(prefix));
             }
             let answer = request
                 .send()
@@ -268,7 +268,7 @@ impl Table {
             };
             let now = self.clock.now();
             for found in &items {
-                listed.extend(Held::read(item::key_of(found)?, found, now)?.record);
+                listed.extend(StoredItem::parse_item(item::key_of(found)?, found, now)?.record);
             }
             // Only a missing last key means the end: a page may be short or empty before it.
             start = answer.last_evaluated_key.filter(|key| !key.is_empty());
@@ -286,12 +286,12 @@ impl Table {
             now,
             first_revision: self.clock.now_millis().saturating_mul(1 << REVISION_BITS),
         };
-        let mut known = vec![Known::default(); writes.len()];
+        let mut known = vec![KeyKnowledge::default(); writes.len()];
         for _ in 0..MAX_ROUNDS {
             let mut revisions = vec![None; writes.len()];
             let (mut items, mut places) = (Vec::new(), Vec::new());
             for (index, (write, known)) in writes.iter().zip(&known).enumerate() {
-                if let Some(action) = action(write, *known, moment)? {
+                if let Some(action) = build_action(write, *known, moment)? {
                     revisions[index] = action.revision;
                     items.push(action.item);
                     places.push(index);
@@ -300,7 +300,7 @@ impl Table {
             if items.is_empty() {
                 return Ok(Commit::Done(revisions));
             }
-            let reasons = match self.transact(items).await? {
+            let reasons = match self.write_transaction(items).await? {
                 Ended::Written => return Ok(Commit::Done(revisions)),
                 Ended::Cancelled(reasons) => reasons,
             };
@@ -315,7 +315,9 @@ impl Table {
                 }
                 let key = writes[index].key();
                 let held = match reason.item() {
-                    Some(item) if !item.is_empty() => Some(Held::read(key.clone(), item, now)?),
+                    Some(item) if !item.is_empty() => {
+                        Some(StoredItem::parse_item(key.clone(), item, now)?)
+                    }
                     _ => None,
                 };
                 let found = held.as_ref().and_then(|held| held.record.as_ref());
@@ -328,18 +330,18 @@ impl Table {
                         found: found.cloned(),
                     });
                 }
-                known[index].learn(held.as_ref());
+                known[index].learn_from(held.as_ref());
                 learned = true;
             }
             if !learned {
-                return Err(self.cancelled(&reasons));
+                return Err(self.cancellation_error(&reasons));
             }
         }
         Err(StoreError::Conflict)
     }
 
     /// Returns the error of a transaction that was cancelled although no condition failed.
-    fn cancelled(&self, reasons: &[CancellationReason]) -> StoreError {
+    fn cancellation_error(&self, reasons: &[CancellationReason]) -> StoreError {
         let mut others = reasons
             .iter()
             .filter(|reason| !matches!(reason.code(), None | Some("None")));
@@ -359,11 +361,11 @@ impl Table {
     /// Sends one transaction. All attempts carry the same token, so that a repetition after a lost
     /// answer finds the writes instead of writing again. A cancelled transaction has written
     /// nothing.
-    async fn transact(&self, items: Vec<TransactWriteItem>) -> Result<Ended, StoreError> {
+    async fn write_transaction(&self, items: Vec<TransactWriteItem>) -> Result<Ended, StoreError> {
         let request = self.client.transact_write_items();
         let request = request
             .set_transact_items(Some(items))
-            .client_request_token(random::ulid(&*self.clock, &*self.random));
+            .client_request_token(random::new_ulid(&*self.clock, &*self.random));
         let Err(error) = request.send().await else {
             return Ok(Ended::Written);
         };
@@ -378,10 +380,10 @@ impl Table {
 impl Records for Table {
     async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
         records::check_get_many(keys)?;
-        self.limits.within(self.get_all(keys)).await
+        self.limits.run_within(self.get_all(keys)).await
     }
 
-    async fn list(
+    async fn list_page(
         &self,
         partition: &str,
         prefix: &str,
@@ -390,22 +392,22 @@ impl Records for Table {
     ) -> Result<Vec<Record>, StoreError> {
         records::check_list(partition, prefix, after, limit)?;
         let list = self.list_all(partition, prefix, after, limit);
-        self.limits.within(list).await
+        self.limits.run_within(list).await
     }
 
-    async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
+    async fn commit_writes(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
         records::check_commit(&writes)?;
-        self.limits.within(self.commit_all(&writes)).await
+        self.limits.run_within(self.commit_all(&writes)).await
     }
 
     /// Does nothing: DynamoDB collects by the attribute `ttl`.
-    async fn sweep(&self, _limit: usize) -> Result<usize, StoreError> {
+    async fn sweep_expired(&self, _limit: usize) -> Result<usize, StoreError> {
         Ok(0)
     }
 
-    async fn ping(&self) -> Result<(), StoreError> {
+    async fn check_health(&self) -> Result<(), StoreError> {
         let key = RecordKey::new("ping", "ping");
-        self.limits.within(self.read_one(&key)).await.map(drop)
+        self.limits.run_within(self.read_one(&key)).await.map(drop)
     }
 }
 

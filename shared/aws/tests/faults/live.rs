@@ -27,7 +27,7 @@ fn key(name: &str) -> RecordKey {
 }
 
 fn number(n: u64) -> Document {
-    Document::of(&json!({ "n": n })).expect("a small object")
+    Document::from_value(&json!({ "n": n })).expect("a small object")
 }
 
 async fn place() -> Option<Place> {
@@ -61,25 +61,31 @@ async fn a_missing_table_or_bucket_is_named_and_unavailable() {
     let aws = open(&place, &Arc::default());
     let (records, objects) = (aws.records(), aws.objects());
     let bytes = Bytes::from("an object");
-    let object = ObjectKey::of(NamespaceId::from_parts(1, 1), Class::Bundles, &bytes);
+    let object = ObjectKey::for_bytes(NamespaceId::from_parts(1, 1), Class::Bundles, &bytes);
     let write = Write::put(key("k"), number(1), When::Any);
     let answers = [
-        ("no-such-table", aws.ping().await),
-        ("no-such-table", records.get(&key("k")).await.map(drop)),
+        ("no-such-table", aws.check_table().await),
+        ("no-such-table", records.get_one(&key("k")).await.map(drop)),
         (
             "no-such-table",
-            records.list("p", "", None, 1).await.map(drop),
+            records.list_page("p", "", None, 1).await.map(drop),
         ),
-        ("no-such-table", records.commit(vec![write]).await.map(drop)),
+        (
+            "no-such-table",
+            records.commit_writes(vec![write]).await.map(drop),
+        ),
         ("no-such-bucket", aws.ping_bucket().await),
-        ("no-such-bucket", objects.get(&object).await.map(drop)),
         (
             "no-such-bucket",
-            objects.missing(&[(object, 9)]).await.map(drop),
+            objects.read_object(&object).await.map(drop),
         ),
         (
             "no-such-bucket",
-            objects.put(&object, bytes).await.map(drop),
+            objects.find_missing(&[(object, 9)]).await.map(drop),
+        ),
+        (
+            "no-such-bucket",
+            objects.put_object(&object, bytes).await.map(drop),
         ),
     ];
     for (name, answer) in answers {
@@ -120,7 +126,7 @@ async fn a_table_with_other_keys_is_unavailable() {
         .await
         .expect("made");
     let aws = open(&place, &Arc::default());
-    let answer = aws.ping().await;
+    let answer = aws.check_table().await;
     assert_matches!(answer, Err(StoreError::Unavailable(_)));
     let records = aws.records();
     // The emulator lets a put into such a table; DynamoDB does not.
@@ -146,7 +152,7 @@ async fn a_commit_whose_answer_is_lost_happens_once() {
         // Neither could be repeated by itself: the key would be taken, the counter would count
         // again.
         let ended = records
-            .commit(vec![
+            .commit_writes(vec![
                 Write::put(key(&round.to_string()), number(1), When::Absent),
                 Write::put(key(&format!("{round} too")), number(1), When::Absent),
             ])
@@ -156,12 +162,12 @@ async fn a_commit_whose_answer_is_lost_happens_once() {
         let count = Write::count(key("counter"), "n", 1, 9);
         assert!(
             records
-                .commit(vec![count])
+                .commit_writes(vec![count])
                 .await
                 .expect("counted")
                 .is_done()
         );
-        let read = records.get(&key("counter")).await.expect("read");
+        let read = records.get_one(&key("counter")).await.expect("read");
         let value: Value = read.expect("counted").read().expect("reads");
         assert_eq!(value, json!({ "n": round }));
     }
@@ -184,7 +190,8 @@ async fn clocks_that_differ_give_rising_revisions() {
             0 => Write::put(key("k"), number(1), When::Absent),
             _ => Write::put(key("k"), number(1), When::Any),
         };
-        let Commit::Done(revisions) = store.commit(vec![write]).await.expect("written") else {
+        let Commit::Done(revisions) = store.commit_writes(vec![write]).await.expect("written")
+        else {
             panic!("round {round}")
         };
         let revision = revisions[0].expect("a put");
@@ -192,7 +199,13 @@ async fn clocks_that_differ_give_rising_revisions() {
         last = revision;
         if round % 4 == 3 {
             let gone = Write::delete(key("k"), When::At(last));
-            assert!(store.commit(vec![gone]).await.expect("deleted").is_done());
+            assert!(
+                store
+                    .commit_writes(vec![gone])
+                    .await
+                    .expect("deleted")
+                    .is_done()
+            );
         }
     }
 }
@@ -213,9 +226,12 @@ async fn sixty_enrolments_from_two_clients_leave_twenty() {
     let admitted = enrolments.join_all().await;
     assert_eq!(admitted.iter().filter(|done| **done).count(), 20);
     let records = stores[0].records();
-    let devices = records.list("devices", "", None, 100).await.expect("read");
+    let devices = records
+        .list_page("devices", "", None, 100)
+        .await
+        .expect("read");
     assert_eq!(devices.len(), 20);
-    let queue = records.get(&key("queue")).await.expect("read");
+    let queue = records.get_one(&key("queue")).await.expect("read");
     let queue: Value = queue.expect("counted").read().expect("reads");
     assert_eq!(queue, json!({"pending": 20}));
 }
@@ -227,7 +243,7 @@ async fn enrol(records: &dyn Records, n: usize) -> bool {
         Write::count(key("queue"), "pending", 1, 20),
     ];
     for _ in 0..20 {
-        match records.commit(writes.clone()).await {
+        match records.commit_writes(writes.clone()).await {
             Err(StoreError::Conflict) => {}
             ended => return ended.expect("the store answers").is_done(),
         }
@@ -257,13 +273,25 @@ async fn what_expires_is_collected_a_day_later() {
         Write::put(key("gone"), number(1), When::Any),
         count.clone(),
     ];
-    assert!(records.commit(writes).await.expect("written").is_done());
+    assert!(
+        records
+            .commit_writes(writes)
+            .await
+            .expect("written")
+            .is_done()
+    );
     let later = vec![
         Write::delete(key("gone"), When::Any),
         count,
         Write::count(key("kept"), "n", 1, 9),
     ];
-    assert!(records.commit(later).await.expect("written").is_done());
+    assert!(
+        records
+            .commit_writes(later)
+            .await
+            .expect("written")
+            .is_done()
+    );
     let client = aws_sdk_dynamodb::Client::new(&place.config);
     let day = 86_400;
     for (name, collected) in [
@@ -297,7 +325,7 @@ async fn bytes_from_elsewhere_are_refused_and_mended() {
     let aws = open(&place, &Arc::default());
     let objects = aws.objects();
     let good = Bytes::from("an object");
-    let object = ObjectKey::of(NamespaceId::from_parts(1, 1), Class::Bundles, &good);
+    let object = ObjectKey::for_bytes(NamespaceId::from_parts(1, 1), Class::Bundles, &good);
     let config = aws_sdk_s3::config::Builder::from(&place.config).force_path_style(true);
     let client = aws_sdk_s3::Client::from_conf(config.build());
     for wrong in ["an 0bject", "an objec", ""] {
@@ -309,11 +337,11 @@ async fn bytes_from_elsewhere_are_refused_and_mended() {
             .send()
             .await;
         planted.expect("planted");
-        let read = objects.get(&object).await;
+        let read = objects.read_object(&object).await;
         assert_matches!(read, Err(StoreError::Corrupt(_)), "{wrong:?}");
-        let stored = objects.put(&object, good.clone()).await;
+        let stored = objects.put_object(&object, good.clone()).await;
         assert_eq!(stored.expect("mended"), Stored::Present, "{wrong:?}");
-        let read = objects.get(&object).await.expect("read");
+        let read = objects.read_object(&object).await.expect("read");
         assert_eq!(read, Some(good.clone()), "{wrong:?}");
     }
 }
@@ -325,34 +353,40 @@ async fn each_question_costs_one_request() {
     };
     let aws = open(&place, &Arc::default());
     let (records, objects) = (aws.records(), aws.objects());
-    let cost = || aws.calls().total();
+    let cost = || aws.calls().total_requests();
     let writes = vec![
         Write::put(key("a"), number(1), When::Absent),
         Write::put(key("b"), number(1), When::Absent),
     ];
-    assert!(records.commit(writes).await.expect("written").is_done());
+    assert!(
+        records
+            .commit_writes(writes)
+            .await
+            .expect("written")
+            .is_done()
+    );
     assert_eq!(cost(), 1, "a commit");
     records.get_many(&[key("a"), key("b")]).await.expect("read");
     assert_eq!(cost(), 2, "a reading of two");
-    records.get(&key("a")).await.expect("read");
+    records.get_one(&key("a")).await.expect("read");
     assert_eq!(cost(), 3, "a reading of one");
-    records.list("p", "", None, 100).await.expect("read");
+    records.list_page("p", "", None, 100).await.expect("read");
     assert_eq!(cost(), 4, "a list");
     let many: Vec<(ObjectKey, Bytes)> = (0..20)
         .map(|n| {
             let bytes = Bytes::from(format!("object {n}"));
             let space = NamespaceId::from_parts(1, 1);
-            (ObjectKey::of(space, Class::Bundles, &bytes), bytes)
+            (ObjectKey::for_bytes(space, Class::Bundles, &bytes), bytes)
         })
         .collect();
     objects.put_many(many.clone()).await.expect("written");
     assert_eq!(cost(), 24, "twenty new objects");
-    objects.get(&many[0].0).await.expect("read");
+    objects.read_object(&many[0].0).await.expect("read");
     assert_eq!(cost(), 25, "an object");
     let asked: Vec<(ObjectKey, u64)> = many.iter().map(|(key, b)| (*key, b.len() as u64)).collect();
-    let missing = objects.missing(&asked).await.expect("asked");
+    let missing = objects.find_missing(&asked).await.expect("asked");
     assert_eq!((missing.len(), cost()), (0, 45), "sizes of twenty");
     let asked: Vec<(ObjectKey, u64)> = asked.into_iter().cycle().take(501).collect();
-    let missing = objects.missing(&asked).await.expect("asked");
+    let missing = objects.find_missing(&asked).await.expect("asked");
     assert_eq!((missing.len(), cost()), (0, 46), "sizes of many");
 }

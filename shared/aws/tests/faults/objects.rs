@@ -22,7 +22,7 @@ fn namespace() -> NamespaceId {
 }
 
 fn key() -> ObjectKey {
-    ObjectKey::of(namespace(), Class::Bundles, TEXT)
+    ObjectKey::for_bytes(namespace(), Class::Bundles, TEXT)
 }
 
 fn checksum() -> String {
@@ -70,15 +70,20 @@ async fn all_unavailable(name: &str, reply: &Reply, tries: u64) {
         let stub = Stub::start([reply.clone()]).await;
         let objects = stub.aws.objects();
         let answer = match operation {
-            "get" => objects.get(&key()).await.map(drop),
-            "put" => objects.put(&key(), Bytes::from(TEXT)).await.map(drop),
-            "missing" => objects.missing(&[(key(), 9)]).await.map(drop),
-            "many missing" => objects.missing(&vec![(key(), 9); 501]).await.map(drop),
+            "get" => objects.read_object(&key()).await.map(drop),
+            "put" => objects
+                .put_object(&key(), Bytes::from(TEXT))
+                .await
+                .map(drop),
+            "missing" => objects.find_missing(&[(key(), 9)]).await.map(drop),
+            "many missing" => objects.find_missing(&vec![(key(), 9); 501]).await.map(drop),
             "list" => {
-                let listed = objects.list(&namespace(), Class::Bundles, None, 9).await;
+                let listed = objects
+                    .list_objects(&namespace(), Class::Bundles, None, 9)
+                    .await;
                 listed.map(drop)
             }
-            "delete" => objects.delete(&key()).await,
+            "delete" => objects.delete_object(&key()).await,
             _ => stub.aws.ping_bucket().await,
         };
         assert!(is_unavailable(&answer), "{operation}, {name}: {answer:?}");
@@ -87,7 +92,7 @@ async fn all_unavailable(name: &str, reply: &Reply, tries: u64) {
             operation == "missing" && matches!(reply, Reply::Answer(404, ..));
         let more = u64::from(asked_for_the_bucket);
         assert_eq!(
-            stub.aws.calls().total(),
+            stub.aws.calls().total_requests(),
             tries + more,
             "{operation}, {name}"
         );
@@ -112,11 +117,15 @@ async fn what_stays_is_unavailable_at_once() {
 async fn only_no_such_key_means_absent() {
     let stub = Stub::start([Reply::s3(404, "NoSuchKey")]).await;
     assert_eq!(
-        stub.aws.objects().get(&key()).await.expect("an answer"),
+        stub.aws
+            .objects()
+            .read_object(&key())
+            .await
+            .expect("an answer"),
         None
     );
     let calls = stub.aws.calls();
-    assert_eq!((calls.object_reads, calls.total()), (1, 1));
+    assert_eq!((calls.object_reads, calls.total_requests()), (1, 1));
 }
 
 #[tokio::test]
@@ -126,7 +135,7 @@ async fn a_fault_that_passes_is_not_seen() {
     faults.push(("an endless body", Reply::Cut(3, TEXT.to_vec())));
     for (name, fault) in faults {
         let stub = Stub::start([fault.clone(), fault, Reply::bytes(200, TEXT)]).await;
-        let read = stub.aws.objects().get(&key()).await.expect(name);
+        let read = stub.aws.objects().read_object(&key()).await.expect(name);
         assert_eq!(read.as_deref(), Some(TEXT), "{name}");
         assert_eq!(stub.aws.calls().object_reads, 3, "{name}");
     }
@@ -135,7 +144,7 @@ async fn a_fault_that_passes_is_not_seen() {
 #[tokio::test]
 async fn a_body_that_never_comes_whole_is_unavailable() {
     let stub = Stub::start([Reply::Cut(3, TEXT[..6].to_vec())]).await;
-    let read = stub.aws.objects().get(&key()).await;
+    let read = stub.aws.objects().read_object(&key()).await;
     assert!(is_unavailable(&read), "{read:?}");
     assert_eq!(stub.aws.calls().object_reads, 8);
 
@@ -147,7 +156,7 @@ async fn a_body_that_never_comes_whole_is_unavailable() {
     };
     for reply in [Reply::Stalled(9), Reply::Silent] {
         let stub = Stub::start_with([reply], limits).await;
-        let read = stub.aws.objects().get(&key()).await;
+        let read = stub.aws.objects().read_object(&key()).await;
         assert!(is_unavailable(&read), "{read:?}");
         assert_eq!(stub.aws.calls().object_reads, 2);
     }
@@ -164,7 +173,7 @@ async fn wrong_bytes_are_damage_and_never_handed_out() {
         ("too many", too_large),
     ] {
         let stub = Stub::start([reply]).await;
-        let read = stub.aws.objects().get(&key()).await;
+        let read = stub.aws.objects().read_object(&key()).await;
         assert_matches!(read, Err(StoreError::Corrupt(_)), "{name}");
         assert_eq!(stub.aws.calls().object_reads, 1, "{name}");
     }
@@ -174,7 +183,7 @@ async fn wrong_bytes_are_damage_and_never_handed_out() {
 async fn a_put_tells_the_hash_and_demands_that_the_key_is_free() {
     let stub = Stub::start([Reply::bytes(200, "")]).await;
     let objects = stub.aws.objects();
-    let stored = objects.put(&key(), Bytes::from(TEXT)).await;
+    let stored = objects.put_object(&key(), Bytes::from(TEXT)).await;
     assert_eq!(stored.expect("stored"), Stored::New);
     let heard = stub.heard();
     let target = format!("PUT /t/{}", key());
@@ -187,7 +196,7 @@ async fn a_put_tells_the_hash_and_demands_that_the_key_is_free() {
     );
     assert_eq!(heard[0].body, TEXT);
     // What is not its hash is refused before anything is sent.
-    let wrong = objects.put(&key(), Bytes::from("an 0bject")).await;
+    let wrong = objects.put_object(&key(), Bytes::from("an 0bject")).await;
     assert!(matches!(wrong, Err(StoreError::Invalid(_))), "{wrong:?}");
     assert_eq!(stub.heard().len(), 1);
 }
@@ -202,7 +211,11 @@ async fn a_key_that_is_taken_is_present_when_it_holds_these_bytes() {
     .leak();
     let script = [taken.clone(), Reply::Answer(200, same, Vec::new())];
     let stub = Stub::start(script).await;
-    let stored = stub.aws.objects().put(&key(), Bytes::from(TEXT)).await;
+    let stored = stub
+        .aws
+        .objects()
+        .put_object(&key(), Bytes::from(TEXT))
+        .await;
     assert_eq!(stored.expect("present"), Stored::Present);
     assert_eq!(stub.heard().len(), 2);
 
@@ -210,7 +223,11 @@ async fn a_key_that_is_taken_is_present_when_it_holds_these_bytes() {
     let plain = Reply::Answer(200, "content-length: 9\r\n", Vec::new());
     let script = [Reply::Closed, taken.clone(), plain, Reply::bytes(200, TEXT)];
     let stub = Stub::start(script).await;
-    let stored = stub.aws.objects().put(&key(), Bytes::from(TEXT)).await;
+    let stored = stub
+        .aws
+        .objects()
+        .put_object(&key(), Bytes::from(TEXT))
+        .await;
     assert_eq!(stored.expect("present"), Stored::Present);
     assert_eq!(stub.heard().len(), 4);
 
@@ -221,7 +238,11 @@ async fn a_key_that_is_taken_is_present_when_it_holds_these_bytes() {
     ] {
         let head = Reply::Answer(200, head, Vec::new());
         let stub = Stub::start([taken.clone(), head, Reply::bytes(200, "")]).await;
-        let stored = stub.aws.objects().put(&key(), Bytes::from(TEXT)).await;
+        let stored = stub
+            .aws
+            .objects()
+            .put_object(&key(), Bytes::from(TEXT))
+            .await;
         assert_eq!(stored.expect("mended"), Stored::Present);
         let heard = stub.heard();
         assert_eq!(heard.len(), 3);
@@ -230,7 +251,11 @@ async fn a_key_that_is_taken_is_present_when_it_holds_these_bytes() {
     }
     // Nobody can say what is there: no success.
     let stub = Stub::start([taken, Reply::bytes(403, "")]).await;
-    let stored = stub.aws.objects().put(&key(), Bytes::from(TEXT)).await;
+    let stored = stub
+        .aws
+        .objects()
+        .put_object(&key(), Bytes::from(TEXT))
+        .await;
     assert!(is_unavailable(&stored), "{stored:?}");
 }
 
@@ -238,12 +263,20 @@ async fn a_key_that_is_taken_is_present_when_it_holds_these_bytes() {
 async fn writers_at_the_same_moment_try_again() {
     let busy = Reply::s3(409, "ConditionalRequestConflict");
     let stub = Stub::start([busy.clone(), busy.clone(), Reply::bytes(200, "")]).await;
-    let stored = stub.aws.objects().put(&key(), Bytes::from(TEXT)).await;
+    let stored = stub
+        .aws
+        .objects()
+        .put_object(&key(), Bytes::from(TEXT))
+        .await;
     assert_eq!(stored.expect("stored"), Stored::New);
     assert_eq!(stub.aws.calls().object_writes, 3);
 
     let stub = Stub::start([busy]).await;
-    let stored = stub.aws.objects().put(&key(), Bytes::from(TEXT)).await;
+    let stored = stub
+        .aws
+        .objects()
+        .put_object(&key(), Bytes::from(TEXT))
+        .await;
     assert!(is_unavailable(&stored), "{stored:?}");
     assert_eq!(stub.aws.calls().object_writes, 8);
 }
@@ -252,19 +285,19 @@ async fn writers_at_the_same_moment_try_again() {
 async fn a_missing_key_is_believed_when_the_bucket_is_there() {
     let script = [Reply::bytes(404, ""), Reply::bytes(200, "")];
     let stub = Stub::start(script).await;
-    let missing = stub.aws.objects().missing(&[(key(), 9)]).await;
+    let missing = stub.aws.objects().find_missing(&[(key(), 9)]).await;
     assert_eq!(missing.expect("an answer"), [key()]);
     assert_eq!(stub.aws.calls().object_heads, 2);
 
     let there = Reply::Answer(200, "content-length: 9\r\n", Vec::new());
     let stub = Stub::start([there]).await;
-    let missing = stub.aws.objects().missing(&[(key(), 9)]).await;
+    let missing = stub.aws.objects().find_missing(&[(key(), 9)]).await;
     assert_eq!(missing.expect("an answer"), []);
     assert_eq!(stub.aws.calls().object_heads, 1);
 
     // An answer without a length tells nothing.
     let stub = Stub::start([Reply::bytes(200, "")]).await;
-    let missing = stub.aws.objects().missing(&[(key(), 9)]).await;
+    let missing = stub.aws.objects().find_missing(&[(key(), 9)]).await;
     assert!(is_unavailable(&missing), "{missing:?}");
 }
 
@@ -290,7 +323,7 @@ async fn a_list_joins_pages_and_an_answer_without_one_is_none() {
     let listed = stub
         .aws
         .objects()
-        .list(&namespace(), Class::Bundles, None, 9)
+        .list_objects(&namespace(), Class::Bundles, None, 9)
         .await
         .expect("two pages");
     let names: Vec<String> = listed
@@ -316,7 +349,9 @@ async fn a_list_joins_pages_and_an_answer_without_one_is_none() {
     ] {
         let stub = Stub::start([Reply::bytes(200, odd)]).await;
         let objects = stub.aws.objects();
-        let listed = objects.list(&namespace(), Class::Bundles, None, 9).await;
+        let listed = objects
+            .list_objects(&namespace(), Class::Bundles, None, 9)
+            .await;
         assert!(is_unavailable(&listed), "{odd:?}: {listed:?}");
     }
 }
@@ -330,7 +365,7 @@ async fn an_address_that_the_sdk_found_by_itself_has_the_bucket_in_the_path() {
     };
     let random = Arc::new(SeededRandom::new(1));
     let aws = Aws::new(&stub.config, &bare, stub.clock.clone(), random);
-    let stored = aws.objects().put(&key(), Bytes::from(TEXT)).await;
+    let stored = aws.objects().put_object(&key(), Bytes::from(TEXT)).await;
     assert_eq!(stored.expect("stored"), Stored::New);
     let line = &stub.heard()[0].line;
     assert!(line.starts_with("PUT /t/ns/"), "{line}");

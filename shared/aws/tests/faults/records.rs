@@ -15,7 +15,7 @@ fn key(name: &str) -> RecordKey {
 }
 
 fn put(name: &str, when: When) -> Write {
-    let document = Document::of(&json!({"n": 1})).expect("a small object");
+    let document = Document::from_value(&json!({"n": 1})).expect("a small object");
     Write::put(key(name), document, when)
 }
 
@@ -97,24 +97,27 @@ async fn all_unavailable(name: &str, reply: &Reply, tries: usize) {
         let stub = Stub::start([reply.clone()]).await;
         let records = stub.aws.records();
         let answer = match operation {
-            "get" => records.get(&key("k")).await.map(drop),
+            "get" => records.get_one(&key("k")).await.map(drop),
             "get two" => records.get_many(&[key("k"), key("l")]).await.map(drop),
-            "list" => records.list("p", "", None, 10).await.map(drop),
-            "put" => records.commit(vec![put("k", When::Absent)]).await.map(drop),
+            "list" => records.list_page("p", "", None, 10).await.map(drop),
+            "put" => records
+                .commit_writes(vec![put("k", When::Absent)])
+                .await
+                .map(drop),
             "delete" => {
                 let write = Write::delete(key("k"), When::At(1));
-                records.commit(vec![write]).await.map(drop)
+                records.commit_writes(vec![write]).await.map(drop)
             }
             "count" => {
                 let write = Write::count(key("k"), "n", 1, 9);
-                records.commit(vec![write]).await.map(drop)
+                records.commit_writes(vec![write]).await.map(drop)
             }
-            _ => records.ping().await,
+            _ => records.check_health().await,
         };
         assert!(is_unavailable(&answer), "{operation}, {name}: {answer:?}");
         assert_eq!(stub.heard().len(), tries, "{operation}, {name}");
         let calls = stub.aws.calls();
-        assert_eq!(calls.total(), tries as u64, "{operation}, {name}");
+        assert_eq!(calls.total_requests(), tries as u64, "{operation}, {name}");
     }
 }
 
@@ -137,13 +140,13 @@ async fn a_fault_that_passes_is_not_seen() {
     for (name, fault) in passing() {
         let good = Reply::json(&json!({"Item": item("k", 7)}));
         let stub = Stub::start([fault.clone(), fault.clone(), good]).await;
-        let read = stub.aws.records().get(&key("k")).await.expect(name);
+        let read = stub.aws.records().get_one(&key("k")).await.expect(name);
         assert_eq!(read.expect("it is there").revision, 7, "{name}");
         assert_eq!(stub.aws.calls().record_reads, 3, "{name}");
 
         let good = Reply::json(&json!({"Items": [item("k", 7)], "Count": 1}));
         let stub = Stub::start([fault, good]).await;
-        let listed = stub.aws.records().list("p", "", None, 9).await;
+        let listed = stub.aws.records().list_page("p", "", None, 9).await;
         assert_eq!(listed.expect(name).len(), 1, "{name}");
     }
 }
@@ -158,7 +161,7 @@ async fn a_commit_whose_answer_is_lost_is_repeated_under_its_token() {
     for (name, fault) in faults {
         let stub = Stub::start([fault, Reply::json(&json!({}))]).await;
         let writes = vec![put("k", When::Absent), Write::count(key("c"), "n", 1, 9)];
-        let ended = stub.aws.records().commit(writes).await.expect(name);
+        let ended = stub.aws.records().commit_writes(writes).await.expect(name);
         assert!(ended.is_done(), "{name}: {ended:?}");
         let heard = stub.heard();
         assert_eq!(heard.len(), 2, "{name}");
@@ -179,10 +182,13 @@ async fn a_store_that_never_answers_is_unavailable() {
     for reply in [Reply::Silent, Reply::Stalled(100)] {
         let stub = Stub::start_with([reply.clone()], limits).await;
         let records = stub.aws.records();
-        assert!(is_unavailable(&records.get(&key("k")).await), "{reply:?}");
-        let commit = records.commit(vec![put("k", When::Any)]).await;
+        assert!(
+            is_unavailable(&records.get_one(&key("k")).await),
+            "{reply:?}"
+        );
+        let commit = records.commit_writes(vec![put("k", When::Any)]).await;
         assert!(is_unavailable(&commit), "{reply:?}");
-        assert_eq!(stub.aws.calls().total(), 4, "{reply:?}");
+        assert_eq!(stub.aws.calls().total_requests(), 4, "{reply:?}");
     }
     // The limit of all tries together holds where each has time.
     let limits = RetryLimits {
@@ -191,8 +197,12 @@ async fn a_store_that_never_answers_is_unavailable() {
         ..limits
     };
     let stub = Stub::start_with([Reply::Silent], limits).await;
-    assert!(is_unavailable(&stub.aws.records().get(&key("k")).await));
-    let commit = stub.aws.records().commit(vec![put("k", When::Any)]).await;
+    assert!(is_unavailable(&stub.aws.records().get_one(&key("k")).await));
+    let commit = stub
+        .aws
+        .records()
+        .commit_writes(vec![put("k", When::Any)])
+        .await;
     assert!(is_unavailable(&commit));
 }
 
@@ -201,7 +211,7 @@ async fn a_conflict_is_tried_again_under_its_token() {
     let conflict = cancelled(&[("TransactionConflict", None), ("None", None)]);
     let writes = vec![put("k", When::Absent), put("l", When::Any)];
     let stub = Stub::start([conflict.clone(), conflict.clone(), Reply::json(&json!({}))]).await;
-    let ended = stub.aws.records().commit(writes.clone()).await;
+    let ended = stub.aws.records().commit_writes(writes.clone()).await;
     assert!(ended.expect("it passes").is_done());
     let tokens = stub.heard();
     let tokens: Vec<Value> = tokens
@@ -212,7 +222,7 @@ async fn a_conflict_is_tried_again_under_its_token() {
     assert!(tokens[0] == tokens[1] && tokens[1] == tokens[2]);
 
     let stub = Stub::start([conflict]).await;
-    let ended = stub.aws.records().commit(writes).await;
+    let ended = stub.aws.records().commit_writes(writes).await;
     assert!(matches!(ended, Err(StoreError::Conflict)), "{ended:?}");
     assert_eq!(stub.heard().len(), 8);
 }
@@ -232,7 +242,12 @@ async fn a_failed_condition_is_an_outcome_and_never_tried_again() {
     ] {
         let stub = Stub::start([cancelled(&reasons)]).await;
         let writes = vec![put("k", When::Absent), Write::delete(key("l"), When::At(3))];
-        let ended = stub.aws.records().commit(writes).await.expect("an outcome");
+        let ended = stub
+            .aws
+            .records()
+            .commit_writes(writes)
+            .await
+            .expect("an outcome");
         let Commit::Failed { index: at, found } = ended else {
             panic!("{reasons:?}: {ended:?}")
         };
@@ -254,7 +269,11 @@ async fn a_transaction_cancelled_for_other_reasons_is_unavailable() {
         (vec![("ConditionalCheckFailed", None); 2], 1),
     ] {
         let stub = Stub::start([cancelled(&reasons)]).await;
-        let ended = stub.aws.records().commit(vec![put("k", When::At(3))]).await;
+        let ended = stub
+            .aws
+            .records()
+            .commit_writes(vec![put("k", When::At(3))])
+            .await;
         assert!(is_unavailable(&ended), "{reasons:?}: {ended:?}");
         assert_eq!(stub.heard().len(), tries, "{reasons:?}");
     }
@@ -275,7 +294,7 @@ async fn a_clock_that_is_behind_gives_no_lower_revision() {
         };
         let higher = cancelled(&[("ConditionalCheckFailed", Some(found))]);
         let stub = Stub::start([higher, Reply::json(&json!({}))]).await;
-        let ended = stub.aws.records().commit(vec![put("k", when)]).await;
+        let ended = stub.aws.records().commit_writes(vec![put("k", when)]).await;
         let revision = Some(ahead + 1);
         assert_eq!(
             ended.expect("done"),
@@ -294,7 +313,11 @@ async fn a_condition_that_never_settles_ends() {
     // refuses.
     let odd = cancelled(&[("ConditionalCheckFailed", Some(item("k", 1)))]);
     let stub = Stub::start([odd]).await;
-    let ended = stub.aws.records().commit(vec![put("k", When::Any)]).await;
+    let ended = stub
+        .aws
+        .records()
+        .commit_writes(vec![put("k", When::Any)])
+        .await;
     assert!(matches!(ended, Err(StoreError::Conflict)), "{ended:?}");
     assert!(stub.heard().len() <= 40);
 }
@@ -306,11 +329,17 @@ async fn what_the_port_refuses_is_never_sent() {
     let many: Vec<Write> = (0..101).map(|n| put(&n.to_string(), When::Any)).collect();
     let twice = vec![put("k", When::Any), Write::check(key("k"), When::Absent)];
     for writes in [many, twice] {
-        let ended = records.commit(writes).await;
+        let ended = records.commit_writes(writes).await;
         assert!(matches!(ended, Err(StoreError::Invalid(_))), "{ended:?}");
     }
     let nothing = vec![Write::check(key("k"), When::Any)];
-    assert!(records.commit(nothing).await.expect("it holds").is_done());
+    assert!(
+        records
+            .commit_writes(nothing)
+            .await
+            .expect("it holds")
+            .is_done()
+    );
     assert_eq!(stub.heard().len(), 0);
     assert_eq!(records.get_many(&[]).await.expect("nothing"), []);
     assert_eq!(stub.heard().len(), 0);
@@ -390,7 +419,7 @@ async fn a_list_joins_pages_and_passes_over_what_is_dead() {
         Reply::json(&json!({"Items": [alive, tombstone]})),
     ];
     let stub = Stub::start(script).await;
-    let listed = stub.aws.records().list("p", "", None, 9).await;
+    let listed = stub.aws.records().list_page("p", "", None, 9).await;
     let names: Vec<String> = listed
         .expect("pages")
         .into_iter()
@@ -409,7 +438,7 @@ async fn a_list_joins_pages_and_passes_over_what_is_dead() {
     // An answer without the list is no empty partition.
     let stub = Stub::start([Reply::json(&json!({}))]).await;
     assert!(is_unavailable(
-        &stub.aws.records().list("p", "", None, 9).await
+        &stub.aws.records().list_page("p", "", None, 9).await
     ));
 }
 
@@ -419,7 +448,7 @@ async fn an_item_that_was_not_written_here_is_damage() {
         let mut odd = item("k", 7);
         odd[name] = value;
         let stub = Stub::start([Reply::json(&json!({"Item": odd}))]).await;
-        let read = stub.aws.records().get(&key("k")).await;
+        let read = stub.aws.records().get_one(&key("k")).await;
         assert!(matches!(read, Err(StoreError::Corrupt(_))), "{read:?}");
     }
 }
@@ -433,7 +462,7 @@ async fn many_dead_items_do_not_cost_a_request_each() {
         Reply::json(&json!({"Items": [item("b", 1), item("c", 1)], "LastEvaluatedKey": next})),
     ];
     let stub = Stub::start(script).await;
-    let listed = stub.aws.records().list("p", "", None, 1).await;
+    let listed = stub.aws.records().list_page("p", "", None, 1).await;
     let names: Vec<String> = listed
         .expect("pages")
         .into_iter()

@@ -14,7 +14,7 @@ use crate::path::FilePath;
 
 /// Computes the hash of the bundle that a manifest and its files form. `bytes` returns the content
 /// of a file. Returns `None` if a file is missing or does not match the manifest.
-pub fn hash_of(
+pub fn compute_bundle_hash(
     signed: &SignedManifest,
     manifest: &Manifest,
     bytes: impl Fn(&FilePath) -> Option<Vec<u8>>,
@@ -56,7 +56,7 @@ pub fn encode(
     ]
     .concat();
     let mut parts = Vec::new();
-    for (index, entry) in entries(signed.as_bytes().len(), files)
+    for (index, entry) in encode_entries(signed.as_bytes().len(), files)
         .into_iter()
         .enumerate()
     {
@@ -85,17 +85,17 @@ const BEFORE_PART: &str = r#"{"schema":"vault.part/1","content":""#;
 const AFTER_PART: &str = r#""}"#;
 
 /// The JSON of one file in the bundle.
-pub(super) struct Entry {
+pub(super) struct EncodedEntry {
     /// Its JSON.
     bytes: Vec<u8>,
     /// The parts that it is cut into; `None` when the entry has the content.
     pub(super) parts: Option<Vec<EncodedPart>>,
 }
 
-impl Entry {
+impl EncodedEntry {
     /// Writes a file with its content. Returns the entry and the length of the content between its
     /// quotes.
-    fn inline(file: &File) -> (Self, usize) {
+    fn write_inline(file: &File) -> (Self, usize) {
         let (encoding, content) = match as_text(&file.bytes) {
             Some(text) => ("utf-8", json::to_bytes(text)),
             None => (
@@ -111,8 +111,8 @@ impl Entry {
     }
 
     /// Writes a file as references to its parts.
-    fn cut(file: &File) -> Self {
-        let parts: Vec<EncodedPart> = file.bytes.chunks(PART_BYTES).map(part).collect();
+    fn write_parts(file: &File) -> Self {
+        let parts: Vec<EncodedPart> = file.bytes.chunks(PART_BYTES).map(encode_part).collect();
         let names: Vec<String> = parts
             .iter()
             .map(|part| {
@@ -134,7 +134,7 @@ fn entry_json(file: &File, encoding: &str, member: &str, value: &[u8]) -> Vec<u8
     [br#"{"path":"#, &path[..], between.as_bytes(), value, b"}"].concat()
 }
 
-fn part(chunk: &[u8]) -> EncodedPart {
+fn encode_part(chunk: &[u8]) -> EncodedPart {
     let bytes = [BEFORE_PART, &STANDARD.encode(chunk), AFTER_PART]
         .concat()
         .into_bytes();
@@ -147,15 +147,15 @@ fn part(chunk: &[u8]) -> EncodedPart {
 /// Decides how each file is written, in the only way that a reader accepts: files over 1 MiB of
 /// encoded content are cut into parts, then the largest of the others (of equal ones the later
 /// path) until the bundle fits into an object.
-pub(super) fn entries(manifest_length: usize, files: &[File]) -> Vec<Entry> {
+pub(super) fn encode_entries(manifest_length: usize, files: &[File]) -> Vec<EncodedEntry> {
     let mut entries = Vec::with_capacity(files.len());
     let mut inline = Vec::new();
     for (index, file) in files.iter().enumerate() {
-        let (entry, length) = Entry::inline(file);
+        let (entry, length) = EncodedEntry::write_inline(file);
         // By the encoded length, not the file's: base64 and escapes make a file larger than its
         // bytes.
         if length > MAX_INLINE_BYTES {
-            entries.push(Entry::cut(file));
+            entries.push(EncodedEntry::write_parts(file));
         } else {
             entries.push(entry);
             inline.push((length, index));
@@ -170,7 +170,7 @@ pub(super) fn entries(manifest_length: usize, files: &[File]) -> Vec<Entry> {
     while total > MAX_OBJECT_BYTES
         && let Some((_, index)) = inline.pop()
     {
-        let cut = Entry::cut(&files[index]);
+        let cut = EncodedEntry::write_parts(&files[index]);
         total = total - entries[index].bytes.len() + cut.bytes.len();
         entries[index] = cut;
     }

@@ -106,13 +106,13 @@ impl CatalogChanges {
         let removed = removed.filter(|entry| after.skill(&entry.name).is_none());
         changes.removed = removed.cloned().collect();
         changes.index = (before.index != *index).then(|| (before.index.clone(), index.clone()));
-        changes.audience = unknown(&before.audience, audience);
-        changes.lost_audience = unknown(audience, &before.audience);
-        changes.profiles = unknown(&before.profiles, profiles);
+        changes.audience = find_new_entries(&before.audience, audience);
+        changes.lost_audience = find_new_entries(audience, &before.audience);
+        changes.profiles = find_new_entries(&before.profiles, profiles);
         let is_lost = |old: &&ProfileEntry| !profiles.iter().any(|new| new.name == old.name);
         let lost = before.profiles.iter().filter(is_lost);
         changes.lost_profiles = lost.map(|profile| profile.name.clone()).collect();
-        changes.withdrawn = unknown(&before.withdrawn, withdrawn);
+        changes.withdrawn = find_new_entries(&before.withdrawn, withdrawn);
         // By hash alone: a new reason for the same bundle is in `withdrawn` above and lifts
         // nothing.
         let is_lifted = |old: &&Withdrawn| {
@@ -150,7 +150,7 @@ impl CatalogChanges {
 
     /// Returns a line for everything that differs. The content of skills, profiles, policy and root
     /// versions is compared by callers that have their bytes. `chain` gives the names of the keys.
-    pub fn lines(&self, chain: Option<&RootChain>) -> Vec<ChangeLine> {
+    pub fn describe_lines(&self, chain: Option<&RootChain>) -> Vec<ChangeLine> {
         use ChangeKind::{Changed, Removed};
         // A new member must have its line before this compiles.
         let Self {
@@ -212,7 +212,7 @@ fn signing_lines(
         (Changed, format!("keys of the vault: version {old} → {new}"))
     });
     let signer = public_key.map(|(old, new)| {
-        let (old, new) = (shown_key(chain, old), shown_key(chain, new));
+        let (old, new) = (format_key(chain, old), format_key(chain, new));
         (Changed, format!("signer: {old} → {new}"))
     });
     let lines = [expiry, root, signer].into_iter().flatten();
@@ -292,7 +292,7 @@ fn policy_line((old, new): &(Option<PolicyEntry>, Option<PolicyEntry>)) -> Chang
 }
 
 /// Returns the entries of `new` that are not in `old`.
-fn unknown<T: Clone + PartialEq>(old: &[T], new: &[T]) -> Vec<T> {
+fn find_new_entries<T: Clone + PartialEq>(old: &[T], new: &[T]) -> Vec<T> {
     let unknown = new.iter().filter(|entry| !old.contains(entry));
     unknown.cloned().collect()
 }
@@ -320,9 +320,9 @@ fn is_reordered<T: PartialEq>(old: &[T], new: &[T]) -> bool {
 }
 
 /// Formats a key by name and fingerprint, or by its fingerprint alone if no chain gives its name.
-fn shown_key(chain: Option<&RootChain>, key: &PublicKey) -> String {
+fn format_key(chain: Option<&RootChain>, key: &PublicKey) -> String {
     match chain {
-        Some(chain) => NamedKey::of(chain, key).shown(),
+        Some(chain) => NamedKey::from_chain(chain, key).name_and_fingerprint(),
         None => KeyFingerprint::publisher(key).to_string(),
     }
 }
@@ -505,8 +505,8 @@ mod tests {
                     .unwrap_or_else(|error| panic!("{member} {variant}: {error}"));
                 for (old, new) in [(&before, &after), (&after, &before)] {
                     let changes = CatalogChanges::between(Some(old), new);
-                    let same = CatalogChanges::between(Some(old), old).lines(None);
-                    assert_ne!(changes.lines(None), same, "{member}: {variant}");
+                    let same = CatalogChanges::between(Some(old), old).describe_lines(None);
+                    assert_ne!(changes.describe_lines(None), same, "{member}: {variant}");
                     assert_eq!(changes.is_empty(), member == "expires_at", "{member}");
                 }
             }

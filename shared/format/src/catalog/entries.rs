@@ -14,7 +14,7 @@ use crate::text::is_deceptive;
 
 /// A release by its number and the SHA-256 of its payload.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Stored {
+pub struct ReleaseRef {
     /// The number.
     pub release: u64,
     /// SHA-256 of the signed payload (not of the file, whose unsigned parts a host may change).

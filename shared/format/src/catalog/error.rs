@@ -141,7 +141,7 @@ pub enum OutdatedProposal {
 impl CatalogError {
     /// The machine-readable code of the error, as in the service's answer to a push and in the test
     /// vectors.
-    pub const fn word(&self) -> &'static str {
+    pub const fn error_code(&self) -> &'static str {
         match self {
             Self::TooLarge
             | Self::Json(_)
@@ -150,7 +150,7 @@ impl CatalogError {
             | Self::EarlierFormat
             | Self::Shape(_) => "catalog_schema",
             Self::Withdrawn => "catalog_withdrawn",
-            Self::Root(error) => error.word(),
+            Self::Root(error) => error.error_code(),
             Self::SignaturesMissing { .. } | Self::Signer(_) => "signatures_missing",
             Self::ReleaseAwaited => "release_awaited",
             Self::Key(_) => "catalog_key",

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Catalog, CatalogError, MAX_OBJECT_BYTES, PAYLOAD_TYPE, Stored};
+use super::{Catalog, CatalogError, MAX_OBJECT_BYTES, PAYLOAD_TYPE, ReleaseRef};
 use crate::dsse::{self, Envelope};
 use crate::hash::Digest;
 use crate::json;
@@ -59,7 +59,7 @@ impl SignedCatalog {
         roots: &RootChain,
         signers: &[&dyn Signer],
     ) -> Result<Self, CatalogError> {
-        catalog.check()?;
+        catalog.check_own_rules()?;
         let newest = roots.newest();
         if catalog.root_version != roots.version()
             || catalog.root_sha256 != *newest.payload_sha256()
@@ -105,7 +105,7 @@ impl SignedCatalog {
             payload: wire.payload,
             signatures: wire.signatures,
         }
-        .open()?;
+        .decode_envelope()?;
         match envelope.payload_type() {
             PAYLOAD_TYPE => Ok(Self {
                 public_key: wire.public_key,
@@ -165,13 +165,13 @@ impl SignedCatalog {
     }
 
     /// The payload's bytes, not verified.
-    pub(super) fn payload(&self) -> &[u8] {
+    pub(super) fn unverified_payload(&self) -> &[u8] {
         self.envelope.payload()
     }
 
     /// The signatures as a set.
     // Each signature with its key id: a host can reorder the entries of the unsigned envelope.
-    fn signatures(&self) -> BTreeSet<(Box<str>, [u8; 64])> {
+    fn signature_set(&self) -> BTreeSet<(Box<str>, [u8; 64])> {
         let entries = self.envelope.signatures().iter();
         entries
             .map(|entry| (entry.keyid.clone(), *entry.signature.as_bytes()))
@@ -221,7 +221,7 @@ impl SignedCatalog {
 
     /// Reads the payload and checks its shape. The caller decides whether it counts.
     pub(super) fn read_payload(&self) -> Result<Catalog, CatalogError> {
-        let catalog: Catalog = json::parse_payload(self.payload())?;
+        let catalog: Catalog = json::parse_payload(self.unverified_payload())?;
         catalog.check_shape()?;
         Ok(catalog)
     }
@@ -244,7 +244,7 @@ pub struct LastCatalog {
     /// The catalog.
     pub catalog: Catalog,
     /// Its number and the SHA-256 of its payload.
-    pub stored: Stored,
+    pub stored: ReleaseRef,
     /// The keys whose signatures counted.
     pub signers: Vec<PublicKey>,
     signatures: BTreeSet<(Box<str>, [u8; 64])>,
@@ -253,7 +253,7 @@ pub struct LastCatalog {
 impl LastCatalog {
     /// Reads the stored bytes of the last counted catalog. Fails if they are not those that were
     /// stored.
-    pub fn read(
+    pub fn read_stored(
         bytes: &[u8],
         payload_sha256: &Digest,
         signers: Vec<PublicKey>,
@@ -261,13 +261,13 @@ impl LastCatalog {
         let file = SignedCatalog::parse(bytes)?;
         let catalog = file.read_counted(payload_sha256)?;
         Ok(Self {
-            stored: Stored {
+            stored: ReleaseRef {
                 release: catalog.release,
                 payload_sha256: *payload_sha256,
             },
             catalog,
             signers,
-            signatures: file.signatures(),
+            signatures: file.signature_set(),
         })
     }
 
@@ -275,6 +275,6 @@ impl LastCatalog {
     pub fn is_same_file(&self, file: &SignedCatalog) -> bool {
         self.catalog.public_key == file.public_key
             && self.stored.payload_sha256 == file.payload_sha256()
-            && self.signatures == file.signatures()
+            && self.signatures == file.signature_set()
     }
 }

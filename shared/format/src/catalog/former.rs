@@ -43,7 +43,7 @@ impl FormerSkills {
 
     /// Adds the skills that `before` has and `after` does not have, and removes those that `after`
     /// has. `signer` returns the signer of a skill of `before`.
-    pub fn follow(
+    pub fn record_removed(
         &mut self,
         before: &Catalog,
         after: &Catalog,
@@ -64,7 +64,7 @@ impl FormerSkills {
     pub fn insert(&mut self, entry: &SkillEntry, signer: Option<PublicKey>) {
         let before = self.skills.get(&entry.name);
         let is_same = |it: &&FormerSkill| it.bundle_hash == entry.bundle_hash;
-        let known = before.filter(is_same).and_then(|it| it.signer);
+        let known_signer = before.filter(is_same).and_then(|it| it.signer);
         // A bound, or a publisher could fill every device's disk with names of removed skills.
         if before.is_none() && self.skills.len() >= MAX_FORMER_SKILLS {
             return;
@@ -72,7 +72,7 @@ impl FormerSkills {
         let former = FormerSkill {
             version: entry.version,
             bundle_hash: entry.bundle_hash,
-            signer: signer.or(known),
+            signer: signer.or(known_signer),
         };
         self.skills.insert(entry.name.clone(), former);
     }
@@ -90,7 +90,7 @@ impl FormerSkills {
     /// under it, each with that version. `has` tells which names the reader has now; those are
     /// compared elsewhere. A version is not compared if its signer is revoked in, or unknown to,
     /// the reader's chain.
-    pub fn rolled_back(
+    pub fn find_rolled_back(
         &self,
         has: impl Fn(&SkillName) -> bool,
         catalog: &Catalog,
@@ -101,18 +101,22 @@ impl FormerSkills {
         }
         let returned = catalog.skills.iter().filter(|entry| !has(&entry.name));
         returned
-            .filter_map(|entry| Some((entry.clone(), self.above(entry, state)?)))
+            .filter_map(|entry| Some((entry.clone(), self.version_to_exceed(entry, state)?)))
             .collect()
     }
 
     /// Fails for the first of [`Self::rolled_back`].
-    pub fn check(
+    pub fn check_returned(
         &self,
         has: impl Fn(&SkillName) -> bool,
         catalog: &Catalog,
         state: &RootState,
     ) -> Result<(), CatalogError> {
-        match self.rolled_back(has, catalog, state).into_iter().next() {
+        match self
+            .find_rolled_back(has, catalog, state)
+            .into_iter()
+            .next()
+        {
             None => Ok(()),
             Some((SkillEntry { name, version, .. }, stored)) if version < stored => {
                 Err(CatalogError::SkillRolledBack {
@@ -128,7 +132,7 @@ impl FormerSkills {
     }
 
     /// Returns the last version of a skill that comes back too low; `None` if its version is fine.
-    fn above(&self, entry: &SkillEntry, state: &RootState) -> Option<u64> {
+    fn version_to_exceed(&self, entry: &SkillEntry, state: &RootState) -> Option<u64> {
         let former = self.skills.get(&entry.name)?;
         let counts = |key: PublicKey| state.was_publisher(&key);
         // The same version with the same bundle is fine: a skill that was removed by mistake comes

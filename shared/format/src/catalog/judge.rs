@@ -3,7 +3,8 @@
 
 use super::file::{LastCatalog, SignedCatalog};
 use super::{
-    Catalog, CatalogError, CatalogWarning, MAX_AHEAD_SECONDS, MAX_RELEASE_JUMP, SkillEntry, Stored,
+    Catalog, CatalogError, CatalogWarning, MAX_AHEAD_SECONDS, MAX_RELEASE_JUMP, ReleaseRef,
+    SkillEntry,
 };
 use crate::hash::Digest;
 use crate::json;
@@ -14,7 +15,7 @@ use crate::time::Timestamp;
 
 /// The kind of reader of a catalog.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Side {
+pub enum ReaderKind {
     /// A device that pulls: it may have missed releases, and may see one again.
     Device,
     /// A machine that signs releases and reads the current one from its service. Like a device, but
@@ -30,7 +31,7 @@ pub enum Side {
 #[derive(Clone, Copy, Debug)]
 pub struct CatalogReader<'a> {
     /// The kind of reader.
-    pub side: Side,
+    pub side: ReaderKind,
     /// The base address, with its path prefix if it has one, such as `https://vault.example/base`.
     pub base: &'a str,
     /// The namespace.
@@ -104,7 +105,7 @@ pub struct CountedCatalog {
     /// The reader's state of the vault's keys from now on.
     pub state: RootState,
     /// Its number and the SHA-256 of its payload.
-    pub stored: Stored,
+    pub stored: ReleaseRef,
     /// SHA-256 of the file's bytes.
     pub file_sha256: Digest,
     /// The keys whose signatures count.
@@ -117,7 +118,7 @@ pub struct CountedCatalog {
 
 impl JudgedRelease {
     /// The stored skills whose manifests the reader checks before [`JudgedRelease::settle`].
-    pub fn doubts(&self) -> &[SkillEntry] {
+    pub fn doubtful_skills(&self) -> &[SkillEntry] {
         &self.doubts
     }
 
@@ -143,7 +144,7 @@ impl JudgedRelease {
 
     /// Decides on [`Self::doubts`]. `counts` tells whether the stored manifest of a skill is by a
     /// key that the reader's chain knows and does not revoke; if not, its version is not compared.
-    pub fn settle(
+    pub fn settle_versions(
         self,
         counts: impl Fn(&SkillEntry) -> bool,
     ) -> Result<CountedCatalog, CatalogError> {
@@ -178,17 +179,17 @@ pub(super) fn judge_with_threshold(
         Err(error) => return refused(error),
     };
     // Roots come before the signatures of the catalog: they name the keys that may sign it.
-    let judged = match root::judge(reader.own, file.roots(), reader.expected) {
+    let judged = match root::judge_roots(reader.own, file.roots(), reader.expected) {
         Ok(judged) => judged,
         Err(error) => return refused(error.into()),
     };
-    let case = Case {
+    let case = CatalogCheck {
         reader,
         file: &file,
         judged: &judged,
         threshold,
     };
-    let outcome = case.judge(bytes);
+    let outcome = case.judge_file(bytes);
     CatalogJudgement {
         roots: case.new_roots(&outcome),
         warnings: judged.warnings,
@@ -197,25 +198,25 @@ pub(super) fn judge_with_threshold(
 }
 
 /// One file and one reader, after the roots are judged.
-struct Case<'a> {
+struct CatalogCheck<'a> {
     reader: &'a CatalogReader<'a>,
     file: &'a SignedCatalog,
     judged: &'a JudgedRoots,
     threshold: Option<usize>,
 }
 
-impl Case<'_> {
+impl CatalogCheck<'_> {
     fn state(&self) -> &RootState {
         &self.judged.state
     }
 
-    fn newest(&self) -> &RootVersion {
+    fn newest_root(&self) -> &RootVersion {
         self.state().chain().newest()
     }
 
     /// Whether this file carries the reader's newest root version.
     fn carries_newest(&self) -> bool {
-        self.judged.shown_newest_sha256 == *self.newest().payload_sha256()
+        self.judged.shown_newest_sha256 == *self.newest_root().payload_sha256()
     }
 
     fn new_roots(&self, outcome: &Result<CatalogOutcome, CatalogError>) -> NewRoots {
@@ -227,19 +228,19 @@ impl Case<'_> {
         match (self.reader.side, outcome) {
             // A device that expects this chain keeps it, so that no host can take a revocation
             // back.
-            (Side::Device | Side::Publisher, _) if trusted => NewRoots::Now(state),
-            (Side::Device, Err(CatalogError::ReleaseAwaited)) => NewRoots::Now(state),
+            (ReaderKind::Device | ReaderKind::Publisher, _) if trusted => NewRoots::Now(state),
+            (ReaderKind::Device, Err(CatalogError::ReleaseAwaited)) => NewRoots::Now(state),
             (_, Ok(_)) => NewRoots::WithCatalog(state),
             // A first link pins nothing by a file that does not count, and a service stores none.
             (_, Err(_)) => NewRoots::None,
         }
     }
 
-    fn judge(&self, bytes: &[u8]) -> Result<CatalogOutcome, CatalogError> {
+    fn judge_file(&self, bytes: &[u8]) -> Result<CatalogOutcome, CatalogError> {
         let reader = self.reader;
         // The current release is not judged again, so that its owner can publish a root version
         // that ends it.
-        if reader.side == Side::Service
+        if reader.side == ReaderKind::Service
             && let Some(last) = reader.last
             && last.is_same_file(self.file)
         {
@@ -253,14 +254,14 @@ impl Case<'_> {
         // The order of these checks is part of the contract with other implementations, since it
         // decides which code a bad catalog gets. Apart from the choice of that code, nothing of the
         // payload is used before its signatures count.
-        let signers = self.signers()?;
+        let signers = self.release_signers()?;
         let catalog = self.file.read_payload()?;
         self.check_root(&catalog)?;
         self.file.check_named_key(&catalog)?;
         check_signer(&catalog, &signers)?;
         self.check_address(&catalog)?;
         let warnings = self.check_clock(&catalog)?;
-        let stored = Stored {
+        let stored = ReleaseRef {
             release: catalog.release,
             payload_sha256: self.file.payload_sha256(),
         };
@@ -282,7 +283,7 @@ impl Case<'_> {
             .last
             .is_some_and(|last| last.catalog.root_sha256 == catalog.root_sha256);
         Ok(CatalogOutcome::Release(Box::new(JudgedRelease {
-            doubts: doubts(reader.last, &catalog, same_root),
+            doubts: find_doubtful_skills(reader.last, &catalog, same_root),
             same_root,
             counted: CountedCatalog {
                 catalog,
@@ -298,7 +299,7 @@ impl Case<'_> {
 
     /// Returns the keys of the newest release role whose signatures are valid. Fails if they are
     /// too few.
-    fn signers(&self) -> Result<Vec<PublicKey>, CatalogError> {
+    fn release_signers(&self) -> Result<Vec<PublicKey>, CatalogError> {
         let role = self.state().document().release();
         let needed = self.threshold.unwrap_or_else(|| role.threshold());
         // Only keys of the reader's own newest root: the root that the file names may be one in
@@ -322,7 +323,7 @@ impl Case<'_> {
             root_version: u64,
             root_sha256: Digest,
         }
-        let Ok(named) = json::parse_payload::<RootOnly>(self.file.payload()) else {
+        let Ok(named) = json::parse_payload::<RootOnly>(self.file.unverified_payload()) else {
             return false;
         };
         let Some(older) = self.older_version(named.root_version, &named.root_sha256) else {
@@ -350,11 +351,11 @@ impl Case<'_> {
     fn check_root(&self, catalog: &Catalog) -> Result<(), CatalogError> {
         let (number, hash) = (catalog.root_version, &catalog.root_sha256);
         let newest = self.state().chain().version();
-        if number == newest && hash == self.newest().payload_sha256() {
+        if number == newest && hash == self.newest_root().payload_sha256() {
             Ok(())
         } else if self.older_version(number, hash).is_none() {
             Err(RootError::NotInChain { version: number }.into())
-        } else if self.reader.side == Side::Publisher && self.counted_before() {
+        } else if self.reader.side == ReaderKind::Publisher && self.counted_before() {
             Ok(())
         } else if self.carries_newest() {
             Err(CatalogError::ReleaseAwaited)
@@ -392,11 +393,11 @@ impl Case<'_> {
         let judged_at = match reader.side {
             // A service rejects at once, so that the publisher fixes its clock; a device only
             // warns, since its own clock may be the wrong one.
-            Side::Service if ahead => {
+            ReaderKind::Service if ahead => {
                 return Err(CatalogError::Clock("the catalog is issued in the future"));
             }
-            Side::Service => reader.now,
-            Side::Device | Side::Publisher => {
+            ReaderKind::Service => reader.now,
+            ReaderKind::Device | ReaderKind::Publisher => {
                 // By the later of the two times, so that setting the clock back does not revive an
                 // expired release.
                 let latest = reader.latest_seen_at.unwrap_or(reader.now);
@@ -406,18 +407,18 @@ impl Case<'_> {
             }
         };
         if judged_at > catalog.expires_at {
-            if reader.side != Side::Publisher {
+            if reader.side != ReaderKind::Publisher {
                 let expired = CatalogError::Expired(catalog.expires_at);
-                return Err(self.expired(catalog.expires_at, expired));
+                return Err(self.expiry_error(catalog.expires_at, expired));
             }
             warnings.push(CatalogWarning::Expired);
         }
-        if let Some(end) = self.newest().document().expires_at() {
+        if let Some(end) = self.newest_root().document().expires_at() {
             // Also for a publisher's machine: a root that has expired is renewed first.
             if judged_at > end {
-                return Err(self.expired(end, CatalogError::RootExpired(end)));
+                return Err(self.expiry_error(end, CatalogError::RootExpired(end)));
             }
-            let names_newest = catalog.root_sha256 == *self.newest().payload_sha256();
+            let names_newest = catalog.root_sha256 == *self.newest_root().payload_sha256();
             if names_newest && catalog.expires_at > end {
                 return Err(CatalogError::Clock(
                     "the catalog expires later than the newest root version",
@@ -429,7 +430,7 @@ impl Case<'_> {
 
     /// Returns the error for something that has ended. If only a time that this clock has shown
     /// before is past the end, one of the two times is wrong, and the clock is reported.
-    fn expired(&self, end: Timestamp, expired: CatalogError) -> CatalogError {
+    fn expiry_error(&self, end: Timestamp, expired: CatalogError) -> CatalogError {
         if self.reader.now > end {
             expired
         } else {
@@ -442,9 +443,9 @@ impl Case<'_> {
             return Err(CatalogError::Previous);
         };
         let good = match self.reader.side {
-            Side::Service => previous == last.stored,
+            ReaderKind::Service => previous == last.stored,
             // A device may have missed releases, or hold one that its owner went above.
-            Side::Device | Side::Publisher => {
+            ReaderKind::Device | ReaderKind::Publisher => {
                 self.reader.accept_fork
                     || previous.release != last.stored.release
                     || previous == last.stored
@@ -471,7 +472,11 @@ fn check_signer(catalog: &Catalog, signers: &[PublicKey]) -> Result<(), CatalogE
 }
 
 /// Returns whether it is the stored release itself.
-fn check_release(catalog: &Catalog, new: Stored, last: &LastCatalog) -> Result<bool, CatalogError> {
+fn check_release(
+    catalog: &Catalog,
+    new: ReleaseRef,
+    last: &LastCatalog,
+) -> Result<bool, CatalogError> {
     let stored = last.stored;
     if new.release < stored.release {
         return Err(CatalogError::Older {
@@ -497,7 +502,11 @@ fn check_release(catalog: &Catalog, new: Stored, last: &LastCatalog) -> Result<b
 }
 
 /// Returns the stored skills whose versions do not allow the new ones.
-fn doubts(last: Option<&LastCatalog>, new: &Catalog, same_root: bool) -> Vec<SkillEntry> {
+fn find_doubtful_skills(
+    last: Option<&LastCatalog>,
+    new: &Catalog,
+    same_root: bool,
+) -> Vec<SkillEntry> {
     let Some(last) = last else { return Vec::new() };
     let is_doubt = |stored: &&SkillEntry| {
         new.skill(&stored.name)

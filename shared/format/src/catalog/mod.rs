@@ -30,14 +30,14 @@ mod root_changes;
 pub use self::change_line::{ChangeKind, ChangeLine};
 pub use self::changes::{CatalogChanges, RootRef};
 pub use self::entries::{
-    ObjectEntry, PolicyEntry, ProfileEntry, SkillEntry, Stored, Withdrawn, object_path,
+    ObjectEntry, PolicyEntry, ProfileEntry, ReleaseRef, SkillEntry, Withdrawn, object_path,
 };
 pub use self::error::{CatalogError, CatalogWarning, OutdatedProposal};
 pub use self::file::{LastCatalog, SignedCatalog};
 pub use self::former::{FormerSkill, FormerSkills, MAX_FORMER_SKILLS};
 pub use self::judge::{
-    CatalogJudgement, CatalogOutcome, CatalogReader, CountedCatalog, JudgedRelease, NewRoots, Side,
-    judge_catalog,
+    CatalogJudgement, CatalogOutcome, CatalogReader, CountedCatalog, JudgedRelease, NewRoots,
+    ReaderKind, judge_catalog,
 };
 pub use self::proposal::judge_proposal;
 pub use self::root_changes::{NamedKey, RoleChange, RootChanges};
@@ -86,7 +86,7 @@ pub struct Catalog {
     pub root_sha256: Digest,
     /// The release before.
     #[serde(deserialize_with = "json::nullable")]
-    pub previous: Option<Stored>,
+    pub previous: Option<ReleaseRef>,
     /// The skills, sorted by name.
     pub skills: Vec<SkillEntry>,
     /// The objects with the search texts.
@@ -102,7 +102,7 @@ pub struct Catalog {
 
 impl Catalog {
     /// Checks every rule that needs no other knowledge than the catalog itself.
-    pub fn check(&self) -> Result<(), CatalogError> {
+    pub fn check_own_rules(&self) -> Result<(), CatalogError> {
         self.check_shape()?;
         self.check_lifetime()
     }

@@ -2,7 +2,7 @@
 
 use super::judge::judge_with_threshold;
 use super::{
-    CatalogError, CatalogJudgement, CatalogOutcome, CatalogReader, OutdatedProposal, Stored,
+    CatalogError, CatalogJudgement, CatalogOutcome, CatalogReader, OutdatedProposal, ReleaseRef,
 };
 use crate::hash::Digest;
 use crate::root::RootError;
@@ -18,7 +18,7 @@ use crate::root::RootError;
 pub fn judge_proposal(
     bytes: &[u8],
     reader: &CatalogReader<'_>,
-    follows: Option<Stored>,
+    follows: Option<ReleaseRef>,
     signed_before: &dyn Fn(u64, u64) -> Option<Digest>,
 ) -> CatalogJudgement {
     let mut judgement = judge_with_threshold(bytes, reader, Some(1));

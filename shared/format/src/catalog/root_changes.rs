@@ -64,7 +64,7 @@ pub struct NamedKey {
 
 impl NamedKey {
     /// Looks up the name of a key in a chain.
-    pub fn of(chain: &RootChain, key: &PublicKey) -> Self {
+    pub fn from_chain(chain: &RootChain, key: &PublicKey) -> Self {
         // Newest first: a key that was renamed has its current name, and one that left keeps its
         // last.
         let mut versions = chain.versions().iter().rev();
@@ -77,7 +77,7 @@ impl NamedKey {
 
     /// Formats the name, which the key's owner chose, and the fingerprint, which identifies the
     /// key.
-    pub fn shown(&self) -> String {
+    pub fn name_and_fingerprint(&self) -> String {
         // A name is chosen on another machine and could hold terminal controls.
         let name = printable(&self.name);
         match &self.fingerprint {
@@ -86,11 +86,11 @@ impl NamedKey {
         }
     }
 
-    fn of_revoked(chain: &RootChain, revoked: &RevokedKey) -> Self {
+    fn from_revoked(chain: &RootChain, revoked: &RevokedKey) -> Self {
         let versions = chain.versions().iter();
         let mut keys = versions.flat_map(|version| version.document().keys());
-        match keys.find(|entry| revoked.is(&entry.public_key)) {
-            Some(entry) => Self::of(chain, &entry.public_key),
+        match keys.find(|entry| revoked.is_key(&entry.public_key)) {
+            Some(entry) => Self::from_chain(chain, &entry.public_key),
             None => Self {
                 name: revoked.to_string(),
                 fingerprint: None,
@@ -130,7 +130,7 @@ impl RootChanges {
         let renamed = stays.clone().filter_map(|entry| {
             let before = old.name_of(&entry.public_key)?;
             let is_same = document.name_of(&entry.public_key) == Some(before);
-            let named = NamedKey::of(chain, &entry.public_key);
+            let named = NamedKey::from_chain(chain, &entry.public_key);
             (!is_same).then(|| (before.to_string(), named))
         });
         let roles = stays.flat_map(|entry| {
@@ -142,7 +142,7 @@ impl RootChanges {
             let root = (old.root().contains(key), document.root().contains(key));
             let change = |role, (had, has): (bool, bool)| {
                 (had != has).then(|| RoleChange {
-                    key: NamedKey::of(chain, key),
+                    key: NamedKey::from_chain(chain, key),
                     role,
                     gained: has,
                 })
@@ -157,16 +157,16 @@ impl RootChanges {
             to: chain.version(),
             added: added
                 .filter(|key| old.name_of(key).is_none())
-                .map(|key| NamedKey::of(chain, key))
+                .map(|key| NamedKey::from_chain(chain, key))
                 .collect(),
             removed: removed
                 .filter(|key| document.name_of(key).is_none() && !after.is_revoked(key))
                 // From the chain before: after a fork the new chain may never have named this key.
-                .map(|key| NamedKey::of(before.chain(), key))
+                .map(|key| NamedKey::from_chain(before.chain(), key))
                 .collect(),
             revoked: revoked
                 .filter(|key| !old.revoked().contains(key))
-                .map(|key| NamedKey::of_revoked(chain, key))
+                .map(|key| NamedKey::from_revoked(chain, key))
                 .collect(),
             root_role: old.root() != document.root(),
             roles: roles.flatten().collect(),
@@ -180,8 +180,8 @@ impl RootChanges {
     /// Returns the difference of a chain from its own earlier version. Keys that were revoked in
     /// abandoned versions count as revoked before. `None` if there is no such version, or nothing
     /// differs.
-    pub fn since(version: u64, state: &RootState) -> Option<Self> {
-        let before = state.chain().until(version)?;
+    pub fn since_version(version: u64, state: &RootState) -> Option<Self> {
+        let before = state.chain().until_version(version)?;
         let before = RootState::new(before, state.revoked_elsewhere().clone());
         Self::between(Some(&before), state)
     }
@@ -189,13 +189,13 @@ impl RootChanges {
     /// Whether owners must be notified at once: a key was revoked or gained a right, or fewer
     /// signatures are needed.
     pub fn is_warning(&self) -> bool {
-        let mut lines = self.lines().into_iter();
+        let mut lines = self.describe_lines().into_iter();
         lines.any(|line| line.kind == ChangeKind::Warning)
     }
 
     /// Returns a line for everything that differs, the same text in every place. A lower threshold
     /// is a warning.
-    pub fn lines(&self) -> Vec<ChangeLine> {
+    pub fn describe_lines(&self) -> Vec<ChangeLine> {
         // A new member must have its line before this compiles.
         let Self {
             from: _,
@@ -219,7 +219,7 @@ impl RootChanges {
         ];
         for (kind, what, keys) in lists {
             for key in keys {
-                line(kind, format!("key {what}: {}", key.shown()));
+                line(kind, format!("key {what}: {}", key.name_and_fingerprint()));
             }
         }
         for RoleChange { key, role, gained } in roles {
@@ -235,10 +235,14 @@ impl RootChanges {
                 true => ChangeKind::Warning,
                 false => ChangeKind::Changed,
             };
-            line(kind, format!("key {}: {text}", key.shown()));
+            line(kind, format!("key {}: {text}", key.name_and_fingerprint()));
         }
         for (before, key) in renamed {
-            let text = format!("key renamed: {} → {}", printable(before), key.shown());
+            let text = format!(
+                "key renamed: {} → {}",
+                printable(before),
+                key.name_and_fingerprint()
+            );
             line(ChangeKind::Changed, text);
         }
         let thresholds = [

@@ -70,7 +70,7 @@ fn each_kind_comes_back() {
 
 #[test]
 fn a_writer_cannot_make_what_a_reader_refuses() {
-    let word = |draft: Draft| draft.to_bytes().unwrap_err().word();
+    let word = |draft: Draft| draft.to_bytes().unwrap_err().error_code();
     assert_eq!(word(proposal(vec![file("a", b"")])), "draft_files");
     assert_eq!(
         word(proposal(vec![file("SKILL.md", b""), file("skill.md", b"")])),
@@ -145,7 +145,11 @@ fn refused_texts() {
     for (from, to, word) in cases {
         let text = good.replace(from, to);
         assert_ne!(text, good, "{from}");
-        assert_eq!(parse(text.as_bytes()).expect_err(to).word(), word, "{to}");
+        assert_eq!(
+            parse(text.as_bytes()).expect_err(to).error_code(),
+            word,
+            "{to}"
+        );
     }
 }
 
@@ -159,11 +163,11 @@ fn a_draft_fits_the_bundle_that_its_author_saw() {
     assert!(on(None).check_base(None).is_ok());
     assert!(on(Some(seen)).check_base(Some(&seen)).is_ok());
     assert_eq!(
-        on(None).check_base(Some(&seen)).unwrap_err().word(),
+        on(None).check_base(Some(&seen)).unwrap_err().error_code(),
         "draft_base"
     );
     assert_eq!(
-        on(Some(seen)).check_base(None).unwrap_err().word(),
+        on(Some(seen)).check_base(None).unwrap_err().error_code(),
         "draft_base"
     );
 }

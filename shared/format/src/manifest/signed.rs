@@ -50,7 +50,7 @@ pub struct SignedManifest {
 impl SignedManifest {
     /// Signs a manifest. Fails if a reader would reject it, or if the signer gives no signature.
     pub fn sign(manifest: &Manifest, signer: &dyn Signer) -> Result<Self, ManifestError> {
-        manifest.check()?;
+        manifest.check_own_rules()?;
         let payload = json::to_bytes(manifest);
         let envelope = Envelope::sign_with(PAYLOAD_TYPE, &payload, &[signer])?;
         Ok(Self {
@@ -105,13 +105,13 @@ impl SignedManifest {
             return Err(SignerRefusal::Signature.into());
         };
         let manifest = json::parse_payload::<Wire<'_>>(self.envelope.payload())?.open()?;
-        manifest.check()?;
+        manifest.check_own_rules()?;
         if manifest.vault_id != trust.state.vault_id() {
             return Err(ManifestError::VaultId);
         }
         trust.state.judge_signer(Some(&signer), trust.place)?;
         if let Some(expected) = expected {
-            manifest.meets(expected)?;
+            manifest.check_expectation(expected)?;
         }
         Ok((manifest, signer))
     }

@@ -136,15 +136,15 @@ impl RootChain {
 
     /// Returns the chain as it was when this version was the newest; `None` if it has no such
     /// version.
-    pub fn until(&self, version: u64) -> Option<Self> {
+    pub fn until_version(&self, version: u64) -> Option<Self> {
         let length = usize::try_from(version).ok()?;
         let versions = self
             .versions
             .get(..length)
             .filter(|first| !first.is_empty())?;
-        let mut chain = Self::nothing();
+        let mut chain = Self::without_versions();
         for version in versions {
-            chain.push(version.clone());
+            chain.push_verified(version.clone());
         }
         Some(chain)
     }
@@ -171,7 +171,10 @@ impl RootChain {
 
     /// Whether the newest version revokes the key.
     pub fn revokes(&self, key: &PublicKey) -> bool {
-        self.document().revoked().iter().any(|other| other.is(key))
+        self.document()
+            .revoked()
+            .iter()
+            .any(|other| other.is_key(key))
     }
 
     /// Whether the key was in the release role in some version, the newest included.
@@ -203,21 +206,21 @@ impl RootChain {
     }
 
     /// Adds a version that this program signed. Fails if a reader would reject it.
-    pub(super) fn with(&self, envelope: Envelope) -> Result<Self, RootError> {
+    pub(super) fn with_version(&self, envelope: Envelope) -> Result<Self, RootError> {
         let mut chain = self.clone();
-        chain.append(envelope)?;
+        chain.append_version(envelope)?;
         Ok(chain)
     }
 
     /// Starts a chain with a version that this program signed. Fails if a reader would reject it.
-    pub(super) fn begin(envelope: Envelope) -> Result<Self, RootError> {
-        let mut chain = Self::nothing();
-        chain.append(envelope)?;
+    pub(super) fn begin_with(envelope: Envelope) -> Result<Self, RootError> {
+        let mut chain = Self::without_versions();
+        chain.append_version(envelope)?;
         Ok(chain)
     }
 
     /// Creates an empty chain, to append versions to. No empty chain leaves this module.
-    fn nothing() -> Self {
+    fn without_versions() -> Self {
         Self {
             versions: Vec::new(),
             named: HashMap::new(),
@@ -227,7 +230,7 @@ impl RootChain {
     }
 
     /// Appends the next version if it counts after the last one.
-    fn append(&mut self, envelope: Envelope) -> Result<(), RootError> {
+    fn append_version(&mut self, envelope: Envelope) -> Result<(), RootError> {
         let number = self.versions.len() as u64 + 1;
         let invalid = |reason: InvalidRoot| RootError::Invalid {
             version: number,
@@ -285,7 +288,7 @@ impl RootChain {
             self.check_after(before, &document).map_err(rule)?;
         }
         let payload_sha256 = Digest::of(envelope.payload());
-        self.push(RootVersion {
+        self.push_verified(RootVersion {
             document,
             payload_sha256,
             envelope,
@@ -324,7 +327,7 @@ impl RootChain {
     }
 
     /// Adds a version that counts.
-    fn push(&mut self, version: RootVersion) {
+    fn push_verified(&mut self, version: RootVersion) {
         for entry in version.document.keys() {
             let keyid = entry.public_key.key_id().to_string().into();
             self.named.insert(keyid, entry.public_key);
@@ -360,7 +363,7 @@ pub(super) fn read_after(
     if list.is_empty() {
         return Err(RootError::Empty);
     }
-    let mut chain = RootChain::nothing();
+    let mut chain = RootChain::without_versions();
     let mut shared = 0;
     let mut shown_bytes = 0;
     for (place, raw) in list.0.iter().enumerate() {
@@ -383,22 +386,22 @@ pub(super) fn read_after(
         }
         // Only as long as every version so far was shared: after a fork the rest of the own chain
         // does not apply.
-        let known = own
+        let own_version = own
             .filter(|_| shared == place)
             .and_then(|own| own.versions.get(place));
-        match known {
+        match own_version {
             Some(known) if known.payload_sha256 == Digest::of(envelope.payload()) => {
-                chain.push(known.clone());
+                chain.push_verified(known.clone());
                 shared += 1;
             }
-            _ => chain.append(envelope)?,
+            _ => chain.append_version(envelope)?,
         }
     }
     Ok(ShownChain { chain, shared })
 }
 
 /// Whether enough distinct keys of the role have signed the envelope.
-pub(super) fn reaches(envelope: &Envelope, role: &Role) -> bool {
+pub(super) fn reaches_threshold(envelope: &Envelope, role: &Role) -> bool {
     envelope.valid_signers(role.keys()).len() >= role.threshold()
 }
 

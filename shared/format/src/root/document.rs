@@ -76,7 +76,7 @@ pub struct RevokedKey([u8; 32]);
 
 impl RevokedKey {
     /// Whether it is this key.
-    pub fn is(&self, key: &PublicKey) -> bool {
+    pub fn is_key(&self, key: &PublicKey) -> bool {
         self.0 == *key.as_bytes()
     }
 }
@@ -91,13 +91,15 @@ impl FromStr for RevokedKey {
     type Err = keys::BadKey;
 
     fn from_str(text: &str) -> Result<Self, keys::BadKey> {
-        keys::decode(text, 43).map(Self).ok_or(keys::BadKey::Text)
+        keys::decode_base64url(text, 43)
+            .map(Self)
+            .ok_or(keys::BadKey::Text)
     }
 }
 
 impl fmt::Display for RevokedKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        keys::encode::<43>(&self.0, f)
+        keys::write_base64url::<43>(&self.0, f)
     }
 }
 
@@ -128,14 +130,14 @@ impl Role {
         // By the text and not the bytes: base64url orders them differently, and readers compare the
         // text.
         keys.sort_by_cached_key(ToString::to_string);
-        Self::checked(threshold, keys)
+        Self::from_sorted_keys(threshold, keys)
     }
 
-    fn checked(threshold: usize, keys: Vec<PublicKey>) -> Result<Self, InvalidRoot> {
+    fn from_sorted_keys(threshold: usize, keys: Vec<PublicKey>) -> Result<Self, InvalidRoot> {
         if keys.is_empty() {
             return Err(InvalidRoot::Rule("a role has at least one key"));
         }
-        if !rises(keys.iter().map(ToString::to_string)) {
+        if !is_strictly_sorted(keys.iter().map(ToString::to_string)) {
             return Err(InvalidRoot::Rule(
                 "the keys of a role are sorted, and none comes twice",
             ));
@@ -174,7 +176,7 @@ impl TryFrom<RoleWire> for Role {
     type Error = InvalidRoot;
 
     fn try_from(wire: RoleWire) -> Result<Self, InvalidRoot> {
-        Self::checked(wire.threshold, wire.keys)
+        Self::from_sorted_keys(wire.threshold, wire.keys)
     }
 }
 
@@ -273,7 +275,7 @@ fn check_keys(wire: &Wire) -> Result<(), InvalidRoot> {
     if !(1..=MAX_KEYS).contains(&wire.keys.len()) {
         return Err(InvalidRoot::Rule("a root document has 1 to 40 keys"));
     }
-    if !rises(wire.keys.iter().map(|entry| entry.public_key.to_string())) {
+    if !is_strictly_sorted(wire.keys.iter().map(|entry| entry.public_key.to_string())) {
         return Err(InvalidRoot::Rule(
             "the keys are sorted, and none comes twice",
         ));
@@ -320,7 +322,7 @@ fn check_revoked(wire: &Wire) -> Result<(), InvalidRoot> {
     if wire.revoked.len() > MAX_REVOKED {
         return Err(InvalidRoot::Rule("at most 256 keys are revoked"));
     }
-    if !rises(wire.revoked.iter().map(ToString::to_string)) {
+    if !is_strictly_sorted(wire.revoked.iter().map(ToString::to_string)) {
         return Err(InvalidRoot::Rule(
             "the revoked keys are sorted, and none comes twice",
         ));
@@ -332,7 +334,7 @@ fn check_revoked(wire: &Wire) -> Result<(), InvalidRoot> {
     Ok(())
 }
 
-fn rises(texts: impl Iterator<Item = String>) -> bool {
+fn is_strictly_sorted(texts: impl Iterator<Item = String>) -> bool {
     texts.is_sorted_by(|a, b| a < b)
 }
 

@@ -56,7 +56,7 @@ pub enum RootError {
 
 impl RootError {
     /// The machine-readable code.
-    pub const fn word(&self) -> &'static str {
+    pub const fn error_code(&self) -> &'static str {
         match self {
             Self::Empty | Self::Invalid { .. } | Self::NotInChain { .. } => "root_invalid",
             Self::ExpectKeyNeeded => "expect_key_needed",
@@ -93,7 +93,7 @@ pub enum RootWarning {
 
 impl RootWarning {
     /// The machine-readable code.
-    pub const fn word(self) -> &'static str {
+    pub const fn warning_code(self) -> &'static str {
         match self {
             Self::HistoryDiffers => "root_history_differs",
             Self::RoleChanged => "root_role_changed",

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use crate::hash::Digest;
 use crate::keys::PublicKey;
-use crate::text::{base32, text_form};
+use crate::text::{encode_base32, text_form};
 
 /// The number of bytes of a SHA-256 in a fingerprint: 32 characters of base32.
 const SHOWN_BYTES: usize = 20;
@@ -29,7 +29,7 @@ pub struct BadVaultId;
 impl VaultId {
     /// Derives the id of the vault whose root version 1 has a payload with this SHA-256.
     pub fn derive(root1_sha256: &Digest) -> Self {
-        let text = base32(root1_sha256.as_bytes());
+        let text = encode_base32(root1_sha256.as_bytes());
         let mut id = *b"vlt_00000000000000000000000000";
         id[4..].copy_from_slice(&text.as_bytes()[..26]);
         Self(id)
@@ -84,7 +84,7 @@ impl VaultFingerprint {
     /// The fingerprint of the version with this number and payload.
     pub fn new(version: u64, payload_sha256: &Digest) -> Self {
         Self {
-            shown: start(payload_sha256),
+            shown: fingerprint_bytes(payload_sha256),
             version,
         }
     }
@@ -107,7 +107,7 @@ impl FromStr for VaultFingerprint {
             return Err(BadFingerprint);
         }
         Ok(Self {
-            shown: read_groups(groups)?,
+            shown: parse_groups(groups)?,
             version,
         })
     }
@@ -115,7 +115,7 @@ impl FromStr for VaultFingerprint {
 
 impl fmt::Display for VaultFingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "vlt:{}/{}", groups(&self.shown), self.version)
+        write!(f, "vlt:{}/{}", format_groups(&self.shown), self.version)
     }
 }
 
@@ -147,7 +147,7 @@ impl KeyFingerprint {
     pub fn publisher(key: &PublicKey) -> Self {
         Self {
             key_use: KeyUse::Publisher,
-            shown: start(&key.key_id()),
+            shown: fingerprint_bytes(&key.key_id()),
         }
     }
 
@@ -155,7 +155,7 @@ impl KeyFingerprint {
     pub fn device(key: &PublicKey) -> Self {
         Self {
             key_use: KeyUse::Device,
-            shown: start(&key.key_id()),
+            shown: fingerprint_bytes(&key.key_id()),
         }
     }
 
@@ -166,7 +166,7 @@ impl KeyFingerprint {
 
     /// Whether it is the fingerprint of this key.
     pub fn matches(&self, key: &PublicKey) -> bool {
-        self.shown == start(&key.key_id())
+        self.shown == fingerprint_bytes(&key.key_id())
     }
 }
 
@@ -181,7 +181,7 @@ impl FromStr for KeyFingerprint {
         };
         Ok(Self {
             key_use,
-            shown: read_groups(groups)?,
+            shown: parse_groups(groups)?,
         })
     }
 }
@@ -192,7 +192,7 @@ impl fmt::Display for KeyFingerprint {
             KeyUse::Publisher => "pub",
             KeyUse::Device => "dev",
         };
-        write!(f, "{prefix}:{}", groups(&self.shown))
+        write!(f, "{prefix}:{}", format_groups(&self.shown))
     }
 }
 
@@ -201,15 +201,15 @@ text_form!(
     "pattern": "^(pub|dev):[a-z2-7]{4}(-[a-z2-7]{4}){7}$"
 );
 
-fn start(digest: &Digest) -> [u8; SHOWN_BYTES] {
+fn fingerprint_bytes(digest: &Digest) -> [u8; SHOWN_BYTES] {
     let mut shown = [0; SHOWN_BYTES];
     shown.copy_from_slice(&digest.as_bytes()[..SHOWN_BYTES]);
     shown
 }
 
-fn groups(shown: &[u8; SHOWN_BYTES]) -> String {
+fn format_groups(shown: &[u8; SHOWN_BYTES]) -> String {
     let mut text = String::with_capacity(GROUPS_LENGTH);
-    for (index, c) in base32(shown).char_indices() {
+    for (index, c) in encode_base32(shown).char_indices() {
         if index > 0 && index % 4 == 0 {
             text.push('-');
         }
@@ -218,7 +218,7 @@ fn groups(shown: &[u8; SHOWN_BYTES]) -> String {
     text
 }
 
-fn read_groups(text: &str) -> Result<[u8; SHOWN_BYTES], BadFingerprint> {
+fn parse_groups(text: &str) -> Result<[u8; SHOWN_BYTES], BadFingerprint> {
     let mut shown = [0_u8; SHOWN_BYTES];
     let (mut buffer, mut bits, mut filled) = (0_u32, 0_u32, 0_usize);
     for byte in text.bytes().filter(|byte| *byte != b'-') {
@@ -235,7 +235,7 @@ fn read_groups(text: &str) -> Result<[u8; SHOWN_BYTES], BadFingerprint> {
         }
     }
     // Writing it again catches hyphens in other places and every other length.
-    if groups(&shown) == text {
+    if format_groups(&shown) == text {
         Ok(shown)
     } else {
         Err(BadFingerprint)

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::chain::{RootChain, RootList, ShownChain, reaches, read_after};
+use super::chain::{RootChain, RootList, ShownChain, reaches_threshold, read_after};
 use super::document::{RevokedKey, RootDocument};
 use super::error::{RootError, RootWarning};
 use super::{VaultFingerprint, VaultId};
@@ -89,7 +89,7 @@ impl RootState {
 /// `own` is `None` for a reader that pins the shown chain. `expected` is a fingerprint that the
 /// resulting chain must contain. Nothing is changed: the caller stores [`JudgedRoots::state`] if
 /// [`JudgedRoots::taken`] is set.
-pub fn judge(
+pub fn judge_roots(
     own: Option<&RootState>,
     shown: &RootList,
     expected: Option<&VaultFingerprint>,
@@ -99,10 +99,10 @@ pub fn judge(
     let mut warnings = Vec::new();
     let (state, taken) = match own {
         None => (RootState::new(shown.chain, BTreeSet::new()), true),
-        Some(own) => compare(own, shown, &mut warnings)?,
+        Some(own) => compare_chains(own, shown, &mut warnings)?,
     };
     if let Some(expected) = expected {
-        warnings.extend(meets(&state.chain, expected)?);
+        warnings.extend(check_expected(&state.chain, expected)?);
     }
     Ok(JudgedRoots {
         state,
@@ -122,11 +122,11 @@ pub fn judge_archive(
     if own.is_none() && expected.is_none() {
         return Err(RootError::ExpectKeyNeeded);
     }
-    judge(own, shown, expected)
+    judge_roots(own, shown, expected)
 }
 
 /// Compares a valid chain with the reader's own.
-fn compare(
+fn compare_chains(
     own: &RootState,
     shown: ShownChain,
     warnings: &mut Vec<RootWarning>,
@@ -163,7 +163,7 @@ fn compare(
 fn settles_fork(own: &RootChain, other: &RootChain, shared: usize) -> bool {
     let role = own.document().root();
     let mut later = other.versions().iter().skip(shared);
-    later.all(|version| reaches(version.envelope(), role))
+    later.all(|version| reaches_threshold(version.envelope(), role))
         && !other
             .document()
             .keys()
@@ -173,7 +173,10 @@ fn settles_fork(own: &RootChain, other: &RootChain, shared: usize) -> bool {
 
 /// Checks that the chain has the expected version. Returns a warning if the root role has changed
 /// since.
-fn meets(chain: &RootChain, expected: &VaultFingerprint) -> Result<Option<RootWarning>, RootError> {
+fn check_expected(
+    chain: &RootChain,
+    expected: &VaultFingerprint,
+) -> Result<Option<RootWarning>, RootError> {
     let version = chain
         .version_of(expected)
         .ok_or(RootError::NotExpected(*expected))?;

@@ -37,9 +37,11 @@ pub use document::{
 };
 pub use error::{InvalidRoot, RootError, RootWarning};
 pub use ids::{BadFingerprint, BadVaultId, KeyFingerprint, KeyUse, VaultFingerprint, VaultId};
-pub use judge::{JudgedRoots, RootState, judge, judge_archive};
+pub use judge::{JudgedRoots, RootState, judge_archive, judge_roots};
 pub use key_request::{KeyRequest, KeyRequestError, MAX_KEY_REQUEST_BYTES};
 pub use names::{BadKeyName, DeceptiveKeyName, KeyName, MAX_NAME_CHARS};
 pub use recovery::{RecoveryFile, RecoveryFileError};
 pub use standing::{KeyStanding, SignerRefusal, SkillPlace};
-pub use write::{RESERVED_BYTES, RESERVED_VERSIONS, RootBudget, RootEdit, RootWriteError, heal};
+pub use write::{
+    RESERVED_BYTES, RESERVED_VERSIONS, RootBudget, RootEdit, RootWriteError, heal_fork,
+};

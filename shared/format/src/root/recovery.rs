@@ -73,7 +73,8 @@ impl RecoveryFile {
             return Err(RecoveryFileError::TooLarge);
         }
         let wire: Wire<'_> = json::parse(bytes)?;
-        let seed = crate::keys::decode::<32>(&wire.seed, 43).ok_or(RecoveryFileError::Seed)?;
+        let seed =
+            crate::keys::decode_base64url::<32>(&wire.seed, 43).ok_or(RecoveryFileError::Seed)?;
         Ok(Self {
             vault_id: wire.vault_id,
             addresses: wire.addresses,
@@ -108,7 +109,7 @@ impl RecoveryFile {
     }
 
     /// Whether the key may sign the chain's next version.
-    pub fn fits(&self, chain: &RootChain) -> bool {
+    pub fn can_sign_next(&self, chain: &RootChain) -> bool {
         chain.document().root().contains(&self.key.public())
     }
 }
@@ -131,8 +132,8 @@ fn check_recovered(
     let place = usize::try_from(version)
         .ok()
         .and_then(|version| version.checked_sub(1));
-    let found = place.and_then(|place| chain.versions().get(place));
-    if found.is_none_or(|found| *found.payload_sha256() != root_sha256) {
+    let version_in_chain = place.and_then(|place| chain.versions().get(place));
+    if version_in_chain.is_none_or(|found| *found.payload_sha256() != root_sha256) {
         return Err(RootError::Forked { version });
     }
     // Last: a chain with another version in its place is a fork, however short it is.
@@ -155,12 +156,12 @@ mod tests {
             public_key: key.public(),
             name: KeyName::default_for(&key.public()),
         };
-        let mut edit = RootEdit::first(Timestamp::default());
+        let mut edit = RootEdit::begin_first(Timestamp::default());
         edit.add_root_key(entry.clone()).unwrap();
         edit.add_publisher(entry).unwrap();
         let mut chain = edit.sign(&[&key]).unwrap();
         while chain.version() < versions {
-            chain = RootEdit::after(&chain, Timestamp::default())
+            chain = RootEdit::begin_after(&chain, Timestamp::default())
                 .sign(&[&key])
                 .unwrap();
         }
@@ -180,7 +181,7 @@ mod tests {
         let bytes = file.to_bytes();
         let read = RecoveryFile::parse(&bytes).unwrap();
         assert_eq!(read.to_bytes(), bytes);
-        assert!(read.fits(&chain) && read.check_chain(&chain, Some(2)).is_ok());
+        assert!(read.can_sign_next(&chain) && read.check_chain(&chain, Some(2)).is_ok());
         let seed = URL_SAFE_NO_PAD.encode([1; 32]);
         assert!(!format!("{read:?}").contains(&seed));
         let text = String::from_utf8(bytes.to_vec()).unwrap();
@@ -197,7 +198,7 @@ mod tests {
             (long.vault_id(), number as u64, *version.payload_sha256())
         };
         let word = |chain: &RootChain, file, at_least| {
-            check_recovered(chain, file, at_least).map_err(|error| error.word())
+            check_recovered(chain, file, at_least).map_err(|error| error.error_code())
         };
         assert_eq!(word(&long, at(2), None), Ok(()));
         assert_eq!(word(&long, at(3), Some(3)), Ok(()));

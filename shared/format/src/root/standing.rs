@@ -70,7 +70,7 @@ pub enum SignerRefusal {
 
 impl SignerRefusal {
     /// The machine-readable code.
-    pub const fn word(self) -> &'static str {
+    pub const fn error_code(self) -> &'static str {
         match self {
             Self::Catalog => "catalog_signer",
             Self::Signature => "manifest_signature",

@@ -12,7 +12,7 @@ use super::error::{InvalidRoot, RootError};
 use crate::dsse::Envelope;
 use crate::json;
 use crate::keys::{PublicKey, Signer, SignerError};
-use crate::path::fold;
+use crate::path::fold_name;
 use crate::time::Timestamp;
 
 /// The number of versions that writers reserve for recovery and revocation.
@@ -78,7 +78,7 @@ pub struct RootBudget {
 
 impl RootBudget {
     /// Measures the room that a chain uses.
-    pub fn of(chain: &RootChain) -> Self {
+    pub fn used_by(chain: &RootChain) -> Self {
         Self {
             versions: chain.version(),
             bytes: chain.byte_length(),
@@ -113,7 +113,7 @@ pub struct RootEdit<'a> {
 
 impl<'a> RootEdit<'a> {
     /// Begins version 1 of a new vault: no keys yet, thresholds of 1.
-    pub const fn first(issued_at: Timestamp) -> Self {
+    pub const fn begin_first(issued_at: Timestamp) -> Self {
         Self {
             base: None,
             issued_at,
@@ -131,7 +131,7 @@ impl<'a> RootEdit<'a> {
     /// Begins the version after the newest one, with the same keys, thresholds, revocations and
     /// expiry. If that expiry is past, no version can be signed until [`RootEdit::set_expiry`] sets
     /// another one.
-    pub fn after(base: &'a RootChain, issued_at: Timestamp) -> Self {
+    pub fn begin_after(base: &'a RootChain, issued_at: Timestamp) -> Self {
         let document = base.document();
         Self {
             base: Some(base),
@@ -153,7 +153,7 @@ impl<'a> RootEdit<'a> {
             return Err(RootWriteError::UsedKey);
         }
         self.root.push(entry.public_key);
-        self.name(entry)
+        self.add_key_entry(entry)
     }
 
     /// Adds a key to the release role; it may be in the root role already.
@@ -162,10 +162,10 @@ impl<'a> RootEdit<'a> {
             return Err(RootWriteError::UsedKey);
         }
         self.release.push(entry.public_key);
-        self.name(entry)
+        self.add_key_entry(entry)
     }
 
-    fn name(&mut self, entry: KeyEntry) -> Result<&mut Self, RootWriteError> {
+    fn add_key_entry(&mut self, entry: KeyEntry) -> Result<&mut Self, RootWriteError> {
         let key = entry.public_key;
         let is_known = self.keys.iter().any(|other| other.public_key == key);
         // Every reader refuses a key that left all roles, and one that is revoked.
@@ -181,15 +181,15 @@ impl<'a> RootEdit<'a> {
 
     /// Removes a key from the root role. It stays a publisher if it is one.
     pub fn remove_root_key(&mut self, key: &PublicKey) -> Result<&mut Self, RootWriteError> {
-        remove(&mut self.root, key)?;
-        self.drop_unused();
+        remove_key(&mut self.root, key)?;
+        self.drop_unused_keys();
         Ok(self)
     }
 
     /// Removes a key from the release role. It stays a root key if it is one.
     pub fn remove_publisher(&mut self, key: &PublicKey) -> Result<&mut Self, RootWriteError> {
-        remove(&mut self.release, key)?;
-        self.drop_unused();
+        remove_key(&mut self.release, key)?;
+        self.drop_unused_keys();
         Ok(self)
     }
 
@@ -197,10 +197,10 @@ impl<'a> RootEdit<'a> {
     /// skill.
     pub fn retire(&mut self, key: &PublicKey) -> Result<&mut Self, RootWriteError> {
         // Both removals run before either result is checked: a key may be in one role only.
-        let from_root = remove(&mut self.root, key);
-        let from_release = remove(&mut self.release, key);
+        let from_root = remove_key(&mut self.root, key);
+        let from_release = remove_key(&mut self.release, key);
         from_root.or(from_release)?;
-        self.drop_unused();
+        self.drop_unused_keys();
         Ok(self)
     }
 
@@ -211,7 +211,7 @@ impl<'a> RootEdit<'a> {
         self.release.retain(|other| other != key);
         self.revoked.insert(key.into());
         self.uses_reserve = true;
-        self.drop_unused();
+        self.drop_unused_keys();
         self
     }
 
@@ -252,7 +252,7 @@ impl<'a> RootEdit<'a> {
         self
     }
 
-    fn drop_unused(&mut self) {
+    fn drop_unused_keys(&mut self) {
         let (root, release) = (&self.root, &self.release);
         self.keys.retain(|entry| {
             root.contains(&entry.public_key) || release.contains(&entry.public_key)
@@ -260,7 +260,7 @@ impl<'a> RootEdit<'a> {
     }
 
     /// Returns the document to be signed. Fails if it breaks a rule for readers or for writers.
-    pub fn document(&self) -> Result<RootDocument, RootWriteError> {
+    pub fn to_document(&self) -> Result<RootDocument, RootWriteError> {
         let mut keys = self.keys.clone();
         // Readers require the order of the texts.
         keys.sort_by_cached_key(|entry| entry.public_key.to_string());
@@ -269,7 +269,7 @@ impl<'a> RootEdit<'a> {
         for entry in &keys {
             // Stricter than readers, which compare exact names: two names that differ in case
             // mislead people.
-            if !names.insert(fold(entry.name.as_str()).into_owned()) {
+            if !names.insert(fold_name(entry.name.as_str()).into_owned()) {
                 return Err(RootWriteError::SameName(entry.name.to_string()));
             }
         }
@@ -313,13 +313,13 @@ impl<'a> RootEdit<'a> {
     /// would reject it: the signers must reach the root threshold of the version before and of this
     /// one.
     pub fn sign(&self, signers: &[&dyn Signer]) -> Result<RootChain, RootWriteError> {
-        let payload = json::to_bytes(&self.document()?);
+        let payload = json::to_bytes(&self.to_document()?);
         let envelope = Envelope::sign_with(PAYLOAD_TYPE, &payload, signers)?;
         let chain = match self.base {
-            Some(base) => base.with(envelope)?,
-            None => RootChain::begin(envelope)?,
+            Some(base) => base.with_version(envelope)?,
+            None => RootChain::begin_with(envelope)?,
         };
-        if self.uses_reserve || RootBudget::of(&chain).leaves_reserve() {
+        if self.uses_reserve || RootBudget::used_by(&chain).leaves_reserve() {
             Ok(chain)
         } else {
             Err(RootWriteError::Reserved)
@@ -330,7 +330,7 @@ impl<'a> RootEdit<'a> {
 /// Signs unchanged versions until the number is above `above`, so that readers on a fork take this
 /// chain. The signers must reach the root threshold of the chain, and of each fork that a reader
 /// may follow.
-pub fn heal(
+pub fn heal_fork(
     chain: &RootChain,
     above: u64,
     issued_at: Timestamp,
@@ -339,7 +339,7 @@ pub fn heal(
     let mut healed = chain.clone();
     // Every reader on a fork takes only a longer chain, so the number has to pass all forks.
     while healed.version() <= above {
-        let mut edit = RootEdit::after(&healed, issued_at);
+        let mut edit = RootEdit::begin_after(&healed, issued_at);
         healed = edit.use_reserve().sign(signers)?;
     }
     Ok(healed)
@@ -354,7 +354,7 @@ fn highest_threshold(publishers: usize) -> String {
     }
 }
 
-fn remove(keys: &mut Vec<PublicKey>, key: &PublicKey) -> Result<(), RootWriteError> {
+fn remove_key(keys: &mut Vec<PublicKey>, key: &PublicKey) -> Result<(), RootWriteError> {
     let before = keys.len();
     keys.retain(|other| other != key);
     if keys.len() == before {
@@ -385,7 +385,7 @@ mod tests {
     }
 
     fn first(number: u8) -> RootChain {
-        let mut edit = RootEdit::first(NOW);
+        let mut edit = RootEdit::begin_first(NOW);
         edit.add_root_key(entry(number)).unwrap();
         edit.add_publisher(entry(number)).unwrap();
         edit.sign(&[&key(number)]).unwrap()
@@ -395,21 +395,21 @@ mod tests {
     fn a_vault_lives_through_rotation_recovery_and_revocation() {
         let chain = first(1);
         // A recovery key takes the root role.
-        let mut edit = RootEdit::after(&chain, NOW);
+        let mut edit = RootEdit::begin_after(&chain, NOW);
         edit.add_root_key(entry(9)).unwrap();
         edit.remove_root_key(&key(1).public()).unwrap();
         let chain = edit.sign(&[&key(1), &key(9)]).unwrap();
         assert_eq!(chain.fingerprint().version(), 2);
         // A second publisher, and a rotation of the first one's key.
-        let mut edit = RootEdit::after(&chain, NOW);
+        let mut edit = RootEdit::begin_after(&chain, NOW);
         edit.add_publisher(entry(2)).unwrap();
         edit.replace(&key(1).public(), entry(3)).unwrap();
         let chain = edit.sign(&[&key(9)]).unwrap();
         // Revoked, though retired before.
-        let mut edit = RootEdit::after(&chain, NOW);
+        let mut edit = RootEdit::begin_after(&chain, NOW);
         let chain = edit.revoke(&key(1).public()).sign(&[&key(9)]).unwrap();
         assert_eq!(chain.fingerprint().version(), 2);
-        let judged = judge(None, &chain.to_list(), None).unwrap();
+        let judged = judge_roots(None, &chain.to_list(), None).unwrap();
         assert_eq!(judged.state.chain(), &chain);
         assert!(judged.state.is_revoked(&key(1).public()));
         assert_eq!(judged.state.release_keys().len(), 2);
@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn a_version_without_enough_signatures_is_not_written() {
         let chain = first(1);
-        let mut edit = RootEdit::after(&chain, NOW);
+        let mut edit = RootEdit::begin_after(&chain, NOW);
         edit.add_root_key(entry(9)).unwrap();
         edit.remove_root_key(&key(1).public()).unwrap();
         for signers in [[&key(1) as &dyn Signer], [&key(9)]] {
@@ -436,7 +436,7 @@ mod tests {
     #[test]
     fn used_keys_and_like_names_are_refused() {
         let chain = first(1);
-        let mut edit = RootEdit::after(&chain, NOW);
+        let mut edit = RootEdit::begin_after(&chain, NOW);
         assert!(matches!(
             edit.add_publisher(entry(1)),
             Err(RootWriteError::UsedKey)
@@ -447,7 +447,7 @@ mod tests {
         ));
         edit.replace(&key(1).public(), entry(2)).unwrap();
         let chain = edit.sign(&[&key(1), &key(2)]).unwrap();
-        let mut edit = RootEdit::after(&chain, NOW);
+        let mut edit = RootEdit::begin_after(&chain, NOW);
         assert!(matches!(
             edit.add_publisher(entry(1)),
             Err(RootWriteError::UsedKey)
@@ -457,21 +457,24 @@ mod tests {
             entry.name = name.parse().unwrap();
             edit.add_publisher(entry).unwrap();
         }
-        assert!(matches!(edit.document(), Err(RootWriteError::SameName(_))));
+        assert!(matches!(
+            edit.to_document(),
+            Err(RootWriteError::SameName(_))
+        ));
     }
 
     #[test]
     fn a_rule_that_a_person_breaks_is_named() {
-        let mut edit = RootEdit::first(NOW);
+        let mut edit = RootEdit::begin_first(NOW);
         edit.add_root_key(entry(200)).unwrap();
-        let text = |edit: &RootEdit<'_>| edit.document().unwrap_err().to_string();
+        let text = |edit: &RootEdit<'_>| edit.to_document().unwrap_err().to_string();
         assert_eq!(text(&edit), "the vault would have no publisher left");
         edit.add_publisher(entry(1)).unwrap();
         edit.set_release_threshold(2);
         let too_high = "release threshold 2 is too high: the vault has 1 publisher";
         assert_eq!(text(&edit), too_high);
         edit.add_publisher(entry(2)).unwrap();
-        assert!(edit.document().is_ok());
+        assert!(edit.to_document().is_ok());
         edit.set_release_threshold(3);
         let too_high = "release threshold 3 is too high: the vault has 2 publishers";
         assert_eq!(text(&edit), too_high);
@@ -485,7 +488,7 @@ mod tests {
         let too_many = "the vault already has 32 publishers, and can have no more";
         assert_eq!(text(&edit), too_many);
         let chain = first(1);
-        let mut edit = RootEdit::after(&chain, NOW);
+        let mut edit = RootEdit::begin_after(&chain, NOW);
         edit.add_publisher(entry(2)).unwrap();
         edit.set_release_threshold(2);
         let shared = "release threshold 2 is too high: the vault has no recovery key";
@@ -496,27 +499,27 @@ mod tests {
     fn the_last_versions_are_kept_for_emergencies() {
         let mut chain = first(1);
         loop {
-            match RootEdit::after(&chain, NOW).sign(&[&key(1)]) {
+            match RootEdit::begin_after(&chain, NOW).sign(&[&key(1)]) {
                 Ok(longer) => chain = longer,
                 Err(RootWriteError::Reserved) => break,
                 Err(other) => panic!("{other}"),
             }
         }
-        let budget = RootBudget::of(&chain);
+        let budget = RootBudget::used_by(&chain);
         assert!(budget.is_nearly_used() && budget.leaves_reserve());
-        let mut edit = RootEdit::after(&chain, NOW);
+        let mut edit = RootEdit::begin_after(&chain, NOW);
         edit.replace(&key(1).public(), entry(2)).unwrap();
         let revoked = edit.revoke(&key(1).public()).sign(&[&key(1), &key(2)]);
-        assert!(!RootBudget::of(&revoked.unwrap()).leaves_reserve());
+        assert!(!RootBudget::used_by(&revoked.unwrap()).leaves_reserve());
     }
 
     #[test]
     fn an_unnamed_recovery_key_is_not_called_a_publisher() {
         let chain = first(1);
-        let mut edit = RootEdit::after(&chain, NOW);
+        let mut edit = RootEdit::begin_after(&chain, NOW);
         edit.add_root_key(entry(9)).unwrap();
         edit.remove_root_key(&key(1).public()).unwrap();
-        let document = edit.document().unwrap();
+        let document = edit.to_document().unwrap();
         let shown = document.shown_name(&key(9).public()).unwrap();
         assert_eq!(shown.as_str(), "recovery key");
         let publisher = entry(1);
@@ -530,21 +533,21 @@ mod tests {
         let base = first(1);
         let mut fork = base.clone();
         for number in [2, 3] {
-            let mut edit = RootEdit::after(&fork, NOW);
+            let mut edit = RootEdit::begin_after(&fork, NOW);
             edit.add_publisher(entry(number)).unwrap();
             fork = edit.sign(&[&key(1)]).unwrap();
         }
-        let mut edit = RootEdit::after(&fork, NOW);
+        let mut edit = RootEdit::begin_after(&fork, NOW);
         let fork = edit.revoke(&key(3).public()).sign(&[&key(1)]).unwrap();
         let reader = RootState::new(fork, BTreeSet::new());
-        let own = RootEdit::after(&base, NOW.plus_seconds(1))
+        let own = RootEdit::begin_after(&base, NOW.plus_seconds(1))
             .sign(&[&key(1)])
             .unwrap();
         for (above, word) in [(2, Err("root_forked")), (3, Err("root_forked")), (4, Ok(5))] {
-            let healed = heal(&own, above, NOW, &[&key(1)]).unwrap();
-            let judged = judge(Some(&reader), &healed.to_list(), None);
+            let healed = heal_fork(&own, above, NOW, &[&key(1)]).unwrap();
+            let judged = judge_roots(Some(&reader), &healed.to_list(), None);
             let result = judged.as_ref().map(|judged| judged.state.chain().version());
-            assert_eq!(result.map_err(RootError::word), word);
+            assert_eq!(result.map_err(RootError::error_code), word);
             if let Ok(judged) = judged {
                 assert!(judged.state.is_revoked(&key(3).public()));
                 assert!(!judged.state.chain().revokes(&key(3).public()));

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::support;
 use vault_format::keys::SecretKey;
-use vault_format::request::{SignedRequest, sign};
+use vault_format::request::{SignedRequest, sign_request};
 use vault_format::time::Timestamp;
 
 fn vectors() -> Value {
@@ -87,7 +87,7 @@ fn signing_gives_the_headers() {
             .unwrap()
             .parse()
             .unwrap();
-        let headers = sign(key, method, path, Timestamp::from_unix(seconds));
+        let headers = sign_request(key, method, path, Timestamp::from_unix(seconds));
         assert_eq!(
             Some(headers.device.as_str()),
             header(request, "X-Vault-Device")

@@ -90,7 +90,7 @@ fn manifest_is_encoded_and_verified() {
     for other in ["release 1", "recovery", "stranger"] {
         let signed = SignedManifest::sign(&manifest, &secret(other)).unwrap();
         let error = signed.verify_signature(&owned(&first)).unwrap_err();
-        assert_eq!(error.word(), "manifest_signature", "{other}");
+        assert_eq!(error.error_code(), "manifest_signature", "{other}");
     }
     assert_eq!(Envelope::parse(&bytes).unwrap().to_bytes(), bytes);
 }
@@ -344,7 +344,7 @@ fn refused_catalogs_manifests_and_bundles() {
         let error = match kind {
             "catalog" => judge_case(&case_bytes(&case), &case, &json("accept.json")["context"])
                 .err()
-                .map(|error| vector_word(error.word())),
+                .map(|error| vector_word(error.error_code())),
             "manifest" | "bundle" => refused(&case, &negative["contexts"][kind]),
             _ => continue,
         };
@@ -371,12 +371,12 @@ fn refused(case: &Value, default: &Value) -> Option<&'static str> {
     if case["kind"] == "manifest" {
         let signed = SignedManifest::parse(&bytes);
         let verified = signed.and_then(|signed| signed.verify(&trust, &expected));
-        return verified.err().map(|error| error.word());
+        return verified.err().map(|error| error.error_code());
     }
     let hash = member("bundle_hash").as_str().unwrap();
     let size = member("size").as_u64().unwrap();
     let opened = open(&bytes, hash, size, &trust, &expected);
-    opened.err().map(|error| error.word())
+    opened.err().map(|error| error.error_code())
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use vault_format::bundle::{Bundle, BundleError, MAX_INLINE_BYTES, MAX_OBJECT_BYTES, PART_BYTES};
 use vault_format::catalog::{
-    CatalogOutcome, LastCatalog, NewRoots, Side, SignedCatalog, Stored, judge_catalog,
+    CatalogOutcome, LastCatalog, NewRoots, ReaderKind, ReleaseRef, SignedCatalog, judge_catalog,
 };
 use vault_format::hash::Digest;
 use vault_format::manifest::{ManifestError, SignedManifest};
@@ -151,7 +151,7 @@ fn a_bundle_over_4_mib_is_refused_before_it_is_read() {
     assert_eq!(
         Bundle::parse(&bytes, &Digest::of(&bytes), bytes.len() as u64)
             .unwrap_err()
-            .word(),
+            .error_code(),
         "bundle_size"
     );
 }
@@ -177,7 +177,7 @@ fn files_of_a_skill_have_a_number() {
     );
     let signed = SignedManifest::parse(&envelope.to_bytes()).unwrap();
     assert_eq!(
-        signed.verify_signature(&trust()).unwrap_err().word(),
+        signed.verify_signature(&trust()).unwrap_err().error_code(),
         "manifest_files"
     );
 }
@@ -259,7 +259,7 @@ fn ten_thousand_skills_fit_and_five_mib_do_not() {
 /// reader's last catalog.
 fn take(
     bytes: &[u8],
-    side: Side,
+    side: ReaderKind,
     own: Option<&RootState>,
     held: Option<&LastCatalog>,
 ) -> (RootState, usize) {
@@ -269,7 +269,7 @@ fn take(
     assert_eq!(taken, own.is_none_or(|own| own.chain().version() == 1));
     match judged.outcome.unwrap() {
         CatalogOutcome::Release(release) => {
-            let counted = release.settle(|_| true).unwrap();
+            let counted = release.settle_versions(|_| true).unwrap();
             (counted.state, counted.catalog.skills.len())
         }
         other => panic!("{other:?}"),
@@ -280,7 +280,7 @@ fn take(
 fn ten_thousand_skills_fit_under_the_longest_chain() {
     let chain = filled(state().chain());
     assert!(chain.byte_length() > MAX_CHAIN_BYTES - 2_048);
-    let release = |chain: &RootChain, previous: Option<Stored>, skills: usize| {
+    let release = |chain: &RootChain, previous: Option<ReleaseRef>, skills: usize| {
         let number = previous.map_or(1, |previous| previous.release + 1);
         let mut new = catalog_of(chain, number, 0);
         new.previous = previous;
@@ -294,17 +294,22 @@ fn ten_thousand_skills_fit_under_the_longest_chain() {
     let held = last(&first, &[0]);
     let second = release(&chain, Some(held.stored), 10_000).unwrap();
     for (side, own) in [
-        (Side::Service, None),
-        (Side::Service, Some(state())),
-        (Side::Device, None),
-        (Side::Device, Some(state())),
+        (ReaderKind::Service, None),
+        (ReaderKind::Service, Some(state())),
+        (ReaderKind::Device, None),
+        (ReaderKind::Device, Some(state())),
     ] {
         let (state, skills) = take(&first, side, own, None);
         assert_eq!((state.chain(), skills), (&chain, 10_000), "{side:?}");
     }
     // The next one, by a device that missed nothing: it knows the chain.
     let known = make::known(chain.clone());
-    let (state, _) = take(&second.to_bytes(), Side::Device, Some(&known), Some(&held));
+    let (state, _) = take(
+        &second.to_bytes(),
+        ReaderKind::Device,
+        Some(&known),
+        Some(&held),
+    );
     assert_eq!(state, known);
     // Root versions and skills share the 4 MiB, and the writer keeps to them.
     let short = make::state().chain();

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use vault_format::bundle::{EncodedBundle, File, encode};
 use vault_format::catalog;
 use vault_format::catalog::{
-    Catalog, CatalogError, CatalogOutcome, CatalogReader, CountedCatalog, LastCatalog, Side,
-    SignedCatalog, SkillEntry, Stored, judge_catalog,
+    Catalog, CatalogError, CatalogOutcome, CatalogReader, CountedCatalog, LastCatalog, ReaderKind,
+    ReleaseRef, SignedCatalog, SkillEntry, judge_catalog,
 };
 use vault_format::hash::Digest;
 use vault_format::keys::{SecretKey, Signer};
@@ -38,7 +38,7 @@ pub fn key_entry(number: u8) -> KeyEntry {
 /// A vault whose publishers hold the keys 0 and 1.
 pub fn state() -> &'static RootState {
     static STATE: LazyLock<RootState> = LazyLock::new(|| {
-        let mut edit = RootEdit::first(NOW);
+        let mut edit = RootEdit::begin_first(NOW);
         edit.add_root_key(key_entry(ROOT)).unwrap();
         edit.add_publisher(key_entry(0)).unwrap();
         edit.add_publisher(key_entry(1)).unwrap();
@@ -53,7 +53,7 @@ pub fn known(chain: RootChain) -> RootState {
 
 /// The chain after one more version, signed by the root key.
 pub fn next(chain: &RootChain, change: impl FnOnce(&mut RootEdit<'_>)) -> RootChain {
-    let mut edit = RootEdit::after(chain, NOW);
+    let mut edit = RootEdit::begin_after(chain, NOW);
     change(&mut edit);
     edit.sign(&[&key(ROOT)]).unwrap()
 }
@@ -62,7 +62,7 @@ pub fn next(chain: &RootChain, change: impl FnOnce(&mut RootEdit<'_>)) -> RootCh
 pub fn filled(chain: &RootChain) -> RootChain {
     let mut full = chain.clone();
     loop {
-        let mut edit = RootEdit::after(&full, NOW);
+        let mut edit = RootEdit::begin_after(&full, NOW);
         match edit.use_reserve().sign(&[&key(ROOT)]) {
             Ok(longer) => full = longer,
             Err(_) => return full,
@@ -168,8 +168,8 @@ pub fn catalog(release: u64, signer: u8) -> Catalog {
 }
 
 /// The release before a catalog that nobody has made, with a hash that follows from its number.
-pub fn stored(release: u64) -> Stored {
-    Stored {
+pub fn stored(release: u64) -> ReleaseRef {
+    ReleaseRef {
         release,
         payload_sha256: Digest::of(&release.to_be_bytes()),
     }
@@ -200,11 +200,11 @@ pub fn sign(catalog: &Catalog, signer: u8) -> Vec<u8> {
 pub fn last(bytes: &[u8], signers: &[u8]) -> LastCatalog {
     let payload_sha256 = SignedCatalog::parse(bytes).unwrap().payload_sha256();
     let signers = signers.iter().map(|number| key(*number).public()).collect();
-    LastCatalog::read(bytes, &payload_sha256, signers).unwrap()
+    LastCatalog::read_stored(bytes, &payload_sha256, signers).unwrap()
 }
 
 pub fn reader<'a>(
-    side: Side,
+    side: ReaderKind,
     slug: &'a Slug,
     own: Option<&'a RootState>,
     last: Option<&'a LastCatalog>,
@@ -240,14 +240,14 @@ impl Pulled {
 
 fn judge(
     bytes: &[u8],
-    side: Side,
+    side: ReaderKind,
     own: Option<&RootState>,
     last: Option<&LastCatalog>,
 ) -> Result<Pulled, CatalogError> {
     let slug = slug();
     match judge_catalog(bytes, &reader(side, &slug, own, last)).outcome? {
         CatalogOutcome::Release(release) => {
-            let counted = release.settle(|_| true)?;
+            let counted = release.settle_versions(|_| true)?;
             Ok(Pulled::Release(Box::new(counted)))
         }
         CatalogOutcome::Equal { .. } | CatalogOutcome::RootsOnly => Ok(Pulled::Equal),
@@ -255,14 +255,14 @@ fn judge(
 }
 
 pub fn pull(bytes: &[u8], last: Option<&LastCatalog>) -> Result<Pulled, CatalogError> {
-    judge(bytes, Side::Device, Some(state()), last)
+    judge(bytes, ReaderKind::Device, Some(state()), last)
 }
 
 pub fn push(bytes: &[u8], last: Option<&LastCatalog>) -> Result<Pulled, CatalogError> {
-    judge(bytes, Side::Service, Some(state()), last)
+    judge(bytes, ReaderKind::Service, Some(state()), last)
 }
 
 /// A device that has no pin.
 pub fn link(bytes: &[u8]) -> Result<Pulled, CatalogError> {
-    judge(bytes, Side::Device, None, None)
+    judge(bytes, ReaderKind::Device, None, None)
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use proptest::prelude::*;
 use vault_format::bundle::{Bundle, File};
 use vault_format::catalog::{
-    Catalog, ObjectEntry, PolicyEntry, ProfileEntry, SkillEntry, Stored, Withdrawn,
+    Catalog, ObjectEntry, PolicyEntry, ProfileEntry, ReleaseRef, SkillEntry, Withdrawn,
 };
 use vault_format::dsse::Envelope;
 use vault_format::hash::Digest;
@@ -187,7 +187,7 @@ prop_compose! {
     ) -> Catalog {
         Catalog {
             audience: [vec!["https://vault.example/v/acme/".to_owned()], audience].concat(),
-            previous: previous.map(|(release, payload_sha256)| Stored { release, payload_sha256 }),
+            previous: previous.map(|(release, payload_sha256)| ReleaseRef { release, payload_sha256 }),
             expires_at: make::NOW.plus_days(days),
             skills: skills
                 .into_iter()
@@ -219,7 +219,7 @@ proptest! {
         prop_assert_eq!(&read, &signed);
         prop_assert_eq!(read.verify(&trust(), &make::expectation(&manifest)).unwrap(), manifest.clone());
         let stranger = SignedManifest::sign(&manifest, &key(2)).unwrap();
-        prop_assert_eq!(stranger.verify_signature(&trust()).unwrap_err().word(), "catalog_signer");
+        prop_assert_eq!(stranger.verify_signature(&trust()).unwrap_err().error_code(), "catalog_signer");
     }
 
     #[test]
@@ -290,7 +290,7 @@ proptest! {
         };
         let good: HashMap<_, _> = encoded.parts.iter().map(|part| (part.hash, part.bytes.clone())).collect();
         prop_assert_eq!(open(&|hash| good.get(hash).cloned()).unwrap(), 2);
-        prop_assert_eq!(open(&|_| Some(wrong.clone())).unwrap_err().word(), "bundle_parts");
-        prop_assert_eq!(open(&|_| None).unwrap_err().word(), "bundle_parts");
+        prop_assert_eq!(open(&|_| Some(wrong.clone())).unwrap_err().error_code(), "bundle_parts");
+        prop_assert_eq!(open(&|_| None).unwrap_err().error_code(), "bundle_parts");
     }
 }

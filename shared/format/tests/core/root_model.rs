@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 use base64::Engine as _;
 use proptest::prelude::*;
 use vault_format::catalog;
-use vault_format::catalog::{Catalog, CatalogOutcome, CatalogReader, Side, judge_catalog};
+use vault_format::catalog::{Catalog, CatalogOutcome, CatalogReader, ReaderKind, judge_catalog};
 use vault_format::dsse::Envelope;
 use vault_format::hash::Digest;
 use vault_format::json;
 use vault_format::keys::{PublicKey, SecretKey};
 use vault_format::root::{
-    PAYLOAD_TYPE, RootList, RootState, SkillPlace, VaultFingerprint, VaultId, judge,
+    PAYLOAD_TYPE, RootList, RootState, SkillPlace, VaultFingerprint, VaultId, judge_roots,
 };
 
 use crate::make::{NOW, catalog_of, key, slug};
@@ -442,7 +442,7 @@ impl Reader {
     fn look(&mut self, world: &World, show: &Show) {
         let shown = world.shown(show);
         let list = world.list(&shown);
-        let judged = judge(self.state.as_ref(), &parsed(&list), None);
+        let judged = judge_roots(self.state.as_ref(), &parsed(&list), None);
         let expected = world.judge(&self.memory, &shown);
         self.check_catalog(world, show, &list, expected.as_ref().ok());
         match (judged, expected) {
@@ -450,7 +450,7 @@ impl Reader {
                 assert_eq!(judged.taken, self.state.is_none() || memory != self.memory);
                 (self.state, self.memory) = (Some(judged.state), memory);
             }
-            (Err(error), Err(word)) => assert_eq!(error.word(), word),
+            (Err(error), Err(word)) => assert_eq!(error.error_code(), word),
             (judged, expected) => {
                 panic!("{:?} but the model says {expected:?}", judged.map(|_| ()))
             }
@@ -464,7 +464,7 @@ impl Reader {
         let bytes = catalog_file(world, list, &world.0[names], signers);
         let slug = slug();
         let reader = CatalogReader {
-            side: Side::Device,
+            side: ReaderKind::Device,
             base: "https://vault.example",
             slug: &slug,
             now: NOW,
@@ -587,7 +587,7 @@ proptest! {
 fn a_first_version_and_its_catalog_count() {
     let world = World::new(&[]);
     let list = world.list(&[(0, false)]);
-    let state = judge(None, &parsed(&list), None).unwrap().state;
+    let state = judge_roots(None, &parsed(&list), None).unwrap().state;
     assert_eq!(
         catalog_of(state.chain(), 1, 0).root_sha256,
         world.0[0].payload_sha256

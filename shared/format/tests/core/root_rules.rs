@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use vault_format::catalog::{CatalogError, MAX_OBJECT_BYTES, Side, SignedCatalog, judge_catalog};
+use vault_format::catalog::{
+    CatalogError, MAX_OBJECT_BYTES, ReaderKind, SignedCatalog, judge_catalog,
+};
 use vault_format::json;
 use vault_format::keys::{PublicKey, Signer};
 use vault_format::root::{
     KeyStanding, MAX_VERSION, RootBudget, RootDocument, RootEdit, RootError, RootList, RootState,
-    RootWriteError, SignerRefusal, SkillPlace, judge, judge_archive,
+    RootWriteError, SignerRefusal, SkillPlace, judge_archive, judge_roots,
 };
 use vault_format::time::Timestamp;
 
@@ -47,7 +49,7 @@ fn a_file_over_4_mib_is_refused_before_its_roots_are_taken() {
     });
     let mut bytes = sign_under(&longer, &catalog_of(&longer, 1, 0), &[0]);
     let slug = slug();
-    let reader = reader(Side::Device, &slug, Some(state()), None);
+    let reader = reader(ReaderKind::Device, &slug, Some(state()), None);
     bytes.resize(MAX_OBJECT_BYTES, b' ');
     let fits = judge_catalog(&bytes, &reader);
     assert!(fits.outcome.is_ok() && matches!(fits.roots, vault_format::catalog::NewRoots::Now(_)));
@@ -68,7 +70,7 @@ fn standing_follows_the_whole_history() {
         edit.retire(&public(0)).unwrap();
         edit.add_publisher(key_entry(3)).unwrap();
     });
-    let mut edit = RootEdit::after(&chain, NOW);
+    let mut edit = RootEdit::begin_after(&chain, NOW);
     edit.add_root_key(key_entry(ROOT + 1)).unwrap();
     let chain = edit.sign(&[&key(ROOT)]).unwrap();
     let chain = next(&chain, |edit| {
@@ -114,14 +116,14 @@ fn standing_follows_the_whole_history() {
 
 #[test]
 fn a_publisher_who_becomes_a_root_key_alone_still_has_his_listed_skills() {
-    let mut edit = RootEdit::first(NOW);
+    let mut edit = RootEdit::begin_first(NOW);
     edit.add_root_key(key_entry(0)).unwrap();
     edit.add_publisher(key_entry(0)).unwrap();
     let chain = edit.sign(&[&key(0)]).unwrap();
-    let mut edit = RootEdit::after(&chain, NOW);
+    let mut edit = RootEdit::begin_after(&chain, NOW);
     edit.retire(&public(0)).unwrap();
     edit.add_root_key(key_entry(0)).unwrap_err(); // it left all roles in this edit, and its entry with them
-    let mut edit = RootEdit::after(&chain, NOW);
+    let mut edit = RootEdit::begin_after(&chain, NOW);
     edit.add_publisher(key_entry(1)).unwrap();
     edit.remove_publisher(&public(0)).unwrap();
     let state = known(edit.sign(&[&key(0)]).unwrap());
@@ -144,14 +146,14 @@ fn a_stored_state_is_verified_again() {
         known(chain.clone())
     );
     let other = load(chain.newest().payload_sha256(), &list).unwrap_err();
-    assert_eq!(other.word(), "vault_changed");
+    assert_eq!(other.error_code(), "vault_changed");
     let damaged =
         String::from_utf8(json::to_bytes(&chain))
             .unwrap()
             .replacen("sig\":\"", "sig\":\"AAAA", 1);
     let damaged: RootList = serde_json::from_str(&damaged).unwrap();
     let error = RootState::load(chain.root1_sha256(), &damaged, BTreeSet::new());
-    assert_eq!(error.unwrap_err().word(), "root_invalid");
+    assert_eq!(error.unwrap_err().error_code(), "root_invalid");
 }
 
 #[test]
@@ -166,13 +168,13 @@ fn an_archive_needs_a_reason_to_be_trusted() {
     let longer = next(state().chain(), |_| {});
     let expected = vault_format::root::VaultFingerprint::new(2, longer.newest().payload_sha256());
     assert_eq!(
-        judge(Some(state()), &list, Some(&expected))
+        judge_roots(Some(state()), &list, Some(&expected))
             .unwrap_err()
-            .word(),
+            .error_code(),
         "vault_changed"
     );
     assert!(
-        judge(Some(state()), &longer.to_list(), Some(&expected))
+        judge_roots(Some(state()), &longer.to_list(), Some(&expected))
             .unwrap()
             .taken
     );
@@ -194,9 +196,9 @@ fn a_root_that_expires_bounds_what_is_published_under_it() {
         reader.now = now;
         judge_catalog(&bytes, &reader)
             .outcome
-            .map_or_else(|error| error.word(), |_| "counts")
+            .map_or_else(|error| error.error_code(), |_| "counts")
     };
-    for side in [Side::Device, Side::Service] {
+    for side in [ReaderKind::Device, ReaderKind::Service] {
         assert_eq!(judge(side, end, NOW), "counts");
         assert_eq!(judge(side, end, end), "counts");
         assert_eq!(judge(side, end, end.plus_seconds(1)), "release_expired");
@@ -221,8 +223,9 @@ fn a_threshold_needs_as_many_distinct_publishers() {
         (&[0, 9, 1], "counts"),
     ] {
         let bytes = sign_under(&two, &catalog, signers);
-        let outcome = judge_catalog(&bytes, &reader(Side::Device, &slug, Some(&own), None)).outcome;
-        let found = outcome.map_or_else(|error| error.word(), |_| "counts");
+        let outcome =
+            judge_catalog(&bytes, &reader(ReaderKind::Device, &slug, Some(&own), None)).outcome;
+        let found = outcome.map_or_else(|error| error.error_code(), |_| "counts");
         assert_eq!(found, word, "{signers:?}");
     }
     // Another publisher completes a proposal.
@@ -250,7 +253,7 @@ fn one_publisher_of_two_releases_nothing_by_an_archive() {
     let carried = |chain, signers: &[u8], reader: &RootState| {
         let bytes = sign_under(chain, &catalog_of(chain, 1, 0), signers);
         let read = SignedCatalog::parse(&bytes).unwrap().read_carried(reader);
-        read.map_or_else(|error| error.word(), |_| "counts")
+        read.map_or_else(|error| error.error_code(), |_| "counts")
     };
     for (chain, signers, word) in [
         (two.chain(), &[0_u8, 1][..], "counts"),
@@ -282,7 +285,10 @@ fn old_catalogs_say_that_they_are_old() {
     let rootless = old.replace(&format!(r#""roots":{roots},"#), "");
     let error = SignedCatalog::parse(rootless.as_bytes()).unwrap_err();
     assert_eq!(
-        (error.word(), matches!(error, CatalogError::EarlierFormat)),
+        (
+            error.error_code(),
+            matches!(error, CatalogError::EarlierFormat)
+        ),
         ("catalog_schema", true)
     );
 }
@@ -291,7 +297,7 @@ fn old_catalogs_say_that_they_are_old() {
 #[test]
 fn room_is_kept_for_emergencies() {
     let chain = state().chain();
-    assert!(!RootBudget::of(chain).is_nearly_used());
+    assert!(!RootBudget::used_by(chain).is_nearly_used());
     let full = RootBudget {
         versions: 768,
         bytes: 0,
@@ -303,11 +309,11 @@ fn room_is_kept_for_emergencies() {
     };
     assert!(full.is_nearly_used());
     // Signers of no role cost room and prove nothing.
-    let mut edit = RootEdit::after(chain, NOW);
+    let mut edit = RootEdit::begin_after(chain, NOW);
     let signers: [&dyn Signer; 2] = [&key(8), &key(9)];
     assert!(matches!(
         edit.sign(&signers),
         Err(RootWriteError::Refused(_))
     ));
-    assert!(edit.set_root_threshold(2).document().is_err());
+    assert!(edit.set_root_threshold(2).to_document().is_err());
 }

@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use vault_format::bundle::{Bundle, BundleError};
 use vault_format::catalog::{
-    CatalogOutcome, CatalogReader, CountedCatalog, LastCatalog, NewRoots, Side, SignedCatalog,
-    judge_catalog, judge_proposal,
+    CatalogOutcome, CatalogReader, CountedCatalog, LastCatalog, NewRoots, ReaderKind,
+    SignedCatalog, judge_catalog, judge_proposal,
 };
 use vault_format::dsse::Envelope;
 use vault_format::hash::Digest;
@@ -17,7 +17,7 @@ use vault_format::manifest::{ManifestExpectation, ManifestTrust, SignedManifest}
 use vault_format::name::{SkillName, Slug};
 use vault_format::root::{
     JudgedRoots, KeyFingerprint, KeyName, PAYLOAD_TYPE, RecoveryFile, RootChain, RootList,
-    RootState, SkillPlace, VaultId, judge, judge_archive,
+    RootState, SkillPlace, VaultId, judge_archive, judge_roots,
 };
 
 use crate::support::{folder, unhex, vector_word};
@@ -134,7 +134,7 @@ impl Vectors {
     fn last(&self, release: &str, signers: Vec<PublicKey>) -> LastCatalog {
         let file = self.file(release, &json!([]));
         let payload_sha256 = SignedCatalog::parse(&file).unwrap().payload_sha256();
-        LastCatalog::read(&file, &payload_sha256, signers).unwrap()
+        LastCatalog::read_stored(&file, &payload_sha256, signers).unwrap()
     }
 
     fn reader(&self, state: &Value) -> Reader {
@@ -145,8 +145,8 @@ impl Vectors {
         let stored = &state["stored"];
         Reader {
             side: match state["side"].as_str().unwrap() {
-                "service" => Side::Service,
-                _ => Side::Device,
+                "service" => ReaderKind::Service,
+                _ => ReaderKind::Device,
             },
             own,
             last: stored["release"]
@@ -167,7 +167,7 @@ fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(list: &Value) -> Vec<T> {
 
 /// A reader with what it keeps from step to step.
 struct Reader {
-    side: Side,
+    side: ReaderKind,
     own: Option<RootState>,
     last: Option<LastCatalog>,
     /// The other members of a case's state, which no step changes.
@@ -183,7 +183,7 @@ fn warned(judged: &JudgedRoots) -> Vec<&'static str> {
     judged
         .warnings
         .iter()
-        .map(|warning| warning.word())
+        .map(|warning| warning.warning_code())
         .collect()
 }
 
@@ -212,8 +212,8 @@ impl Reader {
     }
 
     fn chain(&mut self, list: &RootList) -> Step {
-        match judge(self.own.as_ref(), list, self.expected().as_ref()) {
-            Err(error) => (error.word().to_owned(), Vec::new()),
+        match judge_roots(self.own.as_ref(), list, self.expected().as_ref()) {
+            Err(error) => (error.error_code().to_owned(), Vec::new()),
             Ok(judged) => {
                 let changed = self.own.as_ref() != Some(&judged.state);
                 assert_eq!(judged.taken, changed);
@@ -247,7 +247,7 @@ impl Reader {
         let warnings = judged
             .warnings
             .iter()
-            .map(|warning| warning.word())
+            .map(|warning| warning.warning_code())
             .collect();
         let mut with_catalog = None;
         match judged.roots {
@@ -256,7 +256,7 @@ impl Reader {
             NewRoots::WithCatalog(state) => with_catalog = Some(state),
         }
         let word = match judged.outcome {
-            Err(error) => Err(error.word()),
+            Err(error) => Err(error.error_code()),
             Ok(CatalogOutcome::RootsOnly) => Ok("ok"),
             Ok(CatalogOutcome::Equal { signers }) => {
                 self.last.as_mut().unwrap().signers = signers;
@@ -265,12 +265,13 @@ impl Reader {
             Ok(CatalogOutcome::Release(release)) => {
                 let state = release.state().clone();
                 release
-                    .settle(|stored| counts(&stored.bundle_hash, &state))
-                    .map_err(|error| error.word())
+                    .settle_versions(|stored| counts(&stored.bundle_hash, &state))
+                    .map_err(|error| error.error_code())
                     .and_then(|counted| open_all(&counted).map(|()| counted))
                     .map(|counted| {
                         let hash = &counted.stored.payload_sha256;
-                        self.last = Some(LastCatalog::read(file, hash, counted.signers).unwrap());
+                        self.last =
+                            Some(LastCatalog::read_stored(file, hash, counted.signers).unwrap());
                         "ok"
                     })
             }
@@ -291,7 +292,7 @@ impl Reader {
             self.own = Some(state);
         }
         let word = match judged.outcome {
-            Err(error) => error.word(),
+            Err(error) => error.error_code(),
             Ok(CatalogOutcome::Release(release)) => {
                 let catalog = release.catalog();
                 let number = (catalog.root_version, catalog.release);
@@ -300,7 +301,7 @@ impl Reader {
             }
             Ok(other) => panic!("{other:?}"),
         };
-        let warnings = judged.warnings.iter().map(|warning| warning.word());
+        let warnings = judged.warnings.iter().map(|warning| warning.warning_code());
         (word.to_owned(), warnings.collect())
     }
 
@@ -321,7 +322,7 @@ impl Reader {
             ))
         });
         match chain {
-            Err(error) => (error.word().to_owned(), Vec::new()),
+            Err(error) => (error.error_code().to_owned(), Vec::new()),
             Ok(((), chain)) => {
                 self.own = Some(RootState::new(chain, std::collections::BTreeSet::new()));
                 ("ok".to_owned(), Vec::new())
@@ -332,7 +333,7 @@ impl Reader {
     fn archive(&mut self, list: &RootList, bundle: &str) -> Step {
         let judged = match judge_archive(self.own.as_ref(), list, self.expected().as_ref()) {
             Ok(judged) => judged,
-            Err(error) => return (error.word().to_owned(), Vec::new()),
+            Err(error) => return (error.error_code().to_owned(), Vec::new()),
         };
         let warnings = warned(&judged);
         let hash: Digest = bundle.parse().unwrap();
@@ -390,7 +391,10 @@ fn bundle_bytes(hash: &Digest) -> Vec<u8> {
 fn manifest_of(hash: &Digest) -> Result<SignedManifest, &'static str> {
     let bundle = bundle_bytes(hash);
     let bundle = Bundle::parse(&bundle, hash, bundle.len() as u64);
-    Ok(bundle.map_err(|error| error.word())?.signed().clone())
+    Ok(bundle
+        .map_err(|error| error.error_code())?
+        .signed_manifest()
+        .clone())
 }
 
 /// Whether a stored manifest is by a key that counts.
@@ -406,7 +410,7 @@ fn word(state: &RootState, hash: &Digest, place: SkillPlace) -> &'static str {
     let verified = manifest_of(hash).and_then(|signed| {
         signed
             .verify_signature(&trust)
-            .map_err(|error| error.word())
+            .map_err(|error| error.error_code())
     });
     verified.map_or_else(|word| word, |_| "ok")
 }
@@ -427,7 +431,7 @@ fn open_all(counted: &CountedCatalog) -> Result<(), &'static str> {
         Bundle::parse(&bytes, hash, bytes.len() as u64)
             .and_then(|bundle| bundle.open(&|_| None, &trust, &expected))
             .map(|_| ())
-            .map_err(|error: BundleError| error.word())
+            .map_err(|error: BundleError| error.error_code())
     };
     for skill in &counted.catalog.skills {
         open(&skill.name, &skill.bundle_hash, Some(skill.version))?;

@@ -167,7 +167,7 @@ fn catalog_payload() {
         .unwrap();
         let bytes = template.replace(&own[1..], &envelope[1..]);
         pull(bytes.as_bytes(), None)
-            .map_err(|error| assert_eq!(error.word(), "catalog_schema"))
+            .map_err(|error| assert_eq!(error.error_code(), "catalog_schema"))
             .is_ok()
     });
     assert_eq!(count, 8);
@@ -203,7 +203,7 @@ fn root_payload() {
             &signed[1..]
         );
         link(file.as_bytes())
-            .map_err(|error| assert_eq!(error.word(), "root_invalid", "{text}"))
+            .map_err(|error| assert_eq!(error.error_code(), "root_invalid", "{text}"))
             .is_ok()
     });
     assert_eq!(count, 6);
@@ -255,7 +255,7 @@ fn manifest_payload() {
         let verified = signed.verify_signature(&trust());
         verified
             .map(|manifest| assert_eq!(manifest, full_manifest()))
-            .map_err(|error| assert_eq!(error.word(), "manifest_schema"))
+            .map_err(|error| assert_eq!(error.error_code(), "manifest_schema"))
             .is_ok()
     });
     assert_eq!(count, 11);

@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 use vault_format::bundle;
 use vault_format::bundle::EncodedPart;
 use vault_format::catalog::{
-    CatalogError, CatalogOutcome, CatalogReader, CountedCatalog, LastCatalog, Side, SignedCatalog,
-    judge_catalog,
+    CatalogError, CatalogOutcome, CatalogReader, CountedCatalog, LastCatalog, ReaderKind,
+    SignedCatalog, judge_catalog,
 };
 use vault_format::hash::Digest;
 use vault_format::keys::SecretKey;
@@ -114,14 +114,14 @@ pub fn judge_case(file: &[u8], case: &Value, default: &Value) -> Result<Judged, 
         let file = SignedCatalog::parse(&bytes).unwrap();
         let catalog = file.read_counted(&file.payload_sha256()).unwrap();
         let signers = vec![catalog.public_key];
-        LastCatalog::read(&bytes, &file.payload_sha256(), signers).unwrap()
+        LastCatalog::read_stored(&bytes, &file.payload_sha256(), signers).unwrap()
     });
     let slug: Slug = text("slug").unwrap().parse().unwrap();
     let reader = CatalogReader {
         side: if text("side") == Some("service") {
-            Side::Service
+            ReaderKind::Service
         } else {
-            Side::Device
+            ReaderKind::Device
         },
         base: text("base").unwrap(),
         slug: &slug,
@@ -133,9 +133,9 @@ pub fn judge_case(file: &[u8], case: &Value, default: &Value) -> Result<Judged, 
         accept_fork: false,
     };
     match judge_catalog(file, &reader).outcome? {
-        CatalogOutcome::Release(release) => {
-            Ok(Judged::Release(Box::new(release.settle(|_| true)?)))
-        }
+        CatalogOutcome::Release(release) => Ok(Judged::Release(Box::new(
+            release.settle_versions(|_| true)?,
+        ))),
         CatalogOutcome::Equal { .. } => Ok(Judged::Equal),
         CatalogOutcome::RootsOnly => panic!("no case shows roots alone"),
     }

@@ -48,9 +48,9 @@ fn indexes_are_written_again_byte_for_byte_and_cover_their_catalogs() {
     let mut by_skills: BTreeMap<Vec<(SkillName, Digest)>, String> = BTreeMap::new();
     for name in file_names("index-") {
         let text = bytes(&name);
-        let entries = index::parse(&text, &vault()).unwrap();
+        let entries = index::parse_object(&text, &vault()).unwrap();
         let reversed: Vec<IndexEntry> = entries.iter().rev().cloned().collect();
-        let written = index::build(&vault(), reversed);
+        let written = index::build_objects(&vault(), reversed);
         assert_eq!(written, std::slice::from_ref(&text), "{name}");
         assert_eq!(name, format!("index-{}.json", Digest::of(&text)));
         by_skills.insert(
@@ -72,8 +72,8 @@ fn indexes_are_written_again_byte_for_byte_and_cover_their_catalogs() {
         let name = by_skills
             .get(&skills)
             .unwrap_or_else(|| panic!("{catalog} has an index"));
-        let parts = [index::parse(&bytes(name), &vault()).unwrap()];
-        assert!(index::covers(
+        let parts = [index::parse_object(&bytes(name), &vault()).unwrap()];
+        assert!(index::covers_skills(
             &parts,
             skills.iter().map(|(name, hash)| (name, hash))
         ));
@@ -123,7 +123,7 @@ fn draft_word(text: &[u8], context: &Value) -> &'static str {
     );
     match draft.and_then(|draft| draft.check_base(current.as_ref())) {
         Ok(()) => "accepted",
-        Err(error) => error.word(),
+        Err(error) => error.error_code(),
     }
 }
 
@@ -134,9 +134,9 @@ fn what_is_no_index_or_draft_is_refused_with_its_word() {
     for case in negative["cases"].as_array().unwrap() {
         let kind = case["kind"].as_str().unwrap();
         let word = match kind {
-            "index" => index::parse(&case_bytes(case), &vault())
+            "index" => index::parse_object(&case_bytes(case), &vault())
                 .unwrap_err()
-                .word(),
+                .error_code(),
             "draft" => {
                 let mut context = negative["contexts"]["draft"].clone();
                 for (member, value) in case["context"].as_object().unwrap() {

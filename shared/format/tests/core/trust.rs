@@ -3,7 +3,8 @@
 use vault_format::catalog;
 use vault_format::catalog::{
     Catalog, CatalogOutcome, CatalogWarning, FormerSkills, MAX_FORMER_SKILLS, MAX_RELEASE_JUMP,
-    NewRoots, Side, SignedCatalog, SkillEntry, Stored, Withdrawn, judge_catalog, judge_proposal,
+    NewRoots, ReaderKind, ReleaseRef, SignedCatalog, SkillEntry, Withdrawn, judge_catalog,
+    judge_proposal,
 };
 use vault_format::dsse::Envelope;
 use vault_format::hash::Digest;
@@ -17,7 +18,7 @@ use crate::make::{
 };
 
 fn word<T>(result: Result<T, catalog::CatalogError>) -> &'static str {
-    result.map_or_else(|error| error.word(), |_| "counts")
+    result.map_or_else(|error| error.error_code(), |_| "counts")
 }
 
 #[test]
@@ -33,7 +34,7 @@ fn the_same_release_must_be_the_same_payload() {
     other.skills.push(entry("other"));
     let error = pull(&sign(&other, 0), Some(&held)).unwrap_err();
     assert_eq!(
-        (error.word(), error.to_string().as_str()),
+        (error.error_code(), error.to_string().as_str()),
         ("catalog_release", "two different catalogs carry release 5")
     );
     let older = sign(&catalog(4, 0), 0);
@@ -63,7 +64,7 @@ fn a_device_may_miss_releases_and_a_service_may_not() {
     let mut follows = catalog(13, 0);
     follows.previous = Some(held.stored);
     assert_eq!(word(push(&sign(&follows, 0), Some(&held))), "counts");
-    follows.previous = Some(Stored {
+    follows.previous = Some(ReleaseRef {
         release: 10,
         payload_sha256: stored(9).payload_sha256,
     });
@@ -72,7 +73,7 @@ fn a_device_may_miss_releases_and_a_service_may_not() {
     assert_eq!(word(pull(&rival, Some(&held))), "catalog_previous");
     // A person may accept that the owner has two histories.
     let slug = slug();
-    let mut accepting = reader(Side::Device, &slug, Some(state()), Some(&held));
+    let mut accepting = reader(ReaderKind::Device, &slug, Some(state()), Some(&held));
     accepting.accept_fork = true;
     assert!(judge_catalog(&rival, &accepting).outcome.is_ok());
     follows.previous = None;
@@ -88,33 +89,44 @@ fn clocks() {
         reader.now = NOW.plus_seconds(now);
         reader.latest_seen_at = seen.map(|seen| NOW.plus_seconds(seen));
         match judge_catalog(&bytes, &reader).outcome {
-            Ok(CatalogOutcome::Release(release)) => Ok(release.settle(|_| true).unwrap().warnings),
+            Ok(CatalogOutcome::Release(release)) => {
+                Ok(release.settle_versions(|_| true).unwrap().warnings)
+            }
             Ok(other) => panic!("{other:?}"),
-            Err(error) => Err(error.word()),
+            Err(error) => Err(error.error_code()),
         }
     };
     let end = 90 * 86_400;
-    assert_eq!(at(Side::Device, end, None), Ok(vec![]));
-    assert_eq!(at(Side::Device, end + 1, None), Err("release_expired"));
+    assert_eq!(at(ReaderKind::Device, end, None), Ok(vec![]));
+    assert_eq!(
+        at(ReaderKind::Device, end + 1, None),
+        Err("release_expired")
+    );
     // Only by a time that this clock has shown before: the release is not known to be over.
-    assert_eq!(at(Side::Device, 0, Some(end + 1)), Err("catalog_clock"));
-    let both = at(Side::Device, end + 1, Some(end + 2));
+    assert_eq!(
+        at(ReaderKind::Device, 0, Some(end + 1)),
+        Err("catalog_clock")
+    );
+    let both = at(ReaderKind::Device, end + 1, Some(end + 2));
     assert_eq!(both, Err("release_expired"));
     let back = CatalogWarning::ClockWentBack;
-    assert_eq!(at(Side::Device, 0, Some(5)), Ok(vec![back]));
-    assert_eq!(at(Side::Device, -300, None), Ok(vec![]));
+    assert_eq!(at(ReaderKind::Device, 0, Some(5)), Ok(vec![back]));
+    assert_eq!(at(ReaderKind::Device, -300, None), Ok(vec![]));
     let future = CatalogWarning::IssuedInFuture;
-    assert_eq!(at(Side::Device, -301, None), Ok(vec![future]));
-    assert_eq!(at(Side::Service, -300, None), Ok(vec![]));
-    assert_eq!(at(Side::Service, -301, None), Err("catalog_clock"));
-    assert_eq!(at(Side::Service, end, Some(end + 1)), Ok(vec![]));
-    assert_eq!(at(Side::Service, end + 1, None), Err("release_expired"));
+    assert_eq!(at(ReaderKind::Device, -301, None), Ok(vec![future]));
+    assert_eq!(at(ReaderKind::Service, -300, None), Ok(vec![]));
+    assert_eq!(at(ReaderKind::Service, -301, None), Err("catalog_clock"));
+    assert_eq!(at(ReaderKind::Service, end, Some(end + 1)), Ok(vec![]));
+    assert_eq!(
+        at(ReaderKind::Service, end + 1, None),
+        Err("release_expired")
+    );
 }
 
 /// What a reader with these states makes of a file.
 fn outcome(
     bytes: &[u8],
-    side: Side,
+    side: ReaderKind,
     own: &RootState,
     held: &catalog::LastCatalog,
 ) -> Result<bool, &'static str> {
@@ -122,11 +134,11 @@ fn outcome(
     let judged = judge_catalog(bytes, &reader(side, &slug, Some(own), Some(held)));
     match judged.outcome {
         Ok(CatalogOutcome::Release(release)) => release
-            .settle(|_| true)
+            .settle_versions(|_| true)
             .map(|counted| counted.voids_last)
-            .map_err(|error| error.word()),
+            .map_err(|error| error.error_code()),
         Ok(_) => Err("equal"),
-        Err(error) => Err(error.word()),
+        Err(error) => Err(error.error_code()),
     }
 }
 
@@ -139,25 +151,31 @@ fn a_thief_cannot_use_the_release_numbers_up() {
     });
     let new = catalog_of(&revoked, 42, 1);
     let bytes = sign_under(&revoked, &new, &[1]);
-    assert_eq!(outcome(&bytes, Side::Device, state(), &thief), Ok(true));
-    assert_eq!(outcome(&bytes, Side::Service, state(), &thief), Ok(true));
+    assert_eq!(
+        outcome(&bytes, ReaderKind::Device, state(), &thief),
+        Ok(true)
+    );
+    assert_eq!(
+        outcome(&bytes, ReaderKind::Service, state(), &thief),
+        Ok(true)
+    );
     // Where the key is retired, its last release still counts.
     let retired = next(state().chain(), |edit| {
         edit.retire(&key(0).public()).unwrap();
     });
     let under_retired = sign_under(&retired, &catalog_of(&retired, 42, 1), &[1]);
-    let result = outcome(&under_retired, Side::Device, state(), &thief);
+    let result = outcome(&under_retired, ReaderKind::Device, state(), &thief);
     assert_eq!(result, Err("catalog_release"));
     // Once a good release counts, numbers are compared again, and the thief's next one is nothing.
     let (own, held) = (known(revoked.clone()), last(&bytes, &[1]));
     let lower = sign_under(&revoked, &catalog_of(&revoked, 41, 1), &[1]);
     assert_eq!(
-        outcome(&lower, Side::Device, &own, &held),
+        outcome(&lower, ReaderKind::Device, &own, &held),
         Err("catalog_release")
     );
     let again = sign(&catalog(900_001, 0), 0);
     assert_eq!(
-        outcome(&again, Side::Device, &own, &held),
+        outcome(&again, ReaderKind::Device, &own, &held),
         Err("signatures_missing")
     );
 }
@@ -178,7 +196,7 @@ fn a_skill_version_falls_only_where_its_manifest_counts_no_more() {
     let judge = |bytes: &[u8]| {
         let outcome = judge_catalog(
             bytes,
-            &reader(Side::Device, &slug, Some(state()), Some(&held)),
+            &reader(ReaderKind::Device, &slug, Some(state()), Some(&held)),
         );
         match outcome.outcome.unwrap() {
             CatalogOutcome::Release(release) => release,
@@ -186,22 +204,24 @@ fn a_skill_version_falls_only_where_its_manifest_counts_no_more() {
         }
     };
     let release = judge(&sign(&lower, 0));
-    assert_eq!(release.doubts(), held.catalog.skills);
-    let error = release.clone().settle(|_| true).unwrap_err();
-    assert_eq!(error.word(), "skill_rolled_back");
-    assert!(release.settle(|_| false).is_ok());
+    assert_eq!(release.doubtful_skills(), held.catalog.skills);
+    let error = release.clone().settle_versions(|_| true).unwrap_err();
+    assert_eq!(error.error_code(), "skill_rolled_back");
+    assert!(release.settle_versions(|_| false).is_ok());
     let mut twice = with(7);
     twice.release = 20;
     twice.skills[0].bundle_hash = Digest::of(b"other content");
-    let error = judge(&sign(&twice, 0)).settle(|_| true).unwrap_err();
-    assert_eq!(error.word(), "skill_rolled_back");
+    let error = judge(&sign(&twice, 0))
+        .settle_versions(|_| true)
+        .unwrap_err();
+    assert_eq!(error.error_code(), "skill_rolled_back");
     let mut far = with(7);
     far.release = 20;
     far.skills[0].version = 7 + MAX_RELEASE_JUMP + 1;
-    let error = judge(&sign(&far, 0)).settle(|_| true).unwrap_err();
-    assert_eq!(error.word(), "catalog_release");
+    let error = judge(&sign(&far, 0)).settle_versions(|_| true).unwrap_err();
+    assert_eq!(error.error_code(), "catalog_release");
     far.skills[0].version -= 1;
-    assert!(judge(&sign(&far, 0)).doubts().is_empty());
+    assert!(judge(&sign(&far, 0)).doubtful_skills().is_empty());
 }
 
 #[test]
@@ -225,17 +245,26 @@ fn roots_are_stored_at_once_by_those_who_know_the_vault_alone() {
         }
     };
     for (side, own, expected, of_good, of_bad) in [
-        (Side::Device, None, false, "with catalog", "none"),
-        (Side::Device, None, true, "now", "now"),
-        (Side::Device, Some(state()), false, "now", "now"),
-        (Side::Service, None, false, "with catalog", "none"),
-        (Side::Service, Some(state()), false, "with catalog", "none"),
+        (ReaderKind::Device, None, false, "with catalog", "none"),
+        (ReaderKind::Device, None, true, "now", "now"),
+        (ReaderKind::Device, Some(state()), false, "now", "now"),
+        (ReaderKind::Service, None, false, "with catalog", "none"),
+        (
+            ReaderKind::Service,
+            Some(state()),
+            false,
+            "with catalog",
+            "none",
+        ),
     ] {
         assert_eq!(roots(&good, side, own, expected), of_good, "{side:?}");
         assert_eq!(roots(&bad, side, own, expected), of_bad, "{side:?}");
     }
     let known = known(longer.clone());
-    assert_eq!(roots(&good, Side::Device, Some(&known), false), "none");
+    assert_eq!(
+        roots(&good, ReaderKind::Device, Some(&known), false),
+        "none"
+    );
 }
 
 #[test]
@@ -249,17 +278,17 @@ fn a_root_without_a_release_is_published_beside_the_current_one() {
     let bytes = file.with_roots(&longer).unwrap().to_bytes();
     let slug = slug();
     let judge = |side, own| judge_catalog(&bytes, &reader(side, &slug, Some(own), Some(&held)));
-    let service = judge(Side::Service, state());
+    let service = judge(ReaderKind::Service, state());
     assert!(matches!(service.outcome, Ok(CatalogOutcome::RootsOnly)));
     let NewRoots::WithCatalog(state) = service.roots else {
         panic!("{:?}", service.roots)
     };
     assert!(state.voids_release(&held.signers));
     assert!(matches!(
-        judge(Side::Service, &state).outcome,
+        judge(ReaderKind::Service, &state).outcome,
         Ok(CatalogOutcome::Equal { .. })
     ));
-    let device = judge(Side::Device, make::state());
+    let device = judge(ReaderKind::Device, make::state());
     assert_eq!(word(device.outcome), "release_awaited");
     assert!(matches!(device.roots, NewRoots::Now(_)));
 }
@@ -275,7 +304,7 @@ fn the_current_release_under_another_key_is_not_the_same_file() {
         1,
     );
     let slug = slug();
-    for side in [Side::Service, Side::Device] {
+    for side in [ReaderKind::Service, ReaderKind::Device] {
         let reader = reader(side, &slug, Some(state()), Some(&held));
         let judged = judge_catalog(renamed.as_bytes(), &reader);
         assert_eq!(word(judged.outcome), "catalog_key", "{side:?}");
@@ -294,7 +323,7 @@ fn a_machine_signs_one_payload_under_a_number() {
     let bytes = sign_under(&two, &proposed, &[0]);
     let digest = SignedCatalog::parse(&bytes).unwrap().payload_sha256();
     let slug = slug();
-    let reader = reader(Side::Device, &slug, Some(&own), Some(&held));
+    let reader = reader(ReaderKind::Device, &slug, Some(&own), Some(&held));
     let judge = |bytes: &[u8], signed: Option<Digest>| {
         let judged = judge_proposal(
             bytes,
@@ -414,14 +443,15 @@ fn a_skill_that_was_removed_comes_back_above_the_version_that_it_had() {
     };
     let publisher = Some(key(0).public());
     let mut former = FormerSkills::default();
-    former.follow(
+    former.record_removed(
         &with(&[("gone", 3), ("kept", 2)]),
         &with(&[("kept", 2)]),
         |_| publisher,
     );
     let never = |_: &SkillName| false;
-    let judge =
-        |former: &FormerSkills, catalog: &Catalog| word(former.check(never, catalog, state()));
+    let judge = |former: &FormerSkills, catalog: &Catalog| {
+        word(former.check_returned(never, catalog, state()))
+    };
     let mut other_bytes = with(&[("gone", 3)]);
     other_bytes.skills[0].bundle_hash = Digest::of(b"other");
     for (shown, expected) in [
@@ -434,10 +464,10 @@ fn a_skill_that_was_removed_comes_back_above_the_version_that_it_had() {
         assert_eq!(judge(&former, &shown), expected, "{:?}", shown.skills);
     }
     let lower = with(&[("gone", 2)]);
-    let returned = former.rolled_back(never, &lower, state());
+    let returned = former.find_rolled_back(never, &lower, state());
     assert_eq!(returned, [(lower.skills[0].clone(), 3)]);
     let has = |name: &SkillName| name.as_str() == "gone";
-    assert!(former.rolled_back(has, &lower, state()).is_empty());
+    assert!(former.find_rolled_back(has, &lower, state()).is_empty());
 
     // A key that the chain does not know binds nobody; a reader that held no manifest compares.
     let mut stranger = FormerSkills::default();
@@ -448,7 +478,7 @@ fn a_skill_that_was_removed_comes_back_above_the_version_that_it_had() {
     assert_eq!(judge(&unknown, &lower), "skill_rolled_back");
 
     // What is back is compared with the catalog that has it.
-    former.follow(
+    former.record_removed(
         &with(&[("kept", 2)]),
         &with(&[("gone", 4), ("kept", 2)]),
         |_| publisher,
@@ -475,7 +505,7 @@ fn many_removed_skills_push_no_other_out_and_a_revoked_key_s_are_forgotten() {
     let judge = |former: &FormerSkills, name: &str, version| {
         let mut shown = catalog(10, 0);
         shown.skills = vec![skill(name, version)];
-        word(former.check(|_| false, &shown, state()))
+        word(former.check_returned(|_| false, &shown, state()))
     };
     assert_eq!(judge(&former, "honest", 2), "skill_rolled_back");
     for name in ["never-there", "flood-1"] {

@@ -16,8 +16,8 @@ use vault_format::text::{Position, quoted};
 mod values;
 
 use values::{
-    Unfit, agent_list, argument_list, boolean, capabilities, comma_list, is_unseen, line_text,
-    secrets, text, text_or_list, tool_list,
+    TypeMismatch, agent_list, argument_list, comma_list, is_unseen, line_text, read_boolean,
+    read_capabilities, read_secrets, text, text_or_list, tool_list,
 };
 
 /// The fields that the vault reads, absent ones empty.
@@ -107,7 +107,7 @@ pub struct Capabilities {
 }
 
 /// Result of reading the tree.
-pub(super) struct Outcome {
+pub(super) struct ReadFields {
     pub frontmatter: Frontmatter,
     pub places: Places,
     pub findings: Vec<Finding>,
@@ -115,7 +115,10 @@ pub(super) struct Outcome {
 
 /// Reads the fields. Fails if name, description or `bin` are invalid. If the frontmatter has no
 /// name, `known` stands in.
-pub(super) fn read(root: &Node, known: Option<&SkillName>) -> Result<Outcome, DocumentError> {
+pub(super) fn read_fields(
+    root: &Node,
+    known: Option<&SkillName>,
+) -> Result<ReadFields, DocumentError> {
     let none = Vec::new();
     let top = match &root.value {
         Value::Map(members) => members,
@@ -128,7 +131,7 @@ pub(super) fn read(root: &Node, known: Option<&SkillName>) -> Result<Outcome, Do
                 root.kind()
             );
             let hint = "write `name: ...` and `description: ...`";
-            return Err(super::unreadable(
+            return Err(super::unreadable_document(
                 "frontmatter-yaml",
                 message,
                 Some(in_file(root.at)),
@@ -137,33 +140,37 @@ pub(super) fn read(root: &Node, known: Option<&SkillName>) -> Result<Outcome, Do
         }
     };
     let mut reader = Reader::new(top);
-    let (name, name_at) = reader.name(known);
+    let (name, name_at) = reader.read_name(known);
     let (description, description_at) =
-        reader.required("description", "skill_description", "description-missing");
+        reader.required_text("description", "skill_description", "description-missing");
     reader.check_name(&name, name_at);
     reader.check_description(&description, description_at);
-    let actions = reader.actions();
+    let actions = reader.read_actions();
     let frontmatter = Frontmatter {
         name,
         description,
-        license: reader.standard("license", text),
-        compatibility: reader.standard("compatibility", text_or_list),
+        license: reader.read_standard_key("license", text),
+        compatibility: reader.read_standard_key("compatibility", text_or_list),
         allowed_tools: reader
-            .standard("allowed-tools", tool_list)
+            .read_standard_key("allowed-tools", tool_list)
             .unwrap_or_default(),
-        metadata: reader.metadata(),
-        tags: reader.own(&["tags"], comma_list).unwrap_or_default(),
+        metadata: reader.read_metadata(),
+        tags: reader
+            .read_own_key(&["tags"], comma_list)
+            .unwrap_or_default(),
         categories: reader
-            .own(&["categories", "category"], comma_list)
+            .read_own_key(&["categories", "category"], comma_list)
             .unwrap_or_default(),
-        when_to_use: reader.own(&["when_to_use", "when-to-use"], text),
-        when_not_to_use: reader.own(&["when_not_to_use", "when-not-to-use"], text),
-        agents: reader.own(&["agents"], agent_list).unwrap_or_default(),
+        when_to_use: reader.read_own_key(&["when_to_use", "when-to-use"], text),
+        when_not_to_use: reader.read_own_key(&["when_not_to_use", "when-not-to-use"], text),
+        agents: reader
+            .read_own_key(&["agents"], agent_list)
+            .unwrap_or_default(),
         actions,
         requires_secrets: reader
-            .own(&["requires-secrets", "requires_secrets"], secrets)
+            .read_own_key(&["requires-secrets", "requires_secrets"], read_secrets)
             .unwrap_or_default(),
-        capabilities: reader.own(&["capabilities"], capabilities),
+        capabilities: reader.read_own_key(&["capabilities"], read_capabilities),
     };
     reader.finish(
         frontmatter,
@@ -186,7 +193,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(top: &'a [Member]) -> Self {
-        let metadata = match member(top, "metadata").map(|member| &member.node.value) {
+        let metadata = match find_member(top, "metadata").map(|member| &member.node.value) {
             Some(Value::Map(members)) => members.as_slice(),
             _ => &[],
         };
@@ -200,11 +207,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the name. If the frontmatter has none, returns the one known otherwise and warns.
-    fn name(&mut self, known: Option<&SkillName>) -> (String, Position) {
+    fn read_name(&mut self, known: Option<&SkillName>) -> (String, Position) {
         // Only for an absent key: a `name` of a wrong type is a mistake to report and not to cover
         // up.
-        let Some(known) = known.filter(|_| member(self.top, "name").is_none()) else {
-            return self.required("name", "skill_name", "name-missing");
+        let Some(known) = known.filter(|_| find_member(self.top, "name").is_none()) else {
+            return self.required_text("name", "skill_name", "name-missing");
         };
         let at = Position::new(1, 1);
         let message = "the frontmatter has no `name`; agents that want one do not see this skill";
@@ -218,14 +225,14 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns a text that must be there. Reports an error and returns an empty text if it is not.
-    fn required(
+    fn required_text(
         &mut self,
         key: &str,
         word: &'static str,
         rule: &'static str,
     ) -> (String, Position) {
         let hint = format!("add a line `{key}: ...` to the frontmatter");
-        match member(self.top, key) {
+        match find_member(self.top, key) {
             Some(Member {
                 node:
                     Node {
@@ -235,12 +242,12 @@ impl<'a> Reader<'a> {
                 ..
             }) => (text.clone(), in_file(*at)),
             Some(Member { node, key_at, .. }) if node.value == Value::Null => {
-                self.error(word, rule, format!("`{key}` is empty"), *key_at, &hint);
+                self.push_error(word, rule, format!("`{key}` is empty"), *key_at, &hint);
                 (String::new(), in_file(*key_at))
             }
             Some(Member { node, .. }) => {
                 let message = format!("`{key}` is {}, not text", node.kind());
-                self.error(word, rule, message, node.at, "put the value in quotes");
+                self.push_error(word, rule, message, node.at, "put the value in quotes");
                 (String::new(), in_file(node.at))
             }
             None => {
@@ -323,7 +330,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a key of the standard: at top level only, spelled with hyphens or underscores.
-    fn standard<T>(&mut self, key: &str, read: fn(&Node) -> Result<T, Unfit>) -> Option<T> {
+    fn read_standard_key<T>(
+        &mut self,
+        key: &str,
+        read: fn(&Node) -> Result<T, TypeMismatch>,
+    ) -> Option<T> {
         let other = key.replace('-', "_");
         // The standard writes hyphens, but many skills have underscores.
         let spellings = if other == key {
@@ -331,25 +342,29 @@ impl<'a> Reader<'a> {
         } else {
             vec![key, &other]
         };
-        self.first(&[self.top], &spellings, read)
+        self.first_fitting(&[self.top], &spellings, read)
     }
 
     /// Reads a key of the vault's own: at top level, else under `metadata`.
-    fn own<T>(&mut self, spellings: &[&str], read: fn(&Node) -> Result<T, Unfit>) -> Option<T> {
-        self.first(&[self.top, self.metadata], spellings, read)
+    fn read_own_key<T>(
+        &mut self,
+        spellings: &[&str],
+        read: fn(&Node) -> Result<T, TypeMismatch>,
+    ) -> Option<T> {
+        self.first_fitting(&[self.top, self.metadata], spellings, read)
     }
 
     /// Returns the first value that fits, level by level, and within a level spelling by spelling.
-    fn first<T>(
+    fn first_fitting<T>(
         &mut self,
         levels: &[&'a [Member]],
         spellings: &[&str],
-        read: fn(&Node) -> Result<T, Unfit>,
+        read: fn(&Node) -> Result<T, TypeMismatch>,
     ) -> Option<T> {
         for level in levels {
             let given: Vec<&Member> = spellings
                 .iter()
-                .filter_map(|key| member(level, key))
+                .filter_map(|key| find_member(level, key))
                 // A key without a value says nothing and must not hide another spelling.
                 .filter(|member| member.node.value != Value::Null)
                 .collect();
@@ -359,7 +374,7 @@ impl<'a> Reader<'a> {
                     ignored.key, kept.key
                 );
                 let hint = format!("keep one of the two; the vault reads `{}` first", kept.key);
-                self.warn("frontmatter-spelling", message, ignored.key_at, &hint);
+                self.push_warning("frontmatter-spelling", message, ignored.key_at, &hint);
             }
             // A value of a wrong type counts as absent, so the search goes on with the next
             // spelling and level.
@@ -369,7 +384,7 @@ impl<'a> Reader<'a> {
                     Err(unfit) => {
                         let message =
                             format!("`{}` must be {}; it is not read", member.key, unfit.wanted);
-                        self.warn(
+                        self.push_warning(
                             "frontmatter-type",
                             message,
                             unfit.at,
@@ -382,8 +397,8 @@ impl<'a> Reader<'a> {
         None
     }
 
-    fn metadata(&mut self) -> serde_json::Map<String, serde_json::Value> {
-        let Some(member) = member(self.top, "metadata") else {
+    fn read_metadata(&mut self) -> serde_json::Map<String, serde_json::Value> {
+        let Some(member) = find_member(self.top, "metadata") else {
             return serde_json::Map::new();
         };
         match member.node.to_json() {
@@ -394,7 +409,7 @@ impl<'a> Reader<'a> {
                     "`metadata` must be a map; it is {} and is not read",
                     member.node.kind()
                 );
-                self.warn(
+                self.push_warning(
                     "frontmatter-type",
                     message,
                     member.node.at,
@@ -406,11 +421,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the declared actions. A fault here rejects the skill, so every fault is reported.
-    fn actions(&mut self) -> BTreeMap<ActionName, Action> {
+    fn read_actions(&mut self) -> BTreeMap<ActionName, Action> {
         let mut actions = BTreeMap::new();
-        let Some(bin) = member(self.top, "bin")
+        let Some(bin) = find_member(self.top, "bin")
             .filter(|member| member.node.value != Value::Null)
-            .or_else(|| member(self.metadata, "bin"))
+            .or_else(|| find_member(self.metadata, "bin"))
         else {
             return actions;
         };
@@ -429,7 +444,7 @@ impl<'a> Reader<'a> {
         };
         for member in members {
             // Both are asked, so that every fault is named.
-            let (name, action) = (self.action_name(member), self.action(member));
+            let (name, action) = (self.action_name(member), self.read_action(member));
             let Some(action) = action else {
                 continue;
             };
@@ -463,7 +478,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    fn action(&mut self, member: &Member) -> Option<Action> {
+    fn read_action(&mut self, member: &Member) -> Option<Action> {
         let name = quoted(&member.key);
         let Value::Map(members) = &member.node.value else {
             let message = format!("the action {name} is {}, not a map", member.node.kind());
@@ -481,7 +496,7 @@ impl<'a> Reader<'a> {
         } else {
             "requires_tty"
         };
-        let requires_tty = self.action_part(members, spelling, &name, boolean);
+        let requires_tty = self.action_part(members, spelling, &name, read_boolean);
         let Some(command) = command? else {
             let message = format!("the action {name} has no `command`");
             self.bin_error(
@@ -509,7 +524,7 @@ impl<'a> Reader<'a> {
         members: &[Member],
         key: &str,
         action: &str,
-        read: fn(&Node) -> Result<T, Unfit>,
+        read: fn(&Node) -> Result<T, TypeMismatch>,
     ) -> Option<Option<T>> {
         let Some(member) = member_of(members, key) else {
             return Some(None);
@@ -529,10 +544,10 @@ impl<'a> Reader<'a> {
     }
 
     fn bin_error(&mut self, message: String, at: Position, hint: &str) {
-        self.error("skill_bin", "bin", message, at, hint);
+        self.push_error("skill_bin", "bin", message, at, hint);
     }
 
-    fn error(
+    fn push_error(
         &mut self,
         word: &'static str,
         rule: &'static str,
@@ -558,7 +573,7 @@ impl<'a> Reader<'a> {
         self.errors.push((word, finding));
     }
 
-    fn warn(&mut self, rule: &'static str, message: String, at: Position, hint: &str) {
+    fn push_warning(&mut self, rule: &'static str, message: String, at: Position, hint: &str) {
         let finding = Finding::new(rule, Level::Warning, message)
             .at(SKILL_MD)
             .on(in_file(at))
@@ -570,12 +585,12 @@ impl<'a> Reader<'a> {
         mut self,
         frontmatter: Frontmatter,
         places: Places,
-    ) -> Result<Outcome, DocumentError> {
+    ) -> Result<ReadFields, DocumentError> {
         self.warnings
             // Fields are read in the order of the struct; authors expect the order of their text.
             .sort_by_key(|finding| (finding.line, finding.column));
         let Some((word, _)) = self.errors.first() else {
-            return Ok(Outcome {
+            return Ok(ReadFields {
                 frontmatter,
                 places,
                 findings: self.warnings,
@@ -591,11 +606,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn member<'a>(members: &'a [Member], key: &str) -> Option<&'a Member> {
+fn find_member<'a>(members: &'a [Member], key: &str) -> Option<&'a Member> {
     members.iter().find(|member| member.key == key)
 }
 
 /// Returns a member that is present and not null.
 fn member_of<'a>(members: &'a [Member], key: &str) -> Option<&'a Member> {
-    member(members, key).filter(|member| member.node.value != Value::Null)
+    find_member(members, key).filter(|member| member.node.value != Value::Null)
 }

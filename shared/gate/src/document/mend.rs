@@ -6,7 +6,8 @@
 //! other fault is reported as [`Document::parse`] reports it.
 
 use super::{
-    BYTE_ORDER_MARK, Document, DocumentError, decode, frontmatter, split, yaml, yaml_error,
+    BYTE_ORDER_MARK, Document, DocumentError, decode_document, frontmatter, split_frontmatter,
+    yaml, yaml_error,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -30,7 +31,7 @@ pub struct Change {
 
 /// A text that can be read, and the changes that this took.
 #[derive(Clone, Debug)]
-pub struct Mended {
+pub struct RepairedDocument {
     /// The whole file.
     pub text: String,
     /// The lines that differ, in the order of the file; empty if nothing needed a repair.
@@ -42,13 +43,13 @@ const MOST: usize = 64;
 
 /// Repairs a SKILL.md. Fails, like [`Document::parse`], if something is wrong that cannot be
 /// repaired without guessing.
-pub fn mend(bytes: &[u8]) -> Result<Mended, DocumentError> {
-    let original = decode(bytes)?;
+pub fn repair_document(bytes: &[u8]) -> Result<RepairedDocument, DocumentError> {
+    let original = decode_document(bytes)?;
     let mut text = original.to_owned();
     let mut quoted = false;
     for _ in 0..MOST {
-        let parts = split(&text)?;
-        let Err(error) = yaml::parse(parts.yaml) else {
+        let parts = split_frontmatter(&text)?;
+        let Err(error) = yaml::parse_yaml(parts.yaml) else {
             break;
         };
         // The parser counts lines from the frontmatter's first, which is the second of the file.
@@ -68,8 +69,8 @@ pub fn mend(bytes: &[u8]) -> Result<Mended, DocumentError> {
     }
     // Nothing more can be repaired; any other fault in the text is reported here.
     Document::parse(text.as_bytes())?;
-    let changes = changes(original, &text, quoted);
-    Ok(Mended { text, changes })
+    let changes = changed_lines(original, &text, quoted);
+    Ok(RepairedDocument { text, changes })
 }
 
 /// Returns the range of the plain value on this line of the file, or `None` if it is quoted, a
@@ -115,11 +116,11 @@ fn in_quotes(value: &str) -> String {
 /// `None` if the name is valid, if none can be derived, or if it does not stand on one line of its
 /// own.
 fn better_name(text: &str) -> Result<Option<(Range<usize>, SkillName)>, DocumentError> {
-    let parts = split(text)?;
-    let Ok(root) = yaml::parse(parts.yaml) else {
+    let parts = split_frontmatter(text)?;
+    let Ok(root) = yaml::parse_yaml(parts.yaml) else {
         return Ok(None);
     };
-    let read = frontmatter::read(&root, None)?;
+    let read = frontmatter::read_fields(&root, None)?;
     let (name, at) = (read.frontmatter.name, read.places.name);
     if name.parse::<SkillName>().is_ok() {
         return Ok(None);
@@ -165,7 +166,7 @@ fn line_of(text: &str, line: u32) -> Option<(usize, &str)> {
 
 /// Returns the lines that differ. Repairs replace lines one for one, so a comparison by line is the
 /// whole difference.
-fn changes(before: &str, after: &str, quoted: bool) -> Vec<Change> {
+fn changed_lines(before: &str, after: &str, quoted: bool) -> Vec<Change> {
     let pairs = before.lines().zip(after.lines()).enumerate();
     pairs
         .filter(|(_, (before, after))| before != after)
@@ -210,10 +211,10 @@ mod tests {
                 "---\nname: good\ndescription: Nothing wrong here.\n---\n",
             ),
         ] {
-            let mended = mend(before.as_bytes()).unwrap();
+            let mended = repair_document(before.as_bytes()).unwrap();
             assert_eq!(mended.text, after);
             assert_eq!(mended.changes.is_empty(), before == after);
-            let again = mend(after.as_bytes()).unwrap();
+            let again = repair_document(after.as_bytes()).unwrap();
             assert!(
                 again.changes.is_empty(),
                 "mending twice changes nothing: {after}"
@@ -240,7 +241,7 @@ mod tests {
                 "frontmatter-yaml",
             ),
         ] {
-            let error = mend(text.as_bytes()).unwrap_err();
+            let error = repair_document(text.as_bytes()).unwrap_err();
             assert_eq!(error.findings()[0].rule, rule, "{text}");
         }
     }
@@ -248,7 +249,7 @@ mod tests {
     #[test]
     fn the_changes_name_their_lines() {
         let text = "---\nname: A B\ndescription: c: d\n---\n";
-        let changes = mend(text.as_bytes()).unwrap().changes;
+        let changes = repair_document(text.as_bytes()).unwrap().changes;
         let shown: Vec<_> = changes
             .iter()
             .map(|change| (change.line, change.after.as_str()))

@@ -10,9 +10,9 @@ mod transform;
 mod yaml;
 
 pub use frontmatter::{Action, Capabilities, Frontmatter, Secret, is_reserved_variable};
-pub use mend::{Change, Mended, mend};
+pub use mend::{Change, RepairedDocument, repair_document};
 pub use transform::{
-    DEFAULT_PRIORITY, MAX_TRANSFORM_BYTES, Transform, TransformError, in_order, render,
+    DEFAULT_PRIORITY, MAX_TRANSFORM_BYTES, Transform, TransformError, in_order, render_variant,
 };
 pub use vault_format::manifest::{MAX_ARGS, SKILL_MD};
 
@@ -60,7 +60,7 @@ pub struct DocumentError {
 impl DocumentError {
     /// Returns the class of the first error: `skill_frontmatter`, `skill_name`, `skill_description`
     /// or `skill_bin`.
-    pub const fn word(&self) -> &'static str {
+    pub const fn error_class(&self) -> &'static str {
         self.word
     }
 
@@ -85,35 +85,35 @@ impl Document {
     /// Reads a SKILL.md; fails when it is too large, is not text, has no readable frontmatter,
     /// lacks a name or a description, or declares actions wrongly.
     pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
-        Self::read(bytes, None)
+        Self::read_document(bytes, None)
     }
 
     /// Reads a SKILL.md like [`Document::parse`], but if its frontmatter has no `name`, takes the
     /// given one (from the folder, the owner or the signed manifest) and warns. The gate admits
     /// what this tolerant reading accepts.
     pub fn parse_known(bytes: &[u8], name: &SkillName) -> Result<Self, DocumentError> {
-        Self::read(bytes, Some(name))
+        Self::read_document(bytes, Some(name))
     }
 
-    fn read(bytes: &[u8], known: Option<&SkillName>) -> Result<Self, DocumentError> {
-        let text = decode(bytes)?;
-        let parts = split(text)?;
+    fn read_document(bytes: &[u8], known: Option<&SkillName>) -> Result<Self, DocumentError> {
+        let text = decode_document(bytes)?;
+        let parts = split_frontmatter(text)?;
         let (root, mended) = read_yaml(parts.yaml)?;
         // `decode` rejects raw NUL bytes; one that comes here was written as an escape in a quoted
         // value.
         if let Some(position) = root.first_nul() {
             let message = "the frontmatter holds the character U+0000";
-            return Err(unreadable(
+            return Err(unreadable_document(
                 "skill-md-encoding",
                 message,
                 Some(in_file(position)),
                 "remove it",
             ));
         }
-        let mut outcome = frontmatter::read(&root, known)?;
+        let mut outcome = frontmatter::read_fields(&root, known)?;
         outcome.findings.splice(0..0, mended);
         let mut hidden = Vec::new();
-        yaml::hidden(&root, &mut hidden);
+        yaml::collect_hidden(&root, &mut hidden);
         for (position, _) in &mut hidden {
             *position = in_file(*position);
         }
@@ -153,7 +153,7 @@ impl Document {
 
     /// Returns the place and the first invisible character of each text of the frontmatter that
     /// holds one.
-    pub(crate) fn hidden(&self) -> &[(Position, char)] {
+    pub(crate) fn hidden_characters(&self) -> &[(Position, char)] {
         &self.hidden
     }
 
@@ -166,7 +166,7 @@ impl Document {
 /// Returns the frontmatter as JSON with every key that the author wrote, or `None` if it cannot be
 /// read or is not a map.
 pub fn frontmatter_json(bytes: &[u8]) -> Option<serde_json::Map<String, serde_json::Value>> {
-    let parts = split(decode(bytes).ok()?).ok()?;
+    let parts = split_frontmatter(decode_document(bytes).ok()?).ok()?;
     match read_yaml(parts.yaml).ok()?.0.to_json() {
         serde_json::Value::Object(members) => Some(members),
         _ => None,
@@ -176,7 +176,9 @@ pub fn frontmatter_json(bytes: &[u8]) -> Option<serde_json::Map<String, serde_js
 /// Returns the places of the outermost lists and maps in flow style (`[a, b]`, `{a: b}`), in the
 /// order of the text.
 pub fn flow_style(bytes: &[u8]) -> Vec<Position> {
-    let parts = decode(bytes).ok().and_then(|text| split(text).ok());
+    let parts = decode_document(bytes)
+        .ok()
+        .and_then(|text| split_frontmatter(text).ok());
     let Some((parts, (top, _))) = parts.and_then(|parts| {
         let read = read_yaml(parts.yaml).ok()?;
         Some((parts, read))
@@ -188,7 +190,7 @@ pub fn flow_style(bytes: &[u8]) -> Vec<Position> {
         let line = parts.yaml.lines().nth(at.line.checked_sub(1)? as usize)?;
         line.chars().nth(at.column.checked_sub(1)? as usize)
     };
-    let mut found = Vec::new();
+    let mut places = Vec::new();
     let mut open = vec![&top];
     while let Some(node) = open.pop() {
         let inner: Vec<&Node> = match &node.value {
@@ -197,13 +199,13 @@ pub fn flow_style(bytes: &[u8]) -> Vec<Position> {
             _ => continue,
         };
         if matches!(character(node.at), Some('[' | '{')) {
-            found.push(in_file(node.at));
+            places.push(in_file(node.at));
         } else {
             open.extend(inner);
         }
     }
-    found.sort_unstable_by_key(|at| (at.line, at.column));
-    found
+    places.sort_unstable_by_key(|at| (at.line, at.column));
+    places
 }
 
 /// The frontmatter's text, and the offset at which the body begins.
@@ -212,14 +214,14 @@ struct Parts<'a> {
     body: usize,
 }
 
-fn decode(bytes: &[u8]) -> Result<&str, DocumentError> {
+fn decode_document(bytes: &[u8]) -> Result<&str, DocumentError> {
     // Before anything looks at the bytes: all readers below work on bounded input.
     if bytes.len() as u64 > MAX_SKILL_MD_BYTES {
         let message = format!(
             "SKILL.md has {} bytes; {MAX_SKILL_MD_BYTES} are allowed",
             bytes.len()
         );
-        return Err(unreadable(
+        return Err(unreadable_document(
             "skill-md-size",
             message,
             None,
@@ -230,7 +232,7 @@ fn decode(bytes: &[u8]) -> Result<&str, DocumentError> {
         // Valid up to there by definition, so the default is never taken.
         let valid = std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
         let at = Position::of_offset(valid, valid.len());
-        unreadable(
+        unreadable_document(
             "skill-md-encoding",
             "SKILL.md is not UTF-8 text",
             Some(at),
@@ -239,7 +241,7 @@ fn decode(bytes: &[u8]) -> Result<&str, DocumentError> {
     })?;
     if let Some(offset) = text.find('\0') {
         let at = Position::of_offset(text, offset);
-        return Err(unreadable(
+        return Err(unreadable_document(
             "skill-md-encoding",
             "SKILL.md holds the character U+0000",
             Some(at),
@@ -249,7 +251,7 @@ fn decode(bytes: &[u8]) -> Result<&str, DocumentError> {
     Ok(text)
 }
 
-fn split(text: &str) -> Result<Parts<'_>, DocumentError> {
+fn split_frontmatter(text: &str) -> Result<Parts<'_>, DocumentError> {
     // Editors on Windows write the mark; with it the first line would not be `---`.
     let start = if text.starts_with(BYTE_ORDER_MARK) {
         BYTE_ORDER_MARK.len()
@@ -271,7 +273,7 @@ fn split(text: &str) -> Result<Parts<'_>, DocumentError> {
                     "the frontmatter has {} bytes; {MAX_FRONTMATTER_BYTES} are allowed",
                     yaml.len()
                 );
-                return Err(unreadable(
+                return Err(unreadable_document(
                     "frontmatter-size",
                     message,
                     Some(Position::new(2, 1)),
@@ -287,7 +289,7 @@ fn split(text: &str) -> Result<Parts<'_>, DocumentError> {
     }
     let message = "the frontmatter that begins on this line is not closed";
     let hint = "put a line of three hyphens (`---`) after the last field";
-    Err(unreadable(
+    Err(unreadable_document(
         "frontmatter-unclosed",
         message,
         Some(Position::new(1, 1)),
@@ -307,14 +309,14 @@ fn no_frontmatter(text: &str) -> DocumentError {
     if let Some(line) = late.filter(|line| text.lines().nth(*line).is_some_and(is_delimiter)) {
         let at = Position::new(u32::try_from(line + 1).unwrap_or(u32::MAX), 1);
         let message = "the frontmatter must begin on the first line of the file";
-        return unreadable(
+        return unreadable_document(
             "frontmatter-missing",
             message,
             Some(at),
             "remove the empty lines before it",
         );
     }
-    unreadable(
+    unreadable_document(
         "frontmatter-missing",
         "SKILL.md has no frontmatter",
         Some(Position::new(1, 1)),
@@ -338,7 +340,7 @@ const MOST_MENDED: usize = 8;
 /// Reads the frontmatter. If a plain value of one line holds `: `, reads it again with that value
 /// in quotes and warns. Nothing else is mended, and the bytes stay as they are.
 fn read_yaml(yaml: &str) -> Result<(yaml::Node, Vec<Finding>), DocumentError> {
-    let first = match yaml::parse(yaml) {
+    let first = match yaml::parse_yaml(yaml) {
         Ok(root) => return Ok((root, Vec::new())),
         Err(error) => error,
     };
@@ -353,7 +355,7 @@ fn read_yaml(yaml: &str) -> Result<(yaml::Node, Vec<Finding>), DocumentError> {
         };
         text = quoted;
         warnings.push(warning);
-        error = match yaml::parse(&text) {
+        error = match yaml::parse_yaml(&text) {
             Ok(root) => return Ok((root, warnings)),
             Err(error) => error,
         };
@@ -406,7 +408,7 @@ fn yaml_error(yaml: &str, error: &YamlError) -> DocumentError {
     }
     let hint = "check the indentation, and put values that hold special characters in quotes";
     let message = format!("the frontmatter is not valid YAML: {}", error.message);
-    unreadable("frontmatter-yaml", message, error.at.map(in_file), hint)
+    unreadable_document("frontmatter-yaml", message, error.at.map(in_file), hint)
 }
 
 /// Returns the finding about the most common mistake, `description: Use when: ...`, which YAML
@@ -449,7 +451,7 @@ fn plain_value_key(line: &str) -> Option<&str> {
     (plain && !key.is_empty() && key.chars().all(word)).then_some(key)
 }
 
-fn unreadable(
+fn unreadable_document(
     rule: &'static str,
     message: impl AsRef<str>,
     at: Option<Position>,

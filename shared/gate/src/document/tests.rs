@@ -97,7 +97,7 @@ fn what_cannot_be_read_is_refused_with_its_place() {
     ];
     for (text, rule, line, column) in cases {
         let error = Document::parse(text.as_bytes()).unwrap_err();
-        assert_eq!(error.word(), "skill_frontmatter", "{error}");
+        assert_eq!(error.error_class(), "skill_frontmatter", "{error}");
         let finding = &error.findings()[0];
         assert_eq!(
             (finding.rule, finding.position()),
@@ -234,7 +234,7 @@ fn name_and_description_must_be_there() {
     for (fields, word, rule, line) in cases {
         let error = Document::parse(format!("---\n{fields}\n---\n").as_bytes()).unwrap_err();
         assert_eq!(
-            (error.word(), error.findings()[0].rule),
+            (error.error_class(), error.findings()[0].rule),
             (*word, *rule),
             "{fields}"
         );
@@ -242,7 +242,7 @@ fn name_and_description_must_be_there() {
         assert_eq!(error.findings().len(), 1);
     }
     let both = Document::parse(b"---\n---\n").unwrap_err();
-    assert_eq!(both.word(), "skill_name");
+    assert_eq!(both.error_class(), "skill_name");
     assert_eq!(both.findings().len(), 2, "every fault is named at once");
     let longest = "d".repeat(MAX_DESCRIPTION_CHARS);
     assert!(
@@ -414,7 +414,7 @@ fn a_wrong_action_refuses_the_skill() {
     ];
     for (field, line, column) in cases {
         let error = Document::parse(with(field).as_bytes()).expect_err(field);
-        assert_eq!(error.word(), "skill_bin", "{field}: {error}");
+        assert_eq!(error.error_class(), "skill_bin", "{field}: {error}");
         assert_eq!(
             error.findings()[0].position(),
             Some(Position::new(*line, *column)),

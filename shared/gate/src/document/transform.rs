@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::yaml::{self, Node, Value};
-use super::{Parts, decode, in_file, split};
+use super::{Parts, decode_document, in_file, split_frontmatter};
 use vault_format::hash::Digest;
 use vault_format::manifest::AppliedTransform;
 use vault_format::name::{AgentId, SkillName};
@@ -45,7 +45,7 @@ pub struct TransformError {
     pub at: Option<Position>,
 }
 
-fn wrong(at: Option<Position>, message: impl Into<String>) -> TransformError {
+fn transform_error(at: Option<Position>, message: impl Into<String>) -> TransformError {
     TransformError {
         message: message.into(),
         at,
@@ -60,12 +60,12 @@ impl Transform {
                 "a transform has at most {MAX_TRANSFORM_BYTES} bytes; this one has {}",
                 bytes.len()
             );
-            return Err(wrong(None, message));
+            return Err(transform_error(None, message));
         }
-        let read = decode(bytes).and_then(|text| Ok((text, split(text)?)));
+        let read = decode_document(bytes).and_then(|text| Ok((text, split_frontmatter(text)?)));
         let (text, Parts { yaml, body }) = read.map_err(|error| {
             let finding = error.findings().first();
-            wrong(
+            transform_error(
                 finding.and_then(crate::finding::Finding::position),
                 finding.map_or_else(String::new, |finding| {
                     // `decode` and `split` serve SKILL.md and name it in their messages.
@@ -75,8 +75,8 @@ impl Transform {
         })?;
         // A transform is written for vault alone, so it is read without the tolerance that SKILL.md
         // gets.
-        let root = yaml::parse(yaml).map_err(|error| {
-            wrong(
+        let root = yaml::parse_yaml(yaml).map_err(|error| {
+            transform_error(
                 error.at.map(in_file),
                 format!("the frontmatter is not valid YAML: {}", error.message),
             )
@@ -89,9 +89,9 @@ impl Transform {
             set: Vec::new(),
             body: text[body..].to_owned(),
         };
-        transform.members(&root)?;
+        transform.read_members(&root)?;
         if transform.set.is_empty() && transform.body.trim().is_empty() {
-            return Err(wrong(
+            return Err(transform_error(
                 None,
                 "the transform changes nothing: it has no `set` and no text",
             ));
@@ -99,13 +99,13 @@ impl Transform {
         Ok(transform)
     }
 
-    fn members(&mut self, root: &Node) -> Result<(), TransformError> {
+    fn read_members(&mut self, root: &Node) -> Result<(), TransformError> {
         let members = match &root.value {
             Value::Map(members) => members,
             Value::Null => return Ok(()),
             _ => {
                 let message = format!("the frontmatter is {}, not a map", root.kind());
-                return Err(wrong(Some(in_file(root.at)), message));
+                return Err(transform_error(Some(in_file(root.at)), message));
             }
         };
         for member in members {
@@ -116,40 +116,50 @@ impl Transform {
                     for item in items {
                         let Value::Text(text) = &item.value else {
                             let message = format!("an agent is {}, not text", item.kind());
-                            return Err(wrong(Some(in_file(item.at)), message));
+                            return Err(transform_error(Some(in_file(item.at)), message));
                         };
-                        let agent = text
-                            .parse()
-                            .map_err(|error| wrong(Some(in_file(item.at)), format!("{error}")))?;
+                        let agent = text.parse().map_err(|error| {
+                            transform_error(Some(in_file(item.at)), format!("{error}"))
+                        })?;
                         self.agents.push(agent);
                     }
                 }
                 ("agents", _) => {
-                    return Err(wrong(at, format!("`agents` is {kind}, not a list")));
+                    return Err(transform_error(
+                        at,
+                        format!("`agents` is {kind}, not a list"),
+                    ));
                 }
                 ("priority", Value::Number(number)) => {
                     self.priority = number
                         .as_i64()
                         .filter(|number| (0..=1_000).contains(number))
-                        .ok_or_else(|| wrong(at, "`priority` is a whole number from 0 to 1000"))?;
+                        .ok_or_else(|| {
+                            transform_error(at, "`priority` is a whole number from 0 to 1000")
+                        })?;
                 }
                 ("priority", _) => {
-                    return Err(wrong(at, format!("`priority` is {kind}, not a number")));
+                    return Err(transform_error(
+                        at,
+                        format!("`priority` is {kind}, not a number"),
+                    ));
                 }
                 ("set", Value::Map(members)) => {
                     for member in members {
                         let at = Some(in_file(member.key_at));
                         self.set
-                            .push((field(&member.key, at)?, member.node.to_json()));
+                            .push((check_field_name(&member.key, at)?, member.node.to_json()));
                     }
                 }
-                ("set", _) => return Err(wrong(at, format!("`set` is {kind}, not a map"))),
+                ("set", _) => {
+                    return Err(transform_error(at, format!("`set` is {kind}, not a map")));
+                }
                 (other, _) => {
                     let message = format!(
                         "unknown key `{}`; a transform has agents, priority and set",
                         vault_format::text::printable(other)
                     );
-                    return Err(wrong(Some(in_file(member.key_at)), message));
+                    return Err(transform_error(Some(in_file(member.key_at)), message));
                 }
             }
         }
@@ -162,7 +172,7 @@ impl Transform {
     }
 
     /// Returns the record of this transform for a manifest.
-    pub fn applied(&self) -> AppliedTransform {
+    pub fn to_manifest_entry(&self) -> AppliedTransform {
         AppliedTransform {
             name: self.name.to_string(),
             sha256: self.sha256,
@@ -176,7 +186,7 @@ impl Transform {
 }
 
 /// Checks the name of a field to set: plainly written, and not `name`, which is the skill's own.
-fn field(key: &str, at: Option<Position>) -> Result<String, TransformError> {
+fn check_field_name(key: &str, at: Option<Position>) -> Result<String, TransformError> {
     // The key is written into the frontmatter without quotes, so no character of YAML's syntax may
     // stand in it.
     let plain = !key.is_empty()
@@ -185,10 +195,10 @@ fn field(key: &str, at: Option<Position>) -> Result<String, TransformError> {
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
     if !plain {
         let message = "a field to set is written with letters, digits, `-` and `_` only";
-        return Err(wrong(at, message));
+        return Err(transform_error(at, message));
     }
     if key == "name" {
-        return Err(wrong(
+        return Err(transform_error(
             at,
             "a variant keeps the name of its skill: `name` is not set",
         ));
@@ -211,13 +221,13 @@ pub fn in_order<'t>(
 
 /// Renders the SKILL.md of a variant. Fails if a field to replace has more than one line, or if the
 /// base cannot be read.
-pub fn render(base: &[u8], transforms: &[&Transform]) -> Result<Vec<u8>, TransformError> {
-    let mut text = decode(base)
-        .map_err(|error| wrong(None, error.to_string()))?
+pub fn render_variant(base: &[u8], transforms: &[&Transform]) -> Result<Vec<u8>, TransformError> {
+    let mut text = decode_document(base)
+        .map_err(|error| transform_error(None, error.to_string()))?
         .to_owned();
     for transform in transforms {
         for (key, value) in &transform.set {
-            text = set(&text, key, value)?;
+            text = set_field(&text, key, value)?;
         }
     }
     for transform in transforms {
@@ -236,11 +246,11 @@ pub fn render(base: &[u8], transforms: &[&Transform]) -> Result<Vec<u8>, Transfo
     Ok(text.into_bytes())
 }
 
-fn set(text: &str, key: &str, value: &Json) -> Result<String, TransformError> {
-    let unreadable = || wrong(None, "the frontmatter of SKILL.md can't be read");
+fn set_field(text: &str, key: &str, value: &Json) -> Result<String, TransformError> {
+    let unreadable = || transform_error(None, "the frontmatter of SKILL.md can't be read");
     // Parsed anew for each field, because the field before it may have moved the lines.
-    let parts = split(text).map_err(|_| unreadable())?;
-    let root = yaml::parse(parts.yaml).map_err(|_| unreadable())?;
+    let parts = split_frontmatter(text).map_err(|_| unreadable())?;
+    let root = yaml::parse_yaml(parts.yaml).map_err(|_| unreadable())?;
     let Value::Map(members) = &root.value else {
         return Err(unreadable());
     };
@@ -258,8 +268,8 @@ fn set(text: &str, key: &str, value: &Json) -> Result<String, TransformError> {
     // The value is JSON, which is YAML too and never holds a raw line break: no value can add a
     // line of its own.
     let line = format!("{key}: {value}{ending}");
-    let found = members.iter().position(|member| member.key == key);
-    match found {
+    let existing = members.iter().position(|member| member.key == key);
+    match existing {
         None => lines.push(line),
         Some(at) => {
             let row = |position: Position| position.line as usize - 1;
@@ -280,7 +290,7 @@ fn set(text: &str, key: &str, value: &Json) -> Result<String, TransformError> {
                 let message = format!(
                     "`{key}` has a value of more than one line in SKILL.md, which can't be replaced"
                 );
-                return Err(wrong(None, message));
+                return Err(transform_error(None, message));
             }
             *lines.get_mut(first).ok_or_else(unreadable)? = line;
         }
@@ -300,7 +310,7 @@ mod tests {
     const BASE: &str = "---\nname: pdf\ndescription: Old. # why\ntags:\n  - a\n---\nBody.\n\n\n";
 
     fn rendered(transforms: &[&Transform]) -> String {
-        String::from_utf8(render(BASE.as_bytes(), transforms).unwrap()).unwrap()
+        String::from_utf8(render_variant(BASE.as_bytes(), transforms).unwrap()).unwrap()
     }
 
     #[test]
@@ -332,7 +342,7 @@ mod tests {
         let document = super::super::Document::parse(text.as_bytes()).unwrap();
         assert_eq!(document.frontmatter().description, "a: b\n# c");
         let windows = BASE.replace('\n', "\r\n");
-        let text = String::from_utf8(render(windows.as_bytes(), &[&a]).unwrap()).unwrap();
+        let text = String::from_utf8(render_variant(windows.as_bytes(), &[&a]).unwrap()).unwrap();
         assert!(text.contains("description: \"a: b\\n# c\"\r\ntags:\r\n"));
     }
 
@@ -347,7 +357,7 @@ mod tests {
             ("---\nname: x\ndescription: a\n  b\n---\n", "description"),
         ] {
             let a = transform("a", &format!("---\nset: {{{key}: x}}\n---\n"));
-            let refused = render(base.as_bytes(), &[&a]).unwrap_err();
+            let refused = render_variant(base.as_bytes(), &[&a]).unwrap_err();
             assert!(refused.message.contains("more than one line"), "{refused}");
         }
     }

@@ -52,14 +52,14 @@ pub(super) struct YamlError {
 }
 
 /// Parses one document; places count from the text's own first line.
-pub(super) fn parse(text: &str) -> Result<Node, YamlError> {
+pub(super) fn parse_yaml(text: &str) -> Result<Node, YamlError> {
     let error = match parse_strictly(text) {
         Ok(node) => return Ok(node),
         Err(error) => error,
     };
     // Only once the strict reading has failed, so that valid YAML never gets a second meaning. If
     // this fails too, the first error is the one that fits the author's text.
-    indented(text)
+    indent_continuations(text)
         .and_then(|text| parse_strictly(&text).ok())
         .ok_or(error)
 }
@@ -67,7 +67,7 @@ pub(super) fn parse(text: &str) -> Result<Node, YamlError> {
 /// Returns the text with a space before each line on which a quoted value of a top-level key
 /// continues at the left margin, or `None` if there is none. YAML requires that space; other
 /// parsers do without it and read the same value.
-fn indented(text: &str) -> Option<String> {
+fn indent_continuations(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len() + 16);
     let mut open = None;
     let mut is_changed = false;
@@ -92,7 +92,7 @@ fn indented(text: &str) -> Option<String> {
                     Some((mark, &value[1..]))
                 }),
         };
-        open = inside.and_then(|(mark, rest)| (!closes(rest, mark)).then_some(mark));
+        open = inside.and_then(|(mark, rest)| (!closes_quotation(rest, mark)).then_some(mark));
         out.push_str(line);
         out.push('\n');
     }
@@ -100,7 +100,7 @@ fn indented(text: &str) -> Option<String> {
 }
 
 /// Whether a value in these quotation marks ends in the rest of a line.
-fn closes(rest: &str, mark: char) -> bool {
+fn closes_quotation(rest: &str, mark: char) -> bool {
     let mut letters = rest.chars().peekable();
     while let Some(letter) = letters.next() {
         // In double quotes a backslash escapes the next character; in single quotes a mark is
@@ -134,14 +134,14 @@ fn parse_strictly(text: &str) -> Result<Node, YamlError> {
         },
     };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| YamlError {
-        at: error.location().map(position),
-        message: message(error.without_snippet()),
+        at: error.location().map(to_position),
+        message: describe_error(error.without_snippet()),
     })
 }
 
 /// Returns the fault in words for the author of a skill, without the place, which the finding
 /// carries.
-fn message(error: &serde_saphyr::Error) -> String {
+fn describe_error(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error;
     use serde_saphyr::budget::BudgetBreach;
     match error {
@@ -177,7 +177,7 @@ fn message(error: &serde_saphyr::Error) -> String {
     }
 }
 
-fn position(location: Location) -> Position {
+fn to_position(location: Location) -> Position {
     let number = |value: u64| u32::try_from(value).unwrap_or(u32::MAX).max(1);
     Position::new(number(location.line()), number(location.column()))
 }
@@ -230,13 +230,18 @@ impl Node {
 }
 
 /// Collects invisible characters, one for each text or key that has any.
-pub(super) fn hidden(node: &Node, found: &mut Vec<(Position, char)>) {
+pub(super) fn collect_hidden(node: &Node, hidden_characters: &mut Vec<(Position, char)>) {
     match &node.value {
-        Value::Text(text) => found.extend(first_hidden(text).map(|character| (node.at, character))),
-        Value::List(items) => items.iter().for_each(|item| hidden(item, found)),
+        Value::Text(text) => {
+            hidden_characters.extend(first_hidden(text).map(|character| (node.at, character)))
+        }
+        Value::List(items) => items
+            .iter()
+            .for_each(|item| collect_hidden(item, hidden_characters)),
         Value::Map(members) => members.iter().for_each(|member| {
-            found.extend(first_hidden(&member.key).map(|character| (member.key_at, character)));
-            hidden(&member.node, found);
+            hidden_characters
+                .extend(first_hidden(&member.key).map(|character| (member.key_at, character)));
+            collect_hidden(&member.node, hidden_characters);
         }),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
@@ -257,7 +262,7 @@ impl<'de> Deserialize<'de> for Node {
         let spanned = Spanned::<Value>::deserialize(deserializer)?;
         Ok(Self {
             value: spanned.value,
-            at: position(spanned.referenced),
+            at: to_position(spanned.referenced),
         })
     }
 }
@@ -344,7 +349,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
         let mut members = Vec::new();
         while let Some(key) = access.next_key::<Spanned<String>>()? {
             members.push(Member {
-                key_at: position(key.referenced),
+                key_at: to_position(key.referenced),
                 key: key.value,
                 node: access.next_value()?,
             });
@@ -363,12 +368,12 @@ mod tests {
         let json = serde_json::json!({
             "a": ".nan", "b": 1000, "c": "no", "d": 1000.0, "e": true, "f": "2024-01-01", "g": null, "h": "1", "1": "x",
         });
-        assert_eq!(parse(text).unwrap().to_json(), json);
+        assert_eq!(parse_yaml(text).unwrap().to_json(), json);
     }
 
     #[test]
     fn every_member_knows_its_place() {
-        let node = parse("a: 1\nb:\n  c: [x, y]\n").unwrap();
+        let node = parse_yaml("a: 1\nb:\n  c: [x, y]\n").unwrap();
         let Value::Map(members) = node.value else {
             panic!("a map")
         };
@@ -422,7 +427,7 @@ mod tests {
             ("a: [1,2\n", "unclosed bracket '['", (1, 4)),
         ];
         for (text, message, (line, column)) in cases {
-            let error = parse(text).unwrap_err();
+            let error = parse_yaml(text).unwrap_err();
             assert_eq!(error.message, message, "{text:?}");
             assert_eq!(error.at, Some(Position::new(line, column)), "{text:?}");
         }
@@ -435,7 +440,7 @@ mod tests {
             ("a: 'it''s\n\ntwo: three'\nb: 1\n", "it's\ntwo: three"),
             ("a: \"say \\\"x\ny\\\"\"\nb: 1\n", "say \"x y\""),
         ] {
-            let json = parse(text).unwrap().to_json();
+            let json = parse_yaml(text).unwrap().to_json();
             assert_eq!(json, serde_json::json!({ "a": value, "b": 1 }), "{text:?}");
         }
         for text in [
@@ -443,40 +448,41 @@ mod tests {
             "a: \"one\ntwo\n",
             "a: one\n\"two\"\n",
         ] {
-            assert!(parse(text).is_err(), "{text:?}");
+            assert!(parse_yaml(text).is_err(), "{text:?}");
         }
     }
 
     #[test]
     fn bombs_are_stopped() {
         let deep = format!("a: {}{}", "[".repeat(5000), "]".repeat(5000));
-        assert!(parse(&deep).is_err());
+        assert!(parse_yaml(&deep).is_err());
         let wide = format!("a: [{}]", "1,".repeat(5000));
         assert_eq!(
-            parse(&wide).unwrap_err().message,
+            parse_yaml(&wide).unwrap_err().message,
             "there are more than 4,096 values"
         );
         let mut laugh = "a: &a [x, x]\n".to_owned();
         for (new, old) in "bcdefghi".chars().zip("abcdefgh".chars()) {
             laugh.extend([format!("{new}: &{new} [*{old}, *{old}]\n")]);
         }
-        assert!(parse(&laugh).is_err());
+        assert!(parse_yaml(&laugh).is_err());
     }
 
     #[test]
     fn nul_is_found_at_any_depth() {
-        let node = parse("a: [x, {b: \"\\0\"}]\n").unwrap();
+        let node = parse_yaml("a: [x, {b: \"\\0\"}]\n").unwrap();
         assert_eq!(node.first_nul(), Some(Position::new(1, 12)));
-        assert_eq!(parse("a: b\n").unwrap().first_nul(), None);
+        assert_eq!(parse_yaml("a: b\n").unwrap().first_nul(), None);
     }
 
     #[test]
     fn hidden_characters_are_found_with_their_place() {
-        let node =
-            parse("a: x\nb: [\"y\\u202e\", \"\\U000E0041\"]\n\"\\e\": 1\nc: |\n  line\n  \tend\n")
-                .unwrap();
+        let node = parse_yaml(
+            "a: x\nb: [\"y\\u202e\", \"\\U000E0041\"]\n\"\\e\": 1\nc: |\n  line\n  \tend\n",
+        )
+        .unwrap();
         let mut found = Vec::new();
-        hidden(&node, &mut found);
+        collect_hidden(&node, &mut found);
         let wanted = [
             (Position::new(2, 5), '\u{202E}'),
             (Position::new(2, 16), '\u{E0041}'),

@@ -145,7 +145,7 @@ pub(super) const RULES: [Rule; 36] = [
 ];
 /// Returns the rule with this name. A name that is not in the table gets the id `VG-ST-000`, which
 /// tests reject.
-pub(super) fn rule(name: &'static str) -> Rule {
+pub(super) fn structure_rule(name: &'static str) -> Rule {
     // No `Option`: the names are literals of this crate, and a wrong one must fail a test and not
     // stop the scan of a user.
     match RULES.binary_search_by(|rule| rule.name.cmp(name)) {
@@ -163,7 +163,7 @@ mod tests {
         assert!(RULES.is_sorted_by(|a, b| a.name < b.name));
         let ids: std::collections::BTreeSet<_> = RULES.iter().map(|rule| rule.id).collect();
         assert_eq!(ids.len(), RULES.len());
-        assert_eq!(rule("path-clash").name, "path-clash");
-        assert_eq!(rule("no such rule").id, "VG-ST-000");
+        assert_eq!(structure_rule("path-clash").name, "path-clash");
+        assert_eq!(structure_rule("no such rule").id, "VG-ST-000");
     }
 }

@@ -39,39 +39,39 @@ impl Excerpt {
             // A place near the end of the line still gets an excerpt of full width.
             column.saturating_sub(BEFORE).min(total - WIDTH)
         };
-        let mut shown = String::new();
+        let mut excerpt = String::new();
         let mut mark = None;
         if from > 0 {
-            shown.push('…');
+            excerpt.push('…');
         }
         for (at, character) in line.chars().enumerate().skip(from).take(WIDTH) {
-            let start = shown.len();
+            let start = excerpt.len();
             if character == '\t' {
                 // One column, so that a mark printed below the line stands under its character.
-                shown.push(' ');
+                excerpt.push(' ');
             } else if is_invisible(character) {
-                shown.extend(character.escape_unicode());
+                excerpt.extend(character.escape_unicode());
             } else {
-                shown.push(character);
+                excerpt.push(character);
             }
             if at == column {
-                mark = Some(start..shown.len());
+                mark = Some(start..excerpt.len());
             }
         }
         if from + WIDTH < total {
-            shown.push('…');
+            excerpt.push('…');
         }
         Some(Self {
             number,
-            mark: mark.unwrap_or(shown.len()..shown.len()),
-            text: shown,
+            mark: mark.unwrap_or(excerpt.len()..excerpt.len()),
+            text: excerpt,
         })
     }
 }
 
 /// Decodes the bytes of a file for people: UTF-16 if a byte order mark says so, else UTF-8 with
 /// U+FFFD for anything invalid.
-pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
+pub fn decode_text(bytes: &[u8]) -> Cow<'_, str> {
     let wide = |rest: &[u8], read: fn([u8; 2]) -> u16| {
         let units: Vec<u16> = rest
             .chunks_exact(2)
@@ -129,9 +129,9 @@ mod tests {
 
     #[test]
     fn every_file_has_some_text() {
-        assert_eq!(decode(b"plain"), "plain");
-        assert_eq!(decode(b"\xff\xfea\0b\0"), "ab");
-        assert_eq!(decode(b"\xfe\xff\0a\0b"), "ab");
-        assert_eq!(decode(b"a\xffb"), "a\u{fffd}b");
+        assert_eq!(decode_text(b"plain"), "plain");
+        assert_eq!(decode_text(b"\xff\xfea\0b\0"), "ab");
+        assert_eq!(decode_text(b"\xfe\xff\0a\0b"), "ab");
+        assert_eq!(decode_text(b"a\xffb"), "a\u{fffd}b");
     }
 }

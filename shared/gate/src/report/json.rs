@@ -9,14 +9,14 @@ use vault_format::text::is_invisible;
 /// An audit of skills.
 #[derive(Debug, JsonSchema, Serialize)]
 #[schemars(rename = "Audit")]
-pub struct Whole<'a> {
+pub struct AuditView<'a> {
     #[serde(flatten)]
     audit: &'a Audit,
     /// Number of skills by verdict.
     summary: Summary,
 }
 
-impl<'a> From<&'a Audit> for Whole<'a> {
+impl<'a> From<&'a Audit> for AuditView<'a> {
     fn from(audit: &'a Audit) -> Self {
         Self {
             audit,
@@ -27,7 +27,7 @@ impl<'a> From<&'a Audit> for Whole<'a> {
 
 /// Renders one line for each skill, then one for each folder that could not be searched (`name`
 /// null, verdict `unreadable`, `reason`), each with `\n` at its end.
-pub fn lines(audit: &Audit) -> String {
+pub fn render_lines(audit: &Audit) -> String {
     let mut text = String::new();
     let skills = audit.skills.iter().map(|skill| serde_json::json!(skill));
     // In the form of a skill, so that a reader that only counts verdicts cannot take a partial audit
@@ -39,7 +39,7 @@ pub fn lines(audit: &Audit) -> String {
         })
     });
     for value in skills.chain(skipped) {
-        text.push_str(&escaped(&value.to_string()));
+        text.push_str(&escape_invisible(&value.to_string()));
         text.push('\n');
     }
     text
@@ -47,7 +47,7 @@ pub fn lines(audit: &Audit) -> String {
 
 /// Escapes the invisible characters that JSON allows raw. The text keeps its value and cannot steer
 /// a terminal.
-pub fn escaped(json: &str) -> String {
+pub fn escape_invisible(json: &str) -> String {
     if !json.chars().any(is_invisible) {
         return json.to_owned();
     }
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_line_for_each_skill_with_what_a_program_wants() {
-        let text = lines(&examples::audit());
+        let text = render_lines(&examples::audit());
         assert!(
             !text.chars().any(|c| c != '\n' && is_invisible(c)),
             "{text}"
@@ -102,7 +102,7 @@ mod tests {
             data.to_string(),
             serde_json::to_string_pretty(&data).unwrap(),
         ] {
-            let shown = escaped(&text);
+            let shown = escape_invisible(&text);
             assert!(
                 !shown.chars().any(|c| c != '\n' && is_invisible(c)),
                 "{shown}"
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_whole_says_how_much_was_looked_at() {
-        let whole = serde_json::to_value(Whole::from(&examples::audit())).unwrap();
+        let whole = serde_json::to_value(AuditView::from(&examples::audit())).unwrap();
         assert_eq!(whole["summary"]["blocked"], 1);
         assert_eq!(
             whole["bounds"][0],
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn characters_beyond_the_first_plane_are_two_escapes() {
         let text = serde_json::to_string("a\u{E0041}b").unwrap();
-        let shown = escaped(&text);
+        let shown = escape_invisible(&text);
         assert_eq!(shown, "\"a\\udb40\\udc41b\"");
         assert_eq!(
             serde_json::from_str::<String>(&shown).unwrap(),

@@ -17,7 +17,7 @@ pub fn render(audit: &Audit) -> String {
     let summary = audit.summary();
     let mut out = format!(
         "### Skill audit: {}\n\n{} {}: {} accepted, {} with warnings, {} blocked, {} unreadable.\n",
-        match audit.worst() {
+        match audit.worst_verdict() {
             // First, or a clean result over half of the skills would read as clean.
             _ if !audit.is_complete() => "not everything could be read",
             Verdict::Blocked => "blocked",
@@ -44,8 +44,8 @@ pub fn render(audit: &Audit) -> String {
     for skipped in &audit.skipped {
         let line = format!(
             "\nNot scanned: {} ({})\n",
-            code(&skipped.path),
-            text(&skipped.reason)
+            code_span(&skipped.path),
+            sentence_or_code(&skipped.reason)
         );
         // A flood of unreadable folders must leave room for the findings.
         if out.len() + line.len() > MAX_BYTES / 2 {
@@ -53,22 +53,22 @@ pub fn render(audit: &Audit) -> String {
         }
         out.push_str(&line);
     }
-    let told: Vec<&Audited> = told(audit);
-    if told.is_empty() {
+    let reported: Vec<&Audited> = reported_skills(audit);
+    if reported.is_empty() {
         return out;
     }
-    rows(
+    append_rows(
         &mut out,
         "\n| Skill | Verdict | Blocking | Warnings |\n| --- | --- | ---: | ---: |\n",
-        told.iter().map(|skill| skill_row(skill)),
+        reported.iter().map(|skill| skill_row(skill)),
         MAX_BYTES / 3,
         "skills",
     );
-    let findings = told.iter().flat_map(|skill| {
+    let findings = reported.iter().flat_map(|skill| {
         let rows = skill.findings.iter();
         rows.map(|located| finding_row(skill, located))
     });
-    rows(
+    append_rows(
         &mut out,
         "\n| Level | Place | Finding | How to fix it |\n| --- | --- | --- | --- |\n",
         findings,
@@ -79,15 +79,15 @@ pub fn render(audit: &Audit) -> String {
 }
 
 /// Returns the skills with a warning or worse, the heaviest first.
-fn told(audit: &Audit) -> Vec<&Audited> {
-    let said = |skill: &&Audited| skill.verdict > Verdict::Accepted;
-    let mut told: Vec<&Audited> = audit.skills.iter().filter(said).collect();
-    told.sort_by_key(|skill| std::cmp::Reverse(skill.verdict));
-    told
+fn reported_skills(audit: &Audit) -> Vec<&Audited> {
+    let is_reported = |skill: &&Audited| skill.verdict > Verdict::Accepted;
+    let mut reported: Vec<&Audited> = audit.skills.iter().filter(is_reported).collect();
+    reported.sort_by_key(|skill| std::cmp::Reverse(skill.verdict));
+    reported
 }
 
 /// Appends rows up to a length of the whole text, then the number of rows that were left out.
-fn rows(
+fn append_rows(
     out: &mut String,
     heading: &str,
     rows: impl Iterator<Item = String>,
@@ -111,10 +111,10 @@ fn rows(
 }
 
 fn skill_row(skill: &Audited) -> String {
-    let blocking = skill.blocking();
+    let blocking = skill.blocking_count();
     format!(
         "| {} | {} | {blocking} | {} |\n",
-        code(&skill.path),
+        code_span(&skill.path),
         skill.verdict.as_str(),
         skill.findings.len() - blocking
     )
@@ -134,19 +134,19 @@ fn finding_row(skill: &Audited, located: &Located) -> String {
     let excerpt = if finding.excerpt.is_empty() {
         String::new()
     } else {
-        format!("<br>{}", code(&finding.excerpt))
+        format!("<br>{}", code_span(&finding.excerpt))
     };
     format!(
         "| {level} | {} | {} ({}){excerpt} | {} |\n",
-        code(&place),
-        text(&finding.message),
+        code_span(&place),
+        sentence_or_code(&finding.message),
         finding.rule,
-        text(&finding.hint)
+        sentence_or_code(&finding.hint)
     )
 }
 
 /// Returns a sentence as it is if Markdown can take nothing in it for mark-up, else as code.
-fn text(sentence: &str) -> String {
+fn sentence_or_code(sentence: &str) -> String {
     let plain = sentence.chars().all(|character| {
         character.is_alphanumeric()
             || matches!(
@@ -158,7 +158,7 @@ fn text(sentence: &str) -> String {
     if plain && !sentence.contains("www.") {
         sentence.to_owned()
     } else {
-        code(sentence)
+        code_span(sentence)
     }
 }
 
@@ -167,7 +167,7 @@ const LONGEST: usize = 200;
 
 /// Returns text as a code span in a table: the fence is longer than any in the text, controls are
 /// escaped, and so is `|`, as tables require.
-fn code(hostile: &str) -> String {
+fn code_span(hostile: &str) -> String {
     let mut shown: String = hostile.chars().take(LONGEST).collect();
     if hostile.chars().nth(LONGEST).is_some() {
         shown.push('…');
@@ -212,9 +212,12 @@ mod tests {
             ("a\nb\u{202e}", "`a\\u{a}b\\u{202e}`"),
             ("", ""),
         ] {
-            assert_eq!(code(hostile), span);
+            assert_eq!(code_span(hostile), span);
         }
-        assert_eq!(text("a plain sentence, really"), "a plain sentence, really");
+        assert_eq!(
+            sentence_or_code("a plain sentence, really"),
+            "a plain sentence, really"
+        );
         for marked in [
             "ping @owner",
             "see #1",
@@ -224,7 +227,7 @@ mod tests {
             "http://x",
             "www.x.example",
         ] {
-            assert!(text(marked).starts_with('`'), "{marked}");
+            assert!(sentence_or_code(marked).starts_with('`'), "{marked}");
         }
     }
 

@@ -10,12 +10,12 @@ pub mod json;
 pub mod markdown;
 pub mod sarif;
 
-pub use excerpt::{Excerpt, decode};
+pub use excerpt::{Excerpt, decode_text};
 
 use crate as gate;
 use crate::finding::{Finding, Level};
 use crate::similar;
-use crate::similar::{Similar, Sketch};
+use crate::similar::{Sketch, SketchIndex};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -119,7 +119,7 @@ pub struct Audited {
 
 impl Audited {
     /// Returns the number of findings that block.
-    pub fn blocking(&self) -> usize {
+    pub fn blocking_count(&self) -> usize {
         let blocks = |located: &&Located| located.finding.level > Level::Warning;
         self.findings.iter().filter(blocks).count()
     }
@@ -231,7 +231,7 @@ impl Audit {
     }
 
     /// Returns the heaviest verdict.
-    pub fn worst(&self) -> Verdict {
+    pub fn worst_verdict(&self) -> Verdict {
         let worst = self.skills.iter().map(|skill| skill.verdict).max();
         worst.unwrap_or(Verdict::Accepted)
     }
@@ -241,7 +241,7 @@ impl Audit {
     /// skills.
     pub fn mark_duplicates(&mut self) {
         let mut first = HashMap::<Digest, String>::new();
-        let mut similar = Similar::default();
+        let mut similar = SketchIndex::default();
         // The skills in `similar`, by number: path and name.
         let mut known = Vec::<(String, Option<String>)>::new();
         for skill in &mut self.skills {
@@ -257,7 +257,7 @@ impl Audit {
             let Some(sketch) = skill.sketch.clone() else {
                 continue;
             };
-            if let Some(nearest) = similar.find(&sketch).first() {
+            if let Some(nearest) = similar.find_similar(&sketch).first() {
                 skill.mark_like(&known[nearest.number], nearest.likeness);
             }
             similar.add(sketch);
@@ -279,7 +279,7 @@ impl Audited {
         let hint =
             "compare the two; keep one, or let each description say what only that skill is for";
         self.findings.push(Located {
-            finding: similar::finding(path, likeness, hint),
+            finding: similar::likeness_warning(path, likeness, hint),
             source: None,
         });
         self.verdict = self.verdict.max(Verdict::Warnings);
@@ -337,7 +337,7 @@ mod tests {
                 findings: 4
             }
         );
-        assert_eq!(audit.worst(), Verdict::Unreadable);
+        assert_eq!(audit.worst_verdict(), Verdict::Unreadable);
         assert!(!audit.is_complete());
     }
 

@@ -21,12 +21,12 @@ const MAX_MESSAGE_CHARS: usize = 900;
 
 /// Renders the audit as one line of JSON, by a tool of this version.
 pub fn render(audit: &Audit, version: &str) -> String {
-    json::escaped(&value(audit, version).to_string())
+    json::escape_invisible(&sarif_log(audit, version).to_string())
 }
 
 /// Returns the audit as a SARIF log.
-pub fn value(audit: &Audit, version: &str) -> Value {
-    let rules = rules(audit);
+pub fn sarif_log(audit: &Audit, version: &str) -> Value {
+    let rules = described_rules(audit);
     let places: BTreeMap<&str, usize> = rules
         .keys()
         .enumerate()
@@ -35,7 +35,7 @@ pub fn value(audit: &Audit, version: &str) -> Value {
     let results: Vec<Value> = audit
         .skills
         .iter()
-        .flat_map(|skill| results(audit, skill, &places))
+        .flat_map(|skill| skill_results(audit, skill, &places))
         .collect();
     json!({
         "$schema": SCHEMA,
@@ -45,7 +45,7 @@ pub fn value(audit: &Audit, version: &str) -> Value {
                 "name": "vault",
                 "version": version,
                 "semanticVersion": version,
-                "rules": rules.values().map(Described::value).collect::<Vec<_>>(),
+                "rules": rules.values().map(RuleDescription::to_json).collect::<Vec<_>>(),
             }},
             // Columns of findings count characters, not UTF-16 units.
             "columnKind": "unicodeCodePoints",
@@ -60,7 +60,7 @@ pub fn value(audit: &Audit, version: &str) -> Value {
 }
 
 /// A rule, with the fix that its findings suggest.
-struct Described<'a> {
+struct RuleDescription<'a> {
     name: &'a str,
     id: &'a str,
     category: &'a str,
@@ -69,7 +69,7 @@ struct Described<'a> {
     fix: Option<&'a str>,
 }
 
-impl<'a> Described<'a> {
+impl<'a> RuleDescription<'a> {
     fn of_rule(rule: &'a Rule) -> Self {
         Self {
             name: rule.name,
@@ -92,7 +92,7 @@ impl<'a> Described<'a> {
         }
     }
 
-    fn value(&self) -> Value {
+    fn to_json(&self) -> Value {
         let short = self.name.replace('-', " ");
         let full = if self.why.is_empty() {
             &short
@@ -108,12 +108,12 @@ impl<'a> Described<'a> {
         help.push_str(" `vault audit <folder>` shows each place and how to fix it.");
         json!({
             "id": self.id,
-            "name": pascal(self.name),
+            "name": to_pascal_case(self.name),
             "shortDescription": { "text": short },
             "fullDescription": { "text": full },
             // The Markdown is the plain text on purpose: hints quote text of skills, which may hold
             // mark-up.
-            "help": { "text": plain(&help), "markdown": plain(&help) },
+            "help": { "text": escape_brackets(&help), "markdown": escape_brackets(&help) },
             "defaultConfiguration": { "level": match self.severity {
                 Severity::Low => "note",
                 Severity::Medium => "warning",
@@ -133,7 +133,7 @@ impl<'a> Described<'a> {
 }
 
 /// Turns `download-pipe-shell` into `DownloadPipeShell`.
-fn pascal(name: &str) -> String {
+fn to_pascal_case(name: &str) -> String {
     name.split('-')
         .filter_map(|word| {
             let first = word.chars().next()?;
@@ -143,16 +143,16 @@ fn pascal(name: &str) -> String {
 }
 
 /// Returns every rule of the gate and of the findings, by id.
-fn rules(audit: &Audit) -> BTreeMap<&str, Described<'_>> {
-    let known = structure_rules().iter().chain(gate::scan_rules());
-    let mut rules: BTreeMap<&str, Described<'_>> = known
-        .map(|rule| (rule.id, Described::of_rule(rule)))
+fn described_rules(audit: &Audit) -> BTreeMap<&str, RuleDescription<'_>> {
+    let gate_rules = structure_rules().iter().chain(gate::scan_rules());
+    let mut rules: BTreeMap<&str, RuleDescription<'_>> = gate_rules
+        .map(|rule| (rule.id, RuleDescription::of_rule(rule)))
         .collect();
     for skill in &audit.skills {
         for Located { finding, .. } in &skill.findings {
             let rule = rules
                 .entry(finding.id)
-                .or_insert_with(|| Described::of_finding(finding));
+                .or_insert_with(|| RuleDescription::of_finding(finding));
             // Rules of structure name what they found; only the scanner's advice is the same each
             // time.
             let general = !finding.id.starts_with("VG-ST-") && !finding.hint.is_empty();
@@ -164,7 +164,7 @@ fn rules(audit: &Audit) -> BTreeMap<&str, Described<'_>> {
     rules
 }
 
-fn results(audit: &Audit, skill: &Audited, places: &BTreeMap<&str, usize>) -> Vec<Value> {
+fn skill_results(audit: &Audit, skill: &Audited, places: &BTreeMap<&str, usize>) -> Vec<Value> {
     let mut seen = BTreeMap::<&str, usize>::new();
     skill
         .findings
@@ -172,12 +172,18 @@ fn results(audit: &Audit, skill: &Audited, places: &BTreeMap<&str, usize>) -> Ve
         .map(|Located { finding, .. }| {
             let nth = seen.entry(finding.id).or_default();
             *nth += 1;
-            result(audit, skill, finding, places[finding.id], *nth)
+            finding_result(audit, skill, finding, places[finding.id], *nth)
         })
         .collect()
 }
 
-fn result(audit: &Audit, skill: &Audited, finding: &Finding, rule: usize, nth: usize) -> Value {
+fn finding_result(
+    audit: &Audit,
+    skill: &Audited,
+    finding: &Finding,
+    rule: usize,
+    nth: usize,
+) -> Value {
     let level = match (finding.level, finding.severity) {
         (Level::Error | Level::Flag, _) => "error",
         (Level::Note, _) | (Level::Warning, Severity::Low) => "note",
@@ -197,9 +203,9 @@ fn result(audit: &Audit, skill: &Audited, finding: &Finding, rule: usize, nth: u
         "ruleId": finding.id,
         "ruleIndex": rule,
         "level": level,
-        "message": { "text": message(finding) },
+        "message": { "text": message_text(finding) },
         "locations": [{ "physicalLocation": {
-            "artifactLocation": { "uri": uri(audit, skill, finding), "uriBaseId": "SRCROOT" },
+            "artifactLocation": { "uri": file_uri(audit, skill, finding), "uriBaseId": "SRCROOT" },
             "region": region,
         }}],
         "partialFingerprints": { FINGERPRINT: fingerprint },
@@ -216,7 +222,7 @@ fn result(audit: &Audit, skill: &Audited, finding: &Finding, rule: usize, nth: u
 
 /// Returns the reference of the file that a finding is about, relative to where the audit was
 /// started.
-fn uri(audit: &Audit, skill: &Audited, finding: &Finding) -> String {
+fn file_uri(audit: &Audit, skill: &Audited, finding: &Finding) -> String {
     let mut uri = audit.base.clone();
     if !skill.uri.is_empty() {
         uri.push_str(&skill.uri);
@@ -226,8 +232,8 @@ fn uri(audit: &Audit, skill: &Audited, finding: &Finding) -> String {
     uri
 }
 
-fn message(finding: &Finding) -> String {
-    let mut text = sentence(&finding.message);
+fn message_text(finding: &Finding) -> String {
+    let mut text = to_sentence(&finding.message);
     if !finding.excerpt.is_empty() {
         text.push_str(&format!(
             " It reads ({}): {}",
@@ -238,7 +244,7 @@ fn message(finding: &Finding) -> String {
     for part in [finding.why, &finding.hint] {
         if !part.is_empty() {
             text.push(' ');
-            text.push_str(&sentence(part));
+            text.push_str(&to_sentence(part));
         }
     }
     // Cut before escaping, so that no escape is cut in two.
@@ -246,11 +252,11 @@ fn message(finding: &Finding) -> String {
     if text.chars().nth(MAX_MESSAGE_CHARS).is_some() {
         cut.push('…');
     }
-    plain(&cut)
+    escape_brackets(&cut)
 }
 
 /// Returns the text with a capital letter and a full stop, as services show messages.
-fn sentence(text: &str) -> String {
+fn to_sentence(text: &str) -> String {
     let mut letters = text.chars();
     let mut out: String = letters
         .next()
@@ -265,7 +271,7 @@ fn sentence(text: &str) -> String {
 }
 
 /// Escapes text so that its brackets make no link, as they would in messages of SARIF.
-fn plain(text: &str) -> String {
+fn escape_brackets(text: &str) -> String {
     printable(text)
         .replace('\\', "\\\\")
         .replace('[', "\\[")
@@ -285,7 +291,7 @@ fn notifications(audit: &Audit) -> Vec<Value> {
     skipped
         .chain(bounds)
         .map(|(level, id, text)| {
-            json!({ "level": level, "descriptor": { "id": id }, "message": { "text": plain(&text) } })
+            json!({ "level": level, "descriptor": { "id": id }, "message": { "text": escape_brackets(&text) } })
         })
         .collect()
 }
@@ -390,7 +396,7 @@ mod tests {
             .retain(|skill| skill.verdict == Verdict::Accepted);
         clean.skipped.clear();
         clean.bounds.clear();
-        let log = value(&clean, "0.5.0");
+        let log = sarif_log(&clean, "0.5.0");
         assert_is_sarif(&log);
         assert_eq!(array(&log["runs"][0]["results"]).len(), 0);
         assert_eq!(
@@ -401,7 +407,7 @@ mod tests {
 
     #[test]
     fn every_rule_of_the_gate_has_its_help() {
-        let log = value(&examples::audit(), "0.5.0");
+        let log = sarif_log(&examples::audit(), "0.5.0");
         let rules = array(&log["runs"][0]["tool"]["driver"]["rules"]);
         assert_eq!(
             rules.len(),
@@ -415,7 +421,7 @@ mod tests {
     #[test]
     fn fingerprints_hold_while_the_skill_does_and_tell_results_apart() {
         let prints = |audit: &Audit| -> Vec<Value> {
-            let log = value(audit, "0.5.0");
+            let log = sarif_log(audit, "0.5.0");
             let results = array(&log["runs"][0]["results"]);
             results
                 .iter()

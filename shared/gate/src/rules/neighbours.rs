@@ -5,7 +5,7 @@
 use super::words::ending_of;
 use crate::finding::{Finding, Level};
 use crate::rule::{Act, ScanRule};
-use crate::scan::scan;
+use crate::scan::scan_files;
 use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -445,7 +445,7 @@ fn findings(example: &str) -> Vec<Finding> {
         mode: Mode::Plain,
         bytes: text.as_bytes().to_vec(),
     };
-    scan(&[file], &[], None).findings(true)
+    scan_files(&[file], &[], None).into_findings(true)
 }
 
 /// Whether a bad example is still judged as its rule says.

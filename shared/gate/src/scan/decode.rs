@@ -21,33 +21,33 @@ const SHORTEST_HEX: usize = 24;
 const SHORTEST_TEXT: usize = 8;
 
 /// Returns every piece that decodes to text.
-pub(super) fn pieces(raw: &str) -> Vec<Piece> {
-    let mut found = Vec::new();
+pub(super) fn decode_pieces(raw: &str) -> Vec<Piece> {
+    let mut pieces = Vec::new();
     let bytes = raw.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
         let byte = bytes[at];
         let end = if is_base64(byte) {
-            word(bytes, at, &mut found)
+            decode_run(bytes, at, &mut pieces)
         } else if byte == b'\\' {
-            escapes(bytes, at, &mut found)
+            decode_escapes(bytes, at, &mut pieces)
         } else if byte == b'[' || byte == b'(' {
-            numbers(bytes, at, &mut found)
+            decode_numbers(bytes, at, &mut pieces)
         } else {
             at + 1
         };
         at = end.max(at + 1);
     }
-    found
+    pieces
 }
 
 const fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
 }
 
-fn keep(found: &mut Vec<Piece>, encoded: Range<usize>, bytes: &[u8]) {
-    if let Some(text) = readable(bytes) {
-        found.push(Piece {
+fn push_readable(pieces: &mut Vec<Piece>, encoded: Range<usize>, bytes: &[u8]) {
+    if let Some(text) = readable_text(bytes) {
+        pieces.push(Piece {
             origin: encoded.start,
             length: encoded.len(),
             text,
@@ -56,11 +56,11 @@ fn keep(found: &mut Vec<Piece>, encoded: Range<usize>, bytes: &[u8]) {
 }
 
 /// Returns bytes as text if nearly all of it is printable ASCII; UTF-16 of ASCII counts too.
-fn readable(bytes: &[u8]) -> Option<String> {
+fn readable_text(bytes: &[u8]) -> Option<String> {
     // PowerShell takes encoded commands in UTF-16 (`-EncodedCommand`).
     if bytes.len() >= 2 * SHORTEST_TEXT && bytes.iter().skip(1).step_by(2).all(|byte| *byte == 0) {
         let narrow: Vec<u8> = bytes.iter().copied().step_by(2).collect();
-        return readable(&narrow);
+        return readable_text(&narrow);
     }
     if bytes.len() < SHORTEST_TEXT {
         return None;
@@ -74,7 +74,7 @@ fn readable(bytes: &[u8]) -> Option<String> {
 }
 
 /// Reads one run of base64 letters, which may be hex as well; returns its end.
-fn word(bytes: &[u8], start: usize, found: &mut Vec<Piece>) -> usize {
+fn decode_run(bytes: &[u8], start: usize, pieces: &mut Vec<Piece>) -> usize {
     let end = start
         + bytes[start..]
             .iter()
@@ -85,7 +85,7 @@ fn word(bytes: &[u8], start: usize, found: &mut Vec<Piece>) -> usize {
         return end;
     }
     let before = &bytes[start.saturating_sub(48)..start];
-    if embedded(before) {
+    if is_embedded_data(before) {
         return end; // data addresses and checksums of packages
     }
     // Hex first: its digits are letters of base64 too.
@@ -93,16 +93,16 @@ fn word(bytes: &[u8], start: usize, found: &mut Vec<Piece>) -> usize {
     if hex.len() >= SHORTEST_HEX && hex.iter().all(u8::is_ascii_hexdigit) {
         let decoded: Vec<u8> = hex
             .chunks_exact(2)
-            .map(|pair| digit(pair[0]) << 4 | digit(pair[1]))
+            .map(|pair| hex_digit(pair[0]) << 4 | hex_digit(pair[1]))
             .collect();
-        keep(found, start..end, &decoded);
-    } else if mixed(run) {
-        keep(found, start..end, &base64(run));
+        push_readable(pieces, start..end, &decoded);
+    } else if is_mixed_case(run) {
+        push_readable(pieces, start..end, &decode_base64(run));
     }
     end
 }
 
-fn embedded(before: &[u8]) -> bool {
+fn is_embedded_data(before: &[u8]) -> bool {
     let text = String::from_utf8_lossy(before);
     text.ends_with(";base64,")
         || text.ends_with("sha512-")
@@ -112,7 +112,7 @@ fn embedded(before: &[u8]) -> bool {
 
 /// Whether a run looks encoded: an eighth of it are capitals, an eighth small letters, and few are
 /// separators. Words, paths and names have no such mixture.
-fn mixed(run: &[u8]) -> bool {
+fn is_mixed_case(run: &[u8]) -> bool {
     let upper = run.iter().filter(|byte| byte.is_ascii_uppercase()).count();
     let lower = run.iter().filter(|byte| byte.is_ascii_lowercase()).count();
     let separators = run
@@ -123,7 +123,7 @@ fn mixed(run: &[u8]) -> bool {
 }
 
 /// Decodes the standard and the URL alphabet alike; a rest of fewer than eight bits is dropped.
-pub(super) fn base64(run: &[u8]) -> Vec<u8> {
+pub(super) fn decode_base64(run: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(run.len() * 3 / 4);
     // Neither alphabet, padding nor length is checked, because decoders differ in what they accept.
     // A wrong reading gives no readable text.
@@ -146,7 +146,7 @@ pub(super) fn base64(run: &[u8]) -> Vec<u8> {
     out
 }
 
-const fn digit(byte: u8) -> u8 {
+const fn hex_digit(byte: u8) -> u8 {
     match byte {
         b'0'..=b'9' => byte - b'0',
         b'a'..=b'f' => byte - b'a' + 10,
@@ -157,26 +157,26 @@ const fn digit(byte: u8) -> u8 {
 
 /// Reads a run of `\xNN`, `\uNNNN` or octal escapes, and keeps it from eight bytes on. Returns its
 /// end.
-fn escapes(bytes: &[u8], start: usize, found: &mut Vec<Piece>) -> usize {
+fn decode_escapes(bytes: &[u8], start: usize, pieces: &mut Vec<Piece>) -> usize {
     let mut decoded = Vec::new();
     let mut at = start;
-    while let Some((byte, length)) = escape(&bytes[at..]) {
+    while let Some((byte, length)) = parse_escape(&bytes[at..]) {
         decoded.push(byte);
         at += length;
     }
     if decoded.len() >= SHORTEST_TEXT {
-        keep(found, start..at, &decoded);
+        push_readable(pieces, start..at, &decoded);
     }
     at.max(start + 1)
 }
 
-fn escape(bytes: &[u8]) -> Option<(u8, usize)> {
+fn parse_escape(bytes: &[u8]) -> Option<(u8, usize)> {
     let hex = |from: usize, to: usize| {
         let digits = bytes.get(from..to)?;
         digits.iter().all(u8::is_ascii_hexdigit).then(|| {
             digits
                 .iter()
-                .fold(0_u32, |sum, byte| sum << 4 | u32::from(digit(*byte)))
+                .fold(0_u32, |sum, byte| sum << 4 | u32::from(hex_digit(*byte)))
         })
     };
     let (value, length) = match bytes {
@@ -193,7 +193,7 @@ fn escape(bytes: &[u8]) -> Option<(u8, usize)> {
 
 /// Reads a list of character codes, decimal or hex, and keeps it from eight bytes on. Returns its
 /// end.
-fn numbers(bytes: &[u8], start: usize, found: &mut Vec<Piece>) -> usize {
+fn decode_numbers(bytes: &[u8], start: usize, pieces: &mut Vec<Piece>) -> usize {
     let mut decoded = Vec::new();
     let mut at = start + 1;
     loop {
@@ -213,7 +213,7 @@ fn numbers(bytes: &[u8], start: usize, found: &mut Vec<Piece>) -> usize {
             (
                 rest[2..2 + length]
                     .iter()
-                    .fold(0_u32, |sum, byte| sum << 4 | u32::from(digit(*byte))),
+                    .fold(0_u32, |sum, byte| sum << 4 | u32::from(hex_digit(*byte))),
                 length + 2,
             )
         } else {
@@ -239,7 +239,7 @@ fn numbers(bytes: &[u8], start: usize, found: &mut Vec<Piece>) -> usize {
         at += length;
     }
     if decoded.len() >= SHORTEST_TEXT {
-        keep(found, start..at, &decoded);
+        push_readable(pieces, start..at, &decoded);
     }
     at
 }
@@ -249,7 +249,10 @@ mod tests {
     use super::*;
 
     fn decoded(raw: &str) -> Vec<String> {
-        pieces(raw).into_iter().map(|piece| piece.text).collect()
+        decode_pieces(raw)
+            .into_iter()
+            .map(|piece| piece.text)
+            .collect()
     }
 
     #[test]

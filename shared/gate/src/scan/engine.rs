@@ -4,7 +4,7 @@
 use super::quote;
 use super::segment::{Segments, Span};
 use super::words::Words;
-use crate::rule::{Act, Lazy, Ready, ScanRule, Scope, Seen, place};
+use crate::rule::{Act, CompiledRule, Lazy, ScanRule, Scope, Seen, place};
 use crate::rules::{files, flow};
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -20,7 +20,7 @@ const MOST_FOLLOWED: usize = 8;
 
 /// All rules, ready to run.
 struct Engine {
-    rules: Vec<Ready>,
+    rules: Vec<CompiledRule>,
     words: Words,
     /// Groups that each word belongs to, by the word's number.
     groups_of: Vec<Vec<u16>>,
@@ -65,7 +65,7 @@ impl Engine {
             let lazies = |patterns: &'static [&'static str]| {
                 patterns.iter().map(|pattern| Lazy::new(pattern)).collect()
             };
-            ready.push(Ready {
+            ready.push(CompiledRule {
                 rule,
                 all: lazies(rule.all),
                 eases: lazies(rule.eases),
@@ -100,28 +100,28 @@ pub(super) struct RuleHit {
 
 /// A text to run the rules over.
 #[derive(Clone, Copy)]
-pub(super) struct Text<'a> {
+pub(super) struct ScannedText<'a> {
     /// The text in lower case, as the expressions require.
     pub bytes: &'a [u8],
     pub segments: &'a Segments,
     /// Publishers that the skill comes from (owners of repositories and hosts), lower case.
     pub publisher: &'a [String],
     /// The work after which no further span is looked at.
-    pub most: Option<u64>,
+    pub max_work: Option<u64>,
 }
 
 /// Runs every rule over a text whose structure is known, and adds to the work.
-pub(super) fn run(text: Text<'_>, work: &mut u64) -> Vec<RuleHit> {
-    let Text {
+pub(super) fn run_rules(text: ScannedText<'_>, work: &mut u64) -> Vec<RuleHit> {
+    let ScannedText {
         bytes, segments, ..
     } = text;
-    let mut found = Vec::new();
+    let mut rule_hits = Vec::new();
     let engine = &*ENGINE;
     *work += bytes.len() as u64;
     // By where they begin; a word that ends in a scope began in it or does not count.
     let hits = engine.words.find(bytes);
     if hits.is_empty() {
-        return found;
+        return rule_hits;
     }
     for (scope, spans) in [
         (Scope::Statement, &segments.statements),
@@ -134,8 +134,8 @@ pub(super) fn run(text: Text<'_>, work: &mut u64) -> Vec<RuleHit> {
         let mut last = vec![0; engine.leads.len()];
         for (number, span) in (1_usize..).zip(spans) {
             // The caller set the bound and reports that it was reached.
-            if text.most.is_some_and(|most| *work > most) {
-                return found;
+            if text.max_work.is_some_and(|most| *work > most) {
+                return rule_hits;
             }
             // Windows of one line overlap: the words of a span may have been those of the one
             // before.
@@ -160,7 +160,7 @@ pub(super) fn run(text: Text<'_>, work: &mut u64) -> Vec<RuleHit> {
                 };
                 let ready = &engine.rules[usize::from(lead)];
                 if ready.rule.scope != scope
-                    || span.place & ready.rule.reach() == 0
+                    || span.place & ready.rule.places_with_headings() == 0
                     || !ready
                         .groups
                         .iter()
@@ -172,23 +172,23 @@ pub(super) fn run(text: Text<'_>, work: &mut u64) -> Vec<RuleHit> {
                     ready,
                     whole: text,
                     span: *span,
-                    known: Known::default(),
+                    cache: MatchCache::default(),
                     work,
                 };
-                trial.try_rule(&mut found);
+                trial.try_rule(&mut rule_hits);
             }
         }
     }
-    found
+    rule_hits
 }
 
 /// The trial of one rule in one span of a text.
 struct RuleTrial<'a> {
-    ready: &'a Ready,
-    whole: Text<'a>,
+    ready: &'a CompiledRule,
+    whole: ScannedText<'a>,
     span: Span,
     /// The answers for earlier matches.
-    known: Known,
+    cache: MatchCache,
     /// The work so far.
     work: &'a mut u64,
 }
@@ -203,7 +203,7 @@ impl<'a> RuleTrial<'a> {
     fn try_rule(&mut self, found: &mut Vec<RuleHit>) {
         let (ready, span, text) = (self.ready, self.span, self.text());
         let Some((first, others)) = ready.all.split_first() else {
-            found.extend(self.weigh(0..0));
+            found.extend(self.weigh_match(0..0));
             return;
         };
         if ready.rule.is_flow {
@@ -215,7 +215,7 @@ impl<'a> RuleTrial<'a> {
         let begun = *self.work;
         while let Some(range) = first.find_at(text, from) {
             if *self.work - begun > MOST_WEIGHED * cost_of_check(ready.rule) {
-                found.push(unweighed(ready.rule, span, range));
+                found.push(unweighed_hit(ready.rule, span, range));
                 break;
             }
             // The other expressions do not depend on the match, so once is enough; before the first
@@ -231,7 +231,7 @@ impl<'a> RuleTrial<'a> {
             *self.work += (range.end - from) as u64;
             // An empty match must move on too, or the loop would never end.
             from = range.end.max(range.start + 1);
-            keep(&mut best, self.weigh(range));
+            keep_heavier(&mut best, self.weigh_match(range));
             if best.as_ref().is_some_and(is_settled) || from >= text.len() {
                 break;
             }
@@ -241,7 +241,7 @@ impl<'a> RuleTrial<'a> {
 
     /// Finds the heaviest match of the rule in the span that is passed on to something that sends it. If
     /// none is, reports the first match as a warning.
-    fn try_flow(&mut self, found: &mut Vec<RuleHit>) {
+    fn try_flow(&mut self, rule_hits: &mut Vec<RuleHit>) {
         let (ready, whole, span, text) = (self.ready, self.whole, self.span, self.text());
         let Some((first, others)) = ready.all.split_first() else {
             return;
@@ -278,18 +278,18 @@ impl<'a> RuleTrial<'a> {
                 continue;
             };
             let call = span.start + call.start..span.start + call.end;
-            let hit = self.weigh(source).map(|hit| {
+            let hit = self.weigh_match(source).map(|hit| {
                 let own = statement_of(whole, &hit);
                 let other = Some(call).filter(|call| !(own.start..own.end).contains(&call.start));
                 RuleHit { other, ..hit }
             });
-            keep(&mut best, hit);
+            keep_heavier(&mut best, hit);
             if best.as_ref().is_some_and(is_settled) {
                 break;
             }
         }
         if best.is_none() {
-            best = self.weigh(source);
+            best = self.weigh_match(source);
             // No single match among the followed ones is passed on, only all of them together.
             if let Some(hit) = best
                 .as_mut()
@@ -302,18 +302,18 @@ impl<'a> RuleTrial<'a> {
             && !best.as_ref().is_some_and(is_settled)
             && let Some(next) = followed.next()
         {
-            found.push(unweighed(ready.rule, span, next));
+            rule_hits.push(unweighed_hit(ready.rule, span, next));
         }
-        found.extend(best);
+        rule_hits.extend(best);
     }
 
     /// Decides whether a match of the rule's first expression counts, and its act.
-    fn weigh(&mut self, first: std::ops::Range<usize>) -> Option<RuleHit> {
+    fn weigh_match(&mut self, first: std::ops::Range<usize>) -> Option<RuleHit> {
         let (rule, span, text) = (self.ready.rule, self.span, self.text());
-        let Text {
+        let ScannedText {
             bytes, segments, ..
         } = self.whole;
-        let holder = |at: usize| segments.statement(span.start + at).unwrap_or(span);
+        let holder = |at: usize| segments.statement_at(span.start + at).unwrap_or(span);
         let begun = holder(first.start);
         let seen = Seen {
             text,
@@ -339,7 +339,7 @@ impl<'a> RuleTrial<'a> {
         // The sentence or statement that holds the hit says where it stands; a block is of many
         // kinds.
         let own = holder(at);
-        if own.place & rule.reach() == 0 {
+        if own.place & rule.places_with_headings() == 0 {
             return None;
         }
         let offset = span.start + at;
@@ -361,7 +361,7 @@ impl<'a> RuleTrial<'a> {
     fn second_match(&mut self) -> Option<std::ops::Range<usize>> {
         let text = self.text();
         let second = self.ready.all.get(1)?;
-        let found = self.known.other.get_or_insert_with(|| {
+        let found = self.cache.other.get_or_insert_with(|| {
             *self.work += text.len() as u64;
             second.find(text)
         });
@@ -375,11 +375,11 @@ impl<'a> RuleTrial<'a> {
         own: Span,
         seen: &Seen<'_>,
     ) -> Option<Act> {
-        let Text {
+        let ScannedText {
             bytes, segments, ..
         } = self.whole;
         let statement = &bytes[own.start..own.end];
-        let block = segments.block(matched.start).unwrap_or(own);
+        let block = segments.block_at(matched.start).unwrap_or(own);
         let place = (block.start.min(own.start), block.end.max(own.end));
         let block = &bytes[place.0..place.1];
         let context = quote::Context {
@@ -387,20 +387,20 @@ impl<'a> RuleTrial<'a> {
             at: matched.start.saturating_sub(own.start),
             matched: &bytes[matched],
             place: own.place,
-            heading: segments.heading(bytes, &own),
+            heading: segments.heading_above(bytes, &own),
         };
-        let Known { said, starts, .. } = &mut self.known;
+        let MatchCache { said, starts, .. } = &mut self.cache;
         if said.as_ref().is_none_or(|said| said.0 != own.start) {
             *self.work += 3 * statement.len() as u64;
-            *said = Some((own.start, quote::Said::of(statement)));
+            *said = Some((own.start, quote::StatementTraits::of(statement)));
         }
         let said = &said.as_ref()?.1;
         let starts_process = |work: &mut u64| {
-            known(starts, place, block.len(), work, || {
+            remember_answer(starts, place, block.len(), work, || {
                 STARTS_PROCESS.is_match(block)
             })
         };
-        let act = weight(self.ready.rule, &context, said, starts_process, self.work)?;
+        let act = act_in_context(self.ready.rule, &context, said, starts_process, self.work)?;
         if act == Act::Block && self.is_softened(place, own, seen) {
             return Some(Act::Warn);
         }
@@ -413,7 +413,7 @@ impl<'a> RuleTrial<'a> {
         let Self {
             ready,
             whole,
-            known: memory,
+            cache: memory,
             work,
             ..
         } = self;
@@ -423,11 +423,11 @@ impl<'a> RuleTrial<'a> {
         let any = |all: &[Lazy], text: &[u8]| all.iter().any(|one| one.is_match(text));
         let cost = ready.second.len() * block.len();
         let lacks_second = !ready.second.is_empty()
-            && !known(&mut memory.second, place, cost, work, || {
+            && !remember_answer(&mut memory.second, place, cost, work, || {
                 any(&ready.second, block)
             });
         let cost = ready.eases.len() * statement.len();
-        let is_eased = known(&mut memory.eased, own.start, cost, work, || {
+        let is_eased = remember_answer(&mut memory.eased, own.start, cost, work, || {
             any(&ready.eases, statement)
         }) || rule.eased.is_some_and(|eased| {
             **work += seen.text.len() as u64;
@@ -460,7 +460,7 @@ const fn is_settled(hit: &RuleHit) -> bool {
 }
 
 /// Keeps the heavier of two hits, and the first of equal ones.
-fn keep(best: &mut Option<RuleHit>, hit: Option<RuleHit>) {
+fn keep_heavier(best: &mut Option<RuleHit>, hit: Option<RuleHit>) {
     if let Some(hit) = hit
         && best
             .as_ref()
@@ -471,13 +471,13 @@ fn keep(best: &mut Option<RuleHit>, hit: Option<RuleHit>) {
 }
 
 /// Returns the statement that holds a hit.
-fn statement_of(whole: Text<'_>, hit: &RuleHit) -> Span {
-    whole.segments.statement(hit.at).unwrap_or(hit.span)
+fn statement_of(whole: ScannedText<'_>, hit: &RuleHit) -> Span {
+    whole.segments.statement_at(hit.at).unwrap_or(hit.span)
 }
 
 /// Returns the hit that stands for matches that are too many to be weighed: a flag for a rule that
 /// blocks, else the act that the rule has for a match that counts.
-fn unweighed(rule: &'static ScanRule, span: Span, range: std::ops::Range<usize>) -> RuleHit {
+fn unweighed_hit(rule: &'static ScanRule, span: Span, range: std::ops::Range<usize>) -> RuleHit {
     let is_blocking = rule.act == Act::Block;
     RuleHit {
         rule: if is_blocking { &files::UNWEIGHED } else { rule },
@@ -493,7 +493,7 @@ fn unweighed(rule: &'static ScanRule, span: Span, range: std::ops::Range<usize>)
 /// Answers that are the same for all matches of a rule in one statement and one block, so that many
 /// matches cost little more than one.
 #[derive(Default)]
-struct Known {
+struct MatchCache {
     /// Match of the second expression in the scope.
     #[expect(
         clippy::option_option,
@@ -507,11 +507,11 @@ struct Known {
     /// For the statement at one offset: whether an expression of `eases` matches in it.
     eased: Option<(usize, bool)>,
     /// For the statement at one offset: whether it reads as a quotation.
-    said: Option<(usize, quote::Said)>,
+    said: Option<(usize, quote::StatementTraits)>,
 }
 
 /// Returns the cached answer for a place, or computes it and counts the work.
-fn known<K: PartialEq + Copy>(
+fn remember_answer<K: PartialEq + Copy>(
     memory: &mut Option<(K, bool)>,
     key: K,
     cost: usize,
@@ -533,10 +533,10 @@ fn known<K: PartialEq + Copy>(
 
 /// Returns the act of a hit at its place, or `None` if it is an expression to search for and no
 /// command.
-fn weight(
+fn act_in_context(
     rule: &ScanRule,
     context: &quote::Context<'_>,
-    said: &quote::Said,
+    said: &quote::StatementTraits,
     mut starts_process: impl FnMut(&mut u64) -> bool,
     work: &mut u64,
 ) -> Option<Act> {

@@ -1,13 +1,13 @@
 //! The structure of Markdown: headings, paragraphs, lists, tables, fences, comments.
 
-use super::script::code;
+use super::script::split_code;
 use super::spans::Builder;
 use crate::rule::place::{CODE, DATA, FRONT, HEAD, HIDDEN, PLAIN, PROSE, SHELL, TABLE};
 use crate::rule::{has, position};
 use std::ops::Range;
 
 /// Returns the part of a Markdown line after block quote marks and white space.
-fn inner(line: &[u8]) -> &[u8] {
+fn strip_quote_marks(line: &[u8]) -> &[u8] {
     let mut rest = line.trim_ascii();
     while let Some(next) = rest.strip_prefix(b">") {
         rest = next.trim_ascii_start();
@@ -17,54 +17,54 @@ fn inner(line: &[u8]) -> &[u8] {
 
 /// Returns the offset in a line at which its [`inner`] part of this length begins. That part ends
 /// at the last byte that is not white space.
-fn offset(line: &[u8], length: usize) -> usize {
+fn offset_of_inner(line: &[u8], length: usize) -> usize {
     line.trim_ascii_end().len().saturating_sub(length)
 }
 
-pub(super) fn markdown(builder: &mut Builder<'_>, lines: &[(usize, usize)]) {
-    let mut at = frontmatter(builder, lines);
+pub(super) fn split_markdown(builder: &mut Builder<'_>, lines: &[(usize, usize)]) {
+    let mut at = read_frontmatter(builder, lines);
     while at < lines.len() {
         let (start, end) = lines[at];
-        let text = inner(builder.line(lines[at]));
+        let text = strip_quote_marks(builder.line(lines[at]));
         if text.is_empty() {
             builder.end_block();
             at += 1;
-        } else if let Some(mark) = fence(text) {
-            at = fenced(builder, lines, at, mark);
+        } else if let Some(mark) = fence_mark(text) {
+            at = read_fenced_block(builder, lines, at, mark);
         } else if text.starts_with(b"<!--") {
             // Before the tests for other marks: text that people do not see is hidden, whatever it
             // holds.
-            at = hidden(builder, lines, at);
+            at = read_html_comment(builder, lines, at);
         } else if is_unseen(text) {
-            at = unseen(builder, lines, at);
+            at = read_unseen_element(builder, lines, at);
         } else if text.starts_with(b"#") {
             let length = text.len();
             let number = builder.out.headings.len();
-            let from = start + offset(builder.line(lines[at]), length);
+            let from = start + offset_of_inner(builder.line(lines[at]), length);
             builder.out.headings.push((from, from + length));
             builder.begin_section(start, Some(number));
-            commented(builder, start..end, HEAD);
+            add_with_comments(builder, start..end, HEAD);
             builder.end_block();
             at += 1;
         } else if text.starts_with(b"|") {
             let is_frame = is_one_cell(text);
             builder.end_block();
             if is_frame {
-                at = framed(builder, lines, at);
+                at = read_framed_rows(builder, lines, at);
                 continue;
             }
             while let Some((start, end)) = lines
                 .get(at)
                 .copied()
-                .filter(|line| inner(builder.line(*line)).starts_with(b"|"))
+                .filter(|line| strip_quote_marks(builder.line(*line)).starts_with(b"|"))
             {
-                parted(&mut builder.bytes[start..end], b';');
-                commented(builder, start..end, TABLE);
+                replace_cell_bars(&mut builder.bytes[start..end], b';');
+                add_with_comments(builder, start..end, TABLE);
                 at += 1;
             }
             builder.end_block();
         } else {
-            at = paragraph(builder, lines, at);
+            at = read_paragraph(builder, lines, at);
         }
     }
 }
@@ -79,7 +79,7 @@ fn is_one_cell(row: &[u8]) -> bool {
 /// Makes a row of a table readable for rules about commands: `separator` replaces a bar between
 /// cells, and an escaped bar becomes the pipe that it stands for. Bars between back ticks stay,
 /// because a reader who copies the cell copies them.
-fn parted(row: &mut [u8], separator: u8) {
+fn replace_cell_bars(row: &mut [u8], separator: u8) {
     let mut is_code = false;
     for at in 0..row.len() {
         match row[at] {
@@ -92,20 +92,20 @@ fn parted(row: &mut [u8], separator: u8) {
 }
 
 /// Adds a statement, with each comment in it as a statement of its own.
-fn commented(builder: &mut Builder<'_>, range: Range<usize>, place: u16) {
+fn add_with_comments(builder: &mut Builder<'_>, range: Range<usize>, place: u16) {
     let mut from = range.start;
-    while let Some(comment) = comment(&builder.bytes[from..range.end]) {
+    while let Some(comment) = find_comment(&builder.bytes[from..range.end]) {
         let (open, close) = (from + comment.start, from + comment.end);
-        builder.statement(from, open, place);
-        builder.statement(open, close, HIDDEN);
+        builder.add_statement(from, open, place);
+        builder.add_statement(open, close, HIDDEN);
         from = close;
     }
-    builder.statement(from, range.end, place);
+    builder.add_statement(from, range.end, place);
 }
 
 /// Returns the range of the first comment in a text; one without an end reaches to the end of the
 /// text.
-fn comment(text: &[u8]) -> Option<Range<usize>> {
+fn find_comment(text: &[u8]) -> Option<Range<usize>> {
     let open = position(text, "<!--")?;
     let close = position(&text[open..], "-->");
     Some(open..close.map_or(text.len(), |close| open + close + 3))
@@ -113,10 +113,10 @@ fn comment(text: &[u8]) -> Option<Range<usize>> {
 
 /// Reads rows of one cell each like the lines of a paragraph: an order that goes on in the next row
 /// is one order.
-fn framed(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
+fn read_framed_rows(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
     let is_row = |builder: &Builder<'_>, at: usize| {
         lines.get(at).is_some_and(|line| {
-            let text = inner(builder.line(*line));
+            let text = strip_quote_marks(builder.line(*line));
             text.starts_with(b"|") && is_one_cell(text)
         })
     };
@@ -125,18 +125,18 @@ fn framed(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> u
         let (from, to) = lines[end];
         let row = &mut builder.bytes[from..to];
         // The order goes on in the next row, so a bar of the frame ends nothing.
-        parted(row, b' ');
+        replace_cell_bars(row, b' ');
         end += 1;
     }
     let mut at = open;
     while at < end {
-        at = paragraph(builder, &lines[..end], at);
+        at = read_paragraph(builder, &lines[..end], at);
     }
     builder.end_block();
     end
 }
 
-fn frontmatter(builder: &mut Builder<'_>, lines: &[(usize, usize)]) -> usize {
+fn read_frontmatter(builder: &mut Builder<'_>, lines: &[(usize, usize)]) -> usize {
     let is_rule = |builder: &Builder<'_>, at: usize| {
         lines.get(at).is_some_and(|line| {
             builder.line(*line).trim_ascii_end().ends_with(b"---") && line.1 - line.0 <= 8
@@ -152,7 +152,7 @@ fn frontmatter(builder: &mut Builder<'_>, lines: &[(usize, usize)]) -> usize {
         // YAML drops comments, but agents read the raw file, and people see neither.
         let is_comment = builder.line(*line).trim_ascii().starts_with(b"#");
         let hidden = if is_comment { HIDDEN } else { 0 };
-        builder.statement(line.0, line.1, FRONT | hidden);
+        builder.add_statement(line.0, line.1, FRONT | hidden);
     }
     // Rules over a section must not combine the frontmatter with the text below it.
     builder.begin_section(lines[close].1, None);
@@ -160,21 +160,21 @@ fn frontmatter(builder: &mut Builder<'_>, lines: &[(usize, usize)]) -> usize {
 }
 
 /// Returns the mark of a fence: its character and its length.
-fn fence(text: &[u8]) -> Option<(u8, usize)> {
+fn fence_mark(text: &[u8]) -> Option<(u8, usize)> {
     let mark = *text.first().filter(|byte| matches!(byte, b'`' | b'~'))?;
     let length = text.iter().take_while(|byte| **byte == mark).count();
     // With another back tick behind it the line is a code span and opens no fence.
     (length >= 3 && !text[length..].contains(&b'`')).then_some((mark, length))
 }
 
-fn fenced(
+fn read_fenced_block(
     builder: &mut Builder<'_>,
     lines: &[(usize, usize)],
     open: usize,
     mark: (u8, usize),
 ) -> usize {
     builder.end_block();
-    let opening = inner(builder.line(lines[open]))[mark.1..].trim_ascii();
+    let opening = strip_quote_marks(builder.line(lines[open]))[mark.1..].trim_ascii();
     let language: Vec<u8> = opening
         .iter()
         .copied()
@@ -182,14 +182,14 @@ fn fenced(
         .collect();
     let place = language_place(&language);
     let closes = |at: &usize| {
-        let text = inner(builder.line(lines[*at]));
-        fence(text).is_some_and(|(byte, length)| {
+        let text = strip_quote_marks(builder.line(lines[*at]));
+        fence_mark(text).is_some_and(|(byte, length)| {
             byte == mark.0 && length >= mark.1 && text.len() == length
         })
     };
     // Without a closing mark the fence reaches to the end of the text, as Markdown has it.
     let close = (open + 1..lines.len()).find(closes).unwrap_or(lines.len());
-    code(builder, &lines[open + 1..close], place);
+    split_code(builder, &lines[open + 1..close], place);
     builder.end_block();
     close + 1
 }
@@ -237,9 +237,9 @@ fn is_unseen(text: &[u8]) -> bool {
 }
 
 /// Hides a line or, if it opens an element, every line up to the one that closes the element.
-fn unseen(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
+fn read_unseen_element(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
     builder.end_block();
-    let text = inner(builder.line(lines[open]));
+    let text = strip_quote_marks(builder.line(lines[open]));
     let name = text.strip_prefix(b"<").unwrap_or_default();
     let letters = name.iter().copied().take_while(u8::is_ascii_alphanumeric);
     let tag: Vec<u8> = b"</".iter().copied().chain(letters).collect();
@@ -249,52 +249,52 @@ fn unseen(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> u
         2 => open,
         _ => (open..lines.len()).find(closes).unwrap_or(lines.len() - 1),
     };
-    builder.statement(lines[open].0, lines[close].1, HIDDEN);
+    builder.add_statement(lines[open].0, lines[close].1, HIDDEN);
     builder.end_block();
     close + 1
 }
 
 /// Reads a Markdown comment, which people do not see. One without an end reaches to the end of the
 /// text.
-fn hidden(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
+fn read_html_comment(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
     builder.end_block();
     let ends = |at: &usize| has(builder.line(lines[*at]), "-->");
     let close = (open..lines.len()).find(ends).unwrap_or(lines.len() - 1);
     for line in &lines[open..close] {
-        builder.join(line.1);
+        builder.join_lines_at(line.1);
     }
     let (start, end) = (lines[open].0, lines[close].1);
-    commented(builder, start..end, PROSE);
+    add_with_comments(builder, start..end, PROSE);
     builder.end_block();
     close + 1
 }
 
 /// Reads lines up to the next blank line, heading, fence or table. A list item begins a statement
 /// of its own.
-fn paragraph(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
+fn read_paragraph(builder: &mut Builder<'_>, lines: &[(usize, usize)], open: usize) -> usize {
     let mut at = open;
     let mut start = lines[open].0;
     while let Some(next) = lines.get(at + 1) {
-        let text = inner(builder.line(*next));
+        let text = strip_quote_marks(builder.line(*next));
         if text.is_empty()
             || text.starts_with(b"#")
             || text.starts_with(b"|")
             || text.starts_with(b"<!--")
             || is_unseen(text)
-            || fence(text).is_some()
+            || fence_mark(text).is_some()
         {
             break;
         }
         // Two items are two statements: a harmless one must not lend its words to its neighbour.
         if is_item(text) {
-            sentences(builder, start, lines[at].1);
+            split_sentences(builder, start, lines[at].1);
             start = next.0;
         } else {
-            builder.join(lines[at].1);
+            builder.join_lines_at(lines[at].1);
         }
         at += 1;
     }
-    sentences(builder, start, lines[at].1);
+    split_sentences(builder, start, lines[at].1);
     at + 1
 }
 
@@ -309,7 +309,7 @@ fn is_item(text: &[u8]) -> bool {
 
 /// Splits a range into sentences, at a full stop, mark or full-width stop before white space or the
 /// end, but not inside code marks.
-fn sentences(builder: &mut Builder<'_>, start: usize, end: usize) {
+fn split_sentences(builder: &mut Builder<'_>, start: usize, end: usize) {
     let mut from = start;
     let mut at = start;
     let mut in_code = false;
@@ -320,11 +320,11 @@ fn sentences(builder: &mut Builder<'_>, start: usize, end: usize) {
         }
         if !in_code
             && builder.bytes[at..end].starts_with(b"<!--")
-            && let Some(comment) = comment(&builder.bytes[at..end])
+            && let Some(comment) = find_comment(&builder.bytes[at..end])
         {
             let stop = at + comment.end;
-            builder.statement(from, at, PROSE);
-            builder.statement(at, stop, HIDDEN);
+            builder.add_statement(from, at, PROSE);
+            builder.add_statement(at, stop, HIDDEN);
             (from, at) = (stop, stop);
             continue;
         }
@@ -338,12 +338,12 @@ fn sentences(builder: &mut Builder<'_>, start: usize, end: usize) {
             && at.saturating_sub(from) > 3;
         if !in_code && (wide || narrow) {
             let stop = (at + if wide { 3 } else { 1 }).min(end);
-            builder.statement(from, stop, PROSE);
+            builder.add_statement(from, stop, PROSE);
             from = stop;
             at = stop;
         } else {
             at += 1;
         }
     }
-    builder.statement(from, end, PROSE);
+    builder.add_statement(from, end, PROSE);
 }

@@ -72,7 +72,7 @@ pub(crate) struct Scan {
     /// Publishers that the skill comes from (owners of repositories and hosts), lower case.
     publisher: Vec<String>,
     /// Work after which the scan stops, if it is bounded.
-    most: Option<u64>,
+    max_work: Option<u64>,
     /// Places that are kept, for each rule, act and reading.
     places: HashMap<(&'static str, Act, View), Places>,
 }
@@ -85,45 +85,45 @@ impl Scan {
     /// each act and reading, each counted once. Asked before the hit is placed, so that a flood of
     /// hits costs little.
     fn is_listed(&mut self, hit: &RuleHit, view: View, path: String, place: usize) -> bool {
-        let kept = self
+        let listed = self
             .places
             .entry((hit.rule.rule.id, hit.act, view))
             .or_default();
         // Looking up a place is cheap, but millions of hits must still reach the bound of work.
         self.work += 16;
-        kept.len() < total::MOST_LISTED && kept.insert((path, place))
+        listed.len() < total::MOST_LISTED && listed.insert((path, place))
     }
 
     /// Whether the bound of work is reached.
     fn is_spent(&self) -> bool {
-        self.most.is_some_and(|most| self.work > most)
+        self.max_work.is_some_and(|most| self.work > most)
     }
 
-    fn hit(&mut self, (rule, act, finding): (&'static ScanRule, Act, Finding)) {
+    fn push_hit(&mut self, (rule, act, finding): (&'static ScanRule, Act, Finding)) {
         self.hits.push(Hit { rule, act, finding });
     }
 
-    fn run(&mut self, bytes: &[u8], segments: &Segments) -> Vec<RuleHit> {
-        let text = engine::Text {
+    fn run_on(&mut self, bytes: &[u8], segments: &Segments) -> Vec<RuleHit> {
+        let text = engine::ScannedText {
             bytes,
             segments,
             publisher: &self.publisher,
-            most: self.most,
+            max_work: self.max_work,
         };
-        engine::run(text, &mut self.work)
+        engine::run_rules(text, &mut self.work)
     }
 
     /// Returns the findings. Hints that do not add up to a warning become notes if `with_hints` is
     /// set.
-    pub(crate) fn findings(self, with_hints: bool) -> Vec<Finding> {
-        total::findings(self.hits, with_hints)
+    pub(crate) fn into_findings(self, with_hints: bool) -> Vec<Finding> {
+        total::sum_findings(self.hits, with_hints)
     }
 
     /// Starts the scan of a skill from these publishers. It stops after `most` work.
     pub(crate) fn of_publisher(publisher: &[String], most: Option<u64>) -> Self {
         Self {
             publisher: publisher.to_vec(),
-            most,
+            max_work: most,
             ..Self::default()
         }
     }
@@ -131,13 +131,13 @@ impl Scan {
 
 /// Scans every file of a skill from these publishers. Stops after `most` work and flags the file at
 /// which it stopped.
-pub(crate) fn scan(files: &[File], publisher: &[String], most: Option<u64>) -> Scan {
+pub(crate) fn scan_files(files: &[File], publisher: &[String], most: Option<u64>) -> Scan {
     let mut scan = Scan::of_publisher(publisher, most);
     for file in files {
         let path = file.path.as_str();
         // No flag here: the loop over the files reports that the bound was reached.
         if scan.is_spent() {
-            scan.hit(files::stopped(path));
+            scan.push_hit(files::stopped(path));
             return scan;
         }
         let searched = scan.searched;
@@ -148,7 +148,7 @@ pub(crate) fn scan(files: &[File], publisher: &[String], most: Option<u64>) -> S
     }
     // The last file may have used up the bound after the check above.
     if let Some(last) = files.last().filter(|_| scan.is_spent()) {
-        scan.hit(files::stopped(last.path.as_str()));
+        scan.push_hit(files::stopped(last.path.as_str()));
     }
     scan
 }
@@ -189,24 +189,24 @@ fn is_read(path: &str, files: &[File], searched: &mut usize) -> bool {
 /// are no findings.
 pub(crate) fn scan_file(path: &str, bytes: &[u8], is_signature: bool, scan: &mut Scan) {
     for found in files::check(path, bytes) {
-        scan.hit(found);
+        scan.push_hit(found);
     }
     let left = MOST_UNPACKED.saturating_sub(scan.unpacked);
-    let is_container = if let Some(contained) = contain::open(path, bytes, left) {
+    let is_container = if let Some(contained) = contain::open_container(path, bytes, left) {
         scan.unpacked += contained.unpacked;
         scan.work += contained.unpacked as u64;
         if contained.is_beyond {
-            scan.hit(files::beyond(path));
+            scan.push_hit(files::beyond(path));
         }
         // An encrypted part is unread too, and the flag about it says more than the warning.
         if contained.is_locked {
-            scan.hit(files::locked(path));
+            scan.push_hit(files::locked(path));
         } else if contained.is_cut {
-            scan.hit(files::unread(path));
+            scan.push_hit(files::unread(path));
         }
         for part in &contained.parts {
             if let Some(found) = files::program_inside(path, &part.name, &part.bytes) {
-                scan.hit(found);
+                scan.push_hit(found);
             }
             scan_text(path, Some(&part.name), &part.bytes, is_signature, scan);
         }
@@ -221,7 +221,7 @@ pub(crate) fn scan_file(path: &str, bytes: &[u8], is_signature: bool, scan: &mut
     let is_named =
         is_container || crate::files::is_native(bytes) || files::is_compiled(path, bytes);
     if !is_text && !is_named && contain::is_unread(bytes) {
-        scan.hit(files::no_text(path));
+        scan.push_hit(files::no_text(path));
     }
 }
 
@@ -234,11 +234,11 @@ fn scan_text(
     scan: &mut Scan,
 ) -> bool {
     let is_script = Kind::is_script(part.unwrap_or(path), bytes);
-    let Some(source) = Source::read(bytes, is_script) else {
+    let Some(source) = Source::read_text(bytes, is_script) else {
         return false;
     };
     let lines = Lines::of(&source.raw);
-    let place = Where {
+    let place = FilePlace {
         path,
         part,
         raw: &source.raw,
@@ -248,7 +248,7 @@ fn scan_text(
     // Four passes: the table of lines, the reading, its segments and the search for decoders.
     scan.work += 4 * source.raw.len() as u64;
     let mut reading = Reading::new(&source.raw);
-    let segments = segment::split(&mut reading.bytes, kind);
+    let segments = segment::split_text(&mut reading.bytes, kind);
     let text = files::Text {
         is_cut: source.cut,
         read_in_pieces: read_in_pieces(&source.raw, &segments),
@@ -257,7 +257,7 @@ fn scan_text(
         has_nul: source.nul && kind == Kind::Shell,
     };
     for found in files::reading(path, text) {
-        scan.hit(found);
+        scan.push_hit(found);
     }
     if !source.raw.is_ascii() {
         scan.work += source.raw.len() as u64;
@@ -271,23 +271,24 @@ fn scan_text(
                 detail: None,
                 other: None,
             };
-            place.push(scan, &hit, offset, View::Raw, &what);
+            place.push_at(scan, &hit, offset, View::Raw, &what);
         }
     }
     // Statements in which a rule matched as written, so that `joined` adds only what its reading
     // shows.
     let mut seen = HashSet::new();
-    for mut hit in scan.run(&reading.bytes, &segments) {
-        let offset = reading.origin(hit.at);
+    for mut hit in scan.run_on(&reading.bytes, &segments) {
+        let offset = reading.raw_offset(hit.at);
         if let Some(other) = hit.other.take() {
-            hit.detail = Some(place.beside(reading.origin(other.start), other.len()));
+            hit.detail =
+                Some(place.describe_second_place(reading.raw_offset(other.start), other.len()));
         }
         let text = &reading.bytes[hit.at.min(hit.span.end)..hit.span.end];
         seen.insert((hit.rule.rule.id, hit.span.start));
         place.push_text(scan, &hit, offset, text);
     }
-    joined(&reading, &segments, scan, &place, &seen);
-    decoded(&source.raw, is_signature, scan, &place);
+    scan_joined(&reading, &segments, scan, &place, &seen);
+    scan_decoded(&source.raw, is_signature, scan, &place);
     true
 }
 
@@ -307,7 +308,7 @@ fn read_in_pieces(raw: &str, segments: &Segments) -> Option<Act> {
 }
 
 /// A file, or a part of one, in which findings have places.
-struct Where<'a> {
+struct FilePlace<'a> {
     path: &'a str,
     /// Name of the part, if the file is a container.
     part: Option<&'a str>,
@@ -315,7 +316,7 @@ struct Where<'a> {
     lines: &'a Lines,
 }
 
-impl Where<'_> {
+impl FilePlace<'_> {
     /// Adds a hit in the normalised reading. It is shown as raw text if both readings agree.
     fn push_text(&self, scan: &mut Scan, hit: &RuleHit, offset: usize, text: &[u8]) {
         let shown = first_line(text);
@@ -330,15 +331,15 @@ impl Where<'_> {
                         || !read.is_ascii()
                 });
         if same {
-            self.push(scan, hit, offset, View::Raw, head_of(here));
+            self.push_at(scan, hit, offset, View::Raw, head_of(here));
         } else {
             let shown = String::from_utf8_lossy(shown);
-            self.push(scan, hit, offset, View::Normalised, &shown);
+            self.push_at(scan, hit, offset, View::Normalised, &shown);
         }
     }
 
     /// Describes the second of two places: the text there, and its line.
-    fn beside(&self, offset: usize, length: usize) -> String {
+    fn describe_second_place(&self, offset: usize, length: usize) -> String {
         let text = self.raw.get(offset..).unwrap_or_default();
         let shown: String = text.chars().take(length.min(MOST_QUOTED)).collect();
         let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -347,17 +348,17 @@ impl Where<'_> {
             Some(_) => format!("beside {shown}"),
             None => format!(
                 "beside {shown} on line {}",
-                self.lines.position(self.raw, offset).line
+                self.lines.position_at(self.raw, offset).line
             ),
         }
     }
 
     /// Adds a hit at an offset of the raw text; `text` is the text there, from the match to the end
     /// of its line.
-    fn push(&self, scan: &mut Scan, hit: &RuleHit, offset: usize, view: View, text: &str) {
+    fn push_at(&self, scan: &mut Scan, hit: &RuleHit, offset: usize, view: View, text: &str) {
         // In the file one line is one place; a part has no lines of its own.
         let (path, place) = match self.part {
-            None => (self.path.to_owned(), self.lines.line(offset)),
+            None => (self.path.to_owned(), self.lines.line_at(offset)),
             // No path of a skill holds NUL, so no file's name can collide with that of a part.
             Some(part) => (format!("{}\0{part}", self.path), offset),
         };
@@ -386,7 +387,7 @@ impl Where<'_> {
             .hint(hit.rule.advice());
         // A position inside a part is meaningless in the container file.
         if self.part.is_none() {
-            finding = finding.on(self.lines.position(self.raw, offset));
+            finding = finding.on(self.lines.position_at(self.raw, offset));
         }
         scan.hits.push(Hit {
             rule: hit.rule,
@@ -413,11 +414,11 @@ fn first_line(text: &[u8]) -> &[u8] {
 
 /// Reads statements that are glued together from pieces without the seams, and reports only
 /// findings that the seams hid.
-fn joined(
+fn scan_joined(
     reading: &Reading,
     segments: &Segments,
     scan: &mut Scan,
-    place: &Where<'_>,
+    place: &FilePlace<'_>,
     seen: &HashSet<(&str, usize)>,
 ) {
     for span in segments
@@ -428,11 +429,11 @@ fn joined(
     {
         let text = &reading.bytes[span.start..span.end];
         scan.work += text.len() as u64;
-        let Some(mut whole) = seams::without(text, span.place, &mut scan.work) else {
+        let Some(mut whole) = seams::remove_seams(text, span.place, &mut scan.work) else {
             continue;
         };
-        let segments = segment::flat(&mut whole, span.place);
-        for hit in scan.run(&whole, &segments) {
+        let segments = segment::split_lines(&mut whole, span.place);
+        for hit in scan.run_on(&whole, &segments) {
             if hit.act == Act::Block
                 && !seen.contains(&(hit.rule.rule.id, span.start))
                 && hit.rule.scope == Scope::Statement
@@ -440,7 +441,13 @@ fn joined(
                 let shown = String::from_utf8_lossy(first_line(&whole[hit.at..])).into_owned();
                 // Offsets behind a removed seam no longer fit the file; the beginning of the
                 // statement does.
-                place.push(scan, &hit, reading.origin(span.start), View::Joined, &shown);
+                place.push_at(
+                    scan,
+                    &hit,
+                    reading.raw_offset(span.start),
+                    View::Joined,
+                    &shown,
+                );
             }
         }
     }
@@ -456,9 +463,9 @@ static NAMED: Lazy = Lazy::new(r"[a-z_]\w*['\x22]?\s*(?::\s*\w+\s*)?[:=]\s*[bru]
 const LONGEST_LINE: usize = 2 << 10;
 
 /// Scans each piece that decodes to text as a text of its own.
-fn decoded(raw: &str, is_signature: bool, scan: &mut Scan, place: &Where<'_>) {
+fn scan_decoded(raw: &str, is_signature: bool, scan: &mut Scan, place: &FilePlace<'_>) {
     scan.work += raw.len() as u64;
-    for piece in decode::pieces(raw) {
+    for piece in decode::decode_pieces(raw) {
         scan.unpacked += piece.text.len();
         scan.decoded += 1;
         scan.work += 4 * piece.text.len() as u64;
@@ -466,14 +473,14 @@ fn decoded(raw: &str, is_signature: bool, scan: &mut Scan, place: &Where<'_>) {
             return;
         }
         if scan.unpacked > MOST_UNPACKED || scan.decoded > MOST_DECODED {
-            scan.hit(files::beyond(place.path));
+            scan.push_hit(files::beyond(place.path));
             return;
         }
         let mut reading = Reading::new(&piece.text).bytes;
-        let segments = segment::flat(&mut reading, place::DECODED | place::SHELL);
+        let segments = segment::split_lines(&mut reading, place::DECODED | place::SHELL);
         // Computed once for a piece and not for each address in it.
         let mut is_used = None;
-        for hit in scan.run(&reading, &segments) {
+        for hit in scan.run_on(&reading, &segments) {
             let mut act = hit.act;
             if hit.rule.rule.id == ADDRESS {
                 if is_signature {
@@ -488,7 +495,7 @@ fn decoded(raw: &str, is_signature: bool, scan: &mut Scan, place: &Where<'_>) {
             }
             let shown = head_of(piece.text.get(hit.at..).unwrap_or(&piece.text));
             let hit = RuleHit { act, ..hit };
-            place.push(scan, &hit, piece.origin, View::Decoded, shown);
+            place.push_at(scan, &hit, piece.origin, View::Decoded, shown);
         }
     }
 }

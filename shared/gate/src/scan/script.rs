@@ -5,7 +5,7 @@ use crate::rule::place::{CODE, COMMENT, DATA, PROSE, SHELL};
 
 /// Splits lines of code: a statement for each, with its continuation lines; a block ends before a
 /// definition at the left margin.
-pub(super) fn code(builder: &mut Builder<'_>, lines: &[(usize, usize)], place: u16) {
+pub(super) fn split_code(builder: &mut Builder<'_>, lines: &[(usize, usize)], place: u16) {
     let mut at = 0;
     let mut documentation = false;
     // Inside a long string that is assigned or handed over, which is code and no documentation.
@@ -37,10 +37,10 @@ pub(super) fn code(builder: &mut Builder<'_>, lines: &[(usize, usize)], place: u
         while !doc
             && !comment
             && at + 1 < lines.len()
-            && continues(&builder.bytes[start..end], place)
+            && continues_below(&builder.bytes[start..end], place)
             && end - start < MAX_STATEMENT
         {
-            builder.join(lines[at].1);
+            builder.join_lines_at(lines[at].1);
             // The sign of continuation would part the words of the joined line.
             if let Some(byte) = builder.bytes[..end]
                 .last_mut()
@@ -60,15 +60,15 @@ pub(super) fn code(builder: &mut Builder<'_>, lines: &[(usize, usize)], place: u
             place
         };
         if place & DATA != 0 {
-            unescape(&mut builder.bytes[start..end]);
+            unescape_value(&mut builder.bytes[start..end]);
         }
-        builder.statement(start, end, here);
+        builder.add_statement(start, end, here);
         at += 1;
     }
 }
 
 /// Turns escaped quotation marks and line breaks of a value into those of the command in it.
-fn unescape(line: &mut [u8]) {
+fn unescape_value(line: &mut [u8]) {
     let mut at = 0;
     while at + 1 < line.len() {
         if line[at] == b'\\' {
@@ -112,7 +112,7 @@ fn is_comment(trimmed: &[u8], place: u16) -> bool {
 
 /// Whether a line continues in the next one: a shell line that ends in a backslash, pipe or `&&`, a
 /// line of code that ends inside brackets.
-fn continues(line: &[u8], place: u16) -> bool {
+fn continues_below(line: &[u8], place: u16) -> bool {
     let line = line.trim_ascii_end();
     if place & CODE != 0 {
         return matches!(

@@ -16,7 +16,7 @@ pub(super) static JOINT: LazyLock<Option<regex::bytes::Regex>> = LazyLock::new(|
 });
 
 /// Returns a statement of this place without its seams, or `None` if it has none.
-pub(super) fn without(text: &[u8], place_of: u16, work: &mut u64) -> Option<Vec<u8>> {
+pub(super) fn remove_seams(text: &[u8], place_of: u16, work: &mut u64) -> Option<Vec<u8>> {
     // Cheap first: without two quotes, a `$` or a backslash there is no seam.
     let quotes = text
         .iter()
@@ -46,13 +46,13 @@ pub(super) fn without(text: &[u8], place_of: u16, work: &mut u64) -> Option<Vec<
         whole.retain(|byte| *byte != b'\\');
     }
     if place_of & place::SHELL != 0 {
-        whole = unbracket(&whole);
+        whole = remove_brackets(&whole);
     }
     (whole != text).then_some(whole)
 }
 
 /// Replaces `pass[w]d` by `passwd`: a shell expands such a pattern to the file of that name.
-fn unbracket(text: &[u8]) -> Vec<u8> {
+fn remove_brackets(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
     while at < text.len() {

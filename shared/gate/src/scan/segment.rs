@@ -10,9 +10,9 @@ pub(super) use super::spans::{Segments, Span};
 use std::path::Path;
 
 use super::{
-    markdown::markdown,
-    script::code,
-    spans::{Builder, lines},
+    markdown::split_markdown,
+    script::split_code,
+    spans::{Builder, line_ranges},
 };
 use crate::rule::place::{CODE, DATA, SHELL};
 
@@ -77,26 +77,26 @@ impl Kind {
 }
 
 /// Splits a text; line breaks inside paragraphs and continued commands become spaces.
-pub(super) fn split(bytes: &mut [u8], kind: Kind) -> Segments {
-    let lines = lines(bytes);
+pub(super) fn split_text(bytes: &mut [u8], kind: Kind) -> Segments {
+    let lines = line_ranges(bytes);
     let mut builder = Builder::new(bytes);
     match kind {
         // Text of an unknown kind may be prose for an agent, and the Markdown reader takes it as
         // that.
-        Kind::Markdown | Kind::Plain => markdown(&mut builder, &lines),
-        Kind::Shell => code(&mut builder, &lines, SHELL),
-        Kind::Code => code(&mut builder, &lines, CODE),
-        Kind::Data => code(&mut builder, &lines, DATA),
+        Kind::Markdown | Kind::Plain => split_markdown(&mut builder, &lines),
+        Kind::Shell => split_code(&mut builder, &lines, SHELL),
+        Kind::Code => split_code(&mut builder, &lines, CODE),
+        Kind::Data => split_code(&mut builder, &lines, DATA),
     }
     builder.finish()
 }
 
 /// Splits a text without structure: one section, one block, one statement for each line.
-pub(super) fn flat(bytes: &mut [u8], place: u16) -> Segments {
-    let lines = lines(bytes);
+pub(super) fn split_lines(bytes: &mut [u8], place: u16) -> Segments {
+    let lines = line_ranges(bytes);
     let mut builder = Builder::new(bytes);
     for line in lines {
-        builder.statement(line.0, line.1, place);
+        builder.add_statement(line.0, line.1, place);
     }
     builder.finish()
 }
@@ -109,7 +109,7 @@ mod tests {
 
     fn statements(text: &str, kind: Kind) -> Vec<(String, u16)> {
         let mut bytes = text.as_bytes().to_vec();
-        let segments = split(&mut bytes, kind);
+        let segments = split_text(&mut bytes, kind);
         let said = |span: &Span| {
             String::from_utf8_lossy(&bytes[span.start..span.end])
                 .trim()
@@ -141,11 +141,11 @@ mod tests {
     fn the_nearest_heading_is_the_one_above() {
         let text = "before.\n# one\n## two\nrun this.\n```\ncurl x\n```\n# three\n| a | b |\n";
         let mut bytes = text.as_bytes().to_vec();
-        let segments = split(&mut bytes, Kind::Markdown);
+        let segments = split_text(&mut bytes, Kind::Markdown);
         let headings: Vec<_> = segments
             .statements
             .iter()
-            .map(|span| String::from_utf8_lossy(segments.heading(&bytes, span)).into_owned())
+            .map(|span| String::from_utf8_lossy(segments.heading_above(&bytes, span)).into_owned())
             .collect();
         let two = "## two";
         assert_eq!(headings, ["", "# one", two, two, two, "# three", "# three"]);
@@ -163,7 +163,7 @@ mod tests {
             "{found:?}"
         );
         let mut bytes = text.as_bytes().to_vec();
-        assert_eq!(split(&mut bytes, Kind::Code).blocks.len(), 3);
+        assert_eq!(split_text(&mut bytes, Kind::Code).blocks.len(), 3);
     }
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
         ] {
             let mut bytes = text.clone().into_bytes();
             for kind in [Kind::Markdown, Kind::Shell, Kind::Code, Kind::Data] {
-                let segments = split(&mut bytes, kind);
+                let segments = split_text(&mut bytes, kind);
                 assert!(
                     segments
                         .statements

@@ -1,7 +1,7 @@
 //! Recognises files that are signatures as a whole: envelopes (DSSE, also in a Sigstore bundle) and
 //! web signatures (JWS). Addresses in a signed payload are identifiers that nothing fetches.
 
-use super::decode::base64;
+use super::decode::decode_base64;
 use crate::rule::has;
 use serde_json::{Map, Value};
 
@@ -47,17 +47,17 @@ fn is_compact(text: &str) -> bool {
     };
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'=');
     signature.bytes().all(is_letter)
-        && decoded(head).is_some_and(|head| head.contains_key("alg"))
+        && decode_object(head).is_some_and(|head| head.contains_key("alg"))
         && is_claims(claims)
 }
 
-fn decoded(part: &str) -> Option<Map<String, Value>> {
-    let bytes = base64(part.trim_end_matches('=').as_bytes());
+fn decode_object(part: &str) -> Option<Map<String, Value>> {
+    let bytes = decode_base64(part.trim_end_matches('=').as_bytes());
     serde_json::from_slice(&bytes).ok()
 }
 
 fn is_statement(payload: &str) -> bool {
-    decoded(payload).is_some_and(|object| {
+    decode_object(payload).is_some_and(|object| {
         let kind = object.get("_type").and_then(Value::as_str);
         kind.is_some_and(|kind| kind.starts_with("https://in-toto.io/Statement/"))
             && object.contains_key("subject")
@@ -66,7 +66,7 @@ fn is_statement(payload: &str) -> bool {
 }
 
 fn is_claims(payload: &str) -> bool {
-    decoded(payload).is_some_and(|object| {
+    decode_object(payload).is_some_and(|object| {
         let has = |key: &str| object.contains_key(key);
         has("iss") && (has("exp") || has("iat")) && (has("sub") || has("aud"))
     })

@@ -40,7 +40,7 @@ pub(super) struct Segments {
 
 impl Segments {
     /// Returns the nearest heading above a span, empty if there is none.
-    pub(super) fn heading<'a>(&self, bytes: &'a [u8], span: &Span) -> &'a [u8] {
+    pub(super) fn heading_above<'a>(&self, bytes: &'a [u8], span: &Span) -> &'a [u8] {
         span.heading.map_or(&[], |number| {
             let (start, end) = self.headings[number];
             &bytes[start..end]
@@ -48,19 +48,19 @@ impl Segments {
     }
 
     /// Returns the statement that holds an offset, if there is one.
-    pub(super) fn statement(&self, offset: usize) -> Option<Span> {
+    pub(super) fn statement_at(&self, offset: usize) -> Option<Span> {
         let after = self.statements.partition_point(|one| one.start <= offset);
         Some(self.statements[after.checked_sub(1)?])
     }
 
     /// Returns the block that holds an offset, if there is one.
-    pub(super) fn block(&self, offset: usize) -> Option<Span> {
+    pub(super) fn block_at(&self, offset: usize) -> Option<Span> {
         let after = self.blocks.partition_point(|one| one.start <= offset);
         Some(self.blocks[after.checked_sub(1)?])
     }
 }
 
-pub(super) fn lines(bytes: &[u8]) -> Vec<(usize, usize)> {
+pub(super) fn line_ranges(bytes: &[u8]) -> Vec<(usize, usize)> {
     let mut out = Vec::with_capacity(bytes.len() / 32 + 1);
     let mut start = 0;
     for (at, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
@@ -90,7 +90,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    pub fn statement(&mut self, start: usize, end: usize, place: u16) {
+    pub fn add_statement(&mut self, start: usize, end: usize, place: u16) {
         let heading = self.section.heading;
         // Only these places: long lines are common in data and programs, where they are harmless.
         let is_long = end.saturating_sub(start) > MAX_STATEMENT
@@ -102,7 +102,7 @@ impl<'a> Builder<'a> {
         let mut start = start;
         while start < end {
             let stop = end.min(start + MAX_STATEMENT);
-            self.grow(start, stop, place);
+            self.extend_over(start, stop, place);
             self.out.statements.push(Span {
                 start,
                 end: stop,
@@ -120,7 +120,7 @@ impl<'a> Builder<'a> {
 
     /// Extends the block and the section over a new statement. One that is full ends, and the next
     /// begins in its last quarter.
-    fn grow(&mut self, start: usize, end: usize, place: u16) {
+    fn extend_over(&mut self, start: usize, end: usize, place: u16) {
         let fresh = Span {
             start,
             end,
@@ -191,7 +191,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Replaces the line break at this offset by a space.
-    pub fn join(&mut self, at: usize) {
+    pub fn join_lines_at(&mut self, at: usize) {
         // Replaced and not removed, because spans and findings count in offsets of this text.
         if let Some(byte) = self.bytes.get_mut(at) {
             *byte = b' ';

@@ -28,7 +28,7 @@ pub(super) struct Source {
 impl Source {
     /// Reads a file as text; returns `None` if it is not text. With `is_script`, by its name or its
     /// first line, it always is: an interpreter reads it, whatever is in it.
-    pub(super) fn read(bytes: &[u8], is_script: bool) -> Option<Self> {
+    pub(super) fn read_text(bytes: &[u8], is_script: bool) -> Option<Self> {
         let cut = bytes.len() > MAX_SCANNED;
         let bytes = &bytes[..bytes.len().min(MAX_SCANNED)];
         let source = |raw, damaged, nul| Self {
@@ -37,7 +37,7 @@ impl Source {
             damaged,
             nul,
         };
-        if let Some(raw) = utf16(bytes) {
+        if let Some(raw) = decode_utf16(bytes) {
             return Some(source(raw, false, false));
         }
         if !is_script && (is_picture_or_font(bytes) || is_binary(&bytes[..bytes.len().min(HEAD)])) {
@@ -47,10 +47,10 @@ impl Source {
         // Bytes of a program under the name of a script are read, but their NUL bytes hide nothing.
         let is_hidden = nul && !is_binary(&bytes[..bytes.len().min(HEAD)]);
         // A shell drops NUL bytes, so a word with one inside is a whole word to it.
-        let kept: Vec<u8>;
+        let without_nul: Vec<u8>;
         let bytes = if nul {
-            kept = bytes.iter().copied().filter(|byte| *byte != 0).collect();
-            &kept
+            without_nul = bytes.iter().copied().filter(|byte| *byte != 0).collect();
+            &without_nul
         } else {
             bytes
         };
@@ -68,7 +68,7 @@ impl Source {
 
 /// Decodes UTF-16 by its byte order mark, unless plain ASCII follows the mark: then programs read
 /// it as that.
-fn utf16(bytes: &[u8]) -> Option<String> {
+fn decode_utf16(bytes: &[u8]) -> Option<String> {
     let (rest, little) = match bytes {
         [0xFF, 0xFE, rest @ ..] => (rest, true),
         [0xFE, 0xFF, rest @ ..] => (rest, false),
@@ -126,15 +126,15 @@ impl Reading {
         // Words are ASCII, so each cut falls between characters.
         for word in words {
             let middle = word.start + LONGEST_WORD / 2..word.end - LONGEST_WORD / 2;
-            reading.add(&raw[from..middle.start], from);
+            reading.add_part(&raw[from..middle.start], from);
             from = middle.end;
         }
-        reading.add(&raw[from..], from);
+        reading.add_part(&raw[from..], from);
         reading
     }
 
     /// Adds the part of the raw text that begins at `start`.
-    fn add(&mut self, part: &str, start: usize) {
+    fn add_part(&mut self, part: &str, start: usize) {
         let mut shift = self
             .steps
             .last()
@@ -164,7 +164,7 @@ impl Reading {
     }
 
     /// Returns the offset in the raw text for an offset here.
-    pub(super) fn origin(&self, offset: usize) -> usize {
+    pub(super) fn raw_offset(&self, offset: usize) -> usize {
         let place = self.steps.partition_point(|step| step.0 <= offset);
         match place.checked_sub(1).map(|before| self.steps[before]) {
             Some((here, there)) => there + (offset - here),
@@ -177,7 +177,7 @@ impl Reading {
 /// [`LONGEST_WORD`].
 fn long_words(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=_-%.:".contains(&byte);
-    let mut found = Vec::new();
+    let mut words = Vec::new();
     let mut at = 0;
     // A long word holds one of these places, so most of the text is not looked at.
     while at < bytes.len() {
@@ -190,18 +190,18 @@ fn long_words(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
         let behind = bytes[at..].iter().take_while(|byte| is_part(**byte));
         let end = at + behind.count();
         if end - start > LONGEST_WORD {
-            found.push(start..end);
+            words.push(start..end);
         }
         at = end + LONGEST_WORD;
     }
-    found
+    words
 }
 
 /// Distance in bytes between two places whose characters are counted in advance.
 pub(super) const STRETCH: usize = 256;
 
 /// Counts the characters that begin in these bytes of a text.
-fn characters(bytes: &[u8]) -> usize {
+fn count_characters(bytes: &[u8]) -> usize {
     let goes_on = |byte: &&u8| **byte & 0xC0 == 0x80;
     bytes.len() - bytes.iter().filter(goes_on).count()
 }
@@ -221,31 +221,31 @@ impl Lines {
         let mut counts = vec![0];
         let mut sum = 0;
         for stretch in raw.as_bytes().chunks(STRETCH) {
-            sum += characters(stretch);
+            sum += count_characters(stretch);
             counts.push(sum);
         }
         Self { starts, counts }
     }
 
     /// Counts the characters that begin before an offset.
-    fn before(&self, raw: &str, offset: usize) -> usize {
+    fn characters_before(&self, raw: &str, offset: usize) -> usize {
         let stretch = offset / STRETCH;
-        self.counts[stretch] + characters(&raw.as_bytes()[stretch * STRETCH..offset])
+        self.counts[stretch] + count_characters(&raw.as_bytes()[stretch * STRETCH..offset])
     }
 
     /// Returns the number of the line that holds an offset, from 1.
-    pub(super) fn line(&self, offset: usize) -> usize {
+    pub(super) fn line_at(&self, offset: usize) -> usize {
         self.starts.partition_point(|start| *start <= offset).max(1)
     }
 
-    pub(super) fn position(&self, raw: &str, offset: usize) -> Position {
+    pub(super) fn position_at(&self, raw: &str, offset: usize) -> Position {
         let mut offset = offset.min(raw.len());
         while !raw.is_char_boundary(offset) {
             offset -= 1;
         }
-        let line = self.line(offset);
+        let line = self.line_at(offset);
         let start = self.starts[line - 1];
-        let column = self.before(raw, offset) - self.before(raw, start) + 1;
+        let column = self.characters_before(raw, offset) - self.characters_before(raw, start) + 1;
         let narrow = |count| u32::try_from(count).unwrap_or(u32::MAX);
         Position::new(narrow(line), narrow(column))
     }
@@ -272,7 +272,7 @@ mod tests {
         // Each from the start of the line would be 80 GB of text.
         for offset in (4..raw.len() - 8).step_by(100).rev() {
             let column = u32::try_from(offset - 3).unwrap();
-            assert_eq!(lines.position(&raw, offset), Position::new(2, column));
+            assert_eq!(lines.position_at(&raw, offset), Position::new(2, column));
         }
         let end = raw.len();
         for (offset, line, column) in [
@@ -281,7 +281,7 @@ mod tests {
             (5, 2, 2),
             (0, 1, 1),
         ] {
-            assert_eq!(lines.position(&raw, offset), Position::new(line, column));
+            assert_eq!(lines.position_at(&raw, offset), Position::new(line, column));
         }
     }
 
@@ -294,7 +294,7 @@ mod tests {
         );
         let reading = Reading::new(&raw);
         assert!(reading.bytes.len() < 3_000 && reading.bytes.ends_with(b" | sh\n"));
-        assert_eq!(reading.origin(reading.bytes.len() - 3), raw.len() - 3);
+        assert_eq!(reading.raw_offset(reading.bytes.len() - 3), raw.len() - 3);
         for start in 0..2_100 {
             let raw = [" ".repeat(start), "b".repeat(1_025), " ".repeat(9)].concat();
             let found = long_words(raw.as_bytes());
@@ -311,14 +311,14 @@ mod tests {
         let text = String::from_utf8(reading.bytes.clone()).unwrap();
         assert_eq!(text, "aé curl t\nx");
         let at = text.find("curl").unwrap();
-        assert_eq!(reading.origin(at), raw.find('ｃ').unwrap());
+        assert_eq!(reading.raw_offset(at), raw.find('ｃ').unwrap());
         assert_eq!(
-            reading.origin(text.find('x').unwrap()),
+            reading.raw_offset(text.find('x').unwrap()),
             raw.find('x').unwrap()
         );
         let plain = Reading::new("ABC");
         assert_eq!(
-            (plain.bytes.as_slice(), plain.origin(2)),
+            (plain.bytes.as_slice(), plain.raw_offset(2)),
             (b"abc".as_slice(), 2)
         );
     }
@@ -329,7 +329,7 @@ mod tests {
         let lines = Lines::of(raw);
         for offset in 0..=raw.len() + 3 {
             assert_eq!(
-                lines.position(raw, offset),
+                lines.position_at(raw, offset),
                 Position::of_offset(raw, offset),
                 "{offset}"
             );
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn other_encodings_are_read_or_left() {
-        let read = |bytes: &[u8]| Source::read(bytes, false);
+        let read = |bytes: &[u8]| Source::read_text(bytes, false);
         let wide: Vec<u8> = [0xFF, 0xFE]
             .into_iter()
             .chain("curl".encode_utf16().flat_map(u16::to_le_bytes))
@@ -354,13 +354,13 @@ mod tests {
 
     #[test]
     fn bytes_that_an_interpreter_passes_over_hide_no_script() {
-        let marked = Source::read(b"\xff\xfe\ncurl x | sh\n", false).unwrap();
+        let marked = Source::read_text(b"\xff\xfe\ncurl x | sh\n", false).unwrap();
         assert!(marked.raw.ends_with("\ncurl x | sh\n") && marked.damaged);
-        let nul = Source::read(b"#!/bin/sh\n# v1 \0\ncurl x | sh\n", true).unwrap();
+        let nul = Source::read_text(b"#!/bin/sh\n# v1 \0\ncurl x | sh\n", true).unwrap();
         assert!(nul.raw.ends_with("\ncurl x | sh\n") && nul.nul);
         let mixed = [b"\x01\x02\xff\xfe".repeat(99), b"\ncurl x | sh".to_vec()].concat();
-        assert!(Source::read(&mixed, false).is_none());
-        let script = Source::read(&mixed, true).unwrap();
+        assert!(Source::read_text(&mixed, false).is_none());
+        let script = Source::read_text(&mixed, true).unwrap();
         assert!(script.raw.ends_with("\ncurl x | sh"));
     }
 }

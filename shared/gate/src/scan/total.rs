@@ -20,9 +20,9 @@ pub(super) struct Hit {
 
 /// Returns the findings: hits that block as flags, hits that warn as warnings, hints as warnings if
 /// their points reach the threshold. Other hints become notes if `with_hints` is set.
-pub(super) fn findings(mut hits: Vec<Hit>, with_hints: bool) -> Vec<Finding> {
-    let said = points(&hits) >= HINT_THRESHOLD;
-    let mut listed = BTreeMap::<(&str, Act2), usize>::new();
+pub(super) fn sum_findings(mut hits: Vec<Hit>, with_hints: bool) -> Vec<Finding> {
+    let is_threshold_reached = sum_points(&hits) >= HINT_THRESHOLD;
+    let mut listed = BTreeMap::<(&str, CountKey), usize>::new();
     let mut places = BTreeSet::new();
     let mut findings = Vec::new();
     // The heaviest first, because one place keeps one finding of a rule and the list is cut.
@@ -31,7 +31,7 @@ pub(super) fn findings(mut hits: Vec<Hit>, with_hints: bool) -> Vec<Finding> {
         let level = match hit.act {
             Act::Block => Level::Flag,
             Act::Warn => Level::Warning,
-            Act::Hint(_) if said => Level::Warning,
+            Act::Hint(_) if is_threshold_reached => Level::Warning,
             Act::Hint(_) if with_hints => Level::Note,
             Act::Hint(_) => continue,
         };
@@ -54,7 +54,7 @@ pub(super) fn findings(mut hits: Vec<Hit>, with_hints: bool) -> Vec<Finding> {
         }
         let count = listed
             // Counted apart, so that neither flags nor warnings use up the places of the other.
-            .entry((hit.rule.rule.id, Act2(level == Level::Flag)))
+            .entry((hit.rule.rule.id, CountKey(level == Level::Flag)))
             .or_default();
         *count += 1;
         if *count <= MOST_LISTED {
@@ -68,7 +68,7 @@ pub(super) fn findings(mut hits: Vec<Hit>, with_hints: bool) -> Vec<Finding> {
 }
 
 /// Returns the sum of the hints: each rule once, each family up to a bound.
-pub(super) fn points(hits: &[Hit]) -> u32 {
+pub(super) fn sum_points(hits: &[Hit]) -> u32 {
     let mut rules = BTreeMap::<&str, u32>::new();
     for hit in hits {
         let points = match hit.act {
@@ -94,7 +94,7 @@ pub(super) fn points(hits: &[Hit]) -> u32 {
 
 /// Key of a count: whether it is of flags.
 #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
-struct Act2(bool);
+struct CountKey(bool);
 
 impl Act {
     pub(super) const fn rank(self) -> u8 {

@@ -9,7 +9,7 @@ use vault_format::provenance::ProvenanceId;
 use vault_policy::Policy;
 use vault_shelf::fetch::{Fetch, FetchFault};
 
-use super::{AdmitError, AdmitReport, Neighbours, Options, Source, admit_one, examine};
+use super::{AdmitError, AdmitReport, Neighbours, Options, Source, admit_one, examine_candidate};
 use crate::disk;
 use crate::vault::policy::{self, ResolveError};
 use crate::vault::{Vault, VaultError};
@@ -52,7 +52,7 @@ pub enum AddError {
     #[error(transparent)]
     Fetch(#[from] FetchFault),
     /// The skill has no source that can be fetched again.
-    #[error("{}", no_source(name, identifier.as_ref()))]
+    #[error("{}", no_source_message(name, identifier.as_ref()))]
     NoSource {
         /// The skill.
         name: SkillName,
@@ -70,7 +70,7 @@ impl From<VaultError> for AddError {
     }
 }
 
-fn no_source(name: &SkillName, identifier: Option<&ProvenanceId>) -> String {
+fn no_source_message(name: &SkillName, identifier: Option<&ProvenanceId>) -> String {
     use vault_format::provenance::Kind;
     match identifier {
         Some(source) if source.kind() == Kind::Inline => {
@@ -119,8 +119,8 @@ pub async fn add_skill(vault: &Vault, input: &AddSkill) -> Result<AdmitReport, A
     };
     // The gate computes and reads files for longer than a task of the async runtime may block.
     let (vault, options) = (vault.clone(), input.options.clone());
-    let admitted = tokio::task::spawn_blocking(move || add(&vault, source, &options));
-    Ok(joined(admitted.await)?)
+    let admitted = tokio::task::spawn_blocking(move || admit_source(&vault, source, &options));
+    Ok(join_blocking(admitted.await)?)
 }
 
 /// Adds a local folder, given by its path or the path of its SKILL.md.
@@ -129,16 +129,16 @@ pub fn add_folder(
     folder: &Path,
     options: &Options,
 ) -> Result<AdmitReport, AdmitError> {
-    add(vault, Source::folder(folder), options)
+    admit_source(vault, Source::folder(folder), options)
 }
 
 /// Examines one source and admits it, without a review in between.
-pub(crate) fn add(
+pub(crate) fn admit_source(
     vault: &Vault,
     source: Source,
     options: &Options,
 ) -> Result<AdmitReport, AdmitError> {
-    let candidate = examine(source, options, &mut Neighbours::of(vault))?;
+    let candidate = examine_candidate(source, options, &mut Neighbours::for_vault(vault))?;
     admit_one(vault, &candidate)
 }
 
@@ -160,7 +160,7 @@ pub(crate) fn read_policy(vault: &Vault) -> Result<Option<Policy>, AddError> {
 }
 
 /// Returns the result of blocking work. If the work panicked, the panic is resumed.
-pub(super) fn joined<T>(finished: Result<T, tokio::task::JoinError>) -> T {
+pub(super) fn join_blocking<T>(finished: Result<T, tokio::task::JoinError>) -> T {
     match finished {
         Ok(value) => value,
         Err(broken) => match broken.try_into_panic() {

@@ -49,21 +49,21 @@ impl From<ResolveError> for ApproveError {
 
 /// Approves a pending file: exactly the bytes in `pending`, even if the file changed meanwhile.
 /// Fails if they are invalid.
-pub fn approve(vault: &Vault, pending: &PendingFile) -> Result<(), ApproveError> {
-    let mut change = vault.change()?;
+pub fn approve_file(vault: &Vault, pending: &PendingFile) -> Result<(), ApproveError> {
+    let mut change = vault.begin_change()?;
     // These are the bytes that the owner was shown. Reading the file again could approve something
     // else.
     let unreadable = |error: &FileError| ApproveError::Unreadable(error.to_string());
-    let found = pending.found.as_ref().map_err(unreadable)?.as_deref();
+    let content = pending.found.as_ref().map_err(unreadable)?.as_deref();
     // No content means that the owner deleted the file, which needs no check.
-    if let Some(bytes) = found {
-        check(vault, &pending.file, bytes)?;
+    if let Some(bytes) = content {
+        check_content(vault, &pending.file, bytes)?;
     }
-    Ok(change.approve(&pending.file, found)?)
+    Ok(change.set_approved(&pending.file, content)?)
 }
 
 /// Fails if the content of a file is invalid.
-fn check(vault: &Vault, file: &AuthoredFile, bytes: &[u8]) -> Result<(), ApproveError> {
+fn check_content(vault: &Vault, file: &AuthoredFile, bytes: &[u8]) -> Result<(), ApproveError> {
     match file {
         AuthoredFile::Policy => {
             parse_policy(bytes)?;
@@ -79,7 +79,7 @@ fn check(vault: &Vault, file: &AuthoredFile, bytes: &[u8]) -> Result<(), Approve
             }
         }
         AuthoredFile::Transform { skill, name } => {
-            let checked = variants::check(vault, skill, name.clone(), bytes);
+            let checked = variants::try_transform(vault, skill, name.clone(), bytes);
             checked.map_err(|error| match error {
                 AddTransformError::Vault(error) => ApproveError::Vault(error),
                 error => ApproveError::Transform(error),
@@ -96,8 +96,8 @@ pub fn write_approved(
     file: &AuthoredFile,
     bytes: &[u8],
 ) -> Result<(), ApproveError> {
-    let mut change = vault.change()?;
+    let mut change = vault.begin_change()?;
     // Under the lock, since a transform is tried on the skill that is installed now.
-    check(vault, file, bytes)?;
+    check_content(vault, file, bytes)?;
     Ok(change.write_authored(file, bytes)?)
 }

@@ -21,7 +21,7 @@ use vault_gate::{self as gate, GateOptions, RawFile, Verdict};
 use super::AdmitError;
 use super::compare::{ComparedSkills, Nearest};
 use crate::installed::linked;
-use crate::installed::place::{Place, places};
+use crate::installed::place::{Place, list_places};
 use crate::store::{self, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
 
@@ -36,7 +36,7 @@ pub struct Neighbours<'v> {
 
 impl<'v> Neighbours<'v> {
     /// Compares with the skills of this vault.
-    pub fn of(vault: &'v Vault) -> Self {
+    pub fn for_vault(vault: &'v Vault) -> Self {
         Self::new(Some(vault), vault.clock().now())
     }
 
@@ -52,7 +52,7 @@ impl<'v> Neighbours<'v> {
 
     /// Adds a vault that was created meanwhile. Candidates are compared with its skills, and still
     /// with those that passed before.
-    pub fn join(&mut self, vault: &Vault) {
+    pub fn attach_vault(&mut self, vault: &Vault) {
         self.vault = Some(Cow::Owned(vault.clone()));
     }
 
@@ -68,7 +68,7 @@ impl<'v> Neighbours<'v> {
     /// Runs the gate on a skill. The gate compares it with its previous version, or else with the
     /// skill of the same name or a near-duplicate, and applies the exceptions of the previous
     /// version.
-    pub(super) fn gate(
+    pub(super) fn run_gate(
         &mut self,
         raw: Vec<RawFile>,
         mut options: GateOptions<'_>,
@@ -79,7 +79,7 @@ impl<'v> Neighbours<'v> {
         };
         let (mut is_new, mut before) = (true, Vec::new());
         if let Some(vault) = self.vault.as_deref() {
-            before = match version(vault, &name)? {
+            before = match read_own(vault, &name)? {
                 Some(own) => {
                     is_new = false;
                     // Exceptions that somebody else made open nothing here.
@@ -88,7 +88,7 @@ impl<'v> Neighbours<'v> {
                     }
                     own.files
                 }
-                None => same_name(vault, &name, author.as_deref())?,
+                None => files_of_same_name(vault, &name, author.as_deref())?,
             };
         }
         let sketch = Sketch::of(raw.iter().map(|file| file.bytes.as_slice()));
@@ -102,7 +102,7 @@ impl<'v> Neighbours<'v> {
                     let installed = self
                         .vault
                         .as_deref()
-                        .map(ComparedSkills::read)
+                        .map(ComparedSkills::read_installed_skills)
                         .transpose()?;
                     none.insert(installed.unwrap_or_default())
                 }
@@ -114,7 +114,7 @@ impl<'v> Neighbours<'v> {
         if let (Some(nearest), Some(vault)) = (&nearest, self.vault.as_deref())
             && before.is_empty()
         {
-            before = nearest.files(vault);
+            before = nearest.verified_files(vault);
         }
         let options = GateOptions {
             before: &before,
@@ -122,17 +122,17 @@ impl<'v> Neighbours<'v> {
         };
         let mut verdict = gate::check(raw, &options);
         if let Some(nearest) = nearest {
-            verdict.warn(nearest.warning());
+            verdict.add_warning(nearest.warning());
         }
         if let Some(other) = confusable {
-            verdict.warn(look_alike::finding(name.as_str(), &other));
+            verdict.add_warning(look_alike::look_alike_warning(name.as_str(), &other));
         }
         // The next skills of this command are compared with this one, although it is not admitted
         // yet.
         if verdict.package.is_some()
             && let Some(compared) = &mut self.compared
         {
-            compared.add(&name, sketch);
+            compared.add_candidate(&name, sketch);
         }
         Ok(verdict)
     }
@@ -140,41 +140,43 @@ impl<'v> Neighbours<'v> {
 
 impl Nearest {
     /// Returns the verified files of a near-duplicate; empty if the skills are less similar.
-    fn files(&self, vault: &Vault) -> Vec<File> {
+    fn verified_files(&self, vault: &Vault) -> Vec<File> {
         // A candidate of this command is not stored yet, so it has no files to compare with.
         let duplicate = self.place.as_ref().filter(|_| self.likeness >= DUPLICATE);
         let files = duplicate.and_then(|place| {
-            let groups = places(vault).ok()?.groups;
+            let groups = list_places(vault).ok()?.groups;
             let group = groups.iter().find(|group| group.places.contains(place))?;
-            examine(vault, &place.signed_name, &place.bundle, &group.trusted)
+            examine_bundle(vault, &place.signed_name, &place.bundle, &group.trusted)
         });
         files.map_or_else(Vec::new, |examined| examined.files)
     }
 
     fn warning(&self) -> Finding {
         let hint = "read both; keep one, or let each description say what only that skill is for";
-        similar::finding(self.name.as_str(), self.likeness, hint)
+        similar::likeness_warning(self.name.as_str(), self.likeness, hint)
     }
 }
 
 /// Returns the installed version of a skill with its verified bytes, if it is intact.
-fn version(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, AdmitError> {
+fn read_own(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, AdmitError> {
     // First, because a writer may install a later version meanwhile.
     let trusted = vault.trusted()?;
-    let Some(bundle) = linked_to(vault, name)? else {
+    let Some(bundle) = own_bundle(vault, name)? else {
         return Ok(None);
     };
-    Ok(examine(vault, name, &bundle, &trusted))
+    Ok(examine_bundle(vault, name, &bundle, &trusted))
 }
 
 /// Returns the bundle that the link of an own skill names.
-fn linked_to(vault: &Vault, name: &SkillName) -> Result<Option<Digest>, AdmitError> {
-    Ok(store::bundle_at(&vault.skills().join(name.as_str()))?)
+fn own_bundle(vault: &Vault, name: &SkillName) -> Result<Option<Digest>, AdmitError> {
+    Ok(store::bundle_at(
+        &vault.skills_folder().join(name.as_str()),
+    )?)
 }
 
 /// Returns the files of the skill with this name, or with the name that its author gave it, in this
 /// vault or a linked one.
-fn same_name(
+fn files_of_same_name(
     vault: &Vault,
     name: &SkillName,
     author: Option<&str>,
@@ -182,21 +184,23 @@ fn same_name(
     // A skill may be installed under another name than its author gave it.
     let author = author.and_then(|author| author.parse::<SkillName>().ok());
     if let Some(author) = &author
-        && let Some(own) = version(vault, author)?
+        && let Some(own) = read_own(vault, author)?
     {
         return Ok(own.files);
     }
-    let wanted = |place: &Place| place.name == *name || author.as_ref() == Some(&place.name);
-    let found = linked(vault, wanted)
-        .and_then(|(place, trusted)| examine(vault, &place.signed_name, &place.bundle, &trusted))
+    let is_wanted = |place: &Place| place.name == *name || author.as_ref() == Some(&place.name);
+    let linked_files = find_linked(vault, is_wanted)
+        .and_then(|(place, trusted)| {
+            examine_bundle(vault, &place.signed_name, &place.bundle, &trusted)
+        })
         .map(|examined| examined.files);
-    Ok(found.unwrap_or_default())
+    Ok(linked_files.unwrap_or_default())
 }
 
 /// Whether a linked vault has a skill of this name. Fails if a linked vault can't be read.
 pub(super) fn is_linked(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
-    for link in linked::all(vault)? {
-        let (group, _) = link.group(vault)?;
+    for link in linked::list_links(vault)? {
+        let (group, _) = link.read_group(vault)?;
         let mut places = group.iter().flat_map(|group| &group.places);
         if places.any(|place| place.name == *name) {
             return Ok(true);
@@ -207,10 +211,10 @@ pub(super) fn is_linked(vault: &Vault, name: &SkillName) -> Result<bool, VaultEr
 
 /// Returns the first matching skill of a linked vault. A linked vault that can't be read is
 /// skipped; other checks report it.
-fn linked(vault: &Vault, wanted: impl Fn(&Place) -> bool) -> Option<(Place, Trusted)> {
+fn find_linked(vault: &Vault, wanted: impl Fn(&Place) -> bool) -> Option<(Place, Trusted)> {
     // The comparison only helps the gate; an unreadable link must not block every admission.
-    let links = linked::all(vault).unwrap_or_default();
-    let groups = links.iter().filter_map(|link| link.group(vault).ok());
+    let links = linked::list_links(vault).unwrap_or_default();
+    let groups = links.iter().filter_map(|link| link.read_group(vault).ok());
     groups.filter_map(|(group, _)| group).find_map(|group| {
         let place = group.places.into_iter().find(|place| wanted(place))?;
         Some((place, group.trusted))
@@ -218,12 +222,12 @@ fn linked(vault: &Vault, wanted: impl Fn(&Place) -> bool) -> Option<(Place, Trus
 }
 
 /// Returns the verified content of a bundle that was signed under this name, if it is intact.
-fn examine(
+fn examine_bundle(
     vault: &Vault,
     signed_name: &SkillName,
     bundle: &Digest,
     trusted: &Trusted,
 ) -> Option<Examined> {
-    let (store, name) = (vault.store(), Some(signed_name));
-    store::examine(&store, bundle, name, trusted).ok()
+    let (store, name) = (vault.store_folder(), Some(signed_name));
+    store::examine_stored(&store, bundle, name, trusted).ok()
 }

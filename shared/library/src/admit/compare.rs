@@ -4,11 +4,11 @@
 use std::collections::HashSet;
 
 use vault_format::name::SkillName;
-use vault_gate::names::Known;
+use vault_gate::names::PreparedName;
 use vault_gate::similar::{ALIKE, Sketch};
 
 use crate::installed::list;
-use crate::installed::place::{Place, places};
+use crate::installed::place::{Place, list_places};
 use crate::vault::{Vault, VaultError};
 
 /// The names and sketches of these skills.
@@ -38,11 +38,11 @@ pub(super) struct Nearest {
 
 impl ComparedSkills {
     /// Reads the skills that are installed now.
-    pub(super) fn read(vault: &Vault) -> Result<Self, VaultError> {
-        let places = places(vault)?;
-        let rows = list::indexed(vault, &places);
-        let strange = places.strange.iter();
-        let strange = strange.filter_map(|path| path.rsplit('/').next());
+    pub(super) fn read_installed_skills(vault: &Vault) -> Result<Self, VaultError> {
+        let places = list_places(vault)?;
+        let rows = list::indexed_rows(vault, &places);
+        let foreign = places.strange.iter();
+        let strange = foreign.filter_map(|path| path.rsplit('/').next());
         let installed = || places.groups.iter().flat_map(|group| &group.places);
         let names = installed().map(|place| place.name.as_str()).chain(strange);
         let sketched = installed().filter_map(|place| {
@@ -60,7 +60,7 @@ impl ComparedSkills {
     }
 
     /// Adds a skill that passed the gate and may not be installed yet.
-    pub(super) fn add(&mut self, name: &SkillName, sketch: Sketch) {
+    pub(super) fn add_candidate(&mut self, name: &SkillName, sketch: Sketch) {
         self.names.insert(name.to_string());
         self.sketched.push(SketchedSkill {
             name: name.clone(),
@@ -71,7 +71,7 @@ impl ComparedSkills {
 
     /// Returns the alphabetically first name that can be confused with this one.
     pub(super) fn confusable_with(&self, name: &SkillName) -> Option<&str> {
-        let known = Known::new(name.as_str());
+        let known = PreparedName::new(name.as_str());
         let names = self.names.iter().map(String::as_str);
         names.filter(|other| known.is_confusable_with(other)).min()
     }

@@ -11,9 +11,9 @@ use vault_format::manifest::Manifest;
 use vault_format::name::SkillName;
 use vault_shelf::fetch::Upstream;
 
-use super::resign::earlier;
-use super::{AdmitError, AdmitReport, Options, Purpose, add::add};
-use crate::installed::place::installed;
+use super::resign::to_earlier_source;
+use super::{AdmitError, AdmitReport, Options, Purpose, add::admit_source};
+use crate::installed::place::read_own_skill;
 use crate::installed::upstream;
 use crate::store::{self, Damage, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
@@ -69,20 +69,20 @@ pub enum RollbackError {
 
 /// Lists the stored versions of an own skill, newest first; empty if there are none. Verifies
 /// signatures, but does not read files.
-pub fn history(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, VaultError> {
+pub fn list_versions(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, VaultError> {
     // Earlier versions are below the installed one, and a retired key may have signed them. Both
     // are fine here: a version passes the gate and is signed again before it is used.
     let trusted = vault.ever_trusted()?;
-    let current = installed(vault, name, &vault.trusted()?)?.map(|installed| installed.bundle);
-    let store = vault.store();
-    let (bundles, _) = store::list(&store)?;
+    let current = read_own_skill(vault, name, &vault.trusted()?)?.map(|installed| installed.bundle);
+    let store = vault.store_folder();
+    let (bundles, _) = store::list_bundles(&store)?;
     let mut versions: Vec<_> = bundles
         .into_par_iter()
         .filter_map(|bundle| {
-            let manifest = store::manifest(&store, &bundle, &trusted)?;
+            let manifest = store::read_manifest(&store, &bundle, &trusted)?;
             // A variant has the name and version of its skill, but is no version of it.
-            let wanted = manifest.name == *name && manifest.rendered_from.is_none();
-            wanted.then(|| PastVersion {
+            let is_version = manifest.name == *name && manifest.rendered_from.is_none();
+            is_version.then(|| PastVersion {
                 // Ignore a source record that can't be read: the version itself is intact.
                 upstream: upstream::of_bundle(vault, &bundle).unwrap_or_default(),
                 installed: current == Some(bundle),
@@ -99,22 +99,24 @@ pub fn history(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, Vaul
 /// name.
 pub fn read_installed(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, RollbackError> {
     let trusted = vault.trusted()?;
-    let found = installed(vault, name, &trusted)?;
-    let Some(found) = found else {
+    let installed_skill = read_own_skill(vault, name, &trusted)?;
+    let Some(installed_skill) = installed_skill else {
         return Ok(None);
     };
-    let version = found.manifest.map_or(0, |manifest| manifest.version);
-    read(vault, name, version, &found.bundle, &trusted).map(Some)
+    let version = installed_skill
+        .manifest
+        .map_or(0, |manifest| manifest.version);
+    read_version(vault, name, version, &installed_skill.bundle, &trusted).map(Some)
 }
 
-fn read(
+fn read_version(
     vault: &Vault,
     name: &SkillName,
     version: u64,
     bundle: &Digest,
     trusted: &Trusted,
 ) -> Result<Examined, RollbackError> {
-    store::examine(&vault.store(), bundle, Some(name), trusted).map_err(|damage| {
+    store::examine_stored(&vault.store_folder(), bundle, Some(name), trusted).map_err(|damage| {
         RollbackError::Damaged {
             name: name.clone(),
             version,
@@ -134,12 +136,12 @@ pub struct RolledBack {
 
 /// Whether updates leave an own skill out because its owner rolled it back.
 pub fn is_held(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
-    Ok(vault.own_skills()?.held().any(|held| held == name))
+    Ok(vault.own_skills()?.held_skills().any(|held| held == name))
 }
 
 /// Returns the own skills that updates leave out because their owner rolled them back.
-pub fn held(vault: &Vault) -> Result<BTreeSet<SkillName>, VaultError> {
-    Ok(vault.own_skills()?.held().cloned().collect())
+pub fn list_held(vault: &Vault) -> Result<BTreeSet<SkillName>, VaultError> {
+    Ok(vault.own_skills()?.held_skills().cloned().collect())
 }
 
 /// Ends the hold of a skill, so that updates of all skills include it again.
@@ -147,8 +149,8 @@ pub fn end_hold(vault: &Vault, name: &SkillName) -> Result<(), VaultError> {
     if !is_held(vault, name)? {
         return Ok(());
     }
-    let _change = vault.change()?;
-    vault.change_own_skills(|known| known.hold(name, false))
+    let _change = vault.begin_change()?;
+    vault.change_own_skills(|own_skills| own_skills.set_held(name, false))
 }
 
 /// Admits the bytes of an earlier version as the next version, and holds the skill there until an
@@ -160,11 +162,11 @@ pub fn roll_back(
     to: Option<u64>,
     strict: bool,
 ) -> Result<RolledBack, RollbackError> {
-    let versions = history(vault, name)?;
+    let versions = list_versions(vault, name)?;
     let current = versions.iter().find(|past| past.installed);
     let current = current.ok_or_else(|| RollbackError::NotInstalled(name.clone()))?;
     let (current, mut stored) = (&current.manifest, versions.iter());
-    let wanted = match to {
+    let chosen = match to {
         Some(version) => stored
             .find(|past| past.manifest.version == version)
             .ok_or_else(|| RollbackError::NoSuchVersion {
@@ -179,15 +181,15 @@ pub fn roll_back(
             .map(|(past, _)| past)
             .ok_or_else(|| RollbackError::NothingEarlier(name.clone()))?,
     };
-    let version = wanted.manifest.version;
-    let examined = read(vault, name, version, &wanted.bundle, &vault.ever_trusted()?)?;
-    let upstream = wanted.upstream.clone();
+    let version = chosen.manifest.version;
+    let examined = read_version(vault, name, version, &chosen.bundle, &vault.ever_trusted()?)?;
+    let upstream = chosen.upstream.clone();
     // Bundles of other publishers and accepted drafts of members both stay other people's work.
     // Otherwise a rollback would hand their actions the owner's whole environment.
-    let by_others = vault.own_skills()?.is_others_bundle(name, &wanted.bundle)
+    let by_others = vault.own_skills()?.is_others_bundle(name, &chosen.bundle)
         || vault.is_by_another_publisher(&examined.signer)?;
     let purpose = Purpose::NextVersion { by_others };
-    let source = earlier(name.clone(), examined, upstream, purpose);
+    let source = to_earlier_source(name.clone(), examined, upstream, purpose);
     let options = Options {
         strict,
         hold: true,
@@ -195,6 +197,6 @@ pub fn roll_back(
     };
     Ok(RolledBack {
         to: version,
-        report: add(vault, source, &options)?,
+        report: admit_source(vault, source, &options)?,
     })
 }

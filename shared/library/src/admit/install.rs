@@ -16,7 +16,7 @@ use super::sign::{self, SignedSkill};
 use super::{Admission, AdmitError, AdmitReport, Candidate, Purpose, check};
 use crate::disk::{self, Batch, Location};
 use crate::index::Index;
-use crate::installed::place::installed;
+use crate::installed::place::read_own_skill;
 use crate::installed::roots::counted_catalogs;
 use crate::installed::{linked, upstream};
 use crate::store::{self, Trusted};
@@ -25,7 +25,7 @@ use crate::vault::{Change, Vault, VaultError};
 
 /// Admits candidates, with a separate result for each: a rejected one does not stop the others. The
 /// outer error means that the vault could not be changed at all; then nothing was admitted.
-pub fn admit(
+pub fn admit_candidates(
     vault: &Vault,
     candidates: &[Candidate],
 ) -> Result<Vec<Result<AdmitReport, AdmitError>>, VaultError> {
@@ -33,7 +33,7 @@ pub fn admit(
     if candidates.is_empty() {
         return Ok(Vec::new());
     }
-    let mut change = vault.change()?;
+    let mut change = vault.begin_change()?;
     admit_under(vault, &mut change, candidates)
 }
 
@@ -45,7 +45,7 @@ pub fn admit_one(vault: &Vault, candidate: &Candidate) -> Result<AdmitReport, Ad
 
 /// Admits all candidates or, if one is rejected, none.
 pub fn admit_all(vault: &Vault, candidates: &[Candidate]) -> Result<Vec<AdmitReport>, AdmitError> {
-    let mut change = vault.change()?;
+    let mut change = vault.begin_change()?;
     admit_all_under(vault, &mut change, candidates)
 }
 
@@ -59,8 +59,8 @@ pub(crate) fn admit_all_under(
     let steps = admitter.prepare_each(candidates);
     // Decide about all candidates before anything is stored: one rejection must leave the vault as
     // it is.
-    let steps: Vec<Step<'_>> = steps.collect::<Result<_, _>>()?;
-    admitter.install(change, &steps.iter().collect::<Vec<_>>())?;
+    let steps: Vec<PreparedCandidate<'_>> = steps.collect::<Result<_, _>>()?;
+    admitter.store_and_link(change, &steps.iter().collect::<Vec<_>>())?;
     Ok(steps.into_iter().map(|step| step.report).collect())
 }
 
@@ -72,8 +72,9 @@ pub(crate) fn admit_under(
 ) -> Result<Vec<Result<AdmitReport, AdmitError>>, VaultError> {
     let admitter = Admitter::new(vault)?;
     let steps: Vec<_> = admitter.prepare_each(candidates).collect();
-    let ready: Vec<&Step<'_>> = steps.iter().filter_map(|step| step.as_ref().ok()).collect();
-    admitter.install(change, &ready)?;
+    let ready: Vec<&PreparedCandidate<'_>> =
+        steps.iter().filter_map(|step| step.as_ref().ok()).collect();
+    admitter.store_and_link(change, &ready)?;
     Ok(steps
         .into_iter()
         .map(|step| step.map(|step| step.report))
@@ -82,11 +83,16 @@ pub(crate) fn admit_under(
 
 /// Predicts what admitting would do, without the lock and without a signature: the report of an
 /// installed skill that would stay as it is, or `None` if the candidate would be signed.
-pub fn preview(vault: &Vault, candidate: &Candidate) -> Result<Option<AdmitReport>, AdmitError> {
-    Ok(match decide(vault, candidate, &vault.trusted()?)? {
-        Decision::Keep(report) => Some(*report),
-        Decision::Sign { .. } => None,
-    })
+pub fn preview_admission(
+    vault: &Vault,
+    candidate: &Candidate,
+) -> Result<Option<AdmitReport>, AdmitError> {
+    Ok(
+        match decide_admission(vault, candidate, &vault.trusted()?)? {
+            Decision::Keep(report) => Some(*report),
+            Decision::Sign { .. } => None,
+        },
+    )
 }
 
 /// The vault, keys and time that one command admits with, read once under the lock.
@@ -98,7 +104,7 @@ struct Admitter<'v> {
 }
 
 /// A candidate with its decision; signed and encoded if necessary.
-struct Step<'c> {
+struct PreparedCandidate<'c> {
     candidate: &'c Candidate,
     /// `None` if the installed skill stays as it is.
     signed: Option<Box<SignedSkill>>,
@@ -119,22 +125,25 @@ impl<'v> Admitter<'v> {
     fn prepare_each<'c>(
         &self,
         candidates: &'c [Candidate],
-    ) -> impl Iterator<Item = Result<Step<'c>, AdmitError>> {
+    ) -> impl Iterator<Item = Result<PreparedCandidate<'c>, AdmitError>> {
         let mut names = BTreeSet::new();
         candidates.iter().map(move |candidate| {
             let name = &candidate.package.name;
             if names.insert(name) {
-                self.prepare(candidate)
+                self.prepare_candidate(candidate)
             } else {
                 Err(AdmitError::Twice(name.clone()))
             }
         })
     }
 
-    fn prepare<'c>(&self, candidate: &'c Candidate) -> Result<Step<'c>, AdmitError> {
-        let (version, from) = match decide(self.vault, candidate, &self.trusted)? {
+    fn prepare_candidate<'c>(
+        &self,
+        candidate: &'c Candidate,
+    ) -> Result<PreparedCandidate<'c>, AdmitError> {
+        let (version, from) = match decide_admission(self.vault, candidate, &self.trusted)? {
             Decision::Keep(report) => {
-                return Ok(Step {
+                return Ok(PreparedCandidate {
                     candidate,
                     signed: None,
                     report: *report,
@@ -142,30 +151,38 @@ impl<'v> Admitter<'v> {
             }
             Decision::Sign { version, from } => (version, from),
         };
-        let link = self.vault.skills().join(candidate.package.name.as_str());
+        let link = self
+            .vault
+            .skills_folder()
+            .join(candidate.package.name.as_str());
         // The vault creates links only, so this folder is not its own to remove.
-        if matches!(disk::kind(&link)?, Some(disk::Kind::Dir)) {
+        if matches!(disk::kind_at(&link)?, Some(disk::Kind::Dir)) {
             return Err(VaultError::Damaged {
                 path: link.path(),
                 reason: "a folder stands where a link should".to_owned(),
             }
             .into());
         }
-        let signed = sign::sign(self.vault.id(), candidate, version, self.now, &*self.key)?;
-        Ok(Step {
+        let signed =
+            sign::sign_candidate(self.vault.id(), candidate, version, self.now, &*self.key)?;
+        Ok(PreparedCandidate {
             candidate,
-            report: report(candidate, &signed.manifest, signed.encoded.hash, from),
+            report: build_report(candidate, &signed.manifest, signed.encoded.hash, from),
             signed: Some(Box::new(signed)),
         })
     }
 
     /// Stores the bundles with one flush, then switches the links.
-    fn install(&self, change: &mut Change<'_>, steps: &[&Step<'_>]) -> Result<(), VaultError> {
+    fn store_and_link(
+        &self,
+        change: &mut Change<'_>,
+        steps: &[&PreparedCandidate<'_>],
+    ) -> Result<(), VaultError> {
         let vault = self.vault;
         for step in steps {
             // Write the record before the switch: without its bundle it has no effect.
-            if let Some(known) = &step.candidate.upstream {
-                upstream::note(vault, &step.report.bundle, known)?;
+            if let Some(recorded_source) = &step.candidate.upstream {
+                upstream::note_upstream(vault, &step.report.bundle, recorded_source)?;
             }
         }
         let signed: Vec<_> = steps
@@ -174,9 +191,9 @@ impl<'v> Admitter<'v> {
             .collect();
         // No link changes, so the generation number stays and watchers need not read again.
         if signed.is_empty() {
-            return self.note(steps);
+            return self.record_installed(steps);
         }
-        let aside = vault.scratch()?;
+        let aside = vault.new_scratch()?;
         let mut batch = Batch::default();
         let mut hashes = Vec::new();
         for (package, skill) in &signed {
@@ -186,18 +203,18 @@ impl<'v> Admitter<'v> {
                 continue;
             }
             let envelope = skill.envelope.as_bytes();
-            store::stage(&mut batch, aside.path(), &hash, envelope, &package.files)?;
+            store::stage_bundle(&mut batch, aside.path(), &hash, envelope, &package.files)?;
             hashes.push(hash);
         }
         // Everything must be durable before the first link shows it.
         batch.flush(aside.path())?;
-        store::admit(&vault.store(), aside.path(), &hashes, &self.trusted)?;
-        self.allow(&signed)?;
-        change.switching()?;
+        store::admit_bundles(&vault.store_folder(), aside.path(), &hashes, &self.trusted)?;
+        self.allow_lower_versions(&signed)?;
+        change.mark_changing()?;
         // Own skills have their bare names from now on, even if somebody else removes their links.
         let names: Vec<_> = signed.iter().map(|(package, _)| &package.name).collect();
         linked::take_bare(vault, &names)?;
-        let skills = vault.skills();
+        let skills = vault.skills_folder();
         for (package, skill) in &signed {
             disk::switch_link(
                 &skills.join(package.name.as_str()),
@@ -208,49 +225,49 @@ impl<'v> Admitter<'v> {
         // Flush before the record is written: it must not name a version whose link a power failure
         // can undo.
         disk::sync_dir(&skills)?;
-        self.note(steps)
+        self.record_installed(steps)
     }
 
     /// Records what is installed now, where it was added from, and whether it stays.
-    fn note(&self, steps: &[&Step<'_>]) -> Result<(), VaultError> {
-        self.vault.change_own_skills(|known| {
-            for Step {
+    fn record_installed(&self, steps: &[&PreparedCandidate<'_>]) -> Result<(), VaultError> {
+        self.vault.change_own_skills(|own_skills| {
+            for PreparedCandidate {
                 candidate,
                 signed,
                 report,
             } in steps
             {
                 let (name, options) = (&report.name, &candidate.options);
-                let was_by_others = known.is_by_others(name);
+                let was_by_others = own_skills.is_by_others(name);
                 if let Some(skill) = signed {
-                    known.install(name, skill.manifest.version, skill.encoded.hash);
+                    own_skills.note_installed(name, skill.manifest.version, skill.encoded.hash);
                 }
                 match &candidate.earlier {
-                    Some((_, Purpose::Adopt(_))) => known.note_author(name, true),
+                    Some((_, Purpose::Adopt(_))) => own_skills.note_author(name, true),
                     Some((_, Purpose::NextVersion { by_others })) if signed.is_some() => {
-                        known.note_author(name, *by_others);
+                        own_skills.note_author(name, *by_others);
                     }
                     // The same files stay whose they were.
-                    Some(_) => known.note_author(name, was_by_others),
-                    None => known.note_author(name, options.by_others),
+                    Some(_) => own_skills.note_author(name, was_by_others),
+                    None => own_skills.note_author(name, options.by_others),
                 }
                 // Signing the same content again changes nothing about a hold.
                 if signed.is_some() && candidate.earlier.is_none() {
-                    known.hold(name, false);
+                    own_skills.set_held(name, false);
                 }
                 if options.hold {
-                    known.hold(name, true);
+                    own_skills.set_held(name, true);
                 }
-                let is_known = |local: &LocalSource| local.identifier == report.provenance;
+                let is_recorded = |local: &LocalSource| local.identifier == report.provenance;
                 // Another folder with the same files takes the place of the recorded one only if
                 // the owner asked for that.
                 if let Some(local) = candidate.local_source()
                     && local.identifier == report.provenance
                     && (signed.is_some()
                         || options.replace
-                        || !known.local(name).is_some_and(is_known))
+                        || !own_skills.local_source(name).is_some_and(is_recorded))
                 {
-                    known.note_local(name, local);
+                    own_skills.note_local(name, local);
                 }
             }
         })
@@ -258,20 +275,20 @@ impl<'v> Admitter<'v> {
 
     /// Allows versions below the recorded ones before they are linked: skills of another publisher
     /// keep their versions. After a kill in between, either version counts.
-    fn allow(&self, signed: &[(&Package, &SignedSkill)]) -> Result<(), VaultError> {
+    fn allow_lower_versions(&self, signed: &[(&Package, &SignedSkill)]) -> Result<(), VaultError> {
         let lower: Vec<_> = signed
             .iter()
             .filter(|(package, skill)| {
-                let lowest = self.trusted.lowest(&package.name);
+                let lowest = self.trusted.lowest_version(&package.name);
                 lowest.is_some_and(|lowest| skill.manifest.version < lowest)
             })
             .collect();
         if lower.is_empty() {
             return Ok(());
         }
-        self.vault.change_own_skills(|known| {
+        self.vault.change_own_skills(|own_skills| {
             for (package, _) in lower {
-                known.leave(&package.name);
+                own_skills.begin_removal(&package.name);
             }
         })
     }
@@ -285,9 +302,13 @@ enum Decision {
     Sign { version: u64, from: Option<u64> },
 }
 
-fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Decision, AdmitError> {
+fn decide_admission(
+    vault: &Vault,
+    candidate: &Candidate,
+    trusted: &Trusted,
+) -> Result<Decision, AdmitError> {
     let name = &candidate.package.name;
-    let before = installed(vault, name, trusted)?;
+    let before = read_own_skill(vault, name, trusted)?;
     match &before {
         None if candidate.options.require_installed => {
             return Err(AdmitError::NotInstalled(name.clone()));
@@ -325,9 +346,13 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
         // The manifest is missing or forged. The index and the last releases may still know the
         // version, which keeps version numbers from decreasing.
         None => {
-            let rows = Index::open(vault).rows();
-            let noted = rows.get(&before.bundle).map(|stored| stored.row.version);
-            noted.into_iter().chain(released).max().unwrap_or(0)
+            let rows = Index::open(vault).load_rows();
+            let indexed_version = rows.get(&before.bundle).map(|stored| stored.row.version);
+            indexed_version
+                .into_iter()
+                .chain(released)
+                .max()
+                .unwrap_or(0)
         }
     });
     let version = match &candidate.earlier {
@@ -335,9 +360,9 @@ fn decide(vault: &Vault, candidate: &Candidate, trusted: &Trusted) -> Result<Dec
         // On a machine that was recovered the earlier version is higher than what is installed.
         Some((manifest, Purpose::NextVersion { .. })) => {
             let before = from.unwrap_or(0).max(manifest.version);
-            before.max(trusted.reached(name)) + 1
+            before.max(trusted.reached_version(name)) + 1
         }
-        _ => from.unwrap_or(0).max(trusted.reached(name)) + 1,
+        _ => from.unwrap_or(0).max(trusted.reached_version(name)) + 1,
     };
     Ok(Decision::Sign { version, from })
 }
@@ -353,7 +378,7 @@ pub(super) fn is_unchanged(vault_id: &VaultId, candidate: &Candidate, before: &M
     {
         return true;
     }
-    let now = sign::manifest(vault_id, candidate, before.signed_at);
+    let now = sign::build_manifest(vault_id, candidate, before.signed_at);
     // The repository's revision may change although the files of the skill do not. Then the record
     // of the source is updated, and nothing is signed.
     let same_revision =
@@ -421,7 +446,7 @@ fn check_place(
     if candidate.options.replace || same {
         return Ok(());
     }
-    match trusted.local(&name) {
+    match trusted.local_source(&name) {
         Some(recorded) if *recorded == given => Ok(()),
         Some(recorded) if recorded.identifier == given.identifier => Err(AdmitError::OtherPlace {
             name,
@@ -429,7 +454,9 @@ fn check_place(
             given: PathBuf::from(given.path),
         }),
         // A damaged skill, or one that came back after its removal, is repaired by adding it.
-        _ if before.is_none_or(|before| trusted.lowest(&name) > Some(before.version)) => Ok(()),
+        _ if before.is_none_or(|before| trusted.lowest_version(&name) > Some(before.version)) => {
+            Ok(())
+        }
         // The record is of an earlier source, or there is none.
         _ => Err(AdmitError::UnknownPlace {
             name,
@@ -457,15 +484,15 @@ fn check_replace_by_text(
             _ => format!("it was fetched from {}", before.provenance.identifier),
         },
     };
-    Err(occupied(&candidate.package.name, &reason))
+    Err(occupied_error(&candidate.package.name, &reason))
 }
 
 /// Returns the error for a skill that only a linked vault has.
 pub(crate) fn linked_elsewhere(name: &SkillName) -> AdmitError {
-    occupied(name, "it came with a linked vault and is changed there")
+    occupied_error(name, "it came with a linked vault and is changed there")
 }
 
-fn occupied(name: &SkillName, reason: &str) -> AdmitError {
+fn occupied_error(name: &SkillName, reason: &str) -> AdmitError {
     AdmitError::Occupied {
         name: name.clone(),
         reason: reason.to_owned(),
@@ -484,8 +511,8 @@ fn check_pin(vault: &Vault, candidate: &Candidate, before: &Digest) -> Result<()
         return Ok(());
     };
     match upstream::of_bundle(vault, before)? {
-        Some(known) if known.identifier == now.identifier => {
-            known.check_pin(now).map_err(|cause| AdmitError::Signer {
+        Some(recorded) if recorded.identifier == now.identifier => {
+            recorded.check_pin(now).map_err(|cause| AdmitError::Signer {
                 name: candidate.package.name.clone(),
                 place: now.identifier.clone(),
                 cause,
@@ -500,12 +527,12 @@ fn check_pin(vault: &Vault, candidate: &Candidate, before: &Digest) -> Result<()
 pub(super) fn unchanged(candidate: &Candidate, manifest: &Manifest, bundle: Digest) -> AdmitReport {
     AdmitReport {
         admission: Admission::Unchanged,
-        ..report(candidate, manifest, bundle, None)
+        ..build_report(candidate, manifest, bundle, None)
     }
 }
 
 /// The report on a candidate that was signed, in place of the version `before`.
-pub(super) fn report(
+pub(super) fn build_report(
     candidate: &Candidate,
     manifest: &Manifest,
     bundle: Digest,

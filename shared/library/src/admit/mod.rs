@@ -56,12 +56,14 @@ use crate::vault::VaultError;
 use crate::vault::keys::{KeyError, agent_refusal};
 
 pub use check::Neighbours;
-pub use install::{admit, admit_all, admit_one, preview};
+pub use install::{admit_all, admit_candidates, admit_one, preview_admission};
 pub(crate) use install::{admit_all_under, admit_under, linked_elsewhere};
 pub use resign::Resigned;
-pub(crate) use resign::{sign_again, sign_waiting, waiting};
+pub(crate) use resign::{list_unsigned, sign_again, sign_waiting};
 pub(crate) use source::Purpose;
-pub use source::{Candidate, Earlier, Options, Secrets, Source, examine, unknown_includes};
+pub use source::{
+    Candidate, Earlier, Options, Secrets, Source, examine_candidate, unknown_includes,
+};
 
 words! {
     /// The effect of admitting a skill.
@@ -129,7 +131,7 @@ pub enum AdmitError {
     #[error(transparent)]
     Source(#[from] SourceError),
     /// The gate blocked the skill.
-    #[error("the gate refused the skill: {}", first(.findings))]
+    #[error("the gate refused the skill: {}", first_message(.findings))]
     Blocked {
         /// All findings, blocking ones first.
         findings: Vec<Finding>,
@@ -250,6 +252,6 @@ impl From<ManifestError> for AdmitError {
     }
 }
 
-fn first(findings: &[Finding]) -> &str {
+fn first_message(findings: &[Finding]) -> &str {
     findings.first().map_or("", |finding| &finding.message)
 }

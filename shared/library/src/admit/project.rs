@@ -2,7 +2,7 @@
 
 use vault_format::manifest::Manifest;
 
-use super::install::{is_unchanged, report, unchanged};
+use super::install::{build_report, is_unchanged, unchanged};
 use super::{AdmitError, AdmitReport, Candidate, sign};
 use crate::disk::Batch;
 use crate::installed::project::{Project, ProjectFolder};
@@ -17,35 +17,35 @@ pub fn install_for_project(
     folder: &ProjectFolder,
     candidate: &Candidate,
 ) -> Result<AdmitReport, AdmitError> {
-    let change = vault.change()?;
+    let change = vault.begin_change()?;
     let mut project = Project::find_or_new(vault, folder)?;
     let name = &candidate.package.name;
     // Only the project's own record counts. A skill of the user with the same name is another
     // skill.
-    let before = installed(&project, vault, candidate);
+    let before = installed_manifest(&project, vault, candidate);
     if let Some(before) = &before
         && is_unchanged(&project.vault_id(), candidate, before)
-        && let Some(bundle) = project.skills().get(name)
+        && let Some(bundle) = project.skill_bundles().get(name)
     {
         return Ok(unchanged(candidate, before, *bundle));
     }
     let from = before.map(|manifest| manifest.version);
     let version = from.unwrap_or(0) + 1;
-    let (id, key) = (project.vault_id(), project.key()?);
-    let signed = sign::sign(&id, candidate, version, vault.clock().now(), &key)?;
+    let (id, key) = (project.vault_id(), project.signing_key()?);
+    let signed = sign::sign_candidate(&id, candidate, version, vault.clock().now(), &key)?;
     let hash = signed.encoded.hash;
-    let trusted = project.trusting([hash]);
+    let trusted = project.trust_in_bundles([hash]);
     // Store the bytes before the record names them, so that a killed process never leaves a record
     // of absent bytes.
     store_bundle(vault, candidate, &signed, &trusted)?;
-    project.put(name.clone(), hash);
-    project.write()?;
+    project.put_skill(name.clone(), hash);
+    project.store_record()?;
     drop(change);
-    Ok(report(candidate, &signed.manifest, hash, from))
+    Ok(build_report(candidate, &signed.manifest, hash, from))
 }
 
 /// Returns the manifest of the project's skill of this name, if it is intact.
-fn installed(project: &Project, vault: &Vault, candidate: &Candidate) -> Option<Manifest> {
+fn installed_manifest(project: &Project, vault: &Vault, candidate: &Candidate) -> Option<Manifest> {
     let read = project.read_skill(vault, &candidate.package.name)?;
     Some(read.ok()?.manifest)
 }
@@ -57,13 +57,13 @@ fn store_bundle(
     trusted: &store::Trusted,
 ) -> Result<(), VaultError> {
     let hash = signed.encoded.hash;
-    let aside = vault.scratch()?;
+    let aside = vault.new_scratch()?;
     let mut batch = Batch::default();
     let (manifest, files) = (signed.envelope.as_bytes(), &candidate.package.files);
-    store::stage(&mut batch, aside.path(), &hash, manifest, files)?;
+    store::stage_bundle(&mut batch, aside.path(), &hash, manifest, files)?;
     batch.flush(aside.path())?;
-    Ok(store::admit(
-        &vault.store(),
+    Ok(store::admit_bundles(
+        &vault.store_folder(),
         aside.path(),
         &[hash],
         trusted,

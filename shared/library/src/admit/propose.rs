@@ -6,7 +6,9 @@ use vault_format::name::SkillName;
 use vault_gate::RawFile;
 use vault_gate::finding::{Finding, Level};
 
-use super::{AdmitError, Neighbours, Options, Source, admit_one, examine, preview};
+use super::{
+    AdmitError, Neighbours, Options, Source, admit_one, examine_candidate, preview_admission,
+};
 use crate::vault::Vault;
 
 /// A submitted skill.
@@ -27,7 +29,7 @@ pub struct ProposeSkill {
 
 impl ProposeSkill {
     /// Makes a proposal that consists of a SKILL.md alone.
-    pub fn new(by: impl Into<String>, skill_md: impl Into<Vec<u8>>) -> Self {
+    pub fn from_skill_md(by: impl Into<String>, skill_md: impl Into<Vec<u8>>) -> Self {
         Self {
             files: vec![RawFile {
                 path: SKILL_MD.to_owned(),
@@ -112,7 +114,7 @@ pub fn propose_skill(vault: &Vault, input: &ProposeSkill) -> Result<ProposeRepor
         by_others: input.reviewed.is_some(),
         ..Options::default()
     };
-    let candidate = match examine(source, &options, &mut Neighbours::of(vault)) {
+    let candidate = match examine_candidate(source, &options, &mut Neighbours::for_vault(vault)) {
         Ok(candidate) => candidate,
         Err(AdmitError::Blocked { findings }) => {
             // Only a violation of the format is an error; all other blocking findings are about
@@ -133,7 +135,7 @@ pub fn propose_skill(vault: &Vault, input: &ProposeSkill) -> Result<ProposeRepor
     };
     // A check takes neither the writer lock nor the signing key.
     let admitted = if input.check {
-        preview(vault, &candidate)?
+        preview_admission(vault, &candidate)?
     } else {
         Some(admit_one(vault, &candidate)?)
     };

@@ -14,7 +14,7 @@ use vault_format::hash::Digest;
 use vault_format::name::SkillName;
 use vault_format::time::Timestamp;
 
-use super::history::history;
+use super::history::list_versions;
 use super::variants as transforms;
 use crate::disk;
 use crate::index::Index;
@@ -45,7 +45,7 @@ pub struct RemoveSkills {
 #[derive(Clone, Debug, Default)]
 pub struct RemoveReport {
     /// Removed skills, in the order of the request.
-    pub removed: Vec<Removed>,
+    pub removed: Vec<RemovedSkill>,
     /// Names that were not installed.
     pub unknown: Vec<String>,
     /// Agents' folders that showed the skills, with the names that were removed there.
@@ -55,7 +55,7 @@ pub struct RemoveReport {
 /// One removed skill.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 #[schemars(rename = "RemovedSkill")]
-pub struct Removed {
+pub struct RemovedSkill {
     /// Its name.
     pub name: SkillName,
     /// The bundle that was installed.
@@ -91,7 +91,7 @@ struct WithdrawnList {
 /// removed in one step; if the process is killed in between, some are removed and the others
 /// unchanged.
 pub fn remove_skills(vault: &Vault, request: &RemoveSkills) -> Result<RemoveReport, VaultError> {
-    let mut change = vault.change()?;
+    let mut change = vault.begin_change()?;
     remove_under(vault, &mut change, request)
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn remove_under(
     // Unlink from the agents first, so that an agent never finds a dangling link. Include names
     // that are not installed, because an earlier removal may have been interrupted. Exclude names
     // that only a linked vault has.
-    let linked: HashSet<_> = place::places(vault)?
+    let linked: HashSet<_> = place::list_places(vault)?
         .groups
         .into_iter()
         .flat_map(|group| group.places)
@@ -125,7 +125,7 @@ pub(crate) fn remove_under(
     };
     // Before the first link is removed, so that a killed removal does not look like a link that an
     // attacker deleted.
-    begin(vault, request, &own)?;
+    mark_as_leaving(vault, request, &own)?;
     let mut done = BTreeSet::new();
     for typed in &request.names {
         // The user may give a name twice. Remove and report it once.
@@ -143,12 +143,12 @@ pub(crate) fn remove_under(
     // Include names that are not installed: an earlier removal may have been interrupted after its
     // switch.
     for name in &names {
-        transforms::drop_of(vault, change, name)?;
+        transforms::remove_transforms_of(vault, change, name)?;
     }
     // After the links are gone: a kill before this line leaves the skills marked as leaving, and a
     // repeated removal completes it.
-    vault.change_own_skills(|skills| names.iter().for_each(|name| skills.remove(name)))?;
-    transforms::forget(vault, change, &names)?;
+    vault.change_own_skills(|skills| names.iter().for_each(|name| skills.note_removed(name)))?;
+    transforms::forget_variants(vault, change, &names)?;
     // Earlier versions of these skills go too, unless something else refers to their bundles.
     collect_names(vault, change, |name| done.contains(name.as_str()))?;
     Ok(report)
@@ -156,21 +156,21 @@ pub(crate) fn remove_under(
 
 /// Records the versions of the skills before their links are removed. If the process is killed in
 /// between, they stay installed.
-fn begin(vault: &Vault, request: &RemoveSkills, own: &[Place]) -> Result<(), VaultError> {
-    let (store, trusted) = (vault.store(), vault.trusted()?);
+fn mark_as_leaving(vault: &Vault, request: &RemoveSkills, own: &[Place]) -> Result<(), VaultError> {
+    let (store, trusted) = (vault.store_folder(), vault.trusted()?);
     let leaving = own
         .iter()
         .filter(|place| request.names.iter().any(|name| name == place.name.as_str()));
     let leaving: Vec<_> = leaving
         .map(|place| {
-            let manifest = store::manifest(&store, &place.bundle, &trusted);
+            let manifest = store::read_manifest(&store, &place.bundle, &trusted);
             (&place.name, manifest.map_or(0, |manifest| manifest.version))
         })
         .collect();
     vault.change_own_skills(|skills| {
         for (name, version) in leaving {
-            skills.reach(name, version);
-            skills.leave(name);
+            skills.note_reached(name, version);
+            skills.begin_removal(name);
         }
     })
 }
@@ -180,23 +180,23 @@ fn remove_one(
     change: &mut Change<'_>,
     place: &Place,
     withdraw: Option<&str>,
-) -> Result<Removed, VaultError> {
-    let version = store::manifest(&vault.store(), &place.bundle, &vault.trusted()?)
+) -> Result<RemovedSkill, VaultError> {
+    let version = store::read_manifest(&vault.store_folder(), &place.bundle, &vault.trusted()?)
         .map(|manifest| manifest.version);
     // Before the link is removed: a kill in between leaves the skill installed, and the command can
     // be repeated. In the other order the withdrawal would be lost.
     if let Some(reason) = withdraw {
         withdraw_bundle(vault, &place.name, place.bundle, reason)?;
     }
-    change.switching()?;
-    disk::remove_file(&vault.skills().join(place.name.as_str()))?;
-    disk::sync_dir(&vault.skills())?;
-    Ok(Removed {
+    change.mark_changing()?;
+    disk::remove_file(&vault.skills_folder().join(place.name.as_str()))?;
+    disk::sync_dir(&vault.skills_folder())?;
+    Ok(RemovedSkill {
         name: place.name.clone(),
         bundle: place.bundle,
         version,
         withdrawn: withdraw.is_some(),
-        transforms: transforms::drop_of(vault, change, &place.name)?,
+        transforms: transforms::remove_transforms_of(vault, change, &place.name)?,
     })
 }
 
@@ -205,15 +205,15 @@ fn remove_one(
 pub(crate) fn was_signed(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
     // Three records, because whoever can write to the vault's folder can delete the stored versions
     // there, and an unsigned folder must not take the place of a signed skill.
-    Ok(vault.own_skills()?.reached(name) > 0
-        || !history(vault, name)?.is_empty()
+    Ok(vault.own_skills()?.reached_version(name) > 0
+        || !list_versions(vault, name)?.is_empty()
         || counted_catalogs(vault)?
             .iter()
             .any(|catalog| catalog.skill(name).is_some()))
 }
 
 /// Returns the withdrawn bundles of this vault, oldest first.
-pub fn withdrawn(vault: &Vault) -> Result<Vec<WithdrawnBundle>, VaultError> {
+pub fn list_withdrawn(vault: &Vault) -> Result<Vec<WithdrawnBundle>, VaultError> {
     let list: Option<WithdrawnList> = vault.trust_folder().read_record(WITHDRAWN)?;
     Ok(list.unwrap_or_default().withdrawn)
 }
@@ -224,7 +224,7 @@ fn withdraw_bundle(
     bundle_hash: Digest,
     reason: &str,
 ) -> Result<(), VaultError> {
-    let mut list = withdrawn(vault)?;
+    let mut list = list_withdrawn(vault)?;
     // The first withdrawal stays, with its time: releases list it for 400 days from then.
     if list.iter().any(|entry| entry.bundle_hash == bundle_hash) {
         return Ok(());
@@ -241,26 +241,26 @@ fn withdraw_bundle(
 
 /// Withdraws an earlier bundle of a skill without removing the skill. Returns false and changes
 /// nothing if the bundle is installed: a release can't serve and withdraw the same bytes.
-pub fn withdraw(
+pub fn withdraw_version(
     vault: &Vault,
     name: &SkillName,
     bundle: Digest,
     reason: &str,
 ) -> Result<bool, VaultError> {
-    let mut change = vault.change()?;
+    let mut change = vault.begin_change()?;
     let installed = place::own_places(vault)?;
     if installed.iter().any(|place| place.bundle == bundle) {
         return Ok(false);
     }
-    change.switching()?;
+    change.mark_changing()?;
     withdraw_bundle(vault, name, bundle, reason)?;
     Ok(true)
 }
 
 /// Removes bundles that no installed skill refers to: earlier versions, and leftovers of a killed
 /// writer. After that, only a service that still has them can restore them.
-pub fn collect(vault: &Vault) -> Result<Vec<Digest>, VaultError> {
-    let change = vault.change()?;
+pub fn collect_unreferenced(vault: &Vault) -> Result<Vec<Digest>, VaultError> {
+    let change = vault.begin_change()?;
     collect_names(vault, &change, |_| true)
 }
 
@@ -279,7 +279,7 @@ pub(crate) fn collect_names(
     _change: &Change<'_>,
     wanted: impl Fn(&SkillName) -> bool,
 ) -> Result<Vec<Digest>, VaultError> {
-    let places = place::places(vault)?;
+    let places = place::list_places(vault)?;
     let groups = places.groups.iter().flat_map(|group| &group.places);
     // Also keep the bundles of skills whose links somebody else deleted. Deleting a link must not
     // make this function delete the bytes.
@@ -287,10 +287,10 @@ pub(crate) fn collect_names(
         .chain(&places.gone)
         .map(|place| place.bundle)
         .collect();
-    referenced.extend(variants::bundles(vault)?);
-    referenced.extend(project::bundles(vault)?);
-    let store = vault.store();
-    let (bundles, _) = store::list(&store)?;
+    referenced.extend(variants::variant_bundles(vault)?);
+    referenced.extend(project::project_bundles(vault)?);
+    let store = vault.store_folder();
+    let (bundles, _) = store::list_bundles(&store)?;
     let trusted = vault.ever_trusted()?;
     if !trusted.is_known() {
         // Without the vault's keys it can't be told which bundles are its own, so keep all.
@@ -300,12 +300,13 @@ pub(crate) fn collect_names(
         .into_iter()
         .filter(|bundle| !referenced.contains(bundle))
         .filter(|bundle| {
-            store::manifest(&store, bundle, &trusted).is_none_or(|manifest| wanted(&manifest.name))
+            store::read_manifest(&store, bundle, &trusted)
+                .is_none_or(|manifest| wanted(&manifest.name))
         })
         .collect();
-    let aside = vault.scratch()?;
+    let aside = vault.new_scratch()?;
     let dropped = store::drop_bundles(&store, aside.path(), unused)?;
-    Index::open(vault).forget(&dropped);
-    crate::installed::upstream::forget(vault, &dropped)?;
+    Index::open(vault).remove_rows(&dropped);
+    crate::installed::upstream::forget_upstreams(vault, &dropped)?;
     Ok(dropped)
 }

@@ -13,7 +13,9 @@ use vault_format::hash::Digest;
 use vault_format::name::SkillName;
 use vault_format::root::RootState;
 
-use super::{AdmitError, Earlier, Neighbours, Options, Purpose, Source, admit_under, examine};
+use super::{
+    AdmitError, Earlier, Neighbours, Options, Purpose, Source, admit_under, examine_candidate,
+};
 use crate::installed::place::{self, Place};
 use crate::installed::upstream;
 use crate::store::{self, Examined, Trusted};
@@ -43,26 +45,27 @@ pub(crate) fn sign_again(
     trusted: &Trusted,
     wanted: impl Fn(&Place) -> bool,
 ) -> Result<Resigned, VaultError> {
-    let store = vault.store();
+    let store = vault.store_folder();
     let mut places = place::own_places(vault)?;
     places.retain(wanted);
     let mut resigned = Resigned::default();
     for places in places.chunks(BATCH) {
         // Each batch needs new neighbours, because the batches before it are installed by now.
-        let mut neighbours = Neighbours::of(vault);
+        let mut neighbours = Neighbours::for_vault(vault);
         let mut candidates = Vec::new();
         let mut reached = Vec::new();
         for place in places {
             let (bundle, name) = (&place.bundle, Some(&place.name));
-            let Ok(examined) = store::examine(&store, bundle, name, trusted) else {
+            let Ok(examined) = store::examine_stored(&store, bundle, name, trusted) else {
                 resigned.damaged.push(place.name.clone());
                 continue;
             };
             reached.push((&place.name, examined.manifest.version));
             // Ignore a source record that can't be read: the skill itself is intact.
             let upstream = upstream::of_bundle(vault, bundle).unwrap_or_default();
-            let source = earlier(place.name.clone(), examined, upstream, Purpose::SignAgain);
-            match examine(source, &Options::as_recorded(), &mut neighbours) {
+            let source =
+                to_earlier_source(place.name.clone(), examined, upstream, Purpose::SignAgain);
+            match examine_candidate(source, &Options::as_recorded(), &mut neighbours) {
                 Ok(candidate) => candidates.push(candidate),
                 // A fault of the vault concerns all skills. A rejected skill only stays behind
                 // alone.
@@ -75,16 +78,16 @@ pub(crate) fn sign_again(
         }
         // Where the present signature does not count any more, only this record keeps the next
         // version above the current one.
-        vault.change_own_skills(|known| {
+        vault.change_own_skills(|own_skills| {
             for (name, version) in reached {
-                known.reach(name, version);
+                own_skills.note_reached(name, version);
             }
         })?;
         if candidates.is_empty() {
             continue;
         }
         // Read this now: installing a skill clears its list of bundles with the same files.
-        let known = vault.own_skills()?;
+        let own_skills = vault.own_skills()?;
         let reports = admit_under(vault, change, &candidates)?;
         let mut signed = Vec::new();
         for (candidate, report) in candidates.into_iter().zip(reports) {
@@ -94,7 +97,7 @@ pub(crate) fn sign_again(
                 Err(refused) => resigned.refused.push((candidate.package.name, refused)),
             }
         }
-        note_signed_again(vault, &known, places, &signed)?;
+        note_signed_again(vault, &own_skills, places, &signed)?;
         resigned.signed.extend(signed);
     }
     Ok(resigned)
@@ -109,17 +112,17 @@ fn note_signed_again(
     signed: &[SkillName],
 ) -> Result<(), VaultError> {
     let signed: BTreeSet<_> = signed.iter().collect();
-    vault.change_own_skills(|known| {
+    vault.change_own_skills(|own_skills| {
         for place in places.iter().filter(|place| signed.contains(&place.name)) {
             let mut bundles = before.signed_again(&place.name, &place.bundle).to_vec();
             bundles.push(place.bundle);
-            known.note_signed_again(&place.name, bundles);
+            own_skills.note_signed_again(&place.name, bundles);
         }
     })
 }
 
 /// Lists the own skills that count for nothing until they are signed again.
-pub(crate) fn waiting(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
+pub(crate) fn list_unsigned(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     let Some(trust) = vault.trust()? else {
         return Ok(Vec::new());
     };
@@ -141,8 +144,8 @@ pub(crate) fn sign_waiting(vault: &Vault, change: &mut Change<'_>) -> Result<Res
     if trust.sign_again.is_empty() && trust.made_from.is_none() {
         return Ok(resigned);
     }
-    for trusted in trusted_before(vault, &trust)? {
-        let places = |place: &Place| trusted.lists(&place.bundle);
+    for trusted in trust_before_revocations(vault, &trust)? {
+        let places = |place: &Place| trusted.lists_bundle(&place.bundle);
         let signed = sign_again(vault, change, &trusted, places)?;
         resigned.signed.extend(signed.signed);
         resigned.damaged.extend(signed.damaged);
@@ -164,23 +167,23 @@ pub(crate) fn sign_waiting(vault: &Vault, change: &mut Change<'_>) -> Result<Res
 
 /// Returns the trust from before the revocations: for each root version that revoked a signer, the
 /// version before it, with the bundles of that signer.
-fn trusted_before(vault: &Vault, trust: &VaultTrust) -> Result<Vec<Trusted>, VaultError> {
+fn trust_before_revocations(vault: &Vault, trust: &VaultTrust) -> Result<Vec<Trusted>, VaultError> {
     // A vault that was made anew has root versions of its own, so the old vault's ones judge.
     if let Some(old) = trust.made_from {
         let old = vault.trust_of(&old)?;
         let trusted =
-            |old: VaultTrust| Trusted::listed(Arc::new(old.roots), trust.sign_again.clone());
+            |old: VaultTrust| Trusted::for_listed(Arc::new(old.roots), trust.sign_again.clone());
         return Ok(old.map(trusted).into_iter().collect());
     }
-    let (store, chain) = (vault.store(), trust.chain());
+    let (store, chain) = (vault.store_folder(), trust.chain());
     let mut by_version: BTreeMap<u64, BTreeSet<Digest>> = BTreeMap::new();
     for bundle in &trust.sign_again {
-        let Some(signer) = store::signer(&store, bundle, &trust.roots) else {
+        let Some(signer) = store::read_signer(&store, bundle, &trust.roots) else {
             continue;
         };
         let revoking = chain.versions().iter().find(|version| {
             let revoked = version.document().revoked();
-            revoked.iter().any(|key| key.is(&signer))
+            revoked.iter().any(|key| key.is_key(&signer))
         });
         // A signer that no version revoked is judged by the newest one.
         let last_good =
@@ -188,14 +191,14 @@ fn trusted_before(vault: &Vault, trust: &VaultTrust) -> Result<Vec<Trusted>, Vau
         by_version.entry(last_good).or_default().insert(*bundle);
     }
     let states = by_version.into_iter().filter_map(|(version, bundles)| {
-        let state = RootState::new(chain.until(version)?, BTreeSet::new());
-        Some(Trusted::listed(Arc::new(state), bundles))
+        let state = RootState::new(chain.until_version(version)?, BTreeSet::new());
+        Some(Trusted::for_listed(Arc::new(state), bundles))
     });
     Ok(states.collect())
 }
 
 /// Turns a verified skill into a source of admission.
-pub(super) fn earlier(
+pub(super) fn to_earlier_source(
     name: SkillName,
     examined: Examined,
     upstream: Option<vault_shelf::fetch::Upstream>,

@@ -20,7 +20,7 @@ pub(super) struct SignedSkill {
 
 /// Signs a candidate as this version and encodes its bundle. An adopted skill keeps its existing
 /// signature.
-pub(super) fn sign(
+pub(super) fn sign_candidate(
     vault_id: &VaultId,
     candidate: &Candidate,
     version: u64,
@@ -32,7 +32,7 @@ pub(super) fn sign(
         _ => {
             let manifest = Manifest {
                 version,
-                ..manifest(vault_id, candidate, now)
+                ..build_manifest(vault_id, candidate, now)
             };
             let envelope = SignedManifest::sign(&manifest, key)?;
             (manifest, envelope)
@@ -48,7 +48,11 @@ pub(super) fn sign(
 }
 
 /// Builds the manifest of a candidate, with version 1.
-pub(super) fn manifest(vault_id: &VaultId, candidate: &Candidate, now: Timestamp) -> Manifest {
+pub(super) fn build_manifest(
+    vault_id: &VaultId,
+    candidate: &Candidate,
+    now: Timestamp,
+) -> Manifest {
     let package = &candidate.package;
     let mut agents = package.frontmatter.agents.clone();
     agents.extend(candidate.options.agents.iter().cloned());

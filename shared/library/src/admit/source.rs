@@ -217,7 +217,7 @@ pub struct Secrets {
 /// Returns the entries of `include` that match no file of these sources that looks like a secret. A
 /// source that can't be read counts as empty; admission reports the error.
 pub fn unknown_includes<'n>(sources: &[&Source], include: &'n [String]) -> Vec<&'n str> {
-    let mut found = Vec::new();
+    let mut secrets_found = Vec::new();
     for source in sources {
         let files = match source {
             Source::Folder(path) => read_folder(path).map(|folder| folder.files),
@@ -228,11 +228,13 @@ pub fn unknown_includes<'n>(sources: &[&Source], include: &'n [String]) -> Vec<&
             }
         };
         // Separate without any include, which lists every file that looks like a secret.
-        found.extend(secrets::separate(files.unwrap_or_default(), &[]).left_out);
+        secrets_found.extend(secrets::separate_secrets(files.unwrap_or_default(), &[]).left_out);
     }
     let is_unknown = |name: &&String| {
         let named = std::slice::from_ref(*name);
-        !found.iter().any(|path| secrets::is_named(path, named))
+        !secrets_found
+            .iter()
+            .any(|path| secrets::is_named(path, named))
     };
     let unknown = include.iter().filter(is_unknown);
     unknown.map(String::as_str).collect()
@@ -251,15 +253,15 @@ impl Candidate {
 
 /// Reads a source and runs the gate; changes nothing. Fails with the findings if the gate blocks
 /// the skill.
-pub fn examine(
+pub fn examine_candidate(
     source: Source,
     options: &Options,
     neighbours: &mut Neighbours<'_>,
 ) -> Result<Candidate, AdmitError> {
     let is_text = matches!(source, Source::Text { .. });
-    let mut input = Input::read(source, options.clone(), neighbours.now())?;
+    let mut input = GateInput::read_source(source, options.clone(), neighbours.now())?;
     let gated = input.pass_gate(neighbours)?;
-    let Input {
+    let GateInput {
         mut options,
         provenance,
         upstream,
@@ -277,7 +279,7 @@ pub fn examine(
     // An adopted skill keeps a signature that this machine did not make, so its manifest must not
     // declare actions that SKILL.md does not.
     if let Some((manifest, Purpose::Adopt(_))) = &earlier {
-        derived::check(manifest, &gated.package.files)?;
+        derived::compare_with_files(manifest, &gated.package.files)?;
     }
     let provenance = match provenance {
         Some(provenance) => provenance,
@@ -289,7 +291,7 @@ pub fn examine(
             fetched_at: neighbours.now(),
         },
     };
-    provenance.check()?;
+    provenance.check_revision()?;
     // Earlier content belongs to this vault already. That its recorded source differs from the
     // installed one is no conflict.
     options.replace |= earlier.is_some();
@@ -317,7 +319,7 @@ struct GatedFiles {
 }
 
 /// The input of the gate and of the record, whatever the source.
-struct Input {
+struct GateInput {
     files: Vec<RawFile>,
     folder: Option<String>,
     waivers: Vec<Waiver>,
@@ -328,8 +330,8 @@ struct Input {
     earlier: Option<(Manifest, Purpose)>,
 }
 
-impl Input {
-    fn read(source: Source, options: Options, now: Timestamp) -> Result<Self, AdmitError> {
+impl GateInput {
+    fn read_source(source: Source, options: Options, now: Timestamp) -> Result<Self, AdmitError> {
         let recorded = |identifier, revision| Provenance {
             identifier,
             revision,
@@ -398,7 +400,7 @@ impl Input {
                 ..SeparatedFiles::default()
             }
         } else {
-            secrets::separate(files, &self.options.include)
+            secrets::separate_secrets(files, &self.options.include)
         };
         // The gate does not see the files that are left out, so their warnings are added to its
         // verdict.
@@ -417,16 +419,16 @@ impl Input {
             reason: self.options.reason.as_deref().unwrap_or(ALLOWED),
             waivers: std::mem::take(&mut self.waivers),
             publisher: provenance
-                .and_then(|provenance| gate::publisher(provenance.identifier.as_str()))
+                .and_then(|provenance| gate::publisher_of_source(provenance.identifier.as_str()))
                 .into_iter()
                 .collect(),
             hints: self.options.hints,
             before: &[],
             most_work: self.options.most_work,
         };
-        let mut verdict = neighbours.gate(files, gate_options)?;
+        let mut verdict = neighbours.run_gate(files, gate_options)?;
         for finding in findings {
-            verdict.warn(finding);
+            verdict.add_warning(finding);
         }
         match verdict.package {
             Some(package) => Ok(GatedFiles {
@@ -483,7 +485,7 @@ impl Input {
 }
 
 fn read_folder(path: &str) -> Result<source::SourceFolder, AdmitError> {
-    match source::read(Path::new(path), LIMITS, &gate::is_ignored) {
+    match source::read_skill_folder(Path::new(path), LIMITS, &gate::is_ignored) {
         // A missing path that looks like `owner/repository` was probably meant as a remote source,
         // so the error says that it can't be fetched here.
         Err(SourceError::Missing(_)) if looks_remote(path) => Err(AdmitError::SourceUnsupported {

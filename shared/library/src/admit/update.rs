@@ -8,11 +8,11 @@ use vault_gate::finding::{Finding, Level};
 use vault_gate::secrets;
 use vault_shelf::fetch::{Fetch, Upstream};
 
-use super::add::{AddError, add, joined, read_policy};
+use super::add::{AddError, admit_source, join_blocking, read_policy};
 use super::check::is_linked;
 use super::history::read_installed;
 use super::{AdmitError, AdmitReport, Options, Source, linked_elsewhere};
-use crate::installed::place::installed;
+use crate::installed::place::read_own_skill;
 use crate::installed::upstream;
 use crate::vault::Vault;
 
@@ -70,7 +70,7 @@ pub async fn update_skill(vault: &Vault, input: &UpdateSkill) -> Result<UpdateRe
         installed,
         findings,
     };
-    match joined(updated.await) {
+    match join_blocking(updated.await) {
         Ok(updated) => {
             let installed = Some((updated.version, updated.bundle));
             Ok(if updated.is_change() {
@@ -95,7 +95,7 @@ pub async fn update_skill(vault: &Vault, input: &UpdateSkill) -> Result<UpdateRe
 
 /// Returns the source that an installed skill was fetched from.
 pub(crate) fn upstream_of(vault: &Vault, name: &SkillName) -> Result<Upstream, AddError> {
-    let Some(found) = installed(vault, name, &vault.trusted()?)? else {
+    let Some(installed_skill) = read_own_skill(vault, name, &vault.trusted()?)? else {
         return Err(not_installed(vault, name)?.into());
     };
     // Without this record the source is known by name only, and a name alone can't be fetched.
@@ -104,7 +104,7 @@ pub(crate) fn upstream_of(vault: &Vault, name: &SkillName) -> Result<Upstream, A
     }
     Err(AddError::NoSource {
         name: name.clone(),
-        identifier: found
+        identifier: installed_skill
             .manifest
             .map(|manifest| manifest.provenance.identifier),
     })
@@ -117,9 +117,9 @@ pub(crate) fn admit_update(
     name: &SkillName,
     source: Source,
 ) -> Result<AdmitReport, AdmitError> {
-    let found = installed(vault, name, &vault.trusted()?)?;
+    let installed_skill = read_own_skill(vault, name, &vault.trusted()?)?;
     // The skill may have been removed during the fetch.
-    let Some(manifest) = found.and_then(|found| found.manifest) else {
+    let Some(manifest) = installed_skill.and_then(|found| found.manifest) else {
         return Err(AdmitError::NotInstalled(name.clone()));
     };
     let options = Options {
@@ -131,14 +131,14 @@ pub(crate) fn admit_update(
         require_installed: true,
         ..Options::default()
     };
-    add(vault, source, &options)
+    admit_source(vault, source, &options)
 }
 
 /// Returns the files of the installed version that look like secrets. An update takes them again,
 /// because the owner included them. Empty if that version is damaged.
 fn secrets_of(vault: &Vault, name: &SkillName) -> Vec<String> {
     let installed = read_installed(vault, name).ok().flatten();
-    installed.map_or_else(Vec::new, |found| secrets::paths_of(&found.files))
+    installed.map_or_else(Vec::new, |examined| secrets::paths_of(&examined.files))
 }
 
 /// Returns the error for a name that is not an own skill and can't be changed.

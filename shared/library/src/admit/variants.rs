@@ -14,14 +14,14 @@ use vault_format::bundle;
 use vault_format::hash::Digest;
 use vault_format::manifest::{AppliedTransform, RenderedFrom, SKILL_MD};
 use vault_format::name::{AgentId, SkillName};
-use vault_gate::document::{Transform, TransformError, in_order, render as render_text};
+use vault_gate::document::{Transform, TransformError, in_order, render_variant as render_text};
 
-use super::resign::earlier;
-use super::sign::{SignedSkill, sign};
-use super::{AdmitError, Candidate, Neighbours, Options, Purpose, examine};
+use super::resign::to_earlier_source;
+use super::sign::{SignedSkill, sign_candidate};
+use super::{AdmitError, Candidate, Neighbours, Options, Purpose, examine_candidate};
 use crate::disk::{self, Batch};
-use crate::installed::place::{Place, places};
-use crate::installed::variants::{Part, Record, Variant};
+use crate::installed::place::{Place, list_places};
+use crate::installed::variants::{Part, Variant, VariantsRecord};
 use crate::store::{self, Trusted};
 use crate::vault::authored::{self, AuthoredFile};
 use crate::vault::{Change, Vault, VaultError};
@@ -56,7 +56,7 @@ pub enum AddTransformError {
 
 /// A transform file of the vault, which may be invalid.
 #[derive(Clone, Debug)]
-pub struct Listed {
+pub struct ListedTransform {
     /// The skill.
     pub skill: SkillName,
     /// The path of the file.
@@ -78,7 +78,7 @@ pub struct RenderedVariant {
 
 /// Result of looking up a skill for one agent.
 #[derive(Debug)]
-pub(crate) enum Lookup<'a> {
+pub(crate) enum VariantLookup<'a> {
     /// The plain skill: no transform applies to it.
     Plain,
     /// The rendered variant.
@@ -95,11 +95,11 @@ pub(crate) struct Transforms {
     by_skill: BTreeMap<SkillName, Vec<Transform>>,
     /// Invalid transform files, with the reason.
     pub(crate) bad: Vec<(SkillName, PathBuf, TransformError)>,
-    record: Record,
+    record: VariantsRecord,
 }
 
 /// Returns all transforms, approved or not, sorted by skill and name.
-pub fn list(vault: &Vault) -> Result<Vec<Listed>, VaultError> {
+pub fn list_transforms(vault: &Vault) -> Result<Vec<ListedTransform>, VaultError> {
     // An approved file may have been deleted, and a new one is not approved yet. List both.
     let mut files: BTreeSet<_> = authored::approved_transforms(vault)?.into_iter().collect();
     files.extend(authored::written_transforms(vault)?);
@@ -109,10 +109,10 @@ pub fn list(vault: &Vault) -> Result<Vec<Listed>, VaultError> {
             continue;
         };
         let approved = file.read_approved(vault)?;
-        let written = file.read(vault)?;
+        let written = file.read_written(vault)?;
         let is_approved = approved.is_some() && approved == written;
         if let Some(bytes) = written.or(approved) {
-            listed.push(Listed {
+            listed.push(ListedTransform {
                 skill: skill.clone(),
                 path: file.path(vault),
                 transform: Transform::parse(name.clone(), &bytes),
@@ -124,13 +124,13 @@ pub fn list(vault: &Vault) -> Result<Vec<Listed>, VaultError> {
 }
 
 /// Returns the approved transforms: those that are applied.
-fn approved(vault: &Vault) -> Result<Vec<Listed>, VaultError> {
+fn list_approved(vault: &Vault) -> Result<Vec<ListedTransform>, VaultError> {
     let mut listed = Vec::new();
     for file in authored::approved_transforms(vault)? {
         if let AuthoredFile::Transform { skill, name } = &file
             && let Some(bytes) = file.read_approved(vault)?
         {
-            listed.push(Listed {
+            listed.push(ListedTransform {
                 skill: skill.clone(),
                 path: file.path(vault),
                 transform: Transform::parse(name.clone(), &bytes),
@@ -144,42 +144,42 @@ fn approved(vault: &Vault) -> Result<Vec<Listed>, VaultError> {
 /// Adds a transform to an installed skill, or replaces the one of this name. First applies it to
 /// the current skill, for every agent that it is for, and writes nothing if that fails. The next
 /// [`crate::sync_profiles`] creates the variants.
-pub fn add(
+pub fn add_transform(
     vault: &Vault,
     skill: &SkillName,
     name: SkillName,
     bytes: &[u8],
 ) -> Result<Transform, AddTransformError> {
-    let mut change = vault.change()?;
-    let transform = check(vault, skill, name.clone(), bytes)?;
+    let mut change = vault.begin_change()?;
+    let transform = try_transform(vault, skill, name.clone(), bytes)?;
     let file = AuthoredFile::Transform {
         skill: skill.clone(),
         name,
     };
-    change.switching()?;
+    change.mark_changing()?;
     change.write_authored(&file, bytes)?;
     Ok(transform)
 }
 
 /// Parses a transform and applies it to the current skill, for every agent that it is for.
-pub(super) fn check(
+pub(super) fn try_transform(
     vault: &Vault,
     skill: &SkillName,
     name: SkillName,
     bytes: &[u8],
 ) -> Result<Transform, AddTransformError> {
     let transform = Transform::parse(name, bytes)?;
-    let places = places(vault)?;
-    let found = places.groups.iter().find_map(|group| {
+    let places = list_places(vault)?;
+    let located = places.groups.iter().find_map(|group| {
         let mut places = group.places.iter();
         let place = places.find(|place| place.name == *skill && place.bare)?;
         Some((group, place))
     });
-    let Some((group, place)) = found else {
+    let Some((group, place)) = located else {
         return Err(AddTransformError::NotInstalled(skill.clone()));
         // The new transform replaces the one of its name, so the old one must not be applied too.
     };
-    let mut all: Vec<_> = approved(vault)?
+    let mut all: Vec<_> = list_approved(vault)?
         .into_iter()
         .filter(|listed| listed.skill == *skill)
         .filter_map(|listed| listed.transform.ok())
@@ -196,7 +196,7 @@ pub(super) fn check(
     }
     for agent in agents {
         let chosen = in_order(&all, &agent);
-        if let Err(reason) = make(vault, place, &group.trusted, &agent, &chosen)? {
+        if let Err(reason) = make_variant(vault, place, &group.trusted, &agent, &chosen)? {
             return Err(AddTransformError::Refused { agent, reason });
         }
     }
@@ -205,18 +205,22 @@ pub(super) fn check(
 
 /// Removes a transform; returns whether it existed. The next [`crate::sync_profiles`] removes its
 /// variants.
-pub fn remove(vault: &Vault, skill: &SkillName, name: &SkillName) -> Result<bool, VaultError> {
-    let mut change = vault.change()?;
+pub fn remove_transform(
+    vault: &Vault,
+    skill: &SkillName,
+    name: &SkillName,
+) -> Result<bool, VaultError> {
+    let mut change = vault.begin_change()?;
     let file = AuthoredFile::Transform {
         skill: skill.clone(),
         name: name.clone(),
     };
-    let path = file.held(vault);
+    let path = file.held_path(vault);
     // The owner may have deleted the file by hand. Its approval still has to end.
-    if disk::kind(&path)?.is_none() && file.read_approved(vault)?.is_none() {
+    if disk::kind_at(&path)?.is_none() && file.read_approved(vault)?.is_none() {
         return Ok(false);
     }
-    change.switching()?;
+    change.mark_changing()?;
     change.remove_authored(&file)?;
     if let Some(folder) = path.parent() {
         disk::remove_empty(&folder)?;
@@ -226,16 +230,16 @@ pub fn remove(vault: &Vault, skill: &SkillName, name: &SkillName) -> Result<bool
 
 impl Transforms {
     /// Reads the approved transforms and the record of variants.
-    pub(crate) fn read(vault: &Vault) -> Result<Self, VaultError> {
+    pub(crate) fn read_approved(vault: &Vault) -> Result<Self, VaultError> {
         let mut all = Self {
-            record: Record::read(vault)?,
+            record: VariantsRecord::read(vault)?,
             ..Self::default()
         };
         let trusted = vault.trusted()?.on_variants();
         // The store may be damaged: a variant counts as what its own manifest says that it is.
         let variants = &mut all.record.variants;
         variants.retain(|variant| is_as_signed(vault, variant, &trusted));
-        for listed in approved(vault)? {
+        for listed in list_approved(vault)? {
             match listed.transform {
                 Ok(transform) => all
                     .by_skill
@@ -249,46 +253,51 @@ impl Transforms {
     }
 
     /// Returns the content that this agent gets for this skill.
-    pub(crate) fn lookup(&self, name: &SkillName, bundle: &Digest, agent: &AgentId) -> Lookup<'_> {
+    pub(crate) fn look_up(
+        &self,
+        name: &SkillName,
+        bundle: &Digest,
+        agent: &AgentId,
+    ) -> VariantLookup<'_> {
         // An invalid file may be meant for this agent, so the result of the others alone could be
         // wrong.
         if let Some((_, path, error)) = self.bad.iter().find(|(skill, ..)| skill == name) {
-            return Lookup::Impossible(format!("{}:{error}", path.display()));
+            return VariantLookup::Impossible(format!("{}:{error}", path.display()));
         }
         let Some(transforms) = self.by_skill.get(name) else {
-            return Lookup::Plain;
+            return VariantLookup::Plain;
         };
         let chosen = in_order(transforms, agent);
         if chosen.is_empty() {
-            return Lookup::Plain;
+            return VariantLookup::Plain;
         }
-        let applied = applied(&chosen);
-        let known = self.record.variants.iter().find(|variant| {
+        let applied = applied_transforms(&chosen);
+        let recorded = self.record.variants.iter().find(|variant| {
             variant.name == *name
                 && variant.agent == *agent
                 && variant.base == *bundle
                 && variant.transforms == applied
         });
-        match known {
-            None => Lookup::Missing,
+        match recorded {
+            None => VariantLookup::Missing,
             Some(variant) => match &variant.problem {
-                Some(problem) => Lookup::Impossible(problem.clone()),
-                None => Lookup::Rendered(variant),
+                Some(problem) => VariantLookup::Impossible(problem.clone()),
+                None => VariantLookup::Rendered(variant),
             },
         }
     }
 
     /// Renders variants and records them; returns those that were signed. A variant that can't be
     /// rendered is recorded with the reason. Call it under the writer lock.
-    pub(crate) fn render(
+    pub(crate) fn render_variants(
         &mut self,
         vault: &Vault,
         change: &mut Change<'_>,
         wanted: &[(&Place, &Trusted, AgentId)],
     ) -> Result<Vec<RenderedVariant>, VaultError> {
-        let aside = vault.scratch()?;
+        let aside = vault.new_scratch()?;
         let mut batch = Batch::default();
-        let mut fresh = Vec::new();
+        let mut new_variants = Vec::new();
         let mut hashes = Vec::new();
         let mut rendered = Vec::new();
         for (base, trusted, agent) in wanted {
@@ -300,13 +309,13 @@ impl Transforms {
                 name: base.name.clone(),
                 agent: agent.clone(),
                 base: base.bundle,
-                transforms: applied(&chosen),
+                transforms: applied_transforms(&chosen),
                 bundle: None,
                 size: 0,
                 parts: Vec::new(),
                 problem: None,
             };
-            match make(vault, base, trusted, agent, &chosen)? {
+            match make_variant(vault, base, trusted, agent, &chosen)? {
                 Ok((candidate, signed)) => {
                     variant.bundle = Some(signed.encoded.hash);
                     variant.size = signed.encoded.bytes.len() as u64;
@@ -319,7 +328,7 @@ impl Transforms {
                             size: part.bytes.len() as u64,
                         })
                         .collect();
-                    store::stage(
+                    store::stage_bundle(
                         &mut batch,
                         aside.path(),
                         &signed.encoded.hash,
@@ -334,17 +343,17 @@ impl Transforms {
                 }
                 Err(problem) => variant.problem = Some(problem),
             }
-            fresh.push(variant);
+            new_variants.push(variant);
         }
         batch.flush(aside.path())?;
-        store::admit(
-            &vault.store(),
+        store::admit_bundles(
+            &vault.store_folder(),
             aside.path(),
             &hashes,
             &vault.trusted()?.on_variants(),
         )?;
         // Older variants stay until no link points to them; `forget_stale` removes them.
-        self.record.variants.extend(fresh);
+        self.record.variants.extend(new_variants);
         self.record.write(vault, change)?;
         Ok(rendered)
     }
@@ -375,10 +384,10 @@ impl Transforms {
         let unused: Vec<_> = unused.into_iter().collect();
         // List them first: once no record names these bundles, only this list makes the next writer
         // remove them.
-        let aside = vault.scratch()?;
+        let aside = vault.new_scratch()?;
         store::note_unlinked(aside.path(), &unused)?;
         self.record.write(vault, change)?;
-        store::drop_bundles(&vault.store(), aside.path(), unused)?;
+        store::drop_bundles(&vault.store_folder(), aside.path(), unused)?;
         Ok(())
     }
 
@@ -392,7 +401,7 @@ impl Transforms {
     fn is_current(&self, variant: &Variant, installed: &BTreeMap<&SkillName, Digest>) -> bool {
         installed.get(&variant.name) == Some(&variant.base)
             && self.by_skill.get(&variant.name).is_some_and(|transforms| {
-                variant.transforms == applied(&in_order(transforms, &variant.agent))
+                variant.transforms == applied_transforms(&in_order(transforms, &variant.agent))
             })
     }
 }
@@ -402,7 +411,7 @@ fn is_as_signed(vault: &Vault, variant: &Variant, trusted: &Trusted) -> bool {
     let Some(bundle) = &variant.bundle else {
         return true;
     };
-    let Some(manifest) = store::manifest(&vault.store(), bundle, trusted) else {
+    let Some(manifest) = store::read_manifest(&vault.store_folder(), bundle, trusted) else {
         return false;
     };
     // The record chooses the bundle that agents get, but only the manifest is signed.
@@ -414,15 +423,15 @@ fn is_as_signed(vault: &Vault, variant: &Variant, trusted: &Trusted) -> bool {
     manifest.name == variant.name && manifest.rendered_from == Some(recorded)
 }
 
-fn applied(transforms: &[&Transform]) -> Vec<AppliedTransform> {
+fn applied_transforms(transforms: &[&Transform]) -> Vec<AppliedTransform> {
     transforms
         .iter()
-        .map(|transform| transform.applied())
+        .map(|transform| transform.to_manifest_entry())
         .collect()
 }
 
 /// Removes the transforms of a removed skill; returns whether there were any.
-pub(crate) fn drop_of(
+pub(crate) fn remove_transforms_of(
     vault: &Vault,
     change: &mut Change<'_>,
     name: &SkillName,
@@ -440,12 +449,12 @@ pub(crate) fn drop_of(
 
 /// Removes the variants of removed skills from the record. Their bundles are collected with those
 /// of the skills.
-pub(crate) fn forget(
+pub(crate) fn forget_variants(
     vault: &Vault,
     change: &Change<'_>,
     names: &[SkillName],
 ) -> Result<(), VaultError> {
-    let mut record = Record::read(vault)?;
+    let mut record = VariantsRecord::read(vault)?;
     let removed = |variant: &Variant| names.contains(&variant.name);
     if !record.variants.iter().any(removed) {
         return Ok(());
@@ -455,15 +464,15 @@ pub(crate) fn forget(
 }
 
 /// Renders and signs one variant. The inner error is the reason why it can't be rendered.
-fn make(
+fn make_variant(
     vault: &Vault,
     base: &Place,
     trusted: &Trusted,
     agent: &AgentId,
     transforms: &[&Transform],
 ) -> Result<Result<(Candidate, SignedSkill), String>, VaultError> {
-    let (store, name) = (vault.store(), Some(&base.signed_name));
-    let examined = store::examine(&store, &base.bundle, name, trusted);
+    let (store, name) = (vault.store_folder(), Some(&base.signed_name));
+    let examined = store::examine_stored(&store, &base.bundle, name, trusted);
     let mut plain = match examined {
         Ok(examined) => examined,
         // Verification reports the damage. Here it only stops this variant.
@@ -480,18 +489,20 @@ fn make(
     let purpose = Purpose::Variant(RenderedFrom {
         bundle_hash: base.bundle,
         agent: agent.clone(),
-        transforms: applied(transforms),
+        transforms: applied_transforms(transforms),
     });
     let (version, signed_at) = (plain.manifest.version, plain.manifest.signed_at);
-    let source = earlier(base.name.clone(), plain, None, purpose);
+    let source = to_earlier_source(base.name.clone(), plain, None, purpose);
     let options = Options::as_recorded();
     // Use the version and time of the base, so that the same base and transforms always give the
     // same bundle.
-    let signed = examine(source, &options, &mut Neighbours::of(vault)).and_then(|candidate| {
-        let key = vault.release_signer()?;
-        let signed = sign(vault.id(), &candidate, version, signed_at, &*key)?;
-        Ok((candidate, signed))
-    });
+    let signed = examine_candidate(source, &options, &mut Neighbours::for_vault(vault)).and_then(
+        |candidate| {
+            let key = vault.release_signer()?;
+            let signed = sign_candidate(vault.id(), &candidate, version, signed_at, &*key)?;
+            Ok((candidate, signed))
+        },
+    );
     match signed {
         Ok(signed) => Ok(Ok(signed)),
         Err(AdmitError::Vault(failed)) => Err(failed),

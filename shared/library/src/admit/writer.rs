@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::disk::scratch;
 use crate::index::Index;
-use crate::installed::place::places;
+use crate::installed::place::list_places;
 use crate::installed::variants;
 use crate::store;
 use crate::vault::{Change, Vault, VaultError};
@@ -12,15 +12,15 @@ use crate::vault::{Change, Vault, VaultError};
 impl Vault {
     /// Takes the writer lock, removes what a killed writer left behind, and brings the key files in
     /// line with the root versions. Signs nothing.
-    pub(crate) fn change(&self) -> Result<Change<'_>, VaultError> {
+    pub(crate) fn begin_change(&self) -> Result<Change<'_>, VaultError> {
         let change = self.lock_writer()?;
         // Before the sweep, which deletes the lists of these bundles.
-        drop_orphans(self)?;
-        scratch::sweep(&self.tmp())?;
-        self.trust_folder().sweep()?;
+        remove_orphans(self)?;
+        scratch::sweep_unlocked(&self.tmp_folder())?;
+        self.trust_folder().sweep_leftovers()?;
         // A killed command may have written a root version without the key files that belong to it.
         if let Some(trust) = self.trust()? {
-            self.keys().settle(trust.roots())?;
+            self.keys().settle_files(trust.roots())?;
         }
         Ok(change)
     }
@@ -28,45 +28,46 @@ impl Vault {
     /// Reads a record of the command line from the vault's part of the trust folder; `None` if it
     /// is absent.
     pub fn read_private(&self, name: &'static str) -> Result<Option<Vec<u8>>, VaultError> {
-        let bytes = self.trust_folder().read(name)?;
+        let bytes = self.trust_folder().read_file(name)?;
         Ok(bytes.map(|bytes| bytes.to_vec()))
     }
 
     /// Writes a record of the command line atomically to the vault's part of the trust folder.
     pub fn write_private(&self, name: &'static str, bytes: &[u8]) -> Result<(), VaultError> {
-        let _change = self.change()?;
-        Ok(self.trust_folder().replace(name, bytes)?)
+        let _change = self.begin_change()?;
+        Ok(self.trust_folder().replace_file(name, bytes)?)
     }
 }
 
 /// Removes own bundles that a killed writer moved into the store but did not link. Bundles of
 /// linked vaults stay: a resumed pull uses them, and collects those that it does not need. Call it
 /// under the writer lock.
-fn drop_orphans(vault: &Vault) -> Result<(), VaultError> {
+fn remove_orphans(vault: &Vault) -> Result<(), VaultError> {
     let mut orphans = Vec::new();
-    for folder in scratch::abandoned(&vault.tmp())? {
+    for folder in scratch::list_abandoned(&vault.tmp_folder())? {
         orphans.extend(store::noted_admitted(&folder)?);
     }
     if orphans.is_empty() {
         return Ok(());
     }
     // If the places can't be read it is unknown which bundles are linked, so remove nothing.
-    let (Ok(places), Ok(trusted)) = (places(vault), vault.trusted()) else {
+    let (Ok(places), Ok(trusted)) = (list_places(vault), vault.trusted()) else {
         return Ok(());
     };
-    let store = vault.store();
+    let store = vault.store_folder();
     let mut linked: HashSet<_> = places
         .groups
         .iter()
         .flat_map(|group| group.places.iter().map(|place| place.bundle))
         .collect();
     // Variants are not linked in `skills/`, so only their record shows that they are in use.
-    linked.extend(variants::bundles(vault)?);
+    linked.extend(variants::variant_bundles(vault)?);
     // A bundle that this vault's keys did not sign belongs to a linked vault or to a project.
-    orphans
-        .retain(|hash| !linked.contains(hash) && store::manifest(&store, hash, &trusted).is_some());
-    let aside = vault.scratch()?;
+    orphans.retain(|hash| {
+        !linked.contains(hash) && store::read_manifest(&store, hash, &trusted).is_some()
+    });
+    let aside = vault.new_scratch()?;
     let dropped = store::drop_bundles(&store, aside.path(), orphans)?;
-    Index::open(vault).forget(&dropped);
+    Index::open(vault).remove_rows(&dropped);
     Ok(())
 }

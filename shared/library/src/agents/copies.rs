@@ -9,7 +9,7 @@ use vault_format::manifest::Mode;
 
 use super::profiles::ShownSkill;
 use crate::disk::{self, Batch, FileError, HeldPath};
-use crate::installed::agent_links::copies::{aside, content_of};
+use crate::installed::agent_links::copies::{aside_path, hash_files};
 use crate::store;
 use crate::vault::Vault;
 
@@ -22,15 +22,15 @@ pub(super) struct VerifiedCopy {
 }
 
 /// Reads and verifies a skill; `None` if verification fails.
-pub(super) fn ready(vault: &Vault, shown: &ShownSkill) -> Option<VerifiedCopy> {
-    let examined = store::examine(
-        &vault.store(),
+pub(super) fn read_verified(vault: &Vault, shown: &ShownSkill) -> Option<VerifiedCopy> {
+    let examined = store::examine_stored(
+        &vault.store_folder(),
         &shown.bundle,
         Some(&shown.signed_name),
         &shown.trusted,
     )
     .ok()?;
-    let content = content_of(examined.files.iter().map(|file| {
+    let content = hash_files(examined.files.iter().map(|file| {
         (
             file.path.as_str(),
             file.mode == Mode::Executable,
@@ -44,9 +44,9 @@ pub(super) fn ready(vault: &Vault, shown: &ShownSkill) -> Option<VerifiedCopy> {
 }
 
 /// Moves a copy into place under its name, replacing an earlier copy.
-pub(super) fn put(root: &Path, name: &str, ready: &VerifiedCopy) -> Result<(), FileError> {
+pub(super) fn place_copy(root: &Path, name: &str, ready: &VerifiedCopy) -> Result<(), FileError> {
     let root = HeldPath::new(root);
-    let staged = aside(&root, name, "new");
+    let staged = aside_path(&root, name, "new");
     // A killed sync may have left a staged copy under this name.
     disk::remove_tree(&staged)?;
     let mut batch = Batch::default();
@@ -56,9 +56,9 @@ pub(super) fn put(root: &Path, name: &str, ready: &VerifiedCopy) -> Result<(), F
     let place = root.join(name);
     // A kill between the two renames leaves the copies under temporary names. The next sync removes
     // these and copies the skill again.
-    let old = aside(&root, name, "old");
+    let old = aside_path(&root, name, "old");
     disk::remove_tree(&old)?;
-    if disk::kind(&place)?.is_some() {
+    if disk::kind_at(&place)?.is_some() {
         disk::rename(&place, &old)?;
     }
     disk::rename(&staged, &place)?;

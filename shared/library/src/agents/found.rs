@@ -86,7 +86,7 @@ enum MarkKind {
 }
 
 #[derive(Deserialize)]
-struct List {
+struct AgentList {
     agents: Vec<Agent>,
 }
 
@@ -100,10 +100,10 @@ pub struct AgentRoot {
 }
 
 /// Returns all known agents, ordered by id.
-pub fn all() -> &'static [Agent] {
+pub fn known_agents() -> &'static [Agent] {
     static AGENTS: OnceLock<Vec<Agent>> = OnceLock::new();
     AGENTS.get_or_init(|| {
-        let list: List = serde_json::from_str(include_str!("../../data/agents.json"))
+        let list: AgentList = serde_json::from_str(include_str!("../../data/agents.json"))
             .expect("the list is part of the program and read by a test");
         let mut agents = list.agents;
         agents.sort_by(|a, b| a.id.cmp(&b.id));
@@ -113,7 +113,7 @@ pub fn all() -> &'static [Agent] {
 
 /// Finds an agent by its id, or by an id that another tool uses for it.
 pub fn by_name(name: &str) -> Option<&'static Agent> {
-    let mut agents = all().iter();
+    let mut agents = known_agents().iter();
     // Ids come first: the alias of one agent may be the id of another.
     let by_id = agents.clone().find(|agent| agent.id.as_str() == name);
     by_id.or_else(|| agents.find(|agent| agent.aliases.iter().any(|alias| alias == name)))
@@ -121,8 +121,8 @@ pub fn by_name(name: &str) -> Option<&'static Agent> {
 
 /// Detects the agents on this machine: an agent counts if one of its detection paths exists. If the
 /// machine names a project, agents with a marker in that project count too.
-pub fn found(machine: &Machine) -> Vec<&'static Agent> {
-    all()
+pub fn detect_agents(machine: &Machine) -> Vec<&'static Agent> {
+    known_agents()
         .iter()
         .filter(|agent| agent.mark_found(machine).is_some())
         .collect()
@@ -131,7 +131,10 @@ pub fn found(machine: &Machine) -> Vec<&'static Agent> {
 impl Agent {
     /// Returns the path by which the agent was detected, if any.
     pub fn mark_found(&self, machine: &Machine) -> Option<PathBuf> {
-        let at_home = self.detect.iter().filter_map(|mark| machine.mark(mark));
+        let at_home = self
+            .detect
+            .iter()
+            .filter_map(|mark| machine.detection_path(mark));
         let in_project = |project: &PathBuf| {
             let marks = self.detect.iter();
             let marks = marks.filter(|mark| mark.kind == MarkKind::Project);
@@ -155,21 +158,21 @@ impl Agent {
             &self.gh_user_dir,
         ];
         let listed = listed.into_iter().flatten();
-        listed.map(|path| self.expand(path, machine))
+        listed.map(|path| self.expand_path(path, machine))
     }
 
     /// Returns the user's skill folders to link for this agent: every listed folder that exists,
     /// and the main one, which may be created. Empty for an agent that reads project folders only.
     pub fn global_roots(&self, machine: &Machine) -> Vec<AgentRoot> {
-        let paths = unique(self.listed_roots(machine));
+        let paths = unique_paths(self.listed_roots(machine));
         // Codex's own folder is the main one if it exists, otherwise the folder that most tools
         // agree on.
         let main = paths
             .first()
             .filter(|path| self.interface_global_dir.is_some() && disk::is_folder(path))
             .cloned()
-            .or_else(|| Some(self.expand(self.global_dir.as_ref()?, machine)));
-        self.chosen(paths, main.as_deref())
+            .or_else(|| Some(self.expand_path(self.global_dir.as_ref()?, machine)));
+        self.choose_roots(paths, main.as_deref())
     }
 
     /// Returns the agent's skill folders in a project, chosen by the same rule as the user's.
@@ -177,10 +180,10 @@ impl Agent {
         let main = project.join(&self.project_dir);
         let mut paths = vec![main.clone()];
         paths.extend(self.gh_project_dir.iter().map(|path| project.join(path)));
-        self.chosen(paths, Some(&main))
+        self.choose_roots(paths, Some(&main))
     }
 
-    fn chosen(&self, paths: Vec<PathBuf>, main: Option<&Path>) -> Vec<AgentRoot> {
+    fn choose_roots(&self, paths: Vec<PathBuf>, main: Option<&Path>) -> Vec<AgentRoot> {
         // Do not create folders for an agent that only one tool lists.
         let sure = self.confidence.as_deref() != Some("low");
         paths
@@ -197,46 +200,46 @@ impl Agent {
     /// find the user's existing skills; nothing is created there.
     pub fn folders_to_scan(&self, machine: &Machine) -> Vec<PathBuf> {
         let others = self.other_global_dirs.iter().chain(&self.global_fallbacks);
-        let global = others.map(|path| self.expand(path, machine));
+        let global = others.map(|path| self.expand_path(path, machine));
         let in_project = machine.project.iter().flat_map(|project| {
             std::iter::once(&self.project_dir)
                 .chain(&self.gh_project_dir)
                 .chain(&self.other_project_dirs)
                 .map(|path| project.join(path))
         });
-        unique(self.listed_roots(machine).chain(global).chain(in_project))
+        unique_paths(self.listed_roots(machine).chain(global).chain(in_project))
     }
 
     /// Resolves a listed path on this machine: `~` is the home folder, and an agent's variable
     /// relocates the paths below its folder.
-    fn expand(&self, path: &str, machine: &Machine) -> PathBuf {
+    fn expand_path(&self, path: &str, machine: &Machine) -> PathBuf {
         // A variable of the agent itself comes before `XDG_CONFIG_HOME`, which many agents share.
         for mark in &self.detect {
-            if let Some(moved) = machine.moved(path, mark) {
+            if let Some(moved) = machine.relocate_path(path, mark) {
                 return moved;
             }
         }
         machine
-            .below(path, "~/.config", "XDG_CONFIG_HOME")
+            .relocate_below(path, "~/.config", "XDG_CONFIG_HOME")
             .unwrap_or_else(|| machine.at_home(path))
     }
 }
 
-fn unique(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+fn unique_paths(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     let mut seen = BTreeSet::new();
     paths.filter(|path| seen.insert(path.clone())).collect()
 }
 
 impl Machine {
     /// Makes a machine with a home folder only.
-    pub fn at(home: impl Into<PathBuf>) -> Self {
+    pub fn with_home(home: impl Into<PathBuf>) -> Self {
         Self {
             home: home.into(),
             ..Self::default()
         }
     }
 
-    fn variable(&self, name: &str) -> Option<&Path> {
+    fn absolute_variable(&self, name: &str) -> Option<&Path> {
         self.variables
             .get(name)
             .map(Path::new)
@@ -250,17 +253,17 @@ impl Machine {
         }
     }
 
-    fn mark(&self, mark: &DetectionPath) -> Option<PathBuf> {
+    fn detection_path(&self, mark: &DetectionPath) -> Option<PathBuf> {
         match mark.kind {
             MarkKind::Home => Some(
-                self.moved(&mark.path, mark)
+                self.relocate_path(&mark.path, mark)
                     .unwrap_or_else(|| self.at_home(&mark.path)),
             ),
             MarkKind::App | MarkKind::System => Some(PathBuf::from(&mark.path)),
             // The format is `$NAME/rest`; formats of other operating systems are ignored.
             MarkKind::Env => {
                 let (name, rest) = mark.path.strip_prefix('$')?.split_once('/')?;
-                Some(self.variable(name)?.join(rest))
+                Some(self.absolute_variable(name)?.join(rest))
             }
             // The caller looks for these marks in the project.
             MarkKind::Project => None,
@@ -268,19 +271,19 @@ impl Machine {
     }
 
     /// Relocates a path below the folder that this mark's variable stands for.
-    fn moved(&self, path: &str, mark: &DetectionPath) -> Option<PathBuf> {
+    fn relocate_path(&self, path: &str, mark: &DetectionPath) -> Option<PathBuf> {
         let name = mark.env.as_deref()?;
         let folder = if name == "XDG_CONFIG_HOME" {
             "~/.config"
         } else {
             &mark.path
         };
-        self.below(path, folder, name)
+        self.relocate_below(path, folder, name)
     }
 
-    fn below(&self, path: &str, folder: &str, variable: &str) -> Option<PathBuf> {
+    fn relocate_below(&self, path: &str, folder: &str, variable: &str) -> Option<PathBuf> {
         let rest = path.strip_prefix(folder)?;
-        let value = self.variable(variable)?;
+        let value = self.absolute_variable(variable)?;
         // `~/.config-old` begins with `~/.config` too, so the rest must begin with a slash.
         match rest.strip_prefix('/') {
             Some(rest) => Some(value.join(rest)),
@@ -297,7 +300,7 @@ mod tests {
 
     fn machine() -> (tempfile::TempDir, Machine) {
         let home = tempfile::tempdir().unwrap();
-        let machine = Machine::at(home.path());
+        let machine = Machine::with_home(home.path());
         (home, machine)
     }
 
@@ -319,7 +322,7 @@ mod tests {
     }
 
     fn ids(machine: &Machine) -> Vec<&'static str> {
-        found(machine)
+        detect_agents(machine)
             .iter()
             .map(|agent| agent.id.as_str())
             .filter(|id| *id != "codex" || !disk::is_there(Path::new("/etc/codex")))
@@ -328,11 +331,15 @@ mod tests {
 
     #[test]
     fn the_list_is_read_whole_and_names_each_agent_once() {
-        assert_eq!(all().len(), 91);
-        assert!(all().windows(2).all(|pair| pair[0].id < pair[1].id));
+        assert_eq!(known_agents().len(), 91);
+        assert!(
+            known_agents()
+                .windows(2)
+                .all(|pair| pair[0].id < pair[1].id)
+        );
         assert_eq!(by_name("kimi-cli").unwrap().id.as_str(), "kimi-code-cli");
         assert!(by_name("nobody").is_none());
-        for agent in all() {
+        for agent in known_agents() {
             for mark in &agent.detect {
                 let names = mark.env.iter().map(String::as_str).chain(
                     mark.path
@@ -356,7 +363,7 @@ mod tests {
         let codex = home.path().join("elsewhere/codex");
         set(&mut machine, "CODEX_HOME", codex.to_str().unwrap());
         set(&mut machine, "CLAUDE_CONFIG_DIR", "/nowhere/claude");
-        let found = found(&machine);
+        let found = detect_agents(&machine);
         let found: Vec<_> = found.iter().map(|agent| agent.id.as_str()).collect();
         assert_eq!(
             found,
@@ -405,7 +412,7 @@ mod tests {
     #[test]
     fn no_folder_is_made_for_an_agent_that_one_tool_alone_names() {
         let (home, machine) = machine();
-        let mut all = all().iter();
+        let mut all = known_agents().iter();
         let agent = all.find(|agent| agent.confidence.is_some()).unwrap();
         assert!(agent.global_roots(&machine).is_empty());
         let path = agent.global_dir.as_ref().unwrap();

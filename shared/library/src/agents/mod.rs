@@ -13,7 +13,7 @@ mod sync;
 mod tree;
 mod view;
 
-pub use self::found::{Agent, AgentRoot, Machine, VARIABLES, all, by_name, found};
+pub use self::found::{Agent, AgentRoot, Machine, VARIABLES, by_name, detect_agents, known_agents};
 pub use self::plan::SyncProfilesInput;
 pub use self::project::{ProjectLinks, link_project};
 pub(crate) use self::project::{forget_missing, wrong_links};
@@ -21,8 +21,10 @@ pub use self::report::{
     ProfileState, ProfileSyncError, ProfileSyncReport, ProfileWarning, RootState,
 };
 pub use self::switches::{Disabled, Switches, keep_to, set_enabled};
-pub(crate) use self::sync::clean;
-pub use self::sync::{decline, forget_restored, linked_roots, refresh, sync_profiles, unlinked};
-pub(crate) use self::view::view;
-pub use self::view::{AgentView, Hidden, HiddenReason, View};
+pub(crate) use self::sync::clean_up_links;
+pub use self::sync::{
+    decline_agents, forget_restored, linked_roots, list_unlinked, sync_linked, sync_profiles,
+};
+pub(crate) use self::view::view_agents;
+pub use self::view::{AgentView, AgentViews, Hidden, HiddenReason};
 pub use crate::installed::agent_links::record::{RootMode, RootScope};

@@ -15,8 +15,10 @@ use super::switches::Switches;
 use super::tree::{self, TreeChange};
 use crate::admit::variants::{RenderedVariant, Transforms};
 use crate::disk::{self, Location};
-use crate::installed::agent_links::entries::homes;
-use crate::installed::agent_links::record::{Record, RootMode, RootRecord, RootScope, trees};
+use crate::installed::agent_links::entries::own_link_targets;
+use crate::installed::agent_links::record::{
+    AgentFolders, RootMode, RootRecord, RootScope, link_trees_folder,
+};
 use crate::vault::{Change, Vault, VaultError};
 
 /// Options of a profile sync.
@@ -49,7 +51,7 @@ pub(super) struct Plan {
     pub(super) profiles: Vec<PlannedProfile>,
     pub(super) trees: Vec<TreeChange>,
     pub(super) roots: Vec<RootChange>,
-    pub(super) record: Record,
+    pub(super) record: AgentFolders,
     pub(super) record_changed: bool,
     /// The detected agents, and those whose folders are linked.
     pub(super) agents: BTreeSet<AgentId>,
@@ -58,16 +60,21 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn make(vault: &Vault, input: &SyncProfilesInput) -> Result<Self, ProfileSyncError> {
-        let before = Record::read(vault)?;
+    pub(super) fn from_input(
+        vault: &Vault,
+        input: &SyncProfilesInput,
+    ) -> Result<Self, ProfileSyncError> {
+        let before = AgentFolders::read(vault)?;
         let mut machine = input.machine.clone();
         // Without `project` the user's own folders count, also inside a project.
         machine.project = machine.project.filter(|_| input.project);
-        let found = found::found(&machine);
+        let detected = found::detect_agents(&machine);
         let mut record = before.clone();
-        let mut may_make = collect_roots(&mut record, input, &machine, &found);
+        let mut may_make = collect_roots(&mut record, input, &machine, &detected);
         // A folder that no agent on this machine reads is not created.
-        let own = found.iter().flat_map(|agent| agent.global_roots(&machine));
+        let own = detected
+            .iter()
+            .flat_map(|agent| agent.global_roots(&machine));
         let own = own.filter(|root| root.main).map(|root| root.path);
         let awaits = |path: &PathBuf| {
             let mut roots = before.roots.iter();
@@ -82,49 +89,51 @@ impl Plan {
         // Linking an agent's folder revokes that the user declined it.
         record.declined.retain(|agent| !linked_now.contains(agent));
         forget_agents(&mut record, &input.forget);
-        let found: BTreeSet<AgentId> = found.iter().map(|agent| agent.id.clone()).collect();
-        let mut plan = Self::choose(vault, &machine.home, found.clone(), record)?;
-        plan.compare(vault, &before, &may_make)?;
+        let detected_ids: BTreeSet<AgentId> =
+            detected.iter().map(|agent| agent.id.clone()).collect();
+        let mut plan = Self::select_skills(vault, &machine.home, detected_ids.clone(), record)?;
+        plan.compare_with_folders(vault, &before, &may_make)?;
         plan.record_changed = plan.record != before;
         let linked = plan.record.roots.iter().flat_map(|root| &root.agents);
         let linked: BTreeSet<_> = linked.cloned().collect();
-        let known = &linked | &plan.record.declined;
-        plan.unlinked = found.difference(&known).cloned().collect();
-        plan.agents = &found | &linked;
+        let decided = &linked | &plan.record.declined;
+        plan.unlinked = detected_ids.difference(&decided).cloned().collect();
+        plan.agents = &detected_ids | &linked;
         Ok(plan)
     }
 
     /// Selects the skills that each profile shows. [`Self::compare`] compares them with the folders
     /// later.
-    fn choose(
+    fn select_skills(
         vault: &Vault,
         home: &Path,
         mut agents: BTreeSet<AgentId>,
-        mut record: Record,
+        mut record: AgentFolders,
     ) -> Result<Self, ProfileSyncError> {
         agents.extend(record.roots.iter().flat_map(|root| root.agents.clone()));
-        let (rules, from_file) = profiles::rules(vault, &agents)?;
+        let (rules, from_file) = profiles::read_rules(vault, &agents)?;
         let switches = Switches::read(vault)?;
-        let transforms = Transforms::read(vault)?;
+        let transforms = Transforms::read_approved(vault)?;
         // Without profiles and variants nothing depends on the skills.
-        let (skills, mut warnings) = if rules.is_empty() && !transforms.has_stale(&bundles(&[])) {
-            Default::default()
-        } else {
-            profiles::available_skills(vault)?
-        };
+        let (skills, mut warnings) =
+            if rules.is_empty() && !transforms.has_stale(&current_bundles(&[])) {
+                Default::default()
+            } else {
+                profiles::available_skills(vault)?
+            };
         let mut variants = Variants {
             transforms: &transforms,
             trusted: Rc::new(vault.trusted()?.on_variants()),
             missing: Vec::new(),
             failed: Vec::new(),
         };
-        let profiles = profiles::choose(rules, &skills, &switches, home, &mut variants)?;
+        let profiles = profiles::choose_skills(rules, &skills, &switches, home, &mut variants)?;
         let unrendered = variants.missing;
         warnings.extend(variants.failed);
         for profile in profiles.iter().filter(|_| from_file) {
             if let Some(target) = &profile.target {
                 let scope = RootScope::Profile(profile.name.clone());
-                record.note(target, &profile.agent, scope, RootMode::Link);
+                record.add_folder(target, &profile.agent, scope, RootMode::Link);
             }
         }
         Ok(Self {
@@ -143,15 +152,17 @@ impl Plan {
     }
 
     /// Compares the trees and the agents' folders with the profiles.
-    fn compare(
+    fn compare_with_folders(
         &mut self,
         vault: &Vault,
-        before: &Record,
+        before: &AgentFolders,
         may_make: &BTreeSet<PathBuf>,
     ) -> Result<(), ProfileSyncError> {
-        let mut strange = Vec::new();
-        self.trees = tree::compare(vault, &self.profiles, &mut strange)?;
-        let strange = strange.into_iter().map(ProfileWarning::ForeignInProfiles);
+        let mut foreign_entries = Vec::new();
+        self.trees = tree::compare_trees(vault, &self.profiles, &mut foreign_entries)?;
+        let strange = foreign_entries
+            .into_iter()
+            .map(ProfileWarning::ForeignInProfiles);
         self.warnings.extend(strange);
         let targets: BTreeMap<_, _> = self
             .profiles
@@ -180,10 +191,14 @@ impl Plan {
             }
             let create = may_make.contains(&root.path) || is_target(root);
             // A folder that is reachable under two paths is changed only once.
-            let merged = merged(&self.record, root, &real);
+            let merged = merge_readers(&self.record, root, &real);
             if seen.insert(real) {
-                self.roots
-                    .push(roots::compare(vault, merged, &self.profiles, create)?);
+                self.roots.push(roots::compare_folder(
+                    vault,
+                    merged,
+                    &self.profiles,
+                    create,
+                )?);
             }
         }
         let was_recorded = |path: &Path| before.roots.iter().any(|old| old.path == path);
@@ -221,17 +236,17 @@ impl Plan {
     /// Whether anything but the record of the folders has to change.
     pub(super) fn changes_links(&self) -> bool {
         !self.unrendered.is_empty()
-            || self.transforms.has_stale(&bundles(&self.skills))
+            || self.transforms.has_stale(&current_bundles(&self.skills))
             || !self.trees.is_empty()
             || !self.roots.iter().all(RootChange::is_empty)
     }
 
-    pub(super) fn render(
+    pub(super) fn render_missing(
         &mut self,
         vault: &Vault,
         change: &mut Change<'_>,
     ) -> Result<Vec<RenderedVariant>, VaultError> {
-        let wanted: Vec<_> = self
+        let variants_to_render: Vec<_> = self
             .unrendered
             .iter()
             .filter_map(|(name, agent)| {
@@ -239,40 +254,41 @@ impl Plan {
                 Some((&skill.place, &*skill.trusted, agent.clone()))
             })
             .collect();
-        self.transforms.render(vault, change, &wanted)
+        self.transforms
+            .render_variants(vault, change, &variants_to_render)
     }
 
-    pub(super) fn apply(
+    pub(super) fn apply_changes(
         mut self,
         vault: &Vault,
         change: &mut Change<'_>,
     ) -> Result<ProfileSyncReport, ProfileSyncError> {
-        let homes = homes(vault);
+        let homes = own_link_targets(vault);
         // Write the record first, so that every folder with symlinks of the vault is always known.
         if self.record_changed {
             self.record.write(vault, change)?;
         }
-        change.switching()?;
+        change.mark_changing()?;
         let mut kept = BTreeSet::new();
         for root in &mut self.roots {
-            let opened = root.open(&self.profiles);
-            if let Err(error) = opened.and_then(|()| root.withdraw(&homes)) {
-                kept.extend(root.targets());
+            let opened = root.create_folder(&self.profiles);
+            if let Err(error) = opened.and_then(|()| root.remove_hidden(&homes)) {
+                kept.extend(root.removed_targets());
                 root.failed = Some(error.to_string());
             }
         }
         // Keep the tree entries that a folder still points to because it could not be changed.
-        let aside = vault.scratch()?;
-        tree::apply(&self.trees, aside.path(), &kept)?;
+        let aside = vault.new_scratch()?;
+        tree::apply_trees(&self.trees, aside.path(), &kept)?;
         // Verify the copies and record their content before they are created, so that a copy that
         // was cut short is still recognised as the vault's.
         let before = self.record.clone();
         for root in &mut self.roots {
-            let damaged = root.prepare(vault).into_iter();
+            let damaged = root.prepare_copies(vault).into_iter();
             self.warnings
                 .extend(damaged.map(ProfileWarning::SkillDamaged));
-            let mut known = self.record.roots.iter_mut();
-            for known in known
+            let mut recorded_roots = self.record.roots.iter_mut();
+            for known in recorded_roots
                 .by_ref()
                 .filter(|known| known.path == root.record.path)
             {
@@ -284,18 +300,18 @@ impl Plan {
             self.record.write(vault, change)?;
         }
         for root in self.roots.iter_mut().filter(|root| root.failed.is_none()) {
-            root.failed = root.show().err().map(|error| error.to_string());
+            root.failed = root.add_shown().err().map(|error| error.to_string());
         }
         // Remove stale variants last, when no symlink points to them any more.
         if self.roots.iter().all(|root| root.failed.is_none()) {
             self.transforms
-                .forget_stale(vault, change, &bundles(&self.skills))?;
+                .forget_stale(vault, change, &current_bundles(&self.skills))?;
         }
-        Ok(self.report(vault))
+        Ok(self.into_report(vault))
     }
 
-    pub(super) fn report(self, vault: &Vault) -> ProfileSyncReport {
-        let trees = trees(vault);
+    pub(super) fn into_report(self, vault: &Vault) -> ProfileSyncReport {
+        let trees = link_trees_folder(vault);
         let mut warnings = self.warnings;
         let roots: Vec<_> = self.roots.into_iter().map(RootChange::into_state).collect();
         let missing = roots.iter().filter(|root| root.missing);
@@ -324,14 +340,14 @@ impl Plan {
 }
 
 /// Returns the current bundle of each installed skill.
-fn bundles(skills: &[AvailableSkill]) -> BTreeMap<&SkillName, Digest> {
+fn current_bundles(skills: &[AvailableSkill]) -> BTreeMap<&SkillName, Digest> {
     let places = skills.iter().map(|skill| &skill.place);
     places.map(|place| (&place.name, place.bundle)).collect()
 }
 
 /// Records the folders that this call adds; returns those that may be created.
 fn collect_roots(
-    record: &mut Record,
+    record: &mut AgentFolders,
     input: &SyncProfilesInput,
     machine: &Machine,
     found: &[&Agent],
@@ -343,8 +359,8 @@ fn collect_roots(
         RootMode::Link
     };
     if input.discover {
-        let wanted = |id: &AgentId| input.only.as_ref().is_none_or(|only| only.contains(id));
-        for agent in found.iter().filter(|agent| wanted(&agent.id)) {
+        let is_selected = |id: &AgentId| input.only.as_ref().is_none_or(|only| only.contains(id));
+        for agent in found.iter().filter(|agent| is_selected(&agent.id)) {
             let (roots, scope) = match &machine.project {
                 Some(project) => {
                     // Record the real path of the project: a symbolic link on the rest of the way
@@ -355,7 +371,7 @@ fn collect_roots(
                 None => (agent.global_roots(machine), RootScope::User),
             };
             for root in roots {
-                record.note(&root.path, &agent.id, scope.clone(), mode);
+                record.add_folder(&root.path, &agent.id, scope.clone(), mode);
                 if root.main {
                     may_make.insert(root.path);
                 }
@@ -363,14 +379,14 @@ fn collect_roots(
         }
     }
     for (agent, path) in &input.profile_roots {
-        record.note(path, agent, RootScope::Given, mode);
+        record.add_folder(path, agent, RootScope::Given, mode);
         may_make.insert(path.clone());
     }
     may_make
 }
 
 /// Takes agents out of the record. A folder that no agent reads any more stays until it is emptied.
-fn forget_agents(record: &mut Record, agents: &[AgentId]) {
+fn forget_agents(record: &mut AgentFolders, agents: &[AgentId]) {
     for root in &mut record.roots {
         // `profiles.toml` alone decides about the folders of profiles.
         if !matches!(root.scope, RootScope::Profile(_)) {
@@ -381,7 +397,7 @@ fn forget_agents(record: &mut Record, agents: &[AgentId]) {
 }
 
 /// Returns the record of a folder, with all agents that read it under any of its paths.
-fn merged(record: &Record, root: &RootRecord, real: &Path) -> RootRecord {
+fn merge_readers(record: &AgentFolders, root: &RootRecord, real: &Path) -> RootRecord {
     let mut merged = root.clone();
     if matches!(root.scope, RootScope::Profile(_)) {
         return merged;

@@ -11,7 +11,7 @@ use vault_policy::profile::ProfileRule;
 
 use super::report::{ProfileSyncError, ProfileWarning};
 use super::switches::Switches;
-use crate::admit::variants::{Lookup, Transforms};
+use crate::admit::variants::{Transforms, VariantLookup};
 use crate::installed::list;
 use crate::installed::place::{self, Origin, Place};
 use crate::installed::project;
@@ -53,7 +53,7 @@ pub(super) struct ShownSkill {
 
 /// Returns the profile rules and whether they come from the approved `profiles.toml`. Without that
 /// file there is one rule for each of these agents.
-pub(super) fn rules(
+pub(super) fn read_rules(
     vault: &Vault,
     agents: &BTreeSet<AgentId>,
 ) -> Result<(Vec<ProfileRule>, bool), ProfileSyncError> {
@@ -73,8 +73,8 @@ pub(super) fn rules(
 pub(super) fn available_skills(
     vault: &Vault,
 ) -> Result<(Vec<AvailableSkill>, Vec<ProfileWarning>), VaultError> {
-    let places = place::places(vault)?;
-    let rows = list::indexed(vault, &places);
+    let places = place::list_places(vault)?;
+    let rows = list::indexed_rows(vault, &places);
     let mut available = Vec::new();
     let mut warnings = Vec::new();
     for group in places.groups {
@@ -84,11 +84,13 @@ pub(super) fn available_skills(
         for place in group.places.into_iter().filter(|place| place.bare) {
             // What an agent's folder shows is verified, or named in a warning: the row of another
             // skill says nothing about this one.
-            let noted = rows.get(&place.bundle);
-            let noted = noted.filter(|row| row.is_of(&place.bundle, &place.signed_name, &trusted));
-            let noted = noted.map(|stored| &stored.row.texts);
-            let noted = noted.map(|texts| (texts.agents.clone(), texts.tags.clone()));
-            let Some((agents, tags)) = noted.or_else(|| signed(vault, &place, &trusted)) else {
+            let index_row = rows.get(&place.bundle);
+            let current_row =
+                index_row.filter(|row| row.is_of(&place.bundle, &place.signed_name, &trusted));
+            let row_texts = current_row.map(|stored| &stored.row.texts);
+            let indexed = row_texts.map(|texts| (texts.agents.clone(), texts.tags.clone()));
+            let Some((agents, tags)) = indexed.or_else(|| signed_agents(vault, &place, &trusted))
+            else {
                 warnings.push(ProfileWarning::SkillDamaged(place.name));
                 continue;
             };
@@ -105,11 +107,15 @@ pub(super) fn available_skills(
 
 /// Returns the agents of a skill that the index lacks, from its manifest; `None` if that is
 /// invalid.
-fn signed(vault: &Vault, place: &Place, trusted: &Trusted) -> Option<(Vec<AgentId>, Vec<String>)> {
-    let manifest = store::manifest(&vault.store(), &place.bundle, trusted)?;
+fn signed_agents(
+    vault: &Vault,
+    place: &Place,
+    trusted: &Trusted,
+) -> Option<(Vec<AgentId>, Vec<String>)> {
+    let manifest = store::read_manifest(&vault.store_folder(), &place.bundle, trusted)?;
     // Without these checks a link to an older version or to the bundle of another skill would be
     // shown.
-    let lowest = trusted.lowest(&place.signed_name).unwrap_or(0);
+    let lowest = trusted.lowest_version(&place.signed_name).unwrap_or(0);
     let is_meant = manifest.name == place.signed_name
         && manifest.version >= lowest
         && (manifest.rendered_from.is_none() || trusted.allows_variants());
@@ -118,7 +124,7 @@ fn signed(vault: &Vault, place: &Place, trusted: &Trusted) -> Option<(Vec<AgentI
 }
 
 /// Applies the rules to the available skills.
-pub(super) fn choose(
+pub(super) fn choose_skills(
     rules: Vec<ProfileRule>,
     skills: &[AvailableSkill],
     switches: &Switches,
@@ -129,14 +135,21 @@ pub(super) fn choose(
         .into_iter()
         .map(|rule| {
             let target = rule.target.as_ref();
-            let target = target.map(|text| self::target(text, home)).transpose()?;
+            let target = target
+                .map(|text| self::parse_target(text, home))
+                .transpose()?;
             let chosen = skills
                 .iter()
                 .filter(|skill| {
                     rule.selects(&skill.agents, &skill.tags)
                         && switches.shows(&skill.place.name, &rule.agent)
                 })
-                .map(|skill| (skill.place.name.clone(), variants.shown(skill, &rule.agent)));
+                .map(|skill| {
+                    (
+                        skill.place.name.clone(),
+                        variants.shown_skill(skill, &rule.agent),
+                    )
+                });
             Ok(PlannedProfile {
                 skills: chosen.collect(),
                 folder: folder_name(&rule.name),
@@ -159,19 +172,19 @@ pub(super) struct Variants<'a> {
 }
 
 impl Variants<'_> {
-    fn shown(&mut self, skill: &AvailableSkill, agent: &AgentId) -> ShownSkill {
+    fn shown_skill(&mut self, skill: &AvailableSkill, agent: &AgentId) -> ShownSkill {
         let place = &skill.place;
-        match self.transforms.lookup(&place.name, &place.bundle, agent) {
-            Lookup::Plain => {}
-            Lookup::Missing => self.missing.push((place.name.clone(), agent.clone())),
-            Lookup::Impossible(reason) => {
+        match self.transforms.look_up(&place.name, &place.bundle, agent) {
+            VariantLookup::Plain => {}
+            VariantLookup::Missing => self.missing.push((place.name.clone(), agent.clone())),
+            VariantLookup::Impossible(reason) => {
                 self.failed.push(ProfileWarning::TransformFailed {
                     skill: place.name.clone(),
                     agent: agent.clone(),
                     reason,
                 });
             }
-            Lookup::Rendered(variant) => {
+            VariantLookup::Rendered(variant) => {
                 if let Some(bundle) = variant.bundle {
                     return ShownSkill {
                         target: store::link_target(&bundle, 2),
@@ -182,12 +195,12 @@ impl Variants<'_> {
                 }
             }
         }
-        skill.shown()
+        skill.as_shown_skill()
     }
 }
 
 impl AvailableSkill {
-    fn shown(&self) -> ShownSkill {
+    fn as_shown_skill(&self) -> ShownSkill {
         let place = &self.place;
         // Relative to `profiles/<profile>/`, so that the links still work if the vault's folder
         // moves.
@@ -206,7 +219,7 @@ impl AvailableSkill {
     }
 }
 
-pub(super) fn target(text: &str, home: &Path) -> Result<PathBuf, ProfileSyncError> {
+pub(super) fn parse_target(text: &str, home: &Path) -> Result<PathBuf, ProfileSyncError> {
     let path = match text.strip_prefix("~/") {
         Some(rest) => home.join(rest),
         None => PathBuf::from(text),
@@ -259,10 +272,10 @@ mod tests {
     #[test]
     fn a_target_is_absolute_or_below_home() {
         let home = Path::new("/home/ann");
-        assert_eq!(target("~/x", home).unwrap(), Path::new("/home/ann/x"));
-        assert_eq!(target("/x", home).unwrap(), Path::new("/x"));
+        assert_eq!(parse_target("~/x", home).unwrap(), Path::new("/home/ann/x"));
+        assert_eq!(parse_target("/x", home).unwrap(), Path::new("/x"));
         for bad in ["x", "./x", "~ann/x", "~"] {
-            assert!(target(bad, home).is_err(), "{bad}");
+            assert!(parse_target(bad, home).is_err(), "{bad}");
         }
     }
 }

@@ -53,38 +53,42 @@ pub fn link_project(
     machine: Option<&Machine>,
 ) -> Result<ProjectLinks, ProjectError> {
     let mut links = ProjectLinks::default();
-    if project::find(vault, folder)?.is_none() {
+    if project::find_project(vault, folder)?.is_none() {
         return Ok(links);
     }
-    let _change = vault.change()?;
+    let _change = vault.begin_change()?;
     // Read again under the lock: another process may have changed the project.
-    let Some(mut project) = project::find(vault, folder)? else {
+    let Some(mut project) = project::find_project(vault, folder)? else {
         return Ok(links);
     };
-    let before: Vec<_> = project.names().cloned().collect();
-    project.retain(keep);
+    let before: Vec<_> = project.skill_names().cloned().collect();
+    project.retain_skills(keep);
     links.removed = before;
     links.removed.retain(|name| !keep.contains(name));
-    let wanted = wanted_folders(folder.path(), machine);
-    let known = project.folders().clone();
+    let readers_by_folder = wanted_folders(folder.path(), machine);
+    let recorded_folders = project.agent_folders().clone();
     // Keep the earlier folders in the record until their links are removed below.
-    project.set_folders(&known | &wanted.keys().cloned().collect());
+    project.set_folders(&recorded_folders | &readers_by_folder.keys().cloned().collect());
     // Write the record first: it names every folder that has links, and drops what leaves.
-    project.write()?;
-    let state = open(folder, Path::new(STATE), true)?;
+    project.store_record()?;
+    let state = open_below(folder, Path::new(STATE), true)?;
     state.put_file(OsStr::new(".gitignore"), IGNORE)?;
-    link_skills(vault, &project, &open(folder, Path::new(SKILLS), true)?)?;
+    link_skills(
+        vault,
+        &project,
+        &open_below(folder, Path::new(SKILLS), true)?,
+    )?;
     let agents_of = agents_of(vault, &project);
-    for path in project.folders() {
+    for path in project.agent_folders() {
         let no_agents = BTreeSet::new();
-        let readers = wanted.get(path).unwrap_or(&no_agents);
-        let shown = agents_of.iter().filter(|(_, agents)| {
+        let readers = readers_by_folder.get(path).unwrap_or(&no_agents);
+        let visible = agents_of.iter().filter(|(_, agents)| {
             !readers.is_empty()
                 && (agents.is_empty() || agents.iter().any(|id| readers.contains(id)))
         });
-        let shown: BTreeSet<_> = shown.map(|(name, _)| *name).collect();
-        match open(folder, path, !shown.is_empty()) {
-            Ok(held) => show(&held, path, &shown, &mut links)?,
+        let shown: BTreeSet<_> = visible.map(|(name, _)| *name).collect();
+        match open_below(folder, path, !shown.is_empty()) {
+            Ok(held) => show_skills(&held, path, &shown, &mut links)?,
             Err(BeneathError::Missing(_)) => {}
             // A repository may bring along a symbolic link or a file here. It is left alone and
             // reported.
@@ -94,12 +98,12 @@ pub fn link_project(
             Err(error) => return Err(error.into()),
         }
     }
-    project.set_folders(wanted.into_keys().collect());
+    project.set_folders(readers_by_folder.into_keys().collect());
     // Bundles go last, when no link leads to them any more.
     let replaced = project.take_replaced();
-    let aside = vault.scratch()?;
-    store::drop_bundles(&vault.store(), aside.path(), replaced)?;
-    project.write()?;
+    let aside = vault.new_scratch()?;
+    store::drop_bundles(&vault.store_folder(), aside.path(), replaced)?;
+    project.store_record()?;
     Ok(links)
 }
 
@@ -110,36 +114,42 @@ pub(crate) fn wrong_links(vault: &Vault, project: &Project) -> Result<Vec<PathBu
     let folder = HeldFolder::open(project.path())?.descend(Path::new(SKILLS), false);
     let names: BTreeMap<_, _> = match folder {
         Ok(folder) => folder
-            .names()?
+            .list_names()?
             .into_iter()
-            .map(|name| Ok((name.clone(), folder.entry(&name)?)))
+            .map(|name| Ok((name.clone(), folder.read_entry(&name)?)))
             .collect::<Result<_, FileError>>()?,
         Err(BeneathError::Missing(_)) => BTreeMap::new(),
         Err(BeneathError::NotAFolder(path) | BeneathError::Outside(path)) => return Ok(vec![path]),
         Err(error) => return Err(error.into()),
     };
-    for (name, bundle) in project.skills() {
-        let expected = HeldEntry::Link(target(vault, bundle));
+    for (name, bundle) in project.skill_bundles() {
+        let expected = HeldEntry::Link(skill_link_target(vault, bundle));
         if names.get(OsStr::new(name.as_str())) != Some(&Some(expected)) {
             wrong.push(project.path().join(SKILLS).join(name.as_str()));
         }
     }
     let is_ours = |name: &OsString| {
         name.to_str()
-            .is_some_and(|name| project.names().any(|ours| ours.as_str() == name))
+            .is_some_and(|name| project.skill_names().any(|ours| ours.as_str() == name))
     };
-    let strange = names.keys().filter(|name| !is_ours(name));
-    wrong.extend(strange.map(|name| project.path().join(SKILLS).join(name)));
+    let foreign = names.keys().filter(|name| !is_ours(name));
+    wrong.extend(foreign.map(|name| project.path().join(SKILLS).join(name)));
     Ok(wrong)
 }
 
-fn open(folder: &ProjectFolder, below: &Path, make: bool) -> Result<HeldFolder, BeneathError> {
+fn open_below(
+    folder: &ProjectFolder,
+    below: &Path,
+    make: bool,
+) -> Result<HeldFolder, BeneathError> {
     HeldFolder::open(folder.path())?.descend(below, make)
 }
 
 /// Returns the target of a skill's link in `.vault/skills`.
-fn target(vault: &Vault, bundle: &Digest) -> PathBuf {
-    store::folder(&vault.store(), bundle).join("files").path()
+fn skill_link_target(vault: &Vault, bundle: &Digest) -> PathBuf {
+    store::bundle_folder(&vault.store_folder(), bundle)
+        .join("files")
+        .path()
 }
 
 /// Returns the folders in which the machine's agents read a project's skills, relative to the
@@ -156,7 +166,7 @@ fn wanted_folders(
         project: Some(project.to_owned()),
         ..machine.clone()
     };
-    for agent in found::found(&machine) {
+    for agent in found::detect_agents(&machine) {
         for root in agent.project_roots(project) {
             if let Ok(below) = root.path.strip_prefix(project) {
                 let below = below.components().collect();
@@ -169,7 +179,7 @@ fn wanted_folders(
 
 /// Returns the agents that each intact skill is for; an empty list means all.
 fn agents_of<'p>(vault: &Vault, project: &'p Project) -> BTreeMap<&'p SkillName, Vec<AgentId>> {
-    let names = project.names();
+    let names = project.skill_names();
     let read = names.filter_map(|name| {
         let examined = project.read_skill(vault, name)?.ok()?;
         Some((name, examined.manifest.agents))
@@ -179,10 +189,10 @@ fn agents_of<'p>(vault: &Vault, project: &'p Project) -> BTreeMap<&'p SkillName,
 
 /// Brings the links in `.vault/skills` in line with the record.
 fn link_skills(vault: &Vault, project: &Project, folder: &HeldFolder) -> Result<(), ProjectError> {
-    for (name, bundle) in project.skills() {
+    for (name, bundle) in project.skill_bundles() {
         let name = OsStr::new(name.as_str());
-        let expected = target(vault, bundle);
-        match folder.entry(name)? {
+        let expected = skill_link_target(vault, bundle);
+        match folder.read_entry(name)? {
             Some(HeldEntry::Link(found)) if found == expected => {}
             // Vault makes only links here, so this entry is somebody else's and is never replaced.
             Some(HeldEntry::Other) => {
@@ -191,9 +201,9 @@ fn link_skills(vault: &Vault, project: &Project, folder: &HeldFolder) -> Result<
             Some(HeldEntry::Link(_)) | None => folder.put_link(name, &expected)?,
         }
     }
-    for name in folder.names()? {
+    for name in folder.list_names()? {
         let is_skill = |other: &SkillName| OsStr::new(other.as_str()) == name;
-        if !project.names().any(is_skill) {
+        if !project.skill_names().any(is_skill) {
             folder.remove_link(&name)?;
         }
     }
@@ -201,7 +211,7 @@ fn link_skills(vault: &Vault, project: &Project, folder: &HeldFolder) -> Result<
 }
 
 /// Shows skills in one agent's folder, and removes the links to others.
-fn show(
+fn show_skills(
     held: &HeldFolder,
     below: &Path,
     shown: &BTreeSet<&SkillName>,
@@ -210,21 +220,21 @@ fn show(
     // Relative, so that the links still work if the project is moved.
     let up: PathBuf = below.components().map(|_| "..").collect();
     let expected = |name: &OsStr| up.join(SKILLS).join(name);
-    for name in held.names()? {
+    for name in held.list_names()? {
         let ours = HeldEntry::Link(expected(&name));
         let is_shown = name
             .to_str()
             .is_some_and(|name| shown.iter().any(|shown| shown.as_str() == name));
         // Only links with exactly this target are removed. All other entries belong to the
         // repository.
-        if !is_shown && held.entry(&name)?.as_ref() == Some(&ours) {
+        if !is_shown && held.read_entry(&name)?.as_ref() == Some(&ours) {
             held.remove_link(&name)?;
         }
     }
     for name in shown {
         let name = OsStr::new(name.as_str());
         let target = expected(name);
-        match held.entry(name)? {
+        match held.read_entry(name)? {
             None => held.put_link(name, &target)?,
             Some(HeldEntry::Link(found)) if found == target => {}
             Some(_) => links.foreign.push(below.join(name)),
@@ -236,11 +246,11 @@ fn show(
 
 /// Forgets projects whose folders no longer exist. Returns these folders.
 pub(crate) fn forget_missing(vault: &Vault) -> Result<Vec<PathBuf>, ProjectError> {
-    let _change = vault.change()?;
+    let _change = vault.begin_change()?;
     let mut forgotten = Vec::new();
-    for project in project::all(vault)? {
+    for project in project::list_projects(vault)? {
         if !disk::is_folder(project.path()) {
-            project.forget()?;
+            project.remove_record()?;
             forgotten.push(project.path().to_owned());
         }
     }

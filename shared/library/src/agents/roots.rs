@@ -14,9 +14,11 @@ use super::copies::{self, VerifiedCopy};
 use super::profiles::{PlannedProfile, ShownSkill};
 use super::report::RootState;
 use crate::disk::{self, FileError, Location};
-use crate::installed::agent_links::copies::{ASIDE, copy_content, remove};
-use crate::installed::agent_links::entries::{Entry, entries, homes, is_ours};
-use crate::installed::agent_links::record::{CopyRecord, RootMode, RootRecord, RootScope, trees};
+use crate::installed::agent_links::copies::{ASIDE, hash_copy_folder, remove_copy};
+use crate::installed::agent_links::entries::{Entry, is_ours, list_entries, own_link_targets};
+use crate::installed::agent_links::record::{
+    CopyRecord, RootMode, RootRecord, RootScope, link_trees_folder,
+};
 use crate::vault::Vault;
 
 /// The changes to one folder, and the entries that stay.
@@ -30,11 +32,11 @@ pub(super) struct RootChange {
     create: bool,
     /// The folder is missing and will not be created.
     pub(super) missing: bool,
-    make: Vec<(SkillName, PathBuf)>,
-    switch: Vec<(SkillName, PathBuf)>,
-    drop: Vec<OsString>,
+    links_to_make: Vec<(SkillName, PathBuf)>,
+    links_to_switch: Vec<(SkillName, PathBuf)>,
+    links_to_drop: Vec<OsString>,
     /// Copies to create or replace; always empty in a folder of symlinks.
-    copy: Vec<(SkillName, ShownSkill)>,
+    copies_to_make: Vec<(SkillName, ShownSkill)>,
     /// Those among the copies whose source is verified.
     verified: Vec<(SkillName, VerifiedCopy)>,
     remove_copies: Vec<SkillName>,
@@ -42,11 +44,11 @@ pub(super) struct RootChange {
     /// Skills that are not shown because an entry of the user has their name.
     pub(super) foreign: Vec<SkillName>,
     /// Those of them that no sync has reported yet.
-    news: Vec<SkillName>,
+    newly_foreign: Vec<SkillName>,
     /// The skills that are already up to date.
-    pub(super) kept: Vec<SkillName>,
+    pub(super) up_to_date: Vec<SkillName>,
     /// Symlinks that do not belong to the vault.
-    elsewhere: Vec<OsString>,
+    foreign_links: Vec<OsString>,
     /// Error that kept the folder from being changed, if any.
     pub(super) failed: Option<String>,
 }
@@ -55,10 +57,10 @@ impl RootChange {
     /// Whether nothing has to change.
     pub(super) fn is_empty(&self) -> bool {
         !self.create
-            && self.make.is_empty()
-            && self.switch.is_empty()
-            && self.drop.is_empty()
-            && self.copy.is_empty()
+            && self.links_to_make.is_empty()
+            && self.links_to_switch.is_empty()
+            && self.links_to_drop.is_empty()
+            && self.copies_to_make.is_empty()
             && self.remove_copies.is_empty()
             && self.leftovers.is_empty()
     }
@@ -67,18 +69,25 @@ impl RootChange {
     pub(super) fn into_state(self) -> RootState {
         let text = |name: &SkillName| name.to_string();
         let is_new = |name: &&SkillName| !self.record.copies.contains_key(*name);
-        let (new, replaced): (Vec<_>, Vec<_>) =
-            self.copy.iter().map(|(name, _)| name).partition(is_new);
-        let added = self.make.iter().map(|(name, _)| name).chain(new);
-        let changed = self.switch.iter().map(|(name, _)| name).chain(replaced);
+        let (new, replaced): (Vec<_>, Vec<_>) = self
+            .copies_to_make
+            .iter()
+            .map(|(name, _)| name)
+            .partition(is_new);
+        let added = self.links_to_make.iter().map(|(name, _)| name).chain(new);
+        let changed = self
+            .links_to_switch
+            .iter()
+            .map(|(name, _)| name)
+            .chain(replaced);
         let dropped = self
-            .drop
+            .links_to_drop
             .iter()
             .map(|name| name.to_string_lossy().into_owned());
         let (added, changed): (Vec<_>, Vec<_>) =
             (added.map(text).collect(), changed.map(text).collect());
         RootState {
-            skills: self.kept.len() + added.len() + changed.len(),
+            skills: self.up_to_date.len() + added.len() + changed.len(),
             added,
             changed,
             removed: dropped.chain(self.remove_copies.iter().map(text)).collect(),
@@ -87,7 +96,7 @@ impl RootChange {
             scope: self.record.scope,
             mode: self.record.mode,
             foreign: self.foreign,
-            newly_foreign: self.news,
+            newly_foreign: self.newly_foreign,
             created: self.create,
             missing: self.missing,
             failed: self.failed,
@@ -96,7 +105,7 @@ impl RootChange {
 }
 
 /// Whether the folder shows the skills of a profile.
-fn shows(root: &RootRecord, profile: &PlannedProfile) -> bool {
+fn shows_profile(root: &RootRecord, profile: &PlannedProfile) -> bool {
     match &root.scope {
         RootScope::Profile(name) => profile.name == *name,
         _ => profile.target.is_none() && root.agents.contains(&profile.agent),
@@ -106,19 +115,22 @@ fn shows(root: &RootRecord, profile: &PlannedProfile) -> bool {
 /// Compares a folder with the skills that its agents' profiles show. `create` allows a missing
 /// folder to be created. Where there is no skill to show yet, the first one creates that of an
 /// agent.
-pub(super) fn compare(
+pub(super) fn compare_folder(
     vault: &Vault,
     root: RootRecord,
     profiles: &[PlannedProfile],
     create: bool,
 ) -> Result<RootChange, FileError> {
     // Two agents may read the same folder: the first profile that shows a name wins.
-    let mut wanted: BTreeMap<SkillName, (PathBuf, &ShownSkill)> = BTreeMap::new();
-    let trees = trees(vault);
-    for profile in profiles.iter().filter(|profile| shows(&root, profile)) {
+    let mut entries_to_show: BTreeMap<SkillName, (PathBuf, &ShownSkill)> = BTreeMap::new();
+    let trees = link_trees_folder(vault);
+    for profile in profiles
+        .iter()
+        .filter(|profile| shows_profile(&root, profile))
+    {
         let folder = trees.join(&profile.folder);
         for (name, shown) in &profile.skills {
-            wanted
+            entries_to_show
                 .entry(name.clone())
                 .or_insert_with(|| (folder.join(name.as_str()).path(), shown));
         }
@@ -127,16 +139,16 @@ pub(super) fn compare(
     let is_given = root.scope == RootScope::Given;
     let mut change = RootChange {
         real: root.path.clone(),
-        create: create && !is_there && (is_given || !wanted.is_empty()),
+        create: create && !is_there && (is_given || !entries_to_show.is_empty()),
         record: root,
         ..RootChange::default()
     };
     if is_there {
         change.real = disk::resolve(&change.real)?;
-        change.compare_entries(&homes(vault), wanted)?;
+        change.compare_entries(&own_link_targets(vault), entries_to_show)?;
     } else if change.create {
-        for (name, (target, shown)) in wanted {
-            change.add(name, target, shown);
+        for (name, (target, shown)) in entries_to_show {
+            change.add_entry(name, target, shown);
         }
     } else {
         // A chosen folder without skills waits for the first one. It is not missing.
@@ -146,16 +158,16 @@ pub(super) fn compare(
     change.record.awaits_skill = !is_there && !change.create && !change.missing;
     let reported: BTreeSet<_> = change.foreign.iter().cloned().collect();
     let news = reported.difference(&change.record.reported).cloned();
-    change.news = news.collect();
+    change.newly_foreign = news.collect();
     change.record.reported = reported;
     Ok(change)
 }
 
 impl RootChange {
-    fn add(&mut self, name: SkillName, target: PathBuf, shown: &ShownSkill) {
+    fn add_entry(&mut self, name: SkillName, target: PathBuf, shown: &ShownSkill) {
         match self.record.mode {
-            RootMode::Link => self.make.push((name, target)),
-            RootMode::Copy => self.copy.push((name, shown.clone())),
+            RootMode::Link => self.links_to_make.push((name, target)),
+            RootMode::Copy => self.copies_to_make.push((name, shown.clone())),
         }
     }
 
@@ -164,27 +176,29 @@ impl RootChange {
         homes: &[PathBuf],
         mut wanted: BTreeMap<SkillName, (PathBuf, &ShownSkill)>,
     ) -> Result<(), FileError> {
-        for (name, entry) in entries(&self.real)? {
+        for (name, entry) in list_entries(&self.real)? {
             let skill = name.to_str().and_then(|name| wanted.remove_entry(name));
             if matches!(&entry, Entry::Link(target) if !is_ours(target, homes)) {
-                self.elsewhere.push(name.clone());
+                self.foreign_links.push(name.clone());
             }
             let copy = name
                 .to_str()
                 .and_then(|name| self.record.copies.get_key_value(name));
             let copy = copy.map(|(name, record)| (name.clone(), record.clone()));
             match (entry, skill, copy) {
-                (Entry::Link(found), skill, _) if is_ours(&found, homes) => match skill {
+                (Entry::Link(linked_to), skill, _) if is_ours(&linked_to, homes) => match skill {
                     // The folder was switched to copies, so the vault's own links are replaced.
                     Some((name, (_, shown))) if self.record.mode == RootMode::Copy => {
-                        self.drop.push(OsString::from(name.as_str()));
-                        self.copy.push((name, shown.clone()));
+                        self.links_to_drop.push(OsString::from(name.as_str()));
+                        self.copies_to_make.push((name, shown.clone()));
                     }
-                    Some((name, (target, _))) if target.as_os_str().as_encoded_bytes() == found => {
-                        self.kept.push(name);
+                    Some((name, (target, _)))
+                        if target.as_os_str().as_encoded_bytes() == linked_to =>
+                    {
+                        self.up_to_date.push(name);
                     }
-                    Some((name, (target, _))) => self.switch.push((name, target)),
-                    None => self.drop.push(name),
+                    Some((name, (target, _))) => self.links_to_switch.push((name, target)),
+                    None => self.links_to_drop.push(name),
                 },
                 // Only a recorded folder can be a copy of the vault. Any other one belongs to the
                 // user.
@@ -199,7 +213,7 @@ impl RootChange {
             }
         }
         for (name, (target, shown)) in wanted {
-            self.add(name, target, shown);
+            self.add_entry(name, target, shown);
         }
         // Forget the records of copies that the user removed.
         let real = &self.real;
@@ -210,45 +224,53 @@ impl RootChange {
     }
 
     fn compare_copy(&mut self, name: SkillName, record: &CopyRecord, skill: Option<&ShownSkill>) {
-        let found = copy_content(&self.real.join(name.as_str()));
-        let untouched = found.is_some_and(|found| record.contents.contains(&found));
-        let newest = found.is_some() && found.as_ref() == record.contents.last();
+        let actual = hash_copy_folder(&self.real.join(name.as_str()));
+        let untouched = actual.is_some_and(|found| record.contents.contains(&found));
+        let newest = actual.is_some() && actual.as_ref() == record.contents.last();
         match skill {
             // The user edited the copy, so it belongs to the user from now on.
             _ if !untouched => {
                 self.record.copies.remove(&name);
                 self.foreign.push(name);
             }
-            Some(shown) if newest && record.bundle == shown.bundle => self.kept.push(name),
-            Some(shown) => self.copy.push((name, shown.clone())),
+            Some(shown) if newest && record.bundle == shown.bundle => self.up_to_date.push(name),
+            Some(shown) => self.copies_to_make.push((name, shown.clone())),
             None => self.remove_copies.push(name),
         }
     }
 
     /// Whether the folder holds the skill as its profile has it, and its files can be reached.
-    pub(super) fn holds(&self, name: &SkillName) -> bool {
-        self.kept.contains(name) && disk::is_there(&self.real.join(name.as_str()))
+    pub(super) fn holds_current(&self, name: &SkillName) -> bool {
+        self.up_to_date.contains(name) && disk::is_there(&self.real.join(name.as_str()))
     }
 
     /// Symlinks that may dangle, each with whether it belongs to the vault.
     pub(super) fn doubtful_links(&self) -> impl Iterator<Item = (PathBuf, bool)> + '_ {
         let switched = self
-            .switch
+            .links_to_switch
             .iter()
             .map(|(name, _)| OsStr::new(name.as_str()));
-        let ours = self.drop.iter().map(OsString::as_os_str).chain(switched);
+        let ours = self
+            .links_to_drop
+            .iter()
+            .map(OsString::as_os_str)
+            .chain(switched);
         ours.map(|name| (name, true))
-            .chain(self.elsewhere.iter().map(|name| (name.as_os_str(), false)))
+            .chain(
+                self.foreign_links
+                    .iter()
+                    .map(|name| (name.as_os_str(), false)),
+            )
             .map(|(name, ours)| (self.real.join(name), ours))
     }
 
     /// First step: removes entries that must no longer be visible. Must run before the trees lose
     /// their targets.
-    pub(super) fn withdraw(&self, homes: &[PathBuf]) -> Result<(), FileError> {
+    pub(super) fn remove_hidden(&self, homes: &[PathBuf]) -> Result<(), FileError> {
         for name in &self.leftovers {
             disk::remove_tree(&self.real.join(name))?;
         }
-        for name in &self.drop {
+        for name in &self.links_to_drop {
             // The user may have replaced the entry since the comparison.
             let path = self.real.join(name);
             let target = disk::link_target(&path)?;
@@ -257,11 +279,11 @@ impl RootChange {
             }
         }
         for name in &self.remove_copies {
-            remove(&self.real, name.as_str())?;
+            remove_copy(&self.real, name.as_str())?;
         }
         // Flush before the trees change, so that a power failure brings back no link to a removed
         // skill.
-        if !self.drop.is_empty() {
+        if !self.links_to_drop.is_empty() {
             disk::sync_dir(&self.real)?;
         }
         Ok(())
@@ -269,13 +291,13 @@ impl RootChange {
 
     /// Verifies the copies to make and records their content. The record must be written before
     /// [`RootChange::show`] creates the copies. Returns the skills that fail verification.
-    pub(super) fn prepare(&mut self, vault: &Vault) -> Vec<SkillName> {
+    pub(super) fn prepare_copies(&mut self, vault: &Vault) -> Vec<SkillName> {
         let mut damaged = Vec::new();
         for name in &self.remove_copies {
             self.record.copies.remove(name);
         }
-        for (name, shown) in &self.copy {
-            let Some(read) = copies::ready(vault, shown) else {
+        for (name, shown) in &self.copies_to_make {
+            let Some(read) = copies::read_verified(vault, shown) else {
                 damaged.push(name.clone());
                 continue;
             };
@@ -297,24 +319,24 @@ impl RootChange {
     /// Switches to copies of the same skills, for a file system without symlinks.
     fn without_links(&mut self, profiles: &[PlannedProfile]) {
         self.record.mode = RootMode::Copy;
-        for (name, _) in std::mem::take(&mut self.make) {
+        for (name, _) in std::mem::take(&mut self.links_to_make) {
             let mut profiles = profiles
                 .iter()
-                .filter(|profile| shows(&self.record, profile));
+                .filter(|profile| shows_profile(&self.record, profile));
             if let Some(shown) = profiles.find_map(|profile| profile.skills.get(&name)) {
-                self.copy.push((name, shown.clone()));
+                self.copies_to_make.push((name, shown.clone()));
             }
         }
     }
 
     /// Creates the folder if needed, and switches to copies if it does not support symlinks.
-    pub(super) fn open(&mut self, profiles: &[PlannedProfile]) -> Result<(), FileError> {
+    pub(super) fn create_folder(&mut self, profiles: &[PlannedProfile]) -> Result<(), FileError> {
         if self.create {
             disk::make_dirs(&self.record.path, 0o755)?;
             self.real = disk::resolve(&self.record.path)?;
         }
         if self.record.mode == RootMode::Link
-            && !self.make.is_empty()
+            && !self.links_to_make.is_empty()
             && !disk::supports_links(&self.real)
         {
             self.without_links(profiles);
@@ -323,28 +345,28 @@ impl RootChange {
     }
 
     /// Last step: adds new and changed entries. Must run after the trees have their targets.
-    pub(super) fn show(&self) -> Result<(), FileError> {
+    pub(super) fn add_shown(&self) -> Result<(), FileError> {
         // This fails if an entry took the name since the comparison: it belongs to the user.
-        for (name, target) in &self.make {
+        for (name, target) in &self.links_to_make {
             disk::new_link(&self.real.join(name.as_str()), target)?;
         }
-        for (name, target) in &self.switch {
+        for (name, target) in &self.links_to_switch {
             // Create the new symlink in the same folder: another folder may be on another file
             // system.
             disk::switch_link(&self.real.join(name.as_str()), target, &self.real)?;
         }
         for (name, verified) in &self.verified {
-            copies::put(&self.real, name.as_str(), verified)?;
+            copies::place_copy(&self.real, name.as_str(), verified)?;
         }
-        if !self.make.is_empty() || !self.switch.is_empty() {
+        if !self.links_to_make.is_empty() || !self.links_to_switch.is_empty() {
             disk::sync_dir(&self.real)?;
         }
         Ok(())
     }
 
     /// Returns the symlinks in the vault's trees that the entries to be removed point to.
-    pub(super) fn targets(&self) -> impl Iterator<Item = PathBuf> + '_ {
-        self.drop
+    pub(super) fn removed_targets(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        self.links_to_drop
             .iter()
             .filter_map(|name| disk::link_target(&self.real.join(name)).ok().flatten())
     }

@@ -62,12 +62,12 @@ impl Switches {
 /// Shows a skill to these agents alone, until [`set_enabled`] enables it for another one or for
 /// all. Takes effect with the next [`crate::sync_profiles`].
 pub fn keep_to(vault: &Vault, name: &SkillName, agents: &[AgentId]) -> Result<(), VaultError> {
-    let mut change = vault.change()?;
+    let mut change = vault.begin_change()?;
     let mut switches = Switches::read(vault)?;
     let agents = agents.iter().cloned().collect();
     switches.kept_to.insert(name.clone(), agents);
     // Watchers of the generation number read the switches again.
-    change.switching()?;
+    change.mark_changing()?;
     vault.trust_folder().write_record(RECORD, &switches)?;
     Ok(())
 }
@@ -81,7 +81,7 @@ pub fn set_enabled(
     agent: Option<&AgentId>,
     on: bool,
 ) -> Result<bool, VaultError> {
-    let mut change = vault.change()?;
+    let mut change = vault.begin_change()?;
     let before = Switches::read(vault)?;
     let mut switches = before.clone();
     if on {
@@ -108,7 +108,7 @@ pub fn set_enabled(
     if switches == before {
         return Ok(false);
     }
-    change.switching()?;
+    change.mark_changing()?;
     vault.trust_folder().write_record(RECORD, &switches)?;
     Ok(true)
 }

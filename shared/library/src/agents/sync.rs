@@ -19,10 +19,10 @@ use vault_format::name::AgentId;
 use super::found::{self, Agent, Machine};
 use super::plan::{Plan, SyncProfilesInput};
 use super::report::{ProfileSyncError, ProfileSyncReport};
-use super::view::view;
+use super::view::view_agents;
 use crate::disk;
-use crate::installed::agent_links::entries::{homes, is_ours};
-use crate::installed::agent_links::record::Record;
+use crate::installed::agent_links::entries::{is_ours, own_link_targets};
+use crate::installed::agent_links::record::AgentFolders;
 use crate::vault::{Vault, VaultError};
 
 /// Updates the link trees and the symlinks in the agents' folders to match the installed skills. If
@@ -57,30 +57,30 @@ pub fn sync_profiles(
     vault: &Vault,
     input: &SyncProfilesInput,
 ) -> Result<ProfileSyncReport, ProfileSyncError> {
-    let plan = Plan::make(vault, input)?;
+    let plan = Plan::from_input(vault, input)?;
     if plan.is_empty() {
-        return Ok(plan.report(vault));
+        return Ok(plan.into_report(vault));
     }
-    let mut change = vault.change()?;
+    let mut change = vault.begin_change()?;
     // Plan again under the lock: another process may have changed the vault meanwhile.
-    let mut plan = Plan::make(vault, input)?;
+    let mut plan = Plan::from_input(vault, input)?;
     let mut rendered = Vec::new();
     if !plan.unrendered.is_empty() {
-        rendered = plan.render(vault, &mut change)?;
+        rendered = plan.render_missing(vault, &mut change)?;
         // The links lead to the new variants, whose bundles are known only now.
-        plan = Plan::make(vault, input)?;
+        plan = Plan::from_input(vault, input)?;
     }
-    let report = plan.apply(vault, &mut change)?;
+    let report = plan.apply_changes(vault, &mut change)?;
     Ok(ProfileSyncReport { rendered, ..report })
 }
 
 /// Runs [`sync_profiles`] for the folders that are already linked. Returns `None` if none is, so
 /// that adding a skill does not touch the folders of agents that were never linked.
-pub fn refresh(
+pub fn sync_linked(
     vault: &Vault,
     machine: &Machine,
 ) -> Result<Option<ProfileSyncReport>, ProfileSyncError> {
-    if Record::read(vault)?.roots.is_empty() {
+    if AgentFolders::read(vault)?.roots.is_empty() {
         return Ok(None);
     }
     let input = SyncProfilesInput {
@@ -92,16 +92,19 @@ pub fn refresh(
 
 /// Returns the detected agents whose folders are neither linked nor declined, while the vault has a
 /// skill for agents.
-pub fn unlinked(vault: &Vault, machine: &Machine) -> Result<Vec<&'static Agent>, ProfileSyncError> {
-    let record = Record::read(vault)?;
+pub fn list_unlinked(
+    vault: &Vault,
+    machine: &Machine,
+) -> Result<Vec<&'static Agent>, ProfileSyncError> {
+    let record = AgentFolders::read(vault)?;
     let linked: BTreeSet<_> = record.roots.iter().flat_map(|root| &root.agents).collect();
-    let mut agents = found::found(machine);
+    let mut agents = found::detect_agents(machine);
     agents.retain(|agent| !linked.contains(&agent.id) && !record.declined.contains(&agent.id));
     // What agents see takes the whole index to compute, so it is skipped if no agent is left.
     if agents.is_empty() {
         return Ok(agents);
     }
-    let seen = view(vault, machine)?.agents;
+    let seen = view_agents(vault, machine)?.agents;
     agents.retain(|agent| {
         let mut views = seen.iter();
         views.any(|view| view.agent == agent.id && !view.sees.is_empty())
@@ -110,9 +113,9 @@ pub fn unlinked(vault: &Vault, machine: &Machine) -> Result<Vec<&'static Agent>,
 }
 
 /// Records that the user does not want the folders of these agents linked.
-pub fn decline(vault: &Vault, agents: &[AgentId]) -> Result<(), VaultError> {
-    let mut change = vault.change()?;
-    let mut record = Record::read(vault)?;
+pub fn decline_agents(vault: &Vault, agents: &[AgentId]) -> Result<(), VaultError> {
+    let mut change = vault.begin_change()?;
+    let mut record = AgentFolders::read(vault)?;
     record.declined.extend(agents.iter().cloned());
     record.write(vault, &mut change)
 }
@@ -120,12 +123,12 @@ pub fn decline(vault: &Vault, agents: &[AgentId]) -> Result<(), VaultError> {
 /// Removes every linked folder and every choice about agents from an unpacked backup of the trust
 /// folder: they are those of the machine that was backed up.
 pub fn forget_restored(config: &Path) -> Result<(), VaultError> {
-    Record::remove_from_copy(config)
+    AgentFolders::remove_from_copy(config)
 }
 
 /// Returns the linked folders, with the agents that read them.
 pub fn linked_roots(vault: &Vault) -> Result<Vec<(PathBuf, Vec<AgentId>)>, VaultError> {
-    Ok(Record::read(vault)?
+    Ok(AgentFolders::read(vault)?
         .roots
         .into_iter()
         .map(|root| (root.path, root.agents.into_iter().collect()))
@@ -134,10 +137,13 @@ pub fn linked_roots(vault: &Vault) -> Result<Vec<(PathBuf, Vec<AgentId>)>, Vault
 
 /// Forgets linked folders that no longer exist and removes dangling symlinks that lead into the
 /// vault. Returns the paths that it forgot or removed.
-pub(crate) fn clean(vault: &Vault, machine: &Machine) -> Result<Vec<PathBuf>, ProfileSyncError> {
-    let seen = view(vault, machine)?;
-    let mut change = vault.change()?;
-    let mut record = Record::read(vault)?;
+pub(crate) fn clean_up_links(
+    vault: &Vault,
+    machine: &Machine,
+) -> Result<Vec<PathBuf>, ProfileSyncError> {
+    let seen = view_agents(vault, machine)?;
+    let mut change = vault.begin_change()?;
+    let mut record = AgentFolders::read(vault)?;
     // Look again under the lock: a folder may have come back.
     let is_gone = |path: &PathBuf| seen.missing.contains(path) && !disk::is_folder(path);
     let mut cleaned = Vec::new();
@@ -151,7 +157,7 @@ pub(crate) fn clean(vault: &Vault, machine: &Machine) -> Result<Vec<PathBuf>, Pr
     if !cleaned.is_empty() {
         record.write(vault, &mut change)?;
     }
-    let homes = homes(vault);
+    let homes = own_link_targets(vault);
     for (path, _) in seen.dangling.into_iter().filter(|(_, ours)| *ours) {
         // Check again under the lock: the symlink may have been repaired or replaced.
         let target = disk::link_target(&path)?;

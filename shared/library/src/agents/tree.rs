@@ -12,8 +12,8 @@ use vault_format::name::SkillName;
 
 use super::profiles::PlannedProfile;
 use crate::disk::{self, FileError, HeldPath, Kind, Location};
-use crate::installed::agent_links::entries::{Entry, entries};
-use crate::installed::agent_links::record::trees;
+use crate::installed::agent_links::entries::{Entry, list_entries};
+use crate::installed::agent_links::record::link_trees_folder;
 use crate::vault::{Vault, VaultError};
 
 /// The changes to one tree.
@@ -21,42 +21,45 @@ use crate::vault::{Vault, VaultError};
 pub(super) struct TreeChange {
     folder: HeldPath,
     /// Symlinks to create or to point to another target.
-    set: Vec<(SkillName, PathBuf)>,
-    drop: Vec<OsString>,
+    links_to_set: Vec<(SkillName, PathBuf)>,
+    links_to_remove: Vec<OsString>,
     /// Whether the folder itself is removed.
-    gone: bool,
+    is_removed: bool,
 }
 
 impl TreeChange {
     /// Whether the entry of a skill in this tree has to change.
-    pub(super) fn changes(&self, folder: &str, name: &SkillName) -> bool {
-        self.folder.below().ends_with(folder) && self.set.iter().any(|(changed, _)| changed == name)
+    pub(super) fn changes_entry(&self, folder: &str, name: &SkillName) -> bool {
+        self.folder.path_below().ends_with(folder)
+            && self.links_to_set.iter().any(|(changed, _)| changed == name)
     }
 
     /// Whether nothing has to change.
     pub(super) fn is_empty(&self) -> bool {
-        !self.gone && self.set.is_empty() && self.drop.is_empty()
+        !self.is_removed && self.links_to_set.is_empty() && self.links_to_remove.is_empty()
     }
 }
 
 /// Compares the trees with the wanted profiles. Entries that are not symlinks are not the vault's:
 /// they are added to `strange` and left alone.
-pub(super) fn compare(
+pub(super) fn compare_trees(
     vault: &Vault,
     wanted: &[PlannedProfile],
     strange: &mut Vec<PathBuf>,
 ) -> Result<Vec<TreeChange>, VaultError> {
-    let root = trees(vault);
+    let root = link_trees_folder(vault);
     let nothing = BTreeMap::new();
     let mut changes = Vec::new();
-    let mut known = BTreeSet::new();
+    let mut wanted_folders = BTreeSet::new();
     for profile in wanted {
-        known.insert(profile.folder.as_str());
+        wanted_folders.insert(profile.folder.as_str());
         let folder = root.join(&profile.folder);
         changes.push(compare_one(&folder, &profile.skills, strange)?);
     }
     for (name, kind) in disk::list(&root)? {
-        let is_known = name.to_str().is_some_and(|name| known.contains(name));
+        let is_known = name
+            .to_str()
+            .is_some_and(|name| wanted_folders.contains(name));
         if is_known {
             continue;
         }
@@ -66,7 +69,7 @@ pub(super) fn compare(
         }
         // No profile has this tree any more: all its links go, then the folder.
         let mut change = compare_one(&root.join(name), &nothing, strange)?;
-        change.gone = true;
+        change.is_removed = true;
         changes.push(change);
     }
     changes.retain(|change| !change.is_empty());
@@ -83,16 +86,18 @@ fn compare_one(
         ..TreeChange::default()
     };
     let mut seen = BTreeSet::new();
-    for (name, entry) in entries(folder)? {
+    for (name, entry) in list_entries(folder)? {
         let skill = name.to_str().and_then(|name| wanted.get_key_value(name));
         match (entry, skill) {
             (Entry::Link(target), Some((name, shown))) => {
                 seen.insert(name);
                 if target != shown.target.as_os_str().as_encoded_bytes() {
-                    change.set.push((name.clone(), shown.target.clone()));
+                    change
+                        .links_to_set
+                        .push((name.clone(), shown.target.clone()));
                 }
             }
-            (Entry::Link(_), None) => change.drop.push(name),
+            (Entry::Link(_), None) => change.links_to_remove.push(name),
             // Vault makes only links here, so this entry is neither replaced nor removed.
             (Entry::Folder | Entry::Other, skill) => {
                 seen.extend(skill.map(|(name, _)| name));
@@ -102,31 +107,31 @@ fn compare_one(
     }
     let missing = wanted.iter().filter(|(name, _)| !seen.contains(name));
     change
-        .set
+        .links_to_set
         .extend(missing.map(|(name, shown)| (name.clone(), shown.target.clone())));
     Ok(change)
 }
 
 /// Applies the changes. `kept` are symlinks that stay because a folder that could not be changed
 /// still points to them.
-pub(super) fn apply(
+pub(super) fn apply_trees(
     changes: &[TreeChange],
     aside: &HeldPath,
     kept: &BTreeSet<PathBuf>,
 ) -> Result<(), FileError> {
     for change in changes {
         let folder = &change.folder;
-        if !change.gone {
+        if !change.is_removed {
             disk::make_dirs(folder, 0o755)?;
         }
-        for (name, target) in &change.set {
+        for (name, target) in &change.links_to_set {
             disk::switch_link(&folder.join(name.as_str()), target, aside)?;
         }
-        let mut left = false;
-        for name in &change.drop {
+        let mut keeps_links = false;
+        for name in &change.links_to_remove {
             let path = folder.join(name);
             if kept.contains(&path.path()) {
-                left = true;
+                keeps_links = true;
             } else {
                 disk::remove_file(&path)?;
             }
@@ -134,7 +139,7 @@ pub(super) fn apply(
         // One flush covers all links of the folder.
         disk::sync_dir(folder)?;
         // A link that stays still needs its folder.
-        if change.gone && !left {
+        if change.is_removed && !keeps_links {
             disk::remove_empty(folder)?;
         }
     }

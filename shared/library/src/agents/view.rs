@@ -18,7 +18,7 @@ use crate::vault::Vault;
 
 /// View of a vault's skills by the agents of a machine.
 #[derive(Clone, Debug, Default)]
-pub struct View {
+pub struct AgentViews {
     /// The agents that were detected, and those that were linked explicitly.
     pub agents: Vec<AgentView>,
     /// The symlinks are out of date: a sync would change something.
@@ -85,17 +85,20 @@ impl HiddenReason {
 }
 
 /// Compares the profiles with the agents' folders; writes nothing.
-pub(crate) fn view(vault: &Vault, machine: &Machine) -> Result<View, ProfileSyncError> {
+pub(crate) fn view_agents(
+    vault: &Vault,
+    machine: &Machine,
+) -> Result<AgentViews, ProfileSyncError> {
     let input = SyncProfilesInput {
         machine: machine.clone(),
         ..SyncProfilesInput::default()
     };
-    let plan = Plan::make(vault, &input)?;
+    let plan = Plan::from_input(vault, &input)?;
     let switches = Switches::read(vault)?;
     let agents = plan.agents.iter();
     let missing = plan.roots.iter().filter(|root| root.missing);
     let links = plan.roots.iter().flat_map(RootChange::doubtful_links);
-    Ok(View {
+    Ok(AgentViews {
         agents: agents
             .map(|agent| agent_view(&plan, &switches, agent))
             .collect(),
@@ -133,9 +136,9 @@ fn agent_view(plan: &Plan, switches: &Switches, agent: &AgentId) -> AgentView {
         // What a linked agent sees is what its folders hold, not what a sync would put there.
         let is_current = !profiles.iter().any(|profile| {
             let mut trees = plan.trees.iter();
-            trees.any(|tree| tree.changes(&profile.folder, name))
+            trees.any(|tree| tree.changes_entry(&profile.folder, name))
         });
-        let is_there = is_current && roots.iter().any(|root| root.holds(name));
+        let is_there = is_current && roots.iter().any(|root| root.holds_current(name));
         let reason = match foreign {
             // The profile comes first: removing the user's entry would not show a skill without a
             // profile.

@@ -293,7 +293,7 @@ fn a_thousand_skills_come_out_the_same_every_time() {
         let audit = audit_repository(home.path(), &auditor()).unwrap();
         assert_eq!(audit.summary().skills, 1_000);
         assert_eq!(audit.summary().blocked, 200);
-        vault_gate::report::json::lines(&audit)
+        vault_gate::report::json::render_lines(&audit)
     };
     let first = told();
     for _ in 0..2 {

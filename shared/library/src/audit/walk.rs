@@ -24,7 +24,7 @@ pub(super) struct Place {
 }
 
 #[derive(Default)]
-pub(super) struct Walked {
+pub(super) struct FolderWalk {
     pub(super) skills: Vec<Place>,
     pub(super) skipped: Vec<Skipped>,
     pub(super) bounds: Vec<Bound>,
@@ -52,8 +52,8 @@ const MOST_BEYOND: usize = 100;
 
 /// Lists folders breadth-first, so that a limit cuts off the deepest ones. Does not follow symlinks
 /// and ignores `.gitignore`.
-pub(super) fn walk(root: &Path, bounds: Bounds) -> Walked {
-    let mut walked = Walked::default();
+pub(super) fn walk(root: &Path, bounds: Bounds) -> FolderWalk {
+    let mut walked = FolderWalk::default();
     let mut open = VecDeque::from([(PathBuf::new(), 0)]);
     let (mut too_deep, mut too_many) = (false, false);
     // What lies beyond the bounds, as far as its folder was listed.

@@ -22,7 +22,7 @@ impl Batch {
     const FEW: usize = 12;
 
     /// Creates a folder. [`Self::flush`] sets `mode`; until then only the owner has access.
-    pub(crate) fn folder(&mut self, path: &HeldPath, mode: u32) -> Result<(), FileError> {
+    pub(crate) fn make_folder(&mut self, path: &HeldPath, mode: u32) -> Result<(), FileError> {
         // The final mode may not allow adding entries, so it is set after the last one.
         make_dir(path, 0o700)?;
         self.folders.push((path.clone(), mode));
@@ -30,7 +30,7 @@ impl Batch {
     }
 
     /// Writes a new file.
-    pub(crate) fn file(
+    pub(crate) fn write_file(
         &mut self,
         path: &HeldPath,
         bytes: &[u8],

@@ -55,7 +55,7 @@ impl HeldFolder {
     pub(crate) fn open(path: &Path) -> Result<Self, BeneathError> {
         let fd = rustix::fs::open(path, FOLDER, Mode::empty());
         Ok(Self {
-            fd: fd.map_err(|cause| refused("open", path, cause))?,
+            fd: fd.map_err(|cause| open_error("open", path, cause))?,
             path: path.to_owned(),
         })
     }
@@ -76,14 +76,14 @@ impl HeldFolder {
         for part in below.components() {
             match part {
                 Component::CurDir => {}
-                Component::Normal(name) => folder = folder.child(name, make)?,
+                Component::Normal(name) => folder = folder.open_child(name, make)?,
                 _ => return Err(BeneathError::Outside(below.to_owned())),
             }
         }
         Ok(folder)
     }
 
-    fn child(&self, name: &OsStr, make: bool) -> Result<Self, BeneathError> {
+    fn open_child(&self, name: &OsStr, make: bool) -> Result<Self, BeneathError> {
         let path = self.path.join(name);
         let open = || rustix::fs::openat(&self.fd, name, FOLDER, Mode::empty());
         let fd = match open() {
@@ -97,17 +97,17 @@ impl HeldFolder {
             opened => opened,
         };
         Ok(Self {
-            fd: fd.map_err(|cause| refused("open", &path, cause))?,
+            fd: fd.map_err(|cause| open_error("open", &path, cause))?,
             path,
         })
     }
 
     /// Returns the entry of this name; `None` if there is none.
-    pub(crate) fn entry(&self, name: &OsStr) -> Result<Option<HeldEntry>, FileError> {
+    pub(crate) fn read_entry(&self, name: &OsStr) -> Result<Option<HeldEntry>, FileError> {
         let stat = match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             Err(Errno::NOENT) => return Ok(None),
-            Err(cause) => return Err(self.failed("look at", name, cause)),
+            Err(cause) => return Err(self.entry_error("look at", name, cause)),
         };
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
             return Ok(Some(HeldEntry::Other));
@@ -120,12 +120,12 @@ impl HeldFolder {
             // The entry may be removed or exchanged between the two calls.
             Err(Errno::NOENT) => Ok(None),
             Err(Errno::INVAL) => Ok(Some(HeldEntry::Other)),
-            Err(cause) => Err(self.failed("read link", name, cause)),
+            Err(cause) => Err(self.entry_error("read link", name, cause)),
         }
     }
 
     /// Returns the names of its entries, sorted.
-    pub(crate) fn names(&self) -> Result<Vec<OsString>, FileError> {
+    pub(crate) fn list_names(&self) -> Result<Vec<OsString>, FileError> {
         let failed = |cause| FileError::new("list", &self.path, io::Error::from(cause));
         let mut names = Vec::new();
         for entry in Dir::read_from(self.fd.as_fd()).map_err(failed)? {
@@ -144,19 +144,19 @@ impl HeldFolder {
         let aside = format!(".vault-aside-{}", unique_name());
         let aside = OsStr::new(&aside);
         rustix::fs::symlinkat(target, &self.fd, aside)
-            .map_err(|cause| self.failed("make link", aside, cause))?;
-        self.rename(aside, name)
+            .map_err(|cause| self.entry_error("make link", aside, cause))?;
+        self.replace_entry(aside, name)
     }
 
     /// Removes a symbolic link; returns whether there was one. Any other entry stays.
     pub(crate) fn remove_link(&self, name: &OsStr) -> Result<bool, FileError> {
-        if !matches!(self.entry(name)?, Some(HeldEntry::Link(_))) {
+        if !matches!(self.read_entry(name)?, Some(HeldEntry::Link(_))) {
             return Ok(false);
         }
         match rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
-            Err(cause) => Err(self.failed("remove", name, cause)),
+            Err(cause) => Err(self.entry_error("remove", name, cause)),
         }
     }
 
@@ -167,25 +167,25 @@ impl HeldFolder {
         let aside = OsStr::new(&aside);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.fd, aside, flags, Mode::from_raw_mode(0o644))
-            .map_err(|cause| self.failed("write", aside, cause))?;
+            .map_err(|cause| self.entry_error("write", aside, cause))?;
         let written = std::fs::File::from(fd).write_all(bytes);
         written.map_err(|cause| FileError::new("write", &self.path.join(name), cause))?;
-        self.rename(aside, name)
+        self.replace_entry(aside, name)
     }
 
-    fn rename(&self, from: &OsStr, to: &OsStr) -> Result<(), FileError> {
+    fn replace_entry(&self, from: &OsStr, to: &OsStr) -> Result<(), FileError> {
         rustix::fs::renameat(&self.fd, from, &self.fd, to).map_err(|cause| {
             let _best_effort = rustix::fs::unlinkat(&self.fd, from, AtFlags::empty());
-            self.failed("replace", to, cause)
+            self.entry_error("replace", to, cause)
         })
     }
 
-    fn failed(&self, doing: &'static str, name: &OsStr, cause: Errno) -> FileError {
+    fn entry_error(&self, doing: &'static str, name: &OsStr, cause: Errno) -> FileError {
         FileError::new(doing, &self.path.join(name), io::Error::from(cause))
     }
 }
 
-fn refused(doing: &'static str, path: &Path, cause: Errno) -> BeneathError {
+fn open_error(doing: &'static str, path: &Path, cause: Errno) -> BeneathError {
     match cause {
         Errno::NOENT => BeneathError::Missing(path.to_owned()),
         // Depending on the system, a link in place of a folder is one of these.
@@ -228,8 +228,8 @@ mod tests {
         made.put_link(OsStr::new("x"), Path::new("one")).unwrap();
         made.put_link(OsStr::new("x"), Path::new("two")).unwrap();
         let link = HeldEntry::Link(PathBuf::from("two"));
-        assert_eq!(made.entry(OsStr::new("x")).unwrap(), Some(link));
-        assert_eq!(made.names().unwrap(), ["x"]);
+        assert_eq!(made.read_entry(OsStr::new("x")).unwrap(), Some(link));
+        assert_eq!(made.list_names().unwrap(), ["x"]);
         assert!(made.remove_link(OsStr::new("x")).unwrap());
         made.put_file(OsStr::new("x"), b"text").unwrap();
         assert!(!made.remove_link(OsStr::new("x")).unwrap());

@@ -4,12 +4,12 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::{FileError, Kind, Location, kind};
+use super::{FileError, Kind, Location, kind_at};
 
 /// Fails if a symbolic link lies at a path: anything written or removed below it would be
 /// elsewhere.
 pub(crate) fn reject_link(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
-    if kind(path)? != Some(Kind::Link) {
+    if kind_at(path)? != Some(Kind::Link) {
         return Ok(());
     }
     let cause = io::Error::new(
@@ -22,7 +22,7 @@ pub(crate) fn reject_link(path: &(impl Location + ?Sized)) -> Result<(), FileErr
 /// Whether a path or one of the folders above it is a symbolic link.
 pub(crate) fn is_behind_link(path: &Path) -> Result<bool, FileError> {
     for part in path.ancestors() {
-        if kind(part)? == Some(Kind::Link) {
+        if kind_at(part)? == Some(Kind::Link) {
             return Ok(true);
         }
     }

@@ -15,46 +15,46 @@ use rustix::io::Errno;
 /// A path that a function of this module acts on.
 pub(crate) trait Location {
     /// Returns the folder that the rest of the path is held below. A plain path is its own top.
-    fn top(&self) -> &Path;
+    fn top_folder(&self) -> &Path;
 
     /// Returns the path below the top; empty for the top itself.
-    fn below(&self) -> &Path;
+    fn path_below(&self) -> &Path;
 
     /// Returns the whole path, for messages and for targets of links.
     fn path(&self) -> PathBuf {
         // Joining an empty path would add a slash.
-        if self.below().as_os_str().is_empty() {
-            self.top().to_owned()
+        if self.path_below().as_os_str().is_empty() {
+            self.top_folder().to_owned()
         } else {
-            self.top().join(self.below())
+            self.top_folder().join(self.path_below())
         }
     }
 
     /// Returns an entry of this folder, held below it.
-    fn entry(&self, name: impl AsRef<Path>) -> HeldPath {
+    fn held_entry(&self, name: impl AsRef<Path>) -> HeldPath {
         HeldPath {
-            top: self.top().to_owned(),
-            below: self.below().join(name),
+            top: self.top_folder().to_owned(),
+            below: self.path_below().join(name),
         }
     }
 
     /// Opens the folder that holds the entry.
-    fn at(&self) -> io::Result<At<'_>> {
-        let mut parts = self.below().components();
+    fn open_parent(&self) -> io::Result<OpenParent<'_>> {
+        let mut parts = self.path_below().components();
         let Some(last) = parts.next_back() else {
-            return Ok(At {
+            return Ok(OpenParent {
                 folder: None,
-                name: self.top().as_os_str(),
+                name: self.top_folder().as_os_str(),
             });
         };
         let name = plain_name(last)?;
         // Each folder is opened from the handle of its parent. A path that was checked before may
         // lead elsewhere by now.
-        let mut folder = rustix::fs::open(self.top(), FOLDER, Mode::empty())?;
+        let mut folder = rustix::fs::open(self.top_folder(), FOLDER, Mode::empty())?;
         for part in parts {
             folder = open_child(&folder, plain_name(part)?)?;
         }
-        Ok(At {
+        Ok(OpenParent {
             folder: Some(folder),
             name,
         })
@@ -62,7 +62,7 @@ pub(crate) trait Location {
 
     /// Opens this folder.
     fn open_folder(&self) -> io::Result<OwnedFd> {
-        let at = self.at()?;
+        let at = self.open_parent()?;
         match at.folder {
             Some(folder) => open_child(&folder, at.name),
             None => Ok(rustix::fs::open(at.name, FOLDER, Mode::empty())?),
@@ -71,21 +71,21 @@ pub(crate) trait Location {
 }
 
 impl Location for Path {
-    fn top(&self) -> &Path {
+    fn top_folder(&self) -> &Path {
         self
     }
 
-    fn below(&self) -> &Path {
+    fn path_below(&self) -> &Path {
         Path::new("")
     }
 }
 
 impl Location for PathBuf {
-    fn top(&self) -> &Path {
+    fn top_folder(&self) -> &Path {
         self
     }
 
-    fn below(&self) -> &Path {
+    fn path_below(&self) -> &Path {
         Path::new("")
     }
 }
@@ -109,7 +109,7 @@ impl HeldPath {
 
     /// Returns a path below this one. A path that points out of the folder can't be opened.
     pub(crate) fn join(&self, below: impl AsRef<Path>) -> Self {
-        self.entry(below)
+        self.held_entry(below)
     }
 
     /// Returns the folder that holds this path; `None` for the top.
@@ -122,26 +122,26 @@ impl HeldPath {
 }
 
 impl Location for HeldPath {
-    fn top(&self) -> &Path {
+    fn top_folder(&self) -> &Path {
         &self.top
     }
 
-    fn below(&self) -> &Path {
+    fn path_below(&self) -> &Path {
         &self.below
     }
 }
 
 /// An entry by its name in an open folder.
 #[derive(Debug)]
-pub(crate) struct At<'a> {
+pub(crate) struct OpenParent<'a> {
     folder: Option<OwnedFd>,
     /// The name in the folder; a whole path if no folder is held.
     pub(super) name: &'a OsStr,
 }
 
-impl At<'_> {
+impl OpenParent<'_> {
     /// Returns the open folder.
-    pub(super) fn folder(&self) -> BorrowedFd<'_> {
+    pub(super) fn parent_folder(&self) -> BorrowedFd<'_> {
         // Without a held folder the name is a whole path, which the system resolves as usual.
         self.folder.as_ref().map_or(CWD, OwnedFd::as_fd)
     }
@@ -248,7 +248,7 @@ mod tests {
         ("make_dirs", |at, _| disk::make_dirs(&at.join("a/b"), 0o700)),
         ("make_dir", |at, _| disk::make_dir(&at.join("a"), 0o700)),
         ("read", |at, _| disk::read(&at.join("file"), 99).map(drop)),
-        ("kind", |at, _| disk::kind(&at.join("file")).map(drop)),
+        ("kind", |at, _| disk::kind_at(&at.join("file")).map(drop)),
         ("mode", |at, _| {
             disk::mode_and_owner(&at.join("file")).map(drop)
         }),
@@ -291,8 +291,8 @@ mod tests {
         }),
         ("remove_tree", |at, _| disk::remove_tree(&at.join("inner"))),
         ("set_mode", |at, _| disk::set_mode(&at.join("inner"), 0o700)),
-        ("walk", |at, _| tree::walk(at, 99, &mut |_, _, _| {})),
-        ("sweep", |at, _| scratch::sweep(at)),
+        ("walk", |at, _| tree::walk_tree(at, 99, &mut |_, _, _| {})),
+        ("sweep", |at, _| scratch::sweep_unlocked(at)),
     ];
 
     #[test]
@@ -327,8 +327,8 @@ mod tests {
             let folder = scene.top.join("folder/new");
             let mut batch = Batch::default();
             if flushes {
-                batch.folder(&folder, 0o555).unwrap();
-                batch.file(&folder.join("file"), b"x", 0o444).unwrap();
+                batch.make_folder(&folder, 0o555).unwrap();
+                batch.write_file(&folder.join("file"), b"x", 0o444).unwrap();
             }
             fs::rename(scene.top.path().join("folder"), scene.top.path().join("x")).unwrap();
             symlink(
@@ -339,9 +339,9 @@ mod tests {
             if flushes {
                 batch.flush(&scene.top).unwrap_err();
             } else {
-                batch.folder(&folder, 0o555).unwrap_err();
+                batch.make_folder(&folder, 0o555).unwrap_err();
                 batch
-                    .file(&scene.top.join("folder/x"), b"x", 0o444)
+                    .write_file(&scene.top.join("folder/x"), b"x", 0o444)
                     .unwrap_err();
             }
             assert_eq!(scene.outside(), before);
@@ -359,21 +359,21 @@ mod tests {
         scene.lead_out("folder/file");
         scene.lead_out("folder/inner");
         for link in [&file, &inner] {
-            assert_eq!(disk::kind(link).unwrap(), Some(Kind::Link));
+            assert_eq!(disk::kind_at(link).unwrap(), Some(Kind::Link));
             disk::read(link, 99).unwrap_err();
             disk::list(link).unwrap_err();
             disk::make_dirs(link, 0o700).unwrap_err();
             disk::make_private(link).unwrap_err();
             disk::overwrite_unflushed(link, "new").unwrap_err();
             disk::set_mode(link, 0o700).unwrap_err();
-            lock::take(link, std::time::Duration::ZERO).unwrap_err();
+            lock::take_lock(link, std::time::Duration::ZERO).unwrap_err();
             Scratch::new(link).unwrap_err();
         }
         // It is removed and replaced like any entry, and what it leads to stays.
         disk::replace(&file, b"new", 0o600, &scene.top).unwrap();
         assert_eq!(disk::read(&file, 99).unwrap().unwrap(), b"new");
         disk::remove_tree(&inner).unwrap();
-        assert_eq!(disk::kind(&inner).unwrap(), None);
+        assert_eq!(disk::kind_at(&inner).unwrap(), None);
         assert_eq!(scene.outside(), before);
     }
 

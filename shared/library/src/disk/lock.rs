@@ -39,7 +39,7 @@ pub(crate) struct WriterLock {
 
 /// Takes the lock at `path`, retrying with backoff (2 to 50 ms) for about `wait`. Fails if a
 /// symbolic link or anything else but a regular file lies there.
-pub(crate) fn take(
+pub(crate) fn take_lock(
     path: &(impl Location + ?Sized),
     wait: Duration,
 ) -> Result<WriterLock, LockError> {
@@ -62,7 +62,7 @@ pub(crate) fn take(
                 if waited >= wait {
                     return Err(LockError::Busy {
                         vault: path.path().parent().map(Into::into).unwrap_or_default(),
-                        holder: holder(&mut file),
+                        holder: read_holder(&mut file),
                         waited,
                     });
                 }
@@ -92,7 +92,7 @@ fn write_process_id(file: &mut File) {
 }
 
 /// Returns the process id in the lock file; `None` unless it is a plain number.
-fn holder(file: &mut File) -> Option<String> {
+fn read_holder(file: &mut File) -> Option<String> {
     let mut text = String::new();
     file.seek(SeekFrom::Start(0)).ok()?;
     file.take(20).read_to_string(&mut text).ok()?;
@@ -110,8 +110,8 @@ mod tests {
     fn a_second_writer_is_told_who_holds_it_and_gets_it_when_the_first_is_gone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
-        let first = take(&path, Duration::ZERO).unwrap();
-        let refused = take(&path, Duration::from_millis(5)).unwrap_err();
+        let first = take_lock(&path, Duration::ZERO).unwrap();
+        let refused = take_lock(&path, Duration::from_millis(5)).unwrap_err();
         assert!(
             refused
                 .to_string()
@@ -119,16 +119,16 @@ mod tests {
             "{refused}"
         );
         drop(first);
-        take(&path, Duration::ZERO).unwrap();
+        take_lock(&path, Duration::ZERO).unwrap();
     }
 
     #[test]
     fn a_lock_on_a_removed_file_guards_nothing_and_is_taken_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
-        let _first = take(&path, Duration::ZERO).unwrap();
+        let _first = take_lock(&path, Duration::ZERO).unwrap();
         fs::remove_file(&path).unwrap();
-        let WriterLock { _file: second } = take(&path, Duration::ZERO).unwrap();
+        let WriterLock { _file: second } = take_lock(&path, Duration::ZERO).unwrap();
         assert!(is_still(&second, &path));
     }
 
@@ -138,7 +138,7 @@ mod tests {
         let (path, target) = (folder.path().join("lock"), folder.path().join("target"));
         std::os::unix::fs::symlink(&target, &path).unwrap();
         for exists in [false, true] {
-            let refused = take(&path, Duration::from_secs(30)).unwrap_err();
+            let refused = take_lock(&path, Duration::from_secs(30)).unwrap_err();
             assert!(matches!(refused, LockError::File(_)), "{refused}");
             assert_eq!(target.exists(), exists, "nothing is created behind a link");
             fs::write(&target, "theirs").unwrap();
@@ -146,6 +146,6 @@ mod tests {
         assert_eq!(fs::read_to_string(&target).unwrap(), "theirs");
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert!(take(&path, Duration::from_secs(30)).is_err());
+        assert!(take_lock(&path, Duration::from_secs(30)).is_err());
     }
 }

@@ -43,7 +43,7 @@ use self::write::{open_private, write_new};
 
 /// A failed system call: the operation, the path and the cause.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {doing} {}: {cause}", shown(path))]
+#[error("cannot {doing} {}: {cause}", displayable_path(path))]
 pub struct FileError {
     /// The operation, as a verb: "read", "write".
     pub doing: &'static str,
@@ -69,7 +69,7 @@ impl FileError {
 
 /// Returns a path for a message. File names may come from anybody, and one with line breaks must
 /// not look like further lines of the message.
-pub(crate) fn shown(path: impl AsRef<Path>) -> String {
+pub(crate) fn displayable_path(path: impl AsRef<Path>) -> String {
     let text = path.as_ref().to_string_lossy();
     text.replace(char::is_control, "\u{fffd}")
 }
@@ -108,11 +108,11 @@ pub(crate) fn make_dirs(path: &(impl Location + ?Sized), mode: u32) -> Result<()
         DirBuilder::new()
             .recursive(true)
             .mode(mode)
-            .create(path.top())?;
-        let mut folder = HeldPath::new(path.top());
+            .create(path.top_folder())?;
+        let mut folder = HeldPath::new(path.top_folder());
         // Below the top each folder is made through the handle of its parent, because a symbolic
         // link may take the place of any of them.
-        for part in path.below() {
+        for part in path.path_below() {
             folder = folder.join(part);
             match mkdir(&folder, mode) {
                 Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => return Err(cause),
@@ -131,12 +131,16 @@ pub(crate) fn make_dir(path: &(impl Location + ?Sized), mode: u32) -> Result<(),
 }
 
 fn mkdir(path: &(impl Location + ?Sized), mode: u32) -> io::Result<()> {
-    let at = path.at()?;
-    Ok(rustix::fs::mkdirat(at.folder(), at.name, bits(mode))?)
+    let at = path.open_parent()?;
+    Ok(rustix::fs::mkdirat(
+        at.parent_folder(),
+        at.name,
+        mode_bits(mode),
+    )?)
 }
 
 /// Permission bits for a system call.
-fn bits(mode: u32) -> Mode {
+fn mode_bits(mode: u32) -> Mode {
     Mode::from_raw_mode(mode as rustix::fs::RawMode)
 }
 
@@ -187,9 +191,9 @@ pub(crate) fn read_secret(path: &Path, max: u64) -> Result<Option<Zeroizing<Vec<
 /// Opens an entry itself, never what a link leads to. A FIFO does not block. A file that the flags
 /// create has this mode.
 fn open(path: &(impl Location + ?Sized), flags: OFlags, mode: u32) -> io::Result<File> {
-    let at = path.at()?;
+    let at = path.open_parent()?;
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat(at.folder(), at.name, flags, bits(mode))?.into())
+    Ok(rustix::fs::openat(at.parent_folder(), at.name, flags, mode_bits(mode))?.into())
 }
 
 fn open_regular(path: &(impl Location + ?Sized)) -> io::Result<File> {
@@ -218,7 +222,10 @@ pub(crate) fn mode_and_owner(
     path: &(impl Location + ?Sized),
 ) -> Result<Option<(u32, u32)>, FileError> {
     match stat(path) {
-        Ok(found) => Ok(Some((u32::from(found.st_mode) & 0o7777, found.st_uid))),
+        Ok(metadata) => Ok(Some((
+            u32::from(metadata.st_mode) & 0o7777,
+            metadata.st_uid,
+        ))),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(cause) => Err(FileError::new("look at", path, cause)),
     }
@@ -232,7 +239,7 @@ pub(crate) fn folder_mode_and_owner(path: &Path) -> Result<Option<(u32, u32)>, F
     };
     // A relative target starts at the folder of the link. An absolute one replaces the whole path.
     let target = path.parent().unwrap_or(path).join(target);
-    if kind(&target)? == Some(Kind::Link) {
+    if kind_at(&target)? == Some(Kind::Link) {
         let cause = io::Error::new(io::ErrorKind::InvalidInput, "it points to another link");
         return Err(FileError::new("follow", path, cause));
     }
@@ -246,15 +253,15 @@ pub(crate) fn effective_user() -> u32 {
 
 /// Returns the metadata of an entry, links not followed.
 fn stat(path: &(impl Location + ?Sized)) -> io::Result<Stat> {
-    let at = path.at()?;
+    let at = path.open_parent()?;
     let flags = AtFlags::SYMLINK_NOFOLLOW;
-    Ok(rustix::fs::statat(at.folder(), at.name, flags)?)
+    Ok(rustix::fs::statat(at.parent_folder(), at.name, flags)?)
 }
 
 /// Returns the kind of entry at a path, links not followed; `None` if it is absent.
-pub(crate) fn kind(path: &(impl Location + ?Sized)) -> Result<Option<Kind>, FileError> {
+pub(crate) fn kind_at(path: &(impl Location + ?Sized)) -> Result<Option<Kind>, FileError> {
     match stat(path) {
-        Ok(found) => Ok(Some(kind_of(FileType::from_raw_mode(found.st_mode)))),
+        Ok(metadata) => Ok(Some(kind_of(FileType::from_raw_mode(metadata.st_mode)))),
         // A file in place of a folder on the way also means that nothing is there.
         Err(cause)
             if matches!(
@@ -275,7 +282,7 @@ pub(crate) fn is_there(path: &Path) -> bool {
 
 /// Whether the path is a folder, links followed. Also false if that can't be determined.
 pub(crate) fn is_folder(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|found| found.is_dir())
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_dir())
 }
 
 fn kind_of(found: FileType) -> Kind {
@@ -300,12 +307,12 @@ pub(crate) fn list(path: &(impl Location + ?Sized)) -> Result<Vec<(OsString, Kin
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(cause) => return Err(FileError::new("list", path, cause)),
     };
-    let mut found = entries(folder).map_err(file_error("list", path))?;
-    found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-    Ok(found)
+    let mut sorted = read_entries(folder).map_err(file_error("list", path))?;
+    sorted.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    Ok(sorted)
 }
 
-fn entries(folder: OwnedFd) -> io::Result<Vec<(OsString, Kind)>> {
+fn read_entries(folder: OwnedFd) -> io::Result<Vec<(OsString, Kind)>> {
     let mut entries = Vec::new();
     let mut listing = Dir::new(folder)?;
     while let Some(entry) = listing.read() {
@@ -347,14 +354,14 @@ pub(crate) fn list_kept(
     for entry in fs::read_dir(path).map_err(file_error("list", path))? {
         let entry = entry.map_err(file_error("list", path))?;
         // The entry may have been removed since it was listed.
-        let Ok(found) = entry.file_type() else {
+        let Ok(file_type) = entry.file_type() else {
             continue;
         };
-        let kind = if found.is_symlink() {
+        let kind = if file_type.is_symlink() {
             Kind::Link
-        } else if found.is_dir() {
+        } else if file_type.is_dir() {
             Kind::Dir
-        } else if found.is_file() {
+        } else if file_type.is_file() {
             Kind::File
         } else {
             Kind::Other
@@ -377,8 +384,8 @@ pub(crate) fn list_kept(
 /// Returns the target of a symbolic link; `None` if the path is absent or not a link.
 pub(crate) fn link_target(path: &(impl Location + ?Sized)) -> Result<Option<PathBuf>, FileError> {
     let read = || -> io::Result<PathBuf> {
-        let at = path.at()?;
-        let target = rustix::fs::readlinkat(at.folder(), at.name, Vec::new())?;
+        let at = path.open_parent()?;
+        let target = rustix::fs::readlinkat(at.parent_folder(), at.name, Vec::new())?;
         Ok(OsString::from_vec(target.into_bytes()).into())
     };
     match read() {

@@ -11,22 +11,26 @@ use rustix::io::Errno;
 use rustix::path::Arg;
 
 use super::location::FOLDER;
-use super::{FileError, HeldPath, Kind, Location, file_error, kind, remove_file};
+use super::{FileError, HeldPath, Kind, Location, file_error, kind_at, remove_file};
 
 /// Removes a file, a link or a folder with its content, read-only folders included. Links are not
 /// followed. Does nothing if the path is absent.
 pub(crate) fn remove_tree(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
-    match kind(path)? {
+    match kind_at(path)? {
         None => return Ok(()),
         Some(Kind::Dir) => {}
         Some(_) => return remove_file(path).map(|_| ()),
     }
-    let at = path.at().map_err(file_error("open", path))?;
-    let shown = path.path();
-    if let Some(fd) = open(at.folder(), at.name, &shown)? {
-        Folder { fd, path: shown }.empty()?;
+    let at = path.open_parent().map_err(file_error("open", path))?;
+    let full_path = path.path();
+    if let Some(fd) = open_folder_at(at.parent_folder(), at.name, &full_path)? {
+        Folder {
+            fd,
+            path: full_path,
+        }
+        .remove_content()?;
     }
-    match rustix::fs::unlinkat(at.folder(), at.name, AtFlags::REMOVEDIR) {
+    match rustix::fs::unlinkat(at.parent_folder(), at.name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(cause) => Err(FileError::new("remove", path, cause)),
     }
@@ -34,22 +38,25 @@ pub(crate) fn remove_tree(path: &(impl Location + ?Sized)) -> Result<(), FileErr
 
 /// Removes the entries of a folder, except for the folders that a process has locked.
 pub(super) fn remove_unlocked(path: &HeldPath) -> Result<(), FileError> {
-    let at = path.at().map_err(file_error("open", path))?;
-    let shown = path.path();
-    let Some(fd) = open(at.folder(), at.name, &shown)? else {
+    let at = path.open_parent().map_err(file_error("open", path))?;
+    let full_path = path.path();
+    let Some(fd) = open_folder_at(at.parent_folder(), at.name, &full_path)? else {
         return Ok(());
     };
-    let folder = Folder { fd, path: shown };
-    for name in folder.names()? {
+    let folder = Folder {
+        fd,
+        path: full_path,
+    };
+    for name in folder.list_names()? {
         if !folder.is_folder(&name)? {
-            folder.remove(&name, AtFlags::empty())?;
-        } else if let Some(child) = folder.child(&name)?
-            && child.lock()?
+            folder.remove_entry(&name, AtFlags::empty())?;
+        } else if let Some(child) = folder.open_child(&name)?
+            && child.try_lock()?
             && folder.is_child(&name, &child)
         {
             // The lock and the name belong to the same folder, so no live process uses it.
-            child.empty()?;
-            folder.remove(&name, AtFlags::REMOVEDIR)?;
+            child.remove_content()?;
+            folder.remove_entry(&name, AtFlags::REMOVEDIR)?;
         }
     }
     Ok(())
@@ -63,7 +70,7 @@ struct Folder {
 
 /// Opens a folder, which may deny access to its owner; `None` if it is absent. Fails if a link lies
 /// there.
-fn open(
+fn open_folder_at(
     parent: impl AsFd,
     name: impl Arg + Copy,
     shown: &Path,
@@ -99,28 +106,28 @@ fn let_in(parent: impl AsFd, name: impl Arg) -> rustix::io::Result<()> {
 }
 
 impl Folder {
-    fn empty(&self) -> Result<(), FileError> {
+    fn remove_content(&self) -> Result<(), FileError> {
         // Entries of a read-only folder, as in the store, can't be removed.
         let opened = rustix::fs::fchmod(&self.fd, Mode::RWXU);
         opened.map_err(|cause| FileError::new("open up", &self.path, cause))?;
-        for name in self.names()? {
+        for name in self.list_names()? {
             // Try each entry as a file: this saves a `stat`, and a folder gives an error.
             match rustix::fs::unlinkat(&self.fd, &name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 // A folder: the error differs between systems.
                 Err(Errno::ISDIR | Errno::PERM) => {
-                    if let Some(child) = self.child(&name)? {
-                        child.empty()?;
+                    if let Some(child) = self.open_child(&name)? {
+                        child.remove_content()?;
                     }
-                    self.remove(&name, AtFlags::REMOVEDIR)?;
+                    self.remove_entry(&name, AtFlags::REMOVEDIR)?;
                 }
-                Err(cause) => return Err(self.failed("remove", &name, cause)),
+                Err(cause) => return Err(self.entry_error("remove", &name, cause)),
             }
         }
         Ok(())
     }
 
-    fn names(&self) -> Result<Vec<CString>, FileError> {
+    fn list_names(&self) -> Result<Vec<CString>, FileError> {
         let failed = |cause| FileError::new("list", &self.path, cause);
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.fd).map_err(failed)? {
@@ -132,9 +139,9 @@ impl Folder {
         Ok(names)
     }
 
-    fn child(&self, name: &CString) -> Result<Option<Self>, FileError> {
+    fn open_child(&self, name: &CString) -> Result<Option<Self>, FileError> {
         let path = self.path.join(OsStr::from_bytes(name.as_bytes()));
-        let fd = open(&self.fd, name, &path)?;
+        let fd = open_folder_at(&self.fd, name, &path)?;
         Ok(fd.map(|fd| Self { fd, path }))
     }
 
@@ -142,12 +149,12 @@ impl Folder {
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
             Err(Errno::NOENT) => Ok(false),
-            Err(cause) => Err(self.failed("look at", name, cause)),
+            Err(cause) => Err(self.entry_error("look at", name, cause)),
         }
     }
 
     /// Locks the folder; false if a live process holds it.
-    fn lock(&self) -> Result<bool, FileError> {
+    fn try_lock(&self) -> Result<bool, FileError> {
         match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(true),
             Err(Errno::WOULDBLOCK) => Ok(false),
@@ -163,14 +170,14 @@ impl Folder {
             if (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino))
     }
 
-    fn remove(&self, name: &CString, flags: AtFlags) -> Result<(), FileError> {
+    fn remove_entry(&self, name: &CString, flags: AtFlags) -> Result<(), FileError> {
         match rustix::fs::unlinkat(&self.fd, name, flags) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(cause) => Err(self.failed("remove", name, cause)),
+            Err(cause) => Err(self.entry_error("remove", name, cause)),
         }
     }
 
-    fn failed(&self, doing: &'static str, name: &CString, cause: Errno) -> FileError {
+    fn entry_error(&self, doing: &'static str, name: &CString, cause: Errno) -> FileError {
         let path = self.path.join(OsStr::from_bytes(name.as_bytes()));
         FileError::new(doing, &path, cause)
     }

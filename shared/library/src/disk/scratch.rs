@@ -49,7 +49,7 @@ impl Drop for Scratch {
 }
 
 /// Returns the folders that no live process holds. Call it under the writer lock only.
-pub(crate) fn abandoned(tmp: &HeldPath) -> Result<Vec<HeldPath>, FileError> {
+pub(crate) fn list_abandoned(tmp: &HeldPath) -> Result<Vec<HeldPath>, FileError> {
     let mut abandoned = Vec::new();
     for (name, kind) in list(tmp)? {
         let path = tmp.join(name);
@@ -62,7 +62,7 @@ pub(crate) fn abandoned(tmp: &HeldPath) -> Result<Vec<HeldPath>, FileError> {
 
 /// Removes the plain files and the folders that no live process holds. Call it under the writer
 /// lock only: the plain files belong to its holder.
-pub(crate) fn sweep(tmp: &HeldPath) -> Result<(), FileError> {
+pub(crate) fn sweep_unlocked(tmp: &HeldPath) -> Result<(), FileError> {
     remove_unlocked(tmp)
 }
 
@@ -99,7 +99,7 @@ mod tests {
         std::fs::write(dead.join("a/b/c"), "x").unwrap();
         std::fs::write(folder.path().join("plain"), "x").unwrap();
         std::os::unix::fs::symlink("/", folder.path().join("link")).unwrap();
-        sweep(&tmp).unwrap();
+        sweep_unlocked(&tmp).unwrap();
         assert!(live.path().path().join("kept").exists());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         drop(live);

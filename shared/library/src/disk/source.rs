@@ -17,7 +17,7 @@ use vault_gate::RawFile;
 
 use super::beneath::{BeneathError, HeldFolder};
 use super::tree::{ENTRY, read_exactly};
-use super::{FileError, Kind, effective_user, file_error, kind, resolve};
+use super::{FileError, Kind, effective_user, file_error, kind_at, resolve};
 
 /// Limits on the content of a skill folder.
 #[derive(Clone, Copy, Debug)]
@@ -37,19 +37,22 @@ pub struct SourceLimits {
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The path does not exist.
-    #[error("{} does not exist", super::shown(.0))]
+    #[error("{} does not exist", super::displayable_path(.0))]
     Missing(PathBuf),
     /// The path names neither a folder nor a file `SKILL.md`.
-    #[error("{} is neither a skill folder nor a file named SKILL.md", super::shown(.0))]
+    #[error("{} is neither a skill folder nor a file named SKILL.md", super::displayable_path(.0))]
     NotASkill(PathBuf),
     /// A symbolic link: its target may lie outside the requested folder.
-    #[error("{} is a symbolic link; a skill holds regular files only", super::shown(.0))]
+    #[error("{} is a symbolic link; a skill holds regular files only", super::displayable_path(.0))]
     Link(PathBuf),
     /// A path that names, or could name, something outside of the folder that it is relative to.
-    #[error("{} points out of its folder", super::shown(.0))]
+    #[error("{} points out of its folder", super::displayable_path(.0))]
     Outside(PathBuf),
     /// A FIFO, device or socket.
-    #[error("{} is a {what}; a skill holds regular files only", super::shown(path))]
+    #[error(
+        "{} is a {what}; a skill holds regular files only",
+        super::displayable_path(path)
+    )]
     Special {
         /// The entry.
         path: PathBuf,
@@ -57,16 +60,16 @@ pub enum SourceError {
         what: &'static str,
     },
     /// A hard link to a file of another user.
-    #[error("{} is a hard link to another user's file", super::shown(.0))]
+    #[error("{} is a hard link to another user's file", super::displayable_path(.0))]
     HardLink(PathBuf),
     /// A file or folder that was written to, replaced or removed during the read.
-    #[error("{} changed while it was read; try again when nothing writes to it", super::shown(.0))]
+    #[error("{} changed while it was read; try again when nothing writes to it", super::displayable_path(.0))]
     Changed(PathBuf),
     /// A file name that is not UTF-8.
     #[error("the file name {0:?} is not UTF-8")]
     Name(PathBuf),
     /// More files, bytes or levels than a skill may have.
-    #[error("{} exceeds {limit} {unit}", super::shown(path))]
+    #[error("{} exceeds {limit} {unit}", super::displayable_path(path))]
     TooLarge {
         /// The file or folder at which the limit was passed.
         path: PathBuf,
@@ -94,7 +97,7 @@ pub(crate) struct SourceFolder {
 
 /// Reads a skill folder, given by its own path or that of its SKILL.md. Skips entries whose names
 /// `ignored` accepts.
-pub(crate) fn read(
+pub(crate) fn read_skill_folder(
     path: &Path,
     limits: SourceLimits,
     ignored: &dyn Fn(&str) -> bool,
@@ -166,7 +169,7 @@ fn read_folder(
 ) -> Result<(SourceFolder, Vec<Fault>), SourceError> {
     // Drop a trailing slash: with it, the check below would follow a link.
     let path: PathBuf = path.components().collect();
-    let folder = match kind(&path)? {
+    let folder = match kind_at(&path)? {
         None => return Err(SourceError::Missing(path)),
         Some(Kind::Link) => return Err(SourceError::Link(path)),
         Some(Kind::Dir) => path,
@@ -204,7 +207,7 @@ fn read_open(
     fd: &OwnedFd,
     options: ReadOptions<'_>,
 ) -> Result<(SourceFolder, Vec<Fault>), SourceError> {
-    let mut reader = Reader {
+    let mut reader = SourceReader {
         root: folder,
         left: options.limits.total_bytes,
         options,
@@ -212,7 +215,7 @@ fn read_open(
         files: Vec::new(),
         is_full: false,
     };
-    reader.folder(fd, "", 0)?;
+    reader.visit_folder(fd, "", 0)?;
     let mut files = reader.files;
     let mut passed = reader.options.passed.unwrap_or_default();
     passed.sort_by(|a, b| a.0.cmp(&b.0));
@@ -229,7 +232,7 @@ fn read_open(
     Ok((folder, passed))
 }
 
-struct Reader<'a> {
+struct SourceReader<'a> {
     root: &'a Path,
     options: ReadOptions<'a>,
     user: u32,
@@ -239,8 +242,8 @@ struct Reader<'a> {
     is_full: bool,
 }
 
-impl Reader<'_> {
-    fn folder(&mut self, fd: &OwnedFd, path: &str, depth: usize) -> Result<(), SourceError> {
+impl SourceReader<'_> {
+    fn visit_folder(&mut self, fd: &OwnedFd, path: &str, depth: usize) -> Result<(), SourceError> {
         if depth > self.options.limits.depth {
             return Err(SourceError::TooLarge {
                 path: path.into(),
@@ -249,14 +252,14 @@ impl Reader<'_> {
             });
         }
         let before = self.stat(fd, path)?;
-        for name in self.names(fd.as_fd(), path)? {
+        for name in self.list_names(fd.as_fd(), path)? {
             if self.is_full {
                 return Ok(());
             }
             let Ok(text) = name.to_str() else {
                 let shown = Path::new(path).join(name.to_string_lossy().as_ref());
                 let child = shown.to_string_lossy().into_owned();
-                self.pass(child, SourceError::Name(shown))?;
+                self.record_fault(child, SourceError::Name(shown))?;
                 continue;
             };
             if (self.options.ignored)(text) {
@@ -267,20 +270,20 @@ impl Reader<'_> {
             } else {
                 format!("{path}/{text}")
             };
-            if let Err(error) = self.entry(fd.as_fd(), &name, child.clone(), depth) {
-                self.pass(child, error)?;
+            if let Err(error) = self.visit_entry(fd.as_fd(), &name, child.clone(), depth) {
+                self.record_fault(child, error)?;
             }
         }
         // A changed folder shows that entries were added, removed or renamed during the read.
         let after = self.stat(fd, path)?;
         if !same_content(&before, &after) {
-            return Err(SourceError::Changed(self.shown(path)));
+            return Err(SourceError::Changed(self.shown_path(path)));
         }
         Ok(())
     }
 
     /// Records a skipped entry and continues; returns its error if faults are not collected.
-    fn pass(&mut self, path: String, error: SourceError) -> Result<(), SourceError> {
+    fn record_fault(&mut self, path: String, error: SourceError) -> Result<(), SourceError> {
         let Some(passed) = &mut self.options.passed else {
             return Err(error);
         };
@@ -292,7 +295,7 @@ impl Reader<'_> {
         // Links do not count for the limit on entries, so a folder of links needs one of its own.
         if is_link(&error) && links >= self.options.limits.files {
             let too_many = self.too_many(&path);
-            return self.pass(path, too_many);
+            return self.record_fault(path, too_many);
         }
         // The report must show that it is incomplete, even beyond the limit.
         if is_link(&error)
@@ -304,7 +307,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn names(&self, fd: BorrowedFd<'_>, path: &str) -> Result<Vec<CString>, SourceError> {
+    fn list_names(&self, fd: BorrowedFd<'_>, path: &str) -> Result<Vec<CString>, SourceError> {
         let failed =
             |cause| SourceError::from(FileError::new("list", &self.root.join(path), cause));
         let mut names = Vec::new();
@@ -328,7 +331,7 @@ impl Reader<'_> {
         Ok(names)
     }
 
-    fn entry(
+    fn visit_entry(
         &mut self,
         parent: BorrowedFd<'_>,
         name: &CStr,
@@ -339,7 +342,7 @@ impl Reader<'_> {
         let seen = match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(seen) => seen,
             Err(Errno::NOENT) => return Err(SourceError::Changed(path.into())),
-            Err(cause) => return Err(self.failed("look at", &path, cause)),
+            Err(cause) => return Err(self.file_fault("look at", &path, cause)),
         };
         let kind = FileType::from_raw_mode(seen.st_mode);
         match kind {
@@ -348,7 +351,7 @@ impl Reader<'_> {
             other => {
                 return Err(SourceError::Special {
                     path: path.into(),
-                    what: word(other),
+                    what: kind_name(other),
                 });
             }
         }
@@ -368,7 +371,7 @@ impl Reader<'_> {
             Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT | Errno::NXIO) => {
                 return Err(SourceError::Changed(path.into()));
             }
-            Err(cause) => return Err(self.failed("open", &path, cause)),
+            Err(cause) => return Err(self.file_fault("open", &path, cause)),
         };
         let opened = self.stat(&fd, &path)?;
         // The check and the open are two calls. This shows whether both met the same entry.
@@ -378,13 +381,13 @@ impl Reader<'_> {
             return Err(SourceError::Changed(path.into()));
         }
         if kind == FileType::Directory {
-            self.folder(&fd, &path, depth + 1)
+            self.visit_folder(&fd, &path, depth + 1)
         } else {
-            self.file(&fd, &opened, path)
+            self.read_file(&fd, &opened, path)
         }
     }
 
-    fn file(&mut self, fd: &OwnedFd, opened: &Stat, path: String) -> Result<(), SourceError> {
+    fn read_file(&mut self, fd: &OwnedFd, opened: &Stat, path: String) -> Result<(), SourceError> {
         if self.files.len() >= self.options.limits.files {
             return Err(self.too_many(&path));
         }
@@ -404,8 +407,8 @@ impl Reader<'_> {
                 limit: self.options.limits.total_bytes,
                 unit: "bytes in one skill",
             })?;
-        let read =
-            read_exactly(fd.as_fd(), size).map_err(|cause| self.failed("read", &path, cause))?;
+        let read = read_exactly(fd.as_fd(), size)
+            .map_err(|cause| self.file_fault("read", &path, cause))?;
         let after = self.stat(fd, &path)?;
         // Bytes that were written during the read may be half old and half new.
         let Some(bytes) = read.filter(|_| same_content(opened, &after)) else {
@@ -420,22 +423,22 @@ impl Reader<'_> {
     }
 
     fn stat(&self, fd: &OwnedFd, path: &str) -> Result<Stat, SourceError> {
-        rustix::fs::fstat(fd).map_err(|cause| self.failed("look at", path, cause))
+        rustix::fs::fstat(fd).map_err(|cause| self.file_fault("look at", path, cause))
     }
 
-    fn failed(&self, doing: &'static str, path: &str, cause: Errno) -> SourceError {
+    fn file_fault(&self, doing: &'static str, path: &str, cause: Errno) -> SourceError {
         file_error(doing, &self.root.join(path))(cause).into()
     }
 
     fn too_many(&self, path: &str) -> SourceError {
         SourceError::TooLarge {
-            path: self.shown(path),
+            path: self.shown_path(path),
             limit: self.options.limits.files as u64,
             unit: "files",
         }
     }
 
-    fn shown(&self, path: &str) -> PathBuf {
+    fn shown_path(&self, path: &str) -> PathBuf {
         if path.is_empty() {
             self.root.to_owned()
         } else {
@@ -462,7 +465,7 @@ fn same_content(a: &Stat, b: &Stat) -> bool {
     )
 }
 
-fn word(kind: FileType) -> &'static str {
+fn kind_name(kind: FileType) -> &'static str {
     match kind {
         FileType::Fifo => "FIFO",
         FileType::Socket => "socket",

@@ -36,7 +36,7 @@ impl FileStat {
             reason = "the types of these fields differ between systems"
         )
     )]
-    fn of(stat: &rustix::fs::Stat) -> Self {
+    fn from_stat(stat: &rustix::fs::Stat) -> Self {
         Self {
             mode: u32::from(stat.st_mode),
             size: u64::try_from(stat.st_size).unwrap_or(0),
@@ -65,7 +65,7 @@ impl FileStat {
 
 /// An entry that [`walk`] visits.
 #[derive(Debug)]
-pub(crate) enum Entry {
+pub(crate) enum StoreEntry {
     /// A folder; its entries follow.
     Dir,
     /// A regular file with its bytes.
@@ -81,10 +81,10 @@ pub(crate) enum Entry {
 /// Visits everything under `root`, with paths relative to it, joined by `/`. A folder is visited
 /// before its entries. Files of more than `max_file` bytes are not read. Fails on the first system
 /// error and on names that are not UTF-8.
-pub(crate) fn walk(
+pub(crate) fn walk_tree(
     root: &HeldPath,
     max_file: u64,
-    visit: &mut dyn FnMut(&str, FileStat, Entry),
+    visit: &mut dyn FnMut(&str, FileStat, StoreEntry),
 ) -> Result<(), FileError> {
     let mut walker = Walker {
         root,
@@ -94,7 +94,7 @@ pub(crate) fn walk(
         path: String::new(),
     };
     let folder = root.open_folder().map_err(file_error("open", root))?;
-    walker.folder(folder, 0)
+    walker.visit_folder(folder, 0)
 }
 
 /// Flags for opening an entry: no link is followed, and a FIFO does not block.
@@ -107,36 +107,38 @@ pub(super) const ENTRY: OFlags = OFlags::RDONLY
 struct Walker<'a> {
     root: &'a HeldPath,
     max_file: u64,
-    visit: &'a mut dyn FnMut(&str, FileStat, Entry),
+    visit: &'a mut dyn FnMut(&str, FileStat, StoreEntry),
     entries: usize,
     path: String,
 }
 
 impl Walker<'_> {
-    fn folder(&mut self, fd: OwnedFd, depth: usize) -> Result<(), FileError> {
+    fn visit_folder(&mut self, fd: OwnedFd, depth: usize) -> Result<(), FileError> {
         let mut folders = Vec::new();
         let start = self.path.len();
-        let mut listing = Dir::new(fd).map_err(|cause| self.failed("list", cause))?;
+        let mut listing = Dir::new(fd).map_err(|cause| self.walk_error("list", cause))?;
         while let Some(entry) = listing.read() {
-            let entry = entry.map_err(|cause| self.failed("list", cause))?;
-            let fd = listing.fd().map_err(|cause| self.failed("list", cause))?;
+            let entry = entry.map_err(|cause| self.walk_error("list", cause))?;
+            let fd = listing
+                .fd()
+                .map_err(|cause| self.walk_error("list", cause))?;
             let name = entry.file_name();
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
             self.entries += 1;
             let Ok(text) = name.to_str() else {
-                return Err(self.refused("a file name is not UTF-8"));
+                return Err(self.rejected_error("a file name is not UTF-8"));
             };
             if self.entries > MAX_ENTRIES || depth > MAX_DEPTH {
-                return Err(self.refused("too many files for a skill"));
+                return Err(self.rejected_error("too many files for a skill"));
             }
             let is_folder = match entry.file_type() {
                 FileType::Directory => true,
                 // Some file systems omit the type from a listing.
                 FileType::Unknown => {
                     let stat = rustix::fs::statat(fd, name, AtFlags::SYMLINK_NOFOLLOW)
-                        .map_err(|cause| self.failed("look at", cause))?;
+                        .map_err(|cause| self.walk_error("look at", cause))?;
                     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
                 }
                 _ => false,
@@ -146,67 +148,71 @@ impl Walker<'_> {
                 // subfolders.
                 folders.push(text.to_owned());
             } else {
-                self.enter(text);
-                self.file(fd, name)?;
+                self.push_name(text);
+                self.visit_file(fd, name)?;
                 self.path.truncate(start);
             }
         }
-        let fd = listing.fd().map_err(|cause| self.failed("list", cause))?;
+        let fd = listing
+            .fd()
+            .map_err(|cause| self.walk_error("list", cause))?;
         for name in folders {
-            self.enter(&name);
+            self.push_name(&name);
             let inner = openat(fd, &name, FOLDER | OFlags::NOFOLLOW, Mode::empty())
-                .map_err(|cause| self.failed("open", cause))?;
+                .map_err(|cause| self.walk_error("open", cause))?;
             // From the handle, so that it belongs to the folder that is listed next.
-            let stat = FileStat::of(&fstat(&inner).map_err(|cause| self.failed("look at", cause))?);
-            (self.visit)(&self.path, stat, Entry::Dir);
-            self.folder(inner, depth + 1)?;
+            let stat = FileStat::from_stat(
+                &fstat(&inner).map_err(|cause| self.walk_error("look at", cause))?,
+            );
+            (self.visit)(&self.path, stat, StoreEntry::Dir);
+            self.visit_folder(inner, depth + 1)?;
             self.path.truncate(start);
         }
         Ok(())
     }
 
     /// Appends a name to the path.
-    fn enter(&mut self, name: &str) {
+    fn push_name(&mut self, name: &str) {
         if !self.path.is_empty() {
             self.path.push('/');
         }
         self.path.push_str(name);
     }
 
-    fn file(&mut self, parent: BorrowedFd<'_>, name: &CStr) -> Result<(), FileError> {
+    fn visit_file(&mut self, parent: BorrowedFd<'_>, name: &CStr) -> Result<(), FileError> {
         let fd = match openat(parent, name, ENTRY, Mode::empty()) {
             Ok(fd) => fd,
             // `open` rejects a link (ELOOP or EMLINK) and a socket (ENXIO); `stat` still describes
             // it.
             Err(rustix::io::Errno::LOOP | rustix::io::Errno::NXIO | rustix::io::Errno::MLINK) => {
                 let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
-                    .map_err(|cause| self.failed("look at", cause))?;
-                let stat = FileStat::of(&stat);
-                (self.visit)(&self.path, stat, Entry::Foreign);
+                    .map_err(|cause| self.walk_error("look at", cause))?;
+                let stat = FileStat::from_stat(&stat);
+                (self.visit)(&self.path, stat, StoreEntry::Foreign);
                 return Ok(());
             }
-            Err(cause) => return Err(self.failed("open", cause)),
+            Err(cause) => return Err(self.walk_error("open", cause)),
         };
-        let stat = fstat(&fd).map_err(|cause| self.failed("look at", cause))?;
-        let stat = FileStat::of(&stat);
+        let stat = fstat(&fd).map_err(|cause| self.walk_error("look at", cause))?;
+        let stat = FileStat::from_stat(&stat);
         let entry = if FileType::from_raw_mode(stat.mode) != FileType::RegularFile {
-            Entry::Foreign
+            StoreEntry::Foreign
         } else if stat.size > self.max_file {
-            Entry::TooLarge
+            StoreEntry::TooLarge
         } else {
             read_exactly(fd.as_fd(), stat.size)
-                .map_err(|cause| self.failed("read", cause))?
-                .map_or(Entry::Changing, Entry::File)
+                .map_err(|cause| self.walk_error("read", cause))?
+                .map_or(StoreEntry::Changing, StoreEntry::File)
         };
         (self.visit)(&self.path, stat, entry);
         Ok(())
     }
 
-    fn failed(&self, doing: &'static str, cause: rustix::io::Errno) -> FileError {
+    fn walk_error(&self, doing: &'static str, cause: rustix::io::Errno) -> FileError {
         FileError::new(doing, &self.root.join(&self.path), cause)
     }
 
-    fn refused(&self, why: &'static str) -> FileError {
+    fn rejected_error(&self, why: &'static str) -> FileError {
         let cause = io::Error::new(io::ErrorKind::InvalidData, why);
         FileError::new("read", &self.root.join(&self.path), cause)
     }
@@ -236,8 +242,10 @@ pub(super) fn read_exactly(fd: BorrowedFd<'_>, size: u64) -> rustix::io::Result<
 }
 
 /// Returns the metadata of one entry, links not followed; `None` if it can't be read.
-pub(crate) fn stat(path: &(impl Location + ?Sized)) -> Option<FileStat> {
-    super::stat(path).ok().map(|stat| FileStat::of(&stat))
+pub(crate) fn file_stat(path: &(impl Location + ?Sized)) -> Option<FileStat> {
+    super::stat(path)
+        .ok()
+        .map(|stat| FileStat::from_stat(&stat))
 }
 
 #[cfg(test)]
@@ -249,10 +257,10 @@ mod tests {
 
     fn visited(root: &Path) -> Vec<String> {
         let mut seen = Vec::new();
-        walk(&HeldPath::new(root), 10, &mut |path, stat, entry| {
+        walk_tree(&HeldPath::new(root), 10, &mut |path, stat, entry| {
             let what = match entry {
-                Entry::Dir => "dir".to_owned(),
-                Entry::File(bytes) => String::from_utf8(bytes).unwrap(),
+                StoreEntry::Dir => "dir".to_owned(),
+                StoreEntry::File(bytes) => String::from_utf8(bytes).unwrap(),
                 other => format!("{other:?}"),
             };
             seen.push(format!("{path} {:o} {what}", stat.permissions()));
@@ -298,11 +306,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "one").unwrap();
-        let before = stat(&path).unwrap();
-        assert_eq!(stat(&path), Some(before));
+        let before = file_stat(&path).unwrap();
+        assert_eq!(file_stat(&path), Some(before));
         std::thread::sleep(std::time::Duration::from_millis(20));
         std::fs::write(&path, "two").unwrap();
-        assert_ne!(stat(&path), Some(before));
-        assert_eq!(stat(&folder.path().join("missing")), None);
+        assert_ne!(file_stat(&path), Some(before));
+        assert_eq!(file_stat(&folder.path().join("missing")), None);
     }
 }

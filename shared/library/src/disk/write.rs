@@ -9,7 +9,8 @@ use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 
 use super::{
-    FileError, HeldPath, Kind, Location, bits, file_error, kind, list, open, sync_dir, unique_name,
+    FileError, HeldPath, Kind, Location, file_error, kind_at, list, mode_bits, open, sync_dir,
+    unique_name,
 };
 
 /// Returns a time by the file system's own clock, slightly in the past, as seconds and nanoseconds.
@@ -60,10 +61,16 @@ pub(crate) fn create(
 ) -> Result<bool, FileError> {
     let temporary = write_aside(bytes, mode, aside)?;
     let link = || -> io::Result<()> {
-        let (from, to) = (temporary.at()?, path.at()?);
+        let (from, to) = (temporary.open_parent()?, path.open_parent()?);
         let flags = AtFlags::empty();
         // A hard link fails if the name exists; a rename would overwrite it.
-        rustix::fs::linkat(from.folder(), from.name, to.folder(), to.name, flags)?;
+        rustix::fs::linkat(
+            from.parent_folder(),
+            from.name,
+            to.parent_folder(),
+            to.name,
+            flags,
+        )?;
         Ok(())
     };
     let linked = link();
@@ -82,7 +89,7 @@ fn write_aside(
     mode: u32,
     aside: &(impl Location + ?Sized),
 ) -> Result<HeldPath, FileError> {
-    let path = aside.entry(format!(".new-{}", unique_name()));
+    let path = aside.held_entry(format!(".new-{}", unique_name()));
     // A leftover of a dead process with the same process id would make the creation fail every
     // time.
     let _absent = unlink(&path, AtFlags::empty());
@@ -111,21 +118,21 @@ pub(super) fn write_new(
 }
 
 fn move_entry(from: &(impl Location + ?Sized), to: &(impl Location + ?Sized)) -> io::Result<()> {
-    let (from, to) = (from.at()?, to.at()?);
-    rustix::fs::renameat(from.folder(), from.name, to.folder(), to.name)?;
+    let (from, to) = (from.open_parent()?, to.open_parent()?);
+    rustix::fs::renameat(from.parent_folder(), from.name, to.parent_folder(), to.name)?;
     Ok(())
 }
 
 fn unlink(path: &(impl Location + ?Sized), flags: AtFlags) -> io::Result<()> {
-    let at = path.at()?;
-    Ok(rustix::fs::unlinkat(at.folder(), at.name, flags)?)
+    let at = path.open_parent()?;
+    Ok(rustix::fs::unlinkat(at.parent_folder(), at.name, flags)?)
 }
 
 fn sync_parent(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
-    if let Some(parent) = path.below().parent() {
-        return sync_dir(&HeldPath::new(path.top()).join(parent));
+    if let Some(parent) = path.path_below().parent() {
+        return sync_dir(&HeldPath::new(path.top_folder()).join(parent));
     }
-    match path.top().parent() {
+    match path.top_folder().parent() {
         None => sync_dir(Path::new("/")),
         // A bare file name is relative to the current folder.
         Some(parent) if parent.as_os_str().is_empty() => sync_dir(Path::new(".")),
@@ -194,7 +201,7 @@ pub(crate) fn switch_link(
     aside: &(impl Location + ?Sized),
 ) -> Result<(), FileError> {
     // A sync recognises a leftover in an agent's folder by the start of this name.
-    let temporary = aside.entry(format!(".vault-aside-link-{}", unique_name()));
+    let temporary = aside.held_entry(format!(".vault-aside-link-{}", unique_name()));
     let _absent = unlink(&temporary, AtFlags::empty());
     new_link(&temporary, target)?;
     move_entry(&temporary, link).map_err(|cause| {
@@ -209,8 +216,8 @@ pub(crate) fn new_link(link: &(impl Location + ?Sized), target: &Path) -> Result
 }
 
 fn symlink(link: &(impl Location + ?Sized), target: &Path) -> io::Result<()> {
-    let at = link.at()?;
-    Ok(rustix::fs::symlinkat(target, at.folder(), at.name)?)
+    let at = link.open_parent()?;
+    Ok(rustix::fs::symlinkat(target, at.parent_folder(), at.name)?)
 }
 
 /// Returns a path in a folder that does not exist yet: `<name>`, or the first free
@@ -219,10 +226,10 @@ pub(crate) fn free_path(
     folder: &(impl Location + ?Sized),
     name: &str,
 ) -> Result<HeldPath, FileError> {
-    let mut path = folder.entry(name);
+    let mut path = folder.held_entry(name);
     let mut number = 1;
-    while kind(&path)?.is_some() {
-        path = folder.entry(format!("{name}-{number}"));
+    while kind_at(&path)?.is_some() {
+        path = folder.held_entry(format!("{name}-{number}"));
         number += 1;
     }
     Ok(path)
@@ -274,7 +281,7 @@ fn is_alive(process: i32) -> bool {
 /// Sets the permission bits of a folder that its owner may read.
 pub(crate) fn set_mode(path: &(impl Location + ?Sized), mode: u32) -> Result<(), FileError> {
     path.open_folder()
-        .and_then(|folder| Ok(rustix::fs::fchmod(&folder, bits(mode))?))
+        .and_then(|folder| Ok(rustix::fs::fchmod(&folder, mode_bits(mode))?))
         .map_err(file_error("set the mode of", path))
 }
 
@@ -311,7 +318,7 @@ pub(crate) fn remove_empty(path: &(impl Location + ?Sized)) -> Result<(), FileEr
 /// Whether symbolic links can be created in a folder. False only if the file system reports that it
 /// does not support them; any other error counts as true.
 pub(crate) fn supports_links(folder: &Path) -> bool {
-    let path = folder.entry(format!(".vault-aside-link-{}", unique_name()));
+    let path = folder.held_entry(format!(".vault-aside-link-{}", unique_name()));
     match symlink(&path, Path::new(".")) {
         Ok(()) => {
             let _best_effort = unlink(&path, AtFlags::empty());

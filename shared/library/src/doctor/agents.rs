@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use vault_format::name::{AgentId, SkillName};
 
 use super::{ContextCost, Doctor, DoctorFinding};
-use crate::agents::{self, Machine, ProfileSyncError, ProfileWarning, View};
+use crate::agents::{self, AgentViews, Machine, ProfileSyncError, ProfileWarning};
 use crate::installed::{list, place};
 use crate::vault::VaultError;
 
@@ -22,13 +22,13 @@ impl Doctor<'_> {
         if self.input.clean {
             self.clean_links(machine)?;
         }
-        let view = match agents::view(self.vault, machine) {
+        let view = match agents::view_agents(self.vault, machine) {
             Ok(view) => view,
             // Without the key no skill can be verified. The missing key is already a finding.
             Err(ProfileSyncError::Vault(VaultError::Key(_))) => return Ok(()),
             Err(ProfileSyncError::Vault(error)) => return Err(error),
             Err(error) => {
-                self.find(DoctorFinding::ProfilesInvalid(error));
+                self.add_finding(DoctorFinding::ProfilesInvalid(error));
                 return Ok(());
             }
         };
@@ -38,8 +38,8 @@ impl Doctor<'_> {
         self.report.agents = view;
         if let Some(wanted) = &self.input.skill {
             // Agents are shown skills that have their bare names.
-            let found = place::find(self.vault, wanted)?;
-            let name = found
+            let located = place::find_installed(self.vault, wanted)?;
+            let name = located
                 .filter(|(place, _)| place.bare)
                 .map(|(place, _)| place.name);
             for agent in &mut self.report.agents.agents {
@@ -53,7 +53,7 @@ impl Doctor<'_> {
     }
 
     fn clean_links(&mut self, machine: &Machine) -> Result<(), VaultError> {
-        match agents::clean(self.vault, machine) {
+        match agents::clean_up_links(self.vault, machine) {
             Ok(cleaned) => self.report.cleaned.extend(cleaned),
             // The caller computes the view next, which reports these errors.
             Err(
@@ -66,28 +66,28 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    fn check_links(&mut self, view: &View) {
+    fn check_links(&mut self, view: &AgentViews) {
         for (path, ours) in &view.dangling {
-            self.find(DoctorFinding::DanglingLink {
+            self.add_finding(DoctorFinding::DanglingLink {
                 path: path.clone(),
                 ours: *ours,
             });
         }
         for path in &view.missing {
-            self.find(DoctorFinding::RootMissing(path.clone()));
+            self.add_finding(DoctorFinding::RootMissing(path.clone()));
         }
         for warning in &view.warnings {
             // Damaged skills are already reported by the skill checks.
             if !matches!(warning, ProfileWarning::SkillDamaged(_)) {
-                self.find(DoctorFinding::Profile(warning.clone()));
+                self.add_finding(DoctorFinding::Profile(warning.clone()));
             }
         }
         if view.stale {
-            self.find(DoctorFinding::LinksStale);
+            self.add_finding(DoctorFinding::LinksStale);
         }
     }
 
-    fn check_unlinked(&mut self, view: &View) {
+    fn check_unlinked(&mut self, view: &AgentViews) {
         let unlinked: Vec<_> = view
             .agents
             .iter()
@@ -95,16 +95,16 @@ impl Doctor<'_> {
             .map(|agent| agent.agent.clone())
             .collect();
         if !unlinked.is_empty() {
-            self.find(DoctorFinding::AgentNotLinked(unlinked));
+            self.add_finding(DoctorFinding::AgentNotLinked(unlinked));
         }
     }
 
-    fn check_context(&mut self, view: &View) {
+    fn check_context(&mut self, view: &AgentViews) {
         if view.agents.iter().all(|agent| !agent.linked) {
             return;
         }
         // The length of each skill's entry in an agent's skill list, in characters.
-        let listing = list::list(self.vault).unwrap_or_default();
+        let listing = list::list_installed(self.vault).unwrap_or_default();
         let own = listing.skills.into_iter().filter(|skill| !skill.shadowed);
         let lengths: HashMap<SkillName, usize> = own
             .map(|skill| {
@@ -116,7 +116,7 @@ impl Doctor<'_> {
             let characters = agent.sees.iter().filter_map(|name| lengths.get(name)).sum();
             let bound = list_bound(&agent.agent);
             if let Some(bound) = bound.filter(|bound| characters > *bound) {
-                self.find(DoctorFinding::ContextCost {
+                self.add_finding(DoctorFinding::ContextCost {
                     agent: agent.agent.clone(),
                     characters,
                     bound,

@@ -47,7 +47,7 @@ pub struct DoctorInput<'a> {
 
 /// Checks everything and makes the requested repairs. Fails only if the vault can't be listed or
 /// written.
-pub fn examine(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorReport, VaultError> {
+pub fn examine_vault(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorReport, VaultError> {
     let mut doctor = Doctor {
         vault,
         input,
@@ -61,7 +61,7 @@ pub fn examine(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorReport, V
     doctor.check_remembered_time();
     // Check for leftovers before anything takes the writer lock, because taking it removes them.
     doctor.check_leftovers()?;
-    match verify::check(vault) {
+    match verify::verify_all_installed(vault) {
         Ok(checked) => doctor.check_skills(checked)?,
         // Without the key no skill can be verified. The missing key is already a finding.
         Err(VaultError::Key(_)) => {}
@@ -89,18 +89,20 @@ struct Doctor<'a> {
 
 impl Doctor<'_> {
     /// Returns the texts that the index has of a bundle, from its last verification.
-    fn texts(&self, bundle: &Digest) -> Option<&Texts> {
-        let rows = self.rows.get_or_init(|| Index::open(self.vault).rows());
+    fn indexed_texts(&self, bundle: &Digest) -> Option<&Texts> {
+        let rows = self
+            .rows
+            .get_or_init(|| Index::open(self.vault).load_rows());
         rows.get(bundle).map(|stored| &stored.row.texts)
     }
 
     /// Returns the records of installers in lock files. Without a machine, none are read.
-    fn records(&self) -> &Records {
-        let read = || self.input.machine.as_ref().map(records::read);
+    fn installer_records(&self) -> &Records {
+        let read = || self.input.machine.as_ref().map(records::read_records);
         self.records.get_or_init(|| read().unwrap_or_default())
     }
 
-    fn find(&mut self, finding: DoctorFinding) {
+    fn add_finding(&mut self, finding: DoctorFinding) {
         self.report.findings.push(finding);
     }
 }

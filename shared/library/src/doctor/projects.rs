@@ -16,20 +16,20 @@ impl Doctor<'_> {
                 Err(_) => {}
             }
         }
-        for project in project::all(self.vault)? {
+        for project in project::list_projects(self.vault)? {
             let path = project.path().to_owned();
             if !disk::is_folder(&path) {
-                self.find(DoctorFinding::ProjectMissing(path));
+                self.add_finding(DoctorFinding::ProjectMissing(path));
                 continue;
             }
             match agents::wrong_links(self.vault, &project) {
                 Ok(wrong) if wrong.is_empty() => {}
-                Ok(wrong) => self.find(DoctorFinding::ProjectLinks {
+                Ok(wrong) => self.add_finding(DoctorFinding::ProjectLinks {
                     project: path,
                     wrong,
                 }),
                 Err(ProjectError::Other(error)) => return Err(error),
-                Err(_) => self.find(DoctorFinding::ProjectLinks {
+                Err(_) => self.add_finding(DoctorFinding::ProjectLinks {
                     wrong: vec![path.clone()],
                     project: path,
                 }),

@@ -8,7 +8,7 @@ use vault_format::hash::Digest;
 use vault_format::name::{AgentId, SkillName};
 
 use super::finding::{DoctorFinding, Severity};
-use crate::agents::View;
+use crate::agents::AgentViews;
 
 /// Whether a damaged skill can be repaired, or the result of the repair.
 #[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
@@ -73,7 +73,7 @@ pub struct DoctorReport {
     pub findings: Vec<DoctorFinding>,
     /// Skills that each agent sees.
     #[serde(skip)]
-    pub agents: View,
+    pub agents: AgentViews,
     /// The size of the skill list of each linked agent.
     pub context: Vec<ContextCost>,
     /// The paths that `clean` removed.
@@ -114,7 +114,7 @@ impl DoctorReport {
     }
 
     /// Returns the number of skills that failed verification, including those just repaired.
-    pub fn damaged(&self) -> usize {
+    pub fn count_damaged(&self) -> usize {
         self.skills
             .iter()
             .filter(|skill| skill.repair_status != RepairStatus::NotNeeded)

@@ -11,19 +11,19 @@ use vault_gate as gate;
 use vault_gate::document::Secret;
 
 use super::{Doctor, DoctorFinding, Remedy, RepairStatus, SkillHealth};
-use crate::admit::add::add;
+use crate::admit::add::admit_source;
 use crate::admit::remove::was_signed;
-use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, examine};
+use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, examine_candidate};
 use crate::agents::setup::originals;
 use crate::agents::setup::records::RecordedSource;
 use crate::disk::{self, HeldPath, Kind, Location};
 use crate::installed::place::{OWN, Origin};
-use crate::installed::verify::{self, Checked};
+use crate::installed::verify::{self, SkillCheck};
 use crate::store::{self, Damage};
 use crate::vault::VaultError;
 
 impl Doctor<'_> {
-    pub(super) fn check_skills(&mut self, checked: verify::Report) -> Result<(), VaultError> {
+    pub(super) fn check_skills(&mut self, checked: verify::VerifyReport) -> Result<(), VaultError> {
         self.check_clock(checked.skills.iter().filter_map(|skill| skill.signed_at));
         self.check_withheld(&checked.skills);
         for skill in checked.skills {
@@ -34,7 +34,7 @@ impl Doctor<'_> {
         for variant in checked.variants {
             if let Some(damage) = variant.damage {
                 let skill = variant.name;
-                self.find(DoctorFinding::VariantDamaged { skill, damage });
+                self.add_finding(DoctorFinding::VariantDamaged { skill, damage });
             }
         }
         for path in checked.strange {
@@ -42,13 +42,13 @@ impl Doctor<'_> {
         }
         if !checked.unreferenced.is_empty() {
             let count = checked.unreferenced.len();
-            self.find(DoctorFinding::EarlierVersions(count));
+            self.add_finding(DoctorFinding::EarlierVersions(count));
         }
         Ok(())
     }
 
     /// Reports what waits for the next release of its vault, all skills of a vault at once.
-    fn check_withheld(&mut self, skills: &[Checked]) {
+    fn check_withheld(&mut self, skills: &[SkillCheck]) {
         let mut withheld = BTreeMap::<Option<String>, Vec<SkillName>>::new();
         for skill in skills {
             let is_withheld = skill.damage.as_ref().is_some_and(Damage::is_withheld);
@@ -64,7 +64,7 @@ impl Doctor<'_> {
             }
         }
         for (vault, skills) in withheld {
-            self.find(DoctorFinding::SkillsWithheld { vault, skills });
+            self.add_finding(DoctorFinding::SkillsWithheld { vault, skills });
         }
     }
 
@@ -74,9 +74,9 @@ impl Doctor<'_> {
         })
     }
 
-    fn check_skill(&mut self, mut checked: Checked) -> Result<(), VaultError> {
+    fn check_skill(&mut self, mut checked: SkillCheck) -> Result<(), VaultError> {
         if matches!(checked.origin, Origin::Linked(_)) && !checked.bare {
-            self.find(DoctorFinding::NameTaken {
+            self.add_finding(DoctorFinding::NameTaken {
                 skill: checked.name.clone(),
                 qualified: checked.qualified.clone(),
             });
@@ -102,11 +102,11 @@ impl Doctor<'_> {
             name: checked.name,
         };
         if let Some(damage) = checked.damage {
-            let texts = self.texts(&checked.bundle);
+            let texts = self.indexed_texts(&checked.bundle);
             let source: Option<ProvenanceId> =
                 texts.and_then(|texts| texts.provenance.parse().ok());
             let local = self.local_source(&health.name, source.as_ref());
-            let (status, remedy) = verdict(&damage, &checked.origin, source);
+            let (status, remedy) = choose_remedy(&damage, &checked.origin, source);
             // The source of a local skill lacks its path, which the trust folder knows.
             let remedy = match (remedy, local) {
                 (Remedy::AddAgain(_), Some(path)) => Remedy::AddLocal(path),
@@ -115,7 +115,7 @@ impl Doctor<'_> {
             health.repair_status = status;
             // `check_withheld` has reported it, with the other skills of its vault.
             if !damage.is_withheld() {
-                self.find(DoctorFinding::SkillDamaged {
+                self.add_finding(DoctorFinding::SkillDamaged {
                     skill: health.name.clone(),
                     damage,
                     remedy,
@@ -129,8 +129,8 @@ impl Doctor<'_> {
     /// Returns the folder or archive that an own skill was added from, if it is still there.
     /// `source` is the recorded source, if that is known.
     fn local_source(&self, name: &SkillName, source: Option<&ProvenanceId>) -> Option<PathBuf> {
-        let known = self.vault.own_skills().ok()?;
-        let local = known.local(name)?;
+        let own_skills = self.vault.own_skills().ok()?;
+        let local = own_skills.local_source(name)?;
         // The record may be of an earlier source than that of the installed version.
         let is_source = source.is_none_or(|source| *source == local.identifier);
         let path = PathBuf::from(&local.path);
@@ -145,7 +145,7 @@ impl Doctor<'_> {
         let variables: Vec<_> = required.map(|secret| secret.name.clone()).collect();
         if !variables.is_empty() {
             let skill = skill.clone();
-            self.find(DoctorFinding::EnvironmentUnset { skill, variables });
+            self.add_finding(DoctorFinding::EnvironmentUnset { skill, variables });
         }
         unset.iter().map(|secret| secret.name.clone()).collect()
     }
@@ -162,8 +162,8 @@ impl Doctor<'_> {
             return Ok(files);
         }
         if self.input.clean {
-            let _change = self.vault.change()?;
-            let removed = store::remove_ignored(&self.vault.store(), bundle, &files)?;
+            let _change = self.vault.begin_change()?;
+            let removed = store::remove_ignored(&self.vault.store_folder(), bundle, &files)?;
             self.report.cleaned.extend(removed);
             return Ok(Vec::new());
         }
@@ -171,7 +171,7 @@ impl Doctor<'_> {
         let metadata = files.iter().filter(|file| gate::is_system_metadata(file));
         let metadata: Vec<_> = metadata.cloned().collect();
         if !metadata.is_empty() {
-            self.find(DoctorFinding::IgnoredMetadata {
+            self.add_finding(DoctorFinding::IgnoredMetadata {
                 skill: skill.clone(),
                 files: metadata,
             });
@@ -180,7 +180,7 @@ impl Doctor<'_> {
     }
 
     /// Returns the options to sign a skill with.
-    fn options(&self, name: &SkillName, provenance: Option<ProvenanceId>) -> Options {
+    fn repair_options(&self, name: &SkillName, provenance: Option<ProvenanceId>) -> Options {
         Options {
             name: Some(name.clone()),
             provenance,
@@ -201,7 +201,7 @@ impl Doctor<'_> {
             Err(error) => {
                 health.repair_status = RepairStatus::Failed;
                 health.problem = Some(error.to_string());
-                self.find(DoctorFinding::RepairFailed {
+                self.add_finding(DoctorFinding::RepairFailed {
                     skill: health.name.clone(),
                     reason: error.to_string(),
                 });
@@ -216,10 +216,10 @@ impl Doctor<'_> {
         let name = path
             .strip_prefix("skills/")
             .and_then(|name| name.parse::<SkillName>().ok());
-        let is_skill = disk::kind(&full)? == Some(Kind::Dir)
-            && disk::kind(&full.join(SKILL_MD))? == Some(Kind::File);
+        let is_skill = disk::kind_at(&full)? == Some(Kind::Dir)
+            && disk::kind_at(&full.join(SKILL_MD))? == Some(Kind::File);
         let Some(name) = name.filter(|_| is_skill) else {
-            self.find(DoctorFinding::ForeignInVault(full.path()));
+            self.add_finding(DoctorFinding::ForeignInVault(full.path()));
             return Ok(());
         };
         if !self.is_wanted(&name, &format!("{OWN}/{name}")) {
@@ -242,10 +242,10 @@ impl Doctor<'_> {
             let problem = "a folder is in the place of the signed skill".to_owned();
             health.problem = Some(problem);
             health.repair_status = RepairStatus::RefusedTampered;
-            self.find(DoctorFinding::SkillReplaced(name));
+            self.add_finding(DoctorFinding::SkillReplaced(name));
         } else if let Some(source) = self.recorded_source(&name, &full) {
             health.repair_status = RepairStatus::RefusedRemote;
-            self.find(DoctorFinding::SkillFromElsewhere {
+            self.add_finding(DoctorFinding::SkillFromElsewhere {
                 skill: name,
                 path: full.path(),
                 source,
@@ -256,7 +256,7 @@ impl Doctor<'_> {
             let signed = self.sign_folder(&name, &full);
             self.note_repair(&mut health, signed);
         } else {
-            self.find(DoctorFinding::SkillUnsigned(name));
+            self.add_finding(DoctorFinding::SkillUnsigned(name));
         }
         self.report.skills.push(health);
         Ok(())
@@ -267,8 +267,8 @@ impl Doctor<'_> {
     fn recorded_source(&self, name: &SkillName, folder: &HeldPath) -> Option<RecordedSource> {
         let document = disk::read(&folder.join(SKILL_MD), MAX_SKILL_MD_BYTES);
         let document = document.ok().flatten().unwrap_or_default();
-        let records = self.records();
-        records.remote(name.as_str(), &folder.path(), &document)
+        let records = self.installer_records();
+        records.find_remote(name.as_str(), &folder.path(), &document)
     }
 
     /// Signs a skill folder in `skills/` and replaces it with a symlink. The bytes always exist in
@@ -278,30 +278,30 @@ impl Doctor<'_> {
         name: &SkillName,
         folder: &HeldPath,
     ) -> Result<AdmitReport, AdmitError> {
-        let options = self.options(name, format!("local:{name}").parse().ok());
+        let options = self.repair_options(name, format!("local:{name}").parse().ok());
         // Run the gate before moving the folder, so that a rejected one stays where it is.
-        let mut neighbours = Neighbours::of(self.vault);
-        examine(self.source(folder), &options, &mut neighbours)?;
+        let mut neighbours = Neighbours::for_vault(self.vault);
+        examine_candidate(self.source_in_vault(folder), &options, &mut neighbours)?;
         // Hold the writer lock only for the move: the admission below takes it again.
         let parked = self.vault.folder().join("set-aside");
         let place = {
-            let _change = self.vault.change()?;
+            let _change = self.vault.begin_change()?;
             disk::make_dirs(&parked, 0o700)?;
             let place = disk::free_path(&parked, name.as_str())?;
             disk::rename(folder, &place)?;
             disk::sync_dir(&parked)?;
             place
         };
-        let signed = add(self.vault, self.source(&place), &options);
+        let signed = admit_source(self.vault, self.source_in_vault(&place), &options);
         match &signed {
             Ok(report) => {
-                let stored = originals::stored(self.vault, report)?;
-                let left = originals::remove_stored(&place, &stored)?;
-                if !left.is_empty() {
-                    self.find(DoctorFinding::NotStored {
+                let stored = originals::read_stored(self.vault, report)?;
+                let remaining = originals::remove_stored(&place, &stored)?;
+                if !remaining.is_empty() {
+                    self.add_finding(DoctorFinding::NotStored {
                         skill: name.clone(),
                         folder: place.path(),
-                        files: left,
+                        files: remaining,
                     });
                 }
             }
@@ -312,10 +312,10 @@ impl Doctor<'_> {
         signed
     }
 
-    fn source(&self, folder: &HeldPath) -> Source {
+    fn source_in_vault(&self, folder: &HeldPath) -> Source {
         Source::InVault {
             vault: self.vault.paths().root.clone(),
-            path: folder.below().to_string_lossy().into_owned(),
+            path: folder.path_below().to_string_lossy().into_owned(),
         }
     }
 }
@@ -327,7 +327,7 @@ fn is_clutter(damage: &Damage) -> bool {
 
 /// Decides whether a damaged skill can be repaired, and how to restore it otherwise. A skill that
 /// was signed once is never signed in its present state.
-fn verdict(
+fn choose_remedy(
     damage: &Damage,
     origin: &Origin,
     source: Option<ProvenanceId>,
@@ -356,7 +356,7 @@ mod tests {
     fn what_was_signed_once_is_never_repaired() {
         use RepairStatus::{Failed, RefusedRemote, RefusedTampered};
         let slug: Slug = "team".parse().unwrap();
-        let linked = Origin::Linked(LinkId::of("https://vault.example", &slug));
+        let linked = Origin::Linked(LinkId::from_address("https://vault.example", &slug));
         let local = Origin::Local;
         let manifest = || Damage::Missing("manifest.json".to_owned());
         let folder = || Damage::Missing(Digest::of(b"bundle").to_string());
@@ -380,7 +380,7 @@ mod tests {
                 Origin::Linked(_) => Remedy::Pull,
                 _ => Remedy::AddAgain(source.clone()),
             };
-            let found = verdict(&damage, origin, source.clone());
+            let found = choose_remedy(&damage, origin, source.clone());
             assert_eq!(found, (status, expected), "{damage} {origin:?} {source:?}");
         }
     }

@@ -5,7 +5,7 @@ use vault_format::manifest::SKILL_MD;
 use vault_format::time::Timestamp;
 
 use super::{Doctor, DoctorFinding};
-use crate::admit::waiting;
+use crate::admit::list_unsigned;
 use crate::disk::scratch;
 use crate::disk::{self, Location};
 use crate::installed::{clock, linked};
@@ -22,14 +22,16 @@ impl Doctor<'_> {
         match self.vault.check_folders() {
             Ok(()) => {}
             Err(VaultError::WritableByOthers { path, mode }) => {
-                self.find(DoctorFinding::OpenToOthers { path, mode });
+                self.add_finding(DoctorFinding::OpenToOthers { path, mode });
             }
-            Err(VaultError::OfAnotherUser(path)) => self.find(DoctorFinding::ForeignOwner(path)),
-            Err(VaultError::Key(error)) => self.find(DoctorFinding::Key(error)),
-            Err(error) => self.find(DoctorFinding::FolderUnusable(error.to_string())),
+            Err(VaultError::OfAnotherUser(path)) => {
+                self.add_finding(DoctorFinding::ForeignOwner(path))
+            }
+            Err(VaultError::Key(error)) => self.add_finding(DoctorFinding::Key(error)),
+            Err(error) => self.add_finding(DoctorFinding::FolderUnusable(error.to_string())),
         }
         if !disk::may_write(&path) {
-            self.find(DoctorFinding::ReadOnly(path));
+            self.add_finding(DoctorFinding::ReadOnly(path));
         }
     }
 
@@ -40,10 +42,10 @@ impl Doctor<'_> {
             // An open trust folder is a finding already.
             Err(VaultError::Key(_))
                 if matches!(self.vault.check_folders(), Err(VaultError::Key(_))) => {}
-            Err(VaultError::Key(error)) => self.find(DoctorFinding::Key(error)),
+            Err(VaultError::Key(error)) => self.add_finding(DoctorFinding::Key(error)),
             Err(_) => {
                 let missing = KeyError::Missing(self.vault.keys().folder());
-                self.find(DoctorFinding::Key(missing));
+                self.add_finding(DoctorFinding::Key(missing));
             }
         }
         let Ok(Some(trust)) = self.vault.trust() else {
@@ -53,32 +55,32 @@ impl Doctor<'_> {
         let root = trust.chain().document().root();
         // A root key that lies elsewhere is the only way back after this machine is lost or stolen.
         if root.keys().iter().all(|key| here.contains(key)) {
-            self.find(DoctorFinding::NoRecoveryKey);
+            self.add_finding(DoctorFinding::NoRecoveryKey);
         }
         if let Ok(Some(checked_at)) = recovery::check_due(self.vault) {
-            self.find(DoctorFinding::RecoveryCheckDue(checked_at));
+            self.add_finding(DoctorFinding::RecoveryCheckDue(checked_at));
         }
         // Only a publisher can make a newer release.
         if self.vault.release_key().is_ok() {
             for address in releases_behind(self.vault).unwrap_or_default() {
-                self.find(DoctorFinding::ReleaseBehind(address));
+                self.add_finding(DoctorFinding::ReleaseBehind(address));
             }
             self.check_published();
         }
-        for name in waiting(self.vault).unwrap_or_default() {
-            self.find(DoctorFinding::NotSignedAgain(name));
+        for name in list_unsigned(self.vault).unwrap_or_default() {
+            self.add_finding(DoctorFinding::NotSignedAgain(name));
         }
     }
 
     /// Reports own releases that end soon, or have ended.
     fn check_published(&mut self) {
         let now = self.vault.clock().now();
-        for state in publish::state::all(self.vault).unwrap_or_default() {
+        for state in publish::state::list_states(self.vault).unwrap_or_default() {
             let ends = state.published.map(|published| published.expires_at);
             if let Some(at) = ends.filter(|at| publish::ends_soon(*at, now)) {
                 let address = format!("{}/v/{}", state.base, state.slug);
                 let own = true;
-                self.find(DoctorFinding::ReleaseEnds { address, at, own });
+                self.add_finding(DoctorFinding::ReleaseEnds { address, at, own });
             }
         }
     }
@@ -86,7 +88,7 @@ impl Doctor<'_> {
     /// Reports linked vaults whose last catalog has expired or ends soon. Time is the latest that
     /// this machine has seen, so that a clock set back hides nothing.
     pub(super) fn check_links_to_vaults(&mut self) {
-        for link in linked::all(self.vault).unwrap_or_default() {
+        for link in linked::list_links(self.vault).unwrap_or_default() {
             let (Ok(Some(catalog)), Ok(Some(trust))) =
                 (link.catalog(self.vault), link.trust(self.vault))
             else {
@@ -98,10 +100,10 @@ impl Doctor<'_> {
             let address = format!("{}/v/{}", pin.base, pin.slug);
             let at = catalog.expires_at;
             if at <= now {
-                self.find(DoctorFinding::LinkExpired { address, since: at });
+                self.add_finding(DoctorFinding::LinkExpired { address, since: at });
             } else if publish::ends_soon(at, now) {
                 let own = false;
-                self.find(DoctorFinding::ReleaseEnds { address, at, own });
+                self.add_finding(DoctorFinding::ReleaseEnds { address, at, own });
             }
         }
     }
@@ -111,7 +113,7 @@ impl Doctor<'_> {
         for pending in pending_files(self.vault)? {
             let path = pending.file.path(self.vault);
             let file = pending.file;
-            self.find(DoctorFinding::NotApproved { file, path });
+            self.add_finding(DoctorFinding::NotApproved { file, path });
         }
         Ok(())
     }
@@ -119,7 +121,7 @@ impl Doctor<'_> {
     /// Returns the error that keeps this machine from signing, if any. Asks the user for nothing.
     fn key_problem(&self) -> Result<(), VaultError> {
         let key = self.vault.release_key()?;
-        Ok(self.vault.keys().check(&key)?)
+        Ok(self.vault.keys().check_usable(&key)?)
     }
 
     /// Reports a signature more than a day in the future, which means that the clock was set back.
@@ -127,7 +129,7 @@ impl Doctor<'_> {
         let now = self.vault.clock().now();
         let latest = signed.max().filter(|latest| *latest > now.plus_days(1));
         if let Some(signed_at) = latest {
-            self.find(DoctorFinding::ClockBehind { now, signed_at });
+            self.add_finding(DoctorFinding::ClockBehind { now, signed_at });
         }
     }
 
@@ -138,30 +140,30 @@ impl Doctor<'_> {
             .unwrap_or_default()
             .into_iter();
         if let Some(seen_at) = ahead.map(|time| time.seen_at).max() {
-            self.find(DoctorFinding::ClockWasAhead { now, seen_at });
+            self.add_finding(DoctorFinding::ClockWasAhead { now, seen_at });
         }
     }
 
     /// Reports or removes leftovers of killed writers.
     pub(super) fn check_leftovers(&mut self) -> Result<(), VaultError> {
         let generation = self.vault.generation()?;
-        let dead = scratch::abandoned(&self.vault.tmp()).unwrap_or_default();
+        let dead = scratch::list_abandoned(&self.vault.tmp_folder()).unwrap_or_default();
         // An odd number means that a writer was killed after its first switch.
         let unfinished = !dead.is_empty() || generation % 2 == 1;
         if unfinished && self.input.clean {
             // Taking the writer lock removes the leftovers of a killed writer.
-            let mut change = self.vault.change()?;
-            change.switching()?;
+            let mut change = self.vault.begin_change()?;
+            change.mark_changing()?;
             self.report.cleaned.extend(dead.iter().map(Location::path));
         } else if unfinished {
-            self.find(DoctorFinding::Unfinished);
+            self.add_finding(DoctorFinding::Unfinished);
         }
         let parked = self.vault.folder().join("set-aside");
         for (name, _) in disk::list(&parked)? {
             let path = parked.join(name);
             // Without its SKILL.md it is what the vault does not hold of a skill that was signed.
-            let is_skill = disk::kind(&path.join(SKILL_MD))?.is_some();
-            self.find(if is_skill {
+            let is_skill = disk::kind_at(&path.join(SKILL_MD))?.is_some();
+            self.add_finding(if is_skill {
                 DoctorFinding::SetAside(path.path())
             } else {
                 DoctorFinding::ForeignInVault(path.path())

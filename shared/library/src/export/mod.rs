@@ -26,8 +26,8 @@ use crate::vault::{Vault, VaultError};
 
 use release::Release;
 
-pub use site::{INDEX, SCHEMA, SiteInput, SiteReport, well_known};
-pub use verify::{Fault, Form, Verified, VerifyError, verify};
+pub use site::{INDEX, SCHEMA, SiteInput, SiteReport, export_site};
+pub use verify::{Fault, Form, Verified, VerifyError, verify_export};
 
 /// Suffix of the name of the release that an archive carries. The prefix is that of its manifest.
 const CATALOG_SUFFIX: &str = ".catalog.json";
@@ -126,33 +126,33 @@ pub struct ZipReport {
 /// Writes an installed skill as a zip archive with its files at the root, and its signed manifest
 /// next to the archive. Where releases of its vault need several publishers, the release that lists
 /// it is written there too.
-pub fn zip(vault: &Vault, input: &ZipInput) -> Result<ZipReport, ExportError> {
-    let skill = run::inspect(vault, &input.skill)?;
-    let release = Release::of(vault, &skill)?;
+pub fn export_zip(vault: &Vault, input: &ZipInput) -> Result<ZipReport, ExportError> {
+    let skill = run::inspect_skill(vault, &input.skill)?;
+    let release = Release::for_skill(vault, &skill)?;
     // The export carries the root versions, so other machines may know them from now on.
     vault.note_shown()?;
-    let bytes = pack(&skill, pack::zip)?;
+    let bytes = pack_files(&skill, pack::pack_zip)?;
     let manifest = manifest_path(&input.file);
     let catalog = release
         .bytes()
-        .map(|bytes| (beside(&input.file, CATALOG_SUFFIX), bytes));
+        .map(|bytes| (path_beside(&input.file, CATALOG_SUFFIX), bytes));
     // Check all paths before the first write, so that a rejected export changes nothing.
     if !input.replace {
         let catalog = catalog.as_ref().map(|(path, _)| path);
         for path in [&input.file, &manifest].into_iter().chain(catalog) {
-            if disk::kind(path)?.is_some() {
+            if disk::kind_at(path)?.is_some() {
                 return Err(ExportError::Exists(path.clone()));
             }
         }
     }
-    put(&input.file, &bytes)?;
+    write_export(&input.file, &bytes)?;
     let mut catalog_name = None;
     if let Some((path, bytes)) = &catalog {
-        put(path, bytes)?;
+        write_export(path, bytes)?;
         catalog_name = path.file_name().and_then(|name| name.to_str());
     }
     // The manifest comes last: without it the other files do not verify.
-    put(&manifest, &manifest_bytes(&skill, catalog_name))?;
+    write_export(&manifest, &manifest_bytes(&skill, catalog_name))?;
     Ok(ZipReport {
         skill: Exported::new(&skill, input.file.clone(), &bytes, &release),
         manifest,
@@ -180,7 +180,7 @@ fn manifest_bytes(skill: &VerifiedSkill, catalog: Option<&str>) -> Vec<u8> {
     bytes
 }
 
-fn pack(
+fn pack_files(
     skill: &VerifiedSkill,
     format: impl Fn(&[File]) -> io::Result<Vec<u8>>,
 ) -> Result<Vec<u8>, ExportError> {
@@ -193,10 +193,10 @@ fn pack(
 /// Path of the signed manifest for an archive or a folder: in the same folder, with
 /// [`MANIFEST_SUFFIX`] in place of `.zip`, `.tar.gz` or `.tgz`.
 pub fn manifest_path(of: &Path) -> PathBuf {
-    beside(of, MANIFEST_SUFFIX)
+    path_beside(of, MANIFEST_SUFFIX)
 }
 
-fn beside(of: &Path, suffix: &str) -> PathBuf {
+fn path_beside(of: &Path, suffix: &str) -> PathBuf {
     let name = of
         .file_name()
         .map(|name| name.to_string_lossy().into_owned())
@@ -209,8 +209,8 @@ fn beside(of: &Path, suffix: &str) -> PathBuf {
 }
 
 /// Writes a file atomically. Fails if the path exists and is not a regular file.
-fn put(path: &Path, bytes: &[u8]) -> Result<(), ExportError> {
-    match disk::kind(path)? {
+fn write_export(path: &Path, bytes: &[u8]) -> Result<(), ExportError> {
+    match disk::kind_at(path)? {
         None | Some(Kind::File) => {}
         Some(_) => return Err(ExportError::InTheWay(path.to_owned())),
     }

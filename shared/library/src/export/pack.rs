@@ -9,7 +9,7 @@ use flate2::{Compression, GzBuilder};
 use tar::{EntryType, Header};
 use vault_format::bundle::File;
 use vault_format::manifest::{MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, Mode};
-use vault_format::path::fold;
+use vault_format::path::fold_name;
 use vault_gate::RawFile;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
@@ -42,7 +42,7 @@ pub fn tar_gz(files: &[File]) -> io::Result<Vec<u8>> {
 
 /// Packs files into a zip archive, at its root and in the given order, with the modification time
 /// 1980.
-pub fn zip(files: &[File]) -> io::Result<Vec<u8>> {
+pub fn pack_zip(files: &[File]) -> io::Result<Vec<u8>> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for file in files {
         let options = SimpleFileOptions::default()
@@ -58,7 +58,7 @@ pub fn zip(files: &[File]) -> io::Result<Vec<u8>> {
 /// Reads the files of a zip or gzipped tar archive, with their paths unchanged. Fails on links, on
 /// encrypted files, on two files of one path, on files that only some tools would unpack, and if
 /// the limits of a skill are exceeded.
-pub(super) fn read(bytes: &[u8]) -> io::Result<Vec<RawFile>> {
+pub(super) fn read_archive(bytes: &[u8]) -> io::Result<Vec<RawFile>> {
     let mut taken = ArchiveReader::default();
     if bytes.starts_with(&[0x1f, 0x8b]) {
         read_tar(bytes, &mut taken)?;
@@ -77,20 +77,22 @@ struct ArchiveReader {
 }
 
 impl ArchiveReader {
-    fn file(&mut self, path: String, mode: u32, content: impl Read) -> io::Result<()> {
+    fn add_file(&mut self, path: String, mode: u32, content: impl Read) -> io::Result<()> {
         if self.files.len() >= MAX_FILES {
-            return Err(refused("the archive has more files than a skill may have"));
+            return Err(invalid_archive(
+                "the archive has more files than a skill may have",
+            ));
         }
         // Where letter case or Unicode forms do not count, one of two such files would replace the
         // other.
-        if !self.paths.insert(fold(&path).into_owned()) {
-            return Err(refused("the archive holds two files with one path"));
+        if !self.paths.insert(fold_name(&path).into_owned()) {
+            return Err(invalid_archive("the archive holds two files with one path"));
         }
         let mut bytes = Vec::new();
         content.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
         self.bytes += bytes.len() as u64;
         if bytes.len() as u64 > MAX_FILE_BYTES || self.bytes > MAX_SKILL_BYTES {
-            return Err(refused("the archive is larger than a skill may be"));
+            return Err(invalid_archive("the archive is larger than a skill may be"));
         }
         self.files.push(RawFile {
             path,
@@ -101,7 +103,7 @@ impl ArchiveReader {
     }
 }
 
-fn refused(why: &'static str) -> io::Error {
+fn invalid_archive(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
@@ -115,18 +117,22 @@ fn read_tar(bytes: &[u8], taken: &mut ArchiveReader) -> io::Result<()> {
         match entry.header().entry_type() {
             EntryType::Regular => {}
             EntryType::Directory => continue,
-            _ => return Err(refused("the archive holds something other than files")),
+            _ => {
+                return Err(invalid_archive(
+                    "the archive holds something other than files",
+                ));
+            }
         }
         let path = String::from_utf8(entry.path_bytes().into_owned())
-            .map_err(|_| refused("a path in the archive is not UTF-8"))?;
+            .map_err(|_| invalid_archive("a path in the archive is not UTF-8"))?;
         let mode = entry.header().mode()?;
-        taken.file(path, mode, entry)?;
+        taken.add_file(path, mode, entry)?;
     }
     // Some tools read on after the end of the archive.
     let mut rest = Vec::new();
     archive.into_inner().read_to_end(&mut rest)?;
     if rest.iter().any(|byte| *byte != 0) {
-        return Err(refused("the archive has data after its end"));
+        return Err(invalid_archive("the archive has data after its end"));
     }
     Ok(())
 }
@@ -134,7 +140,7 @@ fn read_tar(bytes: &[u8], taken: &mut ArchiveReader) -> io::Result<()> {
 fn read_zip(bytes: &[u8], taken: &mut ArchiveReader) -> io::Result<()> {
     let mut archive = ZipArchive::new(Cursor::new(bytes))?;
     if archive.len() > 2 * MAX_FILES {
-        return Err(refused(
+        return Err(invalid_archive(
             "the archive has more entries than a skill may have",
         ));
     }
@@ -146,11 +152,13 @@ fn read_zip(bytes: &[u8], taken: &mut ArchiveReader) -> io::Result<()> {
             continue;
         }
         if entry.is_symlink() {
-            return Err(refused("the archive holds something other than files"));
+            return Err(invalid_archive(
+                "the archive holds something other than files",
+            ));
         }
         let path = entry.name()?.into_owned();
         let mode = entry.unix_mode().unwrap_or(0o644);
-        taken.file(path, mode, entry)?;
+        taken.add_file(path, mode, entry)?;
     }
     Ok(())
 }
@@ -175,10 +183,10 @@ mod tests {
 
     #[test]
     fn archives_are_the_same_each_time_and_give_back_what_went_in() {
-        for pack in [tar_gz, zip] {
+        for pack in [tar_gz, pack_zip] {
             let bytes = pack(&files()).unwrap();
             assert_eq!(bytes, pack(&files()).unwrap());
-            let back = read(&bytes).unwrap();
+            let back = read_archive(&bytes).unwrap();
             assert_eq!(back.len(), 3);
             for (packed, file) in back.iter().zip(files()) {
                 assert_eq!(packed.path, file.path.as_str());
@@ -207,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_tools_unpack_in_different_ways_is_refused() {
-        let why = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
+        let why = |bytes: &[u8]| read_archive(bytes).unwrap_err().to_string();
         for twins in [["a", "a"], ["a", "A"], ["caf\u{e9}", "cafe\u{301}"]] {
             let said = why(&gzip(&tar_of(&twins)));
             assert!(
@@ -221,7 +229,7 @@ mod tests {
             zip.start_file(name, SimpleFileOptions::default()).unwrap();
         }
         let zip = zip.finish().unwrap().into_inner();
-        assert_eq!(read(&zip).unwrap().len(), 2);
+        assert_eq!(read_archive(&zip).unwrap().len(), 2);
         let text: Vec<u8> = zip
             .iter()
             .map(|byte| if *byte == b'X' { b'd' } else { *byte })
@@ -234,20 +242,20 @@ mod tests {
 
         // A second archive behind the end of the first one, and one in a second gzip member.
         let (one, two) = (tar_of(&["a"]), tar_of(&["b"]));
-        assert_eq!(read(&gzip(&one)).unwrap().len(), 1);
+        assert_eq!(read_archive(&gzip(&one)).unwrap().len(), 1);
         assert!(why(&gzip(&[&one[..], &two].concat())).contains("data after its end"));
         assert!(why(&[gzip(&one), gzip(&two)].concat()).contains("data after its end"));
         let open = &one[..one.len() - 1024]; // without the end mark
-        let files = read(&[gzip(open), gzip(&two)].concat()).unwrap();
+        let files = read_archive(&[gzip(open), gzip(&two)].concat()).unwrap();
         assert_eq!(files.len(), 2, "as tar unpacks them");
     }
 
     #[test]
     fn what_is_cut_or_no_archive_is_refused() {
         let whole = tar_gz(&files()).unwrap();
-        assert!(read(&whole[..whole.len() / 2]).is_err());
-        assert!(read(b"not an archive").is_err());
-        assert!(read(b"").is_err());
+        assert!(read_archive(&whole[..whole.len() / 2]).is_err());
+        assert!(read_archive(b"not an archive").is_err());
+        assert!(read_archive(b"").is_err());
         let mut header = Header::new_gnu();
         header.set_entry_type(EntryType::Symlink);
         header.set_size(0);
@@ -258,6 +266,6 @@ mod tests {
             .append_link(&mut header, "SKILL.md", "/etc/passwd")
             .unwrap();
         let bytes = archive.into_inner().unwrap().finish().unwrap();
-        assert!(read(&bytes).is_err());
+        assert!(read_archive(&bytes).is_err());
     }
 }

@@ -27,7 +27,7 @@ pub(super) enum Release {
 
 impl Release {
     /// Returns the release that lists a skill, from the last one of its vault that counted here.
-    pub(super) fn of(vault: &Vault, skill: &VerifiedSkill) -> Result<Self, VaultError> {
+    pub(super) fn for_skill(vault: &Vault, skill: &VerifiedSkill) -> Result<Self, VaultError> {
         let Some(state) = &skill.roots else {
             return Ok(Self::NotNeeded);
         };
@@ -36,19 +36,19 @@ impl Release {
             return Ok(Self::NotNeeded);
         }
         let catalogs = match &skill.origin {
-            Origin::Local | Origin::Project(_) => releases::all(vault)?
+            Origin::Local | Origin::Project(_) => releases::list_states(vault)?
                 .iter()
                 .map(|namespace| namespace.catalog_bytes(vault))
                 .collect::<Result<Vec<_>, _>>()?,
             Origin::Linked(id) => {
-                let link = linked::find(vault, id)?;
+                let link = linked::find_link_by_id(vault, id)?;
                 let bytes = link.map(|link| link.catalog_bytes(vault));
                 vec![bytes.transpose()?.flatten()]
             }
         };
-        let lists = |bytes: &Vec<u8>| listed(bytes, state).contains(&skill.bundle);
-        let found = catalogs.into_iter().flatten().find(lists);
-        Ok(found.map_or(Self::Awaited, Self::Listed))
+        let lists = |bytes: &Vec<u8>| listed_bundles(bytes, state).contains(&skill.bundle);
+        let listing_catalog = catalogs.into_iter().flatten().find(lists);
+        Ok(listing_catalog.map_or(Self::Awaited, Self::Listed))
     }
 
     pub(super) fn bytes(&self) -> Option<&[u8]> {
@@ -61,7 +61,7 @@ impl Release {
 
 /// Returns the bundles of the release in the file of this name beside a manifest. Empty if the file
 /// is missing or does not count under these root versions.
-pub(super) fn carried(
+pub(super) fn carried_bundles(
     manifest: &Path,
     name: &str,
     state: &RootState,
@@ -73,10 +73,10 @@ pub(super) fn carried(
         return Ok(BTreeSet::new());
     }
     let bytes = disk::read(&manifest.with_file_name(name), MAX_OBJECT_BYTES as u64)?;
-    Ok(bytes.map_or_else(BTreeSet::new, |bytes| listed(&bytes, state)))
+    Ok(bytes.map_or_else(BTreeSet::new, |bytes| listed_bundles(&bytes, state)))
 }
 
-fn listed(bytes: &[u8], state: &RootState) -> BTreeSet<Digest> {
+fn listed_bundles(bytes: &[u8], state: &RootState) -> BTreeSet<Digest> {
     let catalog = SignedCatalog::parse(bytes).and_then(|file| file.read_carried(state));
     let skills = catalog.map(|catalog| catalog.skills).unwrap_or_default();
     skills.iter().map(|entry| entry.bundle_hash).collect()

@@ -13,7 +13,9 @@ use vault_format::name::{SkillName, SkillRef};
 use vault_shelf::fetch::{SIGNED_META, SignedSkill};
 
 use super::release::Release;
-use super::{CATALOG_SUFFIX, ExportError, Exported, MANIFEST_SUFFIX, pack, put};
+use super::{
+    CATALOG_SUFFIX, ExportError, Exported, MANIFEST_SUFFIX, pack, pack_files, write_export,
+};
 use crate::disk;
 use crate::installed::list;
 use crate::installed::place::Origin;
@@ -55,14 +57,14 @@ pub struct SiteReport {
 
 /// The format of the index file.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Index {
+pub(super) struct SiteIndex {
     #[serde(rename = "$schema")]
     pub(super) schema: String,
-    pub(super) skills: Vec<Entry>,
+    pub(super) skills: Vec<SiteEntry>,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Entry {
+pub(super) struct SiteEntry {
     pub(super) name: String,
     #[serde(rename = "type")]
     pub(super) kind: String,
@@ -99,24 +101,27 @@ pub(super) struct Entry {
 /// # Ok(())
 /// # }
 /// ```
-pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, ExportError> {
+pub fn export_site(vault: &Vault, input: &SiteInput) -> Result<SiteReport, ExportError> {
     let index = input.folder.join(INDEX);
     let folder = input.folder.join(".well-known/agent-skills");
     let mut names = input.skills.clone();
     if names.is_empty() {
-        names = own(vault)?.into_iter().map(SkillRef::from).collect();
+        names = list_own_skills(vault)?
+            .into_iter()
+            .map(SkillRef::from)
+            .collect();
     }
     names.sort_unstable();
     names.dedup();
     // Verify all skills before anything is written.
     let skills = names
         .iter()
-        .map(|name| run::inspect(vault, name))
+        .map(|name| run::inspect_skill(vault, name))
         .collect::<Result<Vec<_>, _>>()?;
     vault.note_shown()?;
     disk::make_dirs(&folder, 0o755)?;
     // Before the index is replaced: only it names the files of the earlier export.
-    let before = earlier(&index)?;
+    let before = earlier_files(&index)?;
     let mut writer = SiteWriter {
         vault,
         folder: &folder,
@@ -131,15 +136,15 @@ pub fn well_known(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Export
         exported.push(files);
     }
     // Write the index last, so that every file it lists exists by then.
-    let text = serde_json::to_string_pretty(&Index {
+    let text = serde_json::to_string_pretty(&SiteIndex {
         schema: SCHEMA.to_owned(),
         skills: entries,
     });
-    put(&index, format!("{}\n", text.unwrap_or_default()).as_bytes())?;
+    write_export(&index, format!("{}\n", text.unwrap_or_default()).as_bytes())?;
     let mut removed = Vec::new();
     for gone in before.difference(&writer.written) {
         let path = folder.join(gone);
-        if disk::kind(&path)? == Some(disk::Kind::File) && disk::remove_file(&path)? {
+        if disk::kind_at(&path)? == Some(disk::Kind::File) && disk::remove_file(&path)? {
             removed.push(path);
         }
     }
@@ -164,8 +169,8 @@ struct SiteWriter<'a> {
 
 impl SiteWriter<'_> {
     /// Writes the artifact of a skill with its manifest and release. Returns its entry of the index.
-    fn write_skill(&mut self, skill: &VerifiedSkill) -> Result<(Entry, Exported), ExportError> {
-        let (url, kind, bytes) = artifact(skill)?;
+    fn write_skill(&mut self, skill: &VerifiedSkill) -> Result<(SiteEntry, Exported), ExportError> {
+        let (url, kind, bytes) = build_artifact(skill)?;
         let file = self.folder.join(&url);
         // Two linked vaults may have a skill of one name.
         if self.written.contains(&url) {
@@ -174,14 +179,14 @@ impl SiteWriter<'_> {
         if let Some(parent) = file.parent() {
             disk::make_dirs(parent, 0o755)?;
         }
-        put(&file, &bytes)?;
-        let release = Release::of(self.vault, skill)?;
+        write_export(&file, &bytes)?;
+        let release = Release::for_skill(self.vault, skill)?;
         let catalog = self.write_catalog(&release)?;
         let manifest = format!("{}{MANIFEST_SUFFIX}", skill.name);
         let manifest_bytes = super::manifest_bytes(skill, catalog.as_deref());
-        put(&self.folder.join(&manifest), &manifest_bytes)?;
-        let description = description(skill);
-        let limited = limit(&description);
+        write_export(&self.folder.join(&manifest), &manifest_bytes)?;
+        let description = description_of(skill);
+        let limited = shorten_description(&description);
         if limited != description {
             self.shortened.push(skill.name.clone());
         }
@@ -190,7 +195,7 @@ impl SiteWriter<'_> {
             public_key: skill.signer,
         };
         self.written.extend([url.clone(), manifest]);
-        let entry = Entry {
+        let entry = SiteEntry {
             meta: Some(json!({ SIGNED_META: signed })),
             name: skill.name.to_string(),
             kind: kind.to_owned(),
@@ -209,14 +214,14 @@ impl SiteWriter<'_> {
         // The skills of one vault share a release, so its file is named after its content.
         let name = format!("{}{CATALOG_SUFFIX}", Digest::of(bytes));
         if self.written.insert(name.clone()) {
-            put(&self.folder.join(&name), bytes)?;
+            write_export(&self.folder.join(&name), bytes)?;
         }
         Ok(Some(name))
     }
 }
 
-fn own(vault: &Vault) -> Result<Vec<SkillName>, ExportError> {
-    let listing = list::list(vault)?;
+fn list_own_skills(vault: &Vault) -> Result<Vec<SkillName>, ExportError> {
+    let listing = list::list_installed(vault)?;
     // Include damaged skills, so that reading them fails with an error instead of silently leaving
     // them out.
     let good = listing.skills.into_iter();
@@ -231,19 +236,19 @@ fn own(vault: &Vault) -> Result<Vec<SkillName>, ExportError> {
 
 /// Builds the artifact of a skill. Returns its path below the index's folder, its type and its
 /// bytes.
-fn artifact(skill: &VerifiedSkill) -> Result<(String, &'static str, Vec<u8>), ExportError> {
+fn build_artifact(skill: &VerifiedSkill) -> Result<(String, &'static str, Vec<u8>), ExportError> {
     if let [only] = &skill.examined.files[..]
         && only.path.as_str() == SKILL_MD
     {
         let url = format!("{}/{SKILL_MD}", skill.name);
         return Ok((url, "skill-md", only.bytes.clone()));
     }
-    let bytes = pack(skill, pack::tar_gz)?;
+    let bytes = pack_files(skill, pack::tar_gz)?;
     Ok((format!("{}.tar.gz", skill.name), "archive", bytes))
 }
 
 /// Returns the skill's description, or its name if there is none.
-fn description(skill: &VerifiedSkill) -> String {
+fn description_of(skill: &VerifiedSkill) -> String {
     match &skill.frontmatter {
         Some(read) if !read.description.is_empty() => read.description.clone(),
         _ => skill.name.to_string(),
@@ -251,7 +256,7 @@ fn description(skill: &VerifiedSkill) -> String {
 }
 
 /// Cuts a description to the standard's limit. Clients count UTF-16 code units.
-fn limit(text: &str) -> String {
+fn shorten_description(text: &str) -> String {
     if text.encode_utf16().count() <= MAX_DESCRIPTION {
         return text.to_owned();
     }
@@ -271,9 +276,9 @@ fn limit(text: &str) -> String {
 /// Returns the files that an earlier export wrote, relative to the index's folder. Entries that do
 /// not follow the naming of this module are ignored, so that a foreign index can't cause other
 /// files to be deleted.
-fn earlier(index: &Path) -> Result<BTreeSet<String>, ExportError> {
+fn earlier_files(index: &Path) -> Result<BTreeSet<String>, ExportError> {
     let bytes = disk::read(index, MAX_INDEX)?.unwrap_or_default();
-    let Ok(index) = serde_json::from_slice::<Index>(&bytes) else {
+    let Ok(index) = serde_json::from_slice::<SiteIndex>(&bytes) else {
         return Ok(BTreeSet::new());
     };
     let named = index.skills.into_iter().filter_map(|entry| {

@@ -30,7 +30,7 @@ use vault_format::root::{
 use vault_format::text::printable;
 use vault_gate::{self as gate, RawFile};
 
-use super::site::{self, Entry, Index};
+use super::site::{self, SiteEntry, SiteIndex};
 use super::{INDEX, SCHEMA, manifest_path, pack, release};
 use crate::disk::source::{self, SourceError};
 use crate::disk::{self, FileError, Kind};
@@ -170,23 +170,23 @@ impl VerifyError {
     }
 
     /// Returns the machine-readable code of the fault, if the formats define one.
-    pub fn word(&self) -> Option<&'static str> {
+    pub fn fault_code(&self) -> Option<&'static str> {
         match self {
             Self::Wrong {
                 fault: Fault::Manifest(cause) | Fault::Bundle(BundleError::Manifest(cause)),
                 ..
-            } => Some(cause.word()),
+            } => Some(cause.error_code()),
             Self::Wrong {
                 fault: Fault::Roots(cause),
                 ..
-            } => Some(cause.word()),
+            } => Some(cause.error_code()),
             _ => None,
         }
     }
 }
 
 /// Makes a closure for `map_err` that turns a fault at a path into an error.
-fn wrong<F: Into<Fault>>(path: &Path) -> impl Fn(F) -> VerifyError {
+fn wrong_at<F: Into<Fault>>(path: &Path) -> impl Fn(F) -> VerifyError {
     |fault| VerifyError::Wrong {
         path: path.to_owned(),
         fault: fault.into(),
@@ -198,17 +198,17 @@ fn wrong<F: Into<Fault>>(path: &Path) -> impl Fn(F) -> VerifyError {
 /// `manifest` is the path of a signed manifest that is not next to the folder or archive. `known`
 /// are the vaults whose keys this machine knows; `expected` is a fingerprint that the vault must
 /// have.
-pub fn verify(
+pub fn verify_export(
     path: &Path,
     manifest: Option<&Path>,
     known: &[KnownVault],
     expected: Option<&VaultFingerprint>,
 ) -> Result<Vec<Verified>, VerifyError> {
     let verifier = Verifier { known, expected };
-    match disk::kind(path)? {
+    match disk::kind_at(path)? {
         None => Err(VerifyError::Missing(path.to_owned())),
-        Some(Kind::Dir) => verifier.folder(path, manifest),
-        Some(Kind::File) => verifier.file(path, manifest),
+        Some(Kind::Dir) => verifier.verify_folder(path, manifest),
+        Some(Kind::File) => verifier.verify_file(path, manifest),
         Some(Kind::Link | Kind::Other) => Err(VerifyError::Unknown(path.to_owned())),
     }
 }
@@ -219,15 +219,15 @@ struct Verifier<'a> {
 }
 
 /// The keys by which a manifest is judged.
-struct Judged {
+struct AcceptedRoots {
     state: RootState,
     warnings: Vec<RootWarning>,
 }
 
-impl Judged {
+impl AcceptedRoots {
     /// Returns the trust for reading a manifest, also one by a retired publisher:
     /// [`Verifier::signer`] decides whether it counts.
-    const fn trust(&self) -> ManifestTrust<'_> {
+    const fn manifest_trust(&self) -> ManifestTrust<'_> {
         ManifestTrust {
             state: &self.state,
             place: SkillPlace::Archive { listed: true },
@@ -236,17 +236,21 @@ impl Judged {
 }
 
 impl Verifier<'_> {
-    fn folder(&self, path: &Path, manifest: Option<&Path>) -> Result<Vec<Verified>, VerifyError> {
+    fn verify_folder(
+        &self,
+        path: &Path,
+        manifest: Option<&Path>,
+    ) -> Result<Vec<Verified>, VerifyError> {
         for index in [path.join(INDEX), path.join("index.json")] {
-            if manifest.is_none() && disk::kind(&index)? == Some(Kind::File) {
-                return self.site(&index);
+            if manifest.is_none() && disk::kind_at(&index)? == Some(Kind::File) {
+                return self.verify_site(&index);
             }
         }
         // The layout of the vault's store: the manifest, and the files in a folder of their own.
         let inside = path.join("manifest.json");
         if manifest.is_none()
-            && disk::kind(&inside)?.is_some()
-            && disk::kind(&path.join(SKILL_MD))?.is_none()
+            && disk::kind_at(&inside)?.is_some()
+            && disk::kind_at(&path.join(SKILL_MD))?.is_none()
         {
             return Ok(vec![self.files_of_folder(
                 path,
@@ -258,8 +262,8 @@ impl Verifier<'_> {
         let absolute = disk::resolve(path)?;
         let beside = manifest.map_or_else(|| manifest_path(&absolute), Path::to_owned);
         let copy = path.join(OWN_MANIFEST);
-        let is_beside = manifest.is_some() || disk::kind(&beside)?.is_some();
-        let at = if is_beside || disk::kind(&copy)?.is_none() {
+        let is_beside = manifest.is_some() || disk::kind_at(&beside)?.is_some();
+        let at = if is_beside || disk::kind_at(&copy)?.is_none() {
             beside
         } else {
             copy
@@ -274,42 +278,51 @@ impl Verifier<'_> {
         manifest: &Path,
     ) -> Result<Verified, VerifyError> {
         // Files of editors and version control count here: an agent would read them, too.
-        let mut files = source::read(folder, LIMITS, &|_| false)?.files;
+        let mut files = source::read_skill_folder(folder, LIMITS, &|_| false)?.files;
         files.retain(|file| !gate::is_system_metadata(&file.path));
-        let verified = self.compare(path, manifest, Form::Folder, files)?;
+        let verified = self.compare_with_manifest(path, manifest, Form::Folder, files)?;
         Ok(Verified {
             folder: Some(folder.to_owned()),
             ..verified
         })
     }
 
-    fn file(&self, path: &Path, manifest: Option<&Path>) -> Result<Vec<Verified>, VerifyError> {
+    fn verify_file(
+        &self,
+        path: &Path,
+        manifest: Option<&Path>,
+    ) -> Result<Vec<Verified>, VerifyError> {
         if path.file_name().is_some_and(|name| name == SKILL_MD) {
             let folder = path
                 .parent()
                 .filter(|folder| !folder.as_os_str().is_empty());
-            return self.folder(folder.unwrap_or(Path::new(".")), manifest);
+            return self.verify_folder(folder.unwrap_or(Path::new(".")), manifest);
         }
         let unknown = || VerifyError::Unknown(path.to_owned());
         let bytes =
             disk::read(path, pack::MAX_ARCHIVE_BYTES.max(MAX_BUNDLE))?.ok_or_else(unknown)?;
         if bytes.starts_with(b"PK") || bytes.starts_with(&[0x1f, 0x8b]) {
             let beside = manifest.map_or_else(|| manifest_path(path), Path::to_owned);
-            let files = pack::read(&bytes).map_err(wrong(path))?;
-            return Ok(vec![self.compare(path, &beside, Form::Archive, files)?]);
+            let files = pack::read_archive(&bytes).map_err(wrong_at(path))?;
+            return Ok(vec![self.compare_with_manifest(
+                path,
+                &beside,
+                Form::Archive,
+                files,
+            )?]);
         }
         if bytes.starts_with(b"{") {
-            return Ok(vec![self.bundle(path, &bytes)?]);
+            return Ok(vec![self.verify_bundle(path, &bytes)?]);
         }
         Err(unknown())
     }
 
     /// Verifies a site: each artifact must have the digest in the index and match its signed
     /// manifest.
-    fn site(&self, path: &Path) -> Result<Vec<Verified>, VerifyError> {
-        let bad = |reason| wrong(path)(Fault::Index(reason));
+    fn verify_site(&self, path: &Path) -> Result<Vec<Verified>, VerifyError> {
+        let bad = |reason| wrong_at(path)(Fault::Index(reason));
         let bytes = disk::read(path, site::MAX_INDEX)?.unwrap_or_default();
-        let index: Index =
+        let index: SiteIndex =
             serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
         if index.schema != SCHEMA {
             return Err(bad(format!("`$schema` is not {SCHEMA}")));
@@ -318,12 +331,17 @@ impl Verifier<'_> {
         index
             .skills
             .iter()
-            .map(|entry| self.entry(folder, path, entry))
+            .map(|entry| self.verify_entry(folder, path, entry))
             .collect()
     }
 
-    fn entry(&self, folder: &Path, index: &Path, entry: &Entry) -> Result<Verified, VerifyError> {
-        let bad = |reason| wrong(index)(Fault::Index(reason));
+    fn verify_entry(
+        &self,
+        folder: &Path,
+        index: &Path,
+        entry: &SiteEntry,
+    ) -> Result<Verified, VerifyError> {
+        let bad = |reason| wrong_at(index)(Fault::Index(reason));
         // The index is not signed, so its paths must not lead out of its folder.
         let own_path = |text: &str| text.parse::<vault_format::path::FilePath>().is_ok();
         if !own_path(&entry.url) || !own_path(&entry.name) {
@@ -332,7 +350,7 @@ impl Verifier<'_> {
         let path = folder.join(&entry.url);
         let differs = |what| {
             let file = entry.url.clone();
-            wrong(index)(Fault::Content { file, what })
+            wrong_at(index)(Fault::Content { file, what })
         };
         let bytes =
             disk::read(&path, pack::MAX_ARCHIVE_BYTES)?.ok_or_else(|| differs("is missing"))?;
@@ -345,11 +363,11 @@ impl Verifier<'_> {
                 mode: Mode::Plain,
                 bytes,
             }],
-            "archive" => pack::read(&bytes).map_err(wrong(&path))?,
+            "archive" => pack::read_archive(&bytes).map_err(wrong_at(&path))?,
             other => return Err(bad(format!("{} is of the type {other:?}", entry.name))),
         };
         let manifest = folder.join(format!("{}{}", entry.name, super::MANIFEST_SUFFIX));
-        let verified = self.compare(&path, &manifest, Form::Site, files)?;
+        let verified = self.compare_with_manifest(&path, &manifest, Form::Site, files)?;
         // Reject a valid skill that is listed under another skill's name.
         if verified.manifest.name.as_str() != entry.name {
             return Err(bad(format!(
@@ -360,17 +378,19 @@ impl Verifier<'_> {
         Ok(verified)
     }
 
-    fn bundle(&self, path: &Path, bytes: &[u8]) -> Result<Verified, VerifyError> {
+    fn verify_bundle(&self, path: &Path, bytes: &[u8]) -> Result<Verified, VerifyError> {
         // A file that is named after a hash must have that hash.
         let named = path
             .file_stem()
             .and_then(|stem| stem.to_str()?.parse::<Digest>().ok());
         let hash = named.unwrap_or_else(|| Digest::of(bytes));
-        let bundle = Bundle::parse(bytes, &hash, bytes.len() as u64).map_err(wrong(path))?;
-        let judged = self.judge(bundle.signed(), None).map_err(wrong(path))?;
-        let signed = bundle.signed().clone();
-        let trust = judged.trust();
-        let manifest = signed.verify_signature(&trust).map_err(wrong(path))?;
+        let bundle = Bundle::parse(bytes, &hash, bytes.len() as u64).map_err(wrong_at(path))?;
+        let judged = self
+            .find_roots(bundle.signed_manifest(), None)
+            .map_err(wrong_at(path))?;
+        let signed = bundle.signed_manifest().clone();
+        let trust = judged.manifest_trust();
+        let manifest = signed.verify_signature(&trust).map_err(wrong_at(path))?;
         let expected = ManifestExpectation {
             name: &manifest.name,
             version: None,
@@ -383,11 +403,13 @@ impl Verifier<'_> {
                 .ok()
                 .flatten()
         };
-        let opened = bundle.open(&part, &trust, &expected).map_err(wrong(path))?;
+        let opened = bundle
+            .open(&part, &trust, &expected)
+            .map_err(wrong_at(path))?;
         let signer = self
-            .signer(&signed, &judged, (&hash, &BTreeSet::new()))
-            .map_err(wrong(path))?;
-        Ok(verified(
+            .accepted_signer(&signed, &judged, (&hash, &BTreeSet::new()))
+            .map_err(wrong_at(path))?;
+        Ok(build_verified(
             path,
             Form::Bundle,
             opened.manifest,
@@ -397,79 +419,85 @@ impl Verifier<'_> {
     }
 
     /// Compares an artifact with the signed manifest at `manifest`.
-    fn compare(
+    fn compare_with_manifest(
         &self,
         path: &Path,
         manifest: &Path,
         form: Form,
-        mut found: Vec<RawFile>,
+        mut files_found: Vec<RawFile>,
     ) -> Result<Verified, VerifyError> {
         let bytes = disk::read(manifest, MAX_MANIFEST)?.ok_or_else(|| VerifyError::Unsigned {
             path: path.to_owned(),
             wanted: manifest.to_owned(),
         })?;
         let export: ExportMembers = json::parse(&bytes)
-            .map_err(|error| wrong(manifest)(ManifestError::Envelope(error.into())))?;
+            .map_err(|error| wrong_at(manifest)(ManifestError::Envelope(error.into())))?;
         // The hash of a bundle covers the envelope as its signer wrote it, without the roots.
         let envelope = Envelope::parse(&bytes)
-            .map_err(|error| wrong(manifest)(ManifestError::Envelope(error)))?;
-        let signed = SignedManifest::parse(&envelope.to_bytes()).map_err(wrong(manifest))?;
+            .map_err(|error| wrong_at(manifest)(ManifestError::Envelope(error)))?;
+        let signed = SignedManifest::parse(&envelope.to_bytes()).map_err(wrong_at(manifest))?;
         // A copy of the manifest adds nothing.
-        found.retain(|file| {
+        files_found.retain(|file| {
             file.path != OWN_MANIFEST || (file.bytes != bytes && file.bytes != signed.as_bytes())
         });
         let judged = self
-            .judge(&signed, export.roots.as_ref())
-            .map_err(wrong(manifest))?;
+            .find_roots(&signed, export.roots.as_ref())
+            .map_err(wrong_at(manifest))?;
         let content = signed
-            .verify_signature(&judged.trust())
-            .map_err(wrong(manifest))?;
-        let files = found
+            .verify_signature(&judged.manifest_trust())
+            .map_err(wrong_at(manifest))?;
+        let files = files_found
             .iter()
             .map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice()));
         let lost_modes = content
             .compare_but_lost_modes(files)
-            .map_err(|Mismatch { file, what }| wrong(path)(Fault::Content { file, what }))?;
+            .map_err(|Mismatch { file, what }| wrong_at(path)(Fault::Content { file, what }))?;
         let lost_modes = lost_modes.into_iter().cloned().collect();
         let released = match &export.catalog {
-            Some(name) => release::carried(manifest, name, &judged.state)?,
+            Some(name) => release::carried_bundles(manifest, name, &judged.state)?,
             None => BTreeSet::new(),
         };
         let bytes = |path: &FilePath| {
-            let file = found.iter().find(|file| file.path == path.as_str())?;
+            let file = files_found.iter().find(|file| file.path == path.as_str())?;
             Some(file.bytes.clone())
         };
-        let bundle = bundle::hash_of(&signed, &content, bytes);
+        let bundle = bundle::compute_bundle_hash(&signed, &content, bytes);
         let signer = bundle
             .ok_or(ManifestError::Signer(SignerRefusal::Signature))
-            .and_then(|bundle| self.signer(&signed, &judged, (&bundle, &released)))
-            .map_err(wrong(manifest))?;
+            .and_then(|bundle| self.accepted_signer(&signed, &judged, (&bundle, &released)))
+            .map_err(wrong_at(manifest))?;
         Ok(Verified {
             lost_modes,
-            ..verified(path, form, content, signer, judged)
+            ..build_verified(path, form, content, signer, judged)
         })
     }
 
     /// Finds the keys by which a manifest is judged: those of a known vault, or those that came
     /// with it if they count for this reader.
-    fn judge(&self, signed: &SignedManifest, carried: Option<&RootList>) -> Result<Judged, Fault> {
+    fn find_roots(
+        &self,
+        signed: &SignedManifest,
+        carried: Option<&RootList>,
+    ) -> Result<AcceptedRoots, Fault> {
         let Some(roots) = carried else {
             // Without root versions beside it, only a vault that this machine knows can judge a
             // manifest.
-            let known = self.known.iter().map(|known| known.trust.roots());
-            let mut fitting = known.filter(|state| signed.signer(state).is_some());
+            let known_roots = self.known.iter().map(|known| known.trust.roots());
+            let mut fitting = known_roots.filter(|state| signed.signer(state).is_some());
             let state = fitting.next().cloned();
             let warnings = Vec::new();
             return match state {
-                Some(state) => Ok(Judged { state, warnings }),
+                Some(state) => Ok(AcceptedRoots { state, warnings }),
                 None => Err(ManifestError::Signer(SignerRefusal::Signature).into()),
             };
         };
         // A valid chain only shows which vault it claims to be. Whether it counts is decided next.
-        let shown = RootChain::verify(roots)?;
-        let own = self.known_vault(&shown).map(|known| known.trust.roots());
+        let claimed_chain = RootChain::verify(roots)?;
+        let own = self
+            .known_vault(&claimed_chain)
+            .map(|known| known.trust.roots());
         let judged = judge_archive(own, roots, self.expected)?;
-        Ok(Judged {
+        Ok(AcceptedRoots {
             state: judged.state,
             warnings: judged.warnings,
         })
@@ -477,37 +505,37 @@ impl Verifier<'_> {
 
     fn known_vault(&self, chain: &RootChain) -> Option<&KnownVault> {
         let id = chain.vault_id();
-        let mut known = self.known.iter();
-        known.find(|known| known.trust.roots().vault_id() == id)
+        let mut vaults = self.known.iter();
+        vaults.find(|known| known.trust.roots().vault_id() == id)
     }
 
     /// Returns the key that signed, if it counts on this bundle. A publisher's key counts, and that
     /// of a retired publisher if a counted catalog or `released` lists the bundle. Where releases
     /// need several publishers, every bundle must be listed.
-    fn signer(
+    fn accepted_signer(
         &self,
         signed: &SignedManifest,
-        judged: &Judged,
+        judged: &AcceptedRoots,
         (bundle, released): (&Digest, &BTreeSet<Digest>),
     ) -> Result<PublicKey, ManifestError> {
         let state = &judged.state;
         let signer = signed.signer(state);
-        let known = self.known_vault(state.chain());
+        let known_vault = self.known_vault(state.chain());
         let place = SkillPlace::Archive {
             listed: released.contains(bundle)
-                || known.is_some_and(|known| known.listed.contains(bundle)),
+                || known_vault.is_some_and(|known| known.listed.contains(bundle)),
         };
         state.judge_signer(signer.as_ref(), place)?;
         signer.ok_or(ManifestError::Signer(SignerRefusal::Signature))
     }
 }
 
-fn verified(
+fn build_verified(
     path: &Path,
     form: Form,
     manifest: Manifest,
     signer: PublicKey,
-    judged: Judged,
+    judged: AcceptedRoots,
 ) -> Verified {
     Verified {
         path: path.to_owned(),

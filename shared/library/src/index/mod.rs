@@ -53,7 +53,7 @@ const SEALED: usize = 11;
 
 /// Cached facts about a verified bundle.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Row {
+pub(crate) struct IndexRow {
     pub(crate) name: SkillName,
     pub(crate) version: u64,
     /// The key that signed the manifest, as text: parsing one costs more than the rest of a row.
@@ -71,7 +71,7 @@ pub(crate) struct Row {
 }
 
 /// Digest of the metadata of paths; `None` if that of one of them is missing.
-fn metadata(stats: impl Iterator<Item = Option<FileStat>>) -> Option<Digest> {
+fn digest_metadata(stats: impl Iterator<Item = Option<FileStat>>) -> Option<Digest> {
     let mut bytes = Vec::new();
     for stat in stats {
         stat?.append_to(&mut bytes);
@@ -80,9 +80,9 @@ fn metadata(stats: impl Iterator<Item = Option<FileStat>>) -> Option<Digest> {
 }
 
 /// Computes the seal over columns, with their types and lengths.
-fn seal<'a>(key: &SealKey, columns: impl Iterator<Item = ValueRef<'a>>) -> Hmac<Sha256> {
+fn compute_seal<'a>(key: &SealKey, columns: impl Iterator<Item = ValueRef<'a>>) -> Hmac<Sha256> {
     let mut seal =
-        Hmac::<Sha256>::new_from_slice(key.bytes()).expect("HMAC takes keys of every length");
+        Hmac::<Sha256>::new_from_slice(key.as_bytes()).expect("HMAC takes keys of every length");
     // Type and length come first, so that no two lists of columns give the same bytes.
     let mut add = |kind: u8, bytes: &[u8]| {
         seal.update(&[kind]);
@@ -123,7 +123,11 @@ pub struct Texts {
 
 impl Texts {
     /// Takes the texts from a manifest and its frontmatter.
-    pub(crate) fn of(manifest: &Manifest, frontmatter: Option<&Frontmatter>, hash: Digest) -> Self {
+    pub(crate) fn from_manifest(
+        manifest: &Manifest,
+        frontmatter: Option<&Frontmatter>,
+        hash: Digest,
+    ) -> Self {
         let entry = derived::index_entry(manifest, frontmatter, hash);
         Self {
             description: entry.description,
@@ -153,9 +157,9 @@ impl Texts {
 
 /// A bundle that was just verified, to be written to the index.
 #[derive(Clone, Debug)]
-pub(crate) struct NewRow {
+pub(crate) struct NewIndexRow {
     pub(crate) hash: Digest,
-    pub(crate) row: Row,
+    pub(crate) row: IndexRow,
     /// The metadata of each of the row's paths at the time its bytes were read.
     pub(crate) stats: Vec<FileStat>,
 }
@@ -164,7 +168,7 @@ pub(crate) struct NewRow {
 #[derive(Debug)]
 pub(crate) struct StoredRow {
     /// The row. Its bundle may have changed since.
-    pub(crate) row: Row,
+    pub(crate) row: IndexRow,
     /// Digest of the metadata at that time; `None` if the files had just changed.
     metadata: Option<Digest>,
 }
@@ -175,28 +179,28 @@ impl StoredRow {
     pub(crate) fn is_of(&self, hash: &Digest, name: &SkillName, trusted: &Trusted) -> bool {
         // The signer may have been revoked, and the version replaced, since the row was written.
         let signer: Option<PublicKey> = self.row.signer.parse().ok();
-        let lowest = trusted.lowest(name).unwrap_or(0);
+        let lowest = trusted.lowest_version(name).unwrap_or(0);
         self.row.name == *name
-            && signer.is_some_and(|key| trusted.counts(&key, hash))
+            && signer.is_some_and(|key| trusted.accepts_signer(&key, hash))
             && self.row.version >= lowest
     }
 
     /// Returns the row, if it belongs to a skill of this name, its signer counts, and no file of
     /// the bundle was written to since it was verified. `store` is the folder of bundles.
-    pub(crate) fn current(
+    pub(crate) fn current_row(
         &self,
         store: &HeldPath,
         hash: &Digest,
         name: &SkillName,
         trusted: &Trusted,
-    ) -> Option<&Row> {
+    ) -> Option<&IndexRow> {
         if !self.is_of(hash, name, trusted) {
             return None;
         }
-        let folder = store::folder(store, hash);
+        let folder = store::bundle_folder(store, hash);
         let stats = self.row.paths.iter();
-        let stats = stats.map(|path| tree::stat(&folder.join(path)));
-        (self.metadata.is_some() && metadata(stats) == self.metadata).then_some(&self.row)
+        let stats = stats.map(|path| tree::file_stat(&folder.join(path)));
+        (self.metadata.is_some() && digest_metadata(stats) == self.metadata).then_some(&self.row)
     }
 }
 
@@ -212,7 +216,7 @@ impl Index {
     /// Opens the index of a vault; creates or rebuilds it if necessary. Never fails: the index only
     /// saves work. Without a key for seals there is none.
     pub(crate) fn open(vault: &Vault) -> Self {
-        let path = vault.paths().index();
+        let path = vault.paths().index_path();
         match vault.seal_key() {
             Ok(Some(key)) => Self::open_at(&path, key),
             missing => {
@@ -229,7 +233,7 @@ impl Index {
     }
 
     fn open_at(path: &Path, key: SealKey) -> Self {
-        let connection = match connect(path) {
+        let connection = match open_database(path) {
             Ok(connection) => Some(connection),
             Err(OpenError::Foreign) => {
                 tracing::warn!(path = %path.display(), "the index path names another program's database; continuing without an index");
@@ -237,7 +241,7 @@ impl Index {
             }
             Err(OpenError::Damaged) => {
                 tracing::warn!(path = %path.display(), "the index is damaged and is rebuilt");
-                set_aside(path).then(|| connect(path).ok()).flatten()
+                set_aside(path).then(|| open_database(path).ok()).flatten()
             }
             Err(OpenError::NoFile(path)) => {
                 tracing::warn!(path = %path.display(), "this is not a regular file; continuing without an index");
@@ -257,7 +261,10 @@ impl Index {
 
     /// Writes in one transaction. A failure is only reported: it makes later commands slower and
     /// has no other effect.
-    fn write(&mut self, write: impl FnOnce(&Connection, &SealKey) -> rusqlite::Result<()>) {
+    fn run_transaction(
+        &mut self,
+        write: impl FnOnce(&Connection, &SealKey) -> rusqlite::Result<()>,
+    ) {
         let Some(connection) = &mut self.connection else {
             return;
         };
@@ -266,12 +273,12 @@ impl Index {
             transaction.commit()
         });
         if let Err(cause) = written {
-            self.failed(cause, "the index can't be written");
+            self.report_failure(cause, "the index can't be written");
         }
     }
 
     /// Reports a failure. Moves a damaged file aside, so that the next command creates a new one.
-    fn failed(&self, cause: rusqlite::Error, what: &str) {
+    fn report_failure(&self, cause: rusqlite::Error, what: &str) {
         tracing::warn!(%cause, "{what}");
         if matches!(OpenError::from(cause), OpenError::Damaged) {
             set_aside(&self.path);
@@ -280,12 +287,12 @@ impl Index {
 
     /// Reads all rows, by bundle. A row without a valid seal is left out; its bundle is then
     /// verified and written again.
-    pub(crate) fn rows(&self) -> HashMap<Digest, StoredRow> {
+    pub(crate) fn load_rows(&self) -> HashMap<Digest, StoredRow> {
         let Some(connection) = &self.connection else {
             return HashMap::new();
         };
         read_rows(connection, &self.key).unwrap_or_else(|cause| {
-            self.failed(cause, "the index can't be read");
+            self.report_failure(cause, "the index can't be read");
             HashMap::new()
         })
     }
@@ -293,17 +300,17 @@ impl Index {
     /// Writes verified bundles. A file that changed at or after `settled_before` may be written to
     /// again within the same tick of the file system's clock, and its metadata would not show that.
     /// The row of such a bundle gets no metadata.
-    pub(crate) fn note(&mut self, rows: &[NewRow], settled_before: (i64, u64)) {
-        self.write(|connection, key| {
+    pub(crate) fn insert_rows(&mut self, rows: &[NewIndexRow], settled_before: (i64, u64)) {
+        self.run_transaction(|connection, key| {
             let mut insert = connection.prepare_cached(
                 "INSERT OR REPLACE INTO bundles
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             )?;
             for new in rows {
                 let settled = new.stats.iter().all(|stat| stat.changed < settled_before);
-                let metadata = metadata(new.stats.iter().copied().map(Some));
-                let columns = columns(new, metadata.filter(|_| settled));
-                let seal = seal(key, columns.iter().map(ValueRef::from)).finalize();
+                let metadata = digest_metadata(new.stats.iter().copied().map(Some));
+                let columns = sealed_columns(new, metadata.filter(|_| settled));
+                let seal = compute_seal(key, columns.iter().map(ValueRef::from)).finalize();
                 let seal = Value::Blob(seal.into_bytes().to_vec());
                 insert.execute(params_from_iter(columns.into_iter().chain([seal])))?;
             }
@@ -312,8 +319,8 @@ impl Index {
     }
 
     /// Removes bundles that no longer exist.
-    pub(crate) fn forget(&mut self, hashes: &[Digest]) {
-        self.write(|connection, _| {
+    pub(crate) fn remove_rows(&mut self, hashes: &[Digest]) {
+        self.run_transaction(|connection, _| {
             let mut delete = connection.prepare("DELETE FROM bundles WHERE hash = ?1")?;
             for hash in hashes {
                 delete.execute([hash.as_bytes()])?;
@@ -324,8 +331,8 @@ impl Index {
 }
 
 /// Returns the columns of a row that the seal covers, in the order of the table.
-fn columns(new: &NewRow, metadata: Option<Digest>) -> [Value; SEALED] {
-    let Row {
+fn sealed_columns(new: &NewIndexRow, metadata: Option<Digest>) -> [Value; SEALED] {
+    let IndexRow {
         name,
         version,
         signer,
@@ -359,15 +366,18 @@ fn read_rows(
         "SELECT hash, name, version, signer, size, parts, paths, agents, texts, sketch, metadata,
          seal FROM bundles",
     )?;
-    let mut found = statement.query([])?;
+    let mut stored_rows = statement.query([])?;
     let mut rows = HashMap::new();
-    while let Some(stored) = found.next()? {
+    while let Some(stored) = stored_rows.next()? {
         let columns = (0..SEALED).map(|column| stored.get_ref(column));
         let columns = columns.collect::<rusqlite::Result<Vec<_>>>()?;
         let given = stored.get_ref(SEALED)?;
         let given = given.as_blob().unwrap_or_default();
         // Whoever can write to the vault's folder could forge texts that agents and releases show.
-        if seal(key, columns.into_iter()).verify_slice(given).is_err() {
+        if compute_seal(key, columns.into_iter())
+            .verify_slice(given)
+            .is_err()
+        {
             continue;
         }
         if let Some(row) = parse_row(stored)? {
@@ -386,17 +396,17 @@ fn read_rows(
 }
 
 /// Parses a row from its columns; `None` if one of them does not parse.
-fn parse_row(stored: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Row>> {
-    let Some(texts) = parsed::<Texts>(stored, 8)? else {
+fn parse_row(stored: &rusqlite::Row<'_>) -> rusqlite::Result<Option<IndexRow>> {
+    let Some(texts) = parse_column::<Texts>(stored, 8)? else {
         return Ok(None);
     };
     let name = stored.get_ref(1)?.as_str()?.parse().ok();
-    let agents = parsed(stored, 7)?;
-    let (parts, paths) = (parsed(stored, 5)?, parsed(stored, 6)?);
+    let agents = parse_column(stored, 7)?;
+    let (parts, paths) = (parse_column(stored, 5)?, parse_column(stored, 6)?);
     let (Some(name), Some(agents), Some(parts), Some(paths)) = (name, agents, parts, paths) else {
         return Ok(None);
     };
-    Ok(Some(Row {
+    Ok(Some(IndexRow {
         name,
         version: stored.get::<_, i64>(2)?.cast_unsigned(),
         signer: stored.get(3)?,
@@ -409,7 +419,7 @@ fn parse_row(stored: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Row>> {
 }
 
 /// Parses a column that holds JSON; `None` if it does not parse.
-fn parsed<T: DeserializeOwned>(
+fn parse_column<T: DeserializeOwned>(
     stored: &rusqlite::Row<'_>,
     column: usize,
 ) -> rusqlite::Result<Option<T>> {
@@ -440,8 +450,8 @@ impl From<rusqlite::Error> for OpenError {
 /// Fails if anything but a regular file lies where SQLite reads or writes: behind a link it would
 /// make a file elsewhere, and it waits for ever for the writer of a FIFO.
 fn check_files(path: &Path) -> Result<(), OpenError> {
-    for path in [path.to_owned(), journal(path)] {
-        match disk::kind(&path) {
+    for path in [path.to_owned(), journal_path(path)] {
+        match disk::kind_at(&path) {
             Ok(None | Some(Kind::File)) => {}
             _ => return Err(OpenError::NoFile(path)),
         }
@@ -450,17 +460,17 @@ fn check_files(path: &Path) -> Result<(), OpenError> {
 }
 
 /// Returns the path of SQLite's rollback journal.
-fn journal(path: &Path) -> PathBuf {
+fn journal_path(path: &Path) -> PathBuf {
     let mut journal = path.as_os_str().to_owned();
     journal.push("-journal");
     journal.into()
 }
 
-fn connect(path: &Path) -> Result<Connection, OpenError> {
+fn open_database(path: &Path) -> Result<Connection, OpenError> {
     check_files(path)?;
     // SQLite would create the file with the mode of the umask, although it holds the descriptions
     // of all skills. The journal gets the mode of the file.
-    if matches!(disk::kind(path), Ok(None)) {
+    if matches!(disk::kind_at(path), Ok(None)) {
         let _sqlite_says_why = disk::make_private(path);
     }
     // A link may have taken the place of the file since the check. SQLite follows none, wherever it
@@ -479,8 +489,8 @@ fn connect(path: &Path) -> Result<Connection, OpenError> {
     let (application, version) = (number("application_id")?, number("user_version")?);
     if application == APPLICATION {
         // An earlier version of vault left the mode to the umask.
-        for file in [path.to_owned(), journal(path)] {
-            if matches!(disk::kind(&file), Ok(Some(Kind::File))) {
+        for file in [path.to_owned(), journal_path(path)] {
+            if matches!(disk::kind_at(&file), Ok(Some(Kind::File))) {
                 let _best_effort = disk::make_private(&file);
             }
         }
@@ -521,7 +531,7 @@ fn set_aside(path: &Path) -> bool {
     let mut aside = path.as_os_str().to_owned();
     aside.push(".damaged");
     // SQLite would apply a journal that stays behind to the next database of this name.
-    disk::rename(path, Path::new(&aside)).is_ok() && disk::remove_file(&journal(path)).is_ok()
+    disk::rename(path, Path::new(&aside)).is_ok() && disk::remove_file(&journal_path(path)).is_ok()
 }
 
 #[cfg(test)]

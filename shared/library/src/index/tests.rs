@@ -17,26 +17,26 @@ fn trusted(seed: u8) -> Trusted {
         public_key: key.public(),
         name: KeyName::default_for(&key.public()),
     };
-    let mut edit = RootEdit::first(Timestamp::default());
+    let mut edit = RootEdit::begin_first(Timestamp::default());
     edit.add_root_key(entry.clone()).unwrap();
     edit.add_publisher(entry).unwrap();
-    Trusted::earlier(RootState::new(edit.sign(&[&key]).unwrap(), BTreeSet::new()))
+    Trusted::for_earlier(RootState::new(edit.sign(&[&key]).unwrap(), BTreeSet::new()))
 }
 
-fn new_row(folder: &Path) -> NewRow {
+fn new_row(folder: &Path) -> NewIndexRow {
     let hash = Digest::of(b"bundle");
-    let held = store::folder(&HeldPath::new(folder), &hash);
+    let held = store::bundle_folder(&HeldPath::new(folder), &hash);
     let root = folder.join(hash.to_string());
     std::fs::create_dir_all(root.join("files")).unwrap();
     std::fs::write(root.join("manifest.json"), "{}").unwrap();
     std::fs::write(root.join("files/SKILL.md"), "text").unwrap();
     let paths = ["manifest.json", "files", "files/SKILL.md"];
-    NewRow {
+    NewIndexRow {
         hash,
         stats: paths
-            .map(|path| tree::stat(&held.join(path)).unwrap())
+            .map(|path| tree::file_stat(&held.join(path)).unwrap())
             .into(),
-        row: Row {
+        row: IndexRow {
             name: "a-skill".parse().unwrap(),
             version: 3,
             signer: signer().to_string(),
@@ -60,10 +60,10 @@ fn open(path: &Path) -> Index {
 }
 
 /// The row, if the index has one that is still current.
-fn current(index: &Index, folder: &Path, new: &NewRow) -> Option<Row> {
-    let rows = index.rows();
+fn current(index: &Index, folder: &Path, new: &NewIndexRow) -> Option<IndexRow> {
+    let rows = index.load_rows();
     rows.get(&new.hash)?
-        .current(
+        .current_row(
             &HeldPath::new(folder),
             &new.hash,
             &new.row.name,
@@ -77,17 +77,17 @@ fn a_row_is_current_until_something_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index.db");
     let new = new_row(folder.path());
-    open(&path).note(std::slice::from_ref(&new), LATE);
+    open(&path).insert_rows(std::slice::from_ref(&new), LATE);
     let index = open(&path);
     assert_eq!(current(&index, folder.path(), &new), Some(new.row.clone()));
 
     // A row does not apply to another name or another signer.
-    let stored = &index.rows()[&new.hash];
+    let stored = &index.load_rows()[&new.hash];
     let name = "another".parse().unwrap();
     for (name, seed) in [(&name, 1), (&new.row.name, 2)] {
         assert!(
             stored
-                .current(
+                .current_row(
                     &HeldPath::new(folder.path()),
                     &new.hash,
                     name,
@@ -117,8 +117,8 @@ fn an_index_of_an_earlier_version_is_made_again() {
         .unwrap();
     let new = new_row(folder.path());
     let mut index = open(&path);
-    assert!(index.rows().is_empty());
-    index.note(std::slice::from_ref(&new), LATE);
+    assert!(index.load_rows().is_empty());
+    index.insert_rows(std::slice::from_ref(&new), LATE);
     assert!(current(&index, folder.path(), &new).is_some());
 }
 
@@ -129,15 +129,15 @@ fn what_was_written_a_moment_ago_is_not_taken_as_settled() {
     let new = new_row(folder.path());
     let now = new.stats[0].changed;
     let mut index = open(&path);
-    index.note(std::slice::from_ref(&new), now);
+    index.insert_rows(std::slice::from_ref(&new), now);
     assert!(current(&index, folder.path(), &new).is_none());
     assert_eq!(
-        index.rows()[&new.hash].row,
+        index.load_rows()[&new.hash].row,
         new.row,
         "known, but unverified"
     );
-    index.forget(&[new.hash]);
-    assert!(index.rows().is_empty());
+    index.remove_rows(&[new.hash]);
+    assert!(index.load_rows().is_empty());
 }
 
 #[test]
@@ -148,9 +148,9 @@ fn a_damaged_index_is_put_aside_and_made_again() {
     for damage in [&b"not a database, but long enough to be taken for one ........................................................."[..], b"SQLite format 3\0garbage"] {
         std::fs::write(&path, damage.repeat(50)).unwrap();
         let mut index = open(&path);
-        assert!(index.rows().is_empty());
-        index.note(std::slice::from_ref(&new), LATE);
-        assert_eq!(open(&path).rows().len(), 1);
+        assert!(index.load_rows().is_empty());
+        index.insert_rows(std::slice::from_ref(&new), LATE);
+        assert_eq!(open(&path).load_rows().len(), 1);
         assert!(folder.path().join("index.db.damaged").exists());
     }
 }
@@ -164,8 +164,8 @@ fn another_programs_database_is_left_alone() {
         .execute_batch("CREATE TABLE bundles (x); INSERT INTO bundles VALUES (1)")
         .unwrap();
     let mut index = open(&path);
-    index.note(&[new_row(folder.path())], LATE);
-    assert!(index.rows().is_empty());
+    index.insert_rows(&[new_row(folder.path())], LATE);
+    assert!(index.load_rows().is_empty());
     let left: i64 = other
         .query_row("SELECT count(*) FROM bundles", [], |row| row.get(0))
         .unwrap();
@@ -198,12 +198,12 @@ fn a_row_that_was_changed_is_not_read() {
         "seal = 'text'",
     ] {
         connection.execute("DELETE FROM bundles", []).unwrap();
-        index.note(std::slice::from_ref(&new), LATE);
+        index.insert_rows(std::slice::from_ref(&new), LATE);
         assert!(current(&index, folder.path(), &new).is_some(), "{change}");
         connection
             .execute(&format!("UPDATE bundles SET {change}"), [])
             .unwrap();
-        assert!(index.rows().is_empty(), "{change}");
+        assert!(index.load_rows().is_empty(), "{change}");
     }
 }
 
@@ -212,10 +212,10 @@ fn a_row_sealed_under_another_key_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index.db");
     let new = new_row(folder.path());
-    Index::open_at(&path, SealKey::new([8; 32])).note(std::slice::from_ref(&new), LATE);
+    Index::open_at(&path, SealKey::new([8; 32])).insert_rows(std::slice::from_ref(&new), LATE);
     let mut index = open(&path);
-    assert!(index.rows().is_empty());
-    index.note(std::slice::from_ref(&new), LATE);
+    assert!(index.load_rows().is_empty());
+    index.insert_rows(std::slice::from_ref(&new), LATE);
     assert!(current(&index, folder.path(), &new).is_some());
 }
 
@@ -233,12 +233,12 @@ fn nobody_else_may_read_the_index_whatever_the_folder_and_an_earlier_version_lef
     let path = folder.path().join("index.db");
     drop(open(&path));
     assert_eq!(mode(&path), 0o600);
-    assert_eq!(mode(&journal(&path)), 0o600);
-    for file in [&path, &journal(&path)] {
+    assert_eq!(mode(&journal_path(&path)), 0o600);
+    for file in [&path, &journal_path(&path)] {
         set(file, 0o644);
     }
     drop(open(&path));
-    assert_eq!([mode(&path), mode(&journal(&path))], [0o600; 2]);
+    assert_eq!([mode(&path), mode(&journal_path(&path))], [0o600; 2]);
     // The path may name another program's file by mistake, which stays as it is.
     let foreign = folder.path().join("foreign.db");
     let connection = Connection::open(&foreign).unwrap();

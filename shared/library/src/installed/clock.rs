@@ -26,7 +26,7 @@ pub struct TimeAhead {
 pub fn times_ahead(vault: &Vault) -> Result<Vec<TimeAhead>, VaultError> {
     // Clocks of machines differ a little, so a small lead is no fault.
     let bound = vault.clock().now().plus_seconds(MAX_AHEAD_SECONDS);
-    let linked = linked::all(vault)?;
+    let linked = linked::list_links(vault)?;
     let linked = linked.iter().filter_map(|link| link.pin().vault_id);
     let vaults: BTreeSet<_> = linked.chain([*vault.id()]).collect();
     let mut ahead = Vec::new();

@@ -51,7 +51,7 @@ pub enum NotCompared {
 
 /// An own skill to compare.
 #[derive(Clone, Copy, Debug)]
-pub struct OwnSkill<'a> {
+pub struct ComparedSkill<'a> {
     /// Its name.
     pub name: &'a SkillName,
     /// Its bundle.
@@ -62,31 +62,31 @@ pub struct OwnSkill<'a> {
 
 /// The recorded sources of own skills on this machine, read once.
 #[derive(Debug)]
-pub struct Sources<'v> {
+pub struct RecordedSources<'v> {
     vault: &'v Vault,
     held: BTreeSet<SkillName>,
     folders: BTreeMap<SkillName, PathBuf>,
 }
 
-impl<'v> Sources<'v> {
+impl<'v> RecordedSources<'v> {
     /// Reads the records.
     pub fn read(vault: &'v Vault) -> Result<Self, VaultError> {
-        let folders = folders::recorded(vault)?.into_iter();
+        let folders = folders::recorded_folders(vault)?.into_iter();
         Ok(Self {
             vault,
-            held: vault.own_skills()?.held().cloned().collect(),
+            held: vault.own_skills()?.held_skills().cloned().collect(),
             folders: folders.map(|folder| (folder.name, folder.path)).collect(),
         })
     }
 
     /// Returns the source of a skill. `named` means that the caller chose this skill, so that a
     /// hold does not exclude it.
-    pub fn of(
+    pub fn current_source(
         &self,
-        skill: OwnSkill<'_>,
+        skill: ComparedSkill<'_>,
         named: bool,
     ) -> Result<Result<CurrentSource, NotCompared>, VaultError> {
-        let OwnSkill {
+        let ComparedSkill {
             name,
             bundle,
             provenance,
@@ -96,14 +96,14 @@ impl<'v> Sources<'v> {
         }
         let identifier: Option<ProvenanceId> = provenance.parse().ok();
         // Prefer the upstream recorded for this bundle, if it matches the signed provenance.
-        let known = upstream::of_bundle(self.vault, bundle)?
+        let recorded = upstream::of_bundle(self.vault, bundle)?
             .filter(|known| Some(&known.identifier) == identifier.as_ref());
-        let found = match known {
+        let source_record = match recorded {
             None => upstream::of_skill(self.vault, name)?,
             known => known,
         };
         let kind = identifier.as_ref().map(ProvenanceId::kind);
-        let fetched = found.filter(|found| is_fetched(found.identifier.kind()));
+        let fetched = source_record.filter(|found| is_fetched(found.identifier.kind()));
         Ok(match (fetched, self.folders.get(name)) {
             (Some(upstream), _) => Ok(CurrentSource::Fetched(Box::new(upstream))),
             (None, Some(folder)) => Ok(CurrentSource::Folder(folder.clone())),

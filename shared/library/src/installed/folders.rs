@@ -39,8 +39,8 @@ pub enum FolderState {
 }
 
 /// The own skills whose folder is recorded on this machine, sorted by name. Archives are left out.
-pub fn recorded(vault: &Vault) -> Result<Vec<SourceFolder>, VaultError> {
-    let folders = signed(vault)?.into_iter();
+pub fn recorded_folders(vault: &Vault) -> Result<Vec<SourceFolder>, VaultError> {
+    let folders = folders_with_manifests(vault)?.into_iter();
     Ok(folders.map(|(folder, _)| folder).collect())
 }
 
@@ -48,24 +48,27 @@ pub fn recorded(vault: &Vault) -> Result<Vec<SourceFolder>, VaultError> {
 /// Skips a version by another author, which did not come from the recorded folder.
 pub fn compare_all(vault: &Vault) -> Result<Vec<(SourceFolder, FolderState)>, VaultError> {
     let own = vault.own_skills()?;
-    let mut folders = signed(vault)?;
+    let mut folders = folders_with_manifests(vault)?;
     folders.retain(|(folder, _)| !own.is_by_others(&folder.name));
     // Each comparison hashes a whole folder, so they run on all cores.
     let folders = folders.into_par_iter();
     let compared = folders.map(|(folder, manifest)| {
-        let state = compare(&manifest, &folder.path);
+        let state = folder_state(&manifest, &folder.path);
         (folder, state)
     });
     Ok(compared.collect())
 }
 
-fn signed(vault: &Vault) -> Result<Vec<(SourceFolder, Manifest)>, VaultError> {
-    let known = vault.own_skills()?;
-    let (store, trusted) = (vault.store(), vault.trusted_with(known.clone())?);
-    let folders = known.expected().filter_map(|(name, bundle)| {
-        let local = known.local(name)?;
+fn folders_with_manifests(vault: &Vault) -> Result<Vec<(SourceFolder, Manifest)>, VaultError> {
+    let own_skills = vault.own_skills()?;
+    let (store, trusted) = (
+        vault.store_folder(),
+        vault.trusted_with(own_skills.clone())?,
+    );
+    let folders = own_skills.expected_skills().filter_map(|(name, bundle)| {
+        let local = own_skills.local_source(name)?;
         let path = PathBuf::from(&local.path);
-        let manifest = store::manifest(&store, &bundle, &trusted)?;
+        let manifest = store::read_manifest(&store, &bundle, &trusted)?;
         // The record outlives the version that it was written for, so the signed manifest must name
         // the same source.
         let is_source = manifest.provenance.identifier == local.identifier && !path.is_file();
@@ -75,8 +78,8 @@ fn signed(vault: &Vault) -> Result<Vec<(SourceFolder, Manifest)>, VaultError> {
     Ok(folders.collect())
 }
 
-fn compare(manifest: &Manifest, folder: &Path) -> FolderState {
-    match source::read(folder, LIMITS, &gate::is_ignored) {
+fn folder_state(manifest: &Manifest, folder: &Path) -> FolderState {
+    match source::read_skill_folder(folder, LIMITS, &gate::is_ignored) {
         Ok(read) => {
             if has_files(manifest, read.files) {
                 FolderState::Same
@@ -89,18 +92,18 @@ fn compare(manifest: &Manifest, folder: &Path) -> FolderState {
     }
 }
 
-fn has_files(manifest: &Manifest, mut found: Vec<RawFile>) -> bool {
+fn has_files(manifest: &Manifest, mut files: Vec<RawFile>) -> bool {
     // An update takes files that look like secrets only if the skill has them already.
-    found.retain(|file| {
+    files.retain(|file| {
         manifest.file(&file.path).is_some() || !looks_secret(&file.path, &file.bytes)
     });
     // The gate keeps a document in other letters as SKILL.md.
     let is_document = |file: &&mut RawFile| file.path.eq_ignore_ascii_case(SKILL_MD);
-    if let Some(document) = found.iter_mut().find(is_document) {
+    if let Some(document) = files.iter_mut().find(is_document) {
         SKILL_MD.clone_into(&mut document.path);
     }
-    found.len() == manifest.files.len()
-        && found.iter().all(|file| {
+    files.len() == manifest.files.len()
+        && files.iter().all(|file| {
             manifest.file(&file.path).is_some_and(|signed| {
                 signed.mode == file.mode
                     && signed.size == file.bytes.len() as u64

@@ -14,7 +14,7 @@ pub struct LinkId(String);
 
 impl LinkId {
     /// The id of the vault `slug` at a base address. The same address always gives the same id.
-    pub fn of(base: &str, slug: &Slug) -> Self {
+    pub fn from_address(base: &str, slug: &Slug) -> Self {
         // The line feed keeps the two apart: neither an address nor a slug contains one.
         let hash = Digest::of(format!("{base}\n{slug}").as_bytes()).to_string();
         Self(format!("{slug}-{}", &hash[..10]))

@@ -169,7 +169,7 @@ pub(crate) const PIN: &str = "pin.json";
 
 /// Lists all linked vaults in the order in which they were linked, which is the order in which a
 /// pull of all hands out bare names.
-pub fn all(vault: &Vault) -> Result<Vec<Link>, VaultError> {
+pub fn list_links(vault: &Vault) -> Result<Vec<Link>, VaultError> {
     let trusted = PrivateFolder::new(&vault.paths().config, "links");
     let mut ids = BTreeSet::new();
     // Either folder may have lost a link that the other still has.
@@ -180,14 +180,14 @@ pub fn all(vault: &Vault) -> Result<Vec<Link>, VaultError> {
     }
     let mut links = Vec::new();
     for id in ids {
-        links.extend(find(vault, &id)?);
+        links.extend(find_link_by_id(vault, &id)?);
     }
     links.sort_by_key(|link| link.pin.linked_at);
     Ok(links)
 }
 
 /// A linked vault by its id; `None` if it is not linked.
-pub fn find(vault: &Vault, id: &LinkId) -> Result<Option<Link>, VaultError> {
+pub fn find_link_by_id(vault: &Vault, id: &LinkId) -> Result<Option<Link>, VaultError> {
     let folder = links_folder(vault).join(id.as_str());
     // A link that leads out of the folder is treated like a missing one.
     let stays = |set: &PathBuf| set.iter().all(|part| part != "..") && set.is_relative();
@@ -216,9 +216,9 @@ pub fn find(vault: &Vault, id: &LinkId) -> Result<Option<Link>, VaultError> {
 
 /// Removes bare names from the links that have them. Call it under the writer lock.
 pub(crate) fn take_bare(vault: &Vault, names: &[&SkillName]) -> Result<(), VaultError> {
-    for mut link in all(vault)? {
+    for mut link in list_links(vault)? {
         for name in names {
-            if link.holds(name) {
+            if link.holds_bare_name(name) {
                 link.set_bare(vault, name, false)?;
             }
         }
@@ -272,12 +272,12 @@ impl Link {
 
     fn bytes_of(&self, vault: &Vault, file: &CountedFile) -> Result<Option<Vec<u8>>, VaultError> {
         let folder = trust_folder(vault, &self.id);
-        let bytes = folder.read(&catalog_file(&file.file_sha256))?;
+        let bytes = folder.read_file(&catalog_file(&file.file_sha256))?;
         Ok(bytes.map(|bytes| bytes.to_vec()))
     }
 
     /// The catalog that counted last; `None` before the first one.
-    pub(crate) fn last(&self, vault: &Vault) -> Result<Option<LastCatalog>, VaultError> {
+    pub(crate) fn last_catalog(&self, vault: &Vault) -> Result<Option<LastCatalog>, VaultError> {
         match &self.pin.counted {
             Some(counted) => self.read_counted(vault, counted).map(Some),
             None => Ok(None),
@@ -293,17 +293,17 @@ impl Link {
         let bytes = bytes.ok_or_else(|| damaged("it is missing".to_owned()))?;
         // The signers come from the pin: a key that was retired since still signed this catalog
         // validly.
-        LastCatalog::read(&bytes, &file.payload_sha256, file.signers.clone())
+        LastCatalog::read_stored(&bytes, &file.payload_sha256, file.signers.clone())
             .map_err(|error| damaged(error.to_string()))
     }
 
     /// The current catalog; `None` before the first one.
     pub fn catalog(&self, vault: &Vault) -> Result<Option<Catalog>, VaultError> {
-        Ok(self.last(vault)?.map(|last| last.catalog))
+        Ok(self.last_catalog(vault)?.map(|last| last.catalog))
     }
 
     /// The bundles that counted catalogs list, variants that their profiles name included.
-    pub(crate) fn listed(&self, vault: &Vault) -> Result<BTreeSet<Digest>, VaultError> {
+    pub(crate) fn listed_bundles(&self, vault: &Vault) -> Result<BTreeSet<Digest>, VaultError> {
         let mut listed = BTreeSet::new();
         for file in self.pin.counted.iter().chain(&self.pin.replaced) {
             let catalog = self.read_counted(vault, file)?.catalog;
@@ -319,7 +319,7 @@ impl Link {
 
     /// The trust for the installed skills; `None` before the first catalog. It covers exactly the
     /// bundles that the pin names.
-    pub(crate) fn trusted(&self, vault: &Vault) -> Result<Option<Trusted>, VaultError> {
+    pub(crate) fn installed_trust(&self, vault: &Vault) -> Result<Option<Trusted>, VaultError> {
         let Some(vault_id) = self.pin.vault_id.filter(|_| self.pin.counted.is_some()) else {
             return Ok(None);
         };
@@ -327,20 +327,20 @@ impl Link {
         let installed = counted.flat_map(|counted| counted.installed.values());
         let bundles = installed.map(|skill| skill.bundle).collect();
         Ok(Some(match vault.trust_of(&vault_id)? {
-            Some(trust) => Trusted::listed(Arc::new(trust.roots), bundles),
-            None => Trusted::nothing(vault_id),
+            Some(trust) => Trusted::for_listed(Arc::new(trust.roots), bundles),
+            None => Trusted::for_unknown_keys(vault_id),
         }))
     }
 
     /// The skills that are installed, by the names they are installed under.
-    pub(crate) fn installed(&self) -> impl Iterator<Item = (&SkillName, &LinkedSkill)> {
+    pub(crate) fn installed_skills(&self) -> impl Iterator<Item = (&SkillName, &LinkedSkill)> {
         let counted = self.pin.counted.iter();
         counted.flat_map(|counted| &counted.installed)
     }
 
     /// Returns the pin's entry for a skill that the vault's folder shows under this name, as this
     /// bundle. While a pull switches, the set that it replaces counts as well.
-    pub(crate) fn pinned(&self, name: &SkillName, bundle: &Digest) -> Option<&LinkedSkill> {
+    pub(crate) fn pinned_skill(&self, name: &SkillName, bundle: &Digest) -> Option<&LinkedSkill> {
         let counted = self.pin.counted.iter().chain(&self.pin.replaced);
         let mut named = counted.filter_map(|counted| counted.installed.get(name));
         // The entry for exactly this bundle is preferred. Any other still tells the caller that the
@@ -354,8 +354,8 @@ impl Link {
     }
 
     /// Returns whether this link has the bare name, unless an own skill has it.
-    pub(crate) fn holds(&self, name: &SkillName) -> bool {
-        self.installed()
+    pub(crate) fn holds_bare_name(&self, name: &SkillName) -> bool {
+        self.installed_skills()
             .any(|(installed_as, skill)| installed_as == name && skill.bare)
     }
 
@@ -376,7 +376,9 @@ impl Link {
 
     /// The names that its skills are installed under.
     pub fn installed_names(&self) -> Vec<SkillName> {
-        self.installed().map(|(name, _)| name.clone()).collect()
+        self.installed_skills()
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     /// The selection of the last pull.

@@ -14,9 +14,9 @@ use vault_gate::similar::Sketch;
 use vault_policy::search::Text;
 
 use super::link_id::LinkId;
-use super::place::{Origin, Place, Places, places, still_linked};
+use super::place::{Origin, Place, Places, list_places, still_linked};
 use crate::disk::{self, HeldPath};
-use crate::index::{Index, NewRow, Row, StoredRow, Texts};
+use crate::index::{Index, IndexRow, NewIndexRow, StoredRow, Texts};
 use crate::store::{self, Damage, Trusted};
 use crate::vault::{Vault, VaultError};
 
@@ -48,9 +48,9 @@ pub struct InstalledSkill {
 }
 
 impl InstalledSkill {
-    pub(crate) fn new(place: Place, row: Row) -> Self {
+    pub(crate) fn new(place: Place, row: IndexRow) -> Self {
         Self {
-            qualified: place.qualified(),
+            qualified: place.qualified_name(),
             shadowed: !place.bare,
             vault: place.vault,
             name: place.name,
@@ -63,7 +63,7 @@ impl InstalledSkill {
     }
 
     /// The text that search ranks.
-    pub(crate) fn text(&self) -> Text<'_> {
+    pub(crate) fn search_text(&self) -> Text<'_> {
         Text {
             name: self.name.as_str(),
             description: &self.texts.description,
@@ -86,7 +86,7 @@ pub struct Listing {
 impl Listing {
     /// The skills that wait for the next release of their vault, because the key that signed them
     /// is revoked: by linked vault, and under `None` the own ones.
-    pub fn withheld(&self) -> BTreeMap<Option<&LinkId>, Vec<&SkillName>> {
+    pub fn withheld_skills(&self) -> BTreeMap<Option<&LinkId>, Vec<&SkillName>> {
         let mut withheld = BTreeMap::<_, Vec<_>>::new();
         for (name, origin, damage) in &self.damaged {
             let link = match origin {
@@ -103,9 +103,9 @@ impl Listing {
 }
 
 /// Lists the installed skills, own and linked.
-pub fn list(vault: &Vault) -> Result<Listing, VaultError> {
+pub fn list_installed(vault: &Vault) -> Result<Listing, VaultError> {
     let mut listing = Listing::default();
-    for ScannedSkill { place, state } in scan(vault)? {
+    for ScannedSkill { place, state } in scan_installed(vault)? {
         match state {
             Ok(row) => listing.skills.push(InstalledSkill::new(place, row)),
             Err(damage) => listing.damaged.push((place.name, place.origin, damage)),
@@ -118,18 +118,18 @@ pub fn list(vault: &Vault) -> Result<Listing, VaultError> {
 #[derive(Debug)]
 pub(crate) struct ScannedSkill {
     pub(crate) place: Place,
-    pub(crate) state: Result<Row, Damage>,
+    pub(crate) state: Result<IndexRow, Damage>,
 }
 
 /// Scans all installed skills. The result includes damaged ones; only a vault that can't be listed
 /// is an error.
-pub(crate) fn scan(vault: &Vault) -> Result<Vec<ScannedSkill>, VaultError> {
+pub(crate) fn scan_installed(vault: &Vault) -> Result<Vec<ScannedSkill>, VaultError> {
     let mut index = Index::open(vault);
-    let (rows, store) = (index.rows(), vault.store());
+    let (rows, store) = (index.load_rows(), vault.store_folder());
     let mut tries = TRIES;
     loop {
         let (mut scanned, mut fresh) = (Vec::new(), Vec::new());
-        let places = places(vault)?;
+        let places = list_places(vault)?;
         for group in places.groups {
             let read: Vec<_> = group
                 .places
@@ -142,7 +142,7 @@ pub(crate) fn scan(vault: &Vault) -> Result<Vec<ScannedSkill>, VaultError> {
             }
         }
         // Written before a retry, so that the next round reads only what changed.
-        note(vault, &mut index, &fresh);
+        write_rows(vault, &mut index, &fresh);
         let damaged: Vec<_> = scanned
             .iter()
             .filter(|skill| skill.state.is_err())
@@ -153,7 +153,7 @@ pub(crate) fn scan(vault: &Vault) -> Result<Vec<ScannedSkill>, VaultError> {
         // retry.
         if tries == 0 || still_linked(vault, &damaged)? {
             scanned.extend(places.gone.into_iter().map(|place| ScannedSkill {
-                state: Err(place.gone()),
+                state: Err(place.unlinked_damage()),
                 place,
             }));
             return Ok(scanned);
@@ -163,9 +163,9 @@ pub(crate) fn scan(vault: &Vault) -> Result<Vec<ScannedSkill>, VaultError> {
 
 /// The rows of the index, unverified. First verifies the installed skills that it lacks and adds
 /// them.
-pub(crate) fn indexed(vault: &Vault, places: &Places) -> HashMap<Digest, StoredRow> {
+pub(crate) fn indexed_rows(vault: &Vault, places: &Places) -> HashMap<Digest, StoredRow> {
     let mut index = Index::open(vault);
-    let (rows, store) = (index.rows(), vault.store());
+    let (rows, store) = (index.load_rows(), vault.store_folder());
     let mut fresh = Vec::new();
     for group in &places.groups {
         let missing = group.places.par_iter();
@@ -177,8 +177,8 @@ pub(crate) fn indexed(vault: &Vault, places: &Places) -> HashMap<Digest, StoredR
     if fresh.is_empty() {
         return rows;
     }
-    note(vault, &mut index, &fresh);
-    index.rows()
+    write_rows(vault, &mut index, &fresh);
+    index.load_rows()
 }
 
 /// Scans one skill. Also returns its new row for the index, if it had to be read.
@@ -187,10 +187,10 @@ fn scan_place(
     place: Place,
     trusted: &Trusted,
     rows: &HashMap<Digest, StoredRow>,
-) -> (ScannedSkill, Option<NewRow>) {
+) -> (ScannedSkill, Option<NewIndexRow>) {
     let current = rows
         .get(&place.bundle)
-        .and_then(|row| row.current(store, &place.bundle, &place.signed_name, trusted));
+        .and_then(|row| row.current_row(store, &place.bundle, &place.signed_name, trusted));
     let (state, new) = match current {
         Some(row) => (Ok(row.clone()), None),
         None => match read_place(store, &place, trusted) {
@@ -203,15 +203,15 @@ fn scan_place(
 
 /// Writes newly verified skills to the index. A failure makes the next scan slower and has no other
 /// effect.
-fn note(vault: &Vault, index: &mut Index, fresh: &[NewRow]) {
+fn write_rows(vault: &Vault, index: &mut Index, fresh: &[NewIndexRow]) {
     if fresh.is_empty() {
         return;
     }
     if let Ok(settled) = vault
-        .scratch()
+        .new_scratch()
         .and_then(|scratch| disk::settled_time(scratch.path()))
     {
-        index.note(fresh, settled);
+        index.insert_rows(fresh, settled);
     }
 }
 
@@ -220,20 +220,23 @@ pub(crate) fn read_place(
     store: &HeldPath,
     place: &Place,
     trusted: &Trusted,
-) -> Result<NewRow, Damage> {
+) -> Result<NewIndexRow, Damage> {
     // The bundle is encoded as well, because the index answers with its size and parts.
     let name = Some(&place.signed_name);
     let (examined, encoded) = store::examine_and_encode(store, &place.bundle, name, trusted)?;
     let parts = encoded.parts.iter();
-    let row = Row {
+    let row = IndexRow {
         signer: examined.signer.to_string(),
         size: encoded.bytes.len() as u64,
         parts: parts
             .map(|part| (part.hash, part.bytes.len() as u64))
             .collect(),
-        texts: Texts::of(
+        texts: Texts::from_manifest(
             &examined.manifest,
-            examined.document().as_ref().map(Document::frontmatter),
+            examined
+                .parse_document()
+                .as_ref()
+                .map(Document::frontmatter),
             place.bundle,
         ),
         sketch: Sketch::of(examined.files.iter().map(|file| file.bytes.as_slice())).to_bytes(),
@@ -241,7 +244,7 @@ pub(crate) fn read_place(
         version: examined.manifest.version,
         paths: examined.paths,
     };
-    Ok(NewRow {
+    Ok(NewIndexRow {
         hash: place.bundle,
         row,
         stats: examined.stats,

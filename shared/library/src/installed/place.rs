@@ -45,7 +45,7 @@ pub(crate) const OWN: &str = "local";
 
 impl Place {
     /// The name that always means this skill.
-    pub(crate) fn qualified(&self) -> String {
+    pub(crate) fn qualified_name(&self) -> String {
         match &self.origin {
             Origin::Local => format!("{OWN}/{}", self.name),
             Origin::Linked(_) => {
@@ -57,9 +57,9 @@ impl Place {
         }
     }
 
-    fn is_meant(&self, wanted: &SkillRef) -> bool {
-        self.name == wanted.name
-            && match (&wanted.vault, &self.vault) {
+    fn is_meant(&self, skill_ref: &SkillRef) -> bool {
+        self.name == skill_ref.name
+            && match (&skill_ref.vault, &self.vault) {
                 (None, _) => self.bare,
                 (Some(wanted), None) => wanted.as_str() == OWN,
                 (Some(wanted), Some(vault)) => wanted == vault,
@@ -71,7 +71,7 @@ impl Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     /// One group for the own skills, and one for each link.
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<OriginGroup>,
     /// Entries that are not skills, as paths relative to the vault.
     pub(crate) strange: Vec<String>,
     /// Own skills that this machine installed and whose links were removed outside vault.
@@ -80,25 +80,25 @@ pub(crate) struct Places {
 
 /// Skills of one origin, and the trust for verifying them.
 #[derive(Clone, Debug)]
-pub(crate) struct Group {
+pub(crate) struct OriginGroup {
     pub(crate) trusted: Trusted,
     pub(crate) places: Vec<Place>,
 }
 
 /// Lists the installed skills, without reading any. Own skills come first and have their bare
 /// names. Any other bare name belongs to one link.
-pub(crate) fn places(vault: &Vault) -> Result<Places, VaultError> {
+pub(crate) fn list_places(vault: &Vault) -> Result<Places, VaultError> {
     // A writer records a skill after it linked it, so a record that is read first never names more.
-    let known = vault.own_skills()?;
-    let (places, mut strange) = own(vault)?;
-    let gone = gone(vault, &known, &places)?;
+    let recorded = vault.own_skills()?;
+    let (places, mut strange) = read_own_links(vault)?;
+    let unlinked = unlinked_own_skills(vault, &recorded, &places)?;
     // Removing the link of an own skill must not hand its name to a linked skill.
-    let own = places.iter().chain(&gone);
+    let own = places.iter().chain(&unlinked);
     let mut taken: HashSet<_> = own.map(|place| place.name.clone()).collect();
-    let trusted = vault.trusted_with(known)?;
-    let mut groups = vec![Group { trusted, places }];
-    for link in linked::all(vault)? {
-        let (linked, further) = link.group(vault)?;
+    let trusted = vault.trusted_with(recorded)?;
+    let mut groups = vec![OriginGroup { trusted, places }];
+    for link in linked::list_links(vault)? {
+        let (linked, further) = link.read_group(vault)?;
         if let Some(mut group) = linked {
             for place in &mut group.places {
                 place.bare = place.bare && taken.insert(place.name.clone());
@@ -110,22 +110,31 @@ pub(crate) fn places(vault: &Vault) -> Result<Places, VaultError> {
     Ok(Places {
         groups,
         strange,
-        gone,
+        gone: unlinked,
     })
 }
 
 /// The recorded own skills that no link installs.
-fn gone(vault: &Vault, known: &OwnSkills, places: &[Place]) -> Result<Vec<Place>, VaultError> {
+fn unlinked_own_skills(
+    vault: &Vault,
+    recorded: &OwnSkills,
+    places: &[Place],
+) -> Result<Vec<Place>, VaultError> {
     let linked: HashSet<_> = places.iter().map(|place| &place.name).collect();
     // The usual case needs no second read of the record.
-    if known.expected().all(|(name, _)| linked.contains(name)) {
+    if recorded
+        .expected_skills()
+        .all(|(name, _)| linked.contains(name))
+    {
         return Ok(Vec::new());
     }
     // A writer may have removed them meanwhile: then the record says so by now.
-    let known = vault.own_skills()?;
-    let missing = known.expected().filter(|(name, _)| !linked.contains(name));
+    let recorded_now = vault.own_skills()?;
+    let missing = recorded_now
+        .expected_skills()
+        .filter(|(name, _)| !linked.contains(name));
     let missing = missing.filter(|(name, _)| {
-        let link = vault.skills().join(name.as_str());
+        let link = vault.skills_folder().join(name.as_str());
         store::bundle_at(&link).is_ok_and(|bundle| bundle.is_none())
     });
     let places = missing.map(|(name, bundle)| Place {
@@ -141,19 +150,19 @@ fn gone(vault: &Vault, known: &OwnSkills, places: &[Place]) -> Result<Vec<Place>
 
 impl Place {
     /// The damage of a skill whose link was removed outside vault.
-    pub(crate) fn gone(&self) -> Damage {
+    pub(crate) fn unlinked_damage(&self) -> Damage {
         Damage::Unlinked(self.name.clone())
     }
 }
 
 /// The own skills, without reading any.
 pub(crate) fn own_places(vault: &Vault) -> Result<Vec<Place>, VaultError> {
-    Ok(own(vault)?.0)
+    Ok(read_own_links(vault)?.0)
 }
 
 /// The own skills, and every other entry of their folder as a path.
-fn own(vault: &Vault) -> Result<(Vec<Place>, Vec<String>), VaultError> {
-    let (bundles, strange) = read_links(&vault.skills(), "skills")?;
+fn read_own_links(vault: &Vault) -> Result<(Vec<Place>, Vec<String>), VaultError> {
+    let (bundles, strange) = read_links(&vault.skills_folder(), "skills")?;
     let own = |(name, bundle): (SkillName, Digest)| Place {
         signed_name: name.clone(),
         name,
@@ -169,12 +178,12 @@ fn own(vault: &Vault) -> Result<(Vec<Place>, Vec<String>), VaultError> {
 /// `shown`.
 fn read_links(
     folder: &HeldPath,
-    shown: &str,
+    prefix: &str,
 ) -> Result<(BTreeMap<SkillName, Digest>, Vec<String>), VaultError> {
     let (mut bundles, mut strange) = (BTreeMap::new(), Vec::new());
     for (name, kind) in disk::list(folder)? {
         let text = name.to_string_lossy();
-        let found = match text.parse::<SkillName>() {
+        let skill_and_bundle = match text.parse::<SkillName>() {
             Ok(skill) if kind == Kind::Link => {
                 // A link that can't be read is reported as foreign; it must not end the listing of
                 // all other skills.
@@ -183,12 +192,12 @@ fn read_links(
             }
             _ => None,
         };
-        match found {
+        match skill_and_bundle {
             Some((skill, bundle)) => {
                 bundles.insert(skill, bundle);
             }
             // A link that was replaced between listing and reading appears in the next scan.
-            None => strange.push(format!("{shown}/{text}")),
+            None => strange.push(format!("{prefix}/{text}")),
         }
     }
     Ok((bundles, strange))
@@ -197,16 +206,21 @@ fn read_links(
 impl Link {
     /// The installed skills with the keys to trust for them, and foreign entries among them; empty
     /// before the first catalog.
-    pub(crate) fn group(&self, vault: &Vault) -> Result<(Option<Group>, Vec<String>), VaultError> {
-        let Some(trusted) = self.trusted(vault)? else {
+    pub(crate) fn read_group(
+        &self,
+        vault: &Vault,
+    ) -> Result<(Option<OriginGroup>, Vec<String>), VaultError> {
+        let Some(trusted) = self.installed_trust(vault)? else {
             return Ok((None, Vec::new()));
         };
-        let (shown, mut strange) = self.shown()?;
+        let (linked, mut strange) = self.linked_bundles()?;
         let mut places = BTreeMap::new();
-        for (name, bundle) in &shown {
-            match self.pinned(name, bundle) {
+        for (name, bundle) in &linked {
+            match self.pinned_skill(name, bundle) {
                 // Another bundle than the pinned one is no bundle of this link: it is damage.
-                Some(skill) => places.insert(name.clone(), self.place(name, skill, *bundle)),
+                Some(skill) => {
+                    places.insert(name.clone(), self.place_of_skill(name, skill, *bundle))
+                }
                 None => {
                     strange.push(format!("links/{}/skills/{name}", self.id));
                     continue;
@@ -216,15 +230,15 @@ impl Link {
         // A skill is installed even if its link is gone; but a pull that was cut short may not have
         // made it yet.
         let all_made = self.pin.replaced.is_none();
-        for (name, skill) in self.installed().filter(|_| all_made) {
-            let missing = || self.place(name, skill, skill.bundle);
+        for (name, skill) in self.installed_skills().filter(|_| all_made) {
+            let missing = || self.place_of_skill(name, skill, skill.bundle);
             places.entry(name.clone()).or_insert_with(missing);
         }
         let places = places.into_values().collect();
-        Ok((Some(Group { trusted, places }), strange))
+        Ok((Some(OriginGroup { trusted, places }), strange))
     }
 
-    fn place(&self, name: &SkillName, skill: &LinkedSkill, bundle: Digest) -> Place {
+    fn place_of_skill(&self, name: &SkillName, skill: &LinkedSkill, bundle: Digest) -> Place {
         Place {
             name: name.clone(),
             signed_name: skill.name.clone(),
@@ -236,23 +250,25 @@ impl Link {
     }
 
     /// The bundles that the vault folder shows for this link, and foreign entries among them.
-    pub(crate) fn shown(&self) -> Result<(BTreeMap<SkillName, Digest>, Vec<String>), VaultError> {
-        let shown = format!("links/{}/skills", self.id);
-        read_links(&self.set.join("skills"), &shown)
+    pub(crate) fn linked_bundles(
+        &self,
+    ) -> Result<(BTreeMap<SkillName, Digest>, Vec<String>), VaultError> {
+        let prefix = format!("links/{}/skills", self.id);
+        read_links(&self.set.join("skills"), &prefix)
     }
 }
 
 /// Finds the installed skill that a reference means, with the trust for verifying it.
-pub(crate) fn find(
+pub(crate) fn find_installed(
     vault: &Vault,
     wanted: &SkillRef,
 ) -> Result<Option<(Place, Trusted)>, VaultError> {
-    let groups = places(vault)?.groups.into_iter();
-    let mut found = groups.filter_map(|group| {
+    let groups = list_places(vault)?.groups.into_iter();
+    let mut matches = groups.filter_map(|group| {
         let mut places = group.places.into_iter();
         Some((places.find(|place| place.is_meant(wanted))?, group.trusted))
     });
-    Ok(found.next())
+    Ok(matches.next())
 }
 
 /// Returns whether these names are still installed with the same bundles.
@@ -260,14 +276,14 @@ pub(crate) fn still_linked(vault: &Vault, expected: &[Place]) -> Result<bool, Va
     if expected.is_empty() {
         return Ok(true);
     }
-    let groups = places(vault)?.groups;
+    let groups = list_places(vault)?.groups;
     let now: HashSet<_> = groups.iter().flat_map(|group| &group.places).collect();
     Ok(expected.iter().all(|place| now.contains(place)))
 }
 
 /// The own skill that is installed under a name.
 #[derive(Debug)]
-pub(crate) struct Installed {
+pub(crate) struct InstalledOwnSkill {
     pub(crate) bundle: Digest,
     /// The manifest, if its signature is valid.
     pub(crate) manifest: Option<Manifest>,
@@ -276,27 +292,27 @@ pub(crate) struct Installed {
 }
 
 /// Reads and verifies the own skill that is installed under a name; `None` if there is none.
-pub(crate) fn installed(
+pub(crate) fn read_own_skill(
     vault: &Vault,
     name: &SkillName,
     trusted: &Trusted,
-) -> Result<Option<Installed>, VaultError> {
-    let Some(bundle) = store::bundle_at(&vault.skills().join(name.as_str()))? else {
+) -> Result<Option<InstalledOwnSkill>, VaultError> {
+    let Some(bundle) = store::bundle_at(&vault.skills_folder().join(name.as_str()))? else {
         return Ok(None);
     };
-    let store = vault.store();
-    let examined = store::examine(&store, &bundle, Some(name), trusted);
+    let store = vault.store_folder();
+    let examined = store::examine_stored(&store, &bundle, Some(name), trusted);
     Ok(Some(match examined {
-        Ok(examined) => Installed {
+        Ok(examined) => InstalledOwnSkill {
             bundle,
             manifest: Some(examined.manifest),
             intact: true,
         },
         // The signed manifest of a damaged skill still tells its version, above which a repair must
         // be signed.
-        Err(_) => Installed {
+        Err(_) => InstalledOwnSkill {
             bundle,
-            manifest: store::manifest(&store, &bundle, trusted)
+            manifest: store::read_manifest(&store, &bundle, trusted)
                 .filter(|manifest| manifest.name == *name),
             intact: false,
         },

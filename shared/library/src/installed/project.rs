@@ -20,7 +20,7 @@ use vault_format::keys::SecretKey;
 use vault_format::name::SkillName;
 use vault_format::root::{RootList, RootState, VaultId};
 
-use super::place::{Group, Origin, Place};
+use super::place::{Origin, OriginGroup, Place};
 use crate::disk::beneath::{BeneathError, HeldFolder};
 use crate::disk::{self, FileError};
 use crate::store::{self, Damage, Examined, Trusted};
@@ -98,7 +98,7 @@ impl ProjectFolder {
 
 /// The content of `project.json`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-struct Record {
+struct ProjectRecord {
     schema: String,
     /// The project.
     path: PathBuf,
@@ -117,7 +117,7 @@ struct Record {
 #[derive(Clone, Debug)]
 pub struct Project {
     folder: PrivateFolder,
-    record: Record,
+    record: ProjectRecord,
     roots: Arc<RootState>,
 }
 
@@ -131,15 +131,18 @@ fn trust_folder(vault: &Vault, project: &Path) -> PrivateFolder {
 }
 
 /// The project in a folder; `None` if nothing was installed for it.
-pub fn find(vault: &Vault, folder: &ProjectFolder) -> Result<Option<Project>, VaultError> {
-    let found = Project::read(trust_folder(vault, &folder.path))?;
+pub fn find_project(vault: &Vault, folder: &ProjectFolder) -> Result<Option<Project>, VaultError> {
+    let read_project = Project::read(trust_folder(vault, &folder.path))?;
     // The record must agree with the folder that its name was derived from.
-    Ok(found.filter(|project| project.record.path == folder.path))
+    Ok(read_project.filter(|project| project.record.path == folder.path))
 }
 
 /// The innermost project that holds a folder, by its absolute path without symbolic links.
-pub fn containing(vault: &Vault, folder: &Path) -> Result<Option<Project>, VaultError> {
-    let mut projects = all(vault)?;
+pub fn find_containing_project(
+    vault: &Vault,
+    folder: &Path,
+) -> Result<Option<Project>, VaultError> {
+    let mut projects = list_projects(vault)?;
     projects.retain(|project| folder.starts_with(&project.record.path));
     Ok(projects
         .into_iter()
@@ -148,21 +151,22 @@ pub fn containing(vault: &Vault, folder: &Path) -> Result<Option<Project>, Vault
 }
 
 /// All projects that this vault holds skills for, by path.
-pub fn all(vault: &Vault) -> Result<Vec<Project>, VaultError> {
+pub fn list_projects(vault: &Vault) -> Result<Vec<Project>, VaultError> {
     let projects = PrivateFolder::new(&vault.paths().config, "projects");
-    let mut found = Vec::new();
-    for name in projects.folders()? {
-        found.extend(Project::read(projects.child(&name))?);
+    let mut projects_found = Vec::new();
+    for name in projects.folder_names()? {
+        projects_found.extend(Project::read(projects.child(&name))?);
     }
     // The same vault may have been opened by another path.
-    found.retain(|project| disk::is_same_place(&project.record.vault, &vault.paths().root));
-    found.sort_by(|a, b| a.record.path.cmp(&b.record.path));
-    Ok(found)
+    projects_found
+        .retain(|project| disk::is_same_place(&project.record.vault, &vault.paths().root));
+    projects_found.sort_by(|a, b| a.record.path.cmp(&b.record.path));
+    Ok(projects_found)
 }
 
 /// The bundles that projects use. Garbage collection must keep them.
-pub(crate) fn bundles(vault: &Vault) -> Result<Vec<Digest>, VaultError> {
-    let projects = all(vault)?;
+pub(crate) fn project_bundles(vault: &Vault) -> Result<Vec<Digest>, VaultError> {
+    let projects = list_projects(vault)?;
     let used = projects.iter().flat_map(|project| {
         let record = &project.record;
         record.skills.values().chain(&record.replaced)
@@ -171,13 +175,16 @@ pub(crate) fn bundles(vault: &Vault) -> Result<Vec<Digest>, VaultError> {
 }
 
 /// The skills of all projects, for verification.
-pub(crate) fn groups(vault: &Vault) -> Result<Vec<Group>, VaultError> {
-    Ok(all(vault)?.iter().map(Project::group).collect())
+pub(crate) fn project_groups(vault: &Vault) -> Result<Vec<OriginGroup>, VaultError> {
+    Ok(list_projects(vault)?
+        .iter()
+        .map(Project::to_group)
+        .collect())
 }
 
 impl Project {
     fn read(folder: PrivateFolder) -> Result<Option<Self>, VaultError> {
-        let Some(record) = folder.read_record::<Record>(RECORD)? else {
+        let Some(record) = folder.read_record::<ProjectRecord>(RECORD)? else {
             return Ok(None);
         };
         let damaged = |reason: String| VaultError::Damaged {
@@ -199,18 +206,18 @@ impl Project {
     /// Finds the project, or begins one with a new key. The key needs no passphrase: its signature
     /// counts on the bundles of the record alone, and the record lies beside it.
     pub(crate) fn find_or_new(vault: &Vault, folder: &ProjectFolder) -> Result<Self, VaultError> {
-        if let Some(project) = find(vault, folder)? {
+        if let Some(project) = find_project(vault, folder)? {
             return Ok(project);
         }
-        let key = keys::generate(vault.random());
+        let key = keys::generate_key(vault.random());
         let chain = first_root(vault.clock(), &key)?;
         let trust = trust_folder(vault, &folder.path);
         // A key that a killed run left without a record has signed nothing that counts.
-        trust.remove(KEY)?;
+        trust.remove_file(KEY)?;
         keys::create_key(&trust, KEY, KeyKind::Publisher, &key, &NoPassphrases)?;
         let project = Self {
             folder: trust,
-            record: Record {
+            record: ProjectRecord {
                 schema: SCHEMA.to_owned(),
                 path: folder.path.clone(),
                 vault: vault.paths().root.clone(),
@@ -222,17 +229,17 @@ impl Project {
             },
             roots: Arc::new(RootState::new(chain, BTreeSet::new())),
         };
-        project.write()?;
+        project.store_record()?;
         Ok(project)
     }
 
-    pub(crate) fn write(&self) -> Result<(), VaultError> {
+    pub(crate) fn store_record(&self) -> Result<(), VaultError> {
         Ok(self.folder.write_record(RECORD, &self.record)?)
     }
 
     /// Removes the record and the key of the project. Its bundles leave the store with the next
     /// garbage collection.
-    pub(crate) fn forget(&self) -> Result<(), VaultError> {
+    pub(crate) fn remove_record(&self) -> Result<(), VaultError> {
         Ok(self.folder.remove_all()?)
     }
 
@@ -242,17 +249,17 @@ impl Project {
     }
 
     /// The skills, by name.
-    pub fn names(&self) -> impl Iterator<Item = &SkillName> {
+    pub fn skill_names(&self) -> impl Iterator<Item = &SkillName> {
         self.record.skills.keys()
     }
 
     /// The agents' folders that show the skills, relative to the project.
-    pub fn folders(&self) -> &BTreeSet<PathBuf> {
+    pub fn agent_folders(&self) -> &BTreeSet<PathBuf> {
         &self.record.folders
     }
 
     /// The bundles of the skills, by name.
-    pub(crate) fn skills(&self) -> &BTreeMap<SkillName, Digest> {
+    pub(crate) fn skill_bundles(&self) -> &BTreeMap<SkillName, Digest> {
         &self.record.skills
     }
 
@@ -262,23 +269,23 @@ impl Project {
     }
 
     /// The key that signs its bundles.
-    pub(crate) fn key(&self) -> Result<SecretKey, VaultError> {
+    pub(crate) fn signing_key(&self) -> Result<SecretKey, VaultError> {
         let key = keys::read_key(&self.folder, KEY, KeyKind::Publisher, &NoPassphrases)?;
         Ok(key.ok_or_else(|| keys::KeyError::Missing(self.folder.path_of(KEY)))?)
     }
 
     /// The trust for the project's skills: its own key, on the bundles of the record.
-    pub(crate) fn trusted(&self) -> Trusted {
-        self.trusting(self.record.skills.values().copied())
+    pub(crate) fn trust_in_skills(&self) -> Trusted {
+        self.trust_in_bundles(self.record.skills.values().copied())
     }
 
     /// Like [`Self::trusted`], with a bundle that is about to be recorded.
-    pub(crate) fn trusting(&self, bundles: impl IntoIterator<Item = Digest>) -> Trusted {
-        Trusted::listed(Arc::clone(&self.roots), bundles.into_iter().collect())
+    pub(crate) fn trust_in_bundles(&self, bundles: impl IntoIterator<Item = Digest>) -> Trusted {
+        Trusted::for_listed(Arc::clone(&self.roots), bundles.into_iter().collect())
     }
 
     /// The skills as installed places, with the keys to trust for them.
-    pub(crate) fn group(&self) -> Group {
+    pub(crate) fn to_group(&self) -> OriginGroup {
         let places = self.record.skills.iter().map(|(name, bundle)| Place {
             name: name.clone(),
             signed_name: name.clone(),
@@ -287,8 +294,8 @@ impl Project {
             vault: None,
             bare: false,
         });
-        Group {
-            trusted: self.trusted(),
+        OriginGroup {
+            trusted: self.trust_in_skills(),
             places: places.collect(),
         }
     }
@@ -296,12 +303,17 @@ impl Project {
     /// Reads and verifies a skill of the project; `None` if it has none of this name.
     pub fn read_skill(&self, vault: &Vault, name: &SkillName) -> Option<Result<Examined, Damage>> {
         let bundle = self.record.skills.get(name)?;
-        let store = vault.store();
-        Some(store::examine(&store, bundle, Some(name), &self.trusted()))
+        let store = vault.store_folder();
+        Some(store::examine_stored(
+            &store,
+            bundle,
+            Some(name),
+            &self.trust_in_skills(),
+        ))
     }
 
     /// Records that a name stands for a bundle from now on.
-    pub(crate) fn put(&mut self, name: SkillName, bundle: Digest) {
+    pub(crate) fn put_skill(&mut self, name: SkillName, bundle: Digest) {
         // The bundle is in use again, so garbage collection after this change must spare it.
         self.record.replaced.remove(&bundle);
         if let Some(before) = self
@@ -315,7 +327,7 @@ impl Project {
     }
 
     /// Drops the skills that `keep` does not name.
-    pub(crate) fn retain(&mut self, keep: &BTreeSet<SkillName>) {
+    pub(crate) fn retain_skills(&mut self, keep: &BTreeSet<SkillName>) {
         let gone = self
             .record
             .skills

@@ -15,7 +15,7 @@ use crate::vault::{Change, Vault, VaultError, releases};
 
 /// Stores root versions of a vault if they replace the known ones. `listed` names the bundles of a
 /// catalog that counts under them. Fails if they contradict the known ones.
-pub(crate) fn take(
+pub(crate) fn store_counted_roots(
     change: &mut Change<'_>,
     id: &VaultId,
     shown: &RootList,
@@ -25,13 +25,13 @@ pub(crate) fn take(
     let vault = change.vault();
     vault.change_trust(id, |before| {
         let own = before.as_ref().map(|trust| &trust.roots);
-        let judged = root::judge(own, shown, None)?;
+        let judged = root::judge_roots(own, shown, None)?;
         if judged.taken {
             // Watchers must look again: other skills may count now.
-            change.switching()?;
+            change.mark_changing()?;
         }
         let mut after = if judged.taken || before.is_none() {
-            conclude(vault, before.as_ref(), judged.state, listed)?
+            conclude_trust(vault, before.as_ref(), judged.state, listed)?
         } else {
             before.unwrap_or_else(|| VaultTrust::new(judged.state))
         };
@@ -44,7 +44,7 @@ pub(crate) fn take(
 /// stay valid although their signer was retired, and those that must be signed again because it was
 /// revoked. Both lists hold only what counted before: verified own skills, and the last counted
 /// catalogs.
-pub(crate) fn conclude(
+pub(crate) fn conclude_trust(
     vault: &Vault,
     before: Option<&VaultTrust>,
     roots: RootState,
@@ -80,14 +80,14 @@ pub(crate) fn conclude(
     }
     if retires || revokes {
         // Verified under the old keys: under the new ones, the very bundles in question would fail.
-        let trusted = Trusted::own(before.clone());
+        let trusted = Trusted::for_own(before.clone());
         let on_variants = trusted.on_variants();
         let own = place::own_places(vault)?.into_iter();
         let own = own.map(|place| (place, &trusted));
-        let rendered = variants::places(vault)?.into_iter();
+        let rendered = variants::variant_places(vault)?.into_iter();
         let rendered = rendered.map(|place| (place, &on_variants));
         for (place, trusted) in own.chain(rendered) {
-            let (store, name) = (vault.store(), Some(&place.signed_name));
+            let (store, name) = (vault.store_folder(), Some(&place.signed_name));
             let Ok((examined, _)) = store::examine_and_encode(&store, &place.bundle, name, trusted)
             else {
                 continue;
@@ -116,7 +116,7 @@ fn counted_bundles(vault: &Vault) -> Result<BTreeSet<Digest>, VaultError> {
 /// The last catalogs that this library published or took over.
 pub(crate) fn counted_catalogs(vault: &Vault) -> Result<Vec<Catalog>, VaultError> {
     let mut catalogs = Vec::new();
-    for state in releases::all(vault)? {
+    for state in releases::list_states(vault)? {
         let (Some(bytes), Some(published)) = (state.catalog_bytes(vault)?, &state.published) else {
             continue;
         };

@@ -7,8 +7,8 @@ use rayon::prelude::*;
 use vault_format::name::SkillName;
 use vault_policy::search::Ranking;
 
-use super::list::{InstalledSkill, list, read_place};
-use super::place::{Place, places};
+use super::list::{InstalledSkill, list_installed, read_place};
+use super::place::{Place, list_places};
 use crate::store::Trusted;
 use crate::vault::{Vault, VaultError};
 
@@ -27,19 +27,19 @@ pub struct Hit {
 
 /// Ranks the installed skills by how well their texts match the query. Skills without a match and
 /// shadowed ones are left out.
-pub fn search(vault: &Vault, query: &str, top_k: usize) -> Result<Vec<Hit>, VaultError> {
+pub fn search_installed(vault: &Vault, query: &str, top_k: usize) -> Result<Vec<Hit>, VaultError> {
     let mut rescans = RESCANS;
     let mut damaged = HashSet::new();
     loop {
-        let mut skills = list(vault)?.skills;
+        let mut skills = list_installed(vault)?.skills;
         // A shadowed skill is left out because the caller would load another one by its bare name.
         skills.retain(|skill| !skill.shadowed && !damaged.contains(&skill.name));
-        let ranking = Ranking::new(skills.iter().map(InstalledSkill::text));
+        let ranking = Ranking::new(skills.iter().map(InstalledSkill::search_text));
         let ranked = ranking.search(query, top_k).into_iter();
         let ranked: Vec<_> = ranked
             .filter_map(|hit| Some((skills.get(hit.position)?, hit.score)))
             .collect();
-        match verify(vault, &ranked)? {
+        match verify_hits(vault, &ranked)? {
             Ok(hits) => return Ok(hits),
             // First assume that a writer changed the skills meanwhile. If they still fail, they are
             // damaged: leave them out.
@@ -51,11 +51,11 @@ pub fn search(vault: &Vault, query: &str, top_k: usize) -> Result<Vec<Hit>, Vaul
 
 /// Returns the ranked skills with texts from verified bytes, or else the names of those that are
 /// damaged or no longer installed as the ranked bundle.
-fn verify(
+fn verify_hits(
     vault: &Vault,
     ranked: &[(&InstalledSkill, f64)],
 ) -> Result<Result<Vec<Hit>, Vec<SkillName>>, VaultError> {
-    let (groups, store) = (places(vault)?.groups, vault.store());
+    let (groups, store) = (list_places(vault)?.groups, vault.store_folder());
     let mut installed: HashMap<&SkillName, (&Place, &Trusted)> = HashMap::new();
     for group in &groups {
         for place in group.places.iter().filter(|place| place.bare) {

@@ -12,7 +12,7 @@ use vault_format::name::SkillName;
 use vault_format::provenance::Kind;
 use vault_shelf::fetch::Upstream;
 
-use super::place::installed;
+use super::place::read_own_skill;
 use crate::vault::{Vault, VaultError};
 
 const FOLDER: &str = "upstream";
@@ -30,8 +30,9 @@ pub fn of_bundle(vault: &Vault, bundle: &Digest) -> Result<Option<Upstream>, Vau
 /// The source of an own skill: its record, or else what its signed manifest states. `None` for a
 /// local folder, submitted text or another vault, which can't be checked for updates.
 pub fn of_skill(vault: &Vault, name: &SkillName) -> Result<Option<Upstream>, VaultError> {
-    let found = installed(vault, name, &vault.trusted()?)?;
-    let Some((bundle, manifest)) = found.and_then(|found| Some((found.bundle, found.manifest?)))
+    let own_skill = read_own_skill(vault, name, &vault.trusted()?)?;
+    let Some((bundle, manifest)) =
+        own_skill.and_then(|found| Some((found.bundle, found.manifest?)))
     else {
         return Ok(None);
     };
@@ -60,7 +61,11 @@ pub fn of_manifest(manifest: &Manifest) -> Option<Upstream> {
 
 /// Records the source of a bundle. Call it under the writer lock. A record that is already equal is
 /// not written again.
-pub(crate) fn note(vault: &Vault, bundle: &Digest, upstream: &Upstream) -> Result<(), VaultError> {
+pub(crate) fn note_upstream(
+    vault: &Vault,
+    bundle: &Digest,
+    upstream: &Upstream,
+) -> Result<(), VaultError> {
     // A record that can't be read is replaced.
     if matches!(of_bundle(vault, bundle), Ok(Some(known)) if known == *upstream) {
         return Ok(());
@@ -72,10 +77,10 @@ pub(crate) fn note(vault: &Vault, bundle: &Digest, upstream: &Upstream) -> Resul
 }
 
 /// Removes the records of bundles that no longer exist.
-pub(crate) fn forget(vault: &Vault, bundles: &[Digest]) -> Result<(), VaultError> {
+pub(crate) fn forget_upstreams(vault: &Vault, bundles: &[Digest]) -> Result<(), VaultError> {
     let folder = vault.trust_folder().child(FOLDER);
     for bundle in bundles {
-        folder.remove(&file_name(bundle))?;
+        folder.remove_file(&file_name(bundle))?;
     }
     Ok(())
 }

@@ -36,11 +36,11 @@ const NAME: &str = "variants.json";
 
 /// The content of `variants.json`.
 #[derive(Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct Record {
+pub(crate) struct VariantsRecord {
     pub(crate) variants: Vec<Variant>,
 }
 
-impl Record {
+impl VariantsRecord {
     pub(crate) fn read(vault: &Vault) -> Result<Self, VaultError> {
         Ok(vault.trust_folder().read_record(NAME)?.unwrap_or_default())
     }
@@ -52,8 +52,8 @@ impl Record {
 }
 
 /// The bundles of all variants. Garbage collection must treat them as used.
-pub(crate) fn bundles(vault: &Vault) -> Result<Vec<Digest>, VaultError> {
-    let record = Record::read(vault)?;
+pub(crate) fn variant_bundles(vault: &Vault) -> Result<Vec<Digest>, VaultError> {
+    let record = VariantsRecord::read(vault)?;
     Ok(record
         .variants
         .into_iter()
@@ -62,8 +62,8 @@ pub(crate) fn bundles(vault: &Vault) -> Result<Vec<Digest>, VaultError> {
 }
 
 /// The variants as installed places, for verification.
-pub(crate) fn places(vault: &Vault) -> Result<Vec<Place>, VaultError> {
-    let record = Record::read(vault)?;
+pub(crate) fn variant_places(vault: &Vault) -> Result<Vec<Place>, VaultError> {
+    let record = VariantsRecord::read(vault)?;
     let places = record.variants.into_iter().filter_map(|variant| {
         Some(Place {
             signed_name: variant.name.clone(),

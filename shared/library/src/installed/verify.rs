@@ -10,7 +10,7 @@ use vault_gate as gate;
 use vault_gate::document::Secret;
 
 use super::linked;
-use super::place::{self, Group, Origin, Place};
+use super::place::{self, Origin, OriginGroup, Place};
 use super::project;
 use super::variants;
 use crate::disk::HeldPath;
@@ -21,20 +21,20 @@ use crate::vault::{Vault, VaultError};
 
 /// The result of [`check`].
 #[derive(Debug)]
-pub struct Report {
+pub struct VerifyReport {
     /// Every installed skill: own ones first, then those of linked vaults and of projects, by name
     /// within each origin.
-    pub skills: Vec<Checked>,
+    pub skills: Vec<SkillCheck>,
     /// Foreign entries in the store and among the skill links, as paths relative to the vault.
     pub strange: Vec<String>,
     /// Variants that were rendered for single agents, each under the name of its skill.
-    pub variants: Vec<Checked>,
+    pub variants: Vec<SkillCheck>,
     /// Bundles that no installed skill refers to: earlier versions, or leftovers of a killed
     /// writer.
     pub unreferenced: Vec<Digest>,
 }
 
-impl Report {
+impl VerifyReport {
     /// Returns whether every skill is exactly as signed.
     pub fn is_clean(&self) -> bool {
         self.skills
@@ -46,7 +46,7 @@ impl Report {
 
 /// The verdict on one skill.
 #[derive(Debug)]
-pub struct Checked {
+pub struct SkillCheck {
     /// The name it is installed under.
     pub name: SkillName,
     /// Own or linked.
@@ -85,7 +85,7 @@ pub fn known_vaults(vault: &Vault) -> Result<Vec<KnownVault>, VaultError> {
     let mut known: Vec<KnownVault> = Vec::new();
     if let Some(trust) = vault.trust()? {
         let mut listed = trust.taken_over.clone();
-        for state in releases::all(vault)? {
+        for state in releases::list_states(vault)? {
             let catalog = state.published_catalog(vault)?;
             let skills = catalog.into_iter().flat_map(|catalog| catalog.skills);
             listed.extend(skills.map(|entry| entry.bundle_hash));
@@ -96,8 +96,8 @@ pub fn known_vaults(vault: &Vault) -> Result<Vec<KnownVault>, VaultError> {
             trust,
         });
     }
-    for link in linked::all(vault)? {
-        let (Some(trust), listed) = (link.trust(vault)?, link.listed(vault)?) else {
+    for link in linked::list_links(vault)? {
+        let (Some(trust), listed) = (link.trust(vault)?, link.listed_bundles(vault)?) else {
             continue;
         };
         let id = trust.roots.vault_id();
@@ -120,26 +120,26 @@ pub fn known_vaults(vault: &Vault) -> Result<Vec<KnownVault>, VaultError> {
 /// Verifies every installed skill: the manifest's signature, exactly the signed files, sizes,
 /// hashes and modes. Only metadata of operating systems may lie beside them. A linked skill must
 /// also have the bundle hash that its counted catalog lists.
-pub fn check(vault: &Vault) -> Result<Report, VaultError> {
-    let places = place::places(vault)?;
-    let store = vault.store();
-    let rendered = Group {
+pub fn verify_all_installed(vault: &Vault) -> Result<VerifyReport, VaultError> {
+    let places = place::list_places(vault)?;
+    let store = vault.store_folder();
+    let rendered = OriginGroup {
         trusted: vault.trusted()?.on_variants(),
-        places: variants::places(vault)?,
+        places: variants::variant_places(vault)?,
     };
     let list_unreferenced = || -> Result<_, VaultError> {
-        let (mut bundles, strange) = store::list(&store)?;
+        let (mut bundles, strange) = store::list_bundles(&store)?;
         let groups = places.groups.iter().chain([&rendered]);
         let mut named: HashSet<_> = groups
             .flat_map(|group| &group.places)
             .chain(&places.gone)
             .map(|place| place.bundle)
             .collect();
-        named.extend(project::bundles(vault)?);
+        named.extend(project::project_bundles(vault)?);
         bundles.retain(|bundle| !named.contains(bundle));
         Ok((bundles, strange))
     };
-    let projects = project::groups(vault)?;
+    let projects = project::project_groups(vault)?;
     let check_all = || {
         let groups = places.groups.iter().chain(&projects);
         let skills: Vec<_> = groups
@@ -149,14 +149,14 @@ pub fn check(vault: &Vault) -> Result<Report, VaultError> {
     };
     // Listing the store waits for the disk while the verification uses the processor.
     let ((mut skills, variants), listed) = rayon::join(check_all, list_unreferenced);
-    skills.extend(places.gone.iter().map(|place| Checked {
+    skills.extend(places.gone.iter().map(|place| SkillCheck {
         name: place.name.clone(),
         origin: place.origin.clone(),
-        qualified: place.qualified(),
+        qualified: place.qualified_name(),
         bare: place.bare,
         bundle: place.bundle,
         version: None,
-        damage: Some(place.gone()),
+        damage: Some(place.unlinked_damage()),
         signed_at: None,
         ignored: Vec::new(),
         declared: Vec::new(),
@@ -167,7 +167,7 @@ pub fn check(vault: &Vault) -> Result<Report, VaultError> {
     }
     strange.extend_from_slice(&places.strange);
     strange.retain(|entry| !gate::is_system_metadata(entry));
-    Ok(Report {
+    Ok(VerifyReport {
         skills,
         strange,
         variants,
@@ -175,39 +175,39 @@ pub fn check(vault: &Vault) -> Result<Report, VaultError> {
     })
 }
 
-fn check_group(store: &HeldPath, group: &Group) -> Vec<Checked> {
+fn check_group(store: &HeldPath, group: &OriginGroup) -> Vec<SkillCheck> {
     let places = group.places.par_iter();
     let checked = places.map(|place| check_place(store, place, &group.trusted));
     checked.collect()
 }
 
-fn check_place(store: &HeldPath, place: &Place, trusted: &Trusted) -> Checked {
-    let examined = store::examine(store, &place.bundle, Some(&place.signed_name), trusted);
+fn check_place(store: &HeldPath, place: &Place, trusted: &Trusted) -> SkillCheck {
+    let examined = store::examine_stored(store, &place.bundle, Some(&place.signed_name), trusted);
     let (examined, damage) = match examined {
         Ok(examined) => {
-            let deviation = examined.deviation();
+            let deviation = examined.first_deviation();
             (Some(examined), deviation)
         }
         Err(damage) => (None, Some(damage)),
     };
     let manifest = examined.as_ref().map(|examined| &examined.manifest);
-    Checked {
+    SkillCheck {
         name: place.name.clone(),
         origin: place.origin.clone(),
-        qualified: place.qualified(),
+        qualified: place.qualified_name(),
         bare: place.bare,
         bundle: place.bundle,
         version: manifest.map(|manifest| manifest.version),
         damage,
         signed_at: manifest.map(|manifest| manifest.signed_at),
-        declared: examined.as_ref().map(declared).unwrap_or_default(),
+        declared: examined.as_ref().map(declared_secrets).unwrap_or_default(),
         ignored: examined
             .map(|examined| examined.ignored)
             .unwrap_or_default(),
     }
 }
 
-fn declared(examined: &Examined) -> Vec<Secret> {
+fn declared_secrets(examined: &Examined) -> Vec<Secret> {
     // Most skills declare nothing, and parsing YAML costs more than hashing.
     let may_declare = examined.skill_md().is_some_and(|text| {
         text.split(|byte| *byte == b'\n')
@@ -215,7 +215,7 @@ fn declared(examined: &Examined) -> Vec<Secret> {
             .take_while(|line| !line.starts_with(b"---"))
             .any(|line| line.trim_ascii_start().starts_with(b"requires"))
     });
-    let document = may_declare.then(|| examined.document()).flatten();
+    let document = may_declare.then(|| examined.parse_document()).flatten();
     document.map_or_else(Vec::new, |document| {
         document.frontmatter().requires_secrets.clone()
     })

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use vault_format::catalog::{CatalogError, PolicyEntry, SkillEntry, Stored};
+use vault_format::catalog::{CatalogError, PolicyEntry, ReleaseRef, SkillEntry};
 use vault_format::hash::Digest;
 use vault_format::name::SkillName;
 use vault_format::root::RootState;
@@ -18,7 +18,7 @@ use super::change::ReleaseChange;
 use super::current::{Current, last_counted};
 use super::error::PlanError;
 pub use super::fetched::{AdoptError, Exceptions, Fetched, is_stored, parts};
-use super::fetched::{candidate, earlier, examined, open};
+use super::fetched::{earlier, examine_source, gate_bundle, open};
 use super::merge::{PolicyChange, TakeOver};
 use super::plan;
 use super::request::PlanRequest;
@@ -33,7 +33,7 @@ use crate::vault::{Vault, VaultError};
 /// Installs skills of a release that counts as own skills and replaces skills with the same names.
 /// All are installed or none. They keep their signatures. The gate checks them as if they were
 /// signed here, with this owner's own exceptions, and a single rejection stops the whole call.
-pub fn adopt(
+pub fn adopt_skills(
     vault: &Vault,
     entries: &[SkillEntry],
     exceptions: &Exceptions,
@@ -41,7 +41,7 @@ pub fn adopt(
 ) -> Result<Vec<AdmitReport>, AdoptError> {
     // Held for the whole call, so that the gate's verdict and the installation see the same
     // library.
-    let mut change = vault.change()?;
+    let mut change = vault.begin_change()?;
     // A release that counts lists them, so they stay good although a signer was retired since.
     vault.change_trust(vault.id(), |before| {
         let mut trust = before.ok_or_else(|| VaultError::Untrusted(*vault.id()))?;
@@ -50,13 +50,13 @@ pub fn adopt(
         Ok::<_, VaultError>(trust)
     })?;
     let trusted = vault.trusted()?;
-    let mut neighbours = Neighbours::of(vault);
+    let mut neighbours = Neighbours::for_vault(vault);
     let mut candidates = Vec::with_capacity(entries.len());
     for entry in entries {
         let opened = open(vault, entry, fetched, &trusted)?;
         let purpose = Purpose::Adopt(opened.signed.clone());
         let options = exceptions.options();
-        candidates.push(candidate(
+        candidates.push(gate_bundle(
             entry,
             opened,
             purpose,
@@ -90,7 +90,7 @@ pub fn take_over(
         PolicyChange::Take(entry) => Some(policy_text(&entry, fetched)?),
         PolicyChange::None | PolicyChange::Remove => None,
     };
-    let installed = adopt(vault, &changes.skills, exceptions, fetched)?;
+    let installed = adopt_skills(vault, &changes.skills, exceptions, fetched)?;
     note_leaving(vault, changes)?;
     let removed = remove::remove_skills(
         vault,
@@ -99,7 +99,7 @@ pub fn take_over(
             ..RemoveSkills::default()
         },
     )?;
-    let mut change = vault.change()?;
+    let mut change = vault.begin_change()?;
     match (&policy, changes.policy) {
         (Some(text), _) => change.write_authored(&AuthoredFile::Policy, text.as_bytes())?,
         (None, PolicyChange::Remove) => change.remove_authored(&AuthoredFile::Policy)?,
@@ -107,7 +107,7 @@ pub fn take_over(
     }
     drop(change);
     // From now on only what differs from this release is this library's own change.
-    let reviewed = Stored {
+    let reviewed = ReleaseRef {
         release: changes.release,
         payload_sha256: changes.payload_sha256,
     };
@@ -117,23 +117,24 @@ pub fn take_over(
         catalog,
         ..
     } = changes;
-    plan::take(vault, base, slug, catalog, reviewed).map_err(Box::new)?;
+    plan::record_reviewed(vault, base, slug, catalog, reviewed).map_err(Box::new)?;
     Ok(TakenOver { installed, removed })
 }
 
 /// Records the signers of the skills that are about to be removed, while their manifests are still
 /// stored.
 fn note_leaving(vault: &Vault, changes: &TakeOver) -> Result<(), AdoptError> {
-    let (_change, trust) = (vault.change()?, vault.require_trust()?);
+    let (_change, trust) = (vault.begin_change()?, vault.require_trust()?);
     let mut state = state::read_or_new(vault, &changes.base, &changes.slug)?;
     let before = changes.change.before.iter();
     for entry in before.flat_map(|before| &before.skills) {
         if changes.removed.contains(&entry.name) {
-            let signer = store::signer(&vault.store(), &entry.bundle_hash, &trust.roots);
+            let signer =
+                store::read_signer(&vault.store_folder(), &entry.bundle_hash, &trust.roots);
             state.former.insert(entry, signer);
         }
     }
-    Ok(state.write(vault)?)
+    Ok(state.write_state(vault)?)
 }
 
 /// The policy object of a release as the text of a `policy.toml`.
@@ -199,8 +200,8 @@ pub fn plan_rollback(
     }
     let named = request.last_good.filter(|good| good.release == release);
     let named = named.map(|good| good.payload_sha256);
-    let recorded =
-        state::read(vault, request.base, request.slug)?.and_then(|state| state.payload_of(release));
+    let recorded = state::read_state(vault, request.base, request.slug)?
+        .and_then(|state| state.payload_of(release));
     match named.or(recorded) {
         Some(known) if known != stored.payload_sha256 => {
             return Err(CatalogError::TwoCatalogs(release).into());
@@ -213,7 +214,9 @@ pub fn plan_rollback(
             ));
         }
         // A former publisher could have signed it today: a signature does not prove its date.
-        None if !current.counts() => return Err(Box::new(current.refusal(&trust, false)).into()),
+        None if !current.counts() => {
+            return Err(Box::new(current.refusal_error(&trust, false)).into());
+        }
         _ => {}
     }
     let installed = place::own_places(vault)?;
@@ -268,25 +271,28 @@ pub fn roll_back(
     fetched: Fetched<'_>,
 ) -> Result<RollbackReport, AdoptError> {
     // The signatures count that counted when the release was made.
-    let chain = vault.require_trust()?.chain().until(rollback.root_version);
+    let chain = vault
+        .require_trust()?
+        .chain()
+        .until_version(rollback.root_version);
     let chain = chain.ok_or(AdoptError::NotOurs(
         "it names keys that this vault does not trust",
     ))?;
     let bundles = rollback.readmit.iter().map(|entry| entry.bundle_hash);
-    let trusted = Trusted::listed(
+    let trusted = Trusted::for_listed(
         Arc::new(RootState::new(chain, BTreeSet::new())),
         bundles.collect(),
     );
     let (options, own) = (exceptions.options(), vault.own_skills()?);
-    let mut neighbours = Neighbours::of(vault);
+    let mut neighbours = Neighbours::for_vault(vault);
     let mut candidates = Vec::with_capacity(rollback.readmit.len());
     for entry in &rollback.readmit {
         let opened = open(vault, entry, fetched, &trusted)?;
         let signer = trusted
             .roots()
             .and_then(|state| opened.signed.signer(state));
-        let is_here =
-            own.reached(&entry.name) > 0 && !own.is_others_bundle(&entry.name, &entry.bundle_hash);
+        let is_here = own.reached_version(&entry.name) > 0
+            && !own.is_others_bundle(&entry.name, &entry.bundle_hash);
         let is_another = match &signer {
             Some(signer) => vault.is_by_another_publisher(signer)?,
             None => true,
@@ -295,7 +301,7 @@ pub fn roll_back(
         let by_others = !rollback.known || !is_here || is_another;
         let purpose = Purpose::NextVersion { by_others };
         let source = earlier(entry, opened, purpose, rollback.known);
-        candidates.push(examined(entry, source, &options, &mut neighbours)?);
+        candidates.push(examine_source(entry, source, &options, &mut neighbours)?);
     }
     let readmitted = admit_all(vault, &candidates)?;
     let removed = remove::remove_skills(

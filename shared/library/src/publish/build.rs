@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use vault_format::catalog::{
-    Catalog, CatalogError, MAX_WITHDRAWN, ObjectEntry, PolicyEntry, ProfileEntry, Schema,
-    SignedCatalog, SkillEntry, Stored, Withdrawn,
+    Catalog, CatalogError, MAX_WITHDRAWN, ObjectEntry, PolicyEntry, ProfileEntry, ReleaseRef,
+    Schema, SignedCatalog, SkillEntry, Withdrawn,
 };
 use vault_format::hash::Digest;
 use vault_format::index;
@@ -17,14 +17,14 @@ use vault_policy::Policy;
 use vault_policy::profile::{Profile, ProfileRule, ProfileSkill};
 use vault_store::objects::Class;
 
-use super::current::{Current, Skill, difference, places};
+use super::current::{Current, ReleaseSkill, compare_with_catalog, skill_places};
 use super::error::{Conflicts, Difference, PlanError};
 use super::merge::lost_profiles;
 use super::release::{Plan, PlannedObject, ReleasePlan, Source};
 use super::request::PlanRequest;
 use super::state::{AcknowledgedRelease, CatalogFile, CloudState};
 use crate::admit::remove;
-use crate::admit::variants::{Lookup, RenderedVariant, Transforms};
+use crate::admit::variants::{RenderedVariant, Transforms, VariantLookup};
 use crate::installed::variants::Variant;
 use crate::store::Trusted;
 use crate::vault::Vault;
@@ -48,7 +48,7 @@ pub(super) struct ReleaseBuilder<'a> {
     pub(super) vault: &'a Vault,
     pub(super) request: &'a PlanRequest<'a>,
     pub(super) current: Option<&'a Current>,
-    pub(super) skills: &'a [Skill],
+    pub(super) skills: &'a [ReleaseSkill],
     pub(super) trust: &'a VaultTrust,
     pub(super) key: PublicKey,
     pub(super) policy: Option<String>,
@@ -68,7 +68,7 @@ impl ReleaseBuilder<'_> {
             // `None` is below every `Some`, so this is false without a bound.
             || self.request.above_release >= Some(current.stored.release)
             || ends_soon(current.catalog.expires_at, self.now)
-            || current.catalog.root_sha256 != *self.root().payload_sha256()
+            || current.catalog.root_sha256 != *self.newest_root().payload_sha256()
     }
 
     pub(super) fn audience(&self) -> Vec<String> {
@@ -84,29 +84,33 @@ impl ReleaseBuilder<'_> {
         audience
     }
 
-    pub(super) fn variant(&self, skill: &Skill, agent: &AgentId) -> Option<&Variant> {
+    pub(super) fn rendered_variant(
+        &self,
+        skill: &ReleaseSkill,
+        agent: &AgentId,
+    ) -> Option<&Variant> {
         match self
             .transforms
-            .lookup(&skill.place.name, &skill.place.bundle, agent)
+            .look_up(&skill.place.name, &skill.place.bundle, agent)
         {
-            Lookup::Rendered(variant) => Some(variant),
+            VariantLookup::Rendered(variant) => Some(variant),
             _ => None,
         }
     }
 
     /// The rendered variants for the agents of all profiles, each with its skill.
-    pub(super) fn variants(&self) -> impl Iterator<Item = (&Skill, &Variant)> {
+    pub(super) fn rendered_variants(&self) -> impl Iterator<Item = (&ReleaseSkill, &Variant)> {
         let agents: BTreeSet<_> = self.rules.iter().map(|rule| &rule.agent).collect();
         self.skills.iter().flat_map(move |skill| {
             agents
                 .clone()
                 .into_iter()
-                .filter_map(move |agent| Some((skill, self.variant(skill, agent)?)))
+                .filter_map(move |agent| Some((skill, self.rendered_variant(skill, agent)?)))
         })
     }
 
     /// Hash of everything that determines the content of the objects and the catalog.
-    pub(super) fn inputs(&self) -> Digest {
+    pub(super) fn inputs_digest(&self) -> Digest {
         let mut bytes = Vec::with_capacity(self.skills.len() * 64);
         for skill in self.skills {
             bytes.extend_from_slice(skill.place.name.as_str().as_bytes());
@@ -119,10 +123,10 @@ impl ReleaseBuilder<'_> {
             "build": BUILD,
             "audience": self.audience(),
             "key": self.key,
-            "root": self.root().payload_sha256(),
+            "root": self.newest_root().payload_sha256(),
             "policy": self.policy,
             "profiles": self.profiles,
-            "variants": self.variants().filter_map(|(_, variant)| variant.bundle).collect::<Vec<_>>(),
+            "variants": self.rendered_variants().filter_map(|(_, variant)| variant.bundle).collect::<Vec<_>>(),
             "withdrawn": self.withdrawn,
         });
         bytes.extend_from_slice(&json::to_bytes(&rest));
@@ -130,18 +134,18 @@ impl ReleaseBuilder<'_> {
     }
 
     /// The newest root version, under which the release counts.
-    fn root(&self) -> &RootVersion {
+    fn newest_root(&self) -> &RootVersion {
         self.trust.chain().newest()
     }
 
     /// The expiry time: no later than that of the root version under which the release counts.
     fn expires_at(&self) -> Timestamp {
-        let wanted = self.now.plus_days(self.request.days);
-        let end = self.root().document().expires_at();
-        end.map_or(wanted, |end| end.min(wanted))
+        let requested = self.now.plus_days(self.request.days);
+        let end = self.newest_root().document().expires_at();
+        end.map_or(requested, |end| end.min(requested))
     }
 
-    pub(super) fn resumable(
+    pub(super) fn resumable_catalog(
         &self,
         state: &CloudState,
         inputs: Digest,
@@ -160,17 +164,17 @@ impl ReleaseBuilder<'_> {
         if !fits {
             return Ok(None);
         }
-        let bytes = state.bytes(self.vault, CatalogFile::Pending)?;
+        let bytes = state.read_catalog_file(self.vault, CatalogFile::Pending)?;
         // A killed run may have stored the file of one release and the record of another.
         Ok(bytes.filter(|bytes| Digest::of(bytes) == pending.file_sha256))
     }
 
     /// The number of the new release, and the release it follows.
-    pub(super) fn number(&self, state: &CloudState) -> (u64, Option<Stored>) {
+    pub(super) fn next_number(&self, state: &CloudState) -> (u64, Option<ReleaseRef>) {
         let above = self.request.above_release.unwrap_or(0);
         // The number of a release that was signed and never published is used up as well.
         let lowest = state.highest_signed.max(above) + 1;
-        let known = |release: &AcknowledgedRelease| Stored {
+        let known = |release: &AcknowledgedRelease| ReleaseRef {
             release: release.release,
             payload_sha256: release.payload_sha256,
         };
@@ -192,7 +196,7 @@ impl ReleaseBuilder<'_> {
         }
     }
 
-    pub(super) fn build(&self) -> Result<UnsignedRelease, PlanError> {
+    pub(super) fn build_unsigned(&self) -> Result<UnsignedRelease, PlanError> {
         let mut release = UnsignedRelease {
             catalog: Catalog {
                 schema: Schema,
@@ -206,7 +210,7 @@ impl ReleaseBuilder<'_> {
                 expires_at: self.expires_at(),
                 public_key: self.key,
                 root_version: self.trust.chain().version(),
-                root_sha256: *self.root().payload_sha256(),
+                root_sha256: *self.newest_root().payload_sha256(),
                 previous: None,
                 skills: self.skills.iter().map(skill_entry).collect(),
                 index: Vec::new(),
@@ -220,8 +224,8 @@ impl ReleaseBuilder<'_> {
             let texts = skill.row.texts.clone();
             texts.into_entry(skill.place.name.clone(), skill.place.bundle)
         });
-        for object in index::build(self.vault.id(), entries) {
-            let (bundle_hash, size) = release.add(Class::Bundles, object);
+        for object in index::build_objects(self.vault.id(), entries) {
+            let (bundle_hash, size) = release.add_object(Class::Bundles, object);
             release
                 .catalog
                 .index
@@ -229,11 +233,11 @@ impl ReleaseBuilder<'_> {
         }
         if let Some(text) = &self.policy {
             let policy = Policy::from_toml(text)?;
-            let (sha256, size) = release.add(Class::Policies, policy.to_object());
+            let (sha256, size) = release.add_object(Class::Policies, policy.to_object());
             release.catalog.policy = Some(PolicyEntry { sha256, size });
         }
-        for profile in self.profiles() {
-            let (bundle_hash, size) = release.add(Class::Bundles, profile.to_object());
+        for profile in self.build_profiles() {
+            let (bundle_hash, size) = release.add_object(Class::Bundles, profile.to_object());
             release.catalog.profiles.push(ProfileEntry {
                 name: profile.name,
                 agent: profile.agent,
@@ -257,17 +261,22 @@ impl ReleaseBuilder<'_> {
         theirs: &[Profile],
         current: &Current,
     ) -> Result<(), PlanError> {
-        let profiles = lost_profiles(theirs, &current.catalog, &self.profiles(), self.skills);
+        let profiles = lost_profiles(
+            theirs,
+            &current.catalog,
+            &self.build_profiles(),
+            self.skills,
+        );
         if profiles.is_empty() {
             return Ok(());
         }
         Err(PlanError::Conflicts(Conflicts {
             profiles,
-            ..Conflicts::with(current.stored.release)
+            ..Conflicts::for_release(current.stored.release)
         }))
     }
 
-    fn profiles(&self) -> Vec<Profile> {
+    fn build_profiles(&self) -> Vec<Profile> {
         self.rules
             .iter()
             .map(|rule| Profile {
@@ -277,7 +286,7 @@ impl ReleaseBuilder<'_> {
                     .filter(|skill| rule.selects(&skill.row.texts.agents, &skill.row.texts.tags))
                     .map(|skill| {
                         let (bundle_hash, size) = self
-                            .variant(skill, &rule.agent)
+                            .rendered_variant(skill, &rule.agent)
                             .and_then(|variant| Some((variant.bundle?, variant.size)))
                             .unwrap_or((skill.place.bundle, skill.row.size));
                         ProfileSkill {
@@ -336,13 +345,13 @@ impl ReleaseBuilder<'_> {
 
     /// Turns a signed release into the caller's next step: publishing it, or proposing it if it
     /// needs more signatures.
-    pub(super) fn planned(
+    pub(super) fn choose_plan(
         &self,
         release: UnsignedRelease,
         bytes: Vec<u8>,
         resumed: bool,
     ) -> Result<Plan, PlanError> {
-        let plan = Box::new(self.finish(release, bytes, resumed)?);
+        let plan = Box::new(self.release_plan(release, bytes, resumed)?);
         Ok(if plan.needed > 1 {
             Plan::Propose(plan)
         } else {
@@ -351,7 +360,7 @@ impl ReleaseBuilder<'_> {
     }
 
     /// Turns a signed release into a plan, given the catalog's bytes.
-    fn finish(
+    fn release_plan(
         &self,
         release: UnsignedRelease,
         bytes: Vec<u8>,
@@ -360,7 +369,7 @@ impl ReleaseBuilder<'_> {
         let file = SignedCatalog::parse(&bytes)?;
         let catalog = file.read_counted(&file.payload_sha256())?;
         let changes = match self.current {
-            Some(current) => difference(&places(self.skills), &current.catalog),
+            Some(current) => compare_with_catalog(&skill_places(self.skills), &current.catalog),
             None => Difference {
                 ours: self
                     .skills
@@ -370,7 +379,7 @@ impl ReleaseBuilder<'_> {
                 ..Difference::default()
             },
         };
-        let (objects, built) = self.objects(release);
+        let (objects, built) = self.planned_objects(release);
         Ok(ReleasePlan {
             release: catalog.release,
             file_sha256: Digest::of(&bytes),
@@ -383,18 +392,18 @@ impl ReleaseBuilder<'_> {
             removed: changes.theirs,
             skills: catalog.skills.len(),
             resumed,
-            needed: self.root().document().release().threshold(),
+            needed: self.newest_root().document().release().threshold(),
             rendered: self.rendered.clone(),
             base: self.request.base.to_owned(),
             slug: self.request.slug.clone(),
             built,
-            trusted: Trusted::own(self.trust.clone()).on_variants(),
+            trusted: Trusted::for_own(self.trust.clone()).on_variants(),
             catalog: bytes,
         })
     }
 
     /// All objects of the release without duplicates, and the bytes of those built for it.
-    fn objects(&self, release: UnsignedRelease) -> (Vec<PlannedObject>, Vec<Vec<u8>>) {
+    fn planned_objects(&self, release: UnsignedRelease) -> (Vec<PlannedObject>, Vec<Vec<u8>>) {
         let named = self.current.map(|current| named_objects(&current.catalog));
         let known = |sha256: &Digest| named.as_ref().is_some_and(|named| named.contains(sha256));
         let own = self.skills.iter().map(|skill| {
@@ -402,7 +411,7 @@ impl ReleaseBuilder<'_> {
             let parts = skill.row.parts.clone();
             (skill, bundle, skill.row.size, parts, known(&bundle))
         });
-        let variants = self.variants().filter_map(|(skill, variant)| {
+        let variants = self.rendered_variants().filter_map(|(skill, variant)| {
             let parts = variant.parts.iter().map(|part| (part.sha256, part.size));
             // Profiles name variants, the catalog does not, so the current catalog does not show
             // whether the namespace has one.
@@ -447,7 +456,7 @@ fn named_objects(catalog: &Catalog) -> BTreeSet<Digest> {
     skills.chain(index).chain(profiles).chain(policy).collect()
 }
 
-fn skill_entry(skill: &Skill) -> SkillEntry {
+fn skill_entry(skill: &ReleaseSkill) -> SkillEntry {
     SkillEntry {
         name: skill.place.name.clone(),
         version: skill.row.version,
@@ -463,16 +472,16 @@ pub(super) struct UnsignedRelease {
 }
 
 impl UnsignedRelease {
-    pub(super) fn add(&mut self, class: Class, bytes: Vec<u8>) -> (Digest, u64) {
-        let named = (Digest::of(&bytes), bytes.len() as u64);
+    pub(super) fn add_object(&mut self, class: Class, bytes: Vec<u8>) -> (Digest, u64) {
+        let hash_and_size = (Digest::of(&bytes), bytes.len() as u64);
         // Two rules may make the same object, which is uploaded once.
-        let there = self
+        let is_present = self
             .objects
             .iter()
             .any(|(other, object)| *other == class && *object == bytes);
-        if !there {
+        if !is_present {
             self.objects.push((class, bytes));
         }
-        named
+        hash_and_size
     }
 }

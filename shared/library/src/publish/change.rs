@@ -44,7 +44,7 @@ pub struct ReleaseChange {
 
 /// The objects to fetch before [`ReleaseChange::check`].
 #[derive(Clone, Debug, Default)]
-pub struct Needed {
+pub struct NeededObjects {
     /// Skills that must be there.
     pub skills: Vec<SkillEntry>,
     /// Earlier versions, to compare with. Where one is missing, all its files count as new.
@@ -107,12 +107,12 @@ impl ReleaseChange {
     }
 
     /// Lists the objects that this machine does not have.
-    pub fn needed(&self, vault: &Vault) -> Result<Needed, VaultError> {
+    pub fn needed_objects(&self, vault: &Vault) -> Result<NeededObjects, VaultError> {
         let changes = &self.changes;
         let lacks = |entry: &&SkillEntry| {
             Ok::<_, VaultError>(!fetched::is_stored(vault, &entry.bundle_hash)?)
         };
-        let mut needed = Needed::default();
+        let mut needed = NeededObjects::default();
         // The search texts are made of all skills, the unchanged ones too.
         for entry in &self.catalog.skills {
             if lacks(&entry)? {
@@ -133,11 +133,12 @@ impl ReleaseChange {
 
     /// The rendered variants that the profiles name and the catalog does not list, to fetch as
     /// well: those of this release, and those of the release before.
-    pub fn variants(
+    pub fn needed_variants(
         &self,
         fetched: Fetched<'_>,
     ) -> Result<(Vec<SkillEntry>, Vec<SkillEntry>), AdoptError> {
-        let variants = Variants::of(&self.catalog, &self.profiles(fetched)?)?;
+        let variants =
+            ReleaseVariants::from_profiles(&self.catalog, &self.read_profiles(fetched)?)?;
         let former = self.former_variants(fetched)?;
         let known = |entry: &SkillEntry| {
             let hash = entry.bundle_hash;
@@ -147,44 +148,49 @@ impl ReleaseChange {
         Ok((unknown.collect(), former.0.values().cloned().collect()))
     }
 
-    fn former_variants(&self, fetched: Fetched<'_>) -> Result<Variants, AdoptError> {
+    fn former_variants(&self, fetched: Fetched<'_>) -> Result<ReleaseVariants, AdoptError> {
         match &self.before {
-            Some(before) => Variants::of(before, &former_profiles(before, fetched)),
-            None => Ok(Variants::default()),
+            Some(before) => {
+                ReleaseVariants::from_profiles(before, &former_profiles(before, fetched))
+            }
+            None => Ok(ReleaseVariants::default()),
         }
     }
 
     /// The signatures that count on both releases: the bytes must have the listed hashes.
-    fn trusted(
+    fn listed_trust(
         &self,
         vault: &Vault,
         variants: &[SkillEntry],
-        former: &Variants,
+        former: &ReleaseVariants,
     ) -> Result<Trusted, VaultError> {
         let mut roots = vault.require_trust()?.roots;
         // An earlier release is verified under the keys of its time, some of which are retired now.
-        if let Some(chain) = self.signed_under.and_then(|it| roots.chain().until(it)) {
+        if let Some(chain) = self
+            .signed_under
+            .and_then(|it| roots.chain().until_version(it))
+        {
             roots = RootState::new(chain, BTreeSet::new());
         }
         let before = self.before.iter().flat_map(|before| &before.skills);
         let entries = self.catalog.skills.iter().chain(before);
         let entries = entries.chain(variants).chain(former.0.values());
         let listed = entries.map(|entry| entry.bundle_hash).collect();
-        Ok(Trusted::listed(Arc::new(roots), listed))
+        Ok(Trusted::for_listed(Arc::new(roots), listed))
     }
 
     /// Verifies everything that is new, computes derived data again, and runs the gate with this
     /// machine's own exceptions. A single rejection rejects the release.
-    pub fn check(
+    pub fn verify_content(
         &self,
         vault: &Vault,
         exceptions: &Exceptions,
         fetched: Fetched<'_>,
     ) -> Result<Reviewed, AdoptError> {
-        let profiles = self.profiles(fetched)?;
-        let (variants, _) = self.variants(fetched)?;
+        let profiles = self.read_profiles(fetched)?;
+        let (variants, _) = self.needed_variants(fetched)?;
         let former_variants = self.former_variants(fetched)?;
-        let trusted = self.trusted(vault, &variants, &former_variants)?;
+        let trusted = self.listed_trust(vault, &variants, &former_variants)?;
         self.check_index(vault, &trusted, fetched)?;
         let mut reviewed = Reviewed {
             profiles: self.profile_lines(&profiles, fetched),
@@ -194,7 +200,7 @@ impl ReleaseChange {
         // A former version that is not available makes all files count as new, which shows more and
         // hides nothing.
         let former = |entry: &SkillEntry| open(entry, &trusted).ok();
-        let mut neighbours = Neighbours::of(vault);
+        let mut neighbours = Neighbours::for_vault(vault);
         let mut check = |entry: &SkillEntry, opened: OpenedBundle, before: Option<OpenedBundle>| {
             let rendered_for = opened.manifest.rendered_from.as_ref();
             let rendered_for = rendered_for.map(|from| from.agent.to_string());
@@ -203,7 +209,8 @@ impl ReleaseChange {
             let files = opened.files.clone();
             let purpose = Purpose::Adopt(opened.signed.clone());
             let options = exceptions.options();
-            let candidate = fetched::candidate(entry, opened, purpose, &options, &mut neighbours)?;
+            let candidate =
+                fetched::gate_bundle(entry, opened, purpose, &options, &mut neighbours)?;
             reviewed.skills.push(CheckedSkill {
                 name: entry.name.clone(),
                 rendered_for,
@@ -255,8 +262,9 @@ impl ReleaseChange {
         let mut entries = Vec::new();
         for entry in &self.catalog.skills {
             let opened = fetched::open(vault, entry, fetched, trusted)?;
-            let frontmatter = derived::check(&opened.manifest, &opened.files);
-            let frontmatter = frontmatter.map_err(|mismatch| fetched::derived(entry, mismatch))?;
+            let frontmatter = derived::compare_with_files(&opened.manifest, &opened.files);
+            let frontmatter =
+                frontmatter.map_err(|mismatch| fetched::derived_error(entry, mismatch))?;
             let hash = entry.bundle_hash;
             entries.push(derived::index_entry(
                 &opened.manifest,
@@ -273,7 +281,7 @@ impl ReleaseChange {
         }
     }
 
-    fn profiles(&self, fetched: Fetched<'_>) -> Result<Vec<Profile>, AdoptError> {
+    fn read_profiles(&self, fetched: Fetched<'_>) -> Result<Vec<Profile>, AdoptError> {
         let mut profiles = Vec::new();
         for entry in &self.catalog.profiles {
             let object = fetched(&entry.bundle_hash);
@@ -327,7 +335,10 @@ pub(super) fn former_signers(roots: &RootState, signers: &[PublicKey]) -> Vec<Ch
             }
             _ => "whose key is not a publisher's".to_owned(),
         };
-        let text = format!("signed by {}, {why}", NamedKey::of(chain, key).shown());
+        let text = format!(
+            "signed by {}, {why}",
+            NamedKey::from_chain(chain, key).name_and_fingerprint()
+        );
         Some(ChangeLine::new(ChangeKind::Warning, text))
     });
     lines.collect()
@@ -351,12 +362,12 @@ fn former_profiles(catalog: &Catalog, fetched: Fetched<'_>) -> Vec<Profile> {
 
 /// The bundles that were rendered for agents, by skill and agent.
 #[derive(Debug, Default)]
-struct Variants(BTreeMap<(SkillName, String), SkillEntry>);
+struct ReleaseVariants(BTreeMap<(SkillName, String), SkillEntry>);
 
-impl Variants {
+impl ReleaseVariants {
     /// Collects the variants of a release. Fails if a profile names a skill that the release does
     /// not have.
-    fn of(catalog: &Catalog, profiles: &[Profile]) -> Result<Self, AdoptError> {
+    fn from_profiles(catalog: &Catalog, profiles: &[Profile]) -> Result<Self, AdoptError> {
         let mut variants = BTreeMap::new();
         for profile in profiles {
             for skill in &profile.skills {
@@ -433,7 +444,7 @@ fn root_changes(roots: &RootState, before: &Catalog) -> Option<RootChanges> {
         .chain()
         .find(&before.root_sha256)
         .map(RootVersion::document)?;
-    let former = roots.chain().until(former.version())?;
+    let former = roots.chain().until_version(former.version())?;
     let former = RootState::new(former, roots.revoked_elsewhere().clone());
     RootChanges::between(Some(&former), roots)
 }

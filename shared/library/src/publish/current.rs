@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use vault_format::catalog::{
     Catalog, CatalogError, CatalogOutcome, CatalogReader, CountedCatalog, FormerSkills,
-    JudgedRelease, LastCatalog, Side, SignedCatalog, Stored, judge_catalog,
+    JudgedRelease, LastCatalog, ReaderKind, ReleaseRef, SignedCatalog, judge_catalog,
 };
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
@@ -18,7 +18,7 @@ use super::change::former_signers;
 use super::error::{Difference, PlanError};
 use super::request::PlanRequest;
 use super::state::{self, AcknowledgedRelease, CloudState};
-use crate::index::Row;
+use crate::index::IndexRow;
 use crate::installed::list;
 use crate::installed::place::{Origin, Place};
 use crate::store::{self, Trusted};
@@ -29,7 +29,7 @@ use crate::vault::{Vault, VaultError};
 /// names. Its [`Standing`] says whether it counts today.
 pub(super) struct Current {
     pub(super) catalog: Catalog,
-    pub(super) stored: Stored,
+    pub(super) stored: ReleaseRef,
     pub(super) file_sha256: Digest,
     /// The signers that are publishers in the root version that it names.
     pub(super) signers: Vec<PublicKey>,
@@ -88,9 +88,10 @@ impl Current {
         if trust.roots.voids_release(&current.signers) {
             current.standing = Standing::Void;
         } else if !is_known(vault, request, current.stored)? {
-            let reader = reader(vault, trust, request, counted.map(|counted| &counted.last));
+            let reader =
+                catalog_reader(vault, trust, request, counted.map(|counted| &counted.last));
             let former = counted.map(|counted| &counted.former);
-            current.standing = judge(vault, bytes, &reader, former);
+            current.standing = judge_unknown_catalog(vault, bytes, &reader, former);
         }
         Ok(current)
     }
@@ -107,10 +108,10 @@ impl Current {
         if catalog.vault_id != trust.roots.vault_id() {
             return Err(PlanError::OtherVault);
         }
-        let shown = RootChain::verify(file.roots()).map_err(CatalogError::from)?;
+        let shown_chain = RootChain::verify(file.roots()).map_err(CatalogError::from)?;
         // A fork of the own chain is read as well, so that the owner sees who signed under it.
         let fork =
-            Some(&shown).filter(|shown| shown.root1_sha256() == trust.chain().root1_sha256());
+            Some(&shown_chain).filter(|shown| shown.root1_sha256() == trust.chain().root1_sha256());
         let mut chains = [Some(trust.chain()), fork].into_iter().flatten();
         let version = chains.find_map(|chain| chain.find(&catalog.root_sha256));
         let version = version.ok_or(PlanError::NotOurs(
@@ -127,7 +128,7 @@ impl Current {
             return Err(PlanError::NotOurs("it is for another namespace"));
         }
         Ok(Self {
-            stored: Stored {
+            stored: ReleaseRef {
                 release: catalog.release,
                 payload_sha256,
             },
@@ -149,12 +150,12 @@ impl Current {
     }
 
     /// The error that explains why its content is not used.
-    pub(super) fn refusal(&self, trust: &VaultTrust, is_empty_here: bool) -> PlanError {
+    pub(super) fn refusal_error(&self, trust: &VaultTrust, is_empty_here: bool) -> PlanError {
         match &self.standing {
             Standing::Refused(reason) => PlanError::NotCounted {
                 release: self.stored.release,
                 payload_sha256: self.stored.payload_sha256,
-                signers: named(trust, &self.signers),
+                signers: named_keys(trust, &self.signers),
                 former_signers: former_signers(&trust.roots, &self.signers),
                 reason: Arc::clone(reason),
                 is_empty_here,
@@ -167,7 +168,7 @@ impl Current {
         }
     }
 
-    pub(super) fn acknowledged(&self, at: Timestamp) -> AcknowledgedRelease {
+    pub(super) fn to_acknowledged(&self, at: Timestamp) -> AcknowledgedRelease {
         AcknowledgedRelease {
             release: self.stored.release,
             payload_sha256: self.stored.payload_sha256,
@@ -183,15 +184,15 @@ impl Current {
 
 /// Stores the exact bytes of a release as the namespace's current one. The state has to be written
 /// afterwards.
-pub(super) fn acknowledge(
+pub(super) fn acknowledge_release(
     vault: &Vault,
     state: &mut CloudState,
     bytes: &[u8],
     known: AcknowledgedRelease,
 ) -> Result<(), VaultError> {
-    let (trust, store) = (vault.require_trust()?, vault.store());
-    state.acknowledge(vault, bytes, known, |entry| {
-        store::signer(&store, &entry.bundle_hash, &trust.roots)
+    let (trust, store) = (vault.require_trust()?, vault.store_folder());
+    state.store_acknowledged(vault, bytes, known, |entry| {
+        store::read_signer(&store, &entry.bundle_hash, &trust.roots)
     })?;
     state.former.forget_revoked(&trust.roots);
     Ok(())
@@ -202,7 +203,7 @@ pub(super) fn acknowledge(
 pub fn unseen_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Option<u64>, PlanError> {
     let (trust, state) = (
         vault.require_trust()?,
-        state::read(vault, request.base, request.slug)?,
+        state::read_state(vault, request.base, request.slug)?,
     );
     let published = state.and_then(|state| state.published);
     let (Some(bytes), Some(published)) = (request.current, published) else {
@@ -221,20 +222,20 @@ pub fn unseen_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Option
 pub(super) fn is_known(
     vault: &Vault,
     request: &PlanRequest<'_>,
-    shown: Stored,
+    shown: ReleaseRef,
 ) -> Result<bool, VaultError> {
     let holds = |state: &CloudState| {
         let pending = state.pending.as_ref();
         state.payload_of(shown.release) == Some(shown.payload_sha256)
             || pending.is_some_and(|pending| pending.payload_sha256 == shown.payload_sha256)
     };
-    let states = state::all(vault)?;
+    let states = state::list_states(vault)?;
     let mut states = states.iter().filter(|state| state.slug == *request.slug);
     Ok(request.last_good == Some(shown) || states.any(holds))
 }
 
 /// Judges a catalog that this machine does not know.
-fn judge(
+fn judge_unknown_catalog(
     vault: &Vault,
     bytes: &[u8],
     reader: &CatalogReader<'_>,
@@ -242,7 +243,7 @@ fn judge(
 ) -> Standing {
     let outcome = match judge_catalog(bytes, reader).outcome {
         Ok(CatalogOutcome::Release(release)) => {
-            settle(vault, *release, reader.last, former).map(|_| ())
+            settle_release(vault, *release, reader.last, former).map(|_| ())
         }
         Ok(CatalogOutcome::Equal { .. } | CatalogOutcome::RootsOnly) => Ok(()),
         Err(reason) => Err(reason),
@@ -255,40 +256,40 @@ fn judge(
 
 /// Accepts a release: no skill is older than in the catalog that counted last, or than it was when
 /// an earlier one removed it, unless a key signed that which is revoked since.
-pub(super) fn settle(
+pub(super) fn settle_release(
     vault: &Vault,
     release: JudgedRelease,
     last: Option<&LastCatalog>,
     former: Option<&FormerSkills>,
 ) -> Result<CountedCatalog, CatalogError> {
-    let (store, state) = (vault.store(), release.state().clone());
+    let (store, state) = (vault.store_folder(), release.state().clone());
     let roots = Arc::new(state.clone());
-    let counted = release.settle(|entry| {
+    let counted = release.settle_versions(|entry| {
         let hash = entry.bundle_hash;
-        let signer = store::signer(&store, &hash, &state);
+        let signer = store::read_signer(&store, &hash, &state);
         let was_released = signer.is_some_and(|key| state.chain().ever_released(&key));
         // The whole bundle is compared with its hash: an attacker could put a revoked key's
         // manifest of other content in its place.
-        let trusted = Trusted::listed(Arc::clone(&roots), [hash].into());
-        let examined = store::examine(&store, &hash, Some(&entry.name), &trusted);
+        let trusted = Trusted::for_listed(Arc::clone(&roots), [hash].into());
+        let examined = store::examine_stored(&store, &hash, Some(&entry.name), &trusted);
         !(was_released && examined.is_err_and(|damage| damage.is_withheld()))
     })?;
     if let Some(former) = former {
         let has = |name: &SkillName| last.is_some_and(|last| last.catalog.skill(name).is_some());
-        former.check(has, &counted.catalog, &counted.state)?;
+        former.check_returned(has, &counted.catalog, &counted.state)?;
     }
     Ok(counted)
 }
 
 /// The parameters with which this machine judges catalogs of its own vault.
-pub(super) fn reader<'a>(
+pub(super) fn catalog_reader<'a>(
     vault: &Vault,
     trust: &'a VaultTrust,
     request: &PlanRequest<'a>,
     last: Option<&'a LastCatalog>,
 ) -> CatalogReader<'a> {
     CatalogReader {
-        side: Side::Publisher,
+        side: ReaderKind::Publisher,
         base: request.base,
         slug: request.slug,
         now: vault.clock().now(),
@@ -321,9 +322,9 @@ impl LastCounted {
         catalog: &Catalog,
         roots: &RootState,
     ) -> FormerSkills {
-        let (mut former, store) = (self.former.clone(), vault.store());
-        former.follow(&self.last.catalog, catalog, |entry| {
-            store::signer(&store, &entry.bundle_hash, roots)
+        let (mut former, store) = (self.former.clone(), vault.store_folder());
+        former.record_removed(&self.last.catalog, catalog, |entry| {
+            store::read_signer(&store, &entry.bundle_hash, roots)
         });
         former
     }
@@ -335,7 +336,7 @@ pub(super) fn last_counted(
     trust: &VaultTrust,
     request: &PlanRequest<'_>,
 ) -> Result<Option<LastCounted>, PlanError> {
-    let Some(state) = state::read(vault, request.base, request.slug)? else {
+    let Some(state) = state::read_state(vault, request.base, request.slug)? else {
         return Ok(None);
     };
     let (Some(published), Some(bytes)) = (&state.published, state.catalog_bytes(vault)?) else {
@@ -344,51 +345,51 @@ pub(super) fn last_counted(
     let file = SignedCatalog::parse(&bytes)?;
     let payload_sha256 = file.payload_sha256();
     let pending = state.pending.as_ref();
-    let known = pending.into_iter().chain([published]);
+    let recorded = pending.into_iter().chain([published]);
     // A run that was killed may have stored the next file without its record. What is compared with
     // nothing is shown whole.
-    if !known
+    if !recorded
         .into_iter()
         .any(|known| known.payload_sha256 == payload_sha256)
     {
         return Ok(None);
     }
     let catalog = file.read_counted(&payload_sha256)?;
-    let named = trust.chain().find(&catalog.root_sha256);
-    let keys = named.map(RootVersion::document);
+    let root_version = trust.chain().find(&catalog.root_sha256);
+    let keys = root_version.map(RootVersion::document);
     let keys = keys.map_or(&[][..], |document| document.release().keys());
     let signers = file.valid_signers(keys);
-    let last = LastCatalog::read(&bytes, &payload_sha256, signers)?;
+    let last = LastCatalog::read_stored(&bytes, &payload_sha256, signers)?;
     let former = state.former.clone();
     Ok(Some(LastCounted { last, former }))
 }
 
 /// Keys with their names.
-pub(super) fn named(trust: &VaultTrust, keys: &[PublicKey]) -> Vec<NamedKey> {
-    let named = |key| NamedKey::of(trust.chain(), key);
+pub(super) fn named_keys(trust: &VaultTrust, keys: &[PublicKey]) -> Vec<NamedKey> {
+    let named = |key| NamedKey::from_chain(trust.chain(), key);
     keys.iter().map(named).collect()
 }
 
 /// An own skill, as it goes into the release.
-pub(super) struct Skill {
+pub(super) struct ReleaseSkill {
     pub(super) place: Place,
-    pub(super) row: Row,
+    pub(super) row: IndexRow,
 }
 
 /// The places of a release's skills.
-pub(super) fn places(skills: &[Skill]) -> Vec<Place> {
+pub(super) fn skill_places(skills: &[ReleaseSkill]) -> Vec<Place> {
     skills.iter().map(|skill| skill.place.clone()).collect()
 }
 
-pub(super) fn own_skills(vault: &Vault) -> Result<Vec<Skill>, PlanError> {
+pub(super) fn own_skills(vault: &Vault) -> Result<Vec<ReleaseSkill>, PlanError> {
     let mut skills = Vec::new();
     let mut damaged = Vec::new();
-    for seen in list::scan(vault)? {
+    for seen in list::scan_installed(vault)? {
         if seen.place.origin != Origin::Local {
             continue;
         }
         match seen.state {
-            Ok(row) => skills.push(Skill {
+            Ok(row) => skills.push(ReleaseSkill {
                 place: seen.place,
                 row,
             }),
@@ -403,7 +404,7 @@ pub(super) fn own_skills(vault: &Vault) -> Result<Vec<Skill>, PlanError> {
     Ok(skills)
 }
 
-pub(super) fn difference(places: &[Place], catalog: &Catalog) -> Difference {
+pub(super) fn compare_with_catalog(places: &[Place], catalog: &Catalog) -> Difference {
     let ours: BTreeMap<_, _> = places
         .iter()
         .map(|place| (&place.name, place.bundle))

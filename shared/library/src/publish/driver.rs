@@ -12,8 +12,8 @@ use vault_policy::profile::Profile;
 
 use super::error::PlanError;
 use super::merge::TakeOver;
-use super::plan::{plan, take_roots};
-use super::release::{Plan, ReleasePlan, published};
+use super::plan::{plan_release, take_roots};
+use super::release::{Plan, ReleasePlan, record_published};
 use super::request::PlanRequest;
 use super::state::AcknowledgedRelease;
 use crate::vault::Vault;
@@ -28,7 +28,7 @@ pub trait Namespace {
     type Proposal;
 
     /// The exact bytes of the current catalog; `None` before the first release.
-    async fn current(&self) -> Result<Option<Vec<u8>>, Self::Error>;
+    async fn current_catalog_bytes(&self) -> Result<Option<Vec<u8>>, Self::Error>;
 
     /// Returns whether the release that this machine signed last may be submitted again unchanged.
     /// If its proposal was withdrawn or has expired, the next one needs a new number, because
@@ -41,19 +41,21 @@ pub trait Namespace {
 
     /// Uploads the objects of a release that the namespace lacks. Those of the current release may
     /// count as present unless `all` is set.
-    async fn upload(&self, plan: &ReleasePlan, all: bool) -> Result<Uploaded, Self::Error>;
+    async fn upload_objects(&self, plan: &ReleasePlan, all: bool) -> Result<Uploaded, Self::Error>;
 
     /// Makes a release current if its predecessor still is. If other publishers must sign it too,
     /// proposes it instead.
-    async fn put(&self, plan: &ReleasePlan)
-    -> Result<Option<Self::Proposal>, Refused<Self::Error>>;
+    async fn put_release(
+        &self,
+        plan: &ReleasePlan,
+    ) -> Result<Option<Self::Proposal>, ReleaseRejection<Self::Error>>;
 }
 
 /// The output and the decisions of a library's owner while it is published. An error declines.
 #[expect(async_fn_in_trait, reason = "a driver runs on one thread")]
 pub trait Owner<E> {
     /// Shows that a release is planned, until the value is dropped.
-    fn planning(&self) -> impl Sized {}
+    fn show_planning(&self) -> impl Sized {}
 
     /// Shows how the vault's keys have changed at the service.
     fn keys_changed(&mut self, _changes: &RootChanges) {}
@@ -66,20 +68,21 @@ pub trait Owner<E> {
     async fn take_over(&mut self, changes: &TakeOver) -> Result<(), E>;
 
     /// Fetches profiles of the current catalog, to compare this library's with them.
-    async fn profiles(&mut self, entries: &[ProfileEntry]) -> Result<Vec<Profile>, E>;
+    async fn fetch_current_profiles(&mut self, entries: &[ProfileEntry])
+    -> Result<Vec<Profile>, E>;
 
     /// Decides on a signed release before anything is uploaded.
     fn confirm(&mut self, plan: &ReleasePlan) -> Result<(), E>;
 
     /// Decides whether to plan again after another release was published meanwhile.
-    fn retry(&mut self, conflict: E) -> Result<(), E> {
+    fn confirm_retry(&mut self, conflict: E) -> Result<(), E> {
         Err(conflict)
     }
 }
 
 /// The reason why a namespace rejects a release, which decides the next step.
 #[derive(Debug)]
-pub enum Refused<E> {
+pub enum ReleaseRejection<E> {
     /// Objects that counted as present are missing: the client must check all of them.
     ObjectsMissing(E),
     /// Another release was published meanwhile. A new plan may follow that one.
@@ -90,13 +93,13 @@ pub enum Refused<E> {
     Other(E),
 }
 
-impl<E> From<E> for Refused<E> {
+impl<E> From<E> for ReleaseRejection<E> {
     fn from(error: E) -> Self {
         Self::Other(error)
     }
 }
 
-impl<E> Refused<E> {
+impl<E> ReleaseRejection<E> {
     /// The error, if the caller does not react to the reason.
     pub fn into_error(self) -> E {
         match self {
@@ -113,7 +116,7 @@ pub type Uploaded = (usize, u64);
 
 /// The result of publishing a library.
 #[derive(Debug)]
-pub enum Published<P> {
+pub enum PublishOutcome<P> {
     /// Nothing changed, and the current release stays.
     Unchanged(AcknowledgedRelease),
     /// A new release is current.
@@ -124,20 +127,20 @@ pub enum Published<P> {
 
 /// Publishes a library to a namespace. `request` has the owner's choices; the fields that depend on
 /// the namespace are filled in.
-pub async fn publish<N: Namespace>(
+pub async fn publish_library<N: Namespace>(
     vault: &Vault,
     request: &PlanRequest<'_>,
     namespace: &N,
     owner: &mut impl Owner<N::Error>,
-) -> Result<Published<N::Proposal>, N::Error> {
+) -> Result<PublishOutcome<N::Proposal>, N::Error> {
     let mut request = request.clone();
     let mut profiles = None;
     let mut reached = BTreeMap::new();
     let mut may_plan_again = true;
     loop {
-        let planning = owner.planning();
+        let planning = owner.show_planning();
         // Read again in each round, since a take-over or a conflict means that it has changed.
-        let current = namespace.current().await?;
+        let current = namespace.current_catalog_bytes().await?;
         let next = PlanRequest {
             current: current.as_deref(),
             resume: namespace.may_resume().await?,
@@ -146,7 +149,7 @@ pub async fn publish<N: Namespace>(
             ..request.clone()
         };
         let changes = take_roots(vault, &next);
-        let planned = changes.map(|changes| (changes, plan(vault, &next)));
+        let planned = changes.map(|changes| (changes, plan_release(vault, &next)));
         drop(planning);
         let planned = planned.and_then(|(changes, planned)| {
             if let Some(changes) = changes {
@@ -155,9 +158,11 @@ pub async fn publish<N: Namespace>(
             planned
         });
         match planned {
-            Ok(Plan::Unchanged(current)) => return Ok(Published::Unchanged(current)),
+            Ok(Plan::Unchanged(current)) => return Ok(PublishOutcome::Unchanged(current)),
             Ok(Plan::TakeOver(changes)) => owner.take_over(&changes).await?,
-            Ok(Plan::FetchProfiles(entries)) => profiles = Some(owner.profiles(&entries).await?),
+            Ok(Plan::FetchProfiles(entries)) => {
+                profiles = Some(owner.fetch_current_profiles(&entries).await?)
+            }
             Ok(Plan::SignAgain(skills)) => {
                 owner.sign_again(&skills)?;
                 request.sign_again = true;
@@ -166,15 +171,15 @@ pub async fn publish<N: Namespace>(
                 owner.confirm(&plan)?;
                 match hand_in(vault, namespace, plan).await {
                     Ok(published) => return Ok(published),
-                    Err(Refused::Conflict(error)) => {
-                        owner.retry(error)?;
+                    Err(ReleaseRejection::Conflict(error)) => {
+                        owner.confirm_retry(error)?;
                         profiles = None;
                     }
-                    Err(Refused::Returned(versions, error)) => {
-                        let known = reached.len();
+                    Err(ReleaseRejection::Returned(versions, error)) => {
+                        let known_count = reached.len();
                         reached.extend(versions);
                         // The service named nothing new: it would reject again.
-                        if reached.len() == known {
+                        if reached.len() == known_count {
                             return Err(error);
                         }
                     }
@@ -209,19 +214,19 @@ async fn hand_in<N: Namespace>(
     vault: &Vault,
     namespace: &N,
     plan: Box<ReleasePlan>,
-) -> Result<Published<N::Proposal>, Refused<N::Error>> {
-    let mut uploaded = namespace.upload(&plan, false).await?;
-    let mut put = namespace.put(&plan).await;
+) -> Result<PublishOutcome<N::Proposal>, ReleaseRejection<N::Error>> {
+    let mut uploaded = namespace.upload_objects(&plan, false).await?;
+    let mut put = namespace.put_release(&plan).await;
     // The first upload skips objects of the current release, which the service may have deleted
     // meanwhile.
-    if let Err(Refused::ObjectsMissing(_)) = put {
-        let more = namespace.upload(&plan, true).await?;
+    if let Err(ReleaseRejection::ObjectsMissing(_)) = put {
+        let more = namespace.upload_objects(&plan, true).await?;
         uploaded = (uploaded.0 + more.0, uploaded.1 + more.1);
-        put = namespace.put(&plan).await;
+        put = namespace.put_release(&plan).await;
     }
     if let Some(proposal) = put? {
-        return Ok(Published::Proposed(plan, proposal));
+        return Ok(PublishOutcome::Proposed(plan, proposal));
     }
-    published(vault, &plan).map_err(N::Error::from)?;
-    Ok(Published::Release(plan, uploaded))
+    record_published(vault, &plan).map_err(N::Error::from)?;
+    Ok(PublishOutcome::Release(plan, uploaded))
 }

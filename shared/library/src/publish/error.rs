@@ -48,7 +48,7 @@ pub struct Conflicts {
 
 impl Conflicts {
     /// No conflicts with this release.
-    pub(super) fn with(release: u64) -> Self {
+    pub(super) fn for_release(release: u64) -> Self {
         Self {
             release,
             ..Self::default()

@@ -9,7 +9,9 @@ use vault_format::name::SkillName;
 use vault_gate::derived::DerivedMismatch;
 
 use super::error::PlanError;
-use crate::admit::{AdmitError, Candidate, Earlier, Neighbours, Options, Purpose, Source, examine};
+use crate::admit::{
+    AdmitError, Candidate, Earlier, Neighbours, Options, Purpose, Source, examine_candidate,
+};
 use crate::disk::{self, FileError};
 use crate::store::{self, Trusted};
 use crate::vault::keys::KeyError;
@@ -117,12 +119,12 @@ pub fn parts(entry: &SkillEntry, bytes: &[u8]) -> Result<Vec<(Digest, u64)>, Ado
     let bundle = Bundle::parse(bytes, &entry.bundle_hash, entry.size)
         .map_err(|reason| unusable(entry, reason.to_string()))?;
     Ok(bundle
-        .parts()
+        .part_refs()
         .map(|part| (part.bundle_hash, part.size))
         .collect())
 }
 
-pub(super) fn derived(entry: &SkillEntry, reason: DerivedMismatch) -> AdoptError {
+pub(super) fn derived_error(entry: &SkillEntry, reason: DerivedMismatch) -> AdoptError {
     AdoptError::Derived {
         name: entry.name.clone(),
         reason,
@@ -144,7 +146,9 @@ pub(super) fn open(
     trusted: &Trusted,
 ) -> Result<OpenedBundle, AdoptError> {
     let hash = &entry.bundle_hash;
-    if let Ok(examined) = store::examine(&vault.store(), hash, Some(&entry.name), trusted) {
+    if let Ok(examined) =
+        store::examine_stored(&vault.store_folder(), hash, Some(&entry.name), trusted)
+    {
         // The hash binds the files and the manifest; the version beside it is only a claim of the
         // catalog.
         if examined.manifest.version != entry.version {
@@ -164,7 +168,7 @@ pub(super) fn open(
         stored_version: None,
     };
     let trust = trusted
-        .of_bundle(hash)
+        .manifest_trust(hash)
         .map_err(|damage| unusable(entry, damage.to_string()))?;
     let opened = Bundle::parse(&bytes, hash, entry.size)
         .and_then(|bundle| bundle.open(fetched, &trust, &expected))
@@ -181,12 +185,12 @@ pub(super) fn open(
 /// Returns whether a bundle is in the store and need not be fetched. Its bytes are verified when
 /// they are used.
 pub fn is_stored(vault: &Vault, bundle: &Digest) -> Result<bool, VaultError> {
-    Ok(disk::kind(&store::folder(&vault.store(), bundle))?.is_some())
+    Ok(disk::kind_at(&store::bundle_folder(&vault.store_folder(), bundle))?.is_some())
 }
 
 /// Runs the gate on a bundle of an earlier or foreign release, under the name in its entry.
 /// Exceptions and strictness recorded in its manifest are ignored.
-pub(super) fn candidate(
+pub(super) fn gate_bundle(
     entry: &SkillEntry,
     opened: OpenedBundle,
     purpose: Purpose,
@@ -194,7 +198,7 @@ pub(super) fn candidate(
     neighbours: &mut Neighbours<'_>,
 ) -> Result<Candidate, AdoptError> {
     let source = earlier(entry, opened, purpose, false);
-    examined(entry, source, options, neighbours)
+    examine_source(entry, source, options, neighbours)
 }
 
 pub(super) fn earlier(
@@ -213,14 +217,14 @@ pub(super) fn earlier(
     }))
 }
 
-pub(super) fn examined(
+pub(super) fn examine_source(
     entry: &SkillEntry,
     source: Source,
     options: &Options,
     neighbours: &mut Neighbours<'_>,
 ) -> Result<Candidate, AdoptError> {
-    examine(source, options, neighbours).map_err(|reason| match reason {
-        AdmitError::Derived(mismatch) => derived(entry, mismatch),
+    examine_candidate(source, options, neighbours).map_err(|reason| match reason {
+        AdmitError::Derived(mismatch) => derived_error(entry, mismatch),
         reason => AdoptError::Refused {
             name: entry.name.clone(),
             reason,

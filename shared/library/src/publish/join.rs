@@ -11,15 +11,15 @@ use crate::vault::{Vault, VaultError};
 /// Creates the library of a vault that this machine has linked, without skills and with an own key
 /// that may not publish yet. `in_agent` is a key that the SSH agent holds. Joining again returns
 /// the existing key. Fails if the folder holds another vault's library.
-pub fn join(
+pub fn join_vault(
     place: &RecoveredPlace,
     wanted: &VaultId,
     in_agent: Option<PublicKey>,
 ) -> Result<(Vault, PublicKey), RootsError> {
     let (vault, for_links) = open_place(place, wanted)?;
     // Under the lock: a revocation that another process stores meanwhile stays.
-    let trust = vault.change_trust(wanted, |known| {
-        let mut trust = known.ok_or(RootsError::NotLinked(*wanted))?;
+    let trust = vault.change_trust(wanted, |linked_trust| {
+        let mut trust = linked_trust.ok_or(RootsError::NotLinked(*wanted))?;
         // Other machines know this vault, so a later command must never recreate it under another
         // id.
         trust.shown = true;
@@ -41,7 +41,7 @@ pub fn join(
 
 /// Signs the request of a key of this machine to become a publisher. It proves that the machine
 /// holds the key, and counts for this vault and namespace alone.
-pub fn request(
+pub fn sign_key_request(
     vault: &Vault,
     slug: &Slug,
     key: &PublicKey,

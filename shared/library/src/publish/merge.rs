@@ -15,7 +15,7 @@ use vault_policy::Policy;
 use vault_policy::profile::Profile;
 
 use super::change::ReleaseChange;
-use super::current::{Current, Skill};
+use super::current::{Current, ReleaseSkill};
 use super::error::{Conflicts, PlanError};
 use super::request::{OnDivergence, PlanRequest};
 use crate::installed::place::Place;
@@ -87,10 +87,13 @@ impl ReleaseMerge<'_> {
     /// Compares the three states. `None` if there is nothing to take over. Fails with
     /// [`PlanError::Conflicts`] if both sides changed the same thing, unless `on_divergence`
     /// accepts theirs.
-    pub(super) fn merge(&self, change: ReleaseChange) -> Result<Option<TakeOver>, PlanError> {
+    pub(super) fn merge_releases(
+        &self,
+        change: ReleaseChange,
+    ) -> Result<Option<TakeOver>, PlanError> {
         let stored = &self.current.stored;
         let base = change.before.clone();
-        let mut taken = TakeOver {
+        let mut take_over = TakeOver {
             release: stored.release,
             publishers: self.current.signers.clone(),
             skills: Vec::new(),
@@ -103,13 +106,13 @@ impl ReleaseMerge<'_> {
             slug: self.request.slug.clone(),
             catalog: self.request.current.unwrap_or_default().to_vec(),
         };
-        let mut conflicts = Conflicts::with(stored.release);
-        self.merge_skills(base.as_ref(), &mut taken, &mut conflicts)?;
-        self.merge_policy(base.as_ref(), &mut taken, &mut conflicts)?;
-        if conflicts != Conflicts::with(stored.release) {
+        let mut conflicts = Conflicts::for_release(stored.release);
+        self.merge_skills(base.as_ref(), &mut take_over, &mut conflicts)?;
+        self.merge_policy(base.as_ref(), &mut take_over, &mut conflicts)?;
+        if conflicts != Conflicts::for_release(stored.release) {
             return Err(PlanError::Conflicts(conflicts));
         }
-        Ok(Some(taken).filter(|taken| !taken.is_empty()))
+        Ok(Some(take_over).filter(|taken| !taken.is_empty()))
     }
 
     fn merge_skills(
@@ -140,14 +143,14 @@ impl ReleaseMerge<'_> {
             } else {
                 here
             };
-            match side(before, there, here, self.request.on_divergence) {
-                Side::Ours => {}
-                Side::Conflict => match (there, here) {
+            match choose_side(before, there, here, self.request.on_divergence) {
+                MergeSide::Ours => {}
+                MergeSide::Conflict => match (there, here) {
                     (Some(_), Some(_)) => conflicts.changed.push(name.clone()),
                     (Some(_), None) => conflicts.removed_here.push(name.clone()),
                     (None, _) => conflicts.removed_there.push(name.clone()),
                 },
-                Side::Theirs => match theirs.skill(name) {
+                MergeSide::Theirs => match theirs.skill(name) {
                     Some(entry) => taken.skills.push(entry.clone()),
                     None => taken.removed.push(name.clone()),
                 },
@@ -166,14 +169,14 @@ impl ReleaseMerge<'_> {
         let base = base.and_then(|base| base.policy.as_ref());
         let theirs = self.current.catalog.policy.as_ref();
         let (before, there) = (base.map(|it| it.sha256), theirs.map(|it| it.sha256));
-        match side(before, there, ours.approved, self.request.on_divergence) {
-            Side::Ours => {}
+        match choose_side(before, there, ours.approved, self.request.on_divergence) {
+            MergeSide::Ours => {}
             // Taking theirs would overwrite an edit that the owner has not decided on.
-            Side::Theirs if ours.is_pending => conflicts.policy = true,
-            Side::Theirs => {
+            MergeSide::Theirs if ours.is_pending => conflicts.policy = true,
+            MergeSide::Theirs => {
                 taken.policy = theirs.map_or(PolicyChange::Remove, |it| PolicyChange::Take(*it));
             }
-            Side::Conflict => conflicts.policy = true,
+            MergeSide::Conflict => conflicts.policy = true,
         }
         Ok(())
     }
@@ -188,24 +191,24 @@ fn bundles_of(catalog: Option<&Catalog>) -> BTreeMap<SkillName, Digest> {
 
 /// The side whose version of an item continues.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Side {
+enum MergeSide {
     Ours,
     Theirs,
     Conflict,
 }
 
-fn side<T: Copy + PartialEq>(
+fn choose_side<T: Copy + PartialEq>(
     base: Option<T>,
     theirs: Option<T>,
     ours: Option<T>,
     on_divergence: OnDivergence,
-) -> Side {
+) -> MergeSide {
     if theirs == ours || theirs == base {
-        Side::Ours
+        MergeSide::Ours
     } else if ours == base || on_divergence == OnDivergence::Adopt {
-        Side::Theirs
+        MergeSide::Theirs
     } else {
-        Side::Conflict
+        MergeSide::Conflict
     }
 }
 
@@ -220,7 +223,7 @@ struct OwnPolicy {
 fn own_policy(vault: &Vault) -> Result<OwnPolicy, PlanError> {
     let file = AuthoredFile::Policy;
     let approved = file.read_approved(vault)?;
-    let found = file.read(vault).map_err(VaultError::from)?;
+    let found = file.read_written(vault).map_err(VaultError::from)?;
     let is_pending = found != approved;
     let text = approved.map(String::from_utf8).transpose();
     let text = text.map_err(|_| PlanError::NotText { file: POLICY_FILE })?;
@@ -237,7 +240,7 @@ pub(super) fn lost_profiles(
     theirs: &[Profile],
     current: &Catalog,
     ours: &[Profile],
-    skills: &[Skill],
+    skills: &[ReleaseSkill],
 ) -> Vec<String> {
     let is_unchanged = |name: &SkillName| {
         let there = current.skill(name).map(|entry| entry.bundle_hash);
@@ -271,23 +274,27 @@ mod tests {
     fn what_one_side_changed_goes_on_and_what_both_changed_is_a_conflict() {
         let (a, b, c) = (Some('a'), Some('b'), Some('c'));
         for (base, theirs, ours, stop, adopt) in [
-            (a, a, a, Side::Ours, Side::Ours),
-            (a, b, a, Side::Theirs, Side::Theirs),
-            (a, a, b, Side::Ours, Side::Ours),
-            (a, b, b, Side::Ours, Side::Ours),
-            (a, b, c, Side::Conflict, Side::Theirs),
-            (a, None, a, Side::Theirs, Side::Theirs),
-            (a, a, None, Side::Ours, Side::Ours),
-            (a, None, b, Side::Conflict, Side::Theirs),
-            (a, b, None, Side::Conflict, Side::Theirs),
-            (None, a, None, Side::Theirs, Side::Theirs),
-            (None, None, a, Side::Ours, Side::Ours),
-            (None, a, b, Side::Conflict, Side::Theirs),
+            (a, a, a, MergeSide::Ours, MergeSide::Ours),
+            (a, b, a, MergeSide::Theirs, MergeSide::Theirs),
+            (a, a, b, MergeSide::Ours, MergeSide::Ours),
+            (a, b, b, MergeSide::Ours, MergeSide::Ours),
+            (a, b, c, MergeSide::Conflict, MergeSide::Theirs),
+            (a, None, a, MergeSide::Theirs, MergeSide::Theirs),
+            (a, a, None, MergeSide::Ours, MergeSide::Ours),
+            (a, None, b, MergeSide::Conflict, MergeSide::Theirs),
+            (a, b, None, MergeSide::Conflict, MergeSide::Theirs),
+            (None, a, None, MergeSide::Theirs, MergeSide::Theirs),
+            (None, None, a, MergeSide::Ours, MergeSide::Ours),
+            (None, a, b, MergeSide::Conflict, MergeSide::Theirs),
         ] {
             let case = format!("{base:?} {theirs:?} {ours:?}");
-            assert_eq!(side(base, theirs, ours, OnDivergence::Stop), stop, "{case}");
             assert_eq!(
-                side(base, theirs, ours, OnDivergence::Adopt),
+                choose_side(base, theirs, ours, OnDivergence::Stop),
+                stop,
+                "{case}"
+            );
+            assert_eq!(
+                choose_side(base, theirs, ours, OnDivergence::Adopt),
                 adopt,
                 "{case}"
             );

@@ -19,14 +19,16 @@ mod review;
 pub mod roots;
 
 pub use self::build::{RENEW_DAYS, ends_soon};
-pub use self::change::{CheckedSkill, Needed, ReleaseChange, Reviewed};
+pub use self::change::{CheckedSkill, NeededObjects, ReleaseChange, Reviewed};
 pub use self::current::unseen_release;
-pub use self::driver::{Namespace, Owner, Published, Refused, Uploaded, publish};
+pub use self::driver::{
+    Namespace, Owner, PublishOutcome, ReleaseRejection, Uploaded, publish_library,
+};
 pub use self::error::{Conflicts, Difference, PlanError};
 pub use self::merge::{PolicyChange, TakeOver};
-pub use self::plan::{plan, take_roots, with_roots};
+pub use self::plan::{plan_release, take_roots, with_roots};
 pub use self::proposal::{Proposal, ProposalError, SignedProposal};
-pub use self::release::{Plan, PlannedObject, ReleasePlan, published};
+pub use self::release::{Plan, PlannedObject, ReleasePlan, record_published};
 pub use self::request::{DEFAULT_DAYS, OnDivergence, PlanRequest};
-pub use self::review::{Review, ShownRelease, SuspectSkill, review};
+pub use self::review::{Review, ShownRelease, SuspectSkill, review_catalogs};
 pub use crate::vault::releases as state;

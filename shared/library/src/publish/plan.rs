@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vault_format::catalog::{Catalog, CatalogError, MAX_RELEASE_JUMP, SignedCatalog, Stored};
+use vault_format::catalog::{Catalog, CatalogError, MAX_RELEASE_JUMP, ReleaseRef, SignedCatalog};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::name::{AgentId, SkillName, Slug};
@@ -18,15 +18,16 @@ use vault_policy::profile::ProfileRule;
 use super::build::ReleaseBuilder;
 use super::change::{ReleaseChange, former_signers};
 use super::current::{
-    Current, Skill, acknowledge, difference, last_counted, own_skills, places, same_content,
+    Current, ReleaseSkill, acknowledge_release, compare_with_catalog, last_counted, own_skills,
+    same_content, skill_places,
 };
 use super::error::{Difference, PlanError};
 use super::merge::{ReleaseMerge, TakeOver};
 use super::release::Plan;
 use super::request::{OnDivergence, PlanRequest};
 use super::state::{self, AcknowledgedRelease, CatalogFile, CloudState, SignedPayload};
-use crate::admit::variants::{Lookup, RenderedVariant, Transforms};
-use crate::admit::{remove, sign_again, sign_waiting, waiting};
+use crate::admit::variants::{RenderedVariant, Transforms, VariantLookup};
+use crate::admit::{list_unsigned, remove, sign_again, sign_waiting};
 use crate::installed::place::{self, Place};
 use crate::installed::roots;
 use crate::vault::authored::{AuthoredFile, PROFILES_FILE};
@@ -36,53 +37,53 @@ use crate::vault::{Change, Vault};
 
 /// Plans a release against the service's current catalog. Takes the writer lock. Signs only if
 /// something changed.
-pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
-    let mut change = vault.change()?;
+pub fn plan_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+    let mut change = vault.begin_change()?;
     let trust = take_shown(vault, &mut change, request)?;
     let current = match request.current {
         Some(bytes) => match Current::read(vault, &trust, request, bytes) {
-            Err(error) if request.replaces(&error) => None,
+            Err(error) if request.replaces_unread(&error) => None,
             read => Some(read?),
         },
         None => None,
     };
     let mut state = state::read_or_new(vault, request.base, request.slug)?;
-    settle(vault, &mut state, current.as_ref().zip(request.current))?;
+    settle_pending(vault, &mut state, current.as_ref().zip(request.current))?;
     let judge = ReleaseJudge {
         vault,
         trust: &trust,
         state: &state,
         request,
     };
-    let waiting = waiting(vault)?;
-    if !waiting.is_empty() {
+    let to_sign_again = list_unsigned(vault)?;
+    if !to_sign_again.is_empty() {
         // Releases of other publishers are taken over first: they may have removed a thief's skills
         // already, which are not signed again then.
-        let verdict = judge.judge(current.as_ref(), &place::own_places(vault)?);
-        if let Ok(Verdict::TakeOver(taken)) = verdict {
+        let verdict = judge.judge_divergence(current.as_ref(), &place::own_places(vault)?);
+        if let Ok(ReleaseRelation::TakeOver(taken)) = verdict {
             return Ok(Plan::TakeOver(taken));
         }
         if !request.sign_again {
-            return Ok(Plan::SignAgain(waiting));
+            return Ok(Plan::SignAgain(to_sign_again));
         }
     }
     // Before the skills are listed, so that this release has the new signatures.
     sign_waiting(vault, &mut change)?;
     let mut skills = own_skills(vault)?;
-    let places = places(&skills);
-    let mut behind = match judge.judge(current.as_ref(), &places)? {
-        Verdict::Follow => BTreeMap::new(),
-        Verdict::TakeOver(taken) => return Ok(Plan::TakeOver(taken)),
-        Verdict::Outnumber(catalog) => not_above(&skills, catalog),
+    let places = skill_places(&skills);
+    let mut behind = match judge.judge_divergence(current.as_ref(), &places)? {
+        ReleaseRelation::Follow => BTreeMap::new(),
+        ReleaseRelation::TakeOver(taken) => return Ok(Plan::TakeOver(taken)),
+        ReleaseRelation::Outnumber(catalog) => not_above(&skills, catalog),
     };
-    behind.extend(returned(request, &state, current.as_ref(), &skills));
+    behind.extend(returned_skills(request, &state, current.as_ref(), &skills));
     if !behind.is_empty() {
         raise_versions(vault, &mut change, &behind)?;
         skills = own_skills(vault)?;
     }
     let profiles = read_text(vault, &AuthoredFile::Profiles, PROFILES_FILE)?;
     let rules = profile_rules(profiles.as_deref(), &skills)?;
-    let (transforms, rendered) = render(vault, &mut change, &skills, &rules)?;
+    let (transforms, rendered) = render_for_release(vault, &mut change, &skills, &rules)?;
     let builder = ReleaseBuilder {
         vault,
         request,
@@ -95,7 +96,7 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
         trust: &trust,
         policy: read_text(vault, &AuthoredFile::Policy, POLICY_FILE)?,
         profiles,
-        withdrawn: remove::withdrawn(vault)?,
+        withdrawn: remove::list_withdrawn(vault)?,
         now: vault.clock().now(),
     };
     if let Some(current) = builder.current
@@ -108,7 +109,7 @@ pub fn plan(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, PlanError>
             profiles => builder.check_profiles(profiles.unwrap_or_default(), current)?,
         }
     }
-    build(&builder, state)
+    build_plan(&builder, state)
 }
 
 /// Stores root versions of the service's catalog that count. Returns the changes of the vault's
@@ -117,7 +118,7 @@ pub fn take_roots(
     vault: &Vault,
     request: &PlanRequest<'_>,
 ) -> Result<Option<RootChanges>, PlanError> {
-    let mut change = vault.change()?;
+    let mut change = vault.begin_change()?;
     let before = vault.require_trust()?;
     let after = take_shown(vault, &mut change, request)?;
     Ok(RootChanges::between(Some(&before.roots), &after.roots))
@@ -133,15 +134,17 @@ fn take_shown(
         return Ok(before);
     };
     let file = match SignedCatalog::parse(bytes).map_err(PlanError::from) {
-        Err(error) if request.replaces(&error) => return Ok(before),
+        Err(error) if request.replaces_unread(&error) => return Ok(before),
         file => file?,
     };
-    let judged = match root::judge(Some(&before.roots), file.roots(), None) {
+    let judged = match root::judge_roots(Some(&before.roots), file.roots(), None) {
         Ok(judged) => judged,
         Err(RootError::VaultChanged) if request.pin_is_reset => return Ok(before),
         Err(RootError::VaultChanged) => return Err(PlanError::OtherVault),
         // The owner has healed a fork: the service takes these versions with the next release.
-        Err(RootError::Forked { .. }) if replaces(&before, file.roots()) => return Ok(before),
+        Err(RootError::Forked { .. }) if supersedes_shown(&before, file.roots()) => {
+            return Ok(before);
+        }
         Err(error) => return Err(CatalogError::from(error).into()),
     };
     if !judged.taken {
@@ -159,7 +162,7 @@ fn take_shown(
         }
         _ => BTreeSet::new(),
     };
-    Ok(roots::take(
+    Ok(roots::store_counted_roots(
         change,
         vault.id(),
         file.roots(),
@@ -169,10 +172,12 @@ fn take_shown(
 }
 
 /// Returns whether a reader of the shown root versions would switch to this vault's.
-fn replaces(trust: &VaultTrust, shown: &RootList) -> bool {
+fn supersedes_shown(trust: &VaultTrust, shown: &RootList) -> bool {
     let shown = RootChain::verify(shown).map(|chain| RootState::new(chain, [].into()));
     let own = trust.chain().to_list();
-    shown.is_ok_and(|shown| root::judge(Some(&shown), &own, None).is_ok_and(|judged| judged.taken))
+    shown.is_ok_and(|shown| {
+        root::judge_roots(Some(&shown), &own, None).is_ok_and(|judged| judged.taken)
+    })
 }
 
 /// Adds this vault's root versions to the service's current catalog, to replace it when no release
@@ -209,7 +214,7 @@ fn release_key(
 
 /// Records a pending release as published if the service serves its catalog: the push succeeded but
 /// its response was lost.
-fn settle(
+fn settle_pending(
     vault: &Vault,
     state: &mut CloudState,
     current: Option<(&Current, &[u8])>,
@@ -222,9 +227,9 @@ fn settle(
             ..pending.clone()
         };
         // Others may have added their signatures to what is pending here.
-        acknowledge(vault, state, bytes, arrived)?;
+        acknowledge_release(vault, state, bytes, arrived)?;
         state.pending = None;
-        state.write(vault)?;
+        state.write_state(vault)?;
     }
     if state.pending.is_none() {
         // An earlier run may have been killed before it removed the file.
@@ -234,7 +239,7 @@ fn settle(
 }
 
 /// The relation of the new release to the service's current catalog.
-enum Verdict<'a> {
+enum ReleaseRelation<'a> {
     /// It follows this library's last release, or is the first one.
     Follow,
     /// This must be taken over from the current catalog first.
@@ -254,11 +259,11 @@ struct ReleaseJudge<'a> {
 
 impl ReleaseJudge<'_> {
     /// Decides how a new release may follow the current catalog.
-    fn judge<'c>(
+    fn judge_divergence<'c>(
         &self,
         current: Option<&'c Current>,
         places: &[Place],
-    ) -> Result<Verdict<'c>, PlanError> {
+    ) -> Result<ReleaseRelation<'c>, PlanError> {
         let (trust, state) = (self.trust, self.state);
         let on_divergence = self.request.on_divergence;
         let Some(current) = current else {
@@ -269,11 +274,11 @@ impl ReleaseJudge<'_> {
                         published: published.release,
                     })
                 }
-                _ => Ok(Verdict::Follow),
+                _ => Ok(ReleaseRelation::Follow),
             };
         };
         if !self.has_diverged(current, places)? {
-            return Ok(Verdict::Follow);
+            return Ok(ReleaseRelation::Follow);
         }
         // A release that does not count may be replaced. Nothing is taken over from it.
         let is_void = current.is_void();
@@ -282,18 +287,19 @@ impl ReleaseJudge<'_> {
         let is_shared = trust.chain().document().release().keys().len() > 1;
         match on_divergence {
             // Readers ignore its number and its versions.
-            OnDivergence::Replace if is_void => Ok(Verdict::Follow),
-            OnDivergence::Replace => Ok(Verdict::Outnumber(&current.catalog)),
+            OnDivergence::Replace if is_void => Ok(ReleaseRelation::Follow),
+            OnDivergence::Replace => Ok(ReleaseRelation::Outnumber(&current.catalog)),
             OnDivergence::Stop if is_void => Err(PlanError::Diverged(Difference {
                 former_signers: former_signers(&trust.roots, &current.signers),
-                ..difference(places, &current.catalog)
+                ..compare_with_catalog(places, &current.catalog)
             })),
             OnDivergence::Stop | OnDivergence::Adopt if !current.counts() => {
-                Err(current.refusal(trust, places.is_empty()))
+                Err(current.refusal_error(trust, places.is_empty()))
             }
-            OnDivergence::Stop if !is_shared => {
-                Err(PlanError::Diverged(difference(places, &current.catalog)))
-            }
+            OnDivergence::Stop if !is_shared => Err(PlanError::Diverged(compare_with_catalog(
+                places,
+                &current.catalog,
+            ))),
             OnDivergence::Stop | OnDivergence::Adopt => {
                 let base = last_counted(self.vault, trust, self.request)?
                     .map(|counted| counted.last.catalog);
@@ -312,8 +318,10 @@ impl ReleaseJudge<'_> {
                     signed_here,
                     request: self.request,
                 };
-                let taken = merge.merge(change)?;
-                Ok(taken.map_or(Verdict::Follow, |taken| Verdict::TakeOver(Box::new(taken))))
+                let taken = merge.merge_releases(change)?;
+                Ok(taken.map_or(ReleaseRelation::Follow, |taken| {
+                    ReleaseRelation::TakeOver(Box::new(taken))
+                }))
             }
         }
     }
@@ -328,13 +336,13 @@ impl ReleaseJudge<'_> {
                 release: current.stored.release,
                 ..Difference::default()
             };
-            let own: BTreeSet<_> = remove::withdrawn(self.vault)?
+            let own: BTreeSet<_> = remove::list_withdrawn(self.vault)?
                 .into_iter()
                 .map(|entry| entry.bundle_hash)
                 .collect();
             let withdrawn = &current.catalog.withdrawn;
             let is_own = withdrawn.iter().all(|it| own.contains(&it.bundle_hash));
-            return Ok(!is_own || difference(places, &current.catalog) != same);
+            return Ok(!is_own || compare_with_catalog(places, &current.catalog) != same);
         };
         if current.stored.payload_sha256 == published.payload_sha256 {
             return Ok(false);
@@ -366,9 +374,9 @@ fn is_signed_here(vault: &Vault, current: &Current) -> Result<bool, PlanError> {
 
 /// Builds and signs the release, unless the current release has the same content or an earlier
 /// attempt already signed it.
-fn build(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Plan, PlanError> {
+fn build_plan(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Plan, PlanError> {
     let vault = builder.vault;
-    let inputs = builder.inputs();
+    let inputs = builder.inputs_digest();
     let not_due = builder.current.filter(|current| !builder.is_due(current));
     // Equal inputs make equal content, so nothing has to be built.
     if let (Some(current), Some(published)) = (not_due, &state.published)
@@ -377,7 +385,7 @@ fn build(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Plan, Pl
     {
         return Ok(Plan::Unchanged(published.clone()));
     }
-    let mut release = builder.build()?;
+    let mut release = builder.build_unsigned()?;
     if let Some(current) = not_due
         // A release that was adopted has no recorded inputs, and different inputs may make the same
         // content.
@@ -385,19 +393,19 @@ fn build(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Plan, Pl
     {
         let acknowledged = AcknowledgedRelease {
             inputs: Some(inputs),
-            ..current.acknowledged(builder.now)
+            ..current.to_acknowledged(builder.now)
         };
         if let Some(bytes) = builder.request.current {
-            acknowledge(vault, &mut state, bytes, acknowledged.clone())?;
-            state.write(vault)?;
+            acknowledge_release(vault, &mut state, bytes, acknowledged.clone())?;
+            state.write_state(vault)?;
         }
         return Ok(Plan::Unchanged(acknowledged));
     }
     let follows = builder.request.current.map(Digest::of);
-    if let Some(bytes) = builder.resumable(&state, inputs, follows)? {
-        return builder.planned(release, bytes, true);
+    if let Some(bytes) = builder.resumable_catalog(&state, inputs, follows)? {
+        return builder.choose_plan(release, bytes, true);
     }
-    (release.catalog.release, release.catalog.previous) = builder.number(&state);
+    (release.catalog.release, release.catalog.previous) = builder.next_number(&state);
     // Again: each new entry holds the number of its first release, which is known only now.
     builder.fill_withdrawn(&mut release.catalog)?;
     let signer = vault.keys().signer(&builder.key)?;
@@ -405,7 +413,7 @@ fn build(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Plan, Pl
         SignedCatalog::sign(&release.catalog, builder.trust.chain(), &[&*signer])?.to_bytes();
     // Record the release before the bytes can leave: the number is used up even if the push fails.
     vault.note_shown()?;
-    state.write_bytes(vault, CatalogFile::Pending, &bytes)?;
+    state.write_catalog_file(vault, CatalogFile::Pending, &bytes)?;
     let payload_sha256 = SignedCatalog::parse(&bytes)?.payload_sha256();
     state.note_signed(SignedPayload {
         root_version: release.catalog.root_version,
@@ -422,13 +430,16 @@ fn build(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Plan, Pl
         inputs: Some(inputs),
         follows,
     });
-    state.write(vault)?;
-    builder.planned(release, bytes, false)
+    state.write_state(vault)?;
+    builder.choose_plan(release, bytes, false)
 }
 
 /// The profile rules of a release: those of `profiles.toml`, otherwise one for each agent that a
 /// manifest names.
-fn profile_rules(text: Option<&str>, skills: &[Skill]) -> Result<Vec<ProfileRule>, PlanError> {
+fn profile_rules(
+    text: Option<&str>,
+    skills: &[ReleaseSkill],
+) -> Result<Vec<ProfileRule>, PlanError> {
     if let Some(text) = text {
         return Ok(ProfileRule::from_toml(text)?);
     }
@@ -444,13 +455,13 @@ fn profile_rules(text: Option<&str>, skills: &[Skill]) -> Result<Vec<ProfileRule
 
 /// Renders the variants that the release's profiles need; returns those that were signed. Fails if
 /// a transform can't be applied, so that no variant is silently left out.
-fn render(
+fn render_for_release(
     vault: &Vault,
     change: &mut Change<'_>,
-    skills: &[Skill],
+    skills: &[ReleaseSkill],
     rules: &[ProfileRule],
 ) -> Result<(Transforms, Vec<RenderedVariant>), PlanError> {
-    let mut transforms = Transforms::read(vault)?;
+    let mut transforms = Transforms::read_approved(vault)?;
     let trusted = vault.trusted()?;
     let agents: BTreeSet<_> = rules.iter().map(|rule| &rule.agent).collect();
     let mut missing = Vec::new();
@@ -463,7 +474,7 @@ fn render(
     }
     let mut rendered = Vec::new();
     if !missing.is_empty() {
-        rendered = transforms.render(vault, change, &missing)?;
+        rendered = transforms.render_variants(vault, change, &missing)?;
         for (place, _, agent) in &missing {
             // A failed rendering is recorded and not returned, so it shows only here.
             is_missing(&transforms, place, agent)?;
@@ -474,10 +485,10 @@ fn render(
 
 /// Returns whether a variant still has to be rendered. Fails if it can't be rendered.
 fn is_missing(transforms: &Transforms, base: &Place, agent: &AgentId) -> Result<bool, PlanError> {
-    match transforms.lookup(&base.name, &base.bundle, agent) {
-        Lookup::Missing => Ok(true),
-        Lookup::Plain | Lookup::Rendered(_) => Ok(false),
-        Lookup::Impossible(reason) => Err(PlanError::Transform {
+    match transforms.look_up(&base.name, &base.bundle, agent) {
+        VariantLookup::Missing => Ok(true),
+        VariantLookup::Plain | VariantLookup::Rendered(_) => Ok(false),
+        VariantLookup::Impossible(reason) => Err(PlanError::Transform {
             skill: base.name.clone(),
             agent: agent.clone(),
             reason,
@@ -487,7 +498,7 @@ fn is_missing(transforms: &Transforms, base: &Place, agent: &AgentId) -> Result<
 
 /// The own skills whose version would decrease, or stay the same with different content, compared
 /// with the current catalog; each with the version there.
-fn not_above(skills: &[Skill], catalog: &Catalog) -> BTreeMap<SkillName, u64> {
+fn not_above(skills: &[ReleaseSkill], catalog: &Catalog) -> BTreeMap<SkillName, u64> {
     let behind = skills.iter().filter_map(|skill| {
         let entry = catalog.skill(&skill.place.name)?;
         let is_behind =
@@ -500,11 +511,11 @@ fn not_above(skills: &[Skill], catalog: &Catalog) -> BTreeMap<SkillName, u64> {
 /// The own skills that are not in the current catalog and would return below a version that
 /// machines may have had; each with that version. A version that no release may jump to is left
 /// out: the service rejects the release again.
-fn returned(
+fn returned_skills(
     request: &PlanRequest<'_>,
     state: &CloudState,
     current: Option<&Current>,
-    skills: &[Skill],
+    skills: &[ReleaseSkill],
 ) -> BTreeMap<SkillName, u64> {
     let current = current.filter(|current| current.counts());
     let behind = skills.iter().filter_map(|skill| {
@@ -531,7 +542,7 @@ fn raise_versions(
     vault.change_own_skills(|known| {
         for (name, version) in behind {
             // Signing again takes the next version above the highest recorded one.
-            known.reach(name, *version);
+            known.note_reached(name, *version);
         }
     })?;
     let trusted = vault.trusted()?;
@@ -558,14 +569,14 @@ fn read_text(
 
 /// Records the service's current catalog, whose payload the owner has reviewed, as known. Call it
 /// after the catalog's skills were adopted; the next plan starts from it.
-pub(super) fn take(
+pub(super) fn record_reviewed(
     vault: &Vault,
     base: &str,
     slug: &Slug,
     current: &[u8],
-    reviewed: Stored,
+    reviewed: ReleaseRef,
 ) -> Result<AcknowledgedRelease, PlanError> {
-    let mut change = vault.change()?;
+    let mut change = vault.begin_change()?;
     let request = PlanRequest {
         // The owner reviewed exactly this payload, and the service may show another one by now.
         last_good: Some(reviewed),
@@ -574,11 +585,11 @@ pub(super) fn take(
     let trust = take_shown(vault, &mut change, &request)?;
     let read = Current::read(vault, &trust, &request, current)?;
     if !read.counts() {
-        return Err(read.refusal(&trust, false));
+        return Err(read.refusal_error(&trust, false));
     }
     let mut state = state::read_or_new(vault, base, slug)?;
-    let acknowledged = read.acknowledged(vault.clock().now());
-    acknowledge(vault, &mut state, current, acknowledged.clone())?;
-    state.write(vault)?;
+    let acknowledged = read.to_acknowledged(vault.clock().now());
+    acknowledge_release(vault, &mut state, current, acknowledged.clone())?;
+    state.write_state(vault)?;
     Ok(acknowledged)
 }

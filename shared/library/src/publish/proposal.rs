@@ -9,15 +9,15 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use vault_format::catalog::{
-    Catalog, CatalogError, CatalogOutcome, CatalogReader, LastCatalog, OutdatedProposal, Side,
-    SignedCatalog, Stored, judge_proposal,
+    Catalog, CatalogError, CatalogOutcome, CatalogReader, LastCatalog, OutdatedProposal,
+    ReaderKind, ReleaseRef, SignedCatalog, judge_proposal,
 };
 use vault_format::hash::Digest;
 use vault_format::name::Slug;
 
 use super::adopt::AdoptError;
 use super::change::ReleaseChange;
-use super::current::{self, Current, last_counted, settle};
+use super::current::{self, Current, last_counted, settle_release};
 use super::error::PlanError;
 use super::request::PlanRequest;
 use super::state::{self, SignedPayload};
@@ -102,18 +102,20 @@ impl Proposal {
         // Readers ignore a release by a revoked key, so its number is free again.
         let is_void = counted_here.as_ref().is_some_and(|it| it.is_void(&trust));
         let published = state.published.as_ref().filter(|_| !is_void);
-        let published = published.map(|published| Stored {
+        let published = published.map(|published| ReleaseRef {
             release: published.release,
             payload_sha256: published.payload_sha256,
         });
-        let shown = shown(vault, &trust, request, published)?;
-        let follows = shown.as_ref().filter(|current| !current.is_void());
+        let current_release = read_shown_release(vault, &trust, request, published)?;
+        let follows = current_release
+            .as_ref()
+            .filter(|current| !current.is_void());
         let follows = follows.map(|current| current.stored);
-        let last = match (&shown, request.current) {
+        let last = match (&current_release, request.current) {
             (Some(current), Some(bytes)) if current.counts() => {
                 let payload = current.stored.payload_sha256;
                 let signers = current.signers.clone();
-                Some(LastCatalog::read(bytes, &payload, signers)?)
+                Some(LastCatalog::read_stored(bytes, &payload, signers)?)
             }
             // A release that does not count is not compared with, because devices ignore it too.
             _ => counted_here.as_ref().map(|counted| counted.last.clone()),
@@ -122,8 +124,8 @@ impl Proposal {
         let reader = CatalogReader {
             // A publisher's reader tolerates an expired catalog, but a signature sends this one to
             // devices.
-            side: Side::Device,
-            ..current::reader(vault, &trust, request, last.as_ref())
+            side: ReaderKind::Device,
+            ..current::catalog_reader(vault, &trust, request, last.as_ref())
         };
         let judged = judge_proposal(bytes, &reader, follows, &signed_before);
         let CatalogOutcome::Release(release) = judged.outcome? else {
@@ -139,11 +141,11 @@ impl Proposal {
             (Some(counted), Some(last)) => counted.former_as_of(vault, &last.catalog, &trust.roots),
             _ => state.former.clone(),
         };
-        let counted = settle(vault, *release, last.as_ref(), Some(&former))?;
+        let counted = settle_release(vault, *release, last.as_ref(), Some(&former))?;
         let before = counted_here.map(|counted| counted.last.catalog);
         Ok(Self {
             payload_sha256: counted.stored.payload_sha256,
-            signers: current::named(&trust, &counted.signers),
+            signers: current::named_keys(&trust, &counted.signers),
             needed: trust.chain().document().release().threshold(),
             signed_here: counted.signers.iter().any(|key| own_keys.contains(key)),
             change: ReleaseChange::between(&trust, before, (counted.catalog, &counted.signers)),
@@ -159,7 +161,7 @@ impl Proposal {
         vault: &Vault,
         current: Option<&[u8]>,
     ) -> Result<SignedProposal, ProposalError> {
-        let _change = vault.change().map_err(PlanError::from)?;
+        let _change = vault.begin_change().map_err(PlanError::from)?;
         let trust = vault.require_trust().map_err(PlanError::from)?;
         let key = vault.release_key().map_err(PlanError::from)?;
         let Catalog {
@@ -184,7 +186,7 @@ impl Proposal {
             release,
             payload_sha256: self.payload_sha256,
         });
-        state.write(vault).map_err(PlanError::from)?;
+        state.write_state(vault).map_err(PlanError::from)?;
         let signatures = self.file.valid_signers(&trust.roots.release_keys()).len();
         Ok(SignedProposal {
             bytes: self.file.to_bytes(),
@@ -198,13 +200,13 @@ impl Proposal {
 
 /// The service's current release. Fails if it is older than the one that this machine published or
 /// took over last, or is another one of the same number.
-fn shown(
+fn read_shown_release(
     vault: &Vault,
     trust: &VaultTrust,
     request: &PlanRequest<'_>,
-    published: Option<Stored>,
+    published: Option<ReleaseRef>,
 ) -> Result<Option<Current>, PlanError> {
-    let rolled_back = |current, published: Stored| PlanError::RolledBack {
+    let rolled_back = |current, published: ReleaseRef| PlanError::RolledBack {
         current,
         published: published.release,
     };
@@ -214,7 +216,7 @@ fn shown(
     };
     let current = Current::read(vault, trust, request, bytes)?;
     if let Some(published) = published.filter(|_| !current.is_void()) {
-        let Stored { release, .. } = current.stored;
+        let ReleaseRef { release, .. } = current.stored;
         if release < published.release {
             return Err(rolled_back(release, published));
         }

@@ -19,10 +19,12 @@ use zeroize::Zeroizing;
 
 use super::recovery_file::{GivenPassphrase, folder_of};
 pub use super::recovery_file::{RecoveryError, RecoveryKey};
-use super::roots::{RootReport, RootsError, entry, next_version, report, store};
+use super::roots::{
+    RootReport, RootsError, complete_change, key_entry, next_version, store_version,
+};
 use crate::admit::{Resigned, sign_waiting};
 use crate::disk;
-use crate::installed::roots::conclude;
+use crate::installed::roots::conclude_trust;
 use crate::vault::keys::{self, Passphrases};
 use crate::vault::trust::{OF_ONE_IDENTITY, VaultTrust};
 use crate::vault::{Vault, VaultError, VaultPaths, releases, write_format};
@@ -56,7 +58,7 @@ pub struct CreatedRecovery {
 /// if there is one. A vault whose keys no other machine has seen is recreated with another id, so
 /// that the key on this machine never had the root role. Continues with the files of an interrupted
 /// run.
-pub fn create(
+pub fn create_recovery_key(
     vault: &Vault,
     root_key: Option<&RecoveryKey>,
     input: NewRecovery,
@@ -64,11 +66,11 @@ pub fn create(
     for path in &input.files {
         check_place(vault, path)?;
     }
-    let mut change = vault.change()?;
+    let mut change = vault.begin_change()?;
     let before = vault.require_trust()?;
-    let secret = match interrupted(vault, &before, root_key, &input)? {
+    let secret = match find_interrupted_key(vault, &before, root_key, &input)? {
         Some(secret) => secret,
-        None => keys::generate(vault.random()),
+        None => keys::generate_key(vault.random()),
     };
     let is_stored = before.chain().document().root().contains(&secret.public());
     let anew = !is_stored && is_unseen(vault, &before)?;
@@ -78,7 +80,7 @@ pub fn create(
         first_version(&before, &secret)?
     } else {
         next_version(vault, &before, root_key, &[&secret], |edit, chain| {
-            edit.add_root_key(entry(secret.public(), recovery_name_after(chain)))?;
+            edit.add_root_key(key_entry(secret.public(), recovery_name_after(chain)))?;
             for key in chain.document().root().keys() {
                 edit.remove_root_key(key)?;
             }
@@ -100,16 +102,20 @@ pub fn create(
     let (vault, report, resigned) = if anew {
         drop(change);
         let (vault, resigned) = make_anew(vault, &before, chain)?;
-        let report = report(&vault, &before, None)?;
+        let report = complete_change(&vault, &before, None)?;
         (vault, report, Some(resigned))
     } else if is_stored {
         // An interrupted run that made the vault anew has left its skills to be signed.
         let resigned = sign_waiting(vault, &mut change)?;
         drop(change);
         let resigned = before.made_from.map(|_| resigned);
-        (vault.clone(), report(vault, &before, None)?, resigned)
+        (
+            vault.clone(),
+            complete_change(vault, &before, None)?,
+            resigned,
+        )
     } else {
-        let report = store(vault, &mut change, &before, chain, None)?;
+        let report = store_version(vault, &mut change, &before, chain, None)?;
         drop(change);
         (vault.clone(), report, None)
     };
@@ -134,15 +140,15 @@ pub fn to_sign_anew(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
 /// Returns whether the vault's keys never left this machine, so that it can be recreated with
 /// another id.
 fn is_unseen(vault: &Vault, trust: &VaultTrust) -> Result<bool, VaultError> {
-    Ok(!trust.shown && trust.chain().version() == 1 && releases::all(vault)?.is_empty())
+    Ok(!trust.shown && trust.chain().version() == 1 && releases::list_states(vault)?.is_empty())
 }
 
 /// Signs the first root version of a recreated vault. Its time is that of the version it replaces,
 /// so that an interrupted run and the next one make the same vault from the same key.
 fn first_version(before: &VaultTrust, secret: &SecretKey) -> Result<RootChain, RootsError> {
     let document = before.chain().document();
-    let mut edit = RootEdit::first(document.issued_at());
-    edit.add_root_key(entry(secret.public(), Some(KeyName::recovery_key())))?;
+    let mut edit = RootEdit::begin_first(document.issued_at());
+    edit.add_root_key(key_entry(secret.public(), Some(KeyName::recovery_key())))?;
     for key in document.release().keys() {
         let name = document.name_of(key).cloned();
         let public_key = *key;
@@ -154,14 +160,14 @@ fn first_version(before: &VaultTrust, secret: &SecretKey) -> Result<RootChain, R
 
 /// The recovery key in a file that an interrupted run has written: it has the root role already, or
 /// this vault's next version was to name it. Every other file that is there stays as it is.
-fn interrupted(
+fn find_interrupted_key(
     vault: &Vault,
     before: &VaultTrust,
     root_key: Option<&RecoveryKey>,
     input: &NewRecovery,
 ) -> Result<Option<SecretKey>, RootsError> {
-    let mut there = input.files.iter().filter(|path| disk::is_there(path));
-    let Some(path) = there.next() else {
+    let mut existing = input.files.iter().filter(|path| disk::is_there(path));
+    let Some(path) = existing.next() else {
         return Ok(None);
     };
     let exists = || RecoveryError::Exists(path.clone());
@@ -171,7 +177,7 @@ fn interrupted(
     let chain = before.chain();
     // The file of the present key is no leftover of this run, and is still needed.
     let is_present_key = root_key.is_some_and(|key| key.file().key.public() == secret.public());
-    let is_stored = file.vault_id == *vault.id() && file.fits(chain);
+    let is_stored = file.vault_id == *vault.id() && file.can_sign_next(chain);
     let is_next = if is_unseen(vault, before)? {
         first_version(before, secret)?.vault_id() == file.vault_id
     } else {
@@ -186,8 +192,12 @@ fn interrupted(
 }
 
 /// Fails unless the recovery key may change this vault's keys, and records that it was checked.
-pub fn check(vault: &Vault, key: &RecoveryKey, at_least: Option<u64>) -> Result<(), RootsError> {
-    key.check(vault.require_trust()?.chain(), at_least)?;
+pub fn check_recovery_key(
+    vault: &Vault,
+    key: &RecoveryKey,
+    at_least: Option<u64>,
+) -> Result<(), RootsError> {
+    key.check_role(vault.require_trust()?.chain(), at_least)?;
     Ok(note_checked(vault)?)
 }
 
@@ -197,10 +207,16 @@ pub fn check_due(vault: &Vault) -> Result<Option<Timestamp>, VaultError> {
     let Some(trust) = vault.trust()? else {
         return Ok(None);
     };
-    let here = vault.keys().list()?;
+    let own_keys = vault.keys().list()?;
     let document = trust.chain().document();
     let publishes = vault.release_key().is_ok();
-    if !publishes || document.root().keys().iter().any(|key| here.contains(key)) {
+    if !publishes
+        || document
+            .root()
+            .keys()
+            .iter()
+            .any(|key| own_keys.contains(key))
+    {
         return Ok(None);
     }
     // A machine that never had the file counts from the newest change of the keys.
@@ -233,10 +249,10 @@ fn write_all(key: &RecoveryKey, files: &[PathBuf]) -> Result<(), RootsError> {
     let mut created = Vec::new();
     for path in files {
         let written = if key.is_in(path) {
-            key.replace(path)
+            key.replace_file(path)
         } else {
             created.push(path);
-            key.create(path)
+            key.create_file(path)
         };
         if let Err(error) = written {
             created.pop();
@@ -273,9 +289,9 @@ fn make_anew(
 ) -> Result<(Vault, Resigned), RootsError> {
     let id = chain.vault_id();
     let anew = vault.with_id(id);
-    let mut change = vault.change()?;
+    let mut change = vault.begin_change()?;
     let mut trust = VaultTrust::new(RootState::new(chain, BTreeSet::new()));
-    let (bundles, trusted) = (vault.store(), vault.trusted()?);
+    let (bundles, trusted) = (vault.store_folder(), vault.trusted()?);
     let places = crate::installed::place::own_places(vault)?.into_iter();
     // Only what counts now is signed again: no older version, and nothing that was changed.
     let (good, bad): (Vec<_>, Vec<_>) = places.partition(|place| {
@@ -286,18 +302,20 @@ fn make_anew(
     trust.made_from = Some(*vault.id());
     for key in vault.keys().list()? {
         if before.chain().document().name_of(&key).is_some() {
-            anew.keys().store(&vault.keys().read(&key)?)?;
+            anew.keys()
+                .store_key(&vault.keys().read_secret_key(&key)?)?;
         }
     }
     // Approved files, sources and versions go with the vault. There are no releases.
-    let but = ["trust.json", "keys"];
-    anew.trust_folder().copy_from(&vault.trust_folder(), &but)?;
+    let excluded = ["trust.json", "keys"];
+    anew.trust_folder()
+        .copy_from(&vault.trust_folder(), &excluded)?;
     anew.change_trust(&id, |_| Ok::<_, VaultError>(trust))?;
-    change.switching()?;
+    change.mark_changing()?;
     // The switch: until here the folder names the old vault.
     write_format(vault.paths(), &id)?;
     drop(change);
-    let mut resigned = sign_waiting(&anew, &mut anew.change()?)?;
+    let mut resigned = sign_waiting(&anew, &mut anew.begin_change()?)?;
     resigned
         .damaged
         .extend(bad.into_iter().map(|place| place.name));
@@ -337,25 +355,27 @@ pub struct RecoveredPlace {
 
 /// Replaces a lost or stolen release key with a new one on this machine, which may be empty. The
 /// recovery key signs. Skills are not restored: [`super::adopt::plan_rollback`] does that.
-pub fn recover(
+pub fn recover_vault(
     place: &RecoveredPlace,
     input: UseRecovery<'_>,
 ) -> Result<(Vault, RootReport), RootsError> {
     let wanted = input.key.file().vault_id;
     let (vault, for_links) = open_place(place, &wanted)?;
     // An interrupted run may have stored the version and not its key; taking the lock completes it.
-    let mut change = vault.change()?;
+    let mut change = vault.begin_change()?;
     // A machine that linked the vault knows root versions of it, too.
-    let seen = vault.trust_of(&wanted)?;
-    let (before, listed) = known_roots(&vault, seen.as_ref(), &input)?;
-    input.key.check(before.chain(), input.at_least)?;
+    let linked_trust = vault.trust_of(&wanted)?;
+    let (before, listed) = known_roots(&vault, linked_trust.as_ref(), &input)?;
+    input.key.check_role(before.chain(), input.at_least)?;
     let lost = lost_key(&vault, &before, input.lost)?;
     let mut stored = before.clone();
     // A kill may have come after the version was stored: then this machine has its key already.
     let own_key = vault.release_key().ok().filter(|key| lost != Some(*key));
     if !(own_key.is_some() && lost.is_none()) {
         // One machine has one key: two would be two signatures of a release.
-        let new = own_key.is_none().then(|| keys::generate(&*place.random));
+        let new = own_key
+            .is_none()
+            .then(|| keys::generate_key(&*place.random));
         let signers: Vec<&SecretKey> = new.iter().collect();
         let chain = next_version(&vault, &before, Some(input.key), &signers, |edit, _| {
             if let Some(lost) = &lost {
@@ -367,23 +387,23 @@ pub fn recover(
             }
             edit.use_reserve();
             if let Some(new) = &new {
-                edit.add_publisher(entry(new.public(), input.name))?;
+                edit.add_publisher(key_entry(new.public(), input.name))?;
             }
             Ok(())
         })?;
         if let Some(new) = &new {
-            vault.keys().stage(new)?;
+            vault.keys().stage_key(new)?;
         }
         let roots = RootState::new(chain, before.roots.revoked_elsewhere().clone());
-        stored = conclude(&vault, Some(&before), roots, &listed)?;
+        stored = conclude_trust(&vault, Some(&before), roots, &listed)?;
     }
-    change.switching()?;
+    change.mark_changing()?;
     // Other machines know these keys, so this vault must never be recreated under another id.
     stored.shown = true;
     stored.recovery_checked_at = Some(vault.clock().now());
     vault.change_trust(&wanted, |now| {
         // Another vault of this user may have taken versions from a service meanwhile.
-        if now.map(|now| now.roots) == seen.map(|seen| seen.roots) {
+        if now.map(|now| now.roots) == linked_trust.map(|seen| seen.roots) {
             Ok(stored)
         } else {
             let version = before.chain().version();
@@ -391,7 +411,7 @@ pub fn recover(
         }
     })?;
     drop(change);
-    let report = report(&vault, &before, Some(input.key))?;
+    let report = complete_change(&vault, &before, Some(input.key))?;
     finish_place(place, &vault, for_links)?;
     Ok((vault, report))
 }
@@ -427,7 +447,7 @@ pub(super) fn open_place(
     let (clock, random) = (Arc::clone(&place.clock), Arc::clone(&place.random));
     let prepare = || {
         let (clock, random) = (Arc::clone(&place.clock), Arc::clone(&place.random));
-        Vault::prepare(place.paths.clone(), *wanted, clock, random)
+        Vault::prepare_restored(place.paths.clone(), *wanted, clock, random)
     };
     let mut for_links = None;
     let vault = match Vault::open(place.paths.clone(), clock, random) {
@@ -462,8 +482,8 @@ fn known_roots(
         return Ok((own, BTreeSet::new()));
     };
     let file = SignedCatalog::parse(bytes).map_err(RecoveryError::from)?;
-    let known = seen.map(|trust| &trust.roots);
-    let judged = root::judge(known, file.roots(), None)
+    let known_roots = seen.map(|trust| &trust.roots);
+    let judged = root::judge_roots(known_roots, file.roots(), None)
         .map_err(|error| RecoveryError::Catalog(error.into()))?;
     let catalog = file
         .read_counted(&file.payload_sha256())
@@ -495,9 +515,9 @@ fn lost_key(
         let is_publisher = before.roots.standing(&key) == KeyStanding::Release;
         return Ok(is_publisher.then_some(key));
     }
-    let here = vault.keys().list()?;
+    let own_keys = vault.keys().list()?;
     let publishers = before.chain().document().release().keys().iter();
-    let mut elsewhere = publishers.filter(|key| !here.contains(key));
+    let mut elsewhere = publishers.filter(|key| !own_keys.contains(key));
     match (elsewhere.next(), elsewhere.next()) {
         (Some(only), None) => Ok(Some(*only)),
         (None, _) => Ok(None),

@@ -102,7 +102,7 @@ impl RecoveryKey {
         // The buffer is wiped when it is dropped: the file may hold the key in the clear.
         let bytes = disk::read_secret(path, MAX_FILE)?;
         let bytes = bytes.ok_or_else(|| RecoveryError::Missing(path.to_owned()))?;
-        let opened = keys::decrypt(path, bytes, passphrases)?;
+        let opened = keys::decrypt_secret(path, bytes, passphrases)?;
         let file = RecoveryFile::parse(&opened.text).map_err(|cause| RecoveryError::File {
             path: path.to_owned(),
             cause,
@@ -126,9 +126,13 @@ impl RecoveryKey {
 
     /// Fails unless the key may sign the chain's next version. `at_least` is a version number that
     /// the user has read elsewhere, for example in the status of a device.
-    pub fn check(&self, chain: &RootChain, at_least: Option<u64>) -> Result<(), RecoveryError> {
+    pub fn check_role(
+        &self,
+        chain: &RootChain,
+        at_least: Option<u64>,
+    ) -> Result<(), RecoveryError> {
         self.check_known(chain, at_least)?;
-        if self.file.fits(chain) {
+        if self.file.can_sign_next(chain) {
             Ok(())
         } else {
             Err(RecoveryError::NotInRole(self.path.clone()))
@@ -149,28 +153,28 @@ impl RecoveryKey {
     }
 
     /// Records the newest version that the key has signed.
-    pub(super) fn update(&mut self, chain: &RootChain) -> Result<(), RecoveryError> {
+    pub(super) fn record_version(&mut self, chain: &RootChain) -> Result<(), RecoveryError> {
         self.file.version = chain.version();
         self.file.root_sha256 = *chain.newest().payload_sha256();
-        self.replace(&self.path)
+        self.replace_file(&self.path)
     }
 
     /// Returns whether a file holds this key, in the clear or under the same passphrase.
     pub(super) fn is_in(&self, path: &Path) -> bool {
         let passphrase = GivenPassphrase(self.passphrase.clone());
-        let found = Self::open(path, &passphrase);
-        found.is_ok_and(|found| found.file.key.public() == self.file.key.public())
+        let opened = Self::open(path, &passphrase);
+        opened.is_ok_and(|found| found.file.key.public() == self.file.key.public())
     }
 
     /// Replaces a recovery file that holds this key.
-    pub(super) fn replace(&self, path: &Path) -> Result<(), RecoveryError> {
-        let bytes = self.bytes(path)?;
+    pub(super) fn replace_file(&self, path: &Path) -> Result<(), RecoveryError> {
+        let bytes = self.encode_file(path)?;
         Ok(disk::replace(path, &bytes, 0o600, folder_of(path))?)
     }
 
     /// Writes a new recovery file.
-    pub(super) fn create(&self, path: &Path) -> Result<(), RecoveryError> {
-        let bytes = self.bytes(path)?;
+    pub(super) fn create_file(&self, path: &Path) -> Result<(), RecoveryError> {
+        let bytes = self.encode_file(path)?;
         if disk::create(path, &bytes, 0o600, folder_of(path))? {
             Ok(())
         } else {
@@ -178,10 +182,10 @@ impl RecoveryKey {
         }
     }
 
-    fn bytes(&self, path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    fn encode_file(&self, path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         let text = self.file.to_bytes();
         match &self.passphrase {
-            Some(passphrase) => keys::encrypt(path, &text, passphrase).map(Zeroizing::new),
+            Some(passphrase) => keys::encrypt_secret(path, &text, passphrase).map(Zeroizing::new),
             None => Ok(text),
         }
     }

@@ -6,7 +6,7 @@ use vault_format::name::{SkillName, Slug};
 use vault_format::time::Timestamp;
 use vault_store::objects::Class;
 
-use super::current::acknowledge;
+use super::current::acknowledge_release;
 use super::error::PlanError;
 use super::merge::TakeOver;
 use super::state::{self, AcknowledgedRelease};
@@ -95,11 +95,11 @@ pub struct ReleasePlan {
 impl ReleasePlan {
     /// Reads the exact bytes of an object. Fails with [`PlanError::Moved`] if the skill changed
     /// since the plan was made.
-    pub fn read(&self, vault: &Vault, object: &PlannedObject) -> Result<Vec<u8>, PlanError> {
+    pub fn read_object(&self, vault: &Vault, object: &PlannedObject) -> Result<Vec<u8>, PlanError> {
         match &object.source {
             Source::Built(at) => Ok(self.built[*at].clone()),
             Source::Skill(name, bundle) => {
-                let store = vault.store();
+                let store = vault.store_folder();
                 let (_, encoded) =
                     store::examine_and_encode(&store, bundle, Some(name), &self.trusted)
                         .map_err(|_| PlanError::Moved(name.clone()))?;
@@ -120,8 +120,11 @@ impl ReleasePlan {
 }
 
 /// Records that the service acknowledged a planned release.
-pub fn published(vault: &Vault, plan: &ReleasePlan) -> Result<AcknowledgedRelease, PlanError> {
-    let _change = vault.change()?;
+pub fn record_published(
+    vault: &Vault,
+    plan: &ReleasePlan,
+) -> Result<AcknowledgedRelease, PlanError> {
+    let _change = vault.begin_change()?;
     let mut state = state::read_or_new(vault, &plan.base, &plan.slug)?;
     let pending = state
         .pending
@@ -138,11 +141,11 @@ pub fn published(vault: &Vault, plan: &ReleasePlan) -> Result<AcknowledgedReleas
         inputs: pending.as_ref().and_then(|pending| pending.inputs),
         follows: plan.follows,
     };
-    acknowledge(vault, &mut state, &plan.catalog, acknowledged.clone())?;
+    acknowledge_release(vault, &mut state, &plan.catalog, acknowledged.clone())?;
     if pending.is_some() {
         state.pending = None;
     }
-    state.write(vault)?;
+    state.write_state(vault)?;
     // Remove the file only after the state no longer names it. A leftover file is removed by the
     // next plan.
     if state.pending.is_none() {

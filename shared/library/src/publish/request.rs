@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use vault_format::catalog::Stored;
+use vault_format::catalog::ReleaseRef;
 use vault_format::name::{SkillName, Slug};
 use vault_policy::profile::Profile;
 
@@ -48,7 +48,7 @@ pub struct PlanRequest<'a> {
     /// Sign again the skills that a revoked key had signed. The owner has seen the list.
     pub sign_again: bool,
     /// The last release before a theft, from the status of any device.
-    pub last_good: Option<Stored>,
+    pub last_good: Option<ReleaseRef>,
     /// A release number that the new release must exceed, because a device may have seen it.
     pub above_release: Option<u64>,
 }
@@ -77,7 +77,7 @@ impl<'a> PlanRequest<'a> {
 
     /// Returns whether the release replaces the current catalog without reading it, for this error
     /// of reading it.
-    pub(super) const fn replaces(&self, unread: &PlanError) -> bool {
+    pub(super) const fn replaces_unread(&self, unread: &PlanError) -> bool {
         self.pin_is_reset && unread.is_another_vaults()
     }
 }

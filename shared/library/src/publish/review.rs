@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use vault_format::catalog::{Catalog, SignedCatalog, Stored};
+use vault_format::catalog::{Catalog, ReleaseRef, SignedCatalog};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::name::SkillName;
@@ -70,21 +70,21 @@ pub struct Review {
     pub refused: Vec<(usize, String)>,
 }
 
-struct Seen {
+struct ReviewedCatalog {
     catalog: Catalog,
     shown: ShownRelease,
 }
 
 /// Reads the exact bytes of catalogs that a service shows. The request names the namespace and the
 /// last good release, if the owner knows it.
-pub fn review(
+pub fn review_catalogs(
     vault: &Vault,
     request: &PlanRequest<'_>,
     catalogs: &[Vec<u8>],
 ) -> Result<Review, PlanError> {
     let trust = vault.require_trust()?;
-    let state = state::read(vault, request.base, request.slug)?;
-    let own = |stored: Stored| {
+    let state = state::read_state(vault, request.base, request.slug)?;
+    let own = |stored: ReleaseRef| {
         let recorded = state
             .as_ref()
             .and_then(|state| state.payload_of(stored.release));
@@ -93,7 +93,7 @@ pub fn review(
     let mut review = Review::default();
     let mut seen = Vec::new();
     for (place, bytes) in catalogs.iter().enumerate() {
-        match read(&trust, request, bytes, &own) {
+        match read_shown_catalog(&trust, request, bytes, &own) {
             Ok(one) => seen.push(one),
             Err(PlanError::Vault(error)) => return Err(error.into()),
             Err(error) => review.refused.push((place, error.to_string())),
@@ -113,18 +113,18 @@ pub fn review(
     };
     if let Some(good) = good {
         review.last_good = Some(good.shown.release);
-        review.suspects = suspects(good, &seen);
+        review.suspects = list_suspects(good, &seen);
     }
     review.releases = seen.into_iter().map(|one| one.shown).collect();
     Ok(review)
 }
 
-fn read(
+fn read_shown_catalog(
     trust: &VaultTrust,
     request: &PlanRequest<'_>,
     bytes: &[u8],
-    own: &dyn Fn(Stored) -> bool,
-) -> Result<Seen, PlanError> {
+    own: &dyn Fn(ReleaseRef) -> bool,
+) -> Result<ReviewedCatalog, PlanError> {
     let current = Current::identify(trust, request, bytes)?;
     let chain = trust.chain();
     let keys: Vec<PublicKey> = trust.ever_released();
@@ -135,14 +135,17 @@ fn read(
     let Current {
         catalog, stored, ..
     } = current;
-    Ok(Seen {
+    Ok(ReviewedCatalog {
         shown: ShownRelease {
             release: catalog.release,
             root_version: catalog.root_version,
             payload_sha256: stored.payload_sha256,
             issued_at: catalog.issued_at,
             skills: catalog.skills.len(),
-            signers: signers.iter().map(|key| NamedKey::of(chain, key)).collect(),
+            signers: signers
+                .iter()
+                .map(|key| NamedKey::from_chain(chain, key))
+                .collect(),
             by_revoked,
             known: own(stored),
         },
@@ -152,7 +155,7 @@ fn read(
 
 /// Lists the bundles that releases by revoked keys above the good one list or withdraw and the good
 /// one does not, each once.
-fn suspects(good: &Seen, seen: &[Seen]) -> Vec<SuspectSkill> {
+fn list_suspects(good: &ReviewedCatalog, seen: &[ReviewedCatalog]) -> Vec<SuspectSkill> {
     let listed = good
         .catalog
         .skills

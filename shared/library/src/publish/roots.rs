@@ -17,11 +17,11 @@ use vault_format::root::{
 use vault_format::time::Timestamp;
 
 use super::recovery_file::{RecoveryError, RecoveryKey};
-use crate::admit::{Resigned, sign_waiting, waiting};
+use crate::admit::{Resigned, list_unsigned, sign_waiting};
 use crate::disk::FileError;
 use crate::installed::list;
 use crate::installed::place::Origin;
-use crate::installed::roots::conclude;
+use crate::installed::roots::conclude_trust;
 use crate::vault::keys::{self, KeyError};
 use crate::vault::trust::{RootChanges, VaultTrust};
 use crate::vault::{Change, Vault, VaultError, releases};
@@ -91,12 +91,12 @@ pub struct RootReport {
 
 /// Replaces this machine's release key with a new one. Signatures of the old key stay valid on
 /// published releases and on the verified library, and its secret is deleted.
-pub fn rotate(
+pub fn rotate_key(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,
     name: Option<KeyName>,
 ) -> Result<RootReport, RootsError> {
-    let new = keys::generate(vault.random());
+    let new = keys::generate_key(vault.random());
     let public_key = new.public();
     change_roots(vault, root_key, &[&new], |edit, before| {
         replace_key(edit, before, vault.release_key()?, public_key, name)
@@ -134,10 +134,10 @@ fn replace_key(
     new: PublicKey,
     name: Option<KeyName>,
 ) -> Result<(), RootsError> {
-    let known = before.document().name_of(&old).cloned();
+    let old_name = before.document().name_of(&old).cloned();
     // A name that a person gave goes on with the new key.
-    let known = known.filter(|known| *known != KeyName::default_for(&old));
-    edit.replace(&old, entry(new, name.or(known)))?;
+    let known = old_name.filter(|known| *known != KeyName::default_for(&old));
+    edit.replace(&old, key_entry(new, name.or(known)))?;
     Ok(())
 }
 
@@ -163,7 +163,7 @@ pub enum KeyChange {
 }
 
 impl KeyChange {
-    fn apply(&self, edit: &mut RootEdit<'_>) -> Result<(), RootWriteError> {
+    fn apply_to(&self, edit: &mut RootEdit<'_>) -> Result<(), RootWriteError> {
         match self {
             Self::Add(entry) => {
                 edit.add_publisher(entry.clone())?;
@@ -185,28 +185,28 @@ impl KeyChange {
 
 /// Fails like the change would: without the right key, or if the new list of keys breaks a rule.
 /// Nothing is stored, and the signed version is discarded.
-pub fn check(
+pub fn check_change(
     vault: &Vault,
     root_key: Option<&RecoveryKey>,
     change: &KeyChange,
 ) -> Result<(), RootsError> {
     let before = vault.require_trust()?;
     if matches!(change, KeyChange::Heal) {
-        signers(vault, &before, root_key, &[], before.chain())?;
+        root_signers(vault, &before, root_key, &[], before.chain())?;
         return Ok(());
     }
     next_version(vault, &before, root_key, &[], |edit, _| {
-        Ok(change.apply(edit)?)
+        Ok(change.apply_to(edit)?)
     })?;
     Ok(())
 }
 
-fn change(
+fn apply_key_change(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,
     change: &KeyChange,
 ) -> Result<RootReport, RootsError> {
-    change_roots(vault, root_key, &[], |edit, _| Ok(change.apply(edit)?))
+    change_roots(vault, root_key, &[], |edit, _| Ok(change.apply_to(edit)?))
 }
 
 /// Admits another publisher.
@@ -215,7 +215,7 @@ pub fn add_publisher(
     root_key: Option<&mut RecoveryKey>,
     entry: KeyEntry,
 ) -> Result<RootReport, RootsError> {
-    change(vault, root_key, &KeyChange::Add(entry))
+    apply_key_change(vault, root_key, &KeyChange::Add(entry))
 }
 
 /// Removes a key from every role. Nothing signed by a revoked key is accepted any more; a retired
@@ -227,7 +227,7 @@ pub fn remove_key(
     revoke: bool,
 ) -> Result<RootReport, RootsError> {
     let key = *key;
-    change(vault, root_key, &KeyChange::Remove { key, revoke })
+    apply_key_change(vault, root_key, &KeyChange::Remove { key, revoke })
 }
 
 /// Sets the number of publishers that must sign a release.
@@ -236,7 +236,7 @@ pub fn set_threshold(
     root_key: Option<&mut RecoveryKey>,
     threshold: usize,
 ) -> Result<RootReport, RootsError> {
-    change(vault, root_key, &KeyChange::Threshold(threshold))
+    apply_key_change(vault, root_key, &KeyChange::Threshold(threshold))
 }
 
 /// Sets the time until which releases count under the vault's present keys; `None` for no end.
@@ -253,17 +253,17 @@ pub fn set_expiry(
 
 /// Signs unchanged versions until their number is above `above`, so that readers on a fork take
 /// this chain.
-pub fn heal(
+pub fn heal_fork(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,
     above: u64,
 ) -> Result<RootReport, RootsError> {
-    let mut change = vault.change()?;
+    let mut change = vault.begin_change()?;
     let before = vault.require_trust()?;
-    let signers = signers(vault, &before, root_key.as_deref(), &[], before.chain())?;
+    let signers = root_signers(vault, &before, root_key.as_deref(), &[], before.chain())?;
     let now = vault.clock().now();
-    let chain = root::heal(before.chain(), above, now, &references(&signers))?;
-    store(vault, &mut change, &before, chain, root_key)
+    let chain = root::heal_fork(before.chain(), above, now, &signer_references(&signers))?;
+    store_version(vault, &mut change, &before, chain, root_key)
 }
 
 /// Creates a key on this machine that no root version names yet, for a machine that asks to
@@ -273,15 +273,15 @@ pub fn create_key(vault: &Vault, in_agent: Option<PublicKey>) -> Result<PublicKe
         vault.keys().use_agent(&key)?;
         return Ok(key);
     }
-    let _change = vault.change()?;
-    let key = keys::generate(vault.random());
-    vault.keys().store(&key)?;
+    let _change = vault.begin_change()?;
+    let key = keys::generate_key(vault.random());
+    vault.keys().store_key(&key)?;
     Ok(key.public())
 }
 
 /// The own skills that a key signed before it was revoked and that wait to be signed again.
 pub fn waiting_skills(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
-    waiting(vault)
+    list_unsigned(vault)
 }
 
 /// Lists the addresses whose current release was made under older root versions, as far as this
@@ -292,7 +292,7 @@ pub fn releases_behind(vault: &Vault) -> Result<Vec<String>, VaultError> {
     };
     let newest = trust.chain().newest().payload_sha256();
     let mut behind = Vec::new();
-    for state in releases::all(vault)? {
+    for state in releases::list_states(vault)? {
         let (Some(bytes), Some(published)) = (state.catalog_bytes(vault)?, &state.published) else {
             continue;
         };
@@ -308,7 +308,7 @@ pub fn releases_behind(vault: &Vault) -> Result<Vec<String>, VaultError> {
 /// Signs the waiting skills again after each passed the gate. Call it after the owner has seen
 /// their names.
 pub fn sign_again(vault: &Vault) -> Result<Resigned, VaultError> {
-    let mut change = vault.change()?;
+    let mut change = vault.begin_change()?;
     sign_waiting(vault, &mut change)
 }
 
@@ -330,8 +330,8 @@ pub fn find_key(chain: &RootChain, text: &str) -> Result<PublicKey, FindKeyError
     let all = || all.clone().flat_map(|version| version.document().keys());
     if let Ok(fingerprint) = text.parse::<KeyFingerprint>() {
         let mut keys = all().map(|entry| entry.public_key);
-        let found = keys.find(|key| fingerprint.matches(key));
-        return found.ok_or(FindKeyError::Unknown);
+        let matching_key = keys.find(|key| fingerprint.matches(key));
+        return matching_key.ok_or(FindKeyError::Unknown);
     }
     let is_named = |entry: &&KeyEntry| entry.name.as_str() == text;
     let present = chain.document().keys().iter().find(is_named);
@@ -349,7 +349,7 @@ pub fn find_key(chain: &RootChain, text: &str) -> Result<PublicKey, FindKeyError
     }
 }
 
-pub(super) fn entry(public_key: PublicKey, name: Option<KeyName>) -> KeyEntry {
+pub(super) fn key_entry(public_key: PublicKey, name: Option<KeyName>) -> KeyEntry {
     KeyEntry {
         public_key,
         name: name.unwrap_or_else(|| KeyName::default_for(&public_key)),
@@ -363,13 +363,13 @@ pub(super) fn change_roots(
     new_keys: &[&SecretKey],
     edit: impl FnOnce(&mut RootEdit<'_>, &RootChain) -> Result<(), RootsError>,
 ) -> Result<RootReport, RootsError> {
-    let mut change = vault.change()?;
+    let mut change = vault.begin_change()?;
     let before = vault.require_trust()?;
     let chain = next_version(vault, &before, root_key.as_deref(), new_keys, edit)?;
     for key in new_keys {
-        vault.keys().stage(key)?;
+        vault.keys().stage_key(key)?;
     }
-    store(vault, &mut change, &before, chain, root_key)
+    store_version(vault, &mut change, &before, chain, root_key)
 }
 
 /// Signs the next root version.
@@ -384,20 +384,20 @@ pub(super) fn next_version(
     if let Some(key) = root_key {
         key.check_known(before.chain(), None)?;
     }
-    let mut next = RootEdit::after(before.chain(), vault.clock().now());
+    let mut next = RootEdit::begin_after(before.chain(), vault.clock().now());
     edit(&mut next, before.chain())?;
-    let mut signers = signers(vault, before, root_key, new_keys, before.chain())?;
-    let role = next.document()?.root().clone();
+    let mut signers = root_signers(vault, before, root_key, new_keys, before.chain())?;
+    let role = next.to_document()?.root().clone();
     let old = before.chain().document().root();
     // New publisher keys are among the candidates, but only the old and the new root role sign a
     // version.
     signers.retain(|key| role.contains(&key.public()) || old.contains(&key.public()));
-    Ok(next.sign(&references(&signers))?)
+    Ok(next.sign(&signer_references(&signers))?)
 }
 
 /// The keys that can sign a root version: those on this machine, a recovery key, and new ones.
 /// Fails if none of them is in the root role.
-fn signers(
+fn root_signers(
     vault: &Vault,
     before: &VaultTrust,
     root_key: Option<&RecoveryKey>,
@@ -408,7 +408,7 @@ fn signers(
     let mut signers = Vec::new();
     for key in vault.keys().list()? {
         if role.contains(&key) && !before.roots.is_revoked(&key) {
-            signers.push(vault.keys().read(&key)?);
+            signers.push(vault.keys().read_secret_key(&key)?);
         }
     }
     signers.extend(root_key.map(|key| key.file().key.clone()));
@@ -419,12 +419,12 @@ fn signers(
     Ok(signers)
 }
 
-fn references(keys: &[SecretKey]) -> Vec<&dyn Signer> {
+fn signer_references(keys: &[SecretKey]) -> Vec<&dyn Signer> {
     keys.iter().map(|key| key as &dyn Signer).collect()
 }
 
 /// Stores a new version with its consequences for the library, and updates the key files.
-pub(super) fn store(
+pub(super) fn store_version(
     vault: &Vault,
     change: &mut Change<'_>,
     before: &VaultTrust,
@@ -432,8 +432,8 @@ pub(super) fn store(
     root_key: Option<&mut RecoveryKey>,
 ) -> Result<RootReport, RootsError> {
     let roots = RootState::new(chain, before.roots.revoked_elsewhere().clone());
-    let after = conclude(vault, Some(before), roots, &BTreeSet::new())?;
-    change.switching()?;
+    let after = conclude_trust(vault, Some(before), roots, &BTreeSet::new())?;
+    change.mark_changing()?;
     vault.change_trust(vault.id(), |now| match now {
         // Another vault of this user may have taken versions from a service meanwhile.
         Some(now) if now.roots != before.roots => {
@@ -442,12 +442,12 @@ pub(super) fn store(
         }
         _ => Ok(after),
     })?;
-    report(vault, before, root_key)
+    complete_change(vault, before, root_key)
 }
 
 /// Completes a stored change: updates the key files and the recovery file, and reports the
 /// consequences for the library.
-pub(super) fn report(
+pub(super) fn complete_change(
     vault: &Vault,
     before: &VaultTrust,
     root_key: Option<&mut RecoveryKey>,
@@ -455,11 +455,11 @@ pub(super) fn report(
     let after = vault.require_trust()?;
     // Old secrets are deleted only now: before the new version was stored, they were the only ones
     // that count.
-    vault.keys().settle(&after.roots)?;
+    vault.keys().settle_files(&after.roots)?;
     // The version counts already, so a stick that can't be written is reported, not an error.
-    let unwritten = root_key.and_then(|key| key.update(after.chain()).err());
-    let to_sign_again = waiting(vault)?;
-    let damaged = list::list(vault)?.damaged.into_iter();
+    let unwritten = root_key.and_then(|key| key.record_version(after.chain()).err());
+    let to_sign_again = list_unsigned(vault)?;
+    let damaged = list::list_installed(vault)?.damaged.into_iter();
     let lost = damaged
         .filter(|(name, origin, _)| *origin == Origin::Local && !to_sign_again.contains(name));
     let version = after.chain().version();

@@ -9,23 +9,25 @@ use vault_format::text::printable;
 use vault_shelf::fetch::FetchFault;
 use vault_shelf::{Change, ShelfError, Submitted};
 
-use super::Prepared;
-use crate::admit::add::{AddError, add};
+use super::PreparedChange;
+use crate::admit::add::{AddError, admit_source};
 use crate::admit::propose::{ProposeReport, ProposeSkill, Proposed, propose_skill};
 use crate::admit::remove::{RemoveSkills, remove_skills};
 use crate::admit::update::{admit_update, not_installed};
-use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, admit_one, examine};
+use crate::admit::{
+    AdmitError, AdmitReport, Neighbours, Options, Source, admit_one, examine_candidate,
+};
 use crate::disk::source::SourceError;
-use crate::installed::place::installed;
+use crate::installed::place::read_own_skill;
 use crate::vault::Vault;
 
 /// Applies a prepared change, whose source is already fetched.
-pub(super) fn submit(
+pub(super) fn apply_change(
     vault: &Vault,
     by: String,
-    prepared: Prepared,
+    prepared: PreparedChange,
 ) -> Result<Submitted, ShelfError> {
-    let Prepared {
+    let PreparedChange {
         change,
         source,
         reviewed,
@@ -57,7 +59,7 @@ pub(super) fn submit(
                 check,
                 reviewed,
             };
-            Ok(proposed(propose_skill(vault, &proposal)?))
+            Ok(proposal_result(propose_skill(vault, &proposal)?))
         }
         (
             Change::Folder {
@@ -68,17 +70,19 @@ pub(super) fn submit(
             _,
         ) => admit_folder(vault, &path, &identifier, &options(agents)),
         (Change::Fetch { agents, .. }, Some(source)) => {
-            submitted(add(vault, source, &options(agents)))
+            admission_result(admit_source(vault, source, &options(agents)))
         }
-        (Change::Update(name), Some(source)) => submitted(admit_update(vault, &name, source)),
+        (Change::Update(name), Some(source)) => {
+            admission_result(admit_update(vault, &name, source))
+        }
         (Change::Fetch { .. } | Change::Update(_), None) => Err(ShelfError::Failed(
             "this source was not fetched before".to_owned(),
         )),
-        (Change::Remove(name), _) => remove(vault, name),
+        (Change::Remove(name), _) => remove_own_skill(vault, name),
     }
 }
 
-fn proposed(report: ProposeReport) -> Submitted {
+fn proposal_result(report: ProposeReport) -> Submitted {
     let findings = report.findings;
     match (report.outcome, report.name, report.installed) {
         (Proposed::Accepted, Some(name), Some((version, bundle_hash))) => Submitted::Signed {
@@ -104,8 +108,8 @@ fn admit_folder(
     options: &Options,
 ) -> Result<Submitted, ShelfError> {
     let source = || Source::folder(Path::new(path));
-    let mut neighbours = Neighbours::of(vault);
-    let mut examined = examine(source(), options, &mut neighbours);
+    let mut neighbours = Neighbours::for_vault(vault);
+    let mut examined = examine_candidate(source(), options, &mut neighbours);
     if let Ok(candidate) = &examined {
         let folder = candidate.provenance.identifier.as_str();
         if folder != identifier {
@@ -125,23 +129,23 @@ fn admit_folder(
             };
             // The gate derives the publisher from the source, so the skill is examined again under
             // the recorded one.
-            examined = examine(source(), &options, &mut neighbours);
+            examined = examine_candidate(source(), &options, &mut neighbours);
         }
     }
     match examined {
-        Ok(candidate) => submitted(admit_one(vault, &candidate)),
-        Err(error) => submitted(Err(error)),
+        Ok(candidate) => admission_result(admit_one(vault, &candidate)),
+        Err(error) => admission_result(Err(error)),
     }
 }
 
 /// The source that the manifest of an own skill records.
 fn recorded_source(vault: &Vault, name: &SkillName) -> Result<Option<ProvenanceId>, ShelfError> {
-    let found = installed(vault, name, &vault.trusted()?)?;
-    let manifest = found.and_then(|found| found.manifest);
+    let own_skill = read_own_skill(vault, name, &vault.trusted()?)?;
+    let manifest = own_skill.and_then(|found| found.manifest);
     Ok(manifest.map(|manifest| manifest.provenance.identifier))
 }
 
-fn remove(vault: &Vault, name: SkillName) -> Result<Submitted, ShelfError> {
+fn remove_own_skill(vault: &Vault, name: SkillName) -> Result<Submitted, ShelfError> {
     let request = RemoveSkills {
         names: vec![name.to_string()],
         ..RemoveSkills::default()
@@ -156,7 +160,7 @@ fn remove(vault: &Vault, name: SkillName) -> Result<Submitted, ShelfError> {
     Err(not_installed(vault, &name)?.into())
 }
 
-fn submitted(admitted: Result<AdmitReport, AdmitError>) -> Result<Submitted, ShelfError> {
+fn admission_result(admitted: Result<AdmitReport, AdmitError>) -> Result<Submitted, ShelfError> {
     Ok(match admitted {
         Ok(report) if report.is_change() => Submitted::Signed {
             name: report.name,

@@ -30,7 +30,7 @@ use vault_gate as gate;
 use vault_gate::document::{Document, SKILL_MD};
 
 use crate::disk::source::SourceLimits;
-use crate::disk::tree::{self, Entry, FileStat};
+use crate::disk::tree::{self, FileStat, StoreEntry};
 use crate::disk::{self, FileError, HeldPath, Kind, Location};
 
 /// Size limit for reading a signed manifest, in bytes. One that lists 1,024 files with the longest
@@ -56,13 +56,16 @@ pub enum Damage {
     #[error("the manifest is not valid: {0}")]
     Manifest(#[from] ManifestError),
     /// A file or folder that the manifest does not list.
-    #[error("{} is not part of the signed skill", disk::shown(.0))]
+    #[error("{} is not part of the signed skill", disk::displayable_path(.0))]
     Extra(String),
     /// A file whose bytes differ from the signed ones.
-    #[error("{} was modified after signing", disk::shown(.0))]
+    #[error("{} was modified after signing", disk::displayable_path(.0))]
     Changed(String),
     /// A file or folder whose permissions differ from the expected ones.
-    #[error("{} has mode {found:04o} instead of {expected:04o}", disk::shown(path))]
+    #[error(
+        "{} has mode {found:04o} instead of {expected:04o}",
+        disk::displayable_path(path)
+    )]
     Mode {
         /// The file, relative to the skill.
         path: String,
@@ -72,7 +75,7 @@ pub enum Damage {
         expected: u32,
     },
     /// A link, FIFO, device or socket.
-    #[error("{} is not a regular file", disk::shown(.0))]
+    #[error("{} is not a regular file", disk::displayable_path(.0))]
     Foreign(String),
     /// Manifest and files do not form the bundle that the folder is named after.
     #[error("the content is not that of bundle {expected}")]
@@ -166,7 +169,7 @@ pub struct Examined {
 impl Examined {
     /// The first foreign file among the signed ones, except metadata of operating systems. The
     /// signed bytes can be used without it, but an agent that reads the folder sees it.
-    pub fn deviation(&self) -> Option<Damage> {
+    pub fn first_deviation(&self) -> Option<Damage> {
         self.extra.clone().map(Damage::Extra)
     }
 
@@ -180,13 +183,13 @@ impl Examined {
     }
 
     /// The parsed SKILL.md; `None` if an older version admitted one that no longer parses.
-    pub(crate) fn document(&self) -> Option<Document> {
+    pub(crate) fn parse_document(&self) -> Option<Document> {
         Document::parse_known(self.skill_md()?, &self.manifest.name).ok()
     }
 }
 
 /// The folder of a bundle.
-pub(crate) fn folder(store: &HeldPath, hash: &Digest) -> HeldPath {
+pub(crate) fn bundle_folder(store: &HeldPath, hash: &Digest) -> HeldPath {
     store.join(hash.to_string())
 }
 
@@ -222,7 +225,7 @@ pub(crate) fn bundle_at(link: &(impl Location + ?Sized)) -> Result<Option<Digest
 
 /// Reads and verifies a stored skill: signature, name, exactly the signed files, sizes, hashes and
 /// modes. `name` is the name it is installed under; `None` skips that comparison.
-pub(crate) fn examine(
+pub(crate) fn examine_stored(
     store: &HeldPath,
     hash: &Digest,
     name: Option<&SkillName>,
@@ -243,12 +246,12 @@ pub(crate) fn examine(
 /// Returns the trust under the newest root version that names the bundle's signer as a publisher.
 fn as_signed(store: &HeldPath, hash: &Digest, trusted: &Trusted) -> Option<Trusted> {
     let roots = trusted.roots()?;
-    let signer = signer(store, hash, roots)?;
+    let signer = read_signer(store, hash, roots)?;
     let mut versions = roots.chain().versions().iter().rev();
     let version = versions.find(|version| version.document().release().contains(&signer))?;
-    let chain = roots.chain().until(version.document().version())?;
+    let chain = roots.chain().until_version(version.document().version())?;
     let roots = RootState::new(chain, BTreeSet::new());
-    Some(Trusted::listed(Arc::new(roots), [*hash].into()))
+    Some(Trusted::for_listed(Arc::new(roots), [*hash].into()))
 }
 
 fn examine_under(
@@ -271,12 +274,12 @@ fn examine_under(
         stats: Vec::new(),
     };
     let mut damage = None;
-    let root = folder(store, hash);
-    let walked = tree::walk(&root, MAX_MANIFEST, &mut |path, stat, entry| {
+    let root = bundle_folder(store, hash);
+    let walked = tree::walk_tree(&root, MAX_MANIFEST, &mut |path, stat, entry| {
         // The walk can't be stopped early. The first damage is reported, and later entries are
         // skipped.
         if damage.is_none() {
-            damage = examination.entry(path, stat, entry).err();
+            damage = examination.check_entry(path, stat, entry).err();
         }
     });
     // Only `NotFound` proves absence: after any other error the skill may be there and intact.
@@ -286,18 +289,18 @@ fn examine_under(
     })?;
     let (examined, mode) = match damage {
         Some(damage) => Err(damage),
-        None => examination.finish(),
+        None => examination.finish_examination(),
     }?;
     // Here only the listed hash makes the signature count, so the bytes must have that hash: an
     // older bundle of the same signer verifies as well.
     if trusted.counts_by_hash(&examined.signer) {
-        encode(hash, &examined)?;
+        encode_examined(hash, &examined)?;
     }
     mode.map_or(Ok(examined), Err)
 }
 
 /// Encodes the bundle of an examined skill. Fails if its hash is not the folder's name.
-fn encode(hash: &Digest, examined: &Examined) -> Result<bundle::EncodedBundle, Damage> {
+fn encode_examined(hash: &Digest, examined: &Examined) -> Result<bundle::EncodedBundle, Damage> {
     bundle::encode(&examined.signed, &examined.manifest, &examined.files)
         .ok()
         .filter(|encoded| encoded.hash == *hash)
@@ -311,22 +314,28 @@ pub(crate) fn examine_and_encode(
     name: Option<&SkillName>,
     trusted: &Trusted,
 ) -> Result<(Examined, bundle::EncodedBundle), Damage> {
-    let examined = examine(store, hash, name, trusted)?;
-    let encoded = encode(hash, &examined)?;
+    let examined = examine_stored(store, hash, name, trusted)?;
+    let encoded = encode_examined(hash, &examined)?;
     Ok((examined, encoded))
 }
 
 /// The manifest of a stored bundle, if its signature is valid. Does not check the files.
-pub(crate) fn manifest(store: &HeldPath, hash: &Digest, trusted: &Trusted) -> Option<Manifest> {
-    let bytes = disk::read(&folder(store, hash).join(MANIFEST), MAX_MANIFEST).ok()??;
+pub(crate) fn read_manifest(
+    store: &HeldPath,
+    hash: &Digest,
+    trusted: &Trusted,
+) -> Option<Manifest> {
+    let bytes = disk::read(&bundle_folder(store, hash).join(MANIFEST), MAX_MANIFEST).ok()??;
     let signed = SignedManifest::parse(&bytes).ok()?;
-    signed.verify_signature(&trusted.of_bundle(hash).ok()?).ok()
+    signed
+        .verify_signature(&trusted.manifest_trust(hash).ok()?)
+        .ok()
 }
 
 /// The key that signed the manifest of a stored bundle, whether or not it counts; `None` if none of
 /// the vault's keys did. Does not check the files.
-pub(crate) fn signer(store: &HeldPath, hash: &Digest, roots: &RootState) -> Option<PublicKey> {
-    let bytes = disk::read(&folder(store, hash).join(MANIFEST), MAX_MANIFEST).ok()??;
+pub(crate) fn read_signer(store: &HeldPath, hash: &Digest, roots: &RootState) -> Option<PublicKey> {
+    let bytes = disk::read(&bundle_folder(store, hash).join(MANIFEST), MAX_MANIFEST).ok()??;
     SignedManifest::parse(&bytes).ok()?.signer(roots)
 }
 
@@ -350,11 +359,11 @@ struct Examination<'a> {
 impl Examination<'_> {
     /// Checks one entry. The walk visits the entries of a folder before those of its subfolders, so
     /// the manifest comes first.
-    fn entry(&mut self, path: &str, stat: FileStat, entry: Entry) -> Result<(), Damage> {
+    fn check_entry(&mut self, path: &str, stat: FileStat, entry: StoreEntry) -> Result<(), Damage> {
         if path == MANIFEST {
-            self.manifest(stat, entry)?;
+            self.check_manifest(stat, entry)?;
         } else if path == FILES {
-            self.folder(path, stat, &entry)?;
+            self.check_folder(path, stat, &entry)?;
         } else if let Some(inside) = path.strip_prefix("files/") {
             if gate::is_ignored(inside) {
                 if self.extra.is_none() && !is_system_metadata(inside, &entry) {
@@ -364,8 +373,8 @@ impl Examination<'_> {
                 return Ok(());
             }
             match entry {
-                Entry::Dir => self.folder(inside, stat, &entry)?,
-                _ => self.file(inside, stat, entry)?,
+                StoreEntry::Dir => self.check_folder(inside, stat, &entry)?,
+                _ => self.check_file(inside, stat, entry)?,
             }
         } else if is_system_metadata(path, &entry) {
             return Ok(());
@@ -377,11 +386,11 @@ impl Examination<'_> {
         Ok(())
     }
 
-    fn manifest(&mut self, stat: FileStat, entry: Entry) -> Result<(), Damage> {
-        let bytes = content(MANIFEST, entry)?;
+    fn check_manifest(&mut self, stat: FileStat, entry: StoreEntry) -> Result<(), Damage> {
+        let bytes = file_content(MANIFEST, entry)?;
         self.note_mode(MANIFEST, stat, 0o444);
         let signed = SignedManifest::parse(&bytes)?;
-        let trust = self.trusted.of_bundle(self.hash)?;
+        let trust = self.trusted.manifest_trust(self.hash)?;
         let expected = self.name.map(|name| ManifestExpectation {
             name,
             version: None,
@@ -397,11 +406,11 @@ impl Examination<'_> {
         }
         // The signature of an old version stays valid, so without this check an attacker could
         // bring back a version with a known flaw.
-        let lowest = self.trusted.lowest(&manifest.name);
+        let lowest = self.trusted.lowest_version(&manifest.name);
         if lowest.is_some_and(|lowest| manifest.version < lowest) {
             return Err(Damage::Older {
                 found: manifest.version,
-                known: self.trusted.reached(&manifest.name),
+                known: self.trusted.reached_version(&manifest.name),
             });
         }
         self.files.resize_with(manifest.files.len(), || None);
@@ -419,8 +428,13 @@ impl Examination<'_> {
         Ok(())
     }
 
-    fn folder(&mut self, path: &str, stat: FileStat, entry: &Entry) -> Result<(), Damage> {
-        if !matches!(entry, Entry::Dir) {
+    fn check_folder(
+        &mut self,
+        path: &str,
+        stat: FileStat,
+        entry: &StoreEntry,
+    ) -> Result<(), Damage> {
+        if !matches!(entry, StoreEntry::Dir) {
             return Err(Damage::Foreign(path.to_owned()));
         }
         if path != FILES && !self.folders.contains(path) {
@@ -430,19 +444,19 @@ impl Examination<'_> {
         Ok(())
     }
 
-    fn file(&mut self, path: &str, stat: FileStat, entry: Entry) -> Result<(), Damage> {
+    fn check_file(&mut self, path: &str, stat: FileStat, entry: StoreEntry) -> Result<(), Damage> {
         let Some((_, _, manifest)) = &self.manifest else {
             return Err(Damage::Missing(MANIFEST.to_owned()));
         };
         // The manifest parser rejects unsorted files, so a binary search finds every one.
-        let found = manifest
+        let position = manifest
             .files
             .binary_search_by(|file| file.path.as_str().as_bytes().cmp(path.as_bytes()));
-        let Ok(at) = found else {
+        let Ok(at) = position else {
             return Err(Damage::Extra(path.to_owned()));
         };
         let signed = &manifest.files[at];
-        let bytes = content(path, entry)?;
+        let bytes = file_content(path, entry)?;
         // A changed file often has another mode too, and its content is what matters.
         if bytes.len() as u64 != signed.size || Digest::of(&bytes) != signed.sha256 {
             return Err(Damage::Changed(path.to_owned()));
@@ -459,18 +473,18 @@ impl Examination<'_> {
 
     /// Notes the first entry whose permissions are not the expected ones.
     fn note_mode(&mut self, path: &str, stat: FileStat, expected: u32) {
-        let found = stat.permissions();
-        if found != expected && self.mode.is_none() {
+        let actual = stat.permissions();
+        if actual != expected && self.mode.is_none() {
             self.mode = Some(Damage::Mode {
                 path: path.to_owned(),
-                found,
+                found: actual,
                 expected,
             });
         }
     }
 
     /// Returns the skill if its content is complete, with the first wrong mode.
-    fn finish(self) -> Result<(Examined, Option<Damage>), Damage> {
+    fn finish_examination(self) -> Result<(Examined, Option<Damage>), Damage> {
         let Some((signed, signer, manifest)) = self.manifest else {
             return Err(Damage::Missing(MANIFEST.to_owned()));
         };
@@ -492,17 +506,17 @@ impl Examination<'_> {
 }
 
 /// Returns whether an entry is a file that an operating system creates in folders by itself.
-fn is_system_metadata(path: &str, entry: &Entry) -> bool {
-    !matches!(entry, Entry::Dir | Entry::Foreign) && gate::is_system_metadata(path)
+fn is_system_metadata(path: &str, entry: &StoreEntry) -> bool {
+    !matches!(entry, StoreEntry::Dir | StoreEntry::Foreign) && gate::is_system_metadata(path)
 }
 
-fn content(path: &str, entry: Entry) -> Result<Vec<u8>, Damage> {
+fn file_content(path: &str, entry: StoreEntry) -> Result<Vec<u8>, Damage> {
     match entry {
-        Entry::File(bytes) => Ok(bytes),
+        StoreEntry::File(bytes) => Ok(bytes),
         // A signed file is within the limit, and vault never writes to a stored one, so either is a
         // modification.
-        Entry::TooLarge | Entry::Changing => Err(Damage::Changed(path.to_owned())),
-        Entry::Foreign | Entry::Dir => Err(Damage::Foreign(path.to_owned())),
+        StoreEntry::TooLarge | StoreEntry::Changing => Err(Damage::Changed(path.to_owned())),
+        StoreEntry::Foreign | StoreEntry::Dir => Err(Damage::Foreign(path.to_owned())),
     }
 }
 
@@ -516,15 +530,15 @@ const fn disk_mode(mode: Mode) -> u32 {
 
 /// The bundles in the store, and the names of all other entries, both sorted. Both are empty if
 /// there is no store.
-pub(crate) fn list(store: &HeldPath) -> Result<(Vec<Digest>, Vec<String>), FileError> {
-    let (mut bundles, mut strange) = (Vec::new(), Vec::new());
+pub(crate) fn list_bundles(store: &HeldPath) -> Result<(Vec<Digest>, Vec<String>), FileError> {
+    let (mut bundles, mut foreign) = (Vec::new(), Vec::new());
     for (name, kind) in disk::list(store)? {
         match name.to_str().and_then(|name| name.parse().ok()) {
             Some(hash) if kind == Kind::Dir => bundles.push(hash),
-            _ => strange.push(name.to_string_lossy().into_owned()),
+            _ => foreign.push(name.to_string_lossy().into_owned()),
         }
     }
-    Ok((bundles, strange))
+    Ok((bundles, foreign))
 }
 
 #[cfg(test)]

@@ -20,12 +20,12 @@ pub(crate) struct Trusted {
     pub(crate) vault_id: VaultId,
     /// The known root versions of the vault. Without them no signature counts.
     roots: Option<Arc<RootState>>,
-    bundles: Bundles,
+    bundles: TrustedBundles,
 }
 
 /// The bundles on which signatures are accepted.
 #[derive(Clone, Debug)]
-enum Bundles {
+enum TrustedBundles {
     /// The own library: every bundle by a publisher, and the bundles that were taken over from a
     /// retired one.
     Own {
@@ -48,10 +48,10 @@ enum Bundles {
 
 impl Trusted {
     /// The own library of a vault.
-    pub(crate) fn own(trust: VaultTrust) -> Self {
+    pub(crate) fn for_own(trust: VaultTrust) -> Self {
         Self {
             vault_id: trust.roots.vault_id(),
-            bundles: Bundles::Own {
+            bundles: TrustedBundles::Own {
                 taken_over: Arc::new(trust.taken_over),
                 sign_again: Arc::new(trust.sign_again),
                 skills: Arc::default(),
@@ -62,10 +62,14 @@ impl Trusted {
     }
 
     /// The own library with the skills that this machine installed: older versions are rejected.
-    pub(crate) fn installed(trust: VaultTrust, skills: OwnSkills) -> Self {
-        let mut trusted = Self::own(trust);
-        if let Bundles::Own { skills: none, .. } = &mut trusted.bundles {
-            *none = Arc::new(skills);
+    pub(crate) fn for_installed(trust: VaultTrust, skills: OwnSkills) -> Self {
+        let mut trusted = Self::for_own(trust);
+        if let TrustedBundles::Own {
+            skills: skills_slot,
+            ..
+        } = &mut trusted.bundles
+        {
+            *skills_slot = Arc::new(skills);
         }
         trusted
     }
@@ -73,7 +77,7 @@ impl Trusted {
     /// The same signers, for variants of the own skills in place of the skills.
     pub(crate) fn on_variants(&self) -> Self {
         let mut trusted = self.clone();
-        if let Bundles::Own {
+        if let TrustedBundles::Own {
             skills, variants, ..
         } = &mut trusted.bundles
         {
@@ -87,60 +91,60 @@ impl Trusted {
     /// Returns whether a variant is accepted in place of a skill.
     pub(crate) fn allows_variants(&self) -> bool {
         match &self.bundles {
-            Bundles::Own { variants, .. } => *variants,
+            TrustedBundles::Own { variants, .. } => *variants,
             // A list names each bundle by hash, variants for agents included.
-            Bundles::Listed(_) | Bundles::Earlier => true,
+            TrustedBundles::Listed(_) | TrustedBundles::Earlier => true,
         }
     }
 
     /// The lowest acceptable version of an installed skill of this name.
-    pub(crate) fn lowest(&self, name: &SkillName) -> Option<u64> {
+    pub(crate) fn lowest_version(&self, name: &SkillName) -> Option<u64> {
         match &self.bundles {
-            Bundles::Own { skills, .. } => skills.lowest(name),
+            TrustedBundles::Own { skills, .. } => skills.lowest_version(name),
             _ => None,
         }
     }
 
     /// The highest version that a name has reached in the own library; 0 if it was never used.
-    pub(crate) fn reached(&self, name: &SkillName) -> u64 {
+    pub(crate) fn reached_version(&self, name: &SkillName) -> u64 {
         match &self.bundles {
-            Bundles::Own { skills, .. } => skills.reached(name),
+            TrustedBundles::Own { skills, .. } => skills.reached_version(name),
             _ => 0,
         }
     }
 
     /// The local source of an own skill, if it is recorded.
-    pub(crate) fn local(&self, name: &SkillName) -> Option<&LocalSource> {
+    pub(crate) fn local_source(&self, name: &SkillName) -> Option<&LocalSource> {
         match &self.bundles {
-            Bundles::Own { skills, .. } => skills.local(name),
+            TrustedBundles::Own { skills, .. } => skills.local_source(name),
             _ => None,
         }
     }
 
     /// The bundles of a list.
-    pub(crate) fn listed(roots: Arc<RootState>, listed: BTreeSet<Digest>) -> Self {
+    pub(crate) fn for_listed(roots: Arc<RootState>, listed: BTreeSet<Digest>) -> Self {
         Self {
             vault_id: roots.vault_id(),
             roots: Some(roots),
-            bundles: Bundles::Listed(Arc::new(listed)),
+            bundles: TrustedBundles::Listed(Arc::new(listed)),
         }
     }
 
     /// Earlier content of a vault.
-    pub(crate) fn earlier(roots: RootState) -> Self {
+    pub(crate) fn for_earlier(roots: RootState) -> Self {
         Self {
             vault_id: roots.vault_id(),
             roots: Some(Arc::new(roots)),
-            bundles: Bundles::Earlier,
+            bundles: TrustedBundles::Earlier,
         }
     }
 
     /// A vault whose keys are unknown to this machine.
-    pub(crate) fn nothing(vault_id: VaultId) -> Self {
+    pub(crate) fn for_unknown_keys(vault_id: VaultId) -> Self {
         Self {
             vault_id,
             roots: None,
-            bundles: Bundles::Earlier,
+            bundles: TrustedBundles::Earlier,
         }
     }
 
@@ -155,38 +159,40 @@ impl Trusted {
     }
 
     /// Returns whether this was made from a list that contains the bundle.
-    pub(crate) fn lists(&self, bundle: &Digest) -> bool {
-        matches!(&self.bundles, Bundles::Listed(listed) if listed.contains(bundle))
+    pub(crate) fn lists_bundle(&self, bundle: &Digest) -> bool {
+        matches!(&self.bundles, TrustedBundles::Listed(listed) if listed.contains(bundle))
     }
 
     /// Returns the trust for verifying this bundle's manifest.
-    pub(crate) fn of_bundle(&self, bundle: &Digest) -> Result<ManifestTrust<'_>, Damage> {
+    pub(crate) fn manifest_trust(&self, bundle: &Digest) -> Result<ManifestTrust<'_>, Damage> {
         let state = self
             .roots
             .as_deref()
             .ok_or(Damage::Untrusted(self.vault_id))?;
-        let place = self.place(bundle).ok_or(Damage::NotListed(*bundle))?;
+        let place = self.skill_place(bundle).ok_or(Damage::NotListed(*bundle))?;
         Ok(ManifestTrust { state, place })
     }
 
-    fn place(&self, bundle: &Digest) -> Option<SkillPlace> {
+    fn skill_place(&self, bundle: &Digest) -> Option<SkillPlace> {
         match &self.bundles {
             // This case comes first: a bundle by a revoked key must not count because it was taken
             // over before.
-            Bundles::Own { sign_again, .. } if sign_again.contains(bundle) => {
+            TrustedBundles::Own { sign_again, .. } if sign_again.contains(bundle) => {
                 Some(SkillPlace::SignAgain)
             }
-            Bundles::Own { taken_over, .. } => Some(SkillPlace::Own {
+            TrustedBundles::Own { taken_over, .. } => Some(SkillPlace::Own {
                 taken_over: taken_over.contains(bundle),
             }),
-            Bundles::Listed(listed) => listed.contains(bundle).then_some(SkillPlace::Installed),
-            Bundles::Earlier => Some(SkillPlace::Installed),
+            TrustedBundles::Listed(listed) => {
+                listed.contains(bundle).then_some(SkillPlace::Installed)
+            }
+            TrustedBundles::Earlier => Some(SkillPlace::Installed),
         }
     }
 
     /// Returns whether this signer's signature on the bundle is accepted.
-    pub(crate) fn counts(&self, signer: &PublicKey, bundle: &Digest) -> bool {
-        self.of_bundle(bundle).is_ok_and(|trust| {
+    pub(crate) fn accepts_signer(&self, signer: &PublicKey, bundle: &Digest) -> bool {
+        self.manifest_trust(bundle).is_ok_and(|trust| {
             let judged = trust.state.judge_signer(Some(signer), trust.place);
             judged.is_ok()
         })
@@ -201,9 +207,9 @@ impl Trusted {
             standing == Some(KeyStanding::Release)
         };
         match self.bundles {
-            Bundles::Own { .. } => !is_publisher(),
-            Bundles::Listed(_) => true,
-            Bundles::Earlier => false,
+            TrustedBundles::Own { .. } => !is_publisher(),
+            TrustedBundles::Listed(_) => true,
+            TrustedBundles::Earlier => false,
         }
     }
 }
@@ -218,8 +224,8 @@ impl Vault {
     /// Like [`Self::trusted`], with the record of own skills that was read before.
     pub(crate) fn trusted_with(&self, skills: OwnSkills) -> Result<Trusted, VaultError> {
         Ok(match self.trust()? {
-            Some(trust) => Trusted::installed(trust, skills),
-            None => Trusted::nothing(*self.id()),
+            Some(trust) => Trusted::for_installed(trust, skills),
+            None => Trusted::for_unknown_keys(*self.id()),
         })
     }
 
@@ -233,8 +239,8 @@ impl Vault {
     pub(crate) fn ever_trusted(&self) -> Result<Trusted, VaultError> {
         let trust = self.trust()?;
         Ok(trust.map_or_else(
-            || Trusted::nothing(*self.id()),
-            |trust| Trusted::earlier(trust.roots),
+            || Trusted::for_unknown_keys(*self.id()),
+            |trust| Trusted::for_earlier(trust.roots),
         ))
     }
 }

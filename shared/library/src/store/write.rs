@@ -8,31 +8,31 @@ use vault_format::hash::Digest;
 use vault_format::manifest::Mode;
 use vault_gate as gate;
 
-use super::{FILES, MANIFEST, Trusted, disk_mode, examine_and_encode, folder};
+use super::{FILES, MANIFEST, Trusted, bundle_folder, disk_mode, examine_and_encode};
 use crate::disk::{self, Batch, FileError, HeldPath, Location};
 
 /// Writes a bundle's content below `aside`. [`admit`] moves it into the store after the batch was
 /// flushed.
-pub(crate) fn stage(
+pub(crate) fn stage_bundle(
     batch: &mut Batch,
     aside: &HeldPath,
     hash: &Digest,
     manifest: &[u8],
     files: &[File],
 ) -> Result<(), FileError> {
-    let root = folder(aside, hash);
+    let root = bundle_folder(aside, hash);
     // Keep this folder writable: moving it changes its `..` entry, which needs write permission.
-    batch.folder(&root, 0o755)?;
-    batch.file(&root.join(MANIFEST), manifest, 0o444)?;
+    batch.make_folder(&root, 0o755)?;
+    batch.write_file(&root.join(MANIFEST), manifest, 0o444)?;
     let inside = root.join(FILES);
-    batch.folder(&inside, 0o555)?;
+    batch.make_folder(&inside, 0o555)?;
     add_files(batch, &inside, files, 0o555, disk_mode)
 }
 
 /// Writes verified files to a private, writable folder that an action may run in.
 pub(crate) fn copy_out(folder: &HeldPath, files: &[File]) -> Result<(), FileError> {
     let mut batch = Batch::default();
-    batch.folder(folder, 0o700)?;
+    batch.make_folder(folder, 0o700)?;
     add_files(&mut batch, folder, files, 0o700, |mode| match mode {
         Mode::Plain => 0o600,
         Mode::Executable => 0o700,
@@ -46,7 +46,7 @@ pub(crate) fn copy_plain(
     folder: &HeldPath,
     files: &[File],
 ) -> Result<(), FileError> {
-    batch.folder(folder, 0o755)?;
+    batch.make_folder(folder, 0o755)?;
     add_files(batch, folder, files, 0o755, Mode::bits)
 }
 
@@ -63,17 +63,17 @@ fn add_files(
         // From the outermost folder inwards, because each one is created in its parent.
         for (at, _) in path.match_indices('/') {
             if made.insert(&path[..at]) {
-                batch.folder(&folder.join(&path[..at]), folder_mode)?;
+                batch.make_folder(&folder.join(&path[..at]), folder_mode)?;
             }
         }
-        batch.file(&folder.join(path), &file.bytes, file_mode(file.mode))?;
+        batch.write_file(&folder.join(path), &file.bytes, file_mode(file.mode))?;
     }
     Ok(())
 }
 
 /// Moves staged and flushed bundles into the store. An intact bundle that is already there stays; a
 /// damaged one is moved to `aside`. Call it under the writer lock.
-pub(crate) fn admit(
+pub(crate) fn admit_bundles(
     store: &HeldPath,
     aside: &HeldPath,
     hashes: &[Digest],
@@ -82,15 +82,15 @@ pub(crate) fn admit(
     // List the bundles before the move, so that the next writer can remove them after a kill.
     note_moved(store, aside, hashes)?;
     for hash in hashes {
-        let place = folder(store, hash);
-        if disk::kind(&place)?.is_some() {
+        let place = bundle_folder(store, hash);
+        if disk::kind_at(&place)?.is_some() {
             // Readers and links may be using the intact bundle, and its bytes are the same.
             if examine_and_encode(store, hash, None, trusted).is_ok() {
                 continue;
             }
             disk::rename(&place, &aside.join(format!("damaged-{hash}")))?;
         }
-        disk::rename(&folder(aside, hash), &place)?;
+        disk::rename(&bundle_folder(aside, hash), &place)?;
     }
     disk::sync_dir(store)
 }
@@ -106,7 +106,7 @@ fn note_moved(store: &HeldPath, aside: &HeldPath, hashes: &[Digest]) -> Result<(
     for hash in hashes {
         // A bundle that is already in the store may be in use, so a later cleanup must not remove
         // it.
-        if disk::kind(&folder(store, hash))?.is_none() {
+        if disk::kind_at(&bundle_folder(store, hash))?.is_none() {
             text.push_str(&hash.to_string());
             text.push('\n');
         }
@@ -135,7 +135,7 @@ pub(crate) fn remove_ignored(
     hash: &Digest,
     ignored: &[String],
 ) -> Result<Vec<PathBuf>, FileError> {
-    let root = folder(store, hash).join(FILES);
+    let root = bundle_folder(store, hash).join(FILES);
     let mut removed = Vec::new();
     // The list is the caller's. Filtering it again here ensures that no signed file is ever
     // removed.
@@ -144,14 +144,14 @@ pub(crate) fn remove_ignored(
         let Some(parent) = path.parent() else {
             continue;
         };
-        if disk::kind(&path)?.is_none() {
+        if disk::kind_at(&path)?.is_none() {
             continue; // it lay in a folder that is gone already
         }
         disk::set_mode(&parent, 0o755)?;
-        let gone = disk::remove_tree(&path);
+        let removal = disk::remove_tree(&path);
         // Restored before an error is returned: a writable folder would be reported as damage.
         disk::set_mode(&parent, 0o555)?;
-        gone?;
+        removal?;
         removed.push(path.path());
     }
     Ok(removed)
@@ -166,8 +166,8 @@ pub(crate) fn drop_bundles(
 ) -> Result<Vec<Digest>, FileError> {
     let mut dropped = Vec::new();
     for hash in hashes {
-        let place = folder(store, &hash);
-        if disk::kind(&place)?.is_some() {
+        let place = bundle_folder(store, &hash);
+        if disk::kind_at(&place)?.is_some() {
             // Deleting files in place would show readers an incomplete skill.
             disk::rename(&place, &aside.join(format!("dropped-{hash}")))?;
             dropped.push(hash);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use vault_format::catalog::{
     Catalog, CatalogError, CatalogOutcome, CatalogReader, CatalogWarning, LastCatalog, NewRoots,
-    Side, SignedCatalog, Stored, judge_catalog,
+    ReaderKind, ReleaseRef, SignedCatalog, judge_catalog,
 };
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
@@ -41,7 +41,7 @@ pub struct AcceptedCatalog {
     pub(super) options: AcceptOptions,
     pub(super) catalog: Catalog,
     pub(super) roots: RootState,
-    pub(super) stored: Stored,
+    pub(super) stored: ReleaseRef,
     pub(super) signers: Vec<PublicKey>,
     pub(super) seen_at: Timestamp,
     pub(super) gate: PullGate,
@@ -89,7 +89,7 @@ impl AcceptedCatalog {
 }
 
 /// The state of a link before it judges a catalog.
-struct Known {
+struct LinkState {
     /// The trusted state of the vault that the catalog names.
     trust: Option<VaultTrust>,
     /// The last accepted catalog, if it is of that vault.
@@ -99,30 +99,30 @@ struct Known {
 }
 
 /// An accepted catalog, new or known.
-struct Counted {
+struct AcceptedRelease {
     catalog: Catalog,
-    stored: Stored,
+    stored: ReleaseRef,
     signers: Vec<PublicKey>,
     warnings: Vec<CatalogWarning>,
 }
 
-impl Known {
+impl LinkState {
     /// Returns the accepted catalog for this outcome. Fails if it would bring a skill back below
     /// the version that this machine had.
-    fn counted(
+    fn counted_release(
         self,
         link: &Link,
         outcome: CatalogOutcome,
         now: Timestamp,
-    ) -> Result<Counted, CatalogError> {
+    ) -> Result<AcceptedRelease, CatalogError> {
         match outcome {
             CatalogOutcome::Release(release) => {
                 let state = release.state().clone();
                 // Only an installed skill can be rolled back, and not if its signer is no longer
                 // accepted. The signer comes from the pin, so that removing a manifest from the
                 // store changes nothing.
-                let counted = release.settle(|entry| {
-                    let mut installed = link.installed();
+                let counted = release.settle_versions(|entry| {
+                    let mut installed = link.installed_skills();
                     installed.any(|(_, skill)| {
                         skill.name == entry.name && state.was_publisher(&skill.signer)
                     })
@@ -130,11 +130,12 @@ impl Known {
                 // A link that now shows another vault starts without history: the old vault's
                 // versions say nothing about the new one's skills.
                 if self.pinned {
-                    let has = |name: &SkillName| link.installed().any(|(_, it)| it.name == *name);
+                    let has =
+                        |name: &SkillName| link.installed_skills().any(|(_, it)| it.name == *name);
                     let former = &link.pin.former;
-                    former.check(has, &counted.catalog, &state)?;
+                    former.check_returned(has, &counted.catalog, &state)?;
                 }
-                Ok(Counted {
+                Ok(AcceptedRelease {
                     catalog: counted.catalog,
                     stored: counted.stored,
                     signers: counted.signers,
@@ -143,9 +144,9 @@ impl Known {
             }
             CatalogOutcome::Equal { signers } => {
                 let last = self.last.ok_or_else(no_catalog)?;
-                let seen = self.trust.and_then(|trust| trust.latest_seen_at);
-                let went_back = seen > Some(now);
-                Ok(Counted {
+                let latest_seen_at = self.trust.and_then(|trust| trust.latest_seen_at);
+                let went_back = latest_seen_at > Some(now);
+                Ok(AcceptedRelease {
                     catalog: last.catalog,
                     stored: last.stored,
                     signers,
@@ -165,7 +166,7 @@ impl Link {
     /// Judges the exact bytes of a catalog. Root versions that count after the known ones are
     /// stored at once, even if the catalog is then rejected, so that no host can undo a revocation.
     /// Nothing else is written.
-    pub fn accept(
+    pub fn accept_catalog(
         &self,
         vault: &Vault,
         bytes: &[u8],
@@ -182,27 +183,30 @@ impl Link {
         bytes: &[u8],
         options: &AcceptOptions,
     ) -> Result<AcceptedCatalog, LinkError> {
-        let known = self.known(vault, bytes, options.repin)?;
-        let own = known.trust.as_ref().map(|trust| &trust.roots);
+        let link_state = self.read_known_state(vault, bytes, options.repin)?;
+        let own = link_state.trust.as_ref().map(|trust| &trust.roots);
         // The recorded fingerprint matters only while no vault is pinned.
         let recorded = self
             .pin
             .expected
-            .filter(|_| !options.repin && !known.pinned);
+            .filter(|_| !options.repin && !link_state.pinned);
         // The fingerprint of this call wins: the user compared it now.
         let expected = options.expected.or(recorded);
         let now = vault.clock().now();
         let judged = judge_catalog(
             bytes,
             &CatalogReader {
-                side: Side::Device,
+                side: ReaderKind::Device,
                 base: &self.pin.base,
                 slug: &self.pin.slug,
                 now,
-                latest_seen_at: known.trust.as_ref().and_then(|trust| trust.latest_seen_at),
+                latest_seen_at: link_state
+                    .trust
+                    .as_ref()
+                    .and_then(|trust| trust.latest_seen_at),
                 own,
                 expected: expected.as_ref(),
-                last: known.last.as_ref(),
+                last: link_state.last.as_ref(),
                 accept_fork: options.accept_fork,
             },
         );
@@ -222,10 +226,10 @@ impl Link {
             cause,
             roots: root_changes.clone().map(Box::new),
         };
-        let first = !known.pinned;
+        let first = !link_state.pinned;
         let counted = judged
             .outcome
-            .and_then(|outcome| known.counted(self, outcome, now))
+            .and_then(|outcome| link_state.counted_release(self, outcome, now))
             .map_err(refused)?;
         Ok(AcceptedCatalog {
             link: self.id.clone(),
@@ -244,26 +248,35 @@ impl Link {
         })
     }
 
-    fn known(&self, vault: &Vault, bytes: &[u8], repin: bool) -> Result<Known, LinkError> {
+    fn read_known_state(
+        &self,
+        vault: &Vault,
+        bytes: &[u8],
+        repin: bool,
+    ) -> Result<LinkState, LinkError> {
         if let Some(id) = self.pin.vault_id.filter(|_| !repin) {
             // Without its keys, a pinned vault can't be distinguished from another one.
             let trust = vault.trust_of(&id)?.ok_or(VaultError::Untrusted(id))?;
-            return Ok(Known {
+            return Ok(LinkState {
                 trust: Some(trust),
-                last: self.last(vault)?,
+                last: self.last_catalog(vault)?,
                 pinned: true,
             });
         }
         // All links to a vault share its root versions, so look whether it is known already.
-        let shown = shown_vault(bytes);
+        let shown_id = shown_vault(bytes);
         // A repin that meets the pinned vault again keeps its protection against old releases.
-        let pinned = shown.is_some() && shown == self.pin.vault_id;
-        Ok(Known {
-            trust: match &shown {
+        let pinned = shown_id.is_some() && shown_id == self.pin.vault_id;
+        Ok(LinkState {
+            trust: match &shown_id {
                 Some(id) => vault.trust_of(id)?,
                 None => None,
             },
-            last: if pinned { self.last(vault)? } else { None },
+            last: if pinned {
+                self.last_catalog(vault)?
+            } else {
+                None
+            },
             pinned,
         })
     }
@@ -281,11 +294,13 @@ fn store_roots(
     change: Option<&mut Change<'_>>,
     state: &RootState,
 ) -> Result<(), VaultError> {
-    let (id, shown) = (&state.vault_id(), &state.chain().to_list());
+    let (id, id_and_roots) = (&state.vault_id(), &state.chain().to_list());
     let listed = BTreeSet::<Digest>::new();
     match change {
-        Some(change) => roots::take(change, id, shown, &listed, None)?,
-        None => roots::take(&mut vault.change()?, id, shown, &listed, None)?,
+        Some(change) => roots::store_counted_roots(change, id, id_and_roots, &listed, None)?,
+        None => {
+            roots::store_counted_roots(&mut vault.begin_change()?, id, id_and_roots, &listed, None)?
+        }
     };
     Ok(())
 }

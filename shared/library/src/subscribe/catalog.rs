@@ -71,7 +71,7 @@ impl AcceptedCatalog {
     /// Checks that the vault publishes everything that a selection names, so that a misspelt name
     /// does not uninstall skills. An agent that `is_known` accepts need not be published. `object`
     /// is as in [`Self::choose`].
-    pub fn check(
+    pub fn check_selection(
         &self,
         selection: &Selection,
         is_known: &dyn Fn(&AgentId) -> bool,
@@ -124,7 +124,7 @@ impl AcceptedCatalog {
             skills.any(|skill| skill.name == *name)
         };
         let left_out = link
-            .installed()
+            .installed_skills()
             .filter(|(name, skill)| !stays(name) && is_published(&skill.name));
         left_out.map(|(name, _)| name.clone()).collect()
     }
@@ -132,7 +132,7 @@ impl AcceptedCatalog {
     /// Resolves a selection to skills. Names that the vault does not publish select nothing;
     /// [`Self::check`] rejects them. `object` returns the bytes of the objects that
     /// [`Self::objects_for`] lists.
-    pub fn choose(
+    pub fn resolve_selection(
         &self,
         selection: &Selection,
         object: &dyn Fn(&Digest) -> Option<Vec<u8>>,
@@ -184,12 +184,15 @@ impl AcceptedCatalog {
         let mut any = false;
         for entry in self.profiles_of(selection) {
             any = true;
-            let bytes = fetched(&entry, object)?;
+            let bytes = verified_object(&entry, object)?;
             let profile = profile::Profile::parse(&bytes)
-                .map_err(|reason| unusable(&entry, reason.to_string()))?;
+                .map_err(|reason| unusable_object(&entry, reason.to_string()))?;
             // The object is chosen by the catalog's entry, so both must agree on the agent.
             if profile.agent != *agent {
-                return Err(unusable(&entry, "it is for another agent".to_owned()));
+                return Err(unusable_object(
+                    &entry,
+                    "it is for another agent".to_owned(),
+                ));
             }
             for skill in profile.skills {
                 published.insert(skill.name.clone(), skill);
@@ -206,12 +209,12 @@ impl AcceptedCatalog {
                 true
             });
         } else {
-            let wanted: BTreeSet<_> = entries
+            let for_agent: BTreeSet<_> = entries
                 .iter()
                 .filter(|entry| entry.agents.is_empty() || entry.agents.contains(agent))
                 .map(|entry| &entry.name)
                 .collect();
-            chosen.retain(|name, _| wanted.contains(name));
+            chosen.retain(|name, _| for_agent.contains(name));
         }
         Ok(())
     }
@@ -221,16 +224,16 @@ impl AcceptedCatalog {
         selection: &Selection,
         object: &dyn Fn(&Digest) -> Option<Vec<u8>>,
     ) -> Result<Vec<index::IndexEntry>, LinkError> {
-        let wanted = self.objects_for(selection);
+        let objects = self.objects_for(selection);
         let mut entries = Vec::new();
         for entry in &self.catalog.index {
-            if wanted
+            if objects
                 .iter()
                 .any(|object| object.bundle_hash == entry.bundle_hash)
             {
-                let bytes = fetched(entry, object)?;
-                let part = index::parse(&bytes, &self.catalog.vault_id)
-                    .map_err(|reason| unusable(entry, reason.to_string()))?;
+                let bytes = verified_object(entry, object)?;
+                let part = index::parse_object(&bytes, &self.catalog.vault_id)
+                    .map_err(|reason| unusable_object(entry, reason.to_string()))?;
                 entries.extend(part);
             }
         }
@@ -238,17 +241,17 @@ impl AcceptedCatalog {
     }
 
     /// The chosen skills whose bundle is not installed or fails verification.
-    pub fn missing(&self, vault: &Vault, chosen: &[SelectedSkill]) -> Vec<SelectedSkill> {
-        let store = vault.store();
+    pub fn missing_bundles(&self, vault: &Vault, chosen: &[SelectedSkill]) -> Vec<SelectedSkill> {
+        let store = vault.store_folder();
         let chosen_bundles = chosen.iter().map(|skill| skill.bundle_hash);
-        let trusted = self.trusted(chosen_bundles);
-        let rows = Index::open(vault).rows();
+        let trusted = self.trust_in_bundles(chosen_bundles);
+        let rows = Index::open(vault).load_rows();
         // Skip the full verification if the index shows that no file changed since the last one.
         let good = |skill: &&SelectedSkill| {
             let (hash, name) = (&skill.bundle_hash, &skill.name);
             let row = rows.get(hash);
-            row.is_some_and(|row| row.current(&store, hash, name, &trusted).is_some())
-                || store::examine(&store, hash, Some(name), &trusted).is_ok()
+            row.is_some_and(|row| row.current_row(&store, hash, name, &trusted).is_some())
+                || store::examine_stored(&store, hash, Some(name), &trusted).is_ok()
         };
         chosen
             .iter()
@@ -258,7 +261,7 @@ impl AcceptedCatalog {
     }
 
     /// The chosen bundles that only a profile of the catalog names, with that profile.
-    pub(super) fn variants(
+    pub(super) fn selected_variants(
         &self,
         selection: &Selection,
         chosen: &[SelectedSkill],
@@ -284,8 +287,8 @@ impl AcceptedCatalog {
     }
 
     /// The trust for bundles of this catalog that [`Self::choose`] has named.
-    pub(super) fn trusted(&self, bundles: impl Iterator<Item = Digest>) -> Trusted {
-        Trusted::listed(Arc::new(self.roots.clone()), bundles.collect())
+    pub(super) fn trust_in_bundles(&self, bundles: impl Iterator<Item = Digest>) -> Trusted {
+        Trusted::for_listed(Arc::new(self.roots.clone()), bundles.collect())
     }
 }
 
@@ -299,15 +302,15 @@ fn choose_entry(entry: &SkillEntry) -> SelectedSkill {
     }
 }
 
-fn fetched(
+fn verified_object(
     entry: &ObjectEntry,
     object: &dyn Fn(&Digest) -> Option<Vec<u8>>,
 ) -> Result<Vec<u8>, LinkError> {
     let bytes = object(&entry.bundle_hash)
-        .ok_or_else(|| unusable(entry, "it was not fetched".to_owned()))?;
+        .ok_or_else(|| unusable_object(entry, "it was not fetched".to_owned()))?;
     // Checked before parsing: the service that sent the bytes is not trusted.
     if bytes.len() as u64 != entry.size || Digest::of(&bytes) != entry.bundle_hash {
-        return Err(unusable(
+        return Err(unusable_object(
             entry,
             "its bytes are not those that were signed for".to_owned(),
         ));
@@ -315,7 +318,7 @@ fn fetched(
     Ok(bytes)
 }
 
-fn unusable(entry: &ObjectEntry, reason: String) -> LinkError {
+fn unusable_object(entry: &ObjectEntry, reason: String) -> LinkError {
     LinkError::Object {
         hash: entry.bundle_hash,
         reason,

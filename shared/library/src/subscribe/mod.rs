@@ -17,7 +17,14 @@ pub use self::accept::{AcceptOptions, AcceptedCatalog};
 pub use self::catalog::SelectedSkill;
 pub use self::error::{FlaggedSkill, LinkError};
 pub use self::last_pull::{LastPull, PullError, last_pull, note_pull};
-pub use self::pin::{LinkSettings, RemovedLink, configure, create, expect, prefer, remove};
-pub use self::pull::{PullReport, StagedBundles, TakenName, WithdrawnSkill, install, pin_only};
+pub use self::pin::{
+    LinkSettings, RemovedLink, configure_link, expect_fingerprint, link_vault, prefer_skill,
+    unlink_vault,
+};
+pub use self::pull::{
+    PullReport, StagedBundles, TakenName, WithdrawnSkill, install_selection, pin_only,
+};
 pub use crate::installed::link_id::{BadLinkId, LinkId};
-pub use crate::installed::linked::{CountedFile, Link, Pin, PullGate, Selection, all, find};
+pub use crate::installed::linked::{
+    CountedFile, Link, Pin, PullGate, Selection, find_link_by_id, list_links,
+};

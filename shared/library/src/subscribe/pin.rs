@@ -9,13 +9,14 @@ use vault_format::name::{SkillName, SkillRef, Slug};
 use vault_format::root::VaultFingerprint;
 
 use super::error::LinkError;
-use super::state::{InstalledSet, switch};
+use super::state::{InstalledSet, switch_set};
 use crate::admit::remove;
 use crate::disk;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
 use crate::installed::link_id::LinkId;
 use crate::installed::linked::{
-    CountedFile, Link, PIN, Pin, PullGate, all, find, links_folder, take_bare, trust_folder,
+    CountedFile, Link, PIN, Pin, PullGate, find_link_by_id, links_folder, list_links, take_bare,
+    trust_folder,
 };
 use crate::installed::place::{self, OWN};
 use crate::vault::Vault;
@@ -27,10 +28,10 @@ const DEVICE_KEY: &str = "device.key";
 
 /// Links a vault with a new device key and an empty pin. Returns the existing link unchanged if
 /// there is one.
-pub fn create(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError> {
-    let id = LinkId::of(base, slug);
+pub fn link_vault(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError> {
+    let id = LinkId::from_address(base, slug);
     let existing = || -> Result<Option<Link>, LinkError> {
-        let link = find(vault, &id)?;
+        let link = find_link_by_id(vault, &id)?;
         if let Some(link) = &link {
             // A link whose key is gone or replaced can sign no request, so it is reported now and
             // not by the first pull.
@@ -41,17 +42,17 @@ pub fn create(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError>
     if let Some(link) = existing()? {
         return Ok(link);
     }
-    let mut change = vault.change()?;
+    let mut change = vault.begin_change()?;
     // Another command may have linked it, and installed skills, while this one waited for the lock.
     if let Some(link) = existing()? {
         return Ok(link);
     }
     let trust = trust_folder(vault, &id);
-    trust.sweep()?;
+    trust.sweep_leftovers()?;
     let device_key = match keys::read_key(&trust, DEVICE_KEY, KeyKind::Device, &NoPassphrases)? {
         Some(key) => key, // an earlier try got this far, or the vault's folder was lost
         None => {
-            let key = keys::generate(vault.random());
+            let key = keys::generate_key(vault.random());
             keys::create_key(&trust, DEVICE_KEY, KeyKind::Device, &key, &NoPassphrases)?;
             key
         }
@@ -93,13 +94,13 @@ pub fn create(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkError>
     trust.write_record(PIN, &pin)?;
     let folder = links_folder(vault).join(id.as_str());
     disk::make_dirs(&folder, 0o700)?;
-    switch(vault, &mut change, &folder, &InstalledSet::default())?;
-    find(vault, &id)?.ok_or(LinkError::Unknown(id))
+    switch_set(vault, &mut change, &folder, &InstalledSet::default())?;
+    find_link_by_id(vault, &id)?.ok_or(LinkError::Unknown(id))
 }
 
 /// The name for a link, or the first of `<name>-2`, `<name>-3` and so on that no other link has.
 fn free_name(vault: &Vault, id: &LinkId, name: &Slug) -> Result<Slug, LinkError> {
-    let others = all(vault)?;
+    let others = list_links(vault)?;
     let taken = |name: &Slug| {
         // This prefix means own skills: `local/<name>`.
         name.as_str() == OWN
@@ -130,9 +131,13 @@ pub struct LinkSettings {
 }
 
 /// Changes the settings of a link. Fails if another link has the name.
-pub fn configure(vault: &Vault, id: &LinkId, settings: &LinkSettings) -> Result<Link, LinkError> {
-    let mut change = vault.change()?;
-    let mut link = find(vault, id)?.ok_or_else(|| LinkError::Unknown(id.clone()))?;
+pub fn configure_link(
+    vault: &Vault,
+    id: &LinkId,
+    settings: &LinkSettings,
+) -> Result<Link, LinkError> {
+    let mut change = vault.begin_change()?;
+    let mut link = find_link_by_id(vault, id)?.ok_or_else(|| LinkError::Unknown(id.clone()))?;
     if let Some(name) = &settings.name {
         if free_name(vault, id, name)? != *name {
             return Err(LinkError::NameTaken(name.clone()));
@@ -141,7 +146,7 @@ pub fn configure(vault: &Vault, id: &LinkId, settings: &LinkSettings) -> Result<
     }
     link.pin.gate = settings.gate.unwrap_or(link.pin.gate);
     // The name and the gate are part of what readers see, although no link on disk changes.
-    change.switching()?;
+    change.mark_changing()?;
     trust_folder(vault, id).write_record(PIN, &link.pin)?;
     Ok(link)
 }
@@ -149,23 +154,23 @@ pub fn configure(vault: &Vault, id: &LinkId, settings: &LinkSettings) -> Result<
 /// Gives the bare name of an installed skill to the skill of the named linked vault, so that agents
 /// are shown that one. Returns the name; `None` if the vault has it already. Fails if an own skill
 /// has the name.
-pub fn prefer(vault: &Vault, skill: &SkillRef) -> Result<Option<SkillName>, LinkError> {
-    let mut change = vault.change()?;
+pub fn prefer_skill(vault: &Vault, skill: &SkillRef) -> Result<Option<SkillName>, LinkError> {
+    let mut change = vault.begin_change()?;
     let unknown = || LinkError::NotInstalled(skill.clone());
-    let (found, _) = place::find(vault, skill)?.ok_or_else(unknown)?;
-    let name = found.name;
-    if found.bare {
+    let (place, _) = place::find_installed(vault, skill)?.ok_or_else(unknown)?;
+    let name = place.name;
+    if place.bare {
         return Ok(None);
     }
-    let mut links = all(vault)?;
+    let mut links = list_links(vault)?;
     let link = links
         .iter_mut()
-        .find(|link| Some(&link.pin.name) == found.vault.as_ref());
+        .find(|link| Some(&link.pin.name) == place.vault.as_ref());
     let link = link.ok_or_else(unknown)?;
     if place::own_places(vault)?.iter().any(|own| own.name == name) {
         return Err(LinkError::OwnName(name));
     }
-    change.switching()?;
+    change.mark_changing()?;
     // Agents see nothing of this name until the next sync shows them the other skill.
     withdraw_from_agents(vault, &mut change, std::slice::from_ref(&name), &[])?;
     take_bare(vault, &[&name])?;
@@ -176,15 +181,19 @@ pub fn prefer(vault: &Vault, skill: &SkillRef) -> Result<Option<SkillName>, Link
 /// Records the fingerprint that the vault must have, for a link that has pinned none yet. Later
 /// calls of [`Link::accept`] check it even if the caller passes no fingerprint. Changes nothing if
 /// a vault is already pinned.
-pub fn expect(vault: &Vault, id: &LinkId, fingerprint: &VaultFingerprint) -> Result<(), LinkError> {
+pub fn expect_fingerprint(
+    vault: &Vault,
+    id: &LinkId,
+    fingerprint: &VaultFingerprint,
+) -> Result<(), LinkError> {
     // Most calls change nothing, and then they need no writer lock.
     let is_news =
         |link: &Link| link.pin.vault_id.is_none() && link.pin.expected != Some(*fingerprint);
-    let found = || find(vault, id)?.ok_or_else(|| LinkError::Unknown(id.clone()));
+    let found = || find_link_by_id(vault, id)?.ok_or_else(|| LinkError::Unknown(id.clone()));
     if !is_news(&found()?) {
         return Ok(());
     }
-    let _change = vault.change()?;
+    let _change = vault.begin_change()?;
     // Check again under the lock.
     let link = found()?;
     if !is_news(&link) {
@@ -209,24 +218,24 @@ pub struct RemovedLink {
 /// Removes a link, its skills and its device key, and bundles that nothing else uses. Returns
 /// `None` if there is no such link. The vault's trust record stays: another link may need it, and a
 /// later link must not accept older root versions.
-pub fn remove(vault: &Vault, id: &LinkId) -> Result<Option<RemovedLink>, LinkError> {
-    let mut change = vault.change()?;
+pub fn unlink_vault(vault: &Vault, id: &LinkId) -> Result<Option<RemovedLink>, LinkError> {
+    let mut change = vault.begin_change()?;
     let folder = links_folder(vault).join(id.as_str());
-    let link = find(vault, id)?;
+    let link = find_link_by_id(vault, id)?;
     let mut removed = RemovedLink::default();
     if let Some(link) = &link {
         removed.skills = link.installed_names();
         // Remove the agents' symlinks first, so that none of them dangles.
-        let held = link.installed().filter(|(_, skill)| skill.bare);
+        let held = link.installed_skills().filter(|(_, skill)| skill.bare);
         let names: Vec<_> = held.map(|(name, _)| name.clone()).collect();
         removed.unlinked = withdraw_from_agents(vault, &mut change, &names, &[])?;
     }
-    let has_folder = disk::kind(&folder)?.is_some();
-    change.switching()?;
+    let has_folder = disk::kind_at(&folder)?.is_some();
+    change.mark_changing()?;
     // Without its pin nothing of a link counts, so a kill from here on leaves no half of it.
     trust_folder(vault, id).remove_all()?;
     if has_folder {
-        let aside = vault.scratch()?;
+        let aside = vault.new_scratch()?;
         disk::rename(&folder, &aside.path().join(id.as_str()))?;
         disk::sync_dir(&links_folder(vault))?;
     }

@@ -19,14 +19,14 @@ use vault_gate::{self as gate, GateOptions, RawFile};
 use super::accept::AcceptedCatalog;
 use super::catalog::SelectedSkill;
 use super::error::{FlaggedSkill, LinkError};
-use super::state::{InstalledSet, switch};
+use super::state::{InstalledSet, switch_set};
 use crate::admit::remove;
 use crate::disk::Batch;
 use crate::disk::scratch::Scratch;
 use crate::installed::agent_links::withdraw::withdraw as withdraw_from_agents;
 use crate::installed::linked::{
     CATALOG_ENDING, CountedFile, Link, LinkedSkill, PIN, Pin, ProfileBundles, PullGate, Selection,
-    all, catalog_file, find, trust_folder,
+    catalog_file, find_link_by_id, list_links, trust_folder,
 };
 use crate::installed::place;
 use crate::installed::roots;
@@ -49,7 +49,7 @@ impl StagedBundles {
     /// Creates an empty set. Takes no lock, so that a slow download does not block other writers.
     pub fn new(vault: &Vault) -> Result<Self, LinkError> {
         Ok(Self {
-            aside: vault.scratch()?,
+            aside: vault.new_scratch()?,
             batch: Batch::default(),
             hashes: BTreeSet::new(),
             flagged: BTreeMap::new(),
@@ -58,16 +58,19 @@ impl StagedBundles {
 
     /// Lists the parts to fetch in addition to a bundle, with their sizes. Fails if the bytes do
     /// not match the catalog.
-    pub fn parts(skill: &SelectedSkill, bytes: &[u8]) -> Result<Vec<(Digest, u64)>, LinkError> {
-        let bundle = parse(skill, bytes)?;
+    pub fn list_parts(
+        skill: &SelectedSkill,
+        bytes: &[u8],
+    ) -> Result<Vec<(Digest, u64)>, LinkError> {
+        let bundle = parse_bundle(skill, bytes)?;
         Ok(bundle
-            .parts()
+            .part_refs()
             .map(|part| (part.bundle_hash, part.size))
             .collect())
     }
 
     /// Verifies a fetched bundle (hash and size, manifest, every file) and stages it.
-    pub fn add(
+    pub fn add_bundle(
         &mut self,
         accepted: &AcceptedCatalog,
         skill: &SelectedSkill,
@@ -91,23 +94,25 @@ impl StagedBundles {
             version: Some(skill.version),
             stored_version: None,
         };
-        let opened = parse(skill, bytes)?
+        let opened = parse_bundle(skill, bytes)?
             .open(parts, &trust, &expected)
             .map_err(refused)?;
         // The integrity check encodes each bundle again from the store, so the encoding must be
         // canonical.
-        let again =
+        let encoded =
             bundle::encode(&opened.signed, &opened.manifest, &opened.files).map_err(refused)?;
-        if again.hash != skill.bundle_hash {
+        if encoded.hash != skill.bundle_hash {
             return Err(LinkError::NotCanonical(skill.name.clone()));
         }
         // Searches and lists read the texts in the manifest, so they must be those of the signed
         // files.
-        derived::check(&opened.manifest, &opened.files).map_err(|reason| LinkError::Derived {
-            name: skill.name.clone(),
-            reason,
+        derived::compare_with_files(&opened.manifest, &opened.files).map_err(|reason| {
+            LinkError::Derived {
+                name: skill.name.clone(),
+                reason,
+            }
         })?;
-        store::stage(
+        store::stage_bundle(
             &mut self.batch,
             self.aside.path(),
             &skill.bundle_hash,
@@ -115,7 +120,7 @@ impl StagedBundles {
             &opened.files,
         )?;
         if accepted.gate != PullGate::Off {
-            let flagged = accepted.flag(skill, opened.files);
+            let flagged = accepted.flag_skill(skill, opened.files);
             self.flagged
                 .extend(flagged.map(|flagged| (skill.bundle_hash, flagged)));
         }
@@ -126,7 +131,7 @@ impl StagedBundles {
 impl AcceptedCatalog {
     /// Runs the gate of this machine on a skill. The publisher's exceptions do not count: this
     /// check is there in case the publisher is careless, or the key is in other hands.
-    fn flag(&self, skill: &SelectedSkill, files: Vec<File>) -> Option<FlaggedSkill> {
+    fn flag_skill(&self, skill: &SelectedSkill, files: Vec<File>) -> Option<FlaggedSkill> {
         let options = GateOptions {
             strict: !self.options.lenient,
             name: Some(skill.name.clone()),
@@ -143,7 +148,7 @@ impl AcceptedCatalog {
     }
 }
 
-fn parse(skill: &SelectedSkill, bytes: &[u8]) -> Result<Bundle, LinkError> {
+fn parse_bundle(skill: &SelectedSkill, bytes: &[u8]) -> Result<Bundle, LinkError> {
     Bundle::parse(bytes, &skill.bundle_hash, skill.size).map_err(|reason| LinkError::Bundle {
         name: skill.name.clone(),
         reason,
@@ -208,15 +213,15 @@ pub struct TakenName {
 /// until it is approved.
 pub fn pin_only(vault: &Vault, catalog: &AcceptedCatalog) -> Result<PullReport, LinkError> {
     let mut pull = PullTransaction::begin(vault, catalog)?;
-    let set = pull.keep();
+    let set = pull.kept_set();
     let variants = pull.kept_variants();
-    pull.switch(&set, variants)?;
-    pull.tidy(&set)
+    pull.switch_to(&set, variants)?;
+    pull.finish_report(&set)
 }
 
 /// Makes the installed set equal to the selection. Every selected bundle must be staged or
 /// installed already. A failed check changes nothing on disk.
-pub fn install(
+pub fn install_selection(
     vault: &Vault,
     catalog: &AcceptedCatalog,
     selection: &Selection,
@@ -224,11 +229,11 @@ pub fn install(
     staged: StagedBundles,
 ) -> Result<PullReport, LinkError> {
     let mut pull = PullTransaction::begin(vault, catalog)?;
-    pull.gate(selected, &staged)?;
-    let set = pull.stage(selection, selected, staged)?;
-    let variants = pull.catalog.variants(selection, selected);
-    pull.switch(&set, variants)?;
-    pull.tidy(&set)
+    pull.gate_selected(selected, &staged)?;
+    let set = pull.admit_staged(selection, selected, staged)?;
+    let variants = pull.catalog.selected_variants(selection, selected);
+    pull.switch_to(&set, variants)?;
+    pull.finish_report(&set)
 }
 
 /// One pull under the writer lock: builds the new set, switches to it, then removes what it
@@ -245,15 +250,15 @@ struct PullTransaction<'a> {
 
 impl<'a> PullTransaction<'a> {
     fn begin(vault: &'a Vault, catalog: &AcceptedCatalog) -> Result<Self, LinkError> {
-        let mut change = vault.change()?;
-        let link =
-            find(vault, &catalog.link)?.ok_or_else(|| LinkError::Unknown(catalog.link.clone()))?;
+        let mut change = vault.begin_change()?;
+        let link = find_link_by_id(vault, &catalog.link)?
+            .ok_or_else(|| LinkError::Unknown(catalog.link.clone()))?;
         // Another pull may have finished since the catalog was accepted, so check it against the
         // current pin.
         let (bytes, options) = (&catalog.bytes, &catalog.options);
         let catalog = link.accept_under(vault, Some(&mut change), bytes, options)?;
         Ok(Self {
-            before: link.shown()?.0,
+            before: link.linked_bundles()?.0,
             report: PullReport {
                 release: catalog.catalog.release,
                 ..PullReport::default()
@@ -266,7 +271,7 @@ impl<'a> PullTransaction<'a> {
     }
 
     /// Moves the staged bundles into the store and returns the set of all selected skills.
-    fn stage(
+    fn admit_staged(
         &mut self,
         selection: &Selection,
         selected: &[SelectedSkill],
@@ -283,27 +288,28 @@ impl<'a> PullTransaction<'a> {
             .filter(|skill| !hashes.contains(&skill.bundle_hash))
             .cloned()
             .collect();
-        if let Some(skill) = self.catalog.missing(self.vault, &unstaged).first() {
+        if let Some(skill) = self.catalog.missing_bundles(self.vault, &unstaged).first() {
             return Err(LinkError::NotStaged(skill.name.clone()));
         }
-        let wanted: BTreeSet<_> = selected.iter().map(|skill| skill.bundle_hash).collect();
+        let selected_bundles: BTreeSet<_> =
+            selected.iter().map(|skill| skill.bundle_hash).collect();
         // Staged bundles that are not selected stay out of the store, where nothing would refer to
         // them.
-        let hashes: Vec<_> = hashes.intersection(&wanted).copied().collect();
+        let hashes: Vec<_> = hashes.intersection(&selected_bundles).copied().collect();
         if !hashes.is_empty() {
             batch.flush(aside.path())?;
-            let store = self.vault.store();
-            let trusted = self.catalog.trusted(hashes.iter().copied());
-            store::admit(&store, aside.path(), &hashes, &trusted)?;
+            let store = self.vault.store_folder();
+            let trusted = self.catalog.trust_in_bundles(hashes.iter().copied());
+            store::admit_bundles(&store, aside.path(), &hashes, &trusted)?;
         }
-        let holders = self.holders()?;
+        let holders = self.bare_name_holders()?;
         let mut skills = BTreeMap::new();
         for skill in selected {
             let name = &skill.installed_as;
             let signer =
                 // Recorded in the pin now: a later pull must not depend on a manifest that others
                 // can delete.
-                store::signer(&self.vault.store(), &skill.bundle_hash, &self.catalog.roots);
+                store::read_signer(&self.vault.store_folder(), &skill.bundle_hash, &self.catalog.roots);
             let linked = LinkedSkill {
                 signer: signer.ok_or_else(|| LinkError::NotStaged(skill.name.clone()))?,
                 name: skill.name.clone(),
@@ -322,7 +328,7 @@ impl<'a> PullTransaction<'a> {
     /// Runs the gate on selected bundles that were not fetched now, because they are in the store
     /// already. If the link is set to refuse, every one is checked, otherwise only those that it
     /// does not install yet.
-    fn gate(
+    fn gate_selected(
         &mut self,
         selected: &[SelectedSkill],
         staged: &StagedBundles,
@@ -331,9 +337,9 @@ impl<'a> PullTransaction<'a> {
         if gate == PullGate::Off {
             return Ok(());
         }
-        let known: BTreeSet<_> = self
+        let installed_bundles: BTreeSet<_> = self
             .link
-            .installed()
+            .installed_skills()
             .map(|(_, skill)| skill.bundle)
             .collect();
         let mut flagged = Vec::new();
@@ -343,12 +349,14 @@ impl<'a> PullTransaction<'a> {
                 flagged.extend(staged.flagged.get(hash).cloned());
             // With `Warn`, a skill that was installed before was reported by the pull that
             // installed it.
-            } else if gate == PullGate::Refuse || !known.contains(hash) {
-                let trusted = self.catalog.trusted(std::iter::once(*hash));
-                let store = self.vault.store();
+            } else if gate == PullGate::Refuse || !installed_bundles.contains(hash) {
+                let trusted = self.catalog.trust_in_bundles(std::iter::once(*hash));
+                let store = self.vault.store_folder();
                 // One that can't be read is reported as not fetched.
-                if let Ok(examined) = store::examine(&store, hash, Some(&skill.name), &trusted) {
-                    flagged.extend(self.catalog.flag(skill, examined.files));
+                if let Ok(examined) =
+                    store::examine_stored(&store, hash, Some(&skill.name), &trusted)
+                {
+                    flagged.extend(self.catalog.flag_skill(skill, examined.files));
                 }
             }
         }
@@ -360,11 +368,11 @@ impl<'a> PullTransaction<'a> {
     }
 
     /// The holder of each bare name: own skills and other links.
-    fn holders(&self) -> Result<BTreeMap<SkillName, Option<Slug>>, VaultError> {
+    fn bare_name_holders(&self) -> Result<BTreeMap<SkillName, Option<Slug>>, VaultError> {
         let mut holders = BTreeMap::new();
-        for link in all(self.vault)? {
+        for link in list_links(self.vault)? {
             if link.id != self.link.id {
-                let held = link.installed().filter(|(_, skill)| skill.bare);
+                let held = link.installed_skills().filter(|(_, skill)| skill.bare);
                 holders.extend(held.map(|(name, _)| (name.clone(), Some(link.pin.name.clone()))));
             }
         }
@@ -373,7 +381,11 @@ impl<'a> PullTransaction<'a> {
         holders.extend(own.map(|place| (place.name, None)));
         // Removing the link of an own skill must not hand its name to a linked skill.
         let recorded = self.vault.own_skills()?;
-        holders.extend(recorded.expected().map(|(name, _)| (name.clone(), None)));
+        holders.extend(
+            recorded
+                .expected_skills()
+                .map(|(name, _)| (name.clone(), None)),
+        );
         Ok(holders)
     }
 
@@ -381,14 +393,17 @@ impl<'a> PullTransaction<'a> {
     /// skill that was installed without it stays so until the user prefers it, even if the name is
     /// free now, because removing a link from the vault's folder must not hand names over.
     fn gets_bare(&self, name: &SkillName, holders: &BTreeMap<SkillName, Option<Slug>>) -> bool {
-        let mut before = self.link.installed().filter(|_| self.is_same_vault());
+        let mut before = self
+            .link
+            .installed_skills()
+            .filter(|_| self.is_same_vault());
         let had = before.find(|(installed_as, _)| *installed_as == name);
         !holders.contains_key(name) && had.is_none_or(|(_, skill)| skill.bare)
     }
 
     /// The current set without the skills that the catalog withdraws; empty if the link now shows
     /// another vault.
-    fn keep(&self) -> InstalledSet {
+    fn kept_set(&self) -> InstalledSet {
         if !self.is_same_vault() {
             return InstalledSet::default();
         }
@@ -397,7 +412,10 @@ impl<'a> PullTransaction<'a> {
             let mut withdrawn = withdrawn.iter();
             withdrawn.all(|entry| entry.bundle_hash != skill.bundle)
         };
-        let kept = self.link.installed().filter(|(_, skill)| is_kept(skill));
+        let kept = self
+            .link
+            .installed_skills()
+            .filter(|(_, skill)| is_kept(skill));
         InstalledSet {
             selection: self.link.selection(),
             skills: kept
@@ -425,20 +443,20 @@ impl<'a> PullTransaction<'a> {
 
     /// Pins the catalog and switches to the new set. During the switch, bundles of both catalogs
     /// count, so that a kill leaves an intact set.
-    fn switch(
+    fn switch_to(
         &mut self,
         set: &InstalledSet,
         variants: Vec<ProfileBundles>,
     ) -> Result<(), LinkError> {
-        self.compare(set);
+        self.report_changes(set);
         let catalog = &self.catalog;
         let listed = catalog.catalog.skills.iter();
         let listed = listed.map(|entry| entry.bundle_hash).collect();
-        let (id, shown) = (&catalog.catalog.vault_id, catalog.roots.chain().to_list());
+        let (id, id_and_roots) = (&catalog.catalog.vault_id, catalog.roots.chain().to_list());
         let seen_at = Some(catalog.seen_at);
         // The trust record comes before the pin: without it, nothing of a pinned vault can be
         // verified.
-        roots::take(&mut self.change, id, &shown, &listed, seen_at)?;
+        roots::store_counted_roots(&mut self.change, id, &id_and_roots, &listed, seen_at)?;
         let folder = trust_folder(self.vault, &self.link.id);
         let counted = CountedFile {
             release: catalog.stored.release,
@@ -453,13 +471,13 @@ impl<'a> PullTransaction<'a> {
         // The file is written before the pin names it, and its name is its hash, so a kill leaves
         // no pin without its catalog.
         if before.map(|before| before.file_sha256) != Some(counted.file_sha256) {
-            folder.replace(&catalog_file(&counted.file_sha256), &catalog.bytes)?;
+            folder.replace_file(&catalog_file(&counted.file_sha256), &catalog.bytes)?;
         }
-        let shown = set.skills.iter();
-        let same_set = shown
+        let new_skills = set.skills.iter();
+        let same_set = new_skills
             .map(|(name, skill)| (name, &skill.bundle))
             .eq(&self.before)
-            && self.link.installed().eq(&set.skills);
+            && self.link.installed_skills().eq(&set.skills);
         let mut pin = self.link.pin.clone();
         if self.is_same_vault() {
             pin.note_former(&set.skills);
@@ -479,12 +497,12 @@ impl<'a> PullTransaction<'a> {
             // Their names may mean skills of others.
             let removed = self.report.removed.iter();
             let removed: Vec<_> = removed
-                .filter(|name| self.link.holds(name))
+                .filter(|name| self.link.holds_bare_name(name))
                 .cloned()
                 .collect();
             self.report.unlinked =
                 withdraw_from_agents(self.vault, &mut self.change, &removed, &[])?;
-            switch(self.vault, &mut self.change, &self.link.folder, set)?;
+            switch_set(self.vault, &mut self.change, &self.link.folder, set)?;
             // The switch is complete, so bundles of the old catalog are no longer accepted.
             pin.replaced = None;
             folder.write_record(PIN, &pin)?;
@@ -506,7 +524,7 @@ impl<'a> PullTransaction<'a> {
         known.find(is_shown).or(pin.counted.as_ref()).cloned()
     }
 
-    fn compare(&mut self, set: &InstalledSet) {
+    fn report_changes(&mut self, set: &InstalledSet) {
         let report = &mut self.report;
         for (name, skill) in &set.skills {
             match self.before.get(name) {
@@ -523,20 +541,20 @@ impl<'a> PullTransaction<'a> {
     }
 
     /// Removes bundles that nothing refers to any more.
-    fn tidy(mut self, set: &InstalledSet) -> Result<PullReport, LinkError> {
-        let holders = self.holders()?;
+    fn finish_report(mut self, set: &InstalledSet) -> Result<PullReport, LinkError> {
+        let holders = self.bare_name_holders()?;
         for (name, _) in set.skills.iter().filter(|(_, skill)| !skill.bare) {
             self.report.shadowed.push(name.clone());
             let was_there = self
                 .link
-                .installed()
+                .installed_skills()
                 .any(|(before, skill)| before == name && !skill.bare);
             if let Some(by) = holders.get(name).filter(|_| !was_there) {
                 let (name, by) = (name.clone(), by.clone());
                 self.report.taken.push(TakenName { name, by });
             }
         }
-        let withdrawn = self.withdrawn();
+        let withdrawn = self.withdrawn_bundles();
         // Always collect garbage: an earlier pull may have been killed after its switch.
         let dropped = remove::collect_foreign(self.vault, &self.change)?;
         for entry in &self.catalog.catalog.withdrawn {
@@ -558,10 +576,10 @@ impl<'a> PullTransaction<'a> {
 
     /// The bundles that the catalog withdraws and this link had installed. Bundles that others
     /// installed are not affected.
-    fn withdrawn(&self) -> BTreeSet<Digest> {
+    fn withdrawn_bundles(&self) -> BTreeSet<Digest> {
         let had: BTreeSet<_> = self
             .link
-            .installed()
+            .installed_skills()
             .map(|(_, skill)| skill.bundle)
             .collect();
         let withdrawn = self.catalog.catalog.withdrawn.iter();
@@ -579,9 +597,9 @@ fn remove_catalogs(folder: &PrivateFolder, pins: [&Pin; 2]) -> Result<(), LinkEr
         .flat_map(|pin| pin.counted.iter().chain(&pin.replaced))
         .map(|file| catalog_file(&file.file_sha256))
         .collect();
-    for name in folder.files()? {
+    for name in folder.file_names()? {
         if name.ends_with(CATALOG_ENDING) && !kept.contains(&name) {
-            folder.remove(&name)?;
+            folder.remove_file(&name)?;
         }
     }
     Ok(())

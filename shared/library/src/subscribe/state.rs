@@ -21,7 +21,7 @@ pub(super) struct InstalledSet {
 
 /// Writes symlinks to the skills of a set under a new number, flushes them, switches the `current`
 /// symlink, and removes all but the last two sets.
-pub(super) fn switch(
+pub(super) fn switch_set(
     vault: &Vault,
     change: &mut Change<'_>,
     folder: &HeldPath,
@@ -31,21 +31,21 @@ pub(super) fn switch(
     disk::make_dirs(&sets, 0o700)?;
     // This path stays the same and follows the `current` symlink to the newest set.
     let skills = folder.join("skills");
-    if disk::kind(&skills)?.is_none() {
+    if disk::kind_at(&skills)?.is_none() {
         disk::new_link(&skills, Path::new("current/skills"))?;
     }
-    let aside = vault.scratch()?;
+    let aside = vault.new_scratch()?;
     let staged = aside.path().join("set");
     let mut batch = Batch::default();
     write_set(&mut batch, &staged, set)?;
     batch.flush(aside.path())?;
     // A new number each time: a reader that followed `current` before the switch keeps a complete
     // set.
-    let number = numbers(&sets)?.into_iter().max().unwrap_or(0) + 1;
+    let number = set_numbers(&sets)?.into_iter().max().unwrap_or(0) + 1;
     disk::rename(&staged, &sets.join(number.to_string()))?;
     disk::sync_dir(&sets)?;
     // Readers see nothing of the new set until `current` is switched.
-    change.switching()?;
+    change.mark_changing()?;
     disk::switch_link(
         &folder.join("current"),
         &Path::new("sets").join(number.to_string()),
@@ -56,9 +56,9 @@ pub(super) fn switch(
 }
 
 fn write_set(batch: &mut Batch, folder: &HeldPath, set: &InstalledSet) -> Result<(), LinkError> {
-    batch.folder(folder, 0o700)?;
+    batch.make_folder(folder, 0o700)?;
     let links = folder.join("skills");
-    batch.folder(&links, 0o755)?;
+    batch.make_folder(&links, 0o755)?;
     for (name, skill) in &set.skills {
         let target = store::link_target(&skill.bundle, 5);
         disk::new_link(&links.join(name.as_str()), &target)?;
@@ -66,7 +66,7 @@ fn write_set(batch: &mut Batch, folder: &HeldPath, set: &InstalledSet) -> Result
     Ok(())
 }
 
-fn numbers(folder: &HeldPath) -> Result<Vec<u64>, FileError> {
+fn set_numbers(folder: &HeldPath) -> Result<Vec<u64>, FileError> {
     Ok(disk::list(folder)?
         .into_iter()
         .filter_map(|(name, _)| name.to_str()?.parse().ok())
@@ -75,11 +75,11 @@ fn numbers(folder: &HeldPath) -> Result<Vec<u64>, FileError> {
 
 /// Removes all sets except the current and the previous one, which a reader may still have open.
 fn remove_old_sets(sets: &HeldPath, current: u64) -> Result<(), LinkError> {
-    let mut kept = numbers(sets)?;
+    let mut kept = set_numbers(sets)?;
     kept.retain(|number| *number <= current);
     kept.sort_unstable();
     let kept: BTreeSet<_> = kept.into_iter().rev().take(2).collect();
-    for number in numbers(sets)? {
+    for number in set_numbers(sets)? {
         if !kept.contains(&number) {
             disk::remove_tree(&sets.join(number.to_string()))?;
         }

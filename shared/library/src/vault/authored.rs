@@ -62,7 +62,7 @@ impl fmt::Display for AuthoredFile {
 
 impl AuthoredFile {
     /// The file at a path relative to the vault's folder; `None` if the owner writes no such file.
-    pub fn at(path: &Path) -> Option<Self> {
+    pub fn from_path(path: &Path) -> Option<Self> {
         let parts: Option<Vec<_>> = path.iter().map(|part| part.to_str()).collect();
         match parts?[..] {
             [POLICY_FILE] => Some(Self::Policy),
@@ -80,7 +80,7 @@ impl AuthoredFile {
         vault.paths().root.join(self.to_string())
     }
 
-    pub(crate) fn held(&self, vault: &Vault) -> HeldPath {
+    pub(crate) fn held_path(&self, vault: &Vault) -> HeldPath {
         vault.folder().join(self.to_string())
     }
 
@@ -95,7 +95,7 @@ impl AuthoredFile {
     }
 
     /// The folder and the name of its approved version.
-    fn approved(&self, vault: &Vault) -> (PrivateFolder, String) {
+    fn approved_location(&self, vault: &Vault) -> (PrivateFolder, String) {
         let folder = approved_folder(vault);
         match self {
             Self::Policy => (folder, POLICY_FILE.to_owned()),
@@ -108,14 +108,14 @@ impl AuthoredFile {
     }
 
     /// Reads the file in the vault's folder, approved or not; `None` if it is absent.
-    pub(crate) fn read(&self, vault: &Vault) -> Result<Option<Vec<u8>>, FileError> {
-        disk::read(&self.held(vault), self.max_bytes())
+    pub(crate) fn read_written(&self, vault: &Vault) -> Result<Option<Vec<u8>>, FileError> {
+        disk::read(&self.held_path(vault), self.max_bytes())
     }
 
     /// The approved version; `None` if there is none.
     pub fn read_approved(&self, vault: &Vault) -> Result<Option<Vec<u8>>, VaultError> {
-        let (folder, name) = self.approved(vault);
-        Ok(folder.read(&name)?.map(|bytes| bytes.to_vec()))
+        let (folder, name) = self.approved_location(vault);
+        Ok(folder.read_file(&name)?.map(|bytes| bytes.to_vec()))
     }
 }
 
@@ -142,7 +142,7 @@ pub fn pending_files(vault: &Vault) -> Result<Vec<PendingFile>, VaultError> {
     let mut pending = Vec::new();
     for file in files {
         let approved = file.read_approved(vault)?;
-        let found = file.read(vault);
+        let found = file.read_written(vault);
         // A file that can't be read is pending as well, so that its owner learns why the approved
         // version stays in force.
         if !matches!(&found, Ok(found) if *found == approved) {
@@ -160,8 +160,8 @@ pub fn pending_files(vault: &Vault) -> Result<Vec<PendingFile>, VaultError> {
 pub(crate) fn approved_transforms(vault: &Vault) -> Result<Vec<AuthoredFile>, VaultError> {
     let folder = approved_folder(vault).child(TRANSFORMS);
     let mut files = Vec::new();
-    for skill in folder.folders()? {
-        for name in folder.child(&skill).files()? {
+    for skill in folder.folder_names()? {
+        for name in folder.child(&skill).file_names()? {
             files.extend(transform_at(&skill, &name));
         }
     }
@@ -184,7 +184,7 @@ pub(crate) fn written_transforms(vault: &Vault) -> Result<Vec<AuthoredFile>, Vau
 }
 
 fn transform_at(skill: &str, file: &str) -> Option<AuthoredFile> {
-    AuthoredFile::at(&Path::new(TRANSFORMS).join(skill).join(file))
+    AuthoredFile::from_path(&Path::new(TRANSFORMS).join(skill).join(file))
 }
 
 impl Change<'_> {
@@ -194,15 +194,15 @@ impl Change<'_> {
         file: &AuthoredFile,
         bytes: &[u8],
     ) -> Result<(), VaultError> {
-        let path = file.held(self.vault);
+        let path = file.held_path(self.vault);
         // Killed in between, the file is pending, and the owner is asked.
         self.write_bytes(&path, bytes, 0o600)?;
-        self.approve(file, Some(bytes))
+        self.set_approved(file, Some(bytes))
     }
 
     /// Removes a file of the owner together with its approved version.
     pub(crate) fn remove_authored(&mut self, file: &AuthoredFile) -> Result<(), VaultError> {
-        let path = file.held(self.vault);
+        let path = file.held_path(self.vault);
         // In the other order a kill would leave the file without an approved version, and the owner
         // would be asked to approve what they removed.
         if disk::remove_file(&path)?
@@ -210,23 +210,23 @@ impl Change<'_> {
         {
             disk::sync_dir(&folder)?;
         }
-        self.approve(file, None)
+        self.set_approved(file, None)
     }
 
     /// Sets the approved version of a file; `None` approves that there is none.
-    pub(crate) fn approve(
+    pub(crate) fn set_approved(
         &mut self,
         file: &AuthoredFile,
         bytes: Option<&[u8]>,
     ) -> Result<(), VaultError> {
         self.vault.require_trust()?;
         // An approval changes what readers get, although no file of the vault's folder changes.
-        self.switching()?;
-        let (folder, name) = file.approved(self.vault);
+        self.mark_changing()?;
+        let (folder, name) = file.approved_location(self.vault);
         match bytes {
             Some(bytes) => folder.replace_by(&self.vault.trust_folder(), &name, bytes)?,
             None => {
-                folder.remove(&name)?;
+                folder.remove_file(&name)?;
             }
         }
         Ok(())
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_path_names_a_file_of_the_owner_in_one_way_only() {
         for path in ["policy.toml", "profiles.toml", "transforms/pdf/team.md"] {
-            let file = AuthoredFile::at(Path::new(path)).unwrap();
+            let file = AuthoredFile::from_path(Path::new(path)).unwrap();
             assert_eq!(file.to_string(), path);
         }
         for path in [
@@ -256,7 +256,7 @@ mod tests {
             "transforms/pdf/a/b.md",
             "transforms/PDF/team.md",
         ] {
-            assert_eq!(AuthoredFile::at(Path::new(path)), None, "{path}");
+            assert_eq!(AuthoredFile::from_path(Path::new(path)), None, "{path}");
         }
     }
 }

@@ -12,7 +12,9 @@ use vault_store::random::Random;
 use super::folder::{PrivateFolder, vault_folder};
 use super::keys::{self, Passphrases, VaultKeys};
 use super::trust::{self, VaultTrust};
-use super::{DEFAULT_WAIT, Format, SCHEMA, VaultError, VaultPaths, folder, occupant, read_format};
+use super::{
+    DEFAULT_WAIT, FormatFile, SCHEMA, VaultError, VaultPaths, folder, occupant, read_format,
+};
 use crate::disk;
 use crate::disk::lock;
 use crate::disk::scratch;
@@ -32,33 +34,33 @@ pub(super) struct NewVault<'a> {
 
 impl NewVault<'_> {
     /// Creates a vault with one key in both roles.
-    pub(super) fn create(&self) -> Result<VaultId, VaultError> {
+    pub(super) fn create_vault(&self) -> Result<VaultId, VaultError> {
         make_folders(self.paths)?;
         let root = self.paths.folder();
-        let _lock = lock::take(&root.join("lock"), DEFAULT_WAIT)?;
+        let _lock = lock::take_lock(&root.join("lock"), DEFAULT_WAIT)?;
         if let Some(id) = read_format(&root)? {
             return Ok(id); // another process was first
         }
         // No other writer is alive under the lock, so the entries are leftovers.
-        scratch::sweep(&root.join("tmp"))?;
-        self.finish(None)
+        scratch::sweep_unlocked(&root.join("tmp"))?;
+        self.finish_creation(None)
     }
 
     /// Gives a vault that only held linked ones an identity of its own; returns its id.
-    pub(super) fn replace(&self, id: VaultId) -> Result<VaultId, VaultError> {
+    pub(super) fn replace_placeholder(&self, id: VaultId) -> Result<VaultId, VaultError> {
         let root = self.paths.folder();
         folder::check_vault(&root)?;
-        let _lock = lock::take(&root.join("lock"), DEFAULT_WAIT)?;
+        let _lock = lock::take_lock(&root.join("lock"), DEFAULT_WAIT)?;
         match read_format(&root)? {
             Some(now) if now == id => {}
             // Another process was first.
             now => return Ok(now.unwrap_or(id)),
         }
         let before = vault_folder(&self.paths.config, &id);
-        let new = self.finish(Some(&before))?;
+        let new = self.finish_creation(Some(&before))?;
         // Nothing names the old identity any more. Should it have keys, they stay: a key can't be
         // made again.
-        if disk::kind(&before.child("keys").path())?.is_none() {
+        if disk::kind_at(&before.child("keys").path())?.is_none() {
             before.remove_all()?;
         }
         Ok(new)
@@ -66,7 +68,7 @@ impl NewVault<'_> {
 
     /// Creates the vault. Copies the trust folder of the vault that it replaces, except its
     /// identity.
-    fn finish(&self, before: Option<&PrivateFolder>) -> Result<VaultId, VaultError> {
+    fn finish_creation(&self, before: Option<&PrivateFolder>) -> Result<VaultId, VaultError> {
         let id = self.create_trust()?;
         if let Some(before) = before {
             let folder = vault_folder(&self.paths.config, &id);
@@ -88,13 +90,13 @@ impl NewVault<'_> {
             random,
             ..
         } = self;
-        let noted = paths.folder().join(CREATING);
-        let earlier = disk::read(&noted, 64)?
+        let note_path = paths.folder().join(CREATING);
+        let noted_id = disk::read(&note_path, 64)?
             .and_then(|bytes| String::from_utf8(bytes).ok())
             .and_then(|text| text.parse::<VaultId>().ok());
-        if let Some(id) = earlier {
+        if let Some(id) = noted_id {
             match VaultTrust::read(&paths.config, &id)? {
-                Some(known) if known.for_links == self.for_links => return Ok(id),
+                Some(noted_trust) if noted_trust.for_links == self.for_links => return Ok(id),
                 // The note lies in the vault's folder, where others may have written it, so
                 // existing trust stays.
                 Some(_) => {}
@@ -103,19 +105,19 @@ impl NewVault<'_> {
                 None => vault_folder(&paths.config, &id).remove_all()?,
             }
         }
-        let key = keys::generate(*random);
+        let key = keys::generate_key(*random);
         let chain = first_root(*clock, &key)?;
         let id = chain.vault_id();
         // Record the id first, so that a retry finds the keys of an interrupted creation.
         disk::replace(
-            &noted,
+            &note_path,
             id.to_string().as_bytes(),
             0o600,
             &paths.folder().join("tmp"),
         )?;
         // The key of a vault for links signs this one version and is then thrown away.
         if !self.for_links {
-            VaultKeys::new(paths, &id, Arc::clone(self.passphrases)).store(&key)?;
+            VaultKeys::new(paths, &id, Arc::clone(self.passphrases)).store_key(&key)?;
         }
         VaultTrust {
             for_links: self.for_links,
@@ -146,7 +148,7 @@ pub(crate) fn first_root(clock: &dyn Clock, key: &SecretKey) -> Result<RootChain
         public_key: key.public(),
         name: KeyName::default_for(&key.public()),
     };
-    let mut edit = RootEdit::first(clock.now());
+    let mut edit = RootEdit::begin_first(clock.now());
     edit.add_root_key(entry.clone())?.add_publisher(entry)?;
     Ok(edit.sign(&[key])?)
 }
@@ -157,9 +159,9 @@ pub(crate) fn write_format(paths: &VaultPaths, id: &VaultId) -> Result<(), Vault
     let root = paths.folder();
     let before = read_format(&root)?;
     if let Some(before) = before.filter(|before| before != id) {
-        occupant::record(paths, &before, Some(id))?;
+        occupant::record_vault(paths, &before, Some(id))?;
     }
-    let format = Format {
+    let format = FormatFile {
         schema: SCHEMA.to_owned(),
         vault_id: *id,
     };
@@ -169,5 +171,5 @@ pub(crate) fn write_format(paths: &VaultPaths, id: &VaultId) -> Result<(), Vault
         0o600,
         &root.join("tmp"),
     )?;
-    occupant::record(paths, id, None)
+    occupant::record_vault(paths, id, None)
 }

@@ -78,13 +78,13 @@ impl PrivateFolder {
     }
 
     /// Creates the folder if it is missing. Fails if other users can access it.
-    pub(crate) fn ensure(&self) -> Result<(), KeyError> {
+    pub(crate) fn ensure_exists(&self) -> Result<(), KeyError> {
         disk::make_dirs(&self.path(), 0o700)?;
-        self.check()
+        self.check_access()
     }
 
     /// Fails if other users can access the folder, or write to a folder above it.
-    fn check(&self) -> Result<(), KeyError> {
+    fn check_access(&self) -> Result<(), KeyError> {
         check_top(&self.config)?;
         // A user who can write to any folder on the way could replace everything below it.
         let mut path = self.config.clone();
@@ -96,17 +96,17 @@ impl PrivateFolder {
     }
 
     /// Removes the temporary files of dead processes.
-    pub(crate) fn sweep(&self) -> Result<(), KeyError> {
+    pub(crate) fn sweep_leftovers(&self) -> Result<(), KeyError> {
         Ok(disk::sweep_asides(&self.path())?)
     }
 
     /// Reads a file; `None` if it is absent. Fails if other users can access it.
-    pub(crate) fn read(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>, KeyError> {
+    pub(crate) fn read_file(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>, KeyError> {
         let path = self.path_of(name);
         let Some(bytes) = disk::read_secret(&path, MAX_FILE)? else {
             return Ok(None);
         };
-        match self.check().and_then(|()| check_private(&path)) {
+        match self.check_access().and_then(|()| check_private(&path)) {
             Ok(()) => Ok(Some(bytes)),
             // Another command removed it after it was opened.
             Err(KeyError::Missing(_)) => Ok(None),
@@ -115,11 +115,11 @@ impl PrivateFolder {
     }
 
     /// Writes a file atomically, replacing an earlier one.
-    pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), KeyError> {
-        self.ensure()?;
+    pub(crate) fn replace_file(&self, name: &str, bytes: &[u8]) -> Result<(), KeyError> {
+        self.ensure_exists()?;
         // A writer that was killed before its rename left a temporary file here, which may hold a
         // secret.
-        self.sweep()?;
+        self.sweep_leftovers()?;
         Ok(disk::replace(
             &self.path_of(name),
             bytes,
@@ -136,7 +136,7 @@ impl PrivateFolder {
         name: &str,
         bytes: &[u8],
     ) -> Result<(), KeyError> {
-        self.ensure()?;
+        self.ensure_exists()?;
         Ok(disk::replace(
             &self.path_of(name),
             bytes,
@@ -146,9 +146,9 @@ impl PrivateFolder {
     }
 
     /// Writes a file atomically; returns false if one of this name exists.
-    pub(crate) fn create(&self, name: &str, bytes: &[u8]) -> Result<bool, KeyError> {
-        self.ensure()?;
-        self.sweep()?;
+    pub(crate) fn create_file(&self, name: &str, bytes: &[u8]) -> Result<bool, KeyError> {
+        self.ensure_exists()?;
+        self.sweep_leftovers()?;
         Ok(disk::create(
             &self.path_of(name),
             bytes,
@@ -162,7 +162,7 @@ impl PrivateFolder {
         &self,
         name: &str,
     ) -> Result<Option<T>, VaultError> {
-        let Some(bytes) = self.read(name)? else {
+        let Some(bytes) = self.read_file(name)? else {
             return Ok(None);
         };
         let record = json::parse(&bytes).map_err(|reason| VaultError::Damaged {
@@ -178,7 +178,7 @@ impl PrivateFolder {
         name: &str,
         record: &T,
     ) -> Result<(), KeyError> {
-        self.replace(name, &json::to_bytes(record))
+        self.replace_file(name, &json::to_bytes(record))
     }
 
     /// Writes a JSON record atomically to a subfolder that may hold many files and is therefore
@@ -189,12 +189,12 @@ impl PrivateFolder {
         name: &str,
         record: &T,
     ) -> Result<(), KeyError> {
-        self.ensure()?;
-        self.sweep()?;
+        self.ensure_exists()?;
+        self.sweep_leftovers()?;
         // The temporary file goes to this folder: removing leftovers lists the folder, which would
         // be slow in one with a record for each of 10,000 skills.
         let below = self.child(folder);
-        below.ensure()?;
+        below.ensure_exists()?;
         Ok(disk::replace(
             &below.path_of(name),
             &json::to_bytes(record),
@@ -204,7 +204,7 @@ impl PrivateFolder {
     }
 
     /// Renames a file of the folder.
-    pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), KeyError> {
+    pub(crate) fn rename_file(&self, from: &str, to: &str) -> Result<(), KeyError> {
         disk::rename(&self.path_of(from), &self.path_of(to))?;
         // Unflushed, the old name could come back after a power failure, although the caller went
         // on.
@@ -212,7 +212,7 @@ impl PrivateFolder {
     }
 
     /// Removes a file; returns whether it existed.
-    pub(crate) fn remove(&self, name: &str) -> Result<bool, KeyError> {
+    pub(crate) fn remove_file(&self, name: &str) -> Result<bool, KeyError> {
         Ok(disk::remove_file(&self.path_of(name))?)
     }
 
@@ -224,53 +224,54 @@ impl PrivateFolder {
     /// Copies the files of another folder and of its subfolders, except the named ones. Existing
     /// files are replaced.
     pub(crate) fn copy_from(&self, other: &Self, but: &[&str]) -> Result<(), KeyError> {
-        self.take(other, but, Self::replace)
+        self.copy_files(other, but, Self::replace_file)
     }
 
     /// Like [`Self::copy_from`], but keeps existing files, so that a retry continues an interrupted
     /// copy.
     pub(crate) fn complete_from(&self, other: &Self, but: &[&str]) -> Result<(), KeyError> {
-        self.take(other, but, |to, name, bytes| {
-            to.create(name, bytes).map(drop)
+        self.copy_files(other, but, |to, name, bytes| {
+            to.create_file(name, bytes).map(drop)
         })
     }
 
-    fn take(
+    fn copy_files(
         &self,
         other: &Self,
         but: &[&str],
         put: fn(&Self, &str, &[u8]) -> Result<(), KeyError>,
     ) -> Result<(), KeyError> {
-        for name in other.files()? {
+        for name in other.file_names()? {
             if !but.contains(&name.as_str())
-                && let Some(bytes) = other.read(&name)?
+                && let Some(bytes) = other.read_file(&name)?
             {
                 put(self, &name, &bytes)?;
             }
         }
-        for name in other.folders()? {
+        for name in other.folder_names()? {
             if !but.contains(&name.as_str()) {
                 // The exceptions name entries of the top folder only.
-                self.child(&name).take(&other.child(&name), &[], put)?;
+                self.child(&name)
+                    .copy_files(&other.child(&name), &[], put)?;
             }
         }
         Ok(())
     }
 
     /// The names of the regular files, sorted; empty if the folder is absent.
-    pub(crate) fn files(&self) -> Result<Vec<String>, KeyError> {
-        self.names(Kind::File)
+    pub(crate) fn file_names(&self) -> Result<Vec<String>, KeyError> {
+        self.entry_names(Kind::File)
     }
 
     /// The names of the folders in it, sorted; empty if the folder is absent.
-    pub(crate) fn folders(&self) -> Result<Vec<String>, KeyError> {
-        self.names(Kind::Dir)
+    pub(crate) fn folder_names(&self) -> Result<Vec<String>, KeyError> {
+        self.entry_names(Kind::Dir)
     }
 
-    fn names(&self, wanted: Kind) -> Result<Vec<String>, KeyError> {
+    fn entry_names(&self, entry_kind: Kind) -> Result<Vec<String>, KeyError> {
         let listed = disk::list(&self.path())?.into_iter();
         Ok(listed
-            .filter(|(_, kind)| *kind == wanted)
+            .filter(|(_, kind)| *kind == entry_kind)
             .filter_map(|(name, _)| name.into_string().ok())
             .collect())
     }
@@ -305,7 +306,7 @@ pub(super) fn check_vault(root: &HeldPath) -> Result<(), VaultError> {
     }
     let below = FOLDERS.map(|name| root.join(name));
     // The vault's folder itself may be a link that its owner made, so its target is checked.
-    let top = disk::folder_mode_and_owner(root.top())?;
+    let top = disk::folder_mode_and_owner(root.top_folder())?;
     let mut found = vec![(root.path(), top)];
     for path in below {
         found.push((path.path(), disk::mode_and_owner(&path)?));
@@ -392,8 +393,11 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let config = home.path().join("config");
         let folder = PrivateFolder::new(&config, "vaults/a/keys");
-        folder.replace("secret", b"x").unwrap();
-        assert_eq!(folder.read("secret").unwrap().unwrap().as_slice(), b"x");
+        folder.replace_file("secret", b"x").unwrap();
+        assert_eq!(
+            folder.read_file("secret").unwrap().unwrap().as_slice(),
+            b"x"
+        );
         for (path, good, bad) in [
             (folder.path_of("secret"), 0o600, 0o640),
             (folder.path(), 0o700, 0o705),
@@ -403,12 +407,12 @@ mod tests {
         ] {
             set_mode(&path, bad);
             assert!(
-                matches!(folder.read("secret"), Err(KeyError::Open { .. })),
+                matches!(folder.read_file("secret"), Err(KeyError::Open { .. })),
                 "{}",
                 path.display()
             );
             set_mode(&path, good);
-            assert!(folder.read("secret").unwrap().is_some());
+            assert!(folder.read_file("secret").unwrap().is_some());
         }
     }
 
@@ -419,10 +423,10 @@ mod tests {
         std::fs::create_dir(&there).unwrap();
         std::os::unix::fs::symlink(&there, &config).unwrap();
         let folder = PrivateFolder::new(&config, "links/a");
-        folder.replace("pin.json", b"{}").unwrap();
+        folder.replace_file("pin.json", b"{}").unwrap();
         set_mode(&there, 0o777);
         assert!(matches!(
-            folder.replace("pin.json", b"{}"),
+            folder.replace_file("pin.json", b"{}"),
             Err(KeyError::Open { .. })
         ));
     }

@@ -72,9 +72,9 @@ pub(crate) fn agent_refusal(error: SignerError) -> Result<KeyError, SignerError>
 }
 
 /// Generates a secret key.
-pub fn generate(random: &dyn Random) -> SecretKey {
+pub fn generate_key(random: &dyn Random) -> SecretKey {
     let mut seed = Zeroizing::new([0_u8; 32]);
-    random.fill(&mut *seed);
+    random.fill_random(&mut *seed);
     SecretKey::from_seed(*seed)
 }
 
@@ -87,22 +87,26 @@ const WORK_FACTOR: u8 = 18;
 const MAX_WORK_FACTOR: u8 = 22;
 
 /// Returns a recipient that encrypts with a passphrase, in the age format.
-pub fn recipient(passphrase: &str) -> age::scrypt::Recipient {
+pub fn passphrase_recipient(passphrase: &str) -> age::scrypt::Recipient {
     let mut recipient = age::scrypt::Recipient::new(SecretString::from(passphrase));
     recipient.set_work_factor(WORK_FACTOR);
     recipient
 }
 
 /// Returns an identity that decrypts with a passphrase. It rejects work factors above 22.
-pub fn identity(passphrase: &str) -> age::scrypt::Identity {
+pub fn passphrase_identity(passphrase: &str) -> age::scrypt::Identity {
     let mut identity = age::scrypt::Identity::new(SecretString::from(passphrase));
     identity.set_max_work_factor(MAX_WORK_FACTOR);
     identity
 }
 
 /// Encrypts the content of a secret file with a passphrase.
-pub(crate) fn encrypt(path: &Path, text: &[u8], passphrase: &str) -> Result<Vec<u8>, KeyError> {
-    age::encrypt(&recipient(passphrase), text).map_err(|cause| KeyError::Encrypt {
+pub(crate) fn encrypt_secret(
+    path: &Path,
+    text: &[u8],
+    passphrase: &str,
+) -> Result<Vec<u8>, KeyError> {
+    age::encrypt(&passphrase_recipient(passphrase), text).map_err(|cause| KeyError::Encrypt {
         path: path.to_owned(),
         cause: io::Error::other(cause.to_string()),
     })
@@ -122,7 +126,7 @@ pub(crate) struct OpenedSecret {
 }
 
 /// The content of a secret file, decrypted if necessary.
-pub(crate) fn decrypt(
+pub(crate) fn decrypt_secret(
     path: &Path,
     bytes: Zeroizing<Vec<u8>>,
     passphrases: &dyn Passphrases,
@@ -136,7 +140,7 @@ pub(crate) fn decrypt(
     let passphrase = passphrases.unlock(path).map_err(KeyError::Passphrase)?;
     let passphrase = passphrase.ok_or_else(|| KeyError::Locked(path.to_owned()))?;
     let wrong = || KeyError::WrongPassphrase(path.to_owned());
-    let identity = identity(&passphrase);
+    let identity = passphrase_identity(&passphrase);
     let decryptor = age::Decryptor::new(bytes.as_slice()).map_err(|_| wrong())?;
     let opened = decryptor.decrypt(std::iter::once(&identity as &dyn age::Identity));
     let mut opened = opened.map_err(|_| wrong())?;
@@ -164,11 +168,11 @@ pub(crate) fn read_key(
     passphrases: &dyn Passphrases,
 ) -> Result<Option<SecretKey>, KeyError> {
     let path = folder.path_of(name);
-    let Some(bytes) = folder.read(name)? else {
+    let Some(bytes) = folder.read_file(name)? else {
         return Ok(None);
     };
-    let opened = decrypt(&path, bytes, passphrases)?;
-    let key = parse(&opened.text, kind).ok_or(KeyError::Malformed {
+    let opened = decrypt_secret(&path, bytes, passphrases)?;
+    let key = parse_key(&opened.text, kind).ok_or(KeyError::Malformed {
         path,
         kind: kind.as_str(),
     })?;
@@ -183,17 +187,17 @@ pub(crate) fn create_key(
     key: &SecretKey,
     passphrases: &dyn Passphrases,
 ) -> Result<bool, KeyError> {
-    let text = text(key, kind);
+    let text = format_key(key, kind);
     match passphrases.protect().map_err(KeyError::Passphrase)? {
         Some(passphrase) => {
-            let bytes = encrypt(&folder.path_of(name), text.as_bytes(), &passphrase)?;
-            folder.create(name, &bytes)
+            let bytes = encrypt_secret(&folder.path_of(name), text.as_bytes(), &passphrase)?;
+            folder.create_file(name, &bytes)
         }
-        None => folder.create(name, text.as_bytes()),
+        None => folder.create_file(name, text.as_bytes()),
     }
 }
 
-fn parse(text: &[u8], kind: KeyKind) -> Option<SecretKey> {
+fn parse_key(text: &[u8], kind: KeyKind) -> Option<SecretKey> {
     let text = std::str::from_utf8(text).ok()?;
     let hex = text
         .strip_suffix('\n')
@@ -213,7 +217,7 @@ fn parse(text: &[u8], kind: KeyKind) -> Option<SecretKey> {
     Some(SecretKey::from_seed(*seed))
 }
 
-fn text(key: &SecretKey, kind: KeyKind) -> Zeroizing<String> {
+fn format_key(key: &SecretKey, kind: KeyKind) -> Zeroizing<String> {
     use std::fmt::Write as _;
     let seed = key.seed();
     // Large enough: a string that grows would leave copies of the secret in freed memory.
@@ -273,7 +277,7 @@ impl VaultKeys {
     }
 
     fn with_ending(&self, ending: &str) -> Result<Vec<PublicKey>, KeyError> {
-        let names = self.folder.files()?;
+        let names = self.folder.file_names()?;
         let keys = names.iter().filter_map(|name| name.strip_suffix(ending));
         Ok(keys.filter_map(|name| name.parse().ok()).collect())
     }
@@ -281,20 +285,20 @@ impl VaultKeys {
     /// The name of a key's file: that of a staged key if there is no other.
     fn file_of(&self, key: &PublicKey) -> Result<String, KeyError> {
         let is_there =
-            |name: &str| Ok::<_, FileError>(disk::kind(&self.folder.path_of(name))?.is_some());
-        let (in_use, staged) = (in_use(key), staged(key));
+            |name: &str| Ok::<_, FileError>(disk::kind_at(&self.folder.path_of(name))?.is_some());
+        let (in_use, staged) = (key_file(key), staged_file(key));
         let is_staged = !is_there(&in_use)? && is_there(&staged)?;
         Ok(if is_staged { staged } else { in_use })
     }
 
     /// Returns whether the SSH agent holds the secret key.
     pub fn is_in_agent(&self, key: &PublicKey) -> Result<bool, KeyError> {
-        Ok(disk::kind(&self.folder.path_of(&in_agent(key)))?.is_some())
+        Ok(disk::kind_at(&self.folder.path_of(&agent_key_file(key)))?.is_some())
     }
 
     /// The path of a key file.
     pub fn path(&self, key: &PublicKey) -> PathBuf {
-        self.folder.path_of(&in_use(key))
+        self.folder.path_of(&key_file(key))
     }
 
     /// The folder of the key files.
@@ -307,7 +311,7 @@ impl VaultKeys {
         if self.is_in_agent(key)? {
             return Ok(false);
         }
-        let bytes = self.folder.read(&self.file_of(key)?)?;
+        let bytes = self.folder.read_file(&self.file_of(key)?)?;
         let bytes = bytes.ok_or_else(|| KeyError::Missing(self.path(key)))?;
         Ok(is_encrypted(&bytes))
     }
@@ -316,10 +320,10 @@ impl VaultKeys {
     /// asked for its list of keys now. Fails like [`Self::read`].
     pub fn signer(&self, key: &PublicKey) -> Result<Box<dyn Signer + Send + Sync>, KeyError> {
         Ok(if self.is_in_agent(key)? {
-            self.check(key)?; // so that a missing key is named before anything is prepared
+            self.check_usable(key)?; // so that a missing key is named before anything is prepared
             Box::new(self.agent_signer(key))
         } else {
-            Box::new(self.read(key)?)
+            Box::new(self.read_secret_key(key)?)
         })
     }
 
@@ -333,21 +337,21 @@ impl VaultKeys {
 
     /// Fails unless this machine can sign with a key now. Asks the user nothing: an encrypted key
     /// file is not opened, and an agent only lists its keys.
-    pub fn check(&self, key: &PublicKey) -> Result<(), KeyError> {
+    pub fn check_usable(&self, key: &PublicKey) -> Result<(), KeyError> {
         if self.is_in_agent(key)? {
-            let held = ssh_agent::identities(self.ssh_agent.as_deref())?;
+            let held = ssh_agent::list_identities(self.ssh_agent.as_deref())?;
             if held.iter().all(|held| held.key != Some(*key)) {
                 return Err(AgentError::KeyMissing(ssh_agent::fingerprint(key)).into());
             }
         } else if !self.is_encrypted(key)? {
-            self.read(key)?;
+            self.read_secret_key(key)?;
         }
         Ok(())
     }
 
     /// The secret key. Fails if it is missing, in the SSH agent, accessible to other users, locked
     /// without a passphrase, or not the key that the file is named after.
-    pub fn read(&self, key: &PublicKey) -> Result<SecretKey, KeyError> {
+    pub fn read_secret_key(&self, key: &PublicKey) -> Result<SecretKey, KeyError> {
         if self.is_in_agent(key)? {
             return Err(KeyError::InAgent(ssh_agent::fingerprint(key)));
         }
@@ -356,7 +360,7 @@ impl VaultKeys {
         let mut unlocked = self.unlocked.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(secret) = unlocked.get(key)
             // A key whose file was removed must not sign from memory.
-            && disk::kind(&path)?.is_some()
+            && disk::kind_at(&path)?.is_some()
         {
             return Ok(secret.clone());
         }
@@ -372,24 +376,25 @@ impl VaultKeys {
     }
 
     /// Stores a key that no root version names yet. It stays until one does.
-    pub(crate) fn store(&self, key: &SecretKey) -> Result<(), KeyError> {
-        self.create(&in_use(&key.public()), key)
+    pub(crate) fn store_key(&self, key: &SecretKey) -> Result<(), KeyError> {
+        self.create_key_file(&key_file(&key.public()), key)
     }
 
     /// Records that the SSH agent holds this key. Fails unless the agent signs with it.
     pub(crate) fn use_agent(&self, key: &PublicKey) -> Result<(), KeyError> {
-        self.agent_signer(key).prove()?;
+        self.agent_signer(key).prove_signing()?;
         let note = format!("vault.ssh-agent-key/1 {}\n", ssh_agent::fingerprint(key));
-        self.folder.create(&in_agent(key), note.as_bytes())?;
+        self.folder
+            .create_file(&agent_key_file(key), note.as_bytes())?;
         Ok(())
     }
 
     /// Stores the key of the next root version. [`Self::settle`] puts it into use.
-    pub(crate) fn stage(&self, key: &SecretKey) -> Result<(), KeyError> {
-        self.create(&staged(&key.public()), key)
+    pub(crate) fn stage_key(&self, key: &SecretKey) -> Result<(), KeyError> {
+        self.create_key_file(&staged_file(&key.public()), key)
     }
 
-    fn create(&self, name: &str, key: &SecretKey) -> Result<(), KeyError> {
+    fn create_key_file(&self, name: &str, key: &SecretKey) -> Result<(), KeyError> {
         create_key(
             &self.folder,
             name,
@@ -402,24 +407,28 @@ impl VaultKeys {
 
     /// Updates the key files to the root versions that count. A staged key is put into use if a
     /// role names it and removed otherwise; retired and revoked keys are removed.
-    pub(crate) fn settle(&self, roots: &RootState) -> Result<(), KeyError> {
-        self.folder.sweep()?;
+    pub(crate) fn settle_files(&self, roots: &RootState) -> Result<(), KeyError> {
+        self.folder.sweep_leftovers()?;
         for key in self.with_ending(".next")? {
             match roots.standing(&key) {
                 KeyStanding::Release | KeyStanding::RootOnly => {
-                    self.folder.rename(&staged(&key), &in_use(&key))?;
+                    self.folder
+                        .rename_file(&staged_file(&key), &key_file(&key))?;
                 }
                 KeyStanding::Retired | KeyStanding::Revoked | KeyStanding::Unknown => {
-                    self.folder.remove(&staged(&key))?;
+                    self.folder.remove_file(&staged_file(&key))?;
                 }
             }
         }
-        for (ending, name) in [(".key", in_use as fn(&_) -> _), (".agent", in_agent)] {
+        for (ending, name) in [
+            (".key", key_file as fn(&_) -> _),
+            (".agent", agent_key_file),
+        ] {
             for key in self.with_ending(ending)? {
                 let standing = roots.standing(&key);
                 // A key that no root version names stays: its version is still to be written.
                 if matches!(standing, KeyStanding::Retired | KeyStanding::Revoked) {
-                    self.folder.remove(&name(&key))?;
+                    self.folder.remove_file(&name(&key))?;
                 }
             }
         }
@@ -427,15 +436,15 @@ impl VaultKeys {
     }
 }
 
-fn in_use(key: &PublicKey) -> String {
+fn key_file(key: &PublicKey) -> String {
     format!("{key}.key")
 }
 
-fn staged(key: &PublicKey) -> String {
+fn staged_file(key: &PublicKey) -> String {
     format!("{key}.next")
 }
 
-fn in_agent(key: &PublicKey) -> String {
+fn agent_key_file(key: &PublicKey) -> String {
     format!("{key}.agent")
 }
 
@@ -472,10 +481,10 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let keys = keys(home.path(), NoPassphrases);
         let secret = SecretKey::from_seed([1; 32]);
-        keys.store(&secret).unwrap();
+        keys.store_key(&secret).unwrap();
         assert_eq!(keys.list().unwrap(), [secret.public()]);
         assert_eq!(
-            keys.read(&secret.public()).unwrap().public(),
+            keys.read_secret_key(&secret.public()).unwrap().public(),
             secret.public()
         );
         let path = keys.path(&secret.public());
@@ -483,7 +492,7 @@ mod tests {
         assert_eq!((mode(&path), mode(&keys.folder())), (0o600, 0o700));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
         assert!(matches!(
-            keys.read(&secret.public()),
+            keys.read_secret_key(&secret.public()),
             Err(KeyError::Open { .. })
         ));
     }
@@ -493,7 +502,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let keys = keys(home.path(), NoPassphrases);
         let secret = SecretKey::from_seed([1; 32]);
-        keys.store(&secret).unwrap();
+        keys.store_key(&secret).unwrap();
         let path = keys.path(&secret.public());
         let good = std::fs::read_to_string(&path).unwrap();
         for bad in [
@@ -506,19 +515,22 @@ mod tests {
         ] {
             std::fs::write(&path, &bad).unwrap();
             assert!(
-                matches!(keys.read(&secret.public()), Err(KeyError::Malformed { .. })),
+                matches!(
+                    keys.read_secret_key(&secret.public()),
+                    Err(KeyError::Malformed { .. })
+                ),
                 "{bad:?}"
             );
         }
-        let other = text(&SecretKey::from_seed([2; 32]), KeyKind::Publisher);
+        let other = format_key(&SecretKey::from_seed([2; 32]), KeyKind::Publisher);
         std::fs::write(&path, other.as_bytes()).unwrap();
         assert!(matches!(
-            keys.read(&secret.public()),
+            keys.read_secret_key(&secret.public()),
             Err(KeyError::Mismatch(_))
         ));
         std::fs::remove_file(&path).unwrap();
         assert!(matches!(
-            keys.read(&secret.public()),
+            keys.read_secret_key(&secret.public()),
             Err(KeyError::Missing(_))
         ));
     }
@@ -529,17 +541,20 @@ mod tests {
         let secret = SecretKey::from_seed([1; 32]);
         let public = secret.public();
         let right = keys(home.path(), Fixed("right"));
-        right.store(&secret).unwrap();
+        right.store_key(&secret).unwrap();
         assert!(right.is_encrypted(&public).unwrap());
         let stored = std::fs::read(right.path(&public)).unwrap();
         assert!(stored.starts_with(AGE_HEADER));
-        assert_eq!(right.read(&public).unwrap().public(), public);
-        let wrong = keys(home.path(), Fixed("wrong")).read(&public);
+        assert_eq!(right.read_secret_key(&public).unwrap().public(), public);
+        let wrong = keys(home.path(), Fixed("wrong")).read_secret_key(&public);
         assert!(matches!(wrong, Err(KeyError::WrongPassphrase(_))));
-        let none = keys(home.path(), NoPassphrases).read(&public);
+        let none = keys(home.path(), NoPassphrases).read_secret_key(&public);
         assert!(matches!(none, Err(KeyError::Locked(_))));
         // A key that was removed is not used from memory.
         std::fs::remove_file(right.path(&public)).unwrap();
-        assert!(matches!(right.read(&public), Err(KeyError::Missing(_))));
+        assert!(matches!(
+            right.read_secret_key(&public),
+            Err(KeyError::Missing(_))
+        ));
     }
 }

@@ -88,7 +88,7 @@ impl VaultPaths {
         Some(path)
     }
 
-    pub(crate) fn index(&self) -> PathBuf {
+    pub(crate) fn index_path(&self) -> PathBuf {
         self.index
             .clone()
             .unwrap_or_else(|| self.root.join("index.db"))
@@ -176,14 +176,14 @@ pub enum VaultError {
 
 /// The content of `vault.json`.
 #[derive(Debug, Deserialize, Serialize)]
-struct Format {
+struct FormatFile {
     schema: String,
     vault_id: VaultId,
 }
 
 /// The part of `vault.json` that every format has.
 #[derive(Deserialize)]
-struct Schema {
+struct FormatSchema {
     schema: String,
 }
 
@@ -253,23 +253,23 @@ impl Vault {
         passphrases: Arc<dyn Passphrases>,
         for_links: bool,
     ) -> Result<Self, VaultError> {
-        let new = NewVault {
+        let new_vault = NewVault {
             paths: &paths,
             clock: &*clock,
             random: &*random,
             passphrases: &passphrases,
             for_links,
         };
-        let id = match occupant::find(&paths)? {
+        let id = match occupant::find_occupant(&paths)? {
             // The key of a vault for links was thrown away after it signed the first root version,
             // so the first own skill needs a new identity.
             Some(id) if !for_links && VaultTrust::is_for_links(&paths.config, &id)? => {
-                new.replace(id)?
+                new_vault.replace_placeholder(id)?
             }
             Some(id) => id,
-            None => new.create()?,
+            None => new_vault.create_vault()?,
         };
-        Ok(Self::with(paths, id, clock, random).with_passphrases(passphrases))
+        Ok(Self::from_parts(paths, id, clock, random).with_passphrases(passphrases))
     }
 
     /// Opens an existing vault.
@@ -278,13 +278,13 @@ impl Vault {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Result<Self, VaultError> {
-        match occupant::find(&paths)? {
-            Some(id) => Ok(Self::with(paths, id, clock, random)),
+        match occupant::find_occupant(&paths)? {
+            Some(id) => Ok(Self::from_parts(paths, id, clock, random)),
             None => Err(VaultError::Missing(paths.root)),
         }
     }
 
-    fn with(
+    fn from_parts(
         paths: VaultPaths,
         id: VaultId,
         clock: Arc<dyn Clock>,
@@ -310,14 +310,14 @@ impl Vault {
 
     /// Creates the folders of a vault whose trust folder is being restored. The vault can't be
     /// opened before [`write_format`].
-    pub(crate) fn prepare(
+    pub(crate) fn prepare_restored(
         paths: VaultPaths,
         id: VaultId,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Result<Self, VaultError> {
         create::make_folders(&paths)?;
-        Ok(Self::with(paths, id, clock, random))
+        Ok(Self::from_parts(paths, id, clock, random))
     }
 
     /// Sets the source of passphrases for encrypted keys.
@@ -395,7 +395,7 @@ impl Vault {
             .unwrap_or(1))
     }
 
-    pub(crate) fn wait(&self) -> Duration {
+    pub(crate) fn lock_wait(&self) -> Duration {
         self.wait
     }
 
@@ -412,21 +412,21 @@ impl Vault {
         self.paths.folder()
     }
 
-    pub(crate) fn store(&self) -> HeldPath {
+    pub(crate) fn store_folder(&self) -> HeldPath {
         self.folder().join("store")
     }
 
-    pub(crate) fn skills(&self) -> HeldPath {
+    pub(crate) fn skills_folder(&self) -> HeldPath {
         self.folder().join("skills")
     }
 
-    pub(crate) fn tmp(&self) -> HeldPath {
+    pub(crate) fn tmp_folder(&self) -> HeldPath {
         self.folder().join("tmp")
     }
 
     /// A temporary folder. It is removed on drop, or else by the next writer.
-    pub(crate) fn scratch(&self) -> Result<Scratch, FileError> {
-        let tmp = self.tmp();
+    pub(crate) fn new_scratch(&self) -> Result<Scratch, FileError> {
+        let tmp = self.tmp_folder();
         disk::make_dirs(&tmp, 0o700)?;
         Scratch::new(&tmp)
     }
@@ -435,11 +435,11 @@ impl Vault {
     /// verified. It is removed on drop, or else by the next call.
     pub(crate) fn private_scratch(&self) -> Result<Scratch, VaultError> {
         let folder = PrivateFolder::new(&self.paths.config, "running");
-        folder.ensure()?;
+        folder.ensure_exists()?;
         let folder = HeldPath::new(folder.path());
         // Another process may sweep at the same time, so that a leftover is gone before this one
         // removes it.
-        let _best_effort = scratch::sweep(&folder);
+        let _best_effort = scratch::sweep_unlocked(&folder);
         Ok(Scratch::new(&folder)?)
     }
 
@@ -450,20 +450,20 @@ impl Vault {
         // Another user who can write to these folders could replace whatever this change verifies.
         folder::check_top(&self.paths.config)?;
         folder::check_vault(&root)?;
-        let lock = lock::take(&root.join("lock"), self.wait)?;
+        let lock = lock::take_lock(&root.join("lock"), self.wait)?;
         // Creating the vault may have been interrupted just before this step.
         disk::remove_file(&root.join(CREATING))?;
         // A vault of an earlier build has no record. Before `vault.json` is written there is no
         // vault.
-        if !occupant::is_known(&self.paths)? && disk::kind(&root.join("vault.json"))?.is_some() {
-            occupant::record(&self.paths, &self.id, None)?;
+        if !occupant::is_known(&self.paths)? && disk::kind_at(&root.join("vault.json"))?.is_some() {
+            occupant::record_vault(&self.paths, &self.id, None)?;
         }
-        let found = self.generation()?;
+        let generation = self.generation()?;
         Ok(Change {
             vault: self,
             // Odd: the last writer was killed during a change, so this one must advance the number.
-            next: (found / 2 + 1) * 2,
-            switched: found % 2 == 1,
+            next: (generation / 2 + 1) * 2,
+            switched: generation % 2 == 1,
             _lock: lock,
         })
     }
@@ -488,14 +488,14 @@ fn read_format(root: &HeldPath) -> Result<Option<VaultId>, VaultError> {
     };
     // Read the schema alone first: a later format may lack the other fields, and the message should
     // name the version.
-    let format: Schema = json::parse(&bytes).map_err(|reason| wrong(reason.to_string()))?;
+    let format: FormatSchema = json::parse(&bytes).map_err(|reason| wrong(reason.to_string()))?;
     if format.schema == EARLIER_SCHEMA {
         return Err(VaultError::Earlier { path: path.path() });
     }
     if format.schema != SCHEMA {
         return Err(wrong(format!("{} is not {SCHEMA}", format.schema)));
     }
-    let format: Format = json::parse(&bytes).map_err(|reason| wrong(reason.to_string()))?;
+    let format: FormatFile = json::parse(&bytes).map_err(|reason| wrong(reason.to_string()))?;
     Ok(Some(format.vault_id))
 }
 

@@ -49,57 +49,57 @@ pub struct SwappedVault {
 
 /// Finds the vault that `vault.json` names; `None` if there is no vault. Fails if the folder held
 /// another one, or holds none any more.
-pub(super) fn find(paths: &VaultPaths) -> Result<Option<VaultId>, VaultError> {
+pub(super) fn find_occupant(paths: &VaultPaths) -> Result<Option<VaultId>, VaultError> {
     let folder = trust_folder(paths);
-    let mut known = known(&folder)?.vaults;
+    let mut recorded = read_occupants(&folder)?.vaults;
     loop {
-        let found = read_format(&paths.folder())?;
+        let current_id = read_format(&paths.folder())?;
         // A new vault has no record yet, nor has one of an earlier build; the first change writes
         // it.
-        let Some(first) = known.first() else {
-            return Ok(found);
+        let Some(first) = recorded.first() else {
+            return Ok(current_id);
         };
-        if found.is_some_and(|id| known.contains(&id)) {
-            return Ok(found);
+        if current_id.is_some_and(|id| recorded.contains(&id)) {
+            return Ok(current_id);
         }
         // No lock is held: another command may have given the folder its vault between the two
         // reads.
-        let now = self::known(&folder)?.vaults;
-        if now == known {
+        let recorded_now = self::read_occupants(&folder)?.vaults;
+        if recorded_now == recorded {
             return Err(VaultError::Swapped(Box::new(SwappedVault {
                 path: paths.root.clone(),
                 known: *first,
-                found,
+                found: current_id,
                 record: folder.path(),
             })));
         }
-        known = now;
+        recorded = recorded_now;
     }
 }
 
 /// Returns whether the vault of a folder is recorded.
 pub(super) fn is_known(paths: &VaultPaths) -> Result<bool, VaultError> {
-    Ok(!known(&trust_folder(paths))?.vaults.is_empty())
+    Ok(!read_occupants(&trust_folder(paths))?.vaults.is_empty())
 }
 
 /// Records that the folder holds the vault `named`, or `next` from now on. Call it while
 /// `vault.json` names `named`: the next writer of that vault removes the temporary file of a killed
 /// one.
-pub(super) fn record(
+pub(super) fn record_vault(
     paths: &VaultPaths,
     named: &VaultId,
     next: Option<&VaultId>,
 ) -> Result<(), VaultError> {
     let folder = trust_folder(paths);
-    let now = Occupants {
+    let occupants = Occupants {
         path: real_path(&paths.root),
         vaults: std::iter::once(named).chain(next).copied().collect(),
     };
-    if known(&folder)? != now {
+    if read_occupants(&folder)? != occupants {
         let aside = vault_folder(&paths.config, named);
-        aside.ensure()?;
-        aside.sweep()?;
-        folder.replace_by(&aside, RECORD, &json::to_bytes(&now))?;
+        aside.ensure_exists()?;
+        aside.sweep_leftovers()?;
+        folder.replace_by(&aside, RECORD, &json::to_bytes(&occupants))?;
     }
     Ok(())
 }
@@ -108,12 +108,12 @@ pub(super) fn record(
 /// trust folder must know that vault.
 pub fn record_restored(paths: &VaultPaths, restored: &Path) -> Result<(), VaultError> {
     match read_format(&HeldPath::new(restored))? {
-        Some(id) => record(paths, &id, None),
+        Some(id) => record_vault(paths, &id, None),
         None => Ok(()),
     }
 }
 
-fn known(folder: &PrivateFolder) -> Result<Occupants, VaultError> {
+fn read_occupants(folder: &PrivateFolder) -> Result<Occupants, VaultError> {
     let record: Option<Occupants> = folder.read_record(RECORD)?;
     Ok(record.unwrap_or_default())
 }

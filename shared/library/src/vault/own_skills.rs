@@ -74,7 +74,7 @@ struct InstalledVersion {
 impl OwnSkills {
     /// The lowest acceptable version of an installed skill of this name; `None` if the name is not
     /// recorded.
-    pub(crate) fn lowest(&self, name: &SkillName) -> Option<u64> {
+    pub(crate) fn lowest_version(&self, name: &SkillName) -> Option<u64> {
         let skill = self.skills.get(name).filter(|skill| !skill.leaving)?;
         Some(match skill.installed {
             Some(installed) => installed.version,
@@ -84,18 +84,18 @@ impl OwnSkills {
     }
 
     /// The skills that must be installed, with their bundles.
-    pub(crate) fn expected(&self) -> impl Iterator<Item = (&SkillName, Digest)> {
+    pub(crate) fn expected_skills(&self) -> impl Iterator<Item = (&SkillName, Digest)> {
         let skills = self.skills.iter().filter(|(_, skill)| !skill.leaving);
         skills.filter_map(|(name, skill)| Some((name, skill.installed?.bundle)))
     }
 
     /// The highest version that a name has reached; 0 if it was never used.
-    pub(crate) fn reached(&self, name: &SkillName) -> u64 {
+    pub(crate) fn reached_version(&self, name: &SkillName) -> u64 {
         self.skills.get(name).map_or(0, |skill| skill.reached)
     }
 
     /// Records that a skill is installed.
-    pub(crate) fn install(&mut self, name: &SkillName, version: u64, bundle: Digest) {
+    pub(crate) fn note_installed(&mut self, name: &SkillName, version: u64, bundle: Digest) {
         let skill = self.skills.entry(name.clone()).or_default();
         skill.installed = Some(InstalledVersion { version, bundle });
         // The list belongs to the bundle that was installed before.
@@ -122,20 +122,20 @@ impl OwnSkills {
     }
 
     /// The skills that stay at the version that their owner went back to.
-    pub(crate) fn held(&self) -> impl Iterator<Item = &SkillName> {
-        let held = self.skills.iter().filter(|(_, skill)| skill.held);
-        held.map(|(name, _)| name)
+    pub(crate) fn held_skills(&self) -> impl Iterator<Item = &SkillName> {
+        let held_skills = self.skills.iter().filter(|(_, skill)| skill.held);
+        held_skills.map(|(name, _)| name)
     }
 
     /// Records whether a skill stays at its version.
-    pub(crate) fn hold(&mut self, name: &SkillName, held: bool) {
+    pub(crate) fn set_held(&mut self, name: &SkillName, held: bool) {
         if let Some(skill) = self.skills.get_mut(name) {
             skill.held = held;
         }
     }
 
     /// The local source of an installed skill, if it is recorded.
-    pub(crate) fn local(&self, name: &SkillName) -> Option<&LocalSource> {
+    pub(crate) fn local_source(&self, name: &SkillName) -> Option<&LocalSource> {
         self.skills.get(name)?.local.as_ref()
     }
 
@@ -176,7 +176,7 @@ impl OwnSkills {
     }
 
     /// Records that a name has reached a version.
-    pub(crate) fn reach(&mut self, name: &SkillName, version: u64) {
+    pub(crate) fn note_reached(&mut self, name: &SkillName, version: u64) {
         let skill = self.skills.entry(name.clone()).or_default();
         if skill.installed.is_none() && skill.reached == 0 {
             // It is not recorded whether the skill is installed, so its absence must not look like
@@ -187,14 +187,14 @@ impl OwnSkills {
     }
 
     /// Records that a skill is being removed.
-    pub(crate) fn leave(&mut self, name: &SkillName) {
+    pub(crate) fn begin_removal(&mut self, name: &SkillName) {
         if let Some(skill) = self.skills.get_mut(name) {
             skill.leaving = true;
         }
     }
 
     /// Records that a skill is removed.
-    pub(crate) fn remove(&mut self, name: &SkillName) {
+    pub(crate) fn note_removed(&mut self, name: &SkillName) {
         if let Some(skill) = self.skills.get_mut(name) {
             // The reached version and the list of other authors' bundles stay: a new skill of this
             // name must get a higher version, and a rollback may bring old files back.

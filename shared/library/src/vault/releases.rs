@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use vault_format::catalog::{Catalog, FormerSkills, SignedCatalog, SkillEntry, Stored};
+use vault_format::catalog::{Catalog, FormerSkills, ReleaseRef, SignedCatalog, SkillEntry};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::name::Slug;
@@ -43,7 +43,7 @@ pub struct CloudState {
     /// The highest release number ever signed for this namespace.
     pub highest_signed: u64,
     /// Payload hashes of earlier releases, in ascending order of release.
-    pub(crate) history: Vec<Stored>,
+    pub(crate) history: Vec<ReleaseRef>,
     /// The payloads that this machine has signed, including proposals of other publishers, the
     /// newest last.
     #[serde(default)]
@@ -103,7 +103,7 @@ pub fn shown_today(
     (base, slug): (&str, &Slug),
     payload_sha256: &Digest,
 ) -> Result<Option<WaitingReview>, VaultError> {
-    let record = folder(vault, base).read_record::<WaitingReview>(&waiting_file(slug));
+    let record = origin_folder(vault, base).read_record::<WaitingReview>(&waiting_file(slug));
     let now = vault.clock().now();
     let is_recent = |waiting: &WaitingReview| {
         let age = now.unix() - waiting.at.unix();
@@ -121,7 +121,7 @@ pub fn note_shown(
 ) -> Result<(), VaultError> {
     let at = vault.clock().now();
     let waiting = WaitingReview { payload_sha256, at };
-    Ok(folder(vault, base).write_record(&waiting_file(slug), &waiting)?)
+    Ok(origin_folder(vault, base).write_record(&waiting_file(slug), &waiting)?)
 }
 
 fn waiting_file(slug: &Slug) -> String {
@@ -164,16 +164,16 @@ impl CloudState {
         if !self.signed.contains(&payload) {
             self.signed.push(payload);
         }
-        let older = self.signed.len().saturating_sub(MAX_SIGNED);
-        self.signed.drain(..older);
+        let surplus = self.signed.len().saturating_sub(MAX_SIGNED);
+        self.signed.drain(..surplus);
     }
 
     /// The highest release number recorded for this namespace: signed, pending or published.
     pub fn highest_release(&self) -> u64 {
         // A release that was adopted from another machine may have a higher number than this
         // machine ever signed.
-        let known = [&self.published, &self.pending];
-        known
+        let recorded = [&self.published, &self.pending];
+        recorded
             .into_iter()
             .flatten()
             .map(|known| known.release)
@@ -182,7 +182,7 @@ impl CloudState {
 
     /// The exact bytes of the last catalog that was published or adopted.
     pub fn catalog_bytes(&self, vault: &Vault) -> Result<Option<Vec<u8>>, VaultError> {
-        self.bytes(vault, CatalogFile::Published)
+        self.read_catalog_file(vault, CatalogFile::Published)
     }
 
     /// The catalog of the last acknowledged release; `None` if its bytes do not match the recorded
@@ -195,32 +195,32 @@ impl CloudState {
         Ok(file.and_then(|file| file.read_counted(&published.payload_sha256).ok()))
     }
 
-    pub(crate) fn bytes(
+    pub(crate) fn read_catalog_file(
         &self,
         vault: &Vault,
         file: CatalogFile,
     ) -> Result<Option<Vec<u8>>, VaultError> {
-        let bytes = folder(vault, &self.base).read(&self.catalog_file(file))?;
+        let bytes = origin_folder(vault, &self.base).read_file(&self.catalog_file(file))?;
         Ok(bytes.map(|bytes| bytes.to_vec()))
     }
 
-    pub(crate) fn write_bytes(
+    pub(crate) fn write_catalog_file(
         &self,
         vault: &Vault,
         file: CatalogFile,
         bytes: &[u8],
     ) -> Result<(), VaultError> {
-        Ok(folder(vault, &self.base).replace(&self.catalog_file(file), bytes)?)
+        Ok(origin_folder(vault, &self.base).replace_file(&self.catalog_file(file), bytes)?)
     }
 
     pub(crate) fn drop_pending(&mut self, vault: &Vault) -> Result<(), VaultError> {
         self.pending = None;
-        folder(vault, &self.base).remove(&self.catalog_file(CatalogFile::Pending))?;
+        origin_folder(vault, &self.base).remove_file(&self.catalog_file(CatalogFile::Pending))?;
         Ok(())
     }
 
-    pub(crate) fn write(&self, vault: &Vault) -> Result<(), VaultError> {
-        Ok(folder(vault, &self.base).write_record(&format!("{}.json", self.slug), self)?)
+    pub(crate) fn write_state(&self, vault: &Vault) -> Result<(), VaultError> {
+        Ok(origin_folder(vault, &self.base).write_record(&format!("{}.json", self.slug), self)?)
     }
 
     fn catalog_file(&self, file: CatalogFile) -> String {
@@ -242,7 +242,7 @@ impl CloudState {
     /// Stores the exact bytes of a release and records it as the namespace's current one. `signer`
     /// returns the key that signed a skill of the release before. The caller must call
     /// [`Self::write`] afterwards.
-    pub(crate) fn acknowledge(
+    pub(crate) fn store_acknowledged(
         &mut self,
         vault: &Vault,
         bytes: &[u8],
@@ -252,7 +252,7 @@ impl CloudState {
         self.note_former(vault, bytes, &known, signer)?;
         // The bytes come before the record that names their hash. A kill in between leaves a
         // mismatch, which `published_catalog` treats as no catalog.
-        self.write_bytes(vault, CatalogFile::Published, bytes)?;
+        self.write_catalog_file(vault, CatalogFile::Published, bytes)?;
         self.note_published(known);
         Ok(())
     }
@@ -273,46 +273,50 @@ impl CloudState {
             return Ok(());
         };
         let former = self.former.clone();
-        self.former.follow(&before, &after, signer);
+        self.former.record_removed(&before, &after, signer);
         // Written now: once the catalog file is replaced, the former skills can't be computed
         // again.
         if self.former != former {
-            self.write(vault)?;
+            self.write_state(vault)?;
         }
         Ok(())
     }
 
-    fn note_published(&mut self, known: AcknowledgedRelease) {
+    fn note_published(&mut self, acknowledged: AcknowledgedRelease) {
         let by_release: BTreeMap<u64, Digest> = self
             .history
             .iter()
             .map(|stored| (stored.release, stored.payload_sha256))
-            .chain([(known.release, known.payload_sha256)])
+            .chain([(acknowledged.release, acknowledged.payload_sha256)])
             .collect();
         let skip = by_release.len().saturating_sub(MAX_HISTORY);
         self.history = by_release
             .into_iter()
             .skip(skip)
-            .map(|(release, payload_sha256)| Stored {
+            .map(|(release, payload_sha256)| ReleaseRef {
                 release,
                 payload_sha256,
             })
             .collect();
-        self.published = Some(known);
+        self.published = Some(acknowledged);
     }
 }
 
-fn releases(vault: &Vault) -> PrivateFolder {
+fn releases_folder(vault: &Vault) -> PrivateFolder {
     vault_folder(&vault.paths().config, vault.id()).child("releases")
 }
 
-fn folder(vault: &Vault, base: &str) -> PrivateFolder {
-    releases(vault).child(&file_name(base))
+fn origin_folder(vault: &Vault, base: &str) -> PrivateFolder {
+    releases_folder(vault).child(&file_name(base))
 }
 
 /// Reads the state of one namespace; `None` before the first sync.
-pub fn read(vault: &Vault, base: &str, slug: &Slug) -> Result<Option<CloudState>, VaultError> {
-    folder(vault, base).read_record(&format!("{slug}.json"))
+pub fn read_state(
+    vault: &Vault,
+    base: &str,
+    slug: &Slug,
+) -> Result<Option<CloudState>, VaultError> {
+    origin_folder(vault, base).read_record(&format!("{slug}.json"))
 }
 
 /// Reads the state of one namespace, or creates an empty one.
@@ -321,16 +325,16 @@ pub(crate) fn read_or_new(
     base: &str,
     slug: &Slug,
 ) -> Result<CloudState, VaultError> {
-    Ok(read(vault, base, slug)?.unwrap_or_else(|| CloudState::new(base, slug)))
+    Ok(read_state(vault, base, slug)?.unwrap_or_else(|| CloudState::new(base, slug)))
 }
 
 /// Reads the states of all namespaces.
-pub fn all(vault: &Vault) -> Result<Vec<CloudState>, VaultError> {
+pub fn list_states(vault: &Vault) -> Result<Vec<CloudState>, VaultError> {
     let mut states = Vec::new();
-    let releases = releases(vault);
-    for origin in releases.folders()? {
+    let releases = releases_folder(vault);
+    for origin in releases.folder_names()? {
         let origin = releases.child(&origin);
-        for name in origin.files()? {
+        for name in origin.file_names()? {
             let slug = name
                 .strip_suffix(".json")
                 // The other files of a namespace end in `.json` too, after a second dot; a slug has

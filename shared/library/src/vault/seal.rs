@@ -22,7 +22,7 @@ impl SealKey {
         Self(Zeroizing::new(bytes))
     }
 
-    pub(crate) fn bytes(&self) -> &[u8; 32] {
+    pub(crate) fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 }
@@ -34,7 +34,7 @@ impl Vault {
     pub(crate) fn seal_key(&self) -> Result<Option<SealKey>, VaultError> {
         let folder = vault_folder(&self.paths().config, self.id());
         let read = || -> Result<Option<SealKey>, VaultError> {
-            let bytes = folder.read(INDEX_SEAL_FILE)?;
+            let bytes = folder.read_file(INDEX_SEAL_FILE)?;
             let bytes = bytes.and_then(|bytes| <[u8; 32]>::try_from(bytes.as_slice()).ok());
             Ok(bytes.map(|bytes| SealKey(Zeroizing::new(bytes))))
         };
@@ -42,17 +42,17 @@ impl Vault {
             return Ok(Some(key));
         }
         // Without trust no row is accepted, and a key would be left behind for an unknown vault.
-        if !super::trust::exists(&self.paths().config, self.id())? {
+        if !super::trust::is_recorded(&self.paths().config, self.id())? {
             return Ok(None);
         }
         let mut bytes = Zeroizing::new([0; 32]);
-        self.random().fill(&mut *bytes);
-        if !folder.create(INDEX_SEAL_FILE, &*bytes)? {
+        self.random().fill_random(&mut *bytes);
+        if !folder.create_file(INDEX_SEAL_FILE, &*bytes)? {
             // Another process made one meanwhile, or the file is damaged.
             if let Some(key) = read()? {
                 return Ok(Some(key));
             }
-            folder.replace(INDEX_SEAL_FILE, &*bytes)?;
+            folder.replace_file(INDEX_SEAL_FILE, &*bytes)?;
         }
         Ok(Some(SealKey(bytes)))
     }

@@ -48,7 +48,7 @@ pub enum AgentError {
         cause: io::Error,
     },
     /// The agent accepted a request and sent no answer.
-    #[error("the SSH agent at {} has not answered for {} s{}", path.display(), waited.as_secs(), asked(key.as_deref()))]
+    #[error("the SSH agent at {} has not answered for {} s{}", path.display(), waited.as_secs(), describe_key(key.as_deref()))]
     Silent {
         /// The socket.
         path: PathBuf,
@@ -76,28 +76,28 @@ pub enum AgentError {
     Refused(String),
 }
 
-fn asked(key: Option<&str>) -> String {
+fn describe_key(key: Option<&str>) -> String {
     key.map_or_else(String::new, |key| {
         format!("; it was asked to sign with the key {key}")
     })
 }
 
 /// Time limits for an answer.
-struct Patience<'a> {
+struct AnswerTimeouts<'a> {
     /// Time before the user is told.
     quiet: Duration,
     /// Further time after that, and a function to call in between; `None` stops at once.
     further: Option<(Duration, &'a dyn Fn())>,
 }
 
-impl Patience<'_> {
+impl AnswerTimeouts<'_> {
     /// Limits for a request that needs no confirmation by a user.
     const SHORT: Self = Self {
         quiet: ANSWER_TIME,
         further: None,
     };
 
-    fn total(&self) -> Duration {
+    fn total_time(&self) -> Duration {
         self.quiet + self.further.map_or(Duration::ZERO, |(rest, _)| rest)
     }
 }
@@ -116,40 +116,40 @@ pub struct AgentIdentity {
 }
 
 /// Lists the keys of the agent at a socket.
-pub fn identities(socket: Option<&Path>) -> Result<Vec<AgentIdentity>, AgentError> {
-    let answer = ask(
+pub fn list_identities(socket: Option<&Path>) -> Result<Vec<AgentIdentity>, AgentError> {
+    let answer = send_request(
         socket,
         &[REQUEST_IDENTITIES],
         IDENTITIES_ANSWER,
-        &Patience::SHORT,
+        &AnswerTimeouts::SHORT,
     )?;
     let answer = answer.ok_or(AgentError::Malformed)?;
     let mut rest = &*answer;
     let count = take_number(&mut rest).ok_or(AgentError::Malformed)?;
-    let mut found = Vec::new();
+    let mut identities = Vec::new();
     // The count is the agent's word, so no memory is reserved for it: a false one ends with the
     // bytes.
     for _ in 0..count {
         let blob = take_string(&mut rest).ok_or(AgentError::Malformed)?;
         let comment = take_string(&mut rest).ok_or(AgentError::Malformed)?;
-        found.push(identity(blob, comment).ok_or(AgentError::Malformed)?);
+        identities.push(parse_identity(blob, comment).ok_or(AgentError::Malformed)?);
     }
-    Ok(found)
+    Ok(identities)
 }
 
 /// Finds the agent's key with this fingerprint (`SHA256:…`). Fails if the agent does not hold it,
 /// or if a vault can't use a key of its kind.
-pub fn find(socket: Option<&Path>, fingerprint: &str) -> Result<PublicKey, AgentError> {
-    let mut held = identities(socket)?.into_iter();
-    let found = held.find(|held| held.fingerprint == fingerprint);
-    let found = found.ok_or_else(|| AgentError::KeyMissing(fingerprint.to_owned()))?;
+pub fn find_agent_key(socket: Option<&Path>, fingerprint: &str) -> Result<PublicKey, AgentError> {
+    let mut identities = list_identities(socket)?.into_iter();
+    let identity = identities.find(|held| held.fingerprint == fingerprint);
+    let found = identity.ok_or_else(|| AgentError::KeyMissing(fingerprint.to_owned()))?;
     found.key.ok_or(AgentError::Unusable {
         fingerprint: found.fingerprint,
         algorithm: found.algorithm,
     })
 }
 
-fn identity(mut blob: &[u8], comment: &[u8]) -> Option<AgentIdentity> {
+fn parse_identity(mut blob: &[u8], comment: &[u8]) -> Option<AgentIdentity> {
     let fingerprint = fingerprint_of(blob);
     let algorithm = take_string(&mut blob)?;
     let point = take_string(&mut blob).and_then(|point| point.try_into().ok());
@@ -168,7 +168,7 @@ fn identity(mut blob: &[u8], comment: &[u8]) -> Option<AgentIdentity> {
 
 /// The fingerprint of a key, as `ssh-add -l` shows it.
 pub fn fingerprint(key: &PublicKey) -> String {
-    fingerprint_of(&blob(key))
+    fingerprint_of(&key_blob(key))
 }
 
 fn fingerprint_of(blob: &[u8]) -> String {
@@ -200,9 +200,9 @@ impl AgentSigner {
     }
 
     /// Signs a message without meaning, to detect a key that can't sign before it is used.
-    pub(super) fn prove(&self) -> Result<(), AgentError> {
+    pub(super) fn prove_signing(&self) -> Result<(), AgentError> {
         let message = b"vault: proof that this agent signs";
-        let signature = self.sign(message)?;
+        let signature = self.request_signature(message)?;
         if self.key.verify(message, &signature) {
             Ok(())
         } else {
@@ -210,23 +210,23 @@ impl AgentSigner {
         }
     }
 
-    fn sign(&self, message: &[u8]) -> Result<Signature, AgentError> {
+    fn request_signature(&self, message: &[u8]) -> Result<Signature, AgentError> {
         let mut request = vec![SIGN_REQUEST];
-        put_string(&mut request, &blob(&self.key));
+        put_string(&mut request, &key_blob(&self.key));
         put_string(&mut request, message);
         request.extend_from_slice(&0_u32.to_be_bytes()); // no flags: they choose the hash of RSA
         let socket = self.socket.as_deref();
-        let waits = || {
+        let report_slow = || {
             if let Some(socket) = socket {
                 let key = fingerprint(&self.key);
                 (self.on_slow)(socket, &key, self.quiet);
             }
         };
-        let patience = Patience {
+        let patience = AnswerTimeouts {
             quiet: self.quiet,
-            further: Some((SIGN_TIME.saturating_sub(self.quiet), &waits)),
+            further: Some((SIGN_TIME.saturating_sub(self.quiet), &report_slow)),
         };
-        let answer = ask(socket, &request, SIGN_RESPONSE, &patience);
+        let answer = send_request(socket, &request, SIGN_RESPONSE, &patience);
         let answer = answer.map_err(|error| match error {
             AgentError::Silent { path, waited, .. } => {
                 let key = Some(fingerprint(&self.key));
@@ -235,7 +235,7 @@ impl AgentSigner {
             other => other,
         })?;
         let Some(answer) = answer else {
-            return Err(self.refusal()?);
+            return Err(self.explain_refusal()?);
         };
         let signature = take_string(&mut &*answer).and_then(|mut signature| {
             let algorithm = take_string(&mut signature)?;
@@ -246,9 +246,9 @@ impl AgentSigner {
     }
 
     /// Finds out why the agent rejected a request to sign: it lacks the key, or it refuses.
-    fn refusal(&self) -> Result<AgentError, AgentError> {
-        let held = identities(self.socket.as_deref())?;
-        let is_held = held.iter().any(|held| held.key == Some(self.key));
+    fn explain_refusal(&self) -> Result<AgentError, AgentError> {
+        let identities = list_identities(self.socket.as_deref())?;
+        let is_held = identities.iter().any(|held| held.key == Some(self.key));
         let fingerprint = fingerprint(&self.key);
         Ok(if is_held {
             AgentError::Refused(fingerprint)
@@ -264,26 +264,26 @@ impl Signer for AgentSigner {
     }
 
     fn sign_message(&self, message: &[u8]) -> Result<Signature, SignerError> {
-        self.sign(message).map_err(SignerError::new)
+        self.request_signature(message).map_err(SignerError::new)
     }
 }
 
 /// Sends one request. Returns the body of an answer of the expected kind, or `None` if the agent
 /// reports a failure.
-fn ask(
+fn send_request(
     socket: Option<&Path>,
     request: &[u8],
     wanted: u8,
-    patience: &Patience<'_>,
+    patience: &AnswerTimeouts<'_>,
 ) -> Result<Option<Vec<u8>>, AgentError> {
     let path = socket.ok_or(AgentError::NotRunning)?;
     let exchanged =
-        UnixStream::connect(path).and_then(|stream| exchange(stream, request, patience));
+        UnixStream::connect(path).and_then(|stream| exchange_frames(stream, request, patience));
     let answer = exchanged.map_err(|cause| match cause.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => AgentError::Malformed,
         _ if is_timeout(&cause) => AgentError::Silent {
             path: path.to_owned(),
-            waited: patience.total(),
+            waited: patience.total_time(),
             key: None,
         },
         _ => AgentError::Unreachable {
@@ -306,10 +306,10 @@ fn is_timeout(error: &io::Error) -> bool {
     )
 }
 
-fn exchange(
+fn exchange_frames(
     mut stream: UnixStream,
     request: &[u8],
-    patience: &Patience<'_>,
+    patience: &AnswerTimeouts<'_>,
 ) -> io::Result<Vec<u8>> {
     stream.set_write_timeout(Some(ANSWER_TIME))?;
     stream.set_read_timeout(Some(patience.quiet))?;
@@ -340,7 +340,7 @@ fn exchange(
 }
 
 /// Encodes a public key in the format of SSH.
-fn blob(key: &PublicKey) -> Vec<u8> {
+fn key_blob(key: &PublicKey) -> Vec<u8> {
     let mut blob = Vec::with_capacity(51);
     put_string(&mut blob, ALGORITHM.as_bytes());
     put_string(&mut blob, key.as_bytes());
@@ -436,12 +436,12 @@ mod tests {
         put_string(&mut point, ALGORITHM.as_bytes());
         put_string(&mut point, &[0xff; 32]);
         let keys: [(&[u8], _); 3] = [
-            (&blob(&key), "mine"),
+            (&key_blob(&key), "mine"),
             (&security_key, "stick"),
             (&point, ""),
         ];
         let (_home, path, _agent) = agent(vec![listing(&keys)]);
-        let found = identities(Some(&path)).unwrap();
+        let found = list_identities(Some(&path)).unwrap();
         let shown: Vec<_> = found
             .iter()
             .map(|held| (&*held.algorithm, &*held.comment, held.key))
@@ -463,9 +463,9 @@ mod tests {
         let signature = secret.sign(b"the message");
         let (_home, path, agent) = agent(vec![signed(ALGORITHM, signature.as_bytes())]);
         let signer = signer(Some(path), secret.public());
-        assert_eq!(signer.sign(b"the message").unwrap(), signature);
+        assert_eq!(signer.request_signature(b"the message").unwrap(), signature);
         let mut asked = vec![SIGN_REQUEST];
-        put_string(&mut asked, &blob(&secret.public()));
+        put_string(&mut asked, &key_blob(&secret.public()));
         put_string(&mut asked, b"the message");
         asked.extend_from_slice(&[0; 4]);
         assert_eq!(agent.join().unwrap(), asked);
@@ -476,7 +476,7 @@ mod tests {
         let secret = SecretKey::from_seed([1; 32]);
         let key = secret.public();
         let failure = || framed(5, b"");
-        let blob = blob(&key);
+        let blob = key_blob(&key);
         let cut = &signed(ALGORITHM, &[0; 64])[..20];
         for (answers, wanted) in [
             (
@@ -490,12 +490,12 @@ mod tests {
             (vec![u32::MAX.to_be_bytes().to_vec()], "cannot be read"),
         ] {
             let (_home, path, _agent) = agent(answers);
-            let error = signer(Some(path), key).sign(b"x").unwrap_err();
+            let error = signer(Some(path), key).request_signature(b"x").unwrap_err();
             assert!(error.to_string().contains(wanted), "{error}");
         }
-        let gone = signer(Some("/nonexistent/agent".into()), key).sign(b"x");
+        let gone = signer(Some("/nonexistent/agent".into()), key).request_signature(b"x");
         assert!(matches!(gone, Err(AgentError::Unreachable { .. })));
-        let none = signer(None, key).sign(b"x");
+        let none = signer(None, key).request_signature(b"x");
         assert!(matches!(none, Err(AgentError::NotRunning)));
     }
 
@@ -522,7 +522,7 @@ mod tests {
             quiet: Duration::from_millis(1),
             ..AgentSigner::new(Some(path.clone()), secret.public(), Arc::new(on_slow))
         };
-        assert_eq!(signer.sign(b"the message").unwrap(), signature);
+        assert_eq!(signer.request_signature(b"the message").unwrap(), signature);
         let key = fingerprint(&secret.public());
         assert_eq!(agent.join().unwrap(), (path, key));
     }
@@ -532,11 +532,11 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("agent");
         let _listener = UnixListener::bind(&path).unwrap();
-        let patience = Patience {
+        let patience = AnswerTimeouts {
             quiet: Duration::from_millis(1),
             further: Some((Duration::from_millis(1), &|| ())),
         };
-        let silent = ask(
+        let silent = send_request(
             Some(&path),
             &[REQUEST_IDENTITIES],
             IDENTITIES_ANSWER,

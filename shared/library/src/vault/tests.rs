@@ -232,15 +232,15 @@ fn the_generation_is_odd_only_during_a_change() {
     let home = tempfile::tempdir().unwrap();
     let vault = open(home.path(), 1);
     assert_eq!(vault.generation().unwrap(), 0);
-    drop(vault.change().unwrap());
+    drop(vault.begin_change().unwrap());
     assert_eq!(vault.generation().unwrap(), 0, "a lock is no change");
-    let mut change = vault.change().unwrap();
-    change.switching().unwrap();
+    let mut change = vault.begin_change().unwrap();
+    change.mark_changing().unwrap();
     assert_eq!(vault.generation().unwrap(), 1);
-    change.switching().unwrap();
+    change.mark_changing().unwrap();
     drop(change);
     assert_eq!(vault.generation().unwrap(), 2);
     std::fs::write(vault.paths().root.join("generation"), "3").unwrap();
-    drop(vault.change().unwrap());
+    drop(vault.begin_change().unwrap());
     assert_eq!(vault.generation().unwrap(), 4, "a killed change is settled");
 }

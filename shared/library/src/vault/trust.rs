@@ -49,7 +49,7 @@ pub struct VaultTrust {
 
 /// The content of `trust.json`.
 #[derive(Deserialize, Serialize)]
-struct Record<R> {
+struct TrustRecord<R> {
     schema: String,
     vault_id: VaultId,
     root1_sha256: Digest,
@@ -126,7 +126,7 @@ impl VaultTrust {
 
     pub(super) fn read(config: &Path, id: &VaultId) -> Result<Option<Self>, VaultError> {
         let folder = vault_folder(config, id);
-        let Some(record) = folder.read_record::<Record<RootList>>(RECORD)? else {
+        let Some(record) = folder.read_record::<TrustRecord<RootList>>(RECORD)? else {
             return Ok(None);
         };
         let damaged = |reason: String| VaultError::Damaged {
@@ -158,7 +158,7 @@ impl VaultTrust {
     }
 
     pub(super) fn write(&self, config: &Path) -> Result<(), VaultError> {
-        let record = Record {
+        let record = TrustRecord {
             schema: SCHEMA.to_owned(),
             vault_id: self.roots.vault_id(),
             root1_sha256: *self.chain().root1_sha256(),
@@ -177,8 +177,8 @@ impl VaultTrust {
 }
 
 /// Returns whether the trust folder has a record of the vault.
-pub(super) fn exists(config: &Path, id: &VaultId) -> Result<bool, VaultError> {
-    Ok(disk::kind(&vault_folder(config, id).path_of(RECORD))?.is_some())
+pub(super) fn is_recorded(config: &Path, id: &VaultId) -> Result<bool, VaultError> {
+    Ok(disk::kind_at(&vault_folder(config, id).path_of(RECORD))?.is_some())
 }
 
 /// Completes this machine's trust folder for a vault from a restored copy. Changes nothing if the
@@ -187,25 +187,26 @@ pub(super) fn exists(config: &Path, id: &VaultId) -> Result<bool, VaultError> {
 /// revocation is lost. Fails if the two contradict each other.
 pub fn complete_restored(config: &Path, restored: &Path, id: &VaultId) -> Result<(), VaultError> {
     let (here, there) = (vault_folder(config, id), vault_folder(restored, id));
-    let has_keys =
-        |folder: &PrivateFolder| Ok::<_, VaultError>(!folder.child("keys").files()?.is_empty());
+    let has_keys = |folder: &PrivateFolder| {
+        Ok::<_, VaultError>(!folder.child("keys").file_names()?.is_empty())
+    };
     if has_keys(&here)? || !has_keys(&there)? {
         return Ok(());
     }
     let vaults = PrivateFolder::new(config, "vaults");
-    vaults.ensure()?;
-    let _lock = lock::take(&vaults.path_of("lock"), DEFAULT_WAIT)?;
+    vaults.ensure_exists()?;
+    let _lock = lock::take_lock(&vaults.path_of("lock"), DEFAULT_WAIT)?;
     let Some(mut trust) = VaultTrust::read(restored, id)? else {
         return Ok(());
     };
-    if let Some(known) = VaultTrust::read(config, id)? {
-        let judged = root::judge(Some(&known.roots), &trust.chain().to_list(), None)?;
+    if let Some(local_trust) = VaultTrust::read(config, id)? {
+        let judged = root::judge_roots(Some(&local_trust.roots), &trust.chain().to_list(), None)?;
         let mut revoked = judged.state.revoked_elsewhere().clone();
         revoked.extend(trust.roots.revoked_elsewhere().iter().copied());
         trust.roots = RootState::new(judged.state.chain().clone(), revoked);
         // The later time wins: with the older one of a backup, a clock that is set back could
         // revive an expired catalog.
-        trust.latest_seen_at = trust.latest_seen_at.max(known.latest_seen_at);
+        trust.latest_seen_at = trust.latest_seen_at.max(local_trust.latest_seen_at);
     }
     trust.write(config)?;
     // The keys last: they tell a retry that it is done.
@@ -225,7 +226,7 @@ impl Vault {
     /// folder: its skills are then neither run nor published.
     pub fn trust(&self) -> Result<Option<VaultTrust>, VaultError> {
         let trust = self.trust_of(self.id())?;
-        let has_keys = || disk::kind(&self.keys().folder());
+        let has_keys = || disk::kind_at(&self.keys().folder());
         // The id lies in the vault's folder. One that names a linked vault makes none of its skills
         // the owner's.
         match trust {
@@ -276,8 +277,9 @@ impl Vault {
     ) -> Result<VaultTrust, E> {
         let config = &self.paths().config;
         let vaults = PrivateFolder::new(config, "vaults");
-        vaults.ensure().map_err(VaultError::from)?;
-        let _lock = lock::take(&vaults.path_of("lock"), self.wait()).map_err(VaultError::from)?;
+        vaults.ensure_exists().map_err(VaultError::from)?;
+        let _lock =
+            lock::take_lock(&vaults.path_of("lock"), self.lock_wait()).map_err(VaultError::from)?;
         // Read under the lock: another process may have stored a newer root version or a revocation
         // since the caller read the record.
         let before = self.trust_of(id)?;

@@ -27,8 +27,8 @@ pub struct HeldVault {
 
 impl Vault {
     /// Keeps other processes from changing the vault, for a copy of all its files.
-    pub fn hold(&self) -> Result<HeldVault, VaultError> {
-        let lock = lock::take(&self.folder().join("lock"), self.wait)?;
+    pub fn lock_for_copy(&self) -> Result<HeldVault, VaultError> {
+        let lock = lock::take_lock(&self.folder().join("lock"), self.wait)?;
         Ok(HeldVault {
             folder: self.folder(),
             _lock: lock,
@@ -39,7 +39,7 @@ impl Vault {
 impl HeldVault {
     /// Appends the files, folders and links of the vault's folder to an archive, below `name`.
     /// Leaves out entries whose names begin with one of `left_out`. Follows no link.
-    pub fn archive<W: Write>(
+    pub fn append_to_archive<W: Write>(
         &self,
         archive: &mut tar::Builder<W>,
         name: &Path,
@@ -56,9 +56,9 @@ impl<'v> Change<'v> {
     }
 
     /// Makes the generation number odd. Call it before the first change that readers can see.
-    pub(crate) fn switching(&mut self) -> Result<(), VaultError> {
+    pub(crate) fn mark_changing(&mut self) -> Result<(), VaultError> {
         if !self.switched {
-            self.write(self.next - 1)?;
+            self.write_generation(self.next - 1)?;
             self.switched = true;
         }
         Ok(())
@@ -74,10 +74,10 @@ impl<'v> Change<'v> {
         if let Some(folder) = path.parent() {
             disk::make_dirs(&folder, 0o700)?;
         }
-        Ok(disk::replace(path, bytes, mode, &self.vault.tmp())?)
+        Ok(disk::replace(path, bytes, mode, &self.vault.tmp_folder())?)
     }
 
-    fn write(&self, number: u64) -> Result<(), VaultError> {
+    fn write_generation(&self, number: u64) -> Result<(), VaultError> {
         let path = self.vault.folder().join("generation");
         // Fixed width, so that overwriting in place leaves no digits of the previous number.
         Ok(disk::overwrite_unflushed(
@@ -91,7 +91,7 @@ impl Drop for Change<'_> {
     fn drop(&mut self) {
         // The change itself is complete. An odd number that stays makes watchers read again until
         // the next writer corrects it.
-        if self.switched && self.write(self.next).is_err() {
+        if self.switched && self.write_generation(self.next).is_err() {
             tracing::warn!("the vault's generation number could not be written");
         }
     }

@@ -44,20 +44,22 @@ fn add(vault: &Vault, folder: &Path) {
 /// victim.
 fn pull(home: &Path, release: u64) {
     let vault = open(home);
-    let link = subscribe::all(&vault).unwrap().remove(0);
+    let link = subscribe::list_links(&vault).unwrap().remove(0);
     let served = home.join("host");
     let bytes = std::fs::read(served.join(format!("catalog-{release}"))).unwrap();
     let object = |hash: &Digest| std::fs::read(served.join(hash.to_string())).ok();
     let offer = link
-        .accept(&vault, &bytes, &AcceptOptions::default())
+        .accept_catalog(&vault, &bytes, &AcceptOptions::default())
         .unwrap();
-    let chosen = offer.choose(&Selection::default(), &object).unwrap();
+    let chosen = offer
+        .resolve_selection(&Selection::default(), &object)
+        .unwrap();
     let mut staged = StagedBundles::new(&vault).unwrap();
-    for skill in offer.missing(&vault, &chosen) {
+    for skill in offer.missing_bundles(&vault, &chosen) {
         let bytes = object(&skill.bundle_hash).unwrap();
-        staged.add(&offer, &skill, &bytes, &object).unwrap();
+        staged.add_bundle(&offer, &skill, &bytes, &object).unwrap();
     }
-    subscribe::install(&vault, &offer, &Selection::default(), &chosen, staged).unwrap();
+    subscribe::install_selection(&vault, &offer, &Selection::default(), &chosen, staged).unwrap();
 }
 
 /// Makes a recovery key. Given again, it goes on with the file that the killed run has written.
@@ -75,7 +77,7 @@ fn make_recovery(home: &Path) {
         files: vec![stick.join("0.json")],
         ..NewRecovery::default()
     };
-    vault_library::recovery::create(&vault, None, input).unwrap();
+    vault_library::recovery::create_recovery_key(&vault, None, input).unwrap();
 }
 
 /// Revokes the key that the vault had, and signs again what it had published.
@@ -97,7 +99,7 @@ fn recover(home: &Path) {
         destroyed: false,
         name: None,
     };
-    let (vault, _) = vault_library::recovery::recover(&place, input).unwrap();
+    let (vault, _) = vault_library::recovery::recover_vault(&place, input).unwrap();
     roots::sign_again(&vault).unwrap();
 }
 
@@ -118,7 +120,7 @@ pub fn act(deed: Deed, home: &Path) {
             crate::support::remove(&open(home), "subject", Some("reason"));
         }
         Deed::Rotate => {
-            roots::rotate(&open(home), None, None).unwrap();
+            roots::rotate_key(&open(home), None, None).unwrap();
         }
         Deed::Recovery => make_recovery(home),
         Deed::Recover => recover(home),
@@ -126,7 +128,7 @@ pub fn act(deed: Deed, home: &Path) {
             let vault = open(home);
             let slug = "acme".parse().unwrap();
             let plan = planned(&vault, &PlanRequest::new(BASE, &slug, None));
-            publish::published(&vault, &plan).unwrap();
+            publish::record_published(&vault, &plan).unwrap();
         }
         Deed::Pull => pull(home, 2),
         Deed::Link | Deed::Render | Deed::CopyOut => sync(home, deed),
@@ -141,9 +143,10 @@ pub fn act(deed: Deed, home: &Path) {
             } else {
                 AdoptionMode::InPlace
             };
-            let found = setup::scan(Some(&vault), &Machine::at(home), &[], true).unwrap();
+            let found =
+                setup::scan_folders(Some(&vault), &Machine::with_home(home), &[], true).unwrap();
             for skill in &found.skills {
-                setup::adopt(&vault, skill, mode, true, true).unwrap();
+                setup::adopt_skill(&vault, skill, mode, true, true).unwrap();
             }
             sync(home, deed);
         }
@@ -196,14 +199,14 @@ pub fn agents_are_well(home: &Path, what: &str) {
 /// What must hold after the deed is complete and leftovers of a killed run are removed.
 pub fn agents_are_done(home: &Path, what: &str) {
     let input = DoctorInput {
-        machine: Some(Machine::at(home)),
+        machine: Some(Machine::with_home(home)),
         skill: None,
         clean: true,
         repair: false,
         strict: true,
         is_set: &|_| true,
     };
-    let report = doctor::examine(&open(home), &input).unwrap();
+    let report = doctor::examine_vault(&open(home), &input).unwrap();
     let findings = report.findings.iter();
     let serious: Vec<_> = findings
         .filter(|finding| finding.code() != "no_recovery_key")
@@ -251,7 +254,7 @@ pub fn prepare(deed: Deed, home: &Path) {
         Deed::Create | Deed::Add | Deed::AddMany => {}
         _ => agents(deed, home, &vault),
     }
-    shelf::list(&vault).unwrap();
+    shelf::list_installed(&vault).unwrap();
 }
 
 /// Creates two agents, a skill and a file of the user, and what else the deed needs.
@@ -267,7 +270,7 @@ fn agents(deed: Deed, home: &Path, vault: &Vault) {
         Deed::Render | Deed::CopyOut => {
             if deed == Deed::Render {
                 let text = b"---\nagents: [cursor]\n---\nrendered\n";
-                transforms::add(vault, &name("subject"), name("t"), text).unwrap();
+                transforms::add_transform(vault, &name("subject"), name("t"), text).unwrap();
             }
             sync(home, deed);
             add(vault, &source(home, "subject", "new", 3));
@@ -295,6 +298,6 @@ fn serve(home: &Path, vault: &Vault) {
     for (hash, bytes) in &host.objects {
         std::fs::write(served.join(hash.to_string()), bytes).unwrap();
     }
-    subscribe::create(vault, BASE, &host.slug).unwrap();
+    subscribe::link_vault(vault, BASE, &host.slug).unwrap();
     pull(home, 1);
 }

@@ -96,13 +96,13 @@ fn seen(home: &Path) -> BTreeSet<String> {
     let Ok(vault) = opened else {
         return BTreeSet::new();
     };
-    let listing = shelf::list(&vault).unwrap();
+    let listing = shelf::list_installed(&vault).unwrap();
     // After a revocation some skills wait to be signed again.
     let waiting = roots::waiting_skills(&vault).unwrap();
     for (name, _, damage) in &listing.damaged {
         assert!(waiting.contains(name), "{name}: {damage}");
     }
-    let report = integrity::check(&vault).unwrap();
+    let report = integrity::verify_all_installed(&vault).unwrap();
     let is_clean = report.is_clean() || !waiting.is_empty();
     assert!(is_clean && report.strange.is_empty(), "{report:?}");
     let skills = listing.skills.iter();
@@ -124,7 +124,7 @@ fn seen(home: &Path) -> BTreeSet<String> {
 }
 
 fn published(home: &Path) -> bool {
-    let states = vault_library::publish::state::all(&open(home)).unwrap();
+    let states = vault_library::publish::state::list_states(&open(home)).unwrap();
     states
         .iter()
         .any(|state| state.published.is_some() && state.pending.is_none())
@@ -209,7 +209,10 @@ fn sweep(deed: Deed) {
     let after = seen(&home);
     // Earlier versions stay. A killed writer leaves no bundle that it did not link. A repeated
     // rotation signs again, which makes new bundles.
-    let orphans = integrity::check(&open(&home)).unwrap().unreferenced.len();
+    let orphans = integrity::verify_all_installed(&open(&home))
+        .unwrap()
+        .unreferenced
+        .len();
     let calls = points(&log, &home);
     assert!(calls.len() > 5, "{word}: {calls:?}");
     let mut outcomes = (0, 0);
@@ -268,13 +271,16 @@ fn is_tidy(deed: Deed, home: &Path, orphans: usize, what: &str) {
         agents_are_done(home, what);
     }
     let vault = open(home);
-    let unreferenced = integrity::check(&vault).unwrap().unreferenced.len();
+    let unreferenced = integrity::verify_all_installed(&vault)
+        .unwrap()
+        .unreferenced
+        .len();
     assert!(
         unreferenced <= orphans,
         "{what}: {unreferenced} unreferenced bundles"
     );
     let key = vault.release_key().unwrap();
-    assert_eq!(vault.keys().read(&key).unwrap().public(), key);
+    assert_eq!(vault.keys().read_secret_key(&key).unwrap().public(), key);
     assert_eq!(vault.keys().list().unwrap(), [key]);
     let trust = vault.trust().unwrap().unwrap();
     match deed {

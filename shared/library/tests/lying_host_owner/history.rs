@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use vault_format::catalog::{Catalog, SignedCatalog, Stored};
+use vault_format::catalog::{Catalog, ReleaseRef, SignedCatalog};
 use vault_format::hash::Digest;
 use vault_format::keys::{PublicKey, SecretKey, Signer};
 use vault_format::root::{KeyEntry, KeyName, RootChain, RootEdit};
@@ -104,7 +104,7 @@ impl Line {
         change: impl FnOnce(&mut RootEdit<'_>, &mut Roles),
     ) -> Self {
         let mut roles = self.newest().clone();
-        let mut edit = RootEdit::after(self.chain(), now);
+        let mut edit = RootEdit::begin_after(self.chain(), now);
         change(&mut edit, &mut roles);
         let before = &self.newest().root[..self.newest().root_threshold];
         let signers: BTreeSet<usize> = before.iter().chain(&roles.root).copied().collect();
@@ -182,8 +182,8 @@ pub struct Signed {
 }
 
 impl Signed {
-    pub fn stored(&self) -> Stored {
-        Stored {
+    pub fn stored(&self) -> ReleaseRef {
+        ReleaseRef {
             release: self.catalog.release,
             payload_sha256: self.payload_sha256,
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use vault_format::catalog::{self, Catalog, SignedCatalog, Stored};
+use vault_format::catalog::{self, Catalog, ReleaseRef, SignedCatalog};
 use vault_format::dsse::Envelope;
 use vault_format::hash::Digest;
 use vault_format::json;
@@ -21,7 +21,7 @@ enum Kind {
     /// To be shown as the current release.
     Release,
     /// To be signed by the owner, above what is shown as the current release.
-    Proposal(Option<Stored>),
+    Proposal(Option<ReleaseRef>),
 }
 
 /// A thief and a host that work together.
@@ -80,7 +80,7 @@ impl<'a> Liars<'a> {
             if has.count() < roles.root_threshold || roles.threshold > 1 {
                 continue;
             }
-            let mut edit = RootEdit::after(line.chain(), self.now);
+            let mut edit = RootEdit::begin_after(line.chain(), self.now);
             let nobody = self.keys.public(NOBODY);
             let entry = vault_format::root::KeyEntry {
                 public_key: nobody,

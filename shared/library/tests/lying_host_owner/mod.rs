@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use vault_format::catalog::{SignedCatalog, Stored};
+use vault_format::catalog::{ReleaseRef, SignedCatalog};
 use vault_format::hash::Digest;
 use vault_format::root::RootChain;
 use vault_format::time::Timestamp;
@@ -223,7 +223,7 @@ impl World {
 }
 
 /// A release that the owner read on a device and named, or a wrong one under its number.
-fn last_good(history: &History, dice: &mut Dice) -> Option<Stored> {
+fn last_good(history: &History, dice: &mut Dice) -> Option<ReleaseRef> {
     if !dice.one_in(6) {
         return None;
     }
@@ -231,7 +231,7 @@ fn last_good(history: &History, dice: &mut Dice) -> Option<Stored> {
     Some(if dice.one_in(2) {
         good
     } else {
-        Stored {
+        ReleaseRef {
             payload_sha256: Digest::of(b"another"),
             ..good
         }

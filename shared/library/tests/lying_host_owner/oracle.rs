@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use vault_format::catalog::{Catalog, Stored};
+use vault_format::catalog::{Catalog, ReleaseRef};
 use vault_format::hash::Digest;
 use vault_format::manifest::Manifest;
 use vault_format::root::KeyFingerprint;
@@ -22,7 +22,7 @@ pub fn may_be_used(
     line: &Line,
     history: &History,
     has_record: bool,
-    last_good: Option<Stored>,
+    last_good: Option<ReleaseRef>,
 ) -> bool {
     let recorded = history.recorded.iter().map(|at| &history.releases[*at]);
     let is_recorded = has_record && recorded.clone().any(|it| it.stored() == file.stored());

@@ -150,7 +150,7 @@ impl Owner {
 
     pub fn has_pending(&self) -> bool {
         let slug = "acme".parse().unwrap();
-        let state = publish::state::read(&self.home.vault, BASE, &slug).unwrap();
+        let state = publish::state::read_state(&self.home.vault, BASE, &slug).unwrap();
         state.is_some_and(|state| state.pending.is_some())
     }
 }

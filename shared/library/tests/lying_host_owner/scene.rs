@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vault_format::bundle::files_sha256;
 use vault_format::catalog::{
-    Catalog, CatalogChanges, CatalogJudgement, CatalogReader, LastCatalog, NewRoots, Side,
-    SignedCatalog, Stored, judge_catalog, judge_proposal,
+    Catalog, CatalogChanges, CatalogJudgement, CatalogReader, LastCatalog, NewRoots, ReaderKind,
+    ReleaseRef, SignedCatalog, judge_catalog, judge_proposal,
 };
 use vault_format::hash::Digest;
 use vault_format::name::Slug;
@@ -41,7 +41,7 @@ pub struct Scene<'a> {
     pub skills: &'a Skills,
     pub history: &'a History,
     pub has_record: bool,
-    pub last_good: Option<Stored>,
+    pub last_good: Option<ReleaseRef>,
 }
 
 impl Scene<'_> {
@@ -100,10 +100,12 @@ impl Scene<'_> {
     fn last(&self) -> Option<LastCatalog> {
         let last = self.has_record.then(|| self.history.last_counted())?;
         let signers = last.signers.iter().map(|number| self.keys.public(*number));
-        Some(LastCatalog::read(&last.bytes, &last.payload_sha256, signers.collect()).unwrap())
+        Some(
+            LastCatalog::read_stored(&last.bytes, &last.payload_sha256, signers.collect()).unwrap(),
+        )
     }
 
-    fn reader<'a>(&self, read: &'a Read, side: Side) -> CatalogReader<'a> {
+    fn reader<'a>(&self, read: &'a Read, side: ReaderKind) -> CatalogReader<'a> {
         CatalogReader {
             side,
             base: BASE,
@@ -141,7 +143,7 @@ impl Scene<'_> {
     /// Asks the pure judge about a file that is shown as the current release.
     pub fn judge_current(&self, file: &Signed) -> Option<Outcome> {
         let read = self.read();
-        let judged = judge_catalog(&file.bytes, &self.reader(&read, Side::Publisher));
+        let judged = judge_catalog(&file.bytes, &self.reader(&read, ReaderKind::Publisher));
         let line = self.judged_under(&judged);
         self.is_shown_whole(&file.catalog);
         judged.outcome.ok()?;
@@ -157,7 +159,7 @@ impl Scene<'_> {
     /// Asks the pure judge about a proposal above what is shown as the current release.
     pub fn judge_proposed(&self, file: &Signed, current: Option<&Signed>) -> Option<Outcome> {
         let read = self.read();
-        let reader = self.reader(&read, Side::Device);
+        let reader = self.reader(&read, ReaderKind::Device);
         let follows = current.map(Signed::stored);
         let judged = judge_proposal(&file.bytes, &reader, follows, &|_, _| None);
         let line = self.judged_under(&judged);
@@ -174,7 +176,7 @@ impl Scene<'_> {
     fn is_shown_whole(&self, catalog: &Catalog) {
         let changes = CatalogChanges::between(self.before(), catalog);
         let lines: Vec<String> = changes
-            .lines(None)
+            .describe_lines(None)
             .into_iter()
             .map(|line| line.text)
             .collect();
@@ -185,7 +187,7 @@ impl Scene<'_> {
     #[track_caller]
     fn is_compared_with_what_counted_here(&self, change: &publish::ReleaseChange) -> Vec<String> {
         assert_eq!(change.before.as_ref(), self.before());
-        let lines = change.changes.lines(None);
+        let lines = change.changes.describe_lines(None);
         let lines: Vec<String> = lines.into_iter().map(|line| line.text).collect();
         every_difference_has_a_line(self.before(), &change.catalog, &lines);
         lines
@@ -204,7 +206,7 @@ impl Scene<'_> {
         for _ in 0..5 {
             let kept = self.owner.kept();
             let vault = self.owner.home.vault.clone();
-            match publish::plan(&vault, &request) {
+            match publish::plan_release(&vault, &request) {
                 Err(_) => {
                     assert_eq!(self.owner.kept(), kept, "a refused plan changes nothing");
                     outcomes.push(Outcome::Refused);
@@ -264,7 +266,7 @@ impl Scene<'_> {
         let vault = self.owner.home.vault.clone();
         let skills = self.skills;
         let fetched = |hash: &Digest| skills.objects.get(hash).cloned();
-        let Ok(reviewed) = taken.change.check(&vault, &OWN, &fetched) else {
+        let Ok(reviewed) = taken.change.verify_content(&vault, &OWN, &fetched) else {
             return false;
         };
         let (before, line) = (self.before().cloned(), self.line());
@@ -368,7 +370,7 @@ impl Scene<'_> {
         for entry in &shown.catalog.skills {
             let made = self.skills.get(&entry.bundle_hash);
             assert!(!made.twist.is_refused(), "{}: {:?}", entry.name, made.twist);
-            let installed = vault_library::run::inspect(&vault, &entry.name).unwrap();
+            let installed = vault_library::run::inspect_skill(&vault, &entry.name).unwrap();
             assert_eq!(installed.examined.files, made.files);
         }
         assert_eq!(self.owner.skills().len(), shown.catalog.skills.len());
@@ -402,7 +404,7 @@ impl Scene<'_> {
         assert!(by.is_some(), "no publisher has signed it");
         let skills = self.skills;
         let fetched = |hash: &Digest| skills.objects.get(hash).cloned();
-        let Ok(reviewed) = change.check(&vault, &OWN, &fetched) else {
+        let Ok(reviewed) = change.verify_content(&vault, &OWN, &fetched) else {
             return [refused(self), vec![Outcome::Judged]].concat();
         };
         let (before, line) = (self.before().cloned(), self.line());

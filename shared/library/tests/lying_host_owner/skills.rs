@@ -266,7 +266,7 @@ impl Skills {
             }
             texts
         });
-        index::build(&self.vault_id, texts.collect::<Vec<_>>())
+        index::build_objects(&self.vault_id, texts.collect::<Vec<_>>())
     }
 
     /// Gives a catalog search texts of which the first may be a lie.

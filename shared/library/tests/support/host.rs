@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use vault_format::bundle::Bundle;
 use vault_format::catalog::{
-    Catalog, CatalogError, CatalogOutcome, CatalogReader, LastCatalog, NewRoots, Side,
+    Catalog, CatalogError, CatalogOutcome, CatalogReader, LastCatalog, NewRoots, ReaderKind,
     SignedCatalog, SkillEntry, judge_catalog,
 };
 use vault_format::hash::Digest;
@@ -49,7 +49,7 @@ impl Host {
     }
 
     pub fn plan(&self, vault: &Vault) -> Result<Plan, PlanError> {
-        publish::plan(vault, &self.request())
+        publish::plan_release(vault, &self.request())
     }
 
     /// Plans and publishes a release; `None` if nothing changed.
@@ -67,7 +67,7 @@ impl Host {
             on_divergence,
             ..self.request()
         };
-        match publish::plan(vault, &request).unwrap() {
+        match publish::plan_release(vault, &request).unwrap() {
             Plan::Unchanged(_) => None,
             Plan::TakeOver(taken) => panic!("asked to take over {taken:?}"),
             Plan::FetchProfiles(profiles) => panic!("asked to fetch {profiles:?}"),
@@ -84,7 +84,7 @@ impl Host {
     pub fn take(&mut self, vault: &Vault, plan: &ReleasePlan, now: Timestamp) {
         self.upload(vault, plan);
         self.put(&plan.catalog, now).unwrap();
-        publish::published(vault, plan).unwrap();
+        publish::record_published(vault, plan).unwrap();
     }
 
     /// Uploads the missing objects.
@@ -93,7 +93,7 @@ impl Host {
             if self.objects.contains_key(&object.sha256) {
                 continue;
             }
-            let bytes = plan.read(vault, object).unwrap();
+            let bytes = plan.read_object(vault, object).unwrap();
             assert_eq!(
                 (Digest::of(&bytes), bytes.len() as u64),
                 (object.sha256, object.size)
@@ -107,12 +107,12 @@ impl Host {
     pub fn put(&mut self, bytes: &[u8], now: Timestamp) -> Result<u64, CatalogError> {
         let last = self.current.as_ref().map(|current| {
             let payload_sha256 = SignedCatalog::parse(current).unwrap().payload_sha256();
-            LastCatalog::read(current, &payload_sha256, self.signers.clone()).unwrap()
+            LastCatalog::read_stored(current, &payload_sha256, self.signers.clone()).unwrap()
         });
         let judged = judge_catalog(
             bytes,
             &CatalogReader {
-                side: Side::Service,
+                side: ReaderKind::Service,
                 base: BASE,
                 slug: &self.slug,
                 now,
@@ -130,7 +130,7 @@ impl Host {
         let release = match judged.outcome? {
             CatalogOutcome::Release(release) => {
                 let state = release.state().clone();
-                let counted = release.settle(|entry| self.counts(entry, &state))?;
+                let counted = release.settle_versions(|entry| self.counts(entry, &state))?;
                 for (hash, size) in named(&counted.catalog) {
                     let object = self.objects.get(&hash).expect("every object is there");
                     assert_eq!(object.len() as u64, size);
@@ -154,7 +154,7 @@ impl Host {
     fn counts(&self, entry: &SkillEntry, state: &RootState) -> bool {
         let bytes = &self.objects[&entry.bundle_hash];
         let bundle = Bundle::parse(bytes, &entry.bundle_hash, entry.size).unwrap();
-        let signer = bundle.signed().signer(state);
+        let signer = bundle.signed_manifest().signer(state);
         signer.is_some_and(|signer| state.was_publisher(&signer))
     }
 
@@ -179,15 +179,15 @@ impl Host {
         selection: &Selection,
         bytes: &[u8],
     ) -> Result<PullReport, LinkError> {
-        let link = subscribe::find(vault, link.id())?.unwrap();
-        let offer = link.accept(vault, bytes, &AcceptOptions::default())?;
+        let link = subscribe::find_link_by_id(vault, link.id())?.unwrap();
+        let offer = link.accept_catalog(vault, bytes, &AcceptOptions::default())?;
         let object = |hash: &Digest| self.objects.get(hash).cloned();
-        let chosen = offer.choose(selection, &object)?;
+        let chosen = offer.resolve_selection(selection, &object)?;
         let mut staged = StagedBundles::new(vault)?;
-        for skill in offer.missing(vault, &chosen) {
+        for skill in offer.missing_bundles(vault, &chosen) {
             self.stage(&mut staged, &offer, &skill)?;
         }
-        subscribe::install(vault, &offer, selection, &chosen, staged)
+        subscribe::install_selection(vault, &offer, selection, &chosen, staged)
     }
 
     pub fn stage(
@@ -198,16 +198,16 @@ impl Host {
     ) -> Result<(), LinkError> {
         let object = |hash: &Digest| self.objects.get(hash).cloned();
         let bytes = object(&skill.bundle_hash).unwrap_or_default();
-        for (part, size) in StagedBundles::parts(skill, &bytes)? {
+        for (part, size) in StagedBundles::list_parts(skill, &bytes)? {
             assert_eq!(self.objects[&part].len() as u64, size);
         }
-        staged.add(offer, skill, &bytes, &object)
+        staged.add_bundle(offer, skill, &bytes, &object)
     }
 }
 
 /// Plans a release; panics if there is nothing to publish.
 pub fn planned(vault: &Vault, request: &PlanRequest<'_>) -> Box<ReleasePlan> {
-    match publish::plan(vault, request).unwrap() {
+    match publish::plan_release(vault, request).unwrap() {
         Plan::Publish(plan) => plan,
         other => panic!("{other:?}"),
     }

@@ -13,9 +13,11 @@ use std::sync::Arc;
 use vault_format::hash::Digest;
 use vault_format::name::SkillName;
 use vault_gate::finding::Finding;
-use vault_library::admit::approve::{ApproveError, approve};
+use vault_library::admit::approve::{ApproveError, approve_file};
 use vault_library::admit::remove::{RemoveReport, RemoveSkills, remove_skills};
-use vault_library::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, admit, examine};
+use vault_library::admit::{
+    AdmitError, AdmitReport, Neighbours, Options, Source, admit_candidates, examine_candidate,
+};
 use vault_library::agents::{Machine, SyncProfilesInput};
 use vault_library::{Vault, VaultPaths, integrity, run};
 use vault_testing::SeededRandom;
@@ -115,7 +117,9 @@ impl Home {
 
     /// Whether every skill passes verification.
     pub fn is_clean(&self) -> bool {
-        integrity::check(&self.vault).unwrap().is_clean()
+        integrity::verify_all_installed(&self.vault)
+            .unwrap()
+            .is_clean()
     }
 
     /// What links the skills for the agents that are found in this home.
@@ -129,7 +133,7 @@ impl Home {
 
     /// The listed own skills with their versions.
     pub fn listed(&self) -> BTreeMap<String, u64> {
-        let listing = vault_library::shelf::list(&self.vault).unwrap();
+        let listing = vault_library::shelf::list_installed(&self.vault).unwrap();
         assert!(listing.damaged.is_empty(), "{:?}", listing.damaged);
         listing
             .skills
@@ -142,7 +146,7 @@ impl Home {
 /// Approves everything that was written into the vault's folder.
 pub fn approve_all(vault: &Vault) -> Result<(), ApproveError> {
     for pending in vault_library::pending_files(vault).unwrap() {
-        approve(vault, &pending)?;
+        approve_file(vault, &pending)?;
     }
     Ok(())
 }
@@ -159,7 +163,7 @@ pub fn open(home: &Path, clock: &Arc<TestClock>, seed: u64) -> Vault {
 
 pub fn sync_input(home: &Path) -> SyncProfilesInput {
     SyncProfilesInput {
-        machine: Machine::at(home),
+        machine: Machine::with_home(home),
         discover: true,
         ..SyncProfilesInput::default()
     }
@@ -257,7 +261,7 @@ pub fn gets_all_variables(vault: &Vault, skill: &str) -> bool {
         scope: run::Scope::ByOrigin,
     };
     let action = "say".parse().unwrap();
-    let prepared = run::prepare(vault, None, name(skill), &action, &environment).unwrap();
+    let prepared = run::prepare_run(vault, None, name(skill), &action, &environment).unwrap();
     let mut variables = prepared.command.get_envs();
     variables.any(|(name, _)| name == "DEPLOY_TOKEN")
 }
@@ -330,17 +334,17 @@ pub fn durable(vault: &Vault) -> BTreeMap<String, String> {
 
 /// Adds several folders in one call, as the command line does; each has its own result.
 pub fn add_folders(vault: &Vault, folders: &[PathBuf]) -> Vec<Result<AdmitReport, AdmitError>> {
-    let mut neighbours = Neighbours::of(vault);
+    let mut neighbours = Neighbours::for_vault(vault);
     let mut examine = |folder| {
         let folder = Source::folder(folder);
-        examine(folder, &Options::default(), &mut neighbours)
+        examine_candidate(folder, &Options::default(), &mut neighbours)
     };
     let mut answers = Vec::new();
     let mut candidates = Vec::new();
     for folder in folders {
-        answers.push(examine(folder).map(|candidate| candidates.push(candidate)));
+        answers.push(examine_candidate(folder).map(|candidate| candidates.push(candidate)));
     }
-    let mut reports = admit(vault, &candidates).unwrap().into_iter();
+    let mut reports = admit_candidates(vault, &candidates).unwrap().into_iter();
     answers
         .into_iter()
         .map(|answer| answer.and_then(|()| reports.next().unwrap()))

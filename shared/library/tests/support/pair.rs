@@ -26,7 +26,7 @@ impl Pair {
         }
         host.sync(&owner.vault, owner.now()).unwrap();
         let device = Home::new(2);
-        let link = subscribe::create(&device.vault, BASE, &host.slug).unwrap();
+        let link = subscribe::link_vault(&device.vault, BASE, &host.slug).unwrap();
         Self {
             owner,
             host,
@@ -49,16 +49,18 @@ impl Pair {
 
     /// The current state of the link.
     pub fn current_link(&self) -> Link {
-        let link = subscribe::find(&self.device.vault, self.link.id());
+        let link = subscribe::find_link_by_id(&self.device.vault, self.link.id());
         link.unwrap().unwrap()
     }
 
     /// The host's current catalog, accepted.
     pub fn accept(&self) -> AcceptedCatalog {
         let bytes = self.host.current.as_ref().unwrap();
-        let accepted =
-            self.current_link()
-                .accept(&self.device.vault, bytes, &AcceptOptions::default());
+        let accepted = self.current_link().accept_catalog(
+            &self.device.vault,
+            bytes,
+            &AcceptOptions::default(),
+        );
         accepted.unwrap()
     }
 

@@ -21,7 +21,9 @@ pub fn create(home: &mut Home) -> PathBuf {
         files: vec![file.clone()],
         ..NewRecovery::default()
     };
-    home.vault = recovery::create(&home.vault, None, input).unwrap().vault;
+    home.vault = recovery::create_recovery_key(&home.vault, None, input)
+        .unwrap()
+        .vault;
     file
 }
 
@@ -50,7 +52,7 @@ pub fn revoke(home: &Home, file: &Path, lost: PublicKey) -> Result<RootReport, R
         destroyed: false,
         name: None,
     };
-    recovery::recover(&place(home, 77), input).map(|(_, report)| report)
+    recovery::recover_vault(&place(home, 77), input).map(|(_, report)| report)
 }
 
 /// Recovers a vault on a machine that may be empty.
@@ -69,5 +71,5 @@ pub fn recover_from(
         destroyed,
         name: None,
     };
-    recovery::recover(place, input)
+    recovery::recover_vault(place, input)
 }

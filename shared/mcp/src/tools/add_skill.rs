@@ -8,7 +8,7 @@ use vault_shelf::{Change, Submitted, Writes, drafted_name};
 
 mod written;
 
-use super::changes::{Outcome, is_hidden, only_local, outcome, submit};
+use super::changes::{Outcome, build_outcome, is_hidden, only_local, submit_change};
 use super::{Answer, Call, Effect, Spec};
 use crate::fault::Fault;
 
@@ -76,45 +76,45 @@ impl Spec for AddSkill {
     type Output = Outcome;
 
     async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Outcome>, Fault> {
-        let submitted = install(call, input).await?;
-        Ok(outcome(call, submitted).await.into())
+        let submitted = submit_install(call, input).await?;
+        Ok(build_outcome(call, submitted).await.into())
     }
 }
 
 /// Converts the arguments to a change and submits it to the shelf.
-pub async fn install(call: &Call<'_>, input: Input) -> Result<Submitted, Fault> {
+pub async fn submit_install(call: &Call<'_>, input: Input) -> Result<Submitted, Fault> {
     if input.agents.len() > MAX_AGENTS {
-        return Err(Fault::arguments(format!(
+        return Err(Fault::bad_arguments(format!(
             "`agents` has at most {MAX_AGENTS} members"
         )));
     }
     if input.source == SourceKind::Local {
-        return submit(call, folder(call, input)?).await;
+        return submit_change(call, folder_change(call, input)?).await;
     }
     if input.skill_dir.is_some() {
-        return Err(Fault::arguments(
+        return Err(Fault::bad_arguments(
             "`skill_dir` is only for the source `local`",
         ));
     }
     // Nothing is fetched before the text is canonical: the source policy compares canonical
     // identifiers.
-    let written = written::parse(input.source, &input.identifier, input.skill.as_ref())?;
-    let given = reference(input.reference)?;
+    let written = written::parse_source(input.source, &input.identifier, input.skill.as_ref())?;
+    let given = check_reference(input.reference)?;
     if let (Some(given), Some(written)) = (&given, &written.reference)
         && given != written
     {
-        return Err(Fault::arguments(
+        return Err(Fault::bad_arguments(
             "`identifier` and `ref` name different references",
         ));
     }
     let source = Source {
         identifier: written.identifier,
-        reference: given.or(reference(written.reference)?),
+        reference: given.or(check_reference(written.reference)?),
     };
     let hidden = match drafted_name(&source, input.skill.as_ref()) {
         // In a vault of drafts nothing is fetched, so the name follows from the source. The owner
         // sees that a hidden skill has it, and the caller does not.
-        Some(name) if call.session.shelf().writes() == Writes::Drafted => {
+        Some(name) if call.session.shelf().write_mode() == Writes::Drafted => {
             is_hidden(call, &name).await?
         }
         _ => false,
@@ -125,13 +125,13 @@ pub async fn install(call: &Call<'_>, input: Input) -> Result<Submitted, Fault> 
         agents: input.agents.into_iter().map(|agent| agent.0).collect(),
         hidden,
     };
-    submit(call, change).await
+    submit_change(call, change).await
 }
 
-fn folder(call: &Call<'_>, input: Input) -> Result<Change, Fault> {
+fn folder_change(call: &Call<'_>, input: Input) -> Result<Change, Fault> {
     let path = input
         .skill_dir
-        .ok_or_else(|| Fault::arguments("`local` needs `skill_dir`"))?;
+        .ok_or_else(|| Fault::bad_arguments("`local` needs `skill_dir`"))?;
     // A path of the caller's machine would name another folder on this one.
     if !call.session.person().local {
         return Err(only_local());
@@ -143,14 +143,14 @@ fn folder(call: &Call<'_>, input: Input) -> Result<Change, Fault> {
     })
 }
 
-fn reference(text: Option<String>) -> Result<Option<String>, Fault> {
+fn check_reference(text: Option<String>) -> Result<Option<String>, Fault> {
     let good = |text: &String| {
         (1..=255).contains(&text.chars().count()) && !text.chars().any(char::is_control)
     };
     match text {
-        Some(text) if !good(&text) => {
-            Err(Fault::arguments("`ref` has 1 to 255 visible characters"))
-        }
+        Some(text) if !good(&text) => Err(Fault::bad_arguments(
+            "`ref` has 1 to 255 visible characters",
+        )),
         text => Ok(text),
     }
 }

@@ -144,11 +144,11 @@ impl From<Found> for Finding {
 pub fn raw_files(skill_md: String, resources: Vec<GivenFile>) -> Result<Vec<RawFile>, Fault> {
     // Before decoding. SKILL.md is one more file.
     if resources.len() >= MAX_FILES {
-        return Err(Fault::arguments(format!(
+        return Err(Fault::bad_arguments(format!(
             "a skill has at most {MAX_FILES} files"
         )));
     }
-    let mut files = vec![plain(SKILL_MD.to_owned(), skill_md.into_bytes())];
+    let mut files = vec![plain_file(SKILL_MD.to_owned(), skill_md.into_bytes())];
     files.extend(given_files("resources", resources)?);
     Ok(files)
 }
@@ -156,24 +156,24 @@ pub fn raw_files(skill_md: String, resources: Vec<GivenFile>) -> Result<Vec<RawF
 /// Decodes the files of the argument `name`.
 pub fn given_files(name: &str, given: Vec<GivenFile>) -> Result<Vec<RawFile>, Fault> {
     if given.len() > MAX_FILES {
-        return Err(Fault::arguments(format!(
+        return Err(Fault::bad_arguments(format!(
             "a skill has at most {MAX_FILES} files"
         )));
     }
     let decode = |(at, file): (usize, GivenFile)| {
         let bytes = match file.encoding {
             None | Some(Encoding::Utf8) => file.content.into_bytes(),
-            Some(Encoding::Base64) => STANDARD
-                .decode(&file.content)
-                .map_err(|_| Fault::arguments(format!("`{name}[{at}].content` is not base64")))?,
+            Some(Encoding::Base64) => STANDARD.decode(&file.content).map_err(|_| {
+                Fault::bad_arguments(format!("`{name}[{at}].content` is not base64"))
+            })?,
         };
-        Ok(plain(file.path, bytes))
+        Ok(plain_file(file.path, bytes))
     };
     given.into_iter().enumerate().map(decode).collect()
 }
 
 // The tools carry no modes, so that no file from an agent is executable.
-const fn plain(path: String, bytes: Vec<u8>) -> RawFile {
+const fn plain_file(path: String, bytes: Vec<u8>) -> RawFile {
     RawFile {
         path,
         mode: Mode::Plain,
@@ -182,7 +182,7 @@ const fn plain(path: String, bytes: Vec<u8>) -> RawFile {
 }
 
 /// Submits new or changed files to the shelf.
-pub async fn take(
+pub async fn submit_files(
     call: &Call<'_>,
     files: Vec<RawFile>,
     replace: bool,
@@ -201,8 +201,11 @@ pub async fn take(
         };
         // A draft may use the name of a hidden skill: the owner who decides on it sees the skill
         // that it would replace.
-        if hidden && call.session.shelf().writes() != Writes::Drafted {
-            return Err(Fault::of_shelf(ShelfError::NameTaken(String::new()), false));
+        if hidden && call.session.shelf().write_mode() != Writes::Drafted {
+            return Err(Fault::from_shelf(
+                ShelfError::NameTaken(String::new()),
+                false,
+            ));
         }
     }
     let change = Change::Take {
@@ -211,7 +214,7 @@ pub async fn take(
         check: only_check,
         hidden,
     };
-    submit(call, change).await
+    submit_change(call, change).await
 }
 
 /// Whether a skill of this name exists that the caller may not see.
@@ -231,7 +234,7 @@ pub async fn own_skill(call: &Call<'_>, name: &str) -> Result<SkillName, Fault> 
     let (_, entry) = found.ok_or_else(Fault::no_skill)?;
     match &entry.vault {
         None => Ok(entry.name().clone()),
-        Some(vault) => Err(Fault::caller(
+        Some(vault) => Err(Fault::by_caller(
             ToolError::NameTaken,
             format!(
                 "`{vault}/{0}` comes from the linked vault `{vault}`: that vault's releases update it, and it cannot be changed or \
@@ -243,20 +246,23 @@ pub async fn own_skill(call: &Call<'_>, name: &str) -> Result<SkillName, Fault> 
 }
 
 /// Submits a change to the shelf.
-pub async fn submit(call: &Call<'_>, change: Change) -> Result<Submitted, Fault> {
+pub async fn submit_change(call: &Call<'_>, change: Change) -> Result<Submitted, Fault> {
     let person = call.session.person();
     let shelf = call.session.shelf();
     // This server cannot sign: another one holds the library, and the client tries again.
-    if shelf.writes() == Writes::Elsewhere {
-        return Err(Fault::of_shelf(ShelfError::LibraryElsewhere, person.owner));
+    if shelf.write_mode() == Writes::Elsewhere {
+        return Err(Fault::from_shelf(
+            ShelfError::LibraryElsewhere,
+            person.owner,
+        ));
     }
     let submitted = shelf.submit(&person.submitter, change).await;
-    submitted.map_err(|error| Fault::of_shelf(error, person.owner))
+    submitted.map_err(|error| Fault::from_shelf(error, person.owner))
 }
 
 /// Creates the answer of a tool. A finished change is first made visible to the agents of the
 /// shelf's machine.
-pub async fn outcome(call: &Call<'_>, submitted: Submitted) -> Outcome {
+pub async fn build_outcome(call: &Call<'_>, submitted: Submitted) -> Outcome {
     let links = match &submitted {
         Submitted::Signed { .. } | Submitted::Unchanged { .. } | Submitted::Removed { .. } => {
             call.session.shelf().refresh_agents().await
@@ -271,7 +277,7 @@ pub async fn outcome(call: &Call<'_>, submitted: Submitted) -> Outcome {
             ..
         }
     );
-    let mut outcome = described(call, submitted);
+    let mut outcome = describe_submitted(call, submitted);
     if let Some(links) = links {
         let restart = links.restart_required || was_linked;
         if restart {
@@ -289,10 +295,10 @@ pub async fn outcome(call: &Call<'_>, submitted: Submitted) -> Outcome {
     outcome
 }
 
-fn described(call: &Call<'_>, submitted: Submitted) -> Outcome {
-    let id = |name: &SkillName| Some(uri::id(call.owner(), name));
-    let found = |findings: Vec<Found>| findings.into_iter().map(Finding::from).collect();
-    let mut outcome = Outcome::of(Status::Accepted);
+fn describe_submitted(call: &Call<'_>, submitted: Submitted) -> Outcome {
+    let id = |name: &SkillName| Some(uri::skill_id(call.owner(), name));
+    let to_findings = |findings: Vec<Found>| findings.into_iter().map(Finding::from).collect();
+    let mut outcome = Outcome::with_status(Status::Accepted);
     match submitted {
         Submitted::Signed {
             name,
@@ -303,20 +309,20 @@ fn described(call: &Call<'_>, submitted: Submitted) -> Outcome {
             outcome.id = id(&name);
             outcome.version = Some(version);
             outcome.bundle_hash = Some(bundle_hash.to_string());
-            outcome.findings = found(findings);
+            outcome.findings = to_findings(findings);
         }
         Submitted::Unchanged {
             name,
             version,
             bundle_hash,
         } => {
-            outcome = Outcome::of(Status::Duplicate);
+            outcome = Outcome::with_status(Status::Duplicate);
             outcome.id = id(&name);
             outcome.version = Some(version);
             outcome.bundle_hash = Some(bundle_hash.to_string());
         }
         Submitted::Removed { name, .. } => {
-            outcome = Outcome::of(Status::Removed);
+            outcome = Outcome::with_status(Status::Removed);
             outcome.id = id(&name);
         }
         Submitted::Drafted {
@@ -325,34 +331,34 @@ fn described(call: &Call<'_>, submitted: Submitted) -> Outcome {
             findings,
             waiting,
         } => {
-            outcome = Outcome::of(Status::Drafted);
+            outcome = Outcome::with_status(Status::Drafted);
             outcome.id = id(&name);
             outcome.draft_id = Some(draft.to_string());
             outcome.drafts_waiting = Some(waiting);
-            outcome.findings = found(findings);
+            outcome.findings = to_findings(findings);
         }
         Submitted::WouldPass { name, findings } => {
-            outcome = Outcome::of(Status::WouldAccept);
+            outcome = Outcome::with_status(Status::WouldAccept);
             outcome.id = id(&name);
-            outcome.findings = found(findings);
+            outcome.findings = to_findings(findings);
         }
         Submitted::Refused { findings } => {
             // An invalid skill comes first: its author can fix it, while a blocked one needs the
             // owner.
             let invalid = findings.iter().any(|finding| finding.level == Level::Error);
-            outcome = Outcome::of(if invalid {
+            outcome = Outcome::with_status(if invalid {
                 Status::Invalid
             } else {
                 Status::SecurityBlocked
             });
-            outcome.findings = found(findings);
+            outcome.findings = to_findings(findings);
         }
     }
     outcome
 }
 
 impl Outcome {
-    fn of(status: Status) -> Self {
+    fn with_status(status: Status) -> Self {
         Self {
             status,
             message: status.sentence().to_owned(),
@@ -392,7 +398,7 @@ impl Status {
 
 /// Creates the fault for a tool that works only on the machine with the library.
 pub fn only_local() -> Fault {
-    Fault::caller(
+    Fault::by_caller(
         ToolError::SourceUnsupported,
         "a folder can be added only on the machine that has the vault; send the files with `propose_skill` instead",
     )

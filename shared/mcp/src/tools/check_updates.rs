@@ -66,7 +66,7 @@ pub struct Said {
 impl Said {
     /// Creates an entry. The reason may quote a source's answer, so its hidden characters are
     /// escaped.
-    fn of(name: String, reason: &str) -> Self {
+    fn with_reason(name: String, reason: &str) -> Self {
         Self {
             name,
             reason: printable(reason),
@@ -108,7 +108,7 @@ impl Spec for CheckUpdates {
             .shelf()
             .drift(looked_at, input.skill.is_some())
             .await;
-        for drift in drifts.map_err(|error| Fault::of_shelf(error, owner))? {
+        for drift in drifts.map_err(|error| Fault::from_shelf(error, owner))? {
             let name = drift.name.to_string();
             match drift.state {
                 DriftState::Drifted { recorded, upstream } => output.drifted.push(Drifted {
@@ -118,8 +118,10 @@ impl Spec for CheckUpdates {
                     upstream,
                 }),
                 DriftState::UpToDate => output.up_to_date.push(name),
-                DriftState::Unchecked(reason) => output.unchecked.push(Said::of(name, &reason)),
-                DriftState::Failed(reason) => output.errors.push(Said::of(name, &reason)),
+                DriftState::Unchecked(reason) => {
+                    output.unchecked.push(Said::with_reason(name, &reason))
+                }
+                DriftState::Failed(reason) => output.errors.push(Said::with_reason(name, &reason)),
             }
         }
         Ok(output.into())

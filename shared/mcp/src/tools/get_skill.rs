@@ -8,7 +8,7 @@ use vault_format::since::Since;
 
 use super::shapes::{FileInfo, Summary, file_infos};
 use super::{Answer, Call, Effect, Spec};
-use crate::content::{Room, contents, files, link};
+use crate::content::{InlineRoom, file_contents, file_link, files_in_order};
 use crate::fault::Fault;
 use crate::uri;
 use crate::visible::is_for;
@@ -92,17 +92,17 @@ impl Spec for GetSkill {
         match (&input.name, &input.query) {
             (Some(name), None) => {
                 if input.top_k.is_some() {
-                    return Err(Fault::arguments("`top_k` goes with `query`"));
+                    return Err(Fault::bad_arguments("`top_k` goes with `query`"));
                 }
                 by_name(call, name, &input).await
             }
             (None, Some(query)) => {
                 if input.include_resources == Some(true) {
-                    return Err(Fault::arguments("`include_resources` goes with `name`"));
+                    return Err(Fault::bad_arguments("`include_resources` goes with `name`"));
                 }
                 by_query(call, query, &input).await
             }
-            _ => Err(Fault::arguments("give either `name` or `query`")),
+            _ => Err(Fault::bad_arguments("give either `name` or `query`")),
         }
     }
 }
@@ -110,17 +110,17 @@ impl Spec for GetSkill {
 async fn by_query(call: &Call<'_>, query: &str, input: &Input) -> Result<Answer<Output>, Fault> {
     let top_k = input.top_k.unwrap_or(DEFAULT_TOP_K);
     if !(1..=MAX_TOP_K).contains(&top_k) {
-        return Err(Fault::arguments(format!(
+        return Err(Fault::bad_arguments(format!(
             "`top_k` must be 1 to {MAX_TOP_K}"
         )));
     }
     let visible = call.visible(Reach::Query(query)).await?;
-    let ranked = visible.ranked().await?;
+    let ranked = visible.with_ranking().await?;
     let hits = ranked
         .search(query, top_k as usize, input.agent.as_ref())
         .into_iter()
         .map(|found| Hit {
-            summary: Summary::of(call.owner(), found.entry),
+            summary: Summary::from_entry(call.owner(), found.entry),
             score: found.score,
         })
         .collect();
@@ -141,27 +141,35 @@ async fn by_name(call: &Call<'_>, name: &str, input: &Input) -> Result<Answer<Ou
         .ok_or_else(Fault::no_skill)?;
     let loaded = call.load(entry).await?;
     let with_files = input.include_resources == Some(true);
-    let mut room = Room::new();
+    let mut room = InlineRoom::new();
     let mut content = Vec::new();
-    for (at, (info, file)) in files(&loaded).enumerate() {
+    for (at, (info, file)) in files_in_order(&loaded).enumerate() {
         let path = info.path.as_str();
         if at == 0 {
             // SKILL.md is sent in any case: its size is limited when it is signed. It still uses up
             // room.
-            room.take(&file.bytes);
+            room.reserve_bytes(&file.bytes);
             content.push(ContentBlock::text(String::from_utf8_lossy(&file.bytes)));
-        } else if with_files && room.take(&file.bytes) {
-            let uri = uri::file(owner, entry.name(), path);
-            content.push(ContentBlock::resource(contents(uri, path, &file.bytes)));
+        } else if with_files && room.reserve_bytes(&file.bytes) {
+            let uri = uri::file_uri(owner, entry.name(), path);
+            content.push(ContentBlock::resource(file_contents(
+                uri,
+                path,
+                &file.bytes,
+            )));
         } else {
-            content.push(ContentBlock::resource_link(link(owner, entry.name(), info)));
+            content.push(ContentBlock::resource_link(file_link(
+                owner,
+                entry.name(),
+                info,
+            )));
         }
     }
     Ok(Answer {
         structured: Output {
             hits: None,
             skill: Some(One {
-                summary: Summary::of(owner, entry),
+                summary: Summary::from_entry(owner, entry),
                 files: file_infos(owner, &loaded),
             }),
         },

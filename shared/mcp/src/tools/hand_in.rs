@@ -7,17 +7,17 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use vault_shelf::Submitted;
 
-use super::add_skill::install;
-use super::changes::{GivenFile, given_files, raw_files, take};
-use super::remove_skill::remove;
-use super::{Call, require};
+use super::add_skill::submit_install;
+use super::changes::{GivenFile, given_files, raw_files, submit_files};
+use super::remove_skill::submit_removal;
+use super::{Call, require_right};
 use crate::fault::Fault;
 use crate::session::Session;
 use crate::visible::SnapshotCache;
 
 /// The kind of change that a draft asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Asked {
+pub enum DraftRequestKind {
     /// A skill that the caller wrote, or a new version of one: `skill_md` with `resources` as
     /// `skill_publish` takes them, or all of them as `files`.
     Propose,
@@ -39,11 +39,11 @@ struct Proposal {
 /// rights as a tool.
 pub async fn hand_in(
     session: &Session,
-    asked: Asked,
+    asked: DraftRequestKind,
     arguments: JsonObject,
 ) -> Result<Submitted, Fault> {
     // Before the arguments are read: a caller without the right gets no detailed errors.
-    require("write", session.person().write)?;
+    require_right("write", session.person().write)?;
     // A cache for this call alone, which reads one snapshot.
     let looks = SnapshotCache::default();
     let call = Call {
@@ -51,27 +51,27 @@ pub async fn hand_in(
         session,
     };
     match asked {
-        Asked::Propose => {
-            let input: Proposal = read(arguments)?;
+        DraftRequestKind::Propose => {
+            let input: Proposal = parse_arguments(arguments)?;
             let files = match (input.skill_md, input.resources, input.files) {
                 (Some(skill_md), resources, None) => {
                     raw_files(skill_md, resources.unwrap_or_default())?
                 }
                 (None, None, Some(files)) => given_files("files", files)?,
                 _ => {
-                    return Err(Fault::arguments(
+                    return Err(Fault::bad_arguments(
                         "either `skill_md`, with `resources` if there are any, or `files`",
                     ));
                 }
             };
-            take(&call, files, true, false).await
+            submit_files(&call, files, true, false).await
         }
-        Asked::Install => install(&call, read(arguments)?).await,
-        Asked::Remove => remove(&call, &read(arguments)?).await,
+        DraftRequestKind::Install => submit_install(&call, parse_arguments(arguments)?).await,
+        DraftRequestKind::Remove => submit_removal(&call, &parse_arguments(arguments)?).await,
     }
 }
 
-fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Fault> {
+fn parse_arguments<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Fault> {
     serde_json::from_value(Value::Object(arguments))
-        .map_err(|error| Fault::arguments(error.to_string()))
+        .map_err(|error| Fault::bad_arguments(error.to_string()))
 }

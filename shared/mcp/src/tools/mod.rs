@@ -19,8 +19,8 @@ mod update_skill;
 mod changes;
 mod shapes;
 
-pub use hand_in::{Asked, hand_in};
-pub(crate) use skill_fetch::signature;
+pub use hand_in::{DraftRequestKind, hand_in};
+pub(crate) use skill_fetch::encoded_signature;
 
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
@@ -36,7 +36,7 @@ use vault_format::since::Since;
 use vault_policy::Reach;
 use vault_shelf::{Entry, Loaded};
 
-use crate::content::meta;
+use crate::content::vault_meta;
 use crate::fault::{Fault, ToolError};
 use crate::session::{Names, Right, Session};
 use crate::visible::{SnapshotCache, Visible};
@@ -106,29 +106,29 @@ impl Call<'_> {
     pub async fn visible(&self, reach: Reach<'_>) -> Result<Visible, Fault> {
         self.may_read()?;
         let person = self.session.person();
-        let snapshot = self.session.shelf().snapshot().await;
-        let snapshot = snapshot.map_err(|error| Fault::of_shelf(error, person.owner))?;
-        self.looks.visible(snapshot, person, reach).await
+        let snapshot = self.session.shelf().take_snapshot().await;
+        let snapshot = snapshot.map_err(|error| Fault::from_shelf(error, person.owner))?;
+        self.looks.visible_to(snapshot, person, reach).await
     }
 
     /// Fails if the caller may not read.
     pub fn may_read(&self) -> Result<(), Fault> {
-        require("read", self.session.person().read)
+        require_right("read", self.session.person().read)
     }
 
     /// Loads the content of a skill that the caller sees.
     pub async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, Fault> {
-        let loaded = self.session.shelf().load(entry).await;
-        loaded.map_err(|error| Fault::of_shelf(error, self.session.person().owner))
+        let loaded = self.session.shelf().load_skill(entry).await;
+        loaded.map_err(|error| Fault::from_shelf(error, self.session.person().owner))
     }
 
     /// The owner's part of ids.
     pub fn owner(&self) -> &str {
-        self.session.shelf().owner()
+        self.session.shelf().owner_name()
     }
 }
 
-fn require(scope: &'static str, right: Right) -> Result<(), Fault> {
+fn require_right(scope: &'static str, right: Right) -> Result<(), Fault> {
     match right {
         Right::Granted => Ok(()),
         Right::Consentable | Right::Never => Err(Fault::Scope {
@@ -138,31 +138,31 @@ fn require(scope: &'static str, right: Right) -> Result<(), Fault> {
     }
 }
 
-type Calling<'c> = Pin<Box<dyn Future<Output = Result<CallToolResult, Fault>> + Send + 'c>>;
+type ToolFuture<'c> = Pin<Box<dyn Future<Output = Result<CallToolResult, Fault>> + Send + 'c>>;
 
-struct Row {
+struct ToolRow {
     name: &'static str,
     dotted: Option<&'static str>,
     tool: Tool,
-    call: for<'c> fn(&'c Call<'c>, JsonObject) -> Calling<'c>,
+    call: for<'c> fn(&'c Call<'c>, JsonObject) -> ToolFuture<'c>,
 }
 
-static TABLE: LazyLock<Vec<Row>> = LazyLock::new(|| {
+static TABLE: LazyLock<Vec<ToolRow>> = LazyLock::new(|| {
     vec![
-        row::<get_skill::GetSkill>(),
-        row::<skill_list::SkillList>(),
-        row::<skill_fetch::SkillFetch>(),
-        row::<resolve_capabilities::ResolveCapabilities>(),
-        row::<check_updates::CheckUpdates>(),
-        row::<propose_skill::ProposeSkill>(),
-        row::<skill_publish::SkillPublish>(),
-        row::<add_skill::AddSkill>(),
-        row::<update_skill::UpdateSkill>(),
-        row::<remove_skill::RemoveSkill>(),
+        tool_row::<get_skill::GetSkill>(),
+        tool_row::<skill_list::SkillList>(),
+        tool_row::<skill_fetch::SkillFetch>(),
+        tool_row::<resolve_capabilities::ResolveCapabilities>(),
+        tool_row::<check_updates::CheckUpdates>(),
+        tool_row::<propose_skill::ProposeSkill>(),
+        tool_row::<skill_publish::SkillPublish>(),
+        tool_row::<add_skill::AddSkill>(),
+        tool_row::<update_skill::UpdateSkill>(),
+        tool_row::<remove_skill::RemoveSkill>(),
     ]
 });
 
-fn row<T: Spec>() -> Row {
+fn tool_row<T: Spec>() -> ToolRow {
     // From the effect alone, so that no tool can be called read-only while it needs the scope
     // `write`.
     let mut annotations = ToolAnnotations::with_title(T::TITLE)
@@ -174,27 +174,27 @@ fn row<T: Spec>() -> Row {
         annotations = annotations.destructive(T::EFFECT == Effect::Replaces);
     }
     // A type whose schema is not an object is found by the first test that lists the tools.
-    let input = portable(&schema_for_input::<T::Input>().unwrap_or_default());
+    let input = portable_schema(&schema_for_input::<T::Input>().unwrap_or_default());
     let tool = Tool::new(T::NAME, T::DESCRIPTION, input)
         .with_title(T::TITLE)
-        .with_raw_output_schema(portable(&schema_for_output::<T::Output>()))
+        .with_raw_output_schema(portable_schema(&schema_for_output::<T::Output>()))
         .with_annotations(annotations)
-        .with_meta(meta([
+        .with_meta(vault_meta([
             ("since", T::SINCE.as_str().into()),
             ("stability", T::SINCE.stability().as_str().into()),
         ]));
-    Row {
+    ToolRow {
         name: T::NAME,
         dotted: T::DOTTED,
         tool,
-        call: |call, arguments| Box::pin(run::<T>(call, arguments)),
+        call: |call, arguments| Box::pin(run_tool::<T>(call, arguments)),
     }
 }
 
 /// Simplifies a schema for all clients: an absent member has no default `null`, and only formats
 /// that JSON Schema defines are kept.
-fn portable(schema: &JsonObject) -> Arc<JsonObject> {
-    fn clean(value: &mut Value) {
+fn portable_schema(schema: &JsonObject) -> Arc<JsonObject> {
+    fn clean_value(value: &mut Value) {
         match value {
             Value::Object(members) => {
                 // schemars writes a default of `null` for optional members, which contradicts their
@@ -212,29 +212,32 @@ fn portable(schema: &JsonObject) -> Arc<JsonObject> {
                 if members.get("format").is_some_and(is_rusts) {
                     members.remove("format");
                 }
-                members.values_mut().for_each(clean);
+                members.values_mut().for_each(clean_value);
             }
-            Value::Array(items) => items.iter_mut().for_each(clean),
+            Value::Array(items) => items.iter_mut().for_each(clean_value),
             _ => {}
         }
     }
     let mut schema = schema.clone();
-    schema.values_mut().for_each(clean);
+    schema.values_mut().for_each(clean_value);
     Arc::new(schema)
 }
 
-async fn run<T: Spec>(call: &Call<'_>, arguments: JsonObject) -> Result<CallToolResult, Fault> {
+async fn run_tool<T: Spec>(
+    call: &Call<'_>,
+    arguments: JsonObject,
+) -> Result<CallToolResult, Fault> {
     let person = call.session.person();
     match T::EFFECT {
-        Effect::Reads => require("read", person.read)?,
-        Effect::Adds | Effect::Replaces => require("write", person.write)?,
+        Effect::Reads => require_right("read", person.read)?,
+        Effect::Adds | Effect::Replaces => require_right("write", person.write)?,
     }
     // After the scope is checked: a missing scope leads to consent, wrong arguments to another try.
     let input = serde_json::from_value(Value::Object(arguments))
-        .map_err(|error| Fault::arguments(error.to_string()))?;
+        .map_err(|error| Fault::bad_arguments(error.to_string()))?;
     let answer = T::call(call, input).await?;
     let structured = serde_json::to_value(answer.structured)
-        .map_err(|error| Fault::ours(ToolError::Internal, error))?;
+        .map_err(|error| Fault::by_service(ToolError::Internal, error))?;
     let Some(content) = answer.content else {
         // This also sends the JSON as text, for clients that do not read structured content.
         return Ok(CallToolResult::structured(structured));
@@ -244,7 +247,7 @@ async fn run<T: Spec>(call: &Call<'_>, arguments: JsonObject) -> Result<CallTool
     Ok(result)
 }
 
-fn find(name: &str) -> Option<&'static Row> {
+fn find_row(name: &str) -> Option<&'static ToolRow> {
     TABLE
         .iter()
         .find(|row| row.name == name || row.dotted == Some(name))
@@ -256,8 +259,8 @@ pub fn names() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
 }
 
 /// Lists the tools in the chosen spelling.
-pub(crate) fn list(names: Names) -> Vec<Tool> {
-    let shown = |row: &Row| {
+pub(crate) fn list_tools(names: Names) -> Vec<Tool> {
+    let shown = |row: &ToolRow| {
         let mut tool = row.tool.clone();
         // Only on request: several clients reject a whole list if one name has a dot. Never both
         // spellings, or a client shows each tool twice.
@@ -270,19 +273,19 @@ pub(crate) fn list(names: Names) -> Vec<Tool> {
 }
 
 /// Returns the tool of this name, in either spelling.
-pub(crate) fn tool(name: &str) -> Option<Tool> {
-    find(name).map(|row| row.tool.clone())
+pub(crate) fn find_tool(name: &str) -> Option<Tool> {
+    find_row(name).map(|row| row.tool.clone())
 }
 
 /// Calls a tool.
-pub(crate) async fn call(
+pub(crate) async fn call_tool(
     looks: &SnapshotCache,
     session: &Session,
     name: &str,
     arguments: JsonObject,
 ) -> Result<CallToolResult, ErrorData> {
     // An error of the protocol, since there is no tool that could report it.
-    let row = find(name)
+    let row = find_row(name)
         .ok_or_else(|| ErrorData::invalid_params("there is no tool of this name", None))?;
     let call = Call { looks, session };
     match (row.call)(&call, arguments).await {
@@ -297,7 +300,7 @@ mod tests {
 
     #[test]
     fn schemas_name_no_formats_that_only_rust_knows() {
-        for tool in list(Names::Plain) {
+        for tool in list_tools(Names::Plain) {
             let schemas = [Some(tool.input_schema), tool.output_schema];
             let text = serde_json::to_string(&schemas).unwrap();
             assert!(!text.contains("\"format\":"), "{}: {text}", tool.name);

@@ -3,7 +3,7 @@
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::changes::{GivenFile, Outcome, outcome, raw_files, take};
+use super::changes::{GivenFile, Outcome, build_outcome, raw_files, submit_files};
 use super::{Answer, Call, Effect, Spec};
 use crate::fault::Fault;
 
@@ -35,7 +35,7 @@ impl Spec for ProposeSkill {
 
     async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Outcome>, Fault> {
         let files = raw_files(input.skill_md, input.resources)?;
-        let submitted = take(call, files, false, input.check).await?;
-        Ok(outcome(call, submitted).await.into())
+        let submitted = submit_files(call, files, false, input.check).await?;
+        Ok(build_outcome(call, submitted).await.into())
     }
 }

@@ -4,7 +4,7 @@ use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 use vault_shelf::{Change, Submitted};
 
-use super::changes::{Outcome, outcome, own_skill, submit};
+use super::changes::{Outcome, build_outcome, own_skill, submit_change};
 use super::{Answer, Call, Effect, Spec};
 use crate::fault::Fault;
 
@@ -28,13 +28,13 @@ impl Spec for RemoveSkill {
     type Output = Outcome;
 
     async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Outcome>, Fault> {
-        let submitted = remove(call, &input).await?;
-        Ok(outcome(call, submitted).await.into())
+        let submitted = submit_removal(call, &input).await?;
+        Ok(build_outcome(call, submitted).await.into())
     }
 }
 
 /// Submits the removal to the shelf.
-pub async fn remove(call: &Call<'_>, input: &Input) -> Result<Submitted, Fault> {
+pub async fn submit_removal(call: &Call<'_>, input: &Input) -> Result<Submitted, Fault> {
     let name = own_skill(call, &input.name).await?;
-    submit(call, Change::Remove(name)).await
+    submit_change(call, Change::Remove(name)).await
 }

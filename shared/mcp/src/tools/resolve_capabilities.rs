@@ -115,7 +115,7 @@ impl Spec for ResolveCapabilities {
         let given = [input.caller.as_deref(), Some(platform), channel];
         // The ids are repeated in the answer and its reasons.
         if given.iter().flatten().any(|id| id.len() > MAX_ID_BYTES) {
-            return Err(Fault::arguments(format!(
+            return Err(Fault::bad_arguments(format!(
                 "`caller`, `platform` and `channel` have at most {MAX_ID_BYTES} bytes"
             )));
         }
@@ -126,7 +126,7 @@ impl Spec for ResolveCapabilities {
             .is_none_or(|caller| person.ids.contains(caller));
         let here = platform == PLATFORM && channel.is_none();
         if !(person.owner || for_self && here) {
-            return Err(Fault::caller(
+            return Err(Fault::by_caller(
                 ToolError::CallerForbidden,
                 "only an owner may ask for someone else, or for another platform or channel",
             ));
@@ -147,17 +147,17 @@ impl Spec for ResolveCapabilities {
                 platform: &platform,
                 channel: input.channel.as_deref(),
             };
-            let mut resolved = resolve(visible, asker, input.query.as_deref());
+            let mut resolved = resolve_for(visible, asker, input.query.as_deref());
             if is_owners_own {
-                owners(visible, &mut resolved, input.query.as_deref());
+                grant_everything(visible, &mut resolved, input.query.as_deref());
             }
             Output::from(resolved)
         };
-        Ok(visible.beside(work).await?.into())
+        Ok(visible.run_blocking(work).await?.into())
     }
 }
 
-fn resolve(visible: &Visible, asker: Asker<'_>, query: Option<&str>) -> Capabilities {
+fn resolve_for(visible: &Visible, asker: Asker<'_>, query: Option<&str>) -> Capabilities {
     // The resolver passes over what is not granted before it says anything.
     let snapshot = visible.snapshot();
     let skills: Vec<Text<'_>> = snapshot
@@ -175,7 +175,7 @@ fn resolve(visible: &Visible, asker: Asker<'_>, query: Option<&str>) -> Capabili
 }
 
 /// Replaces the capabilities by those of an owner: everything, independent of the policy.
-fn owners(visible: &Visible, resolved: &mut Capabilities, query: Option<&str>) {
+fn grant_everything(visible: &Visible, resolved: &mut Capabilities, query: Option<&str>) {
     let snapshot = visible.snapshot();
     let ranking = snapshot.ranking();
     let mut scores = vec![0.0; snapshot.entries().len()];

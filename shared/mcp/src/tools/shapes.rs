@@ -42,10 +42,10 @@ pub struct Summary {
 }
 
 impl Summary {
-    pub fn of(owner: &str, entry: &Entry) -> Self {
+    pub fn from_entry(owner: &str, entry: &Entry) -> Self {
         let texts = &entry.texts;
         Self {
-            id: uri::id(owner, &texts.name),
+            id: uri::skill_id(owner, &texts.name),
             name: texts.name.to_string(),
             version: entry.version,
             description: texts.description.clone(),
@@ -55,12 +55,12 @@ impl Summary {
             agents: texts.agents.iter().map(ToString::to_string).collect(),
             actions: texts.actions.iter().map(ToString::to_string).collect(),
             bundle_hash: texts.bundle_hash.to_string(),
-            uri: uri::file(owner, &texts.name, SKILL_MD),
+            uri: uri::file_uri(owner, &texts.name, SKILL_MD),
         }
     }
 
     /// Estimates its size as JSON, in bytes.
-    pub fn size(&self) -> usize {
+    pub fn json_size(&self) -> usize {
         let lists = [&self.tags, &self.categories, &self.agents, &self.actions];
         // With quotes, a comma and some room for escapes.
         let listed: usize = lists.into_iter().flatten().map(|text| text.len() + 4).sum();
@@ -85,13 +85,13 @@ pub struct FileInfo {
 }
 
 impl FileInfo {
-    pub fn of(owner: &str, name: &SkillName, entry: &FileEntry) -> Self {
+    pub fn from_entry(owner: &str, name: &SkillName, entry: &FileEntry) -> Self {
         Self {
             path: entry.path.to_string(),
             size: entry.size,
             sha256: entry.sha256.to_string(),
             mode: format!("{:04o}", entry.mode.bits()),
-            uri: uri::file(owner, name, entry.path.as_str()),
+            uri: uri::file_uri(owner, name, entry.path.as_str()),
         }
     }
 }
@@ -99,7 +99,7 @@ impl FileInfo {
 /// Lists all files of a skill, SKILL.md first.
 pub fn file_infos(owner: &str, loaded: &Loaded) -> Vec<FileInfo> {
     let name = &loaded.bundle.manifest.name;
-    crate::content::files(loaded)
-        .map(|(entry, _)| FileInfo::of(owner, name, entry))
+    crate::content::files_in_order(loaded)
+        .map(|(entry, _)| FileInfo::from_entry(owner, name, entry))
         .collect()
 }

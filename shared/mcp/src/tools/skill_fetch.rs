@@ -14,7 +14,7 @@ use vault_shelf::Loaded;
 
 use super::shapes::{FileInfo, Summary};
 use super::{Answer, Call, Effect, Spec};
-use crate::content::{Room, base64, files, link, text_of};
+use crate::content::{InlineRoom, encode_base64, file_link, files_in_order, text_of};
 use crate::fault::{Fault, ToolError};
 
 pub struct SkillFetch;
@@ -102,46 +102,46 @@ impl Spec for SkillFetch {
         let found = visible.find_id(call.owner(), &input.id);
         let (owner, entry) = found.ok_or_else(Fault::no_skill)?;
         let loaded = call.load(entry).await?;
-        let mut room = Room::new();
+        let mut room = InlineRoom::new();
         let mut skill_md = String::new();
         let mut links = Vec::new();
         let mut fetched = Vec::new();
-        for (info, file) in files(&loaded) {
+        for (info, file) in files_in_order(&loaded) {
             let mut one = FetchedFile {
-                info: FileInfo::of(owner, entry.name(), info),
+                info: FileInfo::from_entry(owner, entry.name(), info),
                 encoding: None,
                 content: None,
             };
-            let inline = room.take(&file.bytes);
+            let inline = room.reserve_bytes(&file.bytes);
             if info.path.as_str() == SKILL_MD {
                 skill_md = String::from_utf8_lossy(&file.bytes).into_owned();
             } else if inline {
                 let text = text_of(&file.bytes);
                 one.encoding = Some(if text.is_some() { "utf-8" } else { "base64" });
-                one.content = Some(text.map_or_else(|| base64(&file.bytes), str::to_owned));
+                one.content = Some(text.map_or_else(|| encode_base64(&file.bytes), str::to_owned));
             } else {
-                let link = link(owner, entry.name(), info);
+                let link = file_link(owner, entry.name(), info);
                 links.push(ContentBlock::resource_link(link));
             }
             fetched.push(one);
         }
         // SKILL.md is read first for its share of the room; the answer has the manifest's order.
         fetched.sort_by(|one, other| one.info.path.cmp(&other.info.path));
-        let summary = Summary::of(owner, entry);
-        let said = format!(
+        let summary = Summary::from_entry(owner, entry);
+        let summary_text = format!(
             "{} version {}: {}, signed. The content is in the structured result; `get_skill` gives it to read.",
             summary.id,
             summary.version,
             count(fetched.len(), "file")
         );
-        links.insert(0, ContentBlock::text(said));
+        links.insert(0, ContentBlock::text(summary_text));
         Ok(Answer {
             structured: Output {
                 summary,
                 skill_md,
                 files: fetched,
-                manifest: envelope(&loaded)?,
-                signature: signature(&loaded)?,
+                manifest: envelope_json(&loaded)?,
+                signature: encoded_signature(&loaded)?,
                 public_key: loaded.public_key.to_string(),
             },
             content: Some(links),
@@ -150,20 +150,22 @@ impl Spec for SkillFetch {
 }
 
 /// Returns the manifest's envelope as JSON.
-pub fn envelope(loaded: &Loaded) -> Result<Value, Fault> {
-    serde_json::from_slice(loaded.bundle.signed.as_bytes()).map_err(|error| broken(&error))
+pub fn envelope_json(loaded: &Loaded) -> Result<Value, Fault> {
+    serde_json::from_slice(loaded.bundle.signed.as_bytes())
+        .map_err(|error| unreadable_manifest(&error))
 }
 
 /// Returns the only signature of the envelope.
-pub fn signature(loaded: &Loaded) -> Result<String, Fault> {
-    let envelope =
-        Envelope::parse(loaded.bundle.signed.as_bytes()).map_err(|error| broken(&error))?;
+pub fn encoded_signature(loaded: &Loaded) -> Result<String, Fault> {
+    let envelope = Envelope::parse(loaded.bundle.signed.as_bytes())
+        .map_err(|error| unreadable_manifest(&error))?;
     let entry = envelope.signatures().first();
-    let entry = entry.ok_or_else(|| broken(&"a verified envelope without a signature"))?;
+    let entry =
+        entry.ok_or_else(|| unreadable_manifest(&"a verified envelope without a signature"))?;
     Ok(STANDARD.encode(entry.signature.as_bytes()))
 }
 
-fn broken(error: &dyn std::fmt::Display) -> Fault {
+fn unreadable_manifest(error: &dyn std::fmt::Display) -> Fault {
     let cause = format!("a verified manifest cannot be read: {error}");
-    Fault::ours(ToolError::Internal, cause)
+    Fault::by_service(ToolError::Internal, cause)
 }

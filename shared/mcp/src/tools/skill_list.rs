@@ -55,9 +55,9 @@ impl Spec for SkillList {
         let after = input.cursor.as_deref().map(str::parse::<SkillName>);
         let after = after
             .transpose()
-            .map_err(|_| Fault::arguments("`cursor` is not from an earlier answer"))?;
+            .map_err(|_| Fault::bad_arguments("`cursor` is not from an earlier answer"))?;
         let visible = call.visible(Reach::List).await?;
-        let wanted = |tags: &[String]| {
+        let has_tag = |tags: &[String]| {
             input.tag.as_ref().is_none_or(|tag| {
                 let tag = tag.trim().to_lowercase();
                 tags.iter().any(|has| has.trim().to_lowercase() == tag)
@@ -67,11 +67,11 @@ impl Spec for SkillList {
         let mut size = 0;
         let mut next_cursor = None;
         for entry in visible.entries_after(after.as_ref()) {
-            if !wanted(&entry.texts.tags) {
+            if !has_tag(&entry.texts.tags) {
                 continue;
             }
-            let summary = Summary::of(call.owner(), entry);
-            size += summary.size();
+            let summary = Summary::from_entry(call.owner(), entry);
+            size += summary.json_size();
             if skills.len() >= PAGE || (size > PAGE_BYTES && !skills.is_empty()) {
                 // A name and not a number: the order stays right if skills are added or removed
                 // between two pages.

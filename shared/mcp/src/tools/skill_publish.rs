@@ -3,7 +3,7 @@
 use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::changes::{GivenFile, Outcome, outcome, raw_files, take};
+use super::changes::{GivenFile, Outcome, build_outcome, raw_files, submit_files};
 use super::{Answer, Call, Effect, Spec};
 use crate::fault::Fault;
 
@@ -32,7 +32,7 @@ impl Spec for SkillPublish {
 
     async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Outcome>, Fault> {
         let files = raw_files(input.skill_md, input.resources)?;
-        let submitted = take(call, files, true, false).await?;
-        Ok(outcome(call, submitted).await.into())
+        let submitted = submit_files(call, files, true, false).await?;
+        Ok(build_outcome(call, submitted).await.into())
     }
 }

@@ -4,7 +4,7 @@ use rmcp::schemars::JsonSchema;
 use serde::Deserialize;
 use vault_shelf::Change;
 
-use super::changes::{Outcome, outcome, own_skill, submit};
+use super::changes::{Outcome, build_outcome, own_skill, submit_change};
 use super::{Answer, Call, Effect, Spec};
 use crate::fault::Fault;
 
@@ -29,7 +29,7 @@ impl Spec for UpdateSkill {
 
     async fn call(call: &Call<'_>, input: Input) -> Result<Answer<Outcome>, Fault> {
         let name = own_skill(call, &input.name).await?;
-        let submitted = submit(call, Change::Update(name)).await?;
-        Ok(outcome(call, submitted).await.into())
+        let submitted = submit_change(call, Change::Update(name)).await?;
+        Ok(build_outcome(call, submitted).await.into())
     }
 }

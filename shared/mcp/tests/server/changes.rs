@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use vault_mcp::{Asked, Fault, Names, Person, Right, Session, hand_in};
+use vault_mcp::{DraftRequestKind, Fault, Names, Person, Right, Session, hand_in};
 use vault_shelf::{Change, Submitted, Writes};
 
 use super::support::{member, owner, policy, stocked};
@@ -197,18 +197,18 @@ async fn a_program_hands_in_what_the_tools_take() {
     let text = document("new-skill", "");
     for (asked, arguments) in [
         (
-            Asked::Propose,
+            DraftRequestKind::Propose,
             json!({ "skill_md": text, "resources": [{ "path": "a.txt", "content": "a" }] }),
         ),
         (
-            Asked::Propose,
+            DraftRequestKind::Propose,
             json!({ "files": [{ "path": "SKILL.md", "content": text }, { "path": "a.txt", "content": "a" }] }),
         ),
         (
-            Asked::Install,
+            DraftRequestKind::Install,
             json!({ "source": "git", "identifier": "acme/skills/notes" }),
         ),
-        (Asked::Remove, json!({ "name": "payroll" })),
+        (DraftRequestKind::Remove, json!({ "name": "payroll" })),
     ] {
         let done = hand_in(&session(owner()), asked, object(arguments)).await;
         assert!(matches!(done, Ok(Submitted::Drafted { .. })), "{done:?}");
@@ -234,7 +234,7 @@ async fn a_program_hands_in_what_the_tools_take() {
     };
     let refused = hand_in(
         &session(reader),
-        Asked::Remove,
+        DraftRequestKind::Remove,
         object(json!({ "name": "payroll" })),
     )
     .await;
@@ -276,7 +276,7 @@ async fn a_folder_is_taken_in_on_its_own_machine_only() {
     let reply = world.owner_calls("add_skill", local.clone()).await;
     assert_eq!(reply.code(), "source_unsupported");
     assert!(world.shelf.submitted().is_empty());
-    let reply = world.call(&Person::local(), "add_skill", local).await;
+    let reply = world.call(&Person::local_owner(), "add_skill", local).await;
     assert_eq!(
         reply.code(),
         "source_unsupported",
@@ -296,7 +296,7 @@ async fn a_folder_is_taken_in_on_its_own_machine_only() {
         json!({ "source": "ftp", "identifier": "x" }),
     ] {
         let reply = world
-            .call(&Person::local(), "add_skill", arguments.clone())
+            .call(&Person::local_owner(), "add_skill", arguments.clone())
             .await;
         assert_eq!(reply.code(), "invalid_arguments", "{arguments}");
     }

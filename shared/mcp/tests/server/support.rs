@@ -69,7 +69,7 @@ pub fn stocked(writes: Writes) -> World {
 pub fn owner() -> Person {
     Person {
         local: false,
-        ..Person::local()
+        ..Person::local_owner()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The access that a compiled policy gives to one caller.
 
-use super::{CompiledPolicy, folded};
+use super::{CompiledPolicy, fold_case};
 use crate::pattern::Pattern;
 use std::collections::BTreeSet;
 use vault_format::hash::Digest;
@@ -16,7 +16,7 @@ enum Scope {
     Groups {
         policy: CompiledPolicy,
         profile: Option<String>,
-        groups: Groups,
+        groups: GroupSet,
         /// One of the groups holds every skill.
         whole: bool,
     },
@@ -26,7 +26,7 @@ enum Scope {
 /// policy, so that a list or a ranking made for one caller serves all callers with the same access.
 /// It names a policy by its hash, so it outlives the policy's object.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct View(Option<(Option<Digest>, Groups)>);
+pub struct View(Option<(Option<Digest>, GroupSet)>);
 
 impl Grant {
     /// Grants everything, for owners: the policy does not filter them.
@@ -34,20 +34,20 @@ impl Grant {
         Self(Scope::Everything)
     }
 
-    pub(super) fn nothing(policy: &CompiledPolicy) -> Self {
+    pub(super) fn without_access(policy: &CompiledPolicy) -> Self {
         Self(Scope::Groups {
             policy: policy.clone(),
             profile: None,
-            groups: Groups::none(policy.0.names.len()),
+            groups: GroupSet::none(policy.0.names.len()),
             whole: false,
         })
     }
 
-    pub(super) fn of(policy: &CompiledPolicy, profile: &str, groups: Groups) -> Self {
+    pub(super) fn of(policy: &CompiledPolicy, profile: &str, groups: GroupSet) -> Self {
         Self(Scope::Groups {
             // Decided once, so that checking a skill needs no look-up for callers with a group of
             // everything.
-            whole: groups.meets(&policy.0.whole),
+            whole: groups.has_common(&policy.0.whole),
             policy: policy.clone(),
             profile: Some(profile.to_owned()),
             groups,
@@ -80,7 +80,7 @@ impl Grant {
             || !inner.by_tag.is_empty()
                 && tags
                     .iter()
-                    .any(|tag| any(inner.by_tag.get(&*folded(tag.as_ref().trim()))))
+                    .any(|tag| any(inner.by_tag.get(&*fold_case(tag.as_ref().trim()))))
     }
 
     /// Returns the names of the granted groups that hold this skill, in order; none for an owner,
@@ -88,7 +88,7 @@ impl Grant {
     pub fn groups_of<T: AsRef<str>>(&self, name: &SkillName, tags: &[T]) -> Vec<&str> {
         self.numbers_of(name.as_str(), tags)
             .into_iter()
-            .map(|number| self.name(number))
+            .map(|number| self.group_name(number))
             .collect()
     }
 
@@ -97,7 +97,7 @@ impl Grant {
             Scope::Everything => Vec::new(),
             Scope::Groups { policy, groups, .. } => policy
                 .0
-                .holding(name, tags)
+                .group_numbers_of_skill(name, tags)
                 .into_iter()
                 .filter(|number| groups.contains(*number))
                 .collect(),
@@ -105,7 +105,7 @@ impl Grant {
     }
 
     /// Returns the name of a group by its number; empty if there is no such group.
-    pub(crate) fn name(&self, number: usize) -> &str {
+    pub(crate) fn group_name(&self, number: usize) -> &str {
         match &self.0 {
             Scope::Everything => "",
             Scope::Groups { policy, .. } => policy.0.names.get(number).map_or("", String::as_str),
@@ -132,7 +132,7 @@ impl Grant {
 
     /// Names of the granted groups, in order; none for an owner.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
-        self.numbers().map(|number| self.name(number))
+        self.numbers().map(|number| self.group_name(number))
     }
 
     fn numbers(&self) -> impl Iterator<Item = usize> {
@@ -140,7 +140,7 @@ impl Grant {
             Scope::Everything => None,
             Scope::Groups { groups, .. } => Some(groups),
         };
-        groups.into_iter().flat_map(Groups::iter)
+        groups.into_iter().flat_map(GroupSet::iter)
     }
 
     /// Whether a tool of this name is granted, by a group or for everyone, and not disabled.
@@ -250,9 +250,9 @@ impl Grant {
 
 /// A set of groups of one policy, by number.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
-pub(super) struct Groups(Vec<u64>);
+pub(super) struct GroupSet(Vec<u64>);
 
-impl Groups {
+impl GroupSet {
     pub(super) fn none(count: usize) -> Self {
         Self(vec![0; count.div_ceil(64)])
     }
@@ -291,7 +291,7 @@ impl Groups {
             .is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
-    pub(super) fn meets(&self, other: &Self) -> bool {
+    pub(super) fn has_common(&self, other: &Self) -> bool {
         self.0
             .iter()
             .zip(&other.0)

@@ -80,13 +80,13 @@ pub(super) enum FaultKind {
 }
 
 /// A fault and the path to it, before the position in a text is looked up.
-pub(super) struct Fault {
+pub(super) struct PolicyFault {
     kind: FaultKind,
     message: String,
     steps: Vec<Step>,
 }
 
-impl Fault {
+impl PolicyFault {
     pub(super) fn new(kind: FaultKind, message: String, steps: &[Step]) -> Self {
         Self {
             kind,
@@ -95,8 +95,8 @@ impl Fault {
         }
     }
 
-    pub(super) fn located(self, text: Option<&Located<'_>>) -> PolicyError {
-        let at = text.map(|text| text.place(&self.steps));
+    pub(super) fn into_error(self, text: Option<&Located<'_>>) -> PolicyError {
+        let at = text.map(|text| text.position_of(&self.steps));
         let message = self.message;
         match self.kind {
             FaultKind::Schema => PolicyError::Schema { message, at },

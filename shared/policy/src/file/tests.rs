@@ -169,7 +169,11 @@ fn expressions_match_as_written() {
         add_groups: None,
         remove_groups: None,
     };
-    assert!(rule.expression().unwrap().is_match("please DEPLOY it"));
+    assert!(
+        rule.compile_expression()
+            .unwrap()
+            .is_match("please DEPLOY it")
+    );
 }
 
 fn words() -> impl Strategy<Value = Option<Vec<String>>> {

@@ -335,7 +335,7 @@ fn tools_lose_what_is_disabled() {
         ),
     ] {
         let policy = policy(groups, disabled);
-        let grant = policy.granted(&Asker::default(), Reach::List);
+        let grant = policy.grant_for(&Asker::default(), Reach::List);
         assert_eq!(grant.tools(), tools);
         assert!(
             yes.iter().all(|tool| grant.allows_tool(tool)),
@@ -347,7 +347,7 @@ fn tools_lose_what_is_disabled() {
         );
     }
     let nobody =
-        compiled("[always]\ntools = [\"Read\"]\n").granted(&Asker::default(), Reach::Fetch);
+        compiled("[always]\ntools = [\"Read\"]\n").grant_for(&Asker::default(), Reach::Fetch);
     assert!(
         !nobody.allows_tool("Read") && nobody.tools().is_empty(),
         "for every caller that is known, and none other"
@@ -363,7 +363,7 @@ fn a_fetch_reaches_what_some_query_reaches() {
             platform,
             ..Asker::default()
         };
-        let grant = policy.granted(&asker, reach);
+        let grant = policy.grant_for(&asker, reach);
         SKILLS
             .iter()
             .filter(|(name, _, tags)| grant.allows(&name.parse::<SkillName>().unwrap(), tags))
@@ -384,7 +384,7 @@ fn an_owner_sees_everything_and_a_view_is_shared_by_those_who_see_the_same() {
     let policy = compiled(POLICY);
     let view = |caller: &str| {
         policy
-            .granted(
+            .grant_for(
                 &Asker {
                     callers: &[caller],
                     platform: "cli",
@@ -404,7 +404,7 @@ fn an_owner_sees_everything_and_a_view_is_shared_by_those_who_see_the_same() {
     assert_ne!(
         everything.view(),
         CompiledPolicy::absent()
-            .granted(&Asker::default(), Reach::List)
+            .grant_for(&Asker::default(), Reach::List)
             .view()
     );
 }

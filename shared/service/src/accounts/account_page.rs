@@ -7,21 +7,21 @@ use axum::response::Response;
 use vault_format::name::Slug;
 use vault_store::StoreError;
 
-use super::apps_and_sessions::{self, Shown, ShownGrant, ShownSession};
-use super::guard::{SignedInBrowser, SignedInForm, Task, on_account_page};
+use super::apps_and_sessions::{self, NewestItems, ShownGrant, ShownSession};
+use super::guard::{FormTask, SignedInBrowser, SignedInForm, account_page_form};
 use super::invitations;
 use super::invitations::Invitation;
 use super::memberships;
-use super::provider::connected::{ShownConnection, connections};
-use super::session::redirect;
+use super::provider::connected::{ShownConnection, list_connections};
+use super::session::redirect_to;
 use crate::app::App;
 use crate::model;
 use crate::model::user::{Membership, Role, User, membership_key, user_key};
 use crate::transaction::Transaction;
-use crate::web::browser::{ACCOUNT_PATH, Onward};
+use crate::web::browser::{ACCOUNT_PATH, ReturnTo};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
-use crate::web::layout::{self, Frame, SignOut, day, role};
+use crate::web::layout::{self, Frame, SignOut, format_day, role_with_article};
 
 /// A vault that the account is a member of.
 struct Vault {
@@ -45,8 +45,8 @@ struct AccountPage {
     return_to: String,
     invitations: Vec<Invitation>,
     vaults: Vec<Vault>,
-    apps: Shown<ShownGrant>,
-    sessions: Shown<ShownSession>,
+    apps: NewestItems<ShownGrant>,
+    sessions: NewestItems<ShownSession>,
     second_factor: bool,
     /// The sign-ins through an identity provider.
     connections: Vec<ShownConnection>,
@@ -60,33 +60,33 @@ struct AccountPage {
 }
 
 /// `GET /account`: shows the page.
-pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
+pub async fn show_account(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
     let (browser, account) = (&request.browser, &request.signed_in.account);
-    let return_to = Onward::Account.address(app);
-    let members = memberships::members(app, account, None).await?;
+    let return_to = ReturnTo::Account.address(app);
+    let members = memberships::load_members(app, account, None).await?;
     let vaults = members.into_iter().map(|member| Vault {
         slug: member.user.namespace.slug.to_string(),
-        role: role(member.user.role),
-        last_used: member
-            .user
-            .last_seen_at
-            .map_or_else(|| "never used".to_owned(), |at| format!("used {}", day(at))),
+        role: role_with_article(member.user.role),
+        last_used: member.user.last_seen_at.map_or_else(
+            || "never used".to_owned(),
+            |at| format!("used {}", format_day(at)),
+        ),
     });
     let page = AccountPage {
-        frame: Frame::of(&app.config.public_url),
+        frame: Frame::for_service(&app.config.public_url),
         email: account.email.to_string(),
         operator: account.operator,
         csrf: browser.form_token(app, Purpose::Account, ACCOUNT_PATH),
-        invitations: invitations::waiting(app, account, None).await?,
+        invitations: invitations::load_invitations(app, account, None).await?,
         vaults: vaults.collect(),
-        apps: apps_and_sessions::apps(app, account).await?,
-        sessions: apps_and_sessions::sessions(app, account, browser).await?,
+        apps: apps_and_sessions::load_apps(app, account).await?,
+        sessions: apps_and_sessions::load_sessions(app, account, browser).await?,
         second_factor: account.second_factor.is_some(),
-        connections: connections(account),
+        connections: list_connections(account),
         may_disconnect: account.proofs.len() > 1,
         // A stored password cannot sign in while the service takes none, so its change is not
         // offered.
-        has_password: account.password().is_some() && app.config.sign_in.takes_passwords(),
+        has_password: account.password_hash().is_some() && app.config.sign_in.takes_passwords(),
         sign_up: app.config.hosting.sign_up,
         notices: request.signed_in.session.notices.clone(),
         sign_out: SignOut {
@@ -95,14 +95,14 @@ pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, Error
         },
         return_to,
     };
-    Ok(layout::answer(StatusCode::OK, &page, None))
+    Ok(layout::render_page(StatusCode::OK, &page, None))
 }
 
 /// The form that leaves a vault.
-pub const LEAVE: Task = on_account_page("membership.leave");
+pub const LEAVE: FormTask = account_page_form("membership.leave");
 
 /// `POST /account/vaults`: leaves a vault. The last owner cannot, because a vault needs one.
-pub async fn leave(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
+pub async fn leave_vault(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let slug = request.form.value("namespace");
     let slug = slug.and_then(|slug| slug.parse().ok());
     let slug: Slug = slug.ok_or(ErrorPage::FormMalformed)?;
@@ -111,8 +111,8 @@ pub async fn leave(app: &App, request: SignedInForm) -> Result<Response, ErrorPa
     if !left {
         return Err(ErrorPage::LastOwner);
     }
-    let way = Onward::Account.address(app);
-    Ok(redirect(StatusCode::SEE_OTHER, &way))
+    let way = ReturnTo::Account.address(app);
+    Ok(redirect_to(StatusCode::SEE_OTHER, &way))
 }
 
 /// Leaves the vault; returns false when the person is its last owner.
@@ -131,17 +131,17 @@ async fn leave_in(
     let Some(user) = tx.get::<User>(&key).await? else {
         return Ok(true);
     };
-    if user.value.role == Role::Owner && user.value.administers() {
+    if user.value.role == Role::Owner && user.value.can_administer() {
         match model::members::another_owner(tx, &namespace, &user.value.id).await? {
             None => return Ok(false),
             // The other owner must still be one at the commit: two owners who leave at the same
             // time must not both succeed.
-            Some(other) => tx.write(other.check()),
+            Some(other) => tx.write(other.check_unchanged()),
         }
     }
     // Only now: a transaction commits what it holds whenever its work returns `Ok`, here also
     // `Ok(false)`.
-    tx.write_all(user.value.removal(user.revision));
-    invitations::log(tx, request, &user.value, None, LEAVE.action)?;
+    tx.write_all(user.value.removal_writes(user.revision));
+    invitations::audit_membership(tx, request, &user.value, None, LEAVE.action)?;
     Ok(true)
 }

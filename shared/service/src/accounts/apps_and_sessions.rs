@@ -12,32 +12,33 @@ use vault_store::StoreError;
 use vault_store::records::{MAX_KEYS, MAX_PAGE, Record, When, Write};
 
 use super::audit;
-use super::guard::{SignedInForm, Task, on_account_page};
-use super::session::{SignedInWith, new_session, redirect};
+use super::guard::{FormTask, SignedInForm, account_page_form};
+use super::session::{SessionStart, new_session, redirect_to};
 use crate::app::App;
 use crate::model::Versioned;
 use crate::model::account::{
-    Account, AccountId, ServiceEpoch, account_key, partition, service_epoch_key,
+    Account, AccountId, ServiceEpoch, account_key, account_partition, service_epoch_key,
 };
 use crate::model::audit::{Actor, Change};
 use crate::model::grant::{
-    ALLOWED, Allowed, Grant, REFRESH_SECONDS, Why, allowed_key, grant_key, id_in_list,
+    ALLOWED, AllowedApp, Grant, REFRESH_SECONDS, RevocationReason, allowed_key, grant_key,
+    id_in_list,
 };
-use crate::model::session::{Begun, SESSIONS, Session, listed_session_key, session_key};
+use crate::model::session::{SESSIONS, Session, SessionEntry, listed_session_key, session_key};
 use crate::model::standing::{self, Standing};
 use crate::transaction::Transaction;
-use crate::web::browser::{Browser, Onward};
+use crate::web::browser::{Browser, ReturnTo};
 use crate::web::error_page::ErrorPage;
-use crate::web::layout::{day, minute};
+use crate::web::layout::{format_day, format_minute};
 
 /// Most apps, and most browsers, that the page shows: the newest ones.
-const MOST_SHOWN: usize = 50;
+const MAX_SHOWN: usize = 50;
 /// Most entries read to find them. The entry of an app stays in the list when an owner ended the
 /// app or when everything was ended at once, so live ones may stand far behind.
-const MOST_READ: usize = 2000;
+const MAX_READ: usize = 2000;
 
 /// Newest items of a list on the page.
-pub struct Shown<T> {
+pub struct NewestItems<T> {
     /// The newest items.
     pub items: Vec<T>,
     /// Whether there are, or may be, more.
@@ -74,34 +75,37 @@ pub struct ShownSession {
 
 /// Loads the apps with access to the account, newest first: those with a token that works now, or a
 /// refresh token that could get one.
-pub async fn apps(app: &App, account: &Account) -> Result<Shown<ShownGrant>, StoreError> {
-    let partition = partition(&account.id);
+pub async fn load_apps(
+    app: &App,
+    account: &Account,
+) -> Result<NewestItems<ShownGrant>, StoreError> {
+    let partition = account_partition(&account.id);
     let (mut items, mut after) = (Vec::new(), None::<String>);
-    for _ in 0..MOST_READ / MAX_KEYS {
+    for _ in 0..MAX_READ / MAX_KEYS {
         let page = app
             .records
-            .list(&partition, ALLOWED, after.as_deref(), MAX_KEYS);
+            .list_page(&partition, ALLOWED, after.as_deref(), MAX_KEYS);
         let page = page.await?;
-        items.extend(alive(app, &page).await?);
+        items.extend(filter_live_grants(app, &page).await?);
         let whole = page.len() < MAX_KEYS;
-        if items.len() > MOST_SHOWN || whole {
-            let more = items.len() > MOST_SHOWN;
-            items.truncate(MOST_SHOWN);
-            return Ok(Shown { items, more });
+        if items.len() > MAX_SHOWN || whole {
+            let more = items.len() > MAX_SHOWN;
+            items.truncate(MAX_SHOWN);
+            return Ok(NewestItems { items, more });
         }
         after = page.last().map(|record| record.key.key.clone());
     }
-    Ok(Shown { items, more: true })
+    Ok(NewestItems { items, more: true })
 }
 
 /// Loads the grants of list entries and returns those that still give access.
-async fn alive(app: &App, page: &[Record]) -> Result<Vec<ShownGrant>, StoreError> {
+async fn filter_live_grants(app: &App, page: &[Record]) -> Result<Vec<ShownGrant>, StoreError> {
     let mut listed = Vec::new();
     for record in page {
         let name = &record.key.key[ALLOWED.len()..];
         // A name of another form must not become part of a key.
         if let Some(id) = id_in_list(name) {
-            let allowed: Allowed = record.read()?;
+            let allowed: AllowedApp = record.read()?;
             let home = allowed.namespace.as_ref().map(|home| &home.id);
             let key = grant_key(home, &allowed.client, id);
             listed.push((name.to_owned(), allowed.name, key));
@@ -112,8 +116,10 @@ async fn alive(app: &App, page: &[Record]) -> Result<Vec<ShownGrant>, StoreError
     }
     let keys: Vec<_> = listed.iter().map(|(_, _, key)| key.clone()).collect();
     let mut grants = Vec::new();
-    for ((name, title, _), held) in listed.into_iter().zip(app.records.get_many(&keys).await?) {
-        let Some(held) = Versioned::<Grant>::read(held)? else {
+    for ((name, title, _), grant_record) in
+        listed.into_iter().zip(app.records.get_many(&keys).await?)
+    {
+        let Some(held) = Versioned::<Grant>::read(grant_record)? else {
             continue;
         };
         grants.push((name, title, held.value));
@@ -121,50 +127,50 @@ async fn alive(app: &App, page: &[Record]) -> Result<Vec<ShownGrant>, StoreError
     let families: Vec<_> = grants.iter().map(|held| held.2.family.clone()).collect();
     let standings = standing::load_many(app, &families).await?;
     let now = app.clock.now();
-    let shown = grants.into_iter().zip(standings);
-    let shown = shown.filter(|((_, _, held), standing)| {
+    let live_grants = grants.into_iter().zip(standings);
+    let live_grants = live_grants.filter(|((_, _, held), standing)| {
         // A grant that was not refreshed for this long has no valid token left.
         let unused_until = held.last_given_at().plus_seconds(REFRESH_SECONDS);
         let family = &held.family;
         held.is_alive(now)
             && now < unused_until
             && standing.is_connected(family)
-            && standing.rights(family).is_some()
+            && standing.present_rights(family).is_some()
     });
     let row = |((grant, name, held), _): ((String, Option<String>, Grant), Standing)| ShownGrant {
         grant,
         name,
         slug: held.family.namespace().map(|home| home.slug.to_string()),
         scopes: held.scopes.to_string(),
-        allowed: day(held.created_at),
-        used: day(held.last_given_at()),
+        allowed: format_day(held.created_at),
+        used: format_day(held.last_given_at()),
     };
-    Ok(shown.map(row).collect())
+    Ok(live_grants.map(row).collect())
 }
 
 /// Loads the browsers in which the account is signed in: the requesting one first, then the newest.
-pub async fn sessions(
+pub async fn load_sessions(
     app: &App,
     account: &Account,
     browser: &Browser,
-) -> Result<Shown<ShownSession>, StoreError> {
-    let Living {
+) -> Result<NewestItems<ShownSession>, StoreError> {
+    let LiveSessions {
         sessions: mut live,
         more,
     } = living_sessions(app, account).await?;
     let this = browser.hash();
     live.sort_by_key(|(hash, begun)| (*hash != this, Reverse(begun.at)));
     // Decided before the list is cut to what the page shows.
-    let more = live.len() > MOST_SHOWN || more;
-    live.truncate(MOST_SHOWN);
-    let row = |(hash, begun): (Digest, Begun)| ShownSession {
+    let more = live.len() > MAX_SHOWN || more;
+    live.truncate(MAX_SHOWN);
+    let row = |(hash, begun): (Digest, SessionEntry)| ShownSession {
         id: hash.to_string(),
         this: hash == this,
-        since: minute(begun.at),
+        since: format_minute(begun.at),
         from: begun.from,
     };
     let items = live.into_iter().map(row).collect();
-    Ok(Shown { items, more })
+    Ok(NewestItems { items, more })
 }
 
 /// Returns the number of browsers that an account is signed in with, and the time of the newest
@@ -173,7 +179,7 @@ pub async fn signed_in_browsers(
     app: &App,
     id: &AccountId,
 ) -> Result<Option<(usize, Timestamp)>, StoreError> {
-    let account = app.records.get(&account_key(id)).await?;
+    let account = app.records.get_one(&account_key(id)).await?;
     let Some(account) = Versioned::<Account>::read(account)? else {
         return Ok(None);
     };
@@ -183,25 +189,27 @@ pub async fn signed_in_browsers(
 }
 
 /// Sessions of an account that are still valid.
-struct Living {
-    sessions: Vec<(Digest, Begun)>,
+struct LiveSessions {
+    sessions: Vec<(Digest, SessionEntry)>,
     /// Whether there may be more, which were not read.
     more: bool,
 }
 
-async fn living_sessions(app: &App, account: &Account) -> Result<Living, StoreError> {
+async fn living_sessions(app: &App, account: &Account) -> Result<LiveSessions, StoreError> {
     let (records, now) = (&app.records, app.now());
-    let partition = partition(&account.id);
-    let found = records.list(&partition, SESSIONS, None, MAX_PAGE).await?;
+    let partition = account_partition(&account.id);
+    let listed_sessions = records
+        .list_page(&partition, SESSIONS, None, MAX_PAGE)
+        .await?;
     let service = app.get::<ServiceEpoch>(&service_epoch_key()).await?;
     let service = service.map(|service| service.value);
     let mut live = Vec::new();
-    for some in found.chunks(MAX_KEYS) {
+    for some in listed_sessions.chunks(MAX_KEYS) {
         let mut listed = Vec::new();
         for record in some {
             let hash = record.key.key[SESSIONS.len()..].parse::<Digest>();
             if let Ok(hash) = hash {
-                listed.push((hash, record.read::<Begun>()?));
+                listed.push((hash, record.read::<SessionEntry>()?));
             }
         }
         if listed.is_empty() {
@@ -211,20 +219,20 @@ async fn living_sessions(app: &App, account: &Account) -> Result<Living, StoreEr
         // sessions without a write to the list.
         let keys: Vec<_> = listed.iter().map(|(hash, _)| session_key(hash)).collect();
         for ((hash, begun), held) in listed.into_iter().zip(records.get_many(&keys).await?) {
-            let held = Versioned::<Session>::read(held)?;
-            if held.is_some_and(|held| held.value.counts(account, service, now)) {
+            let session = Versioned::<Session>::read(held)?;
+            if session.is_some_and(|held| held.value.is_valid(account, service, now)) {
                 live.push((hash, begun));
             }
         }
     }
-    Ok(Living {
+    Ok(LiveSessions {
         sessions: live,
-        more: found.len() == MAX_PAGE,
+        more: listed_sessions.len() == MAX_PAGE,
     })
 }
 
 /// The form that ends an app.
-pub const END_APP: Task = on_account_page("app.end");
+pub const END_APP: FormTask = account_page_form("app.end");
 
 /// `POST /account/apps`: ends one grant with all its tokens.
 pub async fn end_app(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
@@ -235,7 +243,7 @@ pub async fn end_app(app: &App, request: SignedInForm) -> Result<Response, Error
     let id = id_in_list(name).ok_or(ErrorPage::FormMalformed)?;
     app.change(async |tx| end_app_in(&tx, &request, name, id).await)
         .await?;
-    Ok(back(app))
+    Ok(redirect_to_account(app))
 }
 
 /// Ends the grant. One of another account, or one that has ended, is left alone.
@@ -249,7 +257,7 @@ async fn end_app_in(
     // The key lies in the account's own partition, so a name that the form invents reaches no other
     // account's grant.
     let listed = allowed_key(&account.id, name);
-    let Some(allowed) = tx.get::<Allowed>(&listed).await? else {
+    let Some(allowed) = tx.get::<AllowedApp>(&listed).await? else {
         return Ok(());
     };
     let allowed = allowed.value;
@@ -267,13 +275,16 @@ async fn end_app_in(
         source: request.source,
     };
     let change =
-        Change::about(&allowed.client).before(json!({ "name": allowed.name, "grant": id }));
-    tx.write_all(held.value.revocation(held.revision, Why::Asked, tx.now())?);
+        Change::about(&allowed.client).with_before(json!({ "name": allowed.name, "grant": id }));
+    tx.write_all(
+        held.value
+            .revocation_writes(held.revision, RevocationReason::Asked, tx.now())?,
+    );
     tx.audit(home, &actor, END_APP.action, change)
 }
 
 /// The form that signs another browser out.
-pub const END_SESSION: Task = on_account_page("session.end");
+pub const END_SESSION: FormTask = account_page_form("session.end");
 
 /// `POST /account/sessions`: signs one browser of the account out.
 pub async fn end_session(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
@@ -284,28 +295,28 @@ pub async fn end_session(app: &App, request: SignedInForm) -> Result<Response, E
     let account = &request.signed_in.account;
     // Any hash can be sent here: the entry in the account's own list proves whose session it is.
     let listed = listed_session_key(&account.id, &session);
-    if app.records.get(&listed).await?.is_some() {
+    if app.records.get_one(&listed).await?.is_some() {
         let mut writes = vec![
             Write::delete(listed, When::Any),
             Write::delete(session_key(&session), When::Any),
         ];
         let (source, action) = (request.source, END_SESSION.action);
-        writes.extend(audit::about_account(app, account, source, action, "done").await?);
-        let written = app.records.commit(writes).await?;
+        writes.extend(audit::account_entries(app, account, source, action, "done").await?);
+        let written = app.records.commit_writes(writes).await?;
         debug_assert!(written.is_done(), "writes without a condition");
     }
-    Ok(back(app))
+    Ok(redirect_to_account(app))
 }
 
 /// The form that ends all apps and all other browsers.
-pub const END_ALL: Task = on_account_page("session.end-all");
+pub const END_ALL: FormTask = account_page_form("session.end-all");
 
 /// `POST /account/sign-out`: ends every app and every browser but this one, in one write on the
 /// account.
 pub async fn end_all(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let end_all = async |tx| end_all_in(&tx, app, &request).await;
     let fresh = app.change(end_all).await?;
-    let mut response = back(app);
+    let mut response = redirect_to_account(app);
     if let Some(cookie) = fresh.set_cookie(app, true) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
@@ -323,20 +334,20 @@ async fn end_all_in(
     // Ends every token and every session at once, also that of this browser, which gets a new one.
     found.value.raise_epoch();
     let (account, source) = (&found.value, request.source);
-    let with = SignedInWith {
+    let with = SessionStart {
         second_factor: request.signed_in.session.second_factor,
         // No credentials were entered for the new session, so it must not pass where fresh ones are
         // needed.
         without_credentials: true,
-        ..SignedInWith::default()
+        ..SessionStart::default()
     };
     let (fresh, session) = new_session(app, &request.browser, account, source, with).await?;
     tx.write_all(session);
-    tx.write(account.update(found.revision)?);
-    tx.write_all(audit::about_account(app, account, source, END_ALL.action, "done").await?);
+    tx.write(account.update_write(found.revision)?);
+    tx.write_all(audit::account_entries(app, account, source, END_ALL.action, "done").await?);
     Ok(fresh)
 }
 
-fn back(app: &App) -> Response {
-    redirect(StatusCode::SEE_OTHER, &Onward::Account.address(app))
+fn redirect_to_account(app: &App) -> Response {
+    redirect_to(StatusCode::SEE_OTHER, &ReturnTo::Account.address(app))
 }

@@ -6,7 +6,7 @@ use vault_store::StoreError;
 use vault_store::records::{Document, When, Write};
 use zeroize::Zeroizing;
 
-use super::password::{self, BadPassword, HashingFailed, LEAST_FOR_THE_OWNER};
+use super::password::{self, BadPassword, HashingFailed, MIN_OWNER_CHARS};
 use crate::app::App;
 use crate::model::account::{
     self, Account, AccountId, BadEmail, Email, FirstOwner, first_owner_key,
@@ -53,23 +53,23 @@ pub enum BootstrapError {
 /// Creates the first owner, its user in `default`, and that namespace (of `kind`) unless it exists,
 /// in one commit; or finds that there is an owner. Everything is checked before anything is
 /// written. If several processes start at once, one of them creates the owner.
-pub async fn first_owner(
+pub async fn ensure_first_owner(
     app: &App,
     kind: Kind,
     email: Option<&str>,
     password: Option<&SecretString>,
 ) -> Result<FirstStart, BootstrapError> {
     // Before the settings are checked: later starts need neither address nor password.
-    if let Some(owner) = owner(app).await? {
+    if let Some(owner) = load_owner(app).await? {
         return Ok(FirstStart::AlreadyThere(owner));
     }
     let (Some(email), Some(password)) = (email, password) else {
         return Err(BootstrapError::Missing);
     };
     let email: Email = email.parse()?;
-    password::check_length(password.expose_secret(), LEAST_FOR_THE_OWNER)?;
+    password::check_length(password.expose_secret(), MIN_OWNER_CHARS)?;
     // Hashed outside the transaction, whose work is repeated after a conflict.
-    let hash = password::hash(
+    let hash = password::hash_password(
         Zeroizing::new(password.expose_secret().to_owned()),
         &app.random,
     )
@@ -79,7 +79,7 @@ pub async fn first_owner(
         if let Some(owner) = find_owner(&tx).await? {
             return Ok(FirstStart::AlreadyThere(owner));
         }
-        create(&tx, kind, &email, &hash).await?;
+        create_owner(&tx, kind, &email, &hash).await?;
         Ok(FirstStart::Created(email.clone()))
     };
     app.change(create).await
@@ -87,7 +87,7 @@ pub async fn first_owner(
 
 /// Returns the first owner's address, if there is one. Accounts of an earlier version of vault are
 /// migrated first, before anything uses them.
-pub async fn owner(ports: &Ports) -> Result<Option<Email>, StoreError> {
+pub async fn load_owner(ports: &Ports) -> Result<Option<Email>, StoreError> {
     earlier::carry_over(ports, ports.now()).await?;
     find_owner(ports).await
 }
@@ -107,7 +107,7 @@ pub async fn reset_account(
 ) -> Result<Option<String>, StoreError> {
     earlier::carry_over(ports, ports.now()).await?;
     let reset = async |tx: Transaction<'_>| {
-        let Some(reset) = account::reset(&tx, email, issuer, tx.now()).await? else {
+        let Some(reset) = account::prepare_reset(&tx, email, issuer, tx.now()).await? else {
             return Ok(None);
         };
         let change = Change::about(&reset.account.id);
@@ -119,7 +119,7 @@ pub async fn reset_account(
 }
 
 /// Adds the writes that create the first owner and, if needed, its namespace.
-async fn create(
+async fn create_owner(
     tx: &Transaction<'_>,
     kind: Kind,
     email: &Email,
@@ -134,29 +134,34 @@ async fn create(
     let mut account = Account::new(AccountId::fresh(now, &tx.random), email.clone(), now);
     account.operator = true;
     account.set_password(hash.to_owned(), now);
-    let document = Document::of(&mark)?;
+    let document = Document::from_value(&mark)?;
     // Condition of the whole commit: the mark is written once in the life of the store.
     tx.write(Write::put(first_owner_key(), document, When::Absent));
-    tx.write_all(account.creation()?);
+    tx.write_all(account.creation_writes()?);
     let slug: Slug = FIRST_NAMESPACE
         .parse()
         .map_err(|_| StoreError::Invalid("the first namespace's name".into()))?;
-    let found = tx.get::<Namespace>(&namespace::key(&slug)).await?;
-    let home = if let Some(home) = found {
+    let stored_namespace = tx
+        .get::<Namespace>(&namespace::namespace_key(&slug))
+        .await?;
+    let home = if let Some(home) = stored_namespace {
         // A namespace that existed must still be there at the commit, or the user would belong to
         // nothing.
-        tx.write(Write::check(namespace::key(&slug), When::At(home.revision)));
+        tx.write(Write::check(
+            namespace::namespace_key(&slug),
+            When::At(home.revision),
+        ));
         home.value
     } else {
         let home = Namespace::new(slug, kind, email.to_string(), tx);
-        tx.write_all(home.allocation()?);
+        tx.write_all(home.allocation_writes()?);
         home
     };
     let home = NamespaceRef {
         slug: home.slug,
         id: home.id,
     };
-    let user = User::active(&account, home, Role::Owner, Scopes::ALL, now, &tx.random);
-    tx.write_all(user.creation()?);
+    let user = User::new_active(&account, home, Role::Owner, Scopes::ALL, now, &tx.random);
+    tx.write_all(user.creation_writes()?);
     Ok(())
 }

@@ -8,14 +8,14 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 
 use super::audit;
-use super::session::redirect;
-use super::sign_in_page::{SignInPrompt, sign_in_page};
+use super::session::redirect_to;
+use super::sign_in_page::{SignInPrompt, render_sign_in_page};
 use crate::app::App;
-use crate::web::browser::{Browser, Onward, Posted, SignedIn, posted};
+use crate::web::browser::{Browser, PostedForm, ReturnTo, SignedIn, read_posted_form};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::Form;
-use crate::web::remembered_browser::Returning;
+use crate::web::remembered_browser::RememberedBrowser;
 
 /// A browser with a signed-in account.
 pub struct SignedInBrowser {
@@ -27,14 +27,19 @@ pub struct SignedInBrowser {
 }
 
 /// Admits a signed-in browser. Any other gets the sign-in page, which leads to `onward`.
-pub async fn signed_in(
+pub async fn require_signed_in(
     app: &App,
     headers: &HeaderMap,
-    onward: Onward<'_>,
+    onward: ReturnTo<'_>,
 ) -> Result<Result<SignedInBrowser, Response>, ErrorPage> {
-    let browser = Browser::of(app, headers);
-    Ok(match browser.signed_in(app).await? {
-        None => Err(sign_in_page(app, &browser, onward, SignInPrompt::default())),
+    let browser = Browser::from_headers(app, headers);
+    Ok(match browser.load_signed_in(app).await? {
+        None => Err(render_sign_in_page(
+            app,
+            &browser,
+            onward,
+            SignInPrompt::default(),
+        )),
         Some(signed_in) => Ok(SignedInBrowser {
             browser,
             signed_in,
@@ -52,7 +57,7 @@ pub struct SignedInForm {
     /// Session and account.
     pub signed_in: SignedIn,
     /// Former sign-ins of the browser.
-    pub returning: Returning,
+    pub returning: RememberedBrowser,
     /// Address that it came from.
     pub source: Option<IpAddr>,
     /// Nonce of the form token.
@@ -62,32 +67,32 @@ pub struct SignedInForm {
 
 /// Description of a form for signed-in browsers.
 #[derive(Clone, Copy)]
-pub struct Task {
+pub struct FormTask {
     /// Purpose that the form token must have.
     pub purpose: Purpose,
     /// Returns the page that the form is part of; the form token is bound to it.
-    pub onward: for<'f> fn(&App, &'f Form) -> Result<Onward<'f>, ErrorPage>,
+    pub onward: for<'f> fn(&App, &'f Form) -> Result<ReturnTo<'f>, ErrorPage>,
     /// Action of the audit entry about a forged form.
     pub action: &'static str,
 }
 
 /// Describes the form of a button on the account page.
-pub const fn on_account_page(action: &'static str) -> Task {
-    Task {
+pub const fn account_page_form(action: &'static str) -> FormTask {
+    FormTask {
         purpose: Purpose::Account,
-        onward: |_, _| Ok(Onward::Account),
+        onward: |_, _| Ok(ReturnTo::Account),
         action,
     }
 }
 
 /// Admits a form of a signed-in browser. Any other browser is sent to the form's page, which asks
 /// for credentials.
-pub async fn signed_in_form(
+pub async fn require_signed_in_form(
     app: &App,
-    task: Task,
+    task: FormTask,
     request: Request,
 ) -> Result<Result<SignedInForm, Response>, ErrorPage> {
-    let posted = posted(app, request).await?;
+    let posted = read_posted_form(app, request).await?;
     let onward = (task.onward)(app, &posted.form)?;
     let proof = prove_form(app, &posted, task.purpose, onward, task.action).await?;
     Ok(proof.map(|(signed_in, nonce)| SignedInForm {
@@ -106,25 +111,25 @@ pub async fn signed_in_form(
 /// is redirected to that page. A forged form is recorded under `action`.
 pub async fn prove_form(
     app: &App,
-    posted: &Posted,
+    posted: &PostedForm,
     purpose: Purpose,
-    onward: Onward<'_>,
+    onward: ReturnTo<'_>,
     action: &str,
 ) -> Result<Result<(SignedIn, String), Response>, ErrorPage> {
-    let Posted { form, browser, .. } = posted;
+    let PostedForm { form, browser, .. } = posted;
     // The token comes first: without it, any site could learn from the answer whether the browser
     // is signed in.
-    let nonce = match browser.check_form(app, form, purpose, onward.subject()) {
+    let nonce = match browser.check_form(app, form, purpose, onward.form_subject()) {
         Ok(nonce) => nonce,
         Err(forged) => {
-            audit::refused(app, browser, posted.source, action, "form_forged").await;
+            audit::record_refusal(app, browser, posted.source, action, "form_forged").await;
             return Err(forged);
         }
     };
     // 303 makes the browser open the page by GET: the form's data, such as a password, is not sent
     // again.
-    let to_page = || redirect(StatusCode::SEE_OTHER, &onward.address(app));
-    let signed_in = browser.signed_in(app).await?;
+    let to_page = || redirect_to(StatusCode::SEE_OTHER, &onward.address(app));
+    let signed_in = browser.load_signed_in(app).await?;
     Ok(signed_in
         .map(|signed_in| (signed_in, nonce))
         .ok_or_else(to_page))

@@ -7,8 +7,8 @@ use vault_format::name::Slug;
 use vault_store::StoreError;
 use vault_store::records::{MAX_KEYS, Record};
 
-use super::guard::{SignedInForm, Task};
-use super::session::redirect;
+use super::guard::{FormTask, SignedInForm};
+use super::session::redirect_to;
 use crate::app::App;
 use crate::model::Versioned;
 use crate::model::account::Account;
@@ -17,10 +17,10 @@ use crate::model::membership::{invitation_key, invitations_partition};
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::user::{Membership, User, user_key};
 use crate::transaction::Transaction;
-use crate::web::browser::Onward;
+use crate::web::browser::ReturnTo;
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
-use crate::web::layout::{day, role_name};
+use crate::web::layout::{format_day, role_name};
 
 /// An invitation that waits for an answer, as a page shows it.
 pub struct Invitation {
@@ -35,14 +35,14 @@ pub struct Invitation {
 }
 
 /// Most invitations that a page shows; answering one makes room for the next.
-const MOST_SHOWN: usize = 20;
+const MAX_SHOWN: usize = 20;
 /// Number of entries per read: each needs two keys, those of its user and its namespace.
-const PAGE: usize = MAX_KEYS / 2;
+const ENTRIES_PER_READ: usize = MAX_KEYS / 2;
 /// Most entries read to find answerable ones: those of suspended vaults wait, and are skipped.
-const MOST_READ: usize = 1000;
+const MAX_READ: usize = 1000;
 
 /// Loads the invitations of an account's address: all of them, or the one to the namespace `fixed`.
-pub async fn waiting(
+pub async fn load_invitations(
     app: &App,
     account: &Account,
     fixed: Option<&str>,
@@ -53,28 +53,30 @@ pub async fn waiting(
         };
         let entry = app
             .records
-            .get(&invitation_key(&account.email, &slug))
+            .get_one(&invitation_key(&account.email, &slug))
             .await?;
         let entries: Vec<Record> = entry.into_iter().collect();
-        return answerable(app, account, &entries).await;
+        return filter_answerable(app, account, &entries).await;
     }
     let partition = invitations_partition(&account.email);
-    let (mut shown, mut after) = (Vec::new(), None::<String>);
-    for _ in 0..MOST_READ / PAGE {
-        let page = app.records.list(&partition, "", after.as_deref(), PAGE);
+    let (mut invitations, mut after) = (Vec::new(), None::<String>);
+    for _ in 0..MAX_READ / ENTRIES_PER_READ {
+        let page = app
+            .records
+            .list_page(&partition, "", after.as_deref(), ENTRIES_PER_READ);
         let page = page.await?;
-        shown.extend(answerable(app, account, &page).await?);
-        if shown.len() >= MOST_SHOWN || page.len() < PAGE {
+        invitations.extend(filter_answerable(app, account, &page).await?);
+        if invitations.len() >= MAX_SHOWN || page.len() < ENTRIES_PER_READ {
             break;
         }
         after = page.last().map(|record| record.key.key.clone());
     }
-    shown.truncate(MOST_SHOWN);
-    Ok(shown)
+    invitations.truncate(MAX_SHOWN);
+    Ok(invitations)
 }
 
 /// Returns the invitations among some entries that the account may answer now.
-async fn answerable(
+async fn filter_answerable(
     app: &App,
     account: &Account,
     entries: &[Record],
@@ -86,16 +88,16 @@ async fn answerable(
             let home = &entry.namespace;
             [
                 user_key(&home.id, &entry.user_id),
-                namespace::key(&home.slug),
+                namespace::namespace_key(&home.slug),
             ]
         })
         .collect();
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    let found = app.records.get_many(&keys).await?;
-    let (mut shown, now) = (Vec::new(), app.clock.now());
-    for pair in found.chunks_exact(2) {
+    let loaded_records = app.records.get_many(&keys).await?;
+    let (mut invitations, now) = (Vec::new(), app.clock.now());
+    for pair in loaded_records.chunks_exact(2) {
         let [Some(user), Some(home)] = pair else {
             continue;
         };
@@ -106,26 +108,26 @@ async fn answerable(
             continue;
         };
         if user.answerable_by(account, now).is_ok() {
-            shown.push(Invitation {
+            invitations.push(Invitation {
                 slug: home.slug.to_string(),
                 inviter: user.invited_by.as_ref().map(ToString::to_string),
                 role: role_name(user.role),
-                ends: day(ends_at),
+                ends: format_day(ends_at),
             });
         }
     }
-    Ok(shown)
+    Ok(invitations)
 }
 
 /// The form that answers an invitation. It is on the account page and on the way to an app.
-pub const ANSWER: Task = Task {
+pub const ANSWER: FormTask = FormTask {
     purpose: Purpose::Account,
-    onward: |app, form| Onward::of(app, form),
+    onward: |app, form| ReturnTo::from_form(app, form),
     action: "membership.answer",
 };
 
 /// `POST /account/invitations`: accepts or declines an invitation.
-pub async fn answer(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
+pub async fn answer_invitation(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let form = &request.form;
     let slug = form.value("namespace").and_then(|slug| slug.parse().ok());
     let slug: Slug = slug.ok_or(ErrorPage::FormMalformed)?;
@@ -138,8 +140,8 @@ pub async fn answer(app: &App, request: SignedInForm) -> Result<Response, ErrorP
     // it.
     let answer = async |tx| answer_in(&tx, &request, &slug, accepts).await;
     app.change(answer).await?;
-    let way = Onward::of(app, form)?.address(app);
-    Ok(redirect(StatusCode::SEE_OTHER, &way))
+    let way = ReturnTo::from_form(app, form)?.address(app);
+    Ok(redirect_to(StatusCode::SEE_OTHER, &way))
 }
 
 async fn answer_in(
@@ -149,7 +151,10 @@ async fn answer_in(
     accepts: bool,
 ) -> Result<(), StoreError> {
     let account = &request.signed_in.account;
-    let keys = [invitation_key(&account.email, slug), namespace::key(slug)];
+    let keys = [
+        invitation_key(&account.email, slug),
+        namespace::namespace_key(slug),
+    ];
     let [entry, home] = tx.get_all(keys).await?;
     let (Some(entry), Some(home)) = (
         Versioned::<Membership>::read(entry)?,
@@ -157,46 +162,46 @@ async fn answer_in(
     ) else {
         return Ok(());
     };
-    let place = &entry.value.namespace;
+    let invited_namespace = &entry.value.namespace;
     // The slug was given to another namespace since the invitation.
-    if place.id != home.value.id {
+    if invited_namespace.id != home.value.id {
         return Ok(());
     }
-    let key = user_key(&place.id, &entry.value.user_id);
+    let key = user_key(&invited_namespace.id, &entry.value.user_id);
     let Some(user) = tx.get::<User>(&key).await? else {
         return Ok(());
     };
     // Also required for declining: it proves that the invitation is for this account's address and
     // still open.
-    let Ok(joined) = user.value.accepted(account, tx.now()) else {
+    let Ok(joined) = user.value.accepted_by(account, tx.now()) else {
         return Ok(());
     };
     if accepts {
-        tx.write_all(user.value.acceptance(user.revision, &joined)?);
-        log(tx, request, &user.value, Some(&joined), "membership.accept")
+        tx.write_all(user.value.acceptance_writes(user.revision, &joined)?);
+        audit_membership(tx, request, &user.value, Some(&joined), "membership.accept")
     } else {
-        tx.write_all(user.value.removal(user.revision));
-        log(tx, request, &user.value, None, "membership.decline")
+        tx.write_all(user.value.removal_writes(user.revision));
+        audit_membership(tx, request, &user.value, None, "membership.decline")
     }
 }
 
 /// Adds the audit entry about what a person did with their own membership; `after` is `None` when
 /// it ended.
-pub fn log(
+pub fn audit_membership(
     tx: &Transaction<'_>,
     request: &SignedInForm,
     user: &User,
     after: Option<&User>,
     action: &str,
 ) -> Result<(), StoreError> {
-    let told = |user: &User| json!({ "email": user.email, "state": user.state(), "role": user.role, "scopes": user.scopes });
+    let describe_user = |user: &User| json!({ "email": user.email, "state": user.state(), "role": user.role, "scopes": user.scopes });
     let actor = Actor {
         user: user.id.clone(),
         client: None,
         source: request.source,
     };
     let change = Change::about(&user.id)
-        .before(told(user))
-        .after(after.map(told));
+        .with_before(describe_user(user))
+        .with_after(after.map(describe_user));
     tx.audit(Some(&user.namespace.id), &actor, action, change)
 }

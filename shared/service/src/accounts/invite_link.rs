@@ -9,12 +9,12 @@ use vault_store::records::{When, Write};
 use zeroize::Zeroizing;
 
 use super::audit;
-use super::password::{self, LEAST_FOR_USERS};
+use super::password::{self, MIN_USER_CHARS};
 use crate::app::App;
 use crate::model::Versioned;
 use crate::model::account::{self, Account, Invite, invite_key};
 use crate::model::token::{Secret, SecretKind};
-use crate::web::browser::{Browser, Posted, posted};
+use crate::web::browser::{Browser, PostedForm, read_posted_form};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame};
@@ -50,28 +50,28 @@ pub struct InvitedPage {
 }
 
 /// `GET /oauth/invite/{token}`: shows the page.
-pub async fn show(app: &App, token: &str, request: Request) -> Result<Response, ErrorPage> {
-    let browser = Browser::of(app, request.headers());
-    let pending = Pending::find(app, token).await?;
-    Ok(pending.page(app, &browser, None))
+pub async fn show_invite(app: &App, token: &str, request: Request) -> Result<Response, ErrorPage> {
+    let browser = Browser::from_headers(app, request.headers());
+    let pending = PendingInvite::find_by_token(app, token).await?;
+    Ok(pending.render_page(app, &browser, None))
 }
 
 /// An invitation that can be used.
-struct Pending {
+struct PendingInvite {
     secret: Secret,
     invite: Versioned<Invite>,
     account: Versioned<Account>,
 }
 
-impl Pending {
-    async fn find(app: &App, token: &str) -> Result<Self, ErrorPage> {
+impl PendingInvite {
+    async fn find_by_token(app: &App, token: &str) -> Result<Self, ErrorPage> {
         if !app.config.sign_in.takes_passwords() {
             return Err(ErrorPage::PasswordsOff);
         }
         let secret = Secret::parse(SecretKind::Invite, token).ok_or(ErrorPage::InviteGone)?;
         let invite = app.get::<Invite>(&invite_key(&secret.hash())).await?;
         let invite = invite.ok_or(ErrorPage::InviteGone)?;
-        let account = account::find(app, &invite.value.email).await?;
+        let account = account::find_account(app, &invite.value.email).await?;
         // Only the newest link counts, and only while the account has no way to sign in: later it
         // could be used to take the account over.
         let account = account
@@ -88,25 +88,25 @@ impl Pending {
 
     /// Returns the subject of its form token: not the secret token, which would then appear in a
     /// second place.
-    fn subject(&self) -> String {
+    fn form_subject(&self) -> String {
         self.secret.hash().to_string()
     }
 
-    fn page(&self, app: &App, browser: &Browser, problem: Option<String>) -> Response {
+    fn render_page(&self, app: &App, browser: &Browser, problem: Option<String>) -> Response {
         let status = if problem.is_some() {
             StatusCode::UNPROCESSABLE_ENTITY
         } else {
             StatusCode::OK
         };
         let page = InvitePage {
-            frame: Frame::of(&app.config.public_url),
+            frame: Frame::for_service(&app.config.public_url),
             action: format!("/oauth/invite/{}", self.secret.text()),
             email: self.invite.value.email.to_string(),
-            least: LEAST_FOR_USERS,
-            csrf: browser.form_token(app, Purpose::Invite, &self.subject()),
+            least: MIN_USER_CHARS,
+            csrf: browser.form_token(app, Purpose::Invite, &self.form_subject()),
             problem,
         };
-        let mut response = layout::answer(status, &page, None);
+        let mut response = layout::render_page(status, &page, None);
         if let Some(cookie) = browser.set_cookie(app, false) {
             response.headers_mut().insert(header::SET_COOKIE, cookie);
         }
@@ -115,21 +115,29 @@ impl Pending {
 }
 
 /// `POST /oauth/invite/{token}`: sets the password.
-pub async fn accept(app: &App, token: &str, request: Request) -> Result<Response, ErrorPage> {
-    let Posted {
+pub async fn accept_invite(
+    app: &App,
+    token: &str,
+    request: Request,
+) -> Result<Response, ErrorPage> {
+    let PostedForm {
         form,
         browser,
         source,
         ..
-    } = posted(app, request).await?;
-    let pending = Pending::find(app, token).await?;
-    browser.check_form(app, &form, Purpose::Invite, &pending.subject())?;
+    } = read_posted_form(app, request).await?;
+    let pending = PendingInvite::find_by_token(app, token).await?;
+    browser.check_form(app, &form, Purpose::Invite, &pending.form_subject())?;
     let password = Zeroizing::new(form.value("password").unwrap_or_default().to_owned());
     // A password that is not allowed must not use up the link.
-    if let Err(bad) = password::check_length(&password, LEAST_FOR_USERS) {
-        return Ok(pending.page(app, &browser, Some(format!("Nothing was changed: {bad}."))));
+    if let Err(bad) = password::check_length(&password, MIN_USER_CHARS) {
+        return Ok(pending.render_page(
+            app,
+            &browser,
+            Some(format!("Nothing was changed: {bad}.")),
+        ));
     }
-    let hash = password::hash(password, &app.random).await?;
+    let hash = password::hash_password(password, &app.random).await?;
     let mut account = pending.account.value;
     account.set_password(hash, app.clock.now());
     // One commit, so that the link is used up exactly when the password is set.
@@ -138,17 +146,17 @@ pub async fn accept(app: &App, token: &str, request: Request) -> Result<Response
             invite_key(&pending.secret.hash()),
             When::At(pending.invite.revision),
         ),
-        account.update(pending.account.revision)?,
+        account.update_write(pending.account.revision)?,
     ];
-    writes.extend(audit::about_account(app, &account, source, "invite.accept", "done").await?);
+    writes.extend(audit::account_entries(app, &account, source, "invite.accept", "done").await?);
     // Another request was faster with the same link, or a newer link replaced it.
-    if !app.records.commit(writes).await?.is_done() {
+    if !app.records.commit_writes(writes).await?.is_done() {
         return Err(ErrorPage::InviteGone);
     }
     let page = InvitedPage {
-        frame: Frame::of(&app.config.public_url),
+        frame: Frame::for_service(&app.config.public_url),
         email: account.email.to_string(),
         base: app.config.public_url.base().to_owned(),
     };
-    Ok(layout::answer(StatusCode::OK, &page, None))
+    Ok(layout::render_page(StatusCode::OK, &page, None))
 }

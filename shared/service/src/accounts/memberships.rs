@@ -5,13 +5,13 @@ use vault_store::StoreError;
 use vault_store::records::{MAX_KEYS, Record, RecordKey};
 
 use crate::app::App;
-use crate::model::account::{Account, partition};
+use crate::model::account::{Account, account_partition};
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::user::{MEMBERSHIPS, Membership, Role, User, membership_key, user_key};
 
 /// Most namespaces of an account that the consent page offers; others are reached by the parameter
 /// `vault_namespace`.
-const MOST_CHOICES: usize = 50;
+const MAX_CHOICES: usize = 50;
 
 /// A membership in a namespace that is in service.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub struct Member {
 /// Loads the account's memberships, last used first: all of them, or the one in `fixed`. A
 /// suspended namespace is left out unless it is the fixed one, because a choice of it would lead
 /// nowhere.
-pub async fn members(
+pub async fn load_members(
     app: &App,
     account: &Account,
     fixed: Option<&str>,
@@ -33,12 +33,17 @@ pub async fn members(
     let memberships = match fixed.map(str::parse::<Slug>) {
         None => {
             app.records
-                .list(&partition(&account.id), MEMBERSHIPS, None, MOST_CHOICES)
+                .list_page(
+                    &account_partition(&account.id),
+                    MEMBERSHIPS,
+                    None,
+                    MAX_CHOICES,
+                )
                 .await?
         }
         Some(Ok(slug)) => app
             .records
-            .get(&membership_key(&account.id, &slug))
+            .get_one(&membership_key(&account.id, &slug))
             .await?
             .into_iter()
             .collect(),
@@ -54,14 +59,14 @@ pub async fn members(
             let home = &membership.namespace;
             [
                 user_key(&home.id, &membership.user_id),
-                namespace::key(&home.slug),
+                namespace::namespace_key(&home.slug),
             ]
         })
         .collect();
     // One read for all: user and namespace of each membership, in pairs.
-    let found = app.records.get_many(&keys).await?;
+    let loaded_records = app.records.get_many(&keys).await?;
     let mut members = Vec::new();
-    for pair in found.chunks_exact(2) {
+    for pair in loaded_records.chunks_exact(2) {
         let (Some(user), Some(home)) = (&pair[0], &pair[1]) else {
             continue;
         };
@@ -78,15 +83,15 @@ pub async fn members(
 }
 
 /// Whether the account owns any namespace, including one that is out of service.
-pub async fn owns_any(app: &App, account: &Account) -> Result<bool, StoreError> {
-    let partition = partition(&account.id);
+pub async fn owns_any_namespace(app: &App, account: &Account) -> Result<bool, StoreError> {
+    let partition = account_partition(&account.id);
     let mut after: Option<String> = None;
     // All pages are read: with a bound, an owner of many memberships could turn off a second factor
     // that the service requires of owners.
     loop {
         let page = app
             .records
-            .list(&partition, MEMBERSHIPS, after.as_deref(), MAX_KEYS)
+            .list_page(&partition, MEMBERSHIPS, after.as_deref(), MAX_KEYS)
             .await?;
         let Some(last) = page.last() else {
             return Ok(false);

@@ -25,4 +25,4 @@ pub(crate) mod sign_in_page;
 mod since_last_sign_in;
 pub mod throttle;
 
-pub use memberships::members as memberships_of;
+pub use memberships::load_members as memberships_of;

@@ -5,27 +5,27 @@ use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Semaphore;
-use vault_store::random::{Random, bytes};
+use vault_store::random::{Random, random_bytes};
 use zeroize::Zeroizing;
 
 use crate::error::{ErrorCode, Refusal};
 use crate::web::error_page::ErrorPage;
 
 /// Least number of characters of a user's password.
-pub const LEAST_FOR_USERS: usize = 12;
+pub const MIN_USER_CHARS: usize = 12;
 /// Least number of characters of the first owner's password.
-pub const LEAST_FOR_THE_OWNER: usize = 24;
+pub const MIN_OWNER_CHARS: usize = 24;
 /// Longest password, in bytes.
-pub const MOST_BYTES: usize = 1024;
+pub const MAX_PASSWORD_BYTES: usize = 1024;
 
 /// Cost of argon2id: memory in KiB, passes, lanes. OWASP's first choice.
-const COST: (u32, u32, u32) = (19 * 1024, 2, 1);
+const ARGON2_COST: (u32, u32, u32) = (19 * 1024, 2, 1);
 
 /// Slots for hashes at the same time: as many as fit beside the rest, since each takes 19 MiB.
 static HASHING: Semaphore = Semaphore::const_new(4);
 
 /// Most passwords that wait for a slot: one behind more would come too late for its request.
-const MOST_WAITING: usize = 64;
+const MAX_WAITING: usize = 64;
 /// Number of passwords that wait.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 /// Seconds to wait after a 503: by then the passwords in the queue are hashed.
@@ -36,7 +36,7 @@ static WORK: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the argon2 work of this process so far, in blocks of 1 KiB times passes. It measures the
 /// cost of an answer without a clock.
-pub fn work() -> u64 {
+pub fn argon2_work() -> u64 {
     WORK.load(Ordering::Relaxed)
 }
 
@@ -82,7 +82,7 @@ impl From<HashingFailed> for ErrorPage {
 pub fn check_length(password: &str, least: usize) -> Result<(), BadPassword> {
     // The upper bound is in bytes because it bounds work; the lower one in characters, as people
     // count.
-    if password.len() > MOST_BYTES {
+    if password.len() > MAX_PASSWORD_BYTES {
         return Err(BadPassword::Long);
     }
     if password.chars().count() < least {
@@ -93,27 +93,34 @@ pub fn check_length(password: &str, least: usize) -> Result<(), BadPassword> {
 }
 
 /// Hashes a password with argon2id under a fresh salt. Returns a PHC string.
-pub async fn hash(
+pub async fn hash_password(
     password: Zeroizing<String>,
     random: &dyn Random,
 ) -> Result<String, HashingFailed> {
-    let salt = bytes::<16>(random);
-    blocking(move || Ok(hashed(&params()?, password.as_bytes(), &salt)?.to_string())).await
+    let salt = random_bytes::<16>(random);
+    run_hashing(
+        move || Ok(compute_hash(&argon2_params()?, password.as_bytes(), &salt)?.to_string()),
+    )
+    .await
 }
 
 /// Verifies a password against a hash. Without a hash it does the same work and returns false.
-pub async fn verify(
+pub async fn verify_password(
     password: Zeroizing<String>,
     hash: Option<String>,
 ) -> Result<bool, HashingFailed> {
     // A password beyond the limit takes the same path: a shortcut would tell which addresses have
     // an account.
-    let hash = hash.filter(|_| password.len() <= MOST_BYTES);
-    blocking(move || {
+    let hash = hash.filter(|_| password.len() <= MAX_PASSWORD_BYTES);
+    run_hashing(move || {
         let Some(hash) = hash else {
             // No account, or one that cannot sign in: hashing costs as much as verifying.
             // `black_box` keeps the compiler from leaving out work whose result is unused.
-            std::hint::black_box(hashed(&params()?, password.as_bytes(), &[0; 16])?);
+            std::hint::black_box(compute_hash(
+                &argon2_params()?,
+                password.as_bytes(),
+                &[0; 16],
+            )?);
             return Ok(false);
         };
         Ok(is_hash_of(&hash, password.as_bytes()))
@@ -122,11 +129,11 @@ pub async fn verify(
 }
 
 /// Runs `work` on a blocking thread as soon as a slot is free.
-async fn blocking<T: Send + 'static>(
+async fn run_hashing<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, HashingFailed> + Send + 'static,
 ) -> Result<T, HashingFailed> {
-    let waiting = Waiting::begin()?;
-    let permit = HASHING.acquire().await.map_err(failed)?;
+    let waiting = Waiting::enter_queue()?;
+    let permit = HASHING.acquire().await.map_err(hashing_failed)?;
     drop(waiting);
     tokio::task::spawn_blocking(move || {
         let done = work();
@@ -136,7 +143,7 @@ async fn blocking<T: Send + 'static>(
         done
     })
     .await
-    .map_err(failed)?
+    .map_err(hashing_failed)?
 }
 
 /// A password that waits for a slot. Dropping it ends the wait, also when its request was
@@ -144,10 +151,10 @@ async fn blocking<T: Send + 'static>(
 struct Waiting(());
 
 impl Waiting {
-    fn begin() -> Result<Self, HashingFailed> {
+    fn enter_queue() -> Result<Self, HashingFailed> {
         // Created before the check, so that its drop undoes the count when the queue is full.
         let waiting = Self(());
-        if WAITING.fetch_add(1, Ordering::Relaxed) >= MOST_WAITING {
+        if WAITING.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
             return Err(HashingFailed::Busy);
         }
         Ok(waiting)
@@ -160,9 +167,9 @@ impl Drop for Waiting {
     }
 }
 
-fn params() -> Result<Params, HashingFailed> {
-    let (memory, passes, lanes) = COST;
-    Params::new(memory, passes, lanes, None).map_err(failed)
+fn argon2_params() -> Result<Params, HashingFailed> {
+    let (memory, passes, lanes) = ARGON2_COST;
+    Params::new(memory, passes, lanes, None).map_err(hashing_failed)
 }
 
 /// Whether `hash` is a PHC string of argon2id, version 0x13, and the hash of this password. The
@@ -180,37 +187,42 @@ fn is_hash_of(hash: &str, password: &[u8]) -> bool {
     else {
         return false;
     };
-    hashed(&params, password, salt).is_ok_and(|computed| computed.hash.as_ref() == Some(output))
+    compute_hash(&params, password, salt)
+        .is_ok_and(|computed| computed.hash.as_ref() == Some(output))
 }
 
 /// Capacity requested for the memory of argon2, in blocks of 1 KiB, however much is used: 33 MiB.
 /// glibc returns an allocation of more than 32 MiB to the system at once. A freed one of 19 MiB
 /// would make it keep that much of every freed heap for ever.
-const ROOM: usize = 33 * 1024;
+const BLOCK_CAPACITY: usize = 33 * 1024;
 
-fn hashed(params: &Params, password: &[u8], salt: &[u8]) -> Result<PasswordHash, HashingFailed> {
+fn compute_hash(
+    params: &Params,
+    password: &[u8],
+    salt: &[u8],
+) -> Result<PasswordHash, HashingFailed> {
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params.clone());
     let count = params.block_count();
-    let mut blocks = Vec::with_capacity(count.max(ROOM));
+    let mut blocks = Vec::with_capacity(count.max(BLOCK_CAPACITY));
     blocks.resize(count, Block::default());
     let mut output = [0; Params::DEFAULT_OUTPUT_LEN];
     let output = output
         .get_mut(..params.output_len().unwrap_or(Params::DEFAULT_OUTPUT_LEN))
-        .ok_or_else(|| failed("the hash is too long"))?;
+        .ok_or_else(|| hashing_failed("the hash is too long"))?;
     WORK.fetch_add(count as u64 * u64::from(params.t_cost()), Ordering::Relaxed);
     argon2
         .hash_password_into_with_memory(password, salt, output, &mut blocks[..])
-        .map_err(failed)?;
+        .map_err(hashing_failed)?;
     Ok(PasswordHash {
         algorithm: Algorithm::Argon2id.ident(),
         version: Some(Version::V0x13.into()),
-        params: ParamsString::try_from(params).map_err(failed)?,
-        salt: Some(Salt::new(salt).map_err(failed)?),
-        hash: Some(Output::new(output).map_err(failed)?),
+        params: ParamsString::try_from(params).map_err(hashing_failed)?,
+        salt: Some(Salt::new(salt).map_err(hashing_failed)?),
+        hash: Some(Output::new(output).map_err(hashing_failed)?),
     })
 }
 
-fn failed(error: impl std::fmt::Display) -> HashingFailed {
+fn hashing_failed(error: impl std::fmt::Display) -> HashingFailed {
     HashingFailed::Failed(error.to_string())
 }
 
@@ -226,7 +238,7 @@ mod tests {
     #[tokio::test]
     async fn a_password_verifies_against_its_hash_alone() {
         let random = SeededRandom::new(1);
-        let hash = hash(secret("correct horse battery staple"), &random)
+        let hash = hash_password(secret("correct horse battery staple"), &random)
             .await
             .unwrap();
         assert!(
@@ -234,22 +246,22 @@ mod tests {
             "{hash}"
         );
         assert!(
-            verify(secret("correct horse battery staple"), Some(hash.clone()))
+            verify_password(secret("correct horse battery staple"), Some(hash.clone()))
                 .await
                 .unwrap()
         );
         assert!(
-            !verify(secret("correct horse battery stapl"), Some(hash))
+            !verify_password(secret("correct horse battery stapl"), Some(hash))
                 .await
                 .unwrap()
         );
         assert!(
-            !verify(secret("correct horse battery staple"), None)
+            !verify_password(secret("correct horse battery staple"), None)
                 .await
                 .unwrap()
         );
         assert!(
-            !verify(secret("x"), Some("not a hash".into()))
+            !verify_password(secret("x"), Some("not a hash".into()))
                 .await
                 .unwrap()
         );
@@ -259,13 +271,13 @@ mod tests {
     async fn the_sixty_fifth_that_waits_is_told_so_at_once() {
         let all = HASHING.acquire_many(4).await.unwrap();
         let mut waiting = tokio::task::JoinSet::new();
-        for _ in 0..MOST_WAITING {
-            waiting.spawn(verify(secret("x"), Some("not a hash".into())));
+        for _ in 0..MAX_WAITING {
+            waiting.spawn(verify_password(secret("x"), Some("not a hash".into())));
         }
-        while WAITING.load(Ordering::Relaxed) < MOST_WAITING {
+        while WAITING.load(Ordering::Relaxed) < MAX_WAITING {
             tokio::task::yield_now().await;
         }
-        let busy = verify(secret("x"), None).await.unwrap_err();
+        let busy = verify_password(secret("x"), None).await.unwrap_err();
         assert!(matches!(busy, HashingFailed::Busy), "{busy}");
         let refusal = Refusal::from(busy);
         assert_eq!(refusal.code(), ErrorCode::Unavailable);
@@ -274,7 +286,7 @@ mod tests {
             assert!(!done.unwrap());
         }
         assert!(
-            !verify(secret("x"), Some("not a hash".into()))
+            !verify_password(secret("x"), Some("not a hash".into()))
                 .await
                 .unwrap()
         );
@@ -285,10 +297,14 @@ mod tests {
     async fn a_hash_is_that_of_the_crate_s_own_way() {
         use argon2::{PasswordHasher as _, PasswordVerifier as _};
         let random = SeededRandom::new(2);
-        let ours = hash(secret("correct horse battery staple"), &random)
+        let ours = hash_password(secret("correct horse battery staple"), &random)
             .await
             .unwrap();
-        let crates = Argon2::new(Algorithm::Argon2id, Version::V0x13, params().unwrap());
+        let crates = Argon2::new(
+            Algorithm::Argon2id,
+            Version::V0x13,
+            argon2_params().unwrap(),
+        );
         crates
             .verify_password(b"correct horse battery staple", ours.as_str())
             .unwrap();
@@ -297,7 +313,7 @@ mod tests {
             .unwrap()
             .to_string();
         for (password, good) in [("correct horse battery staple", true), ("another", false)] {
-            let verified = verify(secret(password), Some(theirs.clone())).await;
+            let verified = verify_password(secret(password), Some(theirs.clone())).await;
             assert_eq!(verified.unwrap(), good, "{password}");
         }
         // Another kind, another version, parts that are missing: no hash of ours.
@@ -308,7 +324,8 @@ mod tests {
             theirs[..theirs.rfind('$').unwrap()].to_owned(),
             String::new(),
         ] {
-            let verified = verify(secret("correct horse battery staple"), Some(other.clone()));
+            let verified =
+                verify_password(secret("correct horse battery staple"), Some(other.clone()));
             assert!(!verified.await.unwrap(), "{other}");
         }
     }

@@ -8,17 +8,17 @@ use axum::response::Response;
 use zeroize::Zeroizing;
 
 use super::audit;
-use super::guard::{SignedInBrowser, SignedInForm, Task};
-use super::password::{self, LEAST_FOR_USERS};
-use super::session::{SignedInWith, new_session};
-use super::sign_in::{self, Checked, TOO_MANY_ATTEMPTS};
+use super::guard::{FormTask, SignedInBrowser, SignedInForm};
+use super::password::{self, MIN_USER_CHARS};
+use super::session::{SessionStart, new_session};
+use super::sign_in::{self, PasswordCheck, TOO_MANY_ATTEMPTS};
 use crate::app::App;
 use crate::model::account::{Account, account_key};
-use crate::web::browser::{Browser, Onward, PASSWORD_PATH, SignedIn};
+use crate::web::browser::{Browser, PASSWORD_PATH, ReturnTo, SignedIn};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame, MessagePage};
-use crate::web::remembered_browser::Returning;
+use crate::web::remembered_browser::RememberedBrowser;
 
 /// Page on which a signed-in person changes the password.
 #[derive(Template)]
@@ -41,50 +41,54 @@ pub struct PasswordPage {
 }
 
 /// The form of the page.
-pub const CHANGE: Task = Task {
+pub const CHANGE: FormTask = FormTask {
     purpose: Purpose::Password,
-    onward: |_, _| Ok(Onward::Password),
-    action: ACTION,
+    onward: |_, _| Ok(ReturnTo::Password),
+    action: CHANGE_ACTION,
 };
 /// Action in the audit log.
-const ACTION: &str = "password.change";
+const CHANGE_ACTION: &str = "password.change";
 
 /// `GET /oauth/password`: shows the page.
-pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
+pub async fn show_password_page(
+    app: &App,
+    request: SignedInBrowser,
+) -> Result<Response, ErrorPage> {
     let (browser, signed_in) = (&request.browser, &request.signed_in);
-    Ok(page(app, browser, signed_in, StatusCode::OK, None))
+    Ok(render_page(app, browser, signed_in, StatusCode::OK, None))
 }
 
-fn page(
+fn render_page(
     app: &App,
     browser: &Browser,
     signed_in: &SignedIn,
     status: StatusCode,
     problem: Option<String>,
 ) -> Response {
-    let return_to = Onward::Password.address(app);
+    let return_to = ReturnTo::Password.address(app);
     let page = PasswordPage {
-        frame: Frame::of(&app.config.public_url),
+        frame: Frame::for_service(&app.config.public_url),
         email: signed_in.account.email.to_string(),
-        least: LEAST_FOR_USERS,
+        least: MIN_USER_CHARS,
         csrf: browser.form_token(app, Purpose::Password, PASSWORD_PATH),
         logout_csrf: browser.form_token(app, Purpose::Logout, &return_to),
         return_to,
         problem,
     };
-    layout::answer(status, &page, None)
+    layout::render_page(status, &page, None)
 }
 
 /// `POST /oauth/password`: sets the new password.
-pub async fn change(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
+pub async fn change_password(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let (form, browser, signed_in) = (&request.form, &request.browser, &request.signed_in);
     let source = request.source;
-    let refused = |status, problem: String| page(app, browser, signed_in, status, Some(problem));
+    let refused =
+        |status, problem: String| render_page(app, browser, signed_in, status, Some(problem));
     let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
     let field = |name| Zeroizing::new(form.value(name).unwrap_or_default().to_owned());
     let (current, new) = (field("current"), field("password"));
     // Checked first: a new password that is not allowed must not cost an attempt.
-    if let Err(bad) = password::check_length(&new, LEAST_FOR_USERS) {
+    if let Err(bad) = password::check_length(&new, MIN_USER_CHARS) {
         return Ok(refused(
             unprocessable,
             format!("Nothing was changed: {bad}."),
@@ -96,20 +100,20 @@ pub async fn change(app: &App, request: SignedInForm) -> Result<Response, ErrorP
     }
     let email = &signed_in.account.email;
     // The browser is signed in, so guesses of others at the account must not block it.
-    let returning = Returning::signed_in();
-    let checked = sign_in::check(app, email.as_str(), current, source, &returning).await?;
+    let returning = RememberedBrowser::already_signed_in();
+    let checked = sign_in::check_password(app, email.as_str(), current, source, &returning).await?;
     let (checked, taken_back) = match checked {
-        Checked::Good {
+        PasswordCheck::Good {
             account,
             taken_back,
         } => (*account, taken_back),
-        Checked::Wrong => {
-            audit::refused(app, browser, source, ACTION, "wrong_password").await;
+        PasswordCheck::Wrong => {
+            audit::record_refusal(app, browser, source, CHANGE_ACTION, "wrong_password").await;
             let wrong = "Wrong current password.".to_owned();
             return Ok(refused(unprocessable, wrong));
         }
-        Checked::TooMany { retry_after } => {
-            audit::refused(app, browser, source, ACTION, "rate_limited").await;
+        PasswordCheck::TooMany { retry_after } => {
+            audit::record_refusal(app, browser, source, CHANGE_ACTION, "rate_limited").await;
             let mut response = refused(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS.to_owned());
             response
                 .headers_mut()
@@ -117,37 +121,46 @@ pub async fn change(app: &App, request: SignedInForm) -> Result<Response, ErrorP
             return Ok(response);
         }
     };
-    let hash = password::hash(new, &app.random).await?;
+    let hash = password::hash_password(new, &app.random).await?;
     let key = account_key(&signed_in.account.id);
-    let held = app.get::<Account>(&key).await?;
+    let current_account = app.get::<Account>(&key).await?;
     // Another request may have set a password while this one was hashed. Then the person did not
     // enter the present one.
-    let Some(mut held) = held.filter(|held| held.value.password() == checked.password()) else {
-        let moved = "Your password was just changed elsewhere.".to_owned();
-        return Ok(refused(StatusCode::CONFLICT, moved));
+    let Some(mut current_account) =
+        current_account.filter(|held| held.value.password_hash() == checked.password_hash())
+    else {
+        let changed_elsewhere = "Your password was just changed elsewhere.".to_owned();
+        return Ok(refused(StatusCode::CONFLICT, changed_elsewhere));
     };
-    held.value.set_password(hash, app.clock.now());
+    current_account.value.set_password(hash, app.clock.now());
     // An attacker who had the old password may have allowed an app with it.
     let ends_apps = form.value("end_apps").is_some();
     if ends_apps {
-        held.value.raise_epoch();
+        current_account.value.raise_epoch();
     }
     // The password was entered just now, so unlike after `end_all` the new session has fresh
     // credentials.
-    let with = SignedInWith {
+    let with = SessionStart {
         second_factor: signed_in.session.second_factor,
-        ..SignedInWith::default()
+        ..SessionStart::default()
     };
-    let (fresh, mut writes) = new_session(app, browser, &held.value, source, with).await?;
-    writes.push(held.value.update(held.revision)?);
+    let (fresh, mut writes) =
+        new_session(app, browser, &current_account.value, source, with).await?;
+    writes.push(
+        current_account
+            .value
+            .update_write(current_account.revision)?,
+    );
     writes.extend(taken_back);
-    writes.extend(audit::about_account(app, &held.value, source, ACTION, "done").await?);
-    if !app.records.commit(writes).await?.is_done() {
-        let moved = "Your account was just changed elsewhere. Try again.".to_owned();
-        return Ok(refused(StatusCode::CONFLICT, moved));
+    writes.extend(
+        audit::account_entries(app, &current_account.value, source, CHANGE_ACTION, "done").await?,
+    );
+    if !app.records.commit_writes(writes).await?.is_done() {
+        let changed_elsewhere = "Your account was just changed elsewhere. Try again.".to_owned();
+        return Ok(refused(StatusCode::CONFLICT, changed_elsewhere));
     }
     let page = MessagePage {
-        frame: Frame::of(&app.config.public_url),
+        frame: Frame::for_service(&app.config.public_url),
         title: "Your password is changed",
         lines: vec![
             format!(
@@ -162,7 +175,7 @@ pub async fn change(app: &App, request: SignedInForm) -> Result<Response, ErrorP
         ],
         sign_out: None,
     };
-    let mut response = layout::answer(StatusCode::OK, &page, None);
+    let mut response = layout::render_page(StatusCode::OK, &page, None);
     if let Some(cookie) = fresh.set_cookie(app, true) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }

@@ -11,28 +11,28 @@ use vault_store::StoreError;
 use super::audit;
 use super::memberships::Member;
 use super::session::CompletedSignIn;
-use super::sign_in_page::{SignInPrompt, sign_in_page};
+use super::sign_in_page::{SignInPrompt, render_sign_in_page};
 use crate::app::App;
 use crate::config::SecondFactorPolicy;
 use crate::error::Refusal;
 use crate::model::account::{Account, account_key};
 use crate::model::limits::{self, Window};
-use crate::model::second_factor::Used;
+use crate::model::second_factor::UsedCode;
 use crate::model::user::Role;
 use crate::transaction::Transaction;
-use crate::web::browser::{Browser, Onward, Posted, SignedIn, posted};
+use crate::web::browser::{Browser, PostedForm, ReturnTo, SignedIn, read_posted_form};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame};
 
 /// Most codes tried for one account in a quarter of an hour, valid ones included.
-const MOST_TRIES: u32 = 10;
+const MAX_TRIES: u32 = 10;
 /// Length of that window, in seconds.
 const TRY_SECONDS: i64 = 15 * 60;
 /// Message for a code that does not count.
-pub const WRONG: &str = "This code is not valid, or was used already. Wait for the next one.";
+pub const WRONG_CODE: &str = "This code is not valid, or was used already. Wait for the next one.";
 /// Message after too many codes.
-pub const TOO_MANY: &str = "Too many attempts. Try again in 15 minutes.";
+pub const TOO_MANY_CODES: &str = "Too many attempts. Try again in 15 minutes.";
 
 /// Page that asks for a code at sign-in.
 #[derive(Template)]
@@ -45,20 +45,20 @@ struct CodePage {
 }
 
 /// Renders the page that asks for a code, in a browser whose first proof was accepted.
-pub fn code_page(
+pub fn render_code_page(
     app: &App,
     browser: &Browser,
-    onward: Onward<'_>,
+    onward: ReturnTo<'_>,
     problem: Option<(StatusCode, &'static str)>,
 ) -> Response {
     let page = CodePage {
-        frame: Frame::of(&app.config.public_url),
-        csrf: browser.form_token(app, Purpose::SecondFactor, onward.subject()),
+        frame: Frame::for_service(&app.config.public_url),
+        csrf: browser.form_token(app, Purpose::SecondFactor, onward.form_subject()),
         return_to: onward.address(app),
         problem: problem.map(|(_, problem)| problem),
     };
     let status = problem.map_or(StatusCode::OK, |(status, _)| status);
-    let mut response = layout::answer(status, &page, None);
+    let mut response = layout::render_page(status, &page, None);
     if let Some(cookie) = browser.set_cookie(app, true) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
@@ -68,7 +68,7 @@ pub fn code_page(
 /// Page that asks an owner or operator to set up a second factor.
 #[derive(Template)]
 #[template(path = "second_factor_due.html")]
-struct DuePage {
+struct SetupDuePage {
     frame: Frame,
     /// Whether an app waits for an answer.
     for_app: bool,
@@ -88,7 +88,7 @@ pub enum Requirement {
 /// Checks `signed_in` against the second factor that an authorize request for one of `members`
 /// needs: the service may require one of operators and owners, and the request itself may ask for
 /// one.
-pub fn requirement(
+pub fn check_requirement(
     app: &App,
     signed_in: &SignedIn,
     asked_for: bool,
@@ -97,18 +97,18 @@ pub fn requirement(
     let owns = || members.iter().any(|member| member.user.role == Role::Owner);
     let by_policy = app.config.second_factor == SecondFactorPolicy::Owners
         && (signed_in.account.operator || owns());
-    met(signed_in, by_policy || asked_for)
+    evaluate_requirement(signed_in, by_policy || asked_for)
 }
 
 /// Checks `signed_in` against the second factor that a console page for a user of this role needs:
 /// the service may require one of owners.
-pub fn requirement_of_role(app: &App, signed_in: &SignedIn, role: Role) -> Requirement {
+pub fn check_role_requirement(app: &App, signed_in: &SignedIn, role: Role) -> Requirement {
     let by_policy = app.config.second_factor == SecondFactorPolicy::Owners;
-    met(signed_in, by_policy && role == Role::Owner)
+    evaluate_requirement(signed_in, by_policy && role == Role::Owner)
 }
 
 /// Checks `signed_in` against a second factor that is needed or not.
-const fn met(signed_in: &SignedIn, needed: bool) -> Requirement {
+const fn evaluate_requirement(signed_in: &SignedIn, needed: bool) -> Requirement {
     if signed_in.session.second_factor || !needed {
         Requirement::Met
     } else if signed_in.account.second_factor.is_none() {
@@ -120,15 +120,15 @@ const fn met(signed_in: &SignedIn, needed: bool) -> Requirement {
 
 /// Renders the page for an account that needs a second factor and has none. `for_app`: an app waits
 /// for it.
-pub fn due_page(app: &App, for_app: bool) -> Response {
-    let frame = Frame::of(&app.config.public_url);
-    layout::answer(StatusCode::OK, &DuePage { frame, for_app }, None)
+pub fn render_setup_due(app: &App, for_app: bool) -> Response {
+    let frame = Frame::for_service(&app.config.public_url);
+    layout::render_page(StatusCode::OK, &SetupDuePage { frame, for_app }, None)
 }
 
 /// Counts one try of a code; false when there were too many. Anyone who has the password can use up
 /// the tries of unknown browsers. A browser that passed the second factor before (`known`) then has
 /// as many of its own, so that guesses of others do not lock its user out.
-pub async fn admit(
+pub async fn admit_code_attempt(
     app: &App,
     account: &Account,
     known: impl AsyncFnOnce() -> Result<bool, StoreError>,
@@ -136,11 +136,11 @@ pub async fn admit(
     let window = |name| Window {
         name,
         who: account.id.to_string(),
-        limit: MOST_TRIES,
+        limit: MAX_TRIES,
         seconds: TRY_SECONDS,
     };
     let now = app.clock.now();
-    let full = limits::admit(app, &[window("second-factor")], now).await?;
+    let full = limits::try_count(app, &[window("second-factor")], now).await?;
     if full.is_none() {
         return Ok(true);
     }
@@ -148,40 +148,52 @@ pub async fn admit(
         return Ok(false);
     }
     let window = window("second-factor-known");
-    Ok(limits::admit(app, &[window], now).await?.is_none())
+    Ok(limits::try_count(app, &[window], now).await?.is_none())
 }
 
 /// `POST /oauth/second-factor`: checks the code that completes a sign-in.
-pub async fn sign_in(app: &App, request: Request) -> Result<Response, ErrorPage> {
-    let Posted {
+pub async fn sign_in_with_code(app: &App, request: Request) -> Result<Response, ErrorPage> {
+    let PostedForm {
         form,
         browser,
         returning,
         source,
-    } = posted(app, request).await?;
-    let onward = Onward::of(app, &form)?;
-    browser.check_form(app, &form, Purpose::SecondFactor, onward.subject())?;
-    let Some(SignedIn { account, session }) = browser.half_signed_in(app).await? else {
-        return Ok(sign_in_page(app, &browser, onward, SignInPrompt::default()));
+    } = read_posted_form(app, request).await?;
+    let onward = ReturnTo::from_form(app, &form)?;
+    browser.check_form(app, &form, Purpose::SecondFactor, onward.form_subject())?;
+    let Some(SignedIn { account, session }) = browser.load_half_signed_in(app).await? else {
+        return Ok(render_sign_in_page(
+            app,
+            &browser,
+            onward,
+            SignInPrompt::default(),
+        ));
     };
-    let again = |status, problem| Ok(code_page(app, &browser, onward, Some((status, problem))));
+    let again = |status, problem| {
+        Ok(render_code_page(
+            app,
+            &browser,
+            onward,
+            Some((status, problem)),
+        ))
+    };
     let email = account.email.as_str();
     let known = async || returning.passed_second_factor(app, email).await;
-    if !admit(app, &account, known).await? {
-        return again(StatusCode::TOO_MANY_REQUESTS, TOO_MANY);
+    if !admit_code_attempt(app, &account, known).await? {
+        return again(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_CODES);
     }
     // Read again, with its revision: the commit fails if another browser uses a code meanwhile, so
     // each code counts once.
-    let found = app.get::<Account>(&account_key(&account.id)).await?;
-    let mut found = found.ok_or(ErrorPage::FormForged)?;
+    let stored_account = app.get::<Account>(&account_key(&account.id)).await?;
+    let mut stored_account = stored_account.ok_or(ErrorPage::FormForged)?;
     let typed = form.value("code").unwrap_or_default();
     let now = app.clock.now();
-    let Some(factor) = found.value.second_factor.as_mut() else {
+    let Some(factor) = stored_account.value.second_factor.as_mut() else {
         return Err(ErrorPage::FormForged);
     };
-    let Some(used) = factor.take(typed, now) else {
-        audit::refused_sign_in(app, email, source, "wrong_code").await;
-        return again(StatusCode::UNPROCESSABLE_ENTITY, WRONG);
+    let Some(used) = factor.use_code(typed, now) else {
+        audit::record_refused_sign_in(app, email, source, "wrong_code").await;
+        return again(StatusCode::UNPROCESSABLE_ENTITY, WRONG_CODE);
     };
     let completed = CompletedSignIn {
         browser: &browser,
@@ -189,22 +201,24 @@ pub async fn sign_in(app: &App, request: Request) -> Result<Response, ErrorPage>
         source,
         onward,
         action: match used {
-            Used::App => audit::SIGN_IN,
+            UsedCode::App => audit::SIGN_IN,
             // Recorded under its own name: the owner may have lost the device, or an attacker found
             // the codes.
-            Used::Recovery => "account.sign-in-by-recovery-code",
+            UsedCode::Recovery => "account.sign-in-by-recovery-code",
         },
         second_factor: true,
         without_credentials: session.without_credentials,
         notice: None,
     };
     let begin = async |tx: Transaction<'_>| {
-        tx.write(found.value.update(found.revision)?);
-        completed.begin(&tx, app, &found.value).await
+        tx.write(stored_account.value.update_write(stored_account.revision)?);
+        completed
+            .begin_session(&tx, app, &stored_account.value)
+            .await
     };
     match app.attempt(begin).await? {
         Some(response) => Ok(response),
         // Another browser used a code at the same moment, perhaps this one.
-        None => again(StatusCode::UNPROCESSABLE_ENTITY, WRONG),
+        None => again(StatusCode::UNPROCESSABLE_ENTITY, WRONG_CODE),
     }
 }

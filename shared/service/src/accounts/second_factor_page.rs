@@ -13,20 +13,20 @@ use vault_store::StoreError;
 use zeroize::Zeroizing;
 
 use super::audit;
-use super::guard::{SignedInBrowser, SignedInForm, Task};
-use super::memberships::owns_any;
-use super::second_factor::{self, TOO_MANY, WRONG};
-use super::session::{SignedInWith, new_session, redirect};
-use super::sign_in::{self, Checked, TOO_MANY_ATTEMPTS};
+use super::guard::{FormTask, SignedInBrowser, SignedInForm};
+use super::memberships::owns_any_namespace;
+use super::second_factor::{self, TOO_MANY_CODES, WRONG_CODE};
+use super::session::{SessionStart, new_session, redirect_to};
+use super::sign_in::{self, PasswordCheck, TOO_MANY_ATTEMPTS};
 use crate::app::App;
 use crate::config::SecondFactorPolicy;
 use crate::model::account::{Account, account_key};
 use crate::model::second_factor::{RECOVERY_CODES, SecondFactor, TotpSecret};
-use crate::web::browser::{Browser, Onward, SECOND_FACTOR_PATH};
+use crate::web::browser::{Browser, ReturnTo, SECOND_FACTOR_PATH};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame, SignOut};
-use crate::web::remembered_browser::Returning;
+use crate::web::remembered_browser::RememberedBrowser;
 
 /// Page on which the second factor is set up, moved or turned off.
 #[derive(Template)]
@@ -44,13 +44,13 @@ struct FactorPage {
     /// Whether a change needs the password; without one it needs a sign-in within the last five
     /// minutes.
     has_password: bool,
-    fresh: Fresh,
+    fresh: NewSecret,
     problem: Option<&'static str>,
     sign_out: SignOut,
 }
 
 /// A new secret for an authenticator app.
-struct Fresh {
+struct NewSecret {
     secret: String,
     /// The secret in groups of four, for typing.
     shown: String,
@@ -66,41 +66,44 @@ struct RecoveryPage {
 }
 
 /// `GET /account/second-factor`: shows the page.
-pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
+pub async fn show_second_factor(
+    app: &App,
+    request: SignedInBrowser,
+) -> Result<Response, ErrorPage> {
     // A new one for each view. It is stored only after the app has shown a code of it.
     let secret = TotpSecret::fresh(&app.random);
     let account = &request.signed_in.account;
-    page(app, &request.browser, account, &secret, None).await
+    render_page(app, &request.browser, account, &secret, None).await
 }
 
 /// Status and sentence of a change that was not made.
-type Problem = (StatusCode, &'static str);
+type ChangeProblem = (StatusCode, &'static str);
 
-async fn page(
+async fn render_page(
     app: &App,
     browser: &Browser,
     account: &Account,
     secret: &TotpSecret,
-    problem: Option<Problem>,
+    problem: Option<ChangeProblem>,
 ) -> Result<Response, ErrorPage> {
     let public = &app.config.public_url;
     let text = secret.text();
     let groups: Vec<_> = (0..8).map(|n| &text[4 * n..4 * n + 4]).collect();
-    let fresh = Fresh {
+    let fresh = NewSecret {
         shown: groups.join(" "),
-        address: secret.address(public.authority(), account.email.as_str()),
+        address: secret.import_address(public.authority(), account.email.as_str()),
         secret: text.clone(),
     };
     let factor = account.second_factor.as_ref();
-    let return_to = Onward::Account.address(app);
+    let return_to = ReturnTo::Account.address(app);
     let page = FactorPage {
-        frame: Frame::of(public),
+        frame: Frame::for_service(public),
         email: account.email.to_string(),
         csrf: browser.form_token(app, Purpose::Account, SECOND_FACTOR_PATH),
         on: factor.is_some(),
         left: factor.map_or(0, SecondFactor::recovery_left),
         may_turn_off: !is_required(app, account).await?,
-        has_password: account.password().is_some(),
+        has_password: account.password_hash().is_some(),
         fresh,
         problem: problem.map(|(_, problem)| problem),
         sign_out: SignOut {
@@ -109,7 +112,7 @@ async fn page(
         },
     };
     let status = problem.map_or(StatusCode::OK, |(status, _)| status);
-    Ok(layout::answer(status, &page, None))
+    Ok(layout::render_page(status, &page, None))
 }
 
 /// Whether the service requires a second factor of this account.
@@ -117,27 +120,27 @@ async fn is_required(app: &App, account: &Account) -> Result<bool, StoreError> {
     if app.config.second_factor == SecondFactorPolicy::Optional {
         return Ok(false);
     }
-    Ok(account.operator || owns_any(app, account).await?)
+    Ok(account.operator || owns_any_namespace(app, account).await?)
 }
 
 /// The form of the page.
-pub const CHANGE: Task = Task {
+pub const CHANGE: FormTask = FormTask {
     purpose: Purpose::Account,
-    onward: |_, _| Ok(Onward::SecondFactor),
+    onward: |_, _| Ok(ReturnTo::SecondFactor),
     action: "account.second-factor",
 };
 
 /// Change that a form asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Wanted {
+enum FactorChange {
     On,
     /// To another app, with new recovery codes.
     Move,
     Off,
 }
 
-impl Wanted {
-    fn of(request: &SignedInForm) -> Option<Self> {
+impl FactorChange {
+    fn from_form(request: &SignedInForm) -> Option<Self> {
         match request.form.value("change")? {
             "on" => Some(Self::On),
             "move" => Some(Self::Move),
@@ -147,7 +150,7 @@ impl Wanted {
     }
 
     /// Returns the action in the audit log.
-    const fn action(self) -> &'static str {
+    const fn audit_action(self) -> &'static str {
         match self {
             Self::On => "account.second-factor-on",
             Self::Move => "account.second-factor-moved",
@@ -157,8 +160,8 @@ impl Wanted {
 }
 
 /// `POST /account/second-factor`: changes the second factor, and with it the session.
-pub async fn change(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
-    let wanted = Wanted::of(&request).ok_or(ErrorPage::FormMalformed)?;
+pub async fn change_second_factor(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
+    let factor_change = FactorChange::from_form(&request).ok_or(ErrorPage::FormMalformed)?;
     // The form returns the secret that the app already has, so that a mistyped code needs no new
     // scan.
     let secret = match request.form.value("secret") {
@@ -166,43 +169,47 @@ pub async fn change(app: &App, request: SignedInForm) -> Result<Response, ErrorP
         None => TotpSecret::fresh(&app.random),
     };
     let key = account_key(&request.signed_in.account.id);
-    let found = app.get::<Account>(&key).await?;
-    let found = found.ok_or(ErrorPage::FormForged)?;
-    let (account, codes) = match changed(app, &request, wanted, &secret, &found.value).await? {
-        Ok(changed) => changed,
-        Err(problem) => {
-            let account = &found.value;
-            return page(app, &request.browser, account, &secret, Some(problem)).await;
-        }
-    };
+    let stored_account = app.get::<Account>(&key).await?;
+    let stored_account = stored_account.ok_or(ErrorPage::FormForged)?;
+    let (account, codes) =
+        match apply_change(app, &request, factor_change, &secret, &stored_account.value).await? {
+            Ok(changed) => changed,
+            Err(problem) => {
+                let account = &stored_account.value;
+                return render_page(app, &request.browser, account, &secret, Some(problem)).await;
+            }
+        };
     let (account, source) = (&account, request.source);
-    let with = SignedInWith {
-        second_factor: wanted != Wanted::Off,
-        ..SignedInWith::default()
+    let with = SessionStart {
+        second_factor: factor_change != FactorChange::Off,
+        ..SessionStart::default()
     };
     let (fresh, mut writes) = new_session(app, &request.browser, account, source, with).await?;
     let email = account.email.as_str();
-    let (remembered, known) = request
-        .returning
-        .remember(app, email, wanted != Wanted::Off)?;
+    let (remembered, known) =
+        request
+            .returning
+            .remember_sign_in(app, email, factor_change != FactorChange::Off)?;
     writes.push(remembered);
-    writes.push(account.update(found.revision)?);
-    writes.extend(audit::about_account(app, account, source, wanted.action(), "done").await?);
-    if !app.records.commit(writes).await?.is_done() {
+    writes.push(account.update_write(stored_account.revision)?);
+    writes.extend(
+        audit::account_entries(app, account, source, factor_change.audit_action(), "done").await?,
+    );
+    if !app.records.commit_writes(writes).await?.is_done() {
         return Err(StoreError::Conflict.into());
     }
     let cookies = [fresh.set_cookie(app, true), known];
-    Ok(answered(app, codes, cookies))
+    Ok(change_response(app, codes, cookies))
 }
 
 /// Shows the recovery codes, or leads back to the account page if there are none.
-fn answered(app: &App, codes: Vec<String>, cookies: [Option<HeaderValue>; 2]) -> Response {
+fn change_response(app: &App, codes: Vec<String>, cookies: [Option<HeaderValue>; 2]) -> Response {
     let mut response = if codes.is_empty() {
-        redirect(StatusCode::SEE_OTHER, &Onward::Account.address(app))
+        redirect_to(StatusCode::SEE_OTHER, &ReturnTo::Account.address(app))
     } else {
         debug_assert_eq!(codes.len(), RECOVERY_CODES);
-        let frame = Frame::of(&app.config.public_url);
-        layout::answer(StatusCode::OK, &RecoveryPage { frame, codes }, None)
+        let frame = Frame::for_service(&app.config.public_url);
+        layout::render_page(StatusCode::OK, &RecoveryPage { frame, codes }, None)
     };
     for cookie in cookies.into_iter().flatten() {
         response.headers_mut().append(header::SET_COOKIE, cookie);
@@ -212,24 +219,24 @@ fn answered(app: &App, codes: Vec<String>, cookies: [Option<HeaderValue>; 2]) ->
 
 /// Applies a form to an account. Returns the changed account, with the recovery codes to be shown
 /// once.
-async fn changed(
+async fn apply_change(
     app: &App,
     request: &SignedInForm,
-    wanted: Wanted,
+    factor_change: FactorChange,
     secret: &TotpSecret,
     account: &Account,
-) -> Result<Result<(Account, Vec<String>), Problem>, ErrorPage> {
+) -> Result<Result<(Account, Vec<String>), ChangeProblem>, ErrorPage> {
     let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
-    if account.second_factor.is_some() == (wanted == Wanted::On) {
+    if account.second_factor.is_some() == (factor_change == FactorChange::On) {
         let problem = "The second factor was changed elsewhere. Look at its present state first.";
         return Ok(Err((StatusCode::CONFLICT, problem)));
     }
-    if wanted == Wanted::Off && is_required(app, account).await? {
+    if factor_change == FactorChange::Off && is_required(app, account).await? {
         let problem = "This service requires a second factor of owners and operators.";
         return Ok(Err((StatusCode::FORBIDDEN, problem)));
     }
     // Before the code, so that a guess at the code needs the correct password.
-    if let Some(problem) = credentials(app, request, account).await? {
+    if let Some(problem) = check_credentials(app, request, account).await? {
         return Ok(Err(problem));
     }
     let (mut account, now) = (account.clone(), app.clock.now());
@@ -240,18 +247,18 @@ async fn changed(
             let before = request.returning.passed_second_factor(app, email);
             Ok(request.signed_in.session.second_factor || before.await?)
         };
-        if !second_factor::admit(app, &account, known).await? {
-            return Ok(Err((StatusCode::TOO_MANY_REQUESTS, TOO_MANY)));
+        if !second_factor::admit_code_attempt(app, &account, known).await? {
+            return Ok(Err((StatusCode::TOO_MANY_REQUESTS, TOO_MANY_CODES)));
         }
-        if factor.take(typed("code"), now).is_none() {
-            refused(app, request, "wrong_code").await;
-            return Ok(Err((unprocessable, WRONG)));
+        if factor.use_code(typed("code"), now).is_none() {
+            record_refusal(app, request, "wrong_code").await;
+            return Ok(Err((unprocessable, WRONG_CODE)));
         }
     }
     let mut codes = Vec::new();
-    if wanted != Wanted::Off {
+    if factor_change != FactorChange::Off {
         // The new app must show a code before it counts: a failed scan would lock the person out.
-        let begun = SecondFactor::begin(secret.clone(), typed("new_code"), now, &app.random);
+        let begun = SecondFactor::enable_with(secret.clone(), typed("new_code"), now, &app.random);
         let Some((factor, recovery)) = begun else {
             let problem = "This is not the code that the app shows for this key now.";
             return Ok(Err((unprocessable, problem)));
@@ -263,13 +270,13 @@ async fn changed(
 
 /// Checks the credentials for a change and returns the problem, if any: the password, or for an
 /// account without one a sign-in within the last five minutes.
-async fn credentials(
+async fn check_credentials(
     app: &App,
     request: &SignedInForm,
     account: &Account,
-) -> Result<Option<Problem>, ErrorPage> {
-    if account.password().is_some() {
-        return password(app, request).await;
+) -> Result<Option<ChangeProblem>, ErrorPage> {
+    if account.password_hash().is_some() {
+        return check_form_password(app, request).await;
     }
     let session = &request.signed_in.session;
     Ok(
@@ -281,34 +288,37 @@ async fn credentials(
 }
 
 /// Checks the password of the form and returns the problem, if any.
-async fn password(app: &App, request: &SignedInForm) -> Result<Option<Problem>, ErrorPage> {
+async fn check_form_password(
+    app: &App,
+    request: &SignedInForm,
+) -> Result<Option<ChangeProblem>, ErrorPage> {
     let typed = request.form.value("password").unwrap_or_default();
     let typed = Zeroizing::new(typed.to_owned());
     let email = request.signed_in.account.email.as_str();
-    let known = Returning::signed_in();
-    let checked = sign_in::check(app, email, typed, request.source, &known).await?;
+    let known = RememberedBrowser::already_signed_in();
+    let checked = sign_in::check_password(app, email, typed, request.source, &known).await?;
     let (outcome, problem) = match checked {
-        Checked::Good { taken_back, .. } => {
+        PasswordCheck::Good { taken_back, .. } => {
             // The password was correct, whatever the codes are. If the count stays because the
             // store is busy, its limit is only lower for a while.
             app.try_commit(taken_back).await?;
             return Ok(None);
         }
-        Checked::Wrong => {
+        PasswordCheck::Wrong => {
             let problem = (StatusCode::UNPROCESSABLE_ENTITY, "Wrong password.");
             ("wrong_password", problem)
         }
-        Checked::TooMany { .. } => {
+        PasswordCheck::TooMany { .. } => {
             let problem = (StatusCode::TOO_MANY_REQUESTS, TOO_MANY_ATTEMPTS);
             ("rate_limited", problem)
         }
     };
-    refused(app, request, outcome).await;
+    record_refusal(app, request, outcome).await;
     Ok(Some(problem))
 }
 
-async fn refused(app: &App, request: &SignedInForm, outcome: &str) {
-    audit::refused(
+async fn record_refusal(app: &App, request: &SignedInForm, outcome: &str) {
+    audit::record_refusal(
         app,
         &request.browser,
         request.source,

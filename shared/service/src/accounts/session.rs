@@ -15,16 +15,16 @@ use crate::app::App;
 use crate::model::Versioned;
 use crate::model::account::{Account, ServiceEpoch, service_epoch_key};
 use crate::model::limits::Source;
-use crate::model::session::{Begun, Session, listed_session_key, session_key};
+use crate::model::session::{Session, SessionEntry, listed_session_key, session_key};
 use crate::transaction::Transaction;
-use crate::web::browser::{Browser, Onward};
-use crate::web::remembered_browser::Returning;
+use crate::web::browser::{Browser, ReturnTo};
+use crate::web::remembered_browser::RememberedBrowser;
 
 /// Properties of a new session.
 #[derive(Default)]
-pub struct SignedInWith<'a> {
+pub struct SessionStart<'a> {
     /// Page that the person was on the way to when entering credentials.
-    pub entered_for: Option<Onward<'a>>,
+    pub entered_for: Option<ReturnTo<'a>>,
     /// Whether a code of a second factor was among them.
     pub second_factor: bool,
     /// Whether no credentials were entered, so that the session never counts as freshly signed in.
@@ -38,11 +38,11 @@ pub struct CompletedSignIn<'a> {
     /// The browser.
     pub browser: &'a Browser,
     /// Former sign-ins of the browser.
-    pub returning: &'a Returning,
+    pub returning: &'a RememberedBrowser,
     /// Address that it comes from.
     pub source: Option<IpAddr>,
     /// Page that it is on the way to.
-    pub onward: Onward<'a>,
+    pub onward: ReturnTo<'a>,
     /// Action in the audit log.
     pub action: &'static str,
     /// Whether a code of a second factor was entered.
@@ -56,15 +56,16 @@ pub struct CompletedSignIn<'a> {
 impl CompletedSignIn<'_> {
     /// Begins the session of `account` in the commit of `tx`, and redirects the browser to its
     /// page.
-    pub async fn begin(
+    pub async fn begin_session(
         &self,
         tx: &Transaction<'_>,
         app: &App,
         account: &Account,
     ) -> Result<Response, StoreError> {
-        let (mut notices, seen) = since_last_sign_in::begin(app, account, self.source).await?;
+        let (mut notices, seen) =
+            since_last_sign_in::load_notices(app, account, self.source).await?;
         notices.extend(self.notice.clone());
-        let with = SignedInWith {
+        let with = SessionStart {
             entered_for: (!self.without_credentials).then_some(self.onward),
             second_factor: self.second_factor,
             without_credentials: self.without_credentials,
@@ -72,11 +73,13 @@ impl CompletedSignIn<'_> {
         };
         let (fresh, session) = new_session(app, self.browser, account, self.source, with).await?;
         let email = account.email.as_str();
-        let (remembered, known) = self.returning.remember(app, email, self.second_factor)?;
+        let (remembered, known) =
+            self.returning
+                .remember_sign_in(app, email, self.second_factor)?;
         tx.write_all(session);
         tx.write_all([remembered, seen]);
-        tx.write_all(audit::about_account(app, account, self.source, self.action, "done").await?);
-        let mut response = redirect(StatusCode::SEE_OTHER, &self.onward.address(app));
+        tx.write_all(audit::account_entries(app, account, self.source, self.action, "done").await?);
+        let mut response = redirect_to(StatusCode::SEE_OTHER, &self.onward.address(app));
         for cookie in [fresh.set_cookie(app, true), known].into_iter().flatten() {
             response.headers_mut().append(header::SET_COOKIE, cookie);
         }
@@ -91,11 +94,11 @@ pub async fn new_session(
     old: &Browser,
     account: &Account,
     source: Option<IpAddr>,
-    with: SignedInWith<'_>,
+    with: SessionStart<'_>,
 ) -> Result<(Browser, Vec<Write>), StoreError> {
     // Only an authorize request can demand credentials of its own, so other pages are not recorded.
     let entered_for = match with.entered_for {
-        Some(Onward::Authorize(query)) => Some(Digest::of(query.as_bytes())),
+        Some(ReturnTo::Authorize(query)) => Some(Digest::of(query.as_bytes())),
         _ => None,
     };
     let session = Session {
@@ -103,26 +106,26 @@ pub async fn new_session(
         second_factor: with.second_factor,
         without_credentials: with.without_credentials,
         entered_for,
-        ..Session::begun(account, service_epoch(app).await?, app.clock.now())
+        ..Session::begin_now(account, load_service_epoch(app).await?, app.clock.now())
     };
     // A new value, so that knowing the cookie from before the sign-in is worth nothing (session
     // fixation).
-    let fresh = Browser::fresh(app);
-    let begun = Begun {
+    let fresh = Browser::for_new_session(app);
+    let begun = SessionEntry {
         at: session.signed_in_at,
         from: Source::of(source).to_string(),
     };
     let writes = vec![
         Write::put_until(
             listed_session_key(&account.id, &fresh.hash()),
-            Document::of(&begun)?,
+            Document::from_value(&begun)?,
             When::Absent,
             session.ends_at,
         ),
         Write::delete(session_key(&old.hash()), When::Any),
         Write::put_until(
             session_key(&fresh.hash()),
-            Document::of(&session)?,
+            Document::from_value(&session)?,
             When::Absent,
             session.ends_at,
         ),
@@ -130,14 +133,14 @@ pub async fn new_session(
     Ok((fresh, writes))
 }
 
-async fn service_epoch(app: &App) -> Result<Option<ServiceEpoch>, StoreError> {
-    let found = app.records.get(&service_epoch_key()).await?;
-    Ok(Versioned::read(found)?.map(|found| found.value))
+async fn load_service_epoch(app: &App) -> Result<Option<ServiceEpoch>, StoreError> {
+    let record = app.records.get_one(&service_epoch_key()).await?;
+    Ok(Versioned::read(record)?.map(|found| found.value))
 }
 
 /// Creates a session in a browser with a new cookie in place of `old`, which waits for the code of
 /// the second factor of `account`. Returns the browser and the writes.
-pub async fn half_session(
+pub async fn new_half_session(
     app: &App,
     old: &Browser,
     account: &Account,
@@ -145,10 +148,10 @@ pub async fn half_session(
 ) -> Result<(Browser, Vec<Write>), StoreError> {
     let session = Session {
         without_credentials,
-        ..Session::half(account, service_epoch(app).await?, app.clock.now())
+        ..Session::begin_half(account, load_service_epoch(app).await?, app.clock.now())
     };
-    let fresh = Browser::fresh(app);
-    let document = Document::of(&session)?;
+    let fresh = Browser::for_new_session(app);
+    let document = Document::from_value(&session)?;
     let key = session_key(&fresh.hash());
     // Not added to the account's list, since the browser is not signed in yet.
     let writes = vec![
@@ -159,7 +162,7 @@ pub async fn half_session(
 }
 
 /// Builds a redirect that is not cached and sends no referrer.
-pub fn redirect(status: StatusCode, location: &str) -> Response {
+pub fn redirect_to(status: StatusCode, location: &str) -> Response {
     // Addresses of ours and redirect URIs were checked to be printable ASCII, so this does not
     // fail.
     let Ok(location) = HeaderValue::from_str(location) else {

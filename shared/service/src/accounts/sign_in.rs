@@ -8,19 +8,19 @@ use vault_store::records::Write;
 use zeroize::Zeroizing;
 
 use super::password::{self, HashingFailed};
-use super::throttle::Attempt;
+use super::throttle::SignInAttempt;
 use crate::app::App;
 use crate::error::Refusal;
 use crate::model::account::{self, Account, Email};
 use crate::web::error_page::ErrorPage;
-use crate::web::remembered_browser::Returning;
+use crate::web::remembered_browser::RememberedBrowser;
 
 /// Message for [`Checked::TooMany`].
 pub const TOO_MANY_ATTEMPTS: &str = "Too many attempts. Try again later.";
 
 /// Outcome of a password check.
 #[derive(Debug)]
-pub enum Checked {
+pub enum PasswordCheck {
     /// The password is correct.
     Good {
         /// The account.
@@ -66,27 +66,27 @@ impl From<CheckFailed> for ErrorPage {
 
 /// Checks a typed address and password. Attempts are counted by source and by account, whether or
 /// not the account exists.
-pub async fn check(
+pub async fn check_password(
     app: &App,
     typed: &str,
     password: Zeroizing<String>,
     source: Option<IpAddr>,
-    browser: &Returning,
-) -> Result<Checked, CheckFailed> {
+    browser: &RememberedBrowser,
+) -> Result<PasswordCheck, CheckFailed> {
     // Counted before the password is checked, so that parallel guesses cannot pass the limit
     // together.
-    let mut attempt = Attempt::new(typed, source, &app.config.limits, app.clock.now());
-    if let Some(retry_after) = attempt.admit(app, browser).await? {
-        return Ok(Checked::TooMany { retry_after });
+    let mut attempt = SignInAttempt::new(typed, source, &app.config.limits, app.clock.now());
+    if let Some(retry_after) = attempt.count_attempt(app, browser).await? {
+        return Ok(PasswordCheck::TooMany { retry_after });
     }
     let account = match typed.parse::<Email>() {
-        Ok(email) => account::find(app, &email).await?,
+        Ok(email) => account::find_account(app, &email).await?,
         Err(_) => None,
     };
     let hash = account
         .as_ref()
-        .and_then(|account| account.value.password().map(str::to_owned));
-    let good = match password::verify(password, hash).await {
+        .and_then(|account| account.value.password_hash().map(str::to_owned));
+    let good = match password::verify_password(password, hash).await {
         Ok(good) => good,
         Err(error) => {
             // Nothing was learned from this attempt: an overloaded service must not use up
@@ -98,11 +98,11 @@ pub async fn check(
     Ok(
         // After the hash: a disabled account answers like a wrong password, and takes as long.
         match account.filter(|account| good && !account.value.disabled) {
-            Some(account) => Checked::Good {
+            Some(account) => PasswordCheck::Good {
                 account: Box::new(account.value),
-                taken_back: attempt.taken_back(),
+                taken_back: attempt.give_back_writes(),
             },
-            None => Checked::Wrong,
+            None => PasswordCheck::Wrong,
         },
     )
 }

@@ -8,9 +8,9 @@ use axum::response::Response;
 use crate::app::App;
 use crate::model::client::Client;
 use crate::model::redirect::RedirectUri;
-use crate::web::browser::{Browser, Onward};
+use crate::web::browser::{Browser, ReturnTo};
 use crate::web::csrf::Purpose;
-use crate::web::layout::{self, Frame, day};
+use crate::web::layout::{self, Frame, format_day};
 
 /// A client as pages show it: its own claims, and what the service knows about it.
 pub struct ShownApp {
@@ -30,13 +30,13 @@ pub struct ShownApp {
 
 impl ShownApp {
     /// Describes a client that wants its answer at `redirect`.
-    pub fn of(client: &Client, redirect: &RedirectUri) -> Self {
+    pub fn of_client(client: &Client, redirect: &RedirectUri) -> Self {
         Self {
             name: client.name.clone(),
-            shown: redirect.shown().to_owned(),
+            shown: redirect.display_name().to_owned(),
             loopback: redirect.is_loopback(),
             private_scheme: redirect.is_private_scheme(),
-            registered: day(client.created_at),
+            registered: format_day(client.created_at),
             document: client
                 .document
                 .as_ref()
@@ -88,20 +88,20 @@ struct SignInPage {
 }
 
 /// Renders the page that asks for credentials and then leads to `onward`.
-pub fn sign_in_page(
+pub fn render_sign_in_page(
     app: &App,
     browser: &Browser,
-    onward: Onward<'_>,
+    onward: ReturnTo<'_>,
     prompt: SignInPrompt<'_>,
 ) -> Response {
     let provider = app.provider.as_ref();
     let page = SignInPage {
-        frame: Frame::of(&app.config.public_url),
+        frame: Frame::for_service(&app.config.public_url),
         app: prompt
             .app
-            .map(|waiting| ShownApp::of(waiting.client, waiting.redirect)),
+            .map(|waiting| ShownApp::of_client(waiting.client, waiting.redirect)),
         problem: prompt.problem,
-        csrf: browser.form_token(app, Purpose::Login, onward.subject()),
+        csrf: browser.form_token(app, Purpose::Login, onward.form_subject()),
         return_to: onward.address(app),
         email: prompt.email.to_owned(),
         passwords: app.config.sign_in.takes_passwords(),
@@ -110,7 +110,7 @@ pub fn sign_in_page(
     // The redirects after this form may end at the client, so the page's policy has to allow its
     // address.
     let answer_to = prompt.app.map(|waiting| waiting.redirect);
-    let mut response = layout::answer(StatusCode::OK, &page, answer_to);
+    let mut response = layout::render_page(StatusCode::OK, &page, answer_to);
     if let Some(cookie) = browser.set_cookie(app, false) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }

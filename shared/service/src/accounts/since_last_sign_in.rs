@@ -12,49 +12,53 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, MAX_PAGE, When, Write};
 
-use super::memberships::members;
+use super::memberships::load_members;
 use crate::app::App;
 use crate::model::account::Account;
 use crate::model::audit::{self, Entry};
 use crate::model::limits::Source;
-use crate::model::session::{Begun, sign_in_key};
+use crate::model::session::{SessionEntry, sign_in_key};
 use crate::model::user::Role;
-use crate::web::layout::minute;
+use crate::web::layout::format_minute;
 
 /// Most vaults whose logs are searched: those used last.
 const MOST_VAULTS: usize = 5;
 /// Most pages read of one log, of 1,000 entries each.
-const MOST_PAGES: usize = 10;
+const MAX_PAGES: usize = 10;
 /// Most lines shown about events.
-const MOST_LINES: usize = 12;
+const MAX_LINES: usize = 12;
 /// Time for which the newest sign-in is remembered, in seconds: 400 days.
 const REMEMBERED_SECONDS: i64 = 400 * 24 * 3600;
 
 /// Returns the notices for a sign-in that begins now, and the write that remembers it.
-pub async fn begin(
+pub async fn load_notices(
     app: &App,
     account: &Account,
     source: Option<IpAddr>,
 ) -> Result<(Vec<String>, Write), StoreError> {
     let (key, now) = (sign_in_key(&account.id), app.clock.now());
-    let before = app.get::<Begun>(&key).await?;
-    let present = Begun {
+    let before = app.get::<SessionEntry>(&key).await?;
+    let present = SessionEntry {
         at: now,
         from: Source::of(source).to_string(),
     };
     let until = now.plus_seconds(REMEMBERED_SECONDS);
-    let write = Write::put_until(key, Document::of(&present)?, When::Any, until);
+    let write = Write::put_until(key, Document::from_value(&present)?, When::Any, until);
     let Some(before) = before else {
         return Ok((Vec::new(), write));
     };
-    let lines = lines(app, account, &before.value).await?;
+    let lines = notice_lines(app, account, &before.value).await?;
     Ok((lines, write))
 }
 
 /// Returns the notices about the time since the previous sign-in; none for a person who neither
 /// owns a vault nor operates the service.
-async fn lines(app: &App, account: &Account, before: &Begun) -> Result<Vec<String>, StoreError> {
-    let members = members(app, account, None).await?;
+async fn notice_lines(
+    app: &App,
+    account: &Account,
+    before: &SessionEntry,
+) -> Result<Vec<String>, StoreError> {
+    let members = load_members(app, account, None).await?;
     let owned = members
         .iter()
         .filter(|member| member.user.role == Role::Owner)
@@ -66,7 +70,7 @@ async fn lines(app: &App, account: &Account, before: &Begun) -> Result<Vec<Strin
     let (at, from) = (before.at, &before.from);
     let mut lines = vec![format!(
         "Your last sign-in was on {} from {from}.",
-        minute(at)
+        format_minute(at)
     )];
     let (mut notices, mut unread) = (Vec::new(), Vec::new());
     let looked_at = owned.iter().take(MOST_VAULTS);
@@ -77,9 +81,9 @@ async fn lines(app: &App, account: &Account, before: &Begun) -> Result<Vec<Strin
         logs.push((None, "the service".to_owned()));
     }
     for (log, name) in logs {
-        let (found, whole) = notable(app, log, at).await?;
+        let (log_notices, whole) = find_notable(app, log, at).await?;
         notices.extend(
-            found
+            log_notices
                 .into_iter()
                 .map(|(rank, what)| (rank, format!("{name}: {what}"))),
         );
@@ -97,8 +101,8 @@ async fn lines(app: &App, account: &Account, before: &Begun) -> Result<Vec<Strin
     }
     // Events that take over a vault come first, because the list is cut below.
     notices.sort_by_key(|(rank, _)| *rank);
-    let more = notices.len() > MOST_LINES;
-    lines.extend(notices.into_iter().take(MOST_LINES).map(|(_, what)| what));
+    let more = notices.len() > MAX_LINES;
+    lines.extend(notices.into_iter().take(MAX_LINES).map(|(_, what)| what));
     if more {
         lines.push("There is more in the audit log.".to_owned());
     }
@@ -109,27 +113,27 @@ async fn lines(app: &App, account: &Account, before: &Begun) -> Result<Vec<Strin
 
 /// Searches a log since `at` for events that its owner should know about. Also returns whether all
 /// of it was read.
-async fn notable(
+async fn find_notable(
     app: &App,
     log: Option<&NamespaceId>,
     at: Timestamp,
 ) -> Result<(Vec<(Rank, String)>, bool), StoreError> {
-    let (partition, mut after) = (audit::partition(log), audit::before(at));
-    let mut found = Vec::new();
-    for _ in 0..MOST_PAGES {
+    let (partition, mut after) = (audit::audit_partition(log), audit::key_before_second(at));
+    let mut events = Vec::new();
+    for _ in 0..MAX_PAGES {
         let page = app
             .records
-            .list(&partition, "", Some(&after), MAX_PAGE)
+            .list_page(&partition, "", Some(&after), MAX_PAGE)
             .await?;
         for record in &page {
-            found.extend(told(&record.read()?));
+            events.extend(describe_entry(&record.read()?));
         }
         match page.last() {
             Some(last) if page.len() == MAX_PAGE => after.clone_from(&last.key.key),
-            _ => return Ok((found, true)),
+            _ => return Ok((events, true)),
         }
     }
-    Ok((found, false))
+    Ok((events, false))
 }
 
 /// Rank of an event; the most alarming comes first.
@@ -141,7 +145,7 @@ enum Rank {
 }
 
 /// Describes an entry that its owner or operator should know about; `None` for any other.
-fn told(entry: &Entry) -> Option<(Rank, String)> {
+fn describe_entry(entry: &Entry) -> Option<(Rank, String)> {
     // An attempt that failed changed nothing.
     if entry.outcome != "done" {
         return None;
@@ -149,7 +153,7 @@ fn told(entry: &Entry) -> Option<(Rank, String)> {
     let owner = json!(Role::Owner);
     let after = entry.after.as_ref();
     let is_owner = after.is_some_and(|value| value["role"] == owner);
-    let day = minute(entry.at);
+    let day = format_minute(entry.at);
     match entry.action.as_str() {
         "pin.reset" => Some((Rank::Pin, format!("the pin was reset on {day}"))),
         "membership.accept" | "user.role" if is_owner => {

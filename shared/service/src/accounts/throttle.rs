@@ -23,9 +23,9 @@ use vault_store::StoreError;
 use vault_store::records::Write;
 
 use crate::config::Limits;
-use crate::model::limits::{Source, Window, admit, give_back};
+use crate::model::limits::{Source, Window, give_back, try_count};
 use crate::ports::Ports;
-use crate::web::remembered_browser::{Returning, account_name};
+use crate::web::remembered_browser::{RememberedBrowser, account_digest};
 
 /// Window in which failures of a source are counted, in seconds: 15 minutes.
 pub const SOURCE_SECONDS: i64 = 15 * 60;
@@ -34,16 +34,16 @@ pub const ACCOUNT_SECONDS: i64 = 3600;
 
 /// One attempt, with the limits that it counts against.
 #[derive(Clone, Debug)]
-pub struct Attempt {
+pub struct SignInAttempt {
     account: Digest,
     windows: [Window<'static>; 2],
     at: Timestamp,
 }
 
-impl Attempt {
+impl SignInAttempt {
     /// Creates an attempt at `now`. `typed` is the text typed as e-mail address.
     pub fn new(typed: &str, source: Option<IpAddr>, limits: &Limits, now: Timestamp) -> Self {
-        let account = account_name(typed);
+        let account = account_digest(typed);
         let by_source = Window {
             name: "sign-in",
             who: Source::of(source).to_string(),
@@ -64,25 +64,25 @@ impl Attempt {
     }
 
     /// Counts the attempt. Returns the seconds to wait when there were too many.
-    pub async fn admit(
+    pub async fn count_attempt(
         &mut self,
         ports: &Ports,
-        browser: &Returning,
+        browser: &RememberedBrowser,
     ) -> Result<Option<u64>, StoreError> {
-        let full = admit(ports, &self.windows, self.at).await?;
+        let full = try_count(ports, &self.windows, self.at).await?;
         // 1 is the limit by account. A full limit by source holds for every browser.
         if full == Some(1) && browser.signed_in_before(ports, &self.account).await? {
             // Its own source still counts, so a stolen cookie gives few guesses. A limit of 0 means
             // that nothing is counted, and so nothing is taken back.
             self.windows[1].limit = 0;
-            let full = admit(ports, &self.windows, self.at).await?;
-            return Ok(full.map(|at| self.windows[at].left(self.at)));
+            let full = try_count(ports, &self.windows, self.at).await?;
+            return Ok(full.map(|at| self.windows[at].seconds_left(self.at)));
         }
-        Ok(full.map(|at| self.windows[at].left(self.at)))
+        Ok(full.map(|at| self.windows[at].seconds_left(self.at)))
     }
 
     /// Returns the writes that take the count back, for the commit of a success.
-    pub fn taken_back(&self) -> Vec<Write> {
+    pub fn give_back_writes(&self) -> Vec<Write> {
         let windows = self.windows.iter();
         windows
             .filter_map(|window| window.given_back(self.at))
@@ -107,7 +107,7 @@ mod tests {
     const LIMITS: Limits = Limits {
         sign_in_failures: 5,
         sign_in_per_account: 8,
-        ..Limits::off()
+        ..Limits::disabled()
     };
 
     struct Place {
@@ -124,10 +124,15 @@ mod tests {
             }
         }
 
-        async fn attempt(&self, typed: &str, source: &str, browser: &Returning) -> Option<u64> {
+        async fn attempt(
+            &self,
+            typed: &str,
+            source: &str,
+            browser: &RememberedBrowser,
+        ) -> Option<u64> {
             let now = self.clock.now();
-            let mut attempt = Attempt::new(typed, source.parse().ok(), &LIMITS, now);
-            let admitted = attempt.admit(&self.ports, browser).await;
+            let mut attempt = SignInAttempt::new(typed, source.parse().ok(), &LIMITS, now);
+            let admitted = attempt.count_attempt(&self.ports, browser).await;
             admitted.unwrap()
         }
     }
@@ -135,7 +140,7 @@ mod tests {
     #[tokio::test]
     async fn requirement_28_failures_count_by_source_whatever_the_account() {
         let place = Place::new();
-        let stranger = Returning::default();
+        let stranger = RememberedBrowser::default();
         for n in 0..5 {
             let typed = format!("user-{n}@example.org");
             assert_eq!(place.attempt(&typed, "192.0.2.1", &stranger).await, None);
@@ -157,7 +162,7 @@ mod tests {
     #[tokio::test]
     async fn requirement_28_failures_count_by_account_wherever_they_come_from() {
         let place = Place::new();
-        let stranger = Returning::default();
+        let stranger = RememberedBrowser::default();
         for n in 0..8 {
             let source = format!("192.0.2.{n}");
             assert_eq!(
@@ -172,7 +177,7 @@ mod tests {
         ] {
             assert_eq!(place.attempt(typed, "192.0.2.99", &stranger).await, wait);
         }
-        let known = Returning::signed_in();
+        let known = RememberedBrowser::already_signed_in();
         for n in 0..5 {
             let found = place.attempt("ada@example.org", "198.51.100.1", &known);
             assert_eq!(found.await, None, "{n}");
@@ -189,9 +194,9 @@ mod tests {
         for _ in 0..100 {
             let (ports, now) = (ports.clone(), clock.now());
             tries.spawn(async move {
-                let mut attempt = Attempt::new("ada@example.org", None, &LIMITS, now);
-                let stranger = Returning::default();
-                attempt.admit(&ports, &stranger).await.unwrap()
+                let mut attempt = SignInAttempt::new("ada@example.org", None, &LIMITS, now);
+                let stranger = RememberedBrowser::default();
+                attempt.count_attempt(&ports, &stranger).await.unwrap()
             });
         }
         let admitted = tries.join_all().await.into_iter();
@@ -201,17 +206,23 @@ mod tests {
     #[tokio::test]
     async fn a_success_takes_back_its_own_count_alone() {
         let place = Place::new();
-        let stranger = Returning::default();
+        let stranger = RememberedBrowser::default();
         for _ in 0..4 {
             let found = place.attempt("ada@example.org", "192.0.2.1", &stranger);
             assert_eq!(found.await, None);
         }
         for n in 0..3 {
             let now = place.clock.now();
-            let mut good = Attempt::new("bob@example.org", "192.0.2.1".parse().ok(), &LIMITS, now);
-            let admitted = good.admit(&place.ports, &stranger).await;
+            let mut good =
+                SignInAttempt::new("bob@example.org", "192.0.2.1".parse().ok(), &LIMITS, now);
+            let admitted = good.count_attempt(&place.ports, &stranger).await;
             assert_eq!(admitted.unwrap(), None, "{n}");
-            let done = place.ports.records.commit(good.taken_back()).await.unwrap();
+            let done = place
+                .ports
+                .records
+                .commit_writes(good.give_back_writes())
+                .await
+                .unwrap();
             assert!(done.is_done());
         }
         for wait in [None, Some(900)] {

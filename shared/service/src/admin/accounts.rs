@@ -11,12 +11,12 @@ use vault_api::{DeletedAccount, NewAccount, ServiceSignOut, SignedOut};
 use vault_store::StoreError;
 use vault_store::records::{MAX_KEYS, MAX_PAGE, Record, When, Write};
 
-use super::call::{Answer, Items, OperatorCall, cut};
+use super::call::{Answer, Items, OperatorCall, trim_page};
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::Versioned;
 use crate::model::account::{
-    self, Account, AccountId, DIRECTORY, Email, Listed, account_key, invite_key, listed_key,
+    self, Account, AccountId, AddressEntry, DIRECTORY, Email, account_key, invite_key, listed_key,
 };
 use crate::model::audit::Change;
 use crate::model::members;
@@ -26,13 +26,13 @@ use crate::model::user::{MEMBERSHIPS, Membership, User, user_key};
 use crate::transaction::Transaction;
 
 /// A change of an account is logged in at most this many namespaces.
-const MOST_LOGS: usize = 20;
+const MAX_ACCOUNT_LOGS: usize = 20;
 /// Maximum number of batches of [`MOST_LOGS`] memberships that one request removes; the deletion of
 /// an account with more continues with the next request.
-const MOST_STEPS: usize = 10;
+const MAX_REMOVAL_BATCHES: usize = 10;
 
 /// Converts an account to its form in the API.
-fn shown(account: Account) -> vault_api::Account {
+fn to_api_account(account: Account) -> vault_api::Account {
     vault_api::Account {
         proven: !account.proofs.is_empty(),
         id: account.id.into(),
@@ -47,22 +47,22 @@ fn shown(account: Account) -> vault_api::Account {
 }
 
 /// Lists the accounts by address.
-pub(super) async fn list(call: OperatorCall) -> Answer {
-    let page = call.page()?;
+pub(super) async fn list_accounts(call: OperatorCall) -> Answer {
+    let page = call.page_params()?;
     let records = &call.app.records;
-    let found = records
-        .list(DIRECTORY, "", page.after.as_deref(), page.limit + 1)
+    let page_records = records
+        .list_page(DIRECTORY, "", page.after.as_deref(), page.limit + 1)
         .await?;
-    let (found, next) = cut(found, page.limit);
+    let (page_records, next) = trim_page(page_records, page.limit);
     let mut items = Vec::new();
-    for account in accounts(&call, &found).await? {
-        items.push(shown(account.value));
+    for account in read_accounts(&call, &page_records).await? {
+        items.push(to_api_account(account.value));
     }
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
 /// Reads the accounts that these entries of the directory refer to.
-async fn accounts(
+async fn read_accounts(
     call: &OperatorCall,
     listed: &[Record],
 ) -> Result<Vec<Versioned<Account>>, StoreError> {
@@ -70,7 +70,7 @@ async fn accounts(
     for some in listed.chunks(MAX_KEYS) {
         let mut keys = Vec::new();
         for record in some {
-            keys.push(account_key(&record.read::<Listed>()?.account));
+            keys.push(account_key(&record.read::<AddressEntry>()?.account));
         }
         for record in call.app.records.get_many(&keys).await? {
             // An entry without an account is passed over: the account may have been deleted since
@@ -83,54 +83,62 @@ async fn accounts(
 
 /// Creates the link with which the owner of an address sets a password. No link is created for an
 /// account that can sign in already.
-pub(super) async fn invite(call: OperatorCall) -> Answer {
-    let wanted: NewAccount = call.json().await?;
-    let email: Email = wanted.email.parse_or(ErrorCode::EmailInvalid)?;
+pub(super) async fn invite_account(call: OperatorCall) -> Answer {
+    let new_account: NewAccount = call.json_body().await?;
+    let email: Email = new_account.email.parse_or(ErrorCode::EmailInvalid)?;
     call.require_fresh()?;
     let invite = async |tx: Transaction<'_>| {
         let issuer = call.app.config.public_url.base();
-        let invited = account::invite(&tx, &email, issuer, tx.now()).await?;
+        let invited = account::prepare_invitation(&tx, &email, issuer, tx.now()).await?;
         tx.write_all(invited.writes);
         let after = json!({ "email": email, "link": invited.url.is_some() });
-        log(&tx, &call, &invited.account, "account.invite", None, after).await?;
+        write_audits(&tx, &call, &invited.account, "account.invite", None, after).await?;
         Ok::<_, Refusal>(vault_api::Account {
             invite_url: invited.url,
-            ..shown(invited.account)
+            ..to_api_account(invited.account)
         })
     };
-    let shown = call.app.change(invite).await?;
-    Ok(json_answer(StatusCode::CREATED, &shown))
+    let invited_account = call.app.change(invite).await?;
+    Ok(json_answer(StatusCode::CREATED, &invited_account))
 }
 
 /// Removes all credentials of an account and creates a new link: for a user who lost the password,
 /// or whose password became known. Ends all tokens and sessions of the account.
-pub(super) async fn reset(call: OperatorCall) -> Answer {
+pub(super) async fn reset_account(call: OperatorCall) -> Answer {
     call.require_fresh()?;
-    let email = address(&call)?;
+    let email = path_email(&call)?;
     let reset = async |tx: Transaction<'_>| {
         let issuer = call.app.config.public_url.base();
-        let done = account::reset(&tx, &email, issuer, tx.now()).await?;
-        let done = done.ok_or(ErrorCode::AccountNotFound)?;
-        tx.write_all(done.writes);
+        let reset_result = account::prepare_reset(&tx, &email, issuer, tx.now()).await?;
+        let reset_result = reset_result.ok_or(ErrorCode::AccountNotFound)?;
+        tx.write_all(reset_result.writes);
         let after = json!({ "email": email });
-        log(&tx, &call, &done.account, "account.reset", None, after).await?;
+        write_audits(
+            &tx,
+            &call,
+            &reset_result.account,
+            "account.reset",
+            None,
+            after,
+        )
+        .await?;
         Ok::<_, Refusal>(vault_api::Account {
-            invite_url: done.url,
-            ..shown(done.account)
+            invite_url: reset_result.url,
+            ..to_api_account(reset_result.account)
         })
     };
-    let shown = call.app.change(reset).await?;
-    Ok(json_answer(StatusCode::OK, &shown))
+    let account = call.app.change(reset).await?;
+    Ok(json_answer(StatusCode::OK, &account))
 }
 
 /// Disables an account: its tokens and sessions stop working, and it cannot sign in.
-pub(super) async fn disable(call: OperatorCall) -> Answer {
+pub(super) async fn disable_account(call: OperatorCall) -> Answer {
     let stop = |account: &mut Account| {
         account.disabled = true;
         // Without a new epoch the account's tokens would work again as soon as it is enabled.
         account.raise_epoch();
     };
-    change(
+    change_account(
         &call,
         "account.disable",
         stop,
@@ -140,9 +148,9 @@ pub(super) async fn disable(call: OperatorCall) -> Answer {
 }
 
 /// Enables a disabled account.
-pub(super) async fn enable(call: OperatorCall) -> Answer {
+pub(super) async fn enable_account(call: OperatorCall) -> Answer {
     let start = |account: &mut Account| account.disabled = false;
-    change(
+    change_account(
         &call,
         "account.enable",
         start,
@@ -152,8 +160,8 @@ pub(super) async fn enable(call: OperatorCall) -> Answer {
 }
 
 /// Ends all tokens and sessions of an account; its user has to sign in again.
-pub(super) async fn sign_out(call: OperatorCall) -> Answer {
-    change(
+pub(super) async fn sign_out_account(call: OperatorCall) -> Answer {
+    change_account(
         &call,
         "account.sign-out",
         Account::raise_epoch,
@@ -163,10 +171,10 @@ pub(super) async fn sign_out(call: OperatorCall) -> Answer {
 }
 
 /// Makes an account an operator.
-pub(super) async fn grant(call: OperatorCall) -> Answer {
+pub(super) async fn grant_operator(call: OperatorCall) -> Answer {
     call.require_fresh()?;
     let grant = |account: &mut Account| account.operator = true;
-    change(
+    change_account(
         &call,
         "account.grant",
         grant,
@@ -176,10 +184,10 @@ pub(super) async fn grant(call: OperatorCall) -> Answer {
 }
 
 /// Takes the operator rights from an account.
-pub(super) async fn revoke(call: OperatorCall) -> Answer {
+pub(super) async fn revoke_operator(call: OperatorCall) -> Answer {
     call.require_fresh()?;
     let revoke = |account: &mut Account| account.operator = false;
-    change(
+    change_account(
         &call,
         "account.revoke",
         revoke,
@@ -190,47 +198,47 @@ pub(super) async fn revoke(call: OperatorCall) -> Answer {
 
 /// Changes the account in the path; `told` describes the account for the log. Fails with 409 if no
 /// operator who can sign in would be left.
-async fn change(
+async fn change_account(
     call: &OperatorCall,
     name: &str,
     set: impl Fn(&mut Account),
-    told: impl Fn(&Account) -> Value,
+    describe: impl Fn(&Account) -> Value,
 ) -> Answer {
-    let email = address(call)?;
+    let email = path_email(call)?;
     let change = async |tx: Transaction<'_>| {
-        let found = find(call, &email).await?;
-        let mut account = found.value.clone();
+        let stored_account = find_by_email(call, &email).await?;
+        let mut account = stored_account.value.clone();
         set(&mut account);
-        tx.write(account.update(found.revision)?);
+        tx.write(account.update_write(stored_account.revision)?);
         // Only a change that ends an operator's rights needs the search for another one: it may
         // read all accounts.
-        if operates(&found.value) && !operates(&account) {
-            tx.write(another_operator(call, &account.id).await?);
+        if is_active_operator(&stored_account.value) && !is_active_operator(&account) {
+            tx.write(check_another_operator(call, &account.id).await?);
         }
-        let before = Some(told(&found.value));
-        log(&tx, call, &account, name, before, told(&account)).await?;
+        let before = Some(describe(&stored_account.value));
+        write_audits(&tx, call, &account, name, before, describe(&account)).await?;
         Ok::<_, Refusal>(account)
     };
     let account = call.app.change(change).await?;
-    Ok(json_answer(StatusCode::OK, &shown(account)))
+    Ok(json_answer(StatusCode::OK, &to_api_account(account)))
 }
 
 /// Deletes an account and its memberships; fails with 503 if it has more memberships than one
 /// request removes. Its audit records are kept.
-pub(super) async fn delete(call: OperatorCall) -> Answer {
+pub(super) async fn delete_account(call: OperatorCall) -> Answer {
     call.require_fresh()?;
-    let email = address(&call)?;
-    let found = find(&call, &email).await?;
-    let id = found.value.id.clone();
+    let email = path_email(&call)?;
+    let stored_account = find_by_email(&call, &email).await?;
+    let id = stored_account.value.id.clone();
     // The same check as in the commit below, made early: otherwise the memberships of the last
     // operator would be gone before the deletion is refused.
-    if operates(&found.value) {
-        another_operator(&call, &id).await?;
+    if is_active_operator(&stored_account.value) {
+        check_another_operator(&call, &id).await?;
     }
     let mut without_owner = Vec::new();
     // The account is deleted last: a deletion that was interrupted is repeated, and must still find
     // the account.
-    let mut steps = 0..MOST_STEPS;
+    let mut steps = 0..MAX_REMOVAL_BATCHES;
     while remove_memberships(&call, &id, &mut without_owner).await? {
         if steps.next().is_none() {
             return Err(ErrorCode::Unavailable.into());
@@ -238,22 +246,22 @@ pub(super) async fn delete(call: OperatorCall) -> Answer {
     }
     let delete = async |tx: Transaction<'_>| {
         // Read again: the account may have changed while its memberships were removed.
-        let found = find(&call, &email).await?;
-        let account = found.value;
+        let stored_account = find_by_email(&call, &email).await?;
+        let account = stored_account.value;
         tx.write_all([
-            Write::delete(account_key(&account.id), When::At(found.revision)),
+            Write::delete(account_key(&account.id), When::At(stored_account.revision)),
             Write::delete(listed_key(&email), When::Any),
             Write::delete(sign_in_key(&account.id), When::Any),
         ]);
         let link = account.invite.as_ref();
         tx.write_all(link.map(|link| Write::delete(invite_key(link), When::Any)));
-        tx.write_all(account.subjects().map(subject::removal));
-        if operates(&account) {
-            tx.write(another_operator(&call, &account.id).await?);
+        tx.write_all(account.subjects().map(subject::removal_write));
+        if is_active_operator(&account) {
+            tx.write(check_another_operator(&call, &account.id).await?);
         }
         let change = Change::about(&account.id)
-            .before(json!({ "email": email, "operator": account.operator }));
-        call.audit(&tx, "account.delete", &change, &[])
+            .with_before(json!({ "email": email, "operator": account.operator }));
+        call.write_audits(&tx, "account.delete", &change, &[])
     };
     call.app.change(delete).await?;
     let deleted = DeletedAccount {
@@ -270,15 +278,15 @@ async fn remove_memberships(
     id: &AccountId,
     without_owner: &mut Vec<String>,
 ) -> Result<bool, Refusal> {
-    let partition = account::partition(id);
-    let found = call
+    let partition = account::account_partition(id);
+    let memberships = call
         .app
         .records
-        .list(&partition, MEMBERSHIPS, None, MOST_LOGS)
+        .list_page(&partition, MEMBERSHIPS, None, MAX_ACCOUNT_LOGS)
         .await?;
     // One commit per membership: one commit for the whole batch would conflict with every change in
     // any of its vaults.
-    for record in &found {
+    for record in &memberships {
         let entry: Membership = record.read()?;
         let home = &entry.namespace;
         let remove = async |tx: Transaction<'_>| {
@@ -289,54 +297,56 @@ async fn remove_memberships(
                 return Ok(false);
             };
             let other = members::another_owner(&tx, &home.id, &user.value.id).await?;
-            tx.write_all(user.value.removal(user.revision));
+            tx.write_all(user.value.removal_writes(user.revision));
             let change = Change::about(&user.value.id)
-                .before(json!({ "email": user.value.email, "role": user.value.role }));
+                .with_before(json!({ "email": user.value.email, "role": user.value.role }));
             tx.audit(Some(&home.id), &call.actor, "account.delete", change)?;
-            Ok::<_, StoreError>(user.value.administers() && other.is_none())
+            Ok::<_, StoreError>(user.value.can_administer() && other.is_none())
         };
         if call.app.change(remove).await? {
             without_owner.push(home.slug.to_string());
         }
     }
-    Ok(!found.is_empty())
+    Ok(!memberships.is_empty())
 }
 
 /// The address in the path.
-fn address(call: &OperatorCall) -> Result<Email, Refusal> {
+fn path_email(call: &OperatorCall) -> Result<Email, Refusal> {
     let email = call.param("email").parse();
     // An address that cannot exist answers like one without an account.
     email.map_err(|_| ErrorCode::AccountNotFound.into())
 }
 
-async fn find(call: &OperatorCall, email: &Email) -> Result<Versioned<Account>, Refusal> {
-    let found = account::find(&call.app, email).await?;
-    found.ok_or_else(|| ErrorCode::AccountNotFound.into())
+async fn find_by_email(call: &OperatorCall, email: &Email) -> Result<Versioned<Account>, Refusal> {
+    let account = account::find_account(&call.app, email).await?;
+    account.ok_or_else(|| ErrorCode::AccountNotFound.into())
 }
 
-const fn operates(account: &Account) -> bool {
+const fn is_active_operator(account: &Account) -> bool {
     account.operator && account.can_sign_in()
 }
 
 /// Returns the check that an operator other than `id` who can sign in exists at commit; fails with
 /// 409 if there is none. May read all accounts, so it is called only if an operator goes.
-async fn another_operator(call: &OperatorCall, id: &AccountId) -> Result<Write, Refusal> {
+async fn check_another_operator(call: &OperatorCall, id: &AccountId) -> Result<Write, Refusal> {
     let mut after: Option<String> = None;
     loop {
         let records = &call.app.records;
-        let found = records
-            .list(DIRECTORY, "", after.as_deref(), MAX_PAGE)
+        let directory_page = records
+            .list_page(DIRECTORY, "", after.as_deref(), MAX_PAGE)
             .await?;
-        after = found.last().map(|record| record.key.key.clone());
-        let accounts = accounts(call, &found).await?;
+        after = directory_page.last().map(|record| record.key.key.clone());
+        let accounts = read_accounts(call, &directory_page).await?;
         let mut accounts = accounts.into_iter();
-        if let Some(other) = accounts.find(|one| operates(&one.value) && one.value.id != *id) {
+        if let Some(other) =
+            accounts.find(|one| is_active_operator(&one.value) && one.value.id != *id)
+        {
             // As part of the commit: two operators who remove each other at the same moment cannot
             // both succeed.
             let key = account_key(&other.value.id);
             return Ok(Write::check(key, When::At(other.revision)));
         }
-        if found.len() < MAX_PAGE {
+        if directory_page.len() < MAX_PAGE {
             return Err(ErrorCode::LastOperator.into());
         }
     }
@@ -344,7 +354,7 @@ async fn another_operator(call: &OperatorCall, id: &AccountId) -> Result<Write, 
 
 /// Adds the audit records of a change to the commit that makes it: to the log of the service and to
 /// the logs of the account's namespaces.
-async fn log(
+async fn write_audits(
     tx: &Transaction<'_>,
     call: &OperatorCall,
     account: &Account,
@@ -352,29 +362,31 @@ async fn log(
     before: Option<Value>,
     after: Value,
 ) -> Result<(), Refusal> {
-    let partition = account::partition(&account.id);
+    let partition = account::account_partition(&account.id);
     let found = tx
         .records
-        .list(&partition, MEMBERSHIPS, None, MOST_LOGS)
+        .list_page(&partition, MEMBERSHIPS, None, MAX_ACCOUNT_LOGS)
         .await?;
     let home = |record: &Record| Ok(record.read::<Membership>()?.namespace.id);
     let homes = found
         .iter()
         .map(home)
         .collect::<Result<Vec<_>, StoreError>>()?;
-    let change = Change::about(&account.id).before(before).after(after);
-    call.audit(tx, name, &change, &homes)
+    let change = Change::about(&account.id)
+        .with_before(before)
+        .with_after(after);
+    call.write_audits(tx, name, &change, &homes)
 }
 
 /// Ends all tokens and sessions of the service if the body confirms it with `everybody`.
 pub(super) async fn sign_out_everybody(call: OperatorCall) -> Answer {
-    if call.json::<ServiceSignOut>().await?.confirm != "everybody" {
+    if call.json_body::<ServiceSignOut>().await?.confirm != "everybody" {
         return Err(ErrorCode::ConfirmationMismatch.into());
     }
     let raise = async |tx: Transaction<'_>| {
         let key = account::service_epoch_key();
-        let found = tx.get::<account::ServiceEpoch>(&key).await?;
-        let (epoch, when) = found.map_or((0, When::Absent), |found| {
+        let stored_epoch = tx.get::<account::ServiceEpoch>(&key).await?;
+        let (epoch, when) = stored_epoch.map_or((0, When::Absent), |found| {
             (found.value.epoch, When::At(found.revision))
         });
         let next = account::ServiceEpoch {
@@ -383,11 +395,11 @@ pub(super) async fn sign_out_everybody(call: OperatorCall) -> Answer {
             epoch: epoch.wrapping_add(1),
         };
         let change = Change::default()
-            .before(json!({ "epoch": epoch }))
-            .after(json!({ "epoch": next.epoch }));
-        let document = vault_store::records::Document::of(&next)?;
+            .with_before(json!({ "epoch": epoch }))
+            .with_after(json!({ "epoch": next.epoch }));
+        let document = vault_store::records::Document::from_value(&next)?;
         tx.write(Write::put(key, document, when));
-        call.audit(&tx, "service.sign-out", &change, &[])?;
+        call.write_audits(&tx, "service.sign-out", &change, &[])?;
         Ok::<_, Refusal>(next)
     };
     let next = call.app.change(raise).await?;

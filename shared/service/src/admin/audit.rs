@@ -15,7 +15,7 @@ use super::call::{Answer, Call, Items, OperatorCall, Page};
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
-use crate::model::audit::{Entry, before, partition};
+use crate::model::audit::{Entry, audit_partition, key_before_second};
 
 /// Maximum number of entries that one request with a filter reads.
 const MAX_SCAN: usize = 1000;
@@ -32,8 +32,8 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    fn of<C>(call: &Call<C>) -> Result<Self, Refusal> {
-        let word = |name: &str| filter_word(call.query(name));
+    fn from_query<C>(call: &Call<C>) -> Result<Self, Refusal> {
+        let word = |name: &str| filter_word(call.query_param(name));
         Ok(Self {
             actor: word("actor")?,
             action: word("action")?,
@@ -45,7 +45,7 @@ impl Filter {
         self.actor.is_none() && self.action.is_none() && self.targets.is_empty()
     }
 
-    fn lets_through(&self, entry: &Entry) -> bool {
+    fn matches_entry(&self, entry: &Entry) -> bool {
         let actor = self.actor.as_ref().is_none_or(|it| *it == entry.actor);
         let is_target = |target: &String| self.targets.contains(target);
         let target = self.targets.is_empty() || entry.target.as_ref().is_some_and(is_target);
@@ -61,24 +61,24 @@ impl Filter {
 }
 
 /// Lists the log of the caller's namespace.
-pub(super) async fn list(call: Call) -> Answer {
-    listed(&call, Some(&call.caller.namespace.id)).await
+pub(super) async fn list_namespace_log(call: Call) -> Answer {
+    list_log(&call, Some(&call.caller.namespace.id)).await
 }
 
 /// Lists the log of the service.
 pub(super) async fn list_service(call: OperatorCall) -> Answer {
-    listed(&call, None).await
+    list_log(&call, None).await
 }
 
-async fn listed<C>(call: &Call<C>, log: Option<&NamespaceId>) -> Answer {
-    let page = call.page()?;
-    let filter = Filter::of(call)?;
-    let since = match call.query("since").filter(|since| !since.is_empty()) {
+async fn list_log<C>(call: &Call<C>, log: Option<&NamespaceId>) -> Answer {
+    let page = call.page_params()?;
+    let filter = Filter::from_query(call)?;
+    let since = match call.query_param("since").filter(|since| !since.is_empty()) {
         Some(text) => Some(text.parse().map_err(|_| ErrorCode::ParameterInvalid)?),
         None => None,
     };
-    let listed = entries(&call.app, log, &filter, (since, None), page).await?;
-    Ok(json_answer(StatusCode::OK, &listed))
+    let log_entries = read_entries(&call.app, log, &filter, (since, None), page).await?;
+    Ok(json_answer(StatusCode::OK, &log_entries))
 }
 
 /// Reads a word of a filter; `None` if it is empty. Fails with 422 for a word that no entry can
@@ -96,7 +96,7 @@ pub(crate) fn filter_word(word: Option<String>) -> Result<Option<String>, Refusa
 
 /// Reads one page of the entries that match the filter, oldest first: at or after the first time,
 /// before the second time, and behind the page's `after`.
-pub(crate) async fn entries(
+pub(crate) async fn read_entries(
     app: &App,
     log: Option<&NamespaceId>,
     filter: &Filter,
@@ -104,7 +104,7 @@ pub(crate) async fn entries(
     page: Page,
 ) -> Result<Items<Entry>, StoreError> {
     // The later of the two keys; `None` is less than any key.
-    let after = page.after.max(since.map(before));
+    let after = page.after.max(since.map(key_before_second));
     // Without a filter every entry read is shown. With one, few may match, so a longer window is
     // read to fill the page.
     let window = if filter.is_open() {
@@ -112,35 +112,35 @@ pub(crate) async fn entries(
     } else {
         MAX_SCAN
     };
-    let found = app
+    let page_records = app
         .records
-        .list(&partition(log), "", after.as_deref(), window)
+        .list_page(&audit_partition(log), "", after.as_deref(), window)
         .await?;
-    let until = until.map(before);
+    let until = until.map(key_before_second);
     // Keys begin with the time, so the end of the period is found without decoding entries.
     let is_earlier = |record: &&Record| until.as_ref().is_none_or(|until| record.key.key < *until);
-    let within = found.iter().take_while(is_earlier).count();
-    let (items, next) = picked(&found[..within], filter, page.limit, window)?;
+    let within = page_records.iter().take_while(is_earlier).count();
+    let (items, next) = filter_entries(&page_records[..within], filter, page.limit, window)?;
     Ok(Items { items, next })
 }
 
 /// Reads the newest entries that match the filter, newest first: since `since`, and before the key
 /// `end`. `next` is the key before which the older entries are; if few entries match the filter, a
 /// page may be short or empty and still have a `next`.
-pub(crate) async fn newest(
+pub(crate) async fn read_newest(
     app: &App,
     log: Option<&NamespaceId>,
     filter: &Filter,
-    (since, mut end): (Timestamp, End),
+    (since, mut end): (Timestamp, PeriodEnd),
     limit: usize,
 ) -> Result<Items<Entry>, StoreError> {
     let (mut entries, mut start) = (Vec::new(), None);
     // The period before the end may be quiet and lie behind a busy one, so a few are read.
-    for _ in 0..MOST_STRETCHES {
-        let mut stretch = last_stretch(app, log, filter, (since, &end), limit).await?;
+    for _ in 0..MAX_PERIODS {
+        let mut stretch = read_last_period(app, log, filter, (since, &end), limit).await?;
         stretch.entries.append(&mut entries);
         (entries, start) = (stretch.entries, stretch.start);
-        match start.as_deref().and_then(End::key) {
+        match start.as_deref().and_then(PeriodEnd::before_key) {
             Some(older) if entries.len() <= limit => end = older,
             _ => break,
         }
@@ -160,32 +160,35 @@ pub(crate) async fn newest(
 ///
 /// The store lists records only in ascending order. So a period is read with one list of at most
 /// 1,000 entries: a longer period if it has too few entries, a shorter one if it has too many.
-async fn last_stretch(
+async fn read_last_period(
     app: &App,
     log: Option<&NamespaceId>,
     filter: &Filter,
-    (since, end): (Timestamp, &End),
+    (since, end): (Timestamp, &PeriodEnd),
     limit: usize,
-) -> Result<Stretch, StoreError> {
-    let (mut shown, mut search) = (Stretch::default(), Search::default());
-    while let Some(seconds) = search.next() {
+) -> Result<LogPeriod, StoreError> {
+    let (mut period, mut search) = (LogPeriod::default(), PeriodSearch::default());
+    while let Some(seconds) = search.next_seconds() {
         let start = end.at.plus_seconds(-seconds).max(since);
-        let key = before(start);
-        let found = app
+        let key = key_before_second(start);
+        let page_records = app
             .records
-            .list(&partition(log), "", Some(&key), MAX_SCAN)
+            .list_page(&audit_partition(log), "", Some(&key), MAX_SCAN)
             .await?;
-        let within = found.iter().take_while(|it| it.key.key < end.key).count();
+        let within = page_records
+            .iter()
+            .take_while(|it| it.key.key < end.key)
+            .count();
         let is_whole = within < MAX_SCAN;
         // Even a single second may have more entries than one list reads. It cannot be divided
         // further, so only those that were read are returned.
         if is_whole || seconds == 1 {
-            let read = found[..within].iter().map(Record::read);
+            let read = page_records[..within].iter().map(Record::read);
             let mut entries: Vec<Entry> = read.collect::<Result<_, _>>()?;
-            entries.retain(|entry| filter.lets_through(entry));
-            let is_last = start <= since || seconds == LONGEST;
+            entries.retain(|entry| filter.matches_entry(entry));
+            let is_last = start <= since || seconds == MAX_PERIOD_SECONDS;
             let is_enough = entries.len() > limit;
-            shown = Stretch {
+            period = LogPeriod {
                 entries,
                 start: (!is_last).then_some(key),
             };
@@ -193,21 +196,21 @@ async fn last_stretch(
                 break;
             }
         }
-        search.learn(seconds, is_whole);
+        search.record_result(seconds, is_whole);
     }
-    Ok(shown)
+    Ok(period)
 }
 
 /// Maximum number of periods that one page reads.
-const MOST_STRETCHES: usize = 3;
+const MAX_PERIODS: usize = 3;
 /// Longest period, in seconds: entries are kept for 400 days.
-const LONGEST: i64 = 401 * 24 * 3600;
+const MAX_PERIOD_SECONDS: i64 = 401 * 24 * 3600;
 /// Maximum number of lists that are read in search of a period.
-const MOST_LISTS: usize = 10;
+const MAX_PERIOD_LISTS: usize = 10;
 
 /// Search for the longest period that one list reads completely.
 #[derive(Default)]
-struct Search {
+struct PeriodSearch {
     /// Longest period, in seconds, that one list is known to read completely.
     whole: Option<i64>,
     /// Shortest period, in seconds, that one list is known not to read completely.
@@ -215,15 +218,15 @@ struct Search {
     lists: usize,
 }
 
-impl Search {
+impl PeriodSearch {
     /// The next period to try, in seconds; `None` if another try would gain little.
-    fn next(&mut self) -> Option<i64> {
+    fn next_seconds(&mut self) -> Option<i64> {
         self.lists += 1;
         let next = match (self.whole, self.cut) {
             // An hour is a guess: enough for a page of a small vault, and few lists away from a
             // busy one.
             (None, None) => Some(3600),
-            (Some(whole), None) => Some(whole.saturating_mul(24).min(LONGEST)),
+            (Some(whole), None) => Some(whole.saturating_mul(24).min(MAX_PERIOD_SECONDS)),
             (None, Some(cut)) => Some((cut / 60).max(1)),
             // The geometric mean: the length of a good period may differ from the first guess by
             // orders of magnitude.
@@ -231,10 +234,10 @@ impl Search {
                 (cut / whole > 2).then(|| whole * (cut / whole).isqrt().max(2))
             }
         };
-        next.filter(|_| self.lists <= MOST_LISTS)
+        next.filter(|_| self.lists <= MAX_PERIOD_LISTS)
     }
 
-    fn learn(&mut self, seconds: i64, is_whole: bool) {
+    fn record_result(&mut self, seconds: i64, is_whole: bool) {
         if is_whole {
             self.whole = Some(seconds);
         } else {
@@ -245,28 +248,28 @@ impl Search {
 
 /// The entries of a period, and the key before which there may be older ones.
 #[derive(Default)]
-struct Stretch {
+struct LogPeriod {
     entries: Vec<Entry>,
     start: Option<String>,
 }
 
 /// The end of a period: the key before which entries are read, and the second that ends after it.
-pub(crate) struct End {
+pub(crate) struct PeriodEnd {
     key: String,
     at: Timestamp,
 }
 
-impl End {
+impl PeriodEnd {
     /// Ends the period before this second.
-    pub(crate) fn second(at: Timestamp) -> Self {
+    pub(crate) fn before_second(at: Timestamp) -> Self {
         Self {
-            key: before(at),
+            key: key_before_second(at),
             at,
         }
     }
 
     /// Ends the period before the key in a page's `next`; `None` if the text is not such a key.
-    pub(crate) fn key(text: &str) -> Option<Self> {
+    pub(crate) fn before_key(text: &str) -> Option<Self> {
         // `next` is the time at the start of a ULID (10 characters), or a whole ULID (26).
         let is_key = matches!(text.len(), 10 | 26);
         // Filled up with zeros, the lowest ULID of that time.
@@ -281,7 +284,7 @@ impl End {
 
 /// Returns up to `limit` entries that match the filter, and the key of the last entry that was read
 /// if more may follow.
-fn picked(
+fn filter_entries(
     found: &[Record],
     filter: &Filter,
     limit: usize,
@@ -295,7 +298,7 @@ fn picked(
         }
         looked_at += 1;
         let entry: Entry = record.read()?;
-        if filter.lets_through(&entry) {
+        if filter.matches_entry(&entry) {
             items.push(entry);
         }
     }

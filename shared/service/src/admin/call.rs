@@ -9,7 +9,7 @@ use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
 use vault_store::records::Record;
 
-use crate::app::Acting;
+use crate::app::ActingUser;
 use crate::bearer::Operator;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{MAX_JSON_BYTES, read_json};
@@ -38,7 +38,7 @@ pub(super) type OperatorCall = Call<Operator>;
 
 impl<C> Call<C> {
     /// Returns a query parameter; the first one if it occurs several times.
-    pub(super) fn query(&self, name: &str) -> Option<String> {
+    pub(super) fn query_param(&self, name: &str) -> Option<String> {
         let query = self.parts.uri.query()?;
         url::form_urlencoded::parse(query.as_bytes())
             .find(|(n, _)| n == name)
@@ -46,17 +46,17 @@ impl<C> Call<C> {
     }
 
     /// Reads `?limit=1..100&after=`; fails with 422 for any other value.
-    pub(super) fn page(&self) -> Result<Page, Refusal> {
+    pub(super) fn page_params(&self) -> Result<Page, Refusal> {
         // A value out of range is rejected instead of clamped: a client that asked for 500 items
         // and got 100 would take the page for the whole list.
-        let limit = match self.query("limit") {
+        let limit = match self.query_param("limit") {
             None => 100,
             Some(text) => match text.parse() {
                 Ok(limit @ 1..=100) => limit,
                 _ => return Err(ErrorCode::ParameterInvalid.into()),
             },
         };
-        let after = self.query("after").filter(|after| !after.is_empty());
+        let after = self.query_param("after").filter(|after| !after.is_empty());
         // The cursor becomes part of a key of the store. Longer text, or text with control
         // characters, cannot come from a `next`.
         if after
@@ -69,7 +69,7 @@ impl<C> Call<C> {
     }
 
     /// Reads the body as a JSON object; fails with 413, 415 or 400.
-    pub(super) async fn json<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
+    pub(super) async fn json_body<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
         let body = self.take_body();
         read_json(&self.parts.headers, body, MAX_JSON_BYTES).await
     }
@@ -77,7 +77,7 @@ impl<C> Call<C> {
 
 impl Call {
     /// Returns the namespace in the path as the guard read it for this request, with its revision.
-    pub(super) fn namespace(&self) -> Result<(Namespace, u64), Refusal> {
+    pub(super) fn path_namespace(&self) -> Result<(Namespace, u64), Refusal> {
         // A token is for one namespace. Any other slug in the path fails alike, whether it exists
         // or not.
         self.caller.require_namespace(self.param("slug"))?;
@@ -88,9 +88,9 @@ impl Call {
     }
 
     /// Returns the caller together with the namespace in the path.
-    pub(super) fn acting(&self) -> Result<Acting<'_>, Refusal> {
+    pub(super) fn to_acting(&self) -> Result<ActingUser<'_>, Refusal> {
         self.caller.require_namespace(self.param("slug"))?;
-        Ok(Acting {
+        Ok(ActingUser {
             app: &self.app,
             namespace: &self.caller.namespace,
             actor: &self.actor,
@@ -100,15 +100,15 @@ impl Call {
     /// Returns the namespace in the path if releases can be pushed into it; fails with 409 if the
     /// namespace signs its own.
     pub(super) fn hosted_namespace(&self) -> Result<(Namespace, u64), Refusal> {
-        let found = self.namespace()?;
-        match found.0.kind {
-            Kind::Hosted => Ok(found),
+        let namespace_and_revision = self.path_namespace()?;
+        match namespace_and_revision.0.kind {
+            Kind::Hosted => Ok(namespace_and_revision),
             Kind::SelfSigned => Err(ErrorCode::NamespaceSelfSigned.into()),
         }
     }
 
     /// Returns the caller in the form that the functions shared with the console take.
-    pub(super) fn principal(&self) -> Principal<'_> {
+    pub(super) fn to_principal(&self) -> Principal<'_> {
         Principal {
             app: &self.app,
             namespace: &self.caller.namespace,
@@ -128,7 +128,7 @@ impl Call {
     }
 
     /// Adds the audit record of a change in the caller's namespace to the commit that makes it.
-    pub(super) fn audit(
+    pub(super) fn write_audit(
         &self,
         tx: &Transaction<'_>,
         name: &str,
@@ -150,7 +150,7 @@ impl OperatorCall {
     /// Adds the audit records of a change to the commit that makes it: one to the log of the
     /// service, one to the log of each of `namespaces`, whose owners can read there what an
     /// operator did.
-    pub(super) fn audit(
+    pub(super) fn write_audits(
         &self,
         tx: &Transaction<'_>,
         name: &str,
@@ -168,7 +168,7 @@ impl OperatorCall {
 
 /// Trims the records of a page that was read with one record more than its limit; returns the key
 /// after which the next page begins.
-pub(super) fn cut(mut records: Vec<Record>, limit: usize) -> (Vec<Record>, Option<String>) {
+pub(super) fn trim_page(mut records: Vec<Record>, limit: usize) -> (Vec<Record>, Option<String>) {
     // The extra record only shows that a next page exists; its own key must not be the cursor, or
     // it would be skipped.
     let more = records.len() > limit;
@@ -180,7 +180,7 @@ pub(super) fn cut(mut records: Vec<Record>, limit: usize) -> (Vec<Record>, Optio
 }
 
 /// Answers with exactly these stored bytes, and with the entity tag that `If-Match` expects.
-pub(super) fn exact(bytes: Bytes, sha256: &Digest, media_type: &'static str) -> Response {
+pub(super) fn exact_answer(bytes: Bytes, sha256: &Digest, media_type: &'static str) -> Response {
     let mut response = Response::new(Body::from(bytes));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));

@@ -5,38 +5,43 @@ use axum::http::header::{self, HeaderMap};
 use vault_store::StoreError;
 use vault_store::objects::{Class, MAX_OBJECT_BYTES};
 
-use super::call::{Answer, Call, exact};
+use super::call::{Answer, Call, exact_answer};
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{json_answer, read_body, require_media_type};
 use crate::publish::{self, Precondition};
 
 /// Returns the current catalog, which a push builds on.
-pub(super) async fn current(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
+pub(super) async fn current_catalog(call: Call) -> Answer {
+    let (namespace, _) = call.path_namespace()?;
     let current = namespace
         .current
         .as_ref()
         .ok_or(ErrorCode::CatalogNotPublished)?;
-    let key = namespace.object(Class::Catalogs, current.sha256);
+    let key = namespace.object_key(Class::Catalogs, current.sha256);
     let object = call.app.object(&key).await?;
     // The namespace record names it, so its absence is a failure of the store and must not read as
     // "nothing published".
     let object = object.ok_or_else(|| {
         StoreError::unavailable("the current catalog is missing from the object store")
     })?;
-    Ok(exact(object.bytes, &current.sha256, "application/json"))
+    Ok(exact_answer(
+        object.bytes,
+        &current.sha256,
+        "application/json",
+    ))
 }
 
 /// Makes a signed catalog the current one; answers 201 for the first, 200 for later ones.
-pub(super) async fn publish(call: Call) -> Answer {
+pub(super) async fn publish_catalog(call: Call) -> Answer {
     let (namespace, _) = call.hosted_namespace()?;
     // Before the body, so that a client without a precondition does not upload up to 4 MiB in vain.
-    let precondition = precondition(&call.parts.headers)?;
+    let precondition = parse_precondition(&call.parts.headers)?;
     let bytes = read_body(call.take_body(), MAX_OBJECT_BYTES).await?;
     require_media_type(&call.parts.headers, "application/octet-stream")?;
     let published =
-        publish::publish(&call.app, &namespace.slug, bytes, precondition, &call.actor).await?;
-    let status = if published.first {
+        publish::publish_release(&call.app, &namespace.slug, bytes, precondition, &call.actor)
+            .await?;
+    let status = if published.is_first {
         StatusCode::CREATED
     } else {
         StatusCode::OK
@@ -46,8 +51,8 @@ pub(super) async fn publish(call: Call) -> Answer {
 
 /// Reads `If-Match: "<sha256>"` or `If-None-Match: *`. Fails with 428 if both are missing; a value
 /// that no catalog has fails later, with 412.
-fn precondition(headers: &HeaderMap) -> Result<Precondition, Refusal> {
-    let one = |name| {
+fn parse_precondition(headers: &HeaderMap) -> Result<Precondition, Refusal> {
+    let single_value = |name| {
         let mut values = headers.get_all(name).iter();
         values
             .next()
@@ -57,7 +62,10 @@ fn precondition(headers: &HeaderMap) -> Result<Precondition, Refusal> {
                 _ => "",
             })
     };
-    match (one(header::IF_MATCH), one(header::IF_NONE_MATCH)) {
+    match (
+        single_value(header::IF_MATCH),
+        single_value(header::IF_NONE_MATCH),
+    ) {
         (None, None) => Err(ErrorCode::PreconditionRequired.into()),
         (None, Some("*")) => Ok(Precondition::NothingYet),
         (Some(tag), None) => {
@@ -93,14 +101,14 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(name, value.parse().unwrap());
-            assert_eq!(precondition(&headers).unwrap(), wanted, "{value}");
+            assert_eq!(parse_precondition(&headers).unwrap(), wanted, "{value}");
         }
         let mut both = HeaderMap::new();
         both.insert(header::IF_MATCH, tag.parse().unwrap());
         both.insert(header::IF_NONE_MATCH, "*".parse().unwrap());
-        assert_eq!(precondition(&both).unwrap(), Precondition::Never);
+        assert_eq!(parse_precondition(&both).unwrap(), Precondition::Never);
         assert_eq!(
-            precondition(&HeaderMap::new()).unwrap_err().code(),
+            parse_precondition(&HeaderMap::new()).unwrap_err().code(),
             ErrorCode::PreconditionRequired
         );
     }

@@ -11,7 +11,7 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{MAX_KEYS, MAX_PAGE, Record};
 
-use super::call::{Answer, Call, Items, Page, cut};
+use super::call::{Answer, Call, Items, Page, trim_page};
 use super::principal::Principal;
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
@@ -29,41 +29,41 @@ const MAX_COUNT_PAGES: usize = 10;
 
 /// The use of a client, as its live grants show it.
 #[derive(Default)]
-struct Use {
+struct ClientUse {
     users: HashSet<String>,
     last: Option<Timestamp>,
 }
 
 /// Lists the connected clients, in the order of registration.
-pub(super) async fn list(call: Call) -> Answer {
-    let page = call.page()?;
-    let apps = apps(&call.app, &call.caller.namespace.id, &page).await?;
+pub(super) async fn list_clients(call: Call) -> Answer {
+    let page = call.page_params()?;
+    let apps = read_apps_page(&call.app, &call.caller.namespace.id, &page).await?;
     Ok(json_answer(StatusCode::OK, &apps))
 }
 
 /// Reads one page of the apps that are connected to a vault, in the order of registration. A page
 /// is short if some were revoked, or if those on it have very many grants; `next` tells whether
 /// there are more.
-pub(crate) async fn apps(
+pub(crate) async fn read_apps_page(
     app: &App,
     namespace: &NamespaceId,
     page: &Page,
 ) -> Result<Items<vault_api::Client>, StoreError> {
     let records = &app.records;
-    let found = records
-        .list(
+    let page_records = records
+        .list_page(
             &connections_partition(namespace),
             "",
             page.after.as_deref(),
             page.limit + 1,
         )
         .await?;
-    let (mut found, mut next) = cut(found, page.limit);
+    let (mut found, mut next) = trim_page(page_records, page.limit);
     let mut used = HashMap::new();
     if let Some(first) = found.first().map(|record| record.key.key.clone()) {
         // Grants are sorted by client, so those of one page of clients are one range.
         let grants = records
-            .list(
+            .list_page(
                 &grants_partition(Some(namespace)),
                 "",
                 Some(&first),
@@ -73,7 +73,7 @@ pub(crate) async fn apps(
         // One list has at most MAX_PAGE grants. Clients behind the last one read would be shown
         // without their use, so they move to the next page; the first one is kept, or a client with
         // more grants than a list would block all others.
-        if let Some(reached) = reached(&grants) {
+        if let Some(reached) = cut_off_client(&grants) {
             let whole = found
                 .iter()
                 .take_while(|record| *record.key.key < *reached)
@@ -84,7 +84,7 @@ pub(crate) async fn apps(
                 next = found.last().map(|record| record.key.key.clone());
             }
         }
-        used = uses(&grants, app.clock.now())?;
+        used = collect_uses(&grants, app.clock.now())?;
     }
     let connections = found
         .iter()
@@ -107,7 +107,7 @@ pub(crate) async fn apps(
     let mut items = Vec::new();
     for (connection, client) in connections.into_iter().zip(clients) {
         let used = used.remove(&connection.client).unwrap_or_default();
-        items.push(shown(connection, Versioned::read(client)?, &used));
+        items.push(to_api_client(connection, Versioned::read(client)?, &used));
     }
     Ok(Items { items, next })
 }
@@ -126,17 +126,20 @@ pub(crate) async fn find_app(
     let connection = Versioned::<Connection>::read(connection)?;
     let connection = connection.filter(|it| it.value.revoked_at.is_none());
     let client = Versioned::read(client)?;
-    Ok(connection.map(|connection| shown(connection.value, client, &Use::default())))
+    Ok(connection.map(|connection| to_api_client(connection.value, client, &ClientUse::default())))
 }
 
 /// Returns the client at which a full page of grants ends, since some of its grants may be missing.
-fn reached(grants: &[Record]) -> Option<&str> {
+fn cut_off_client(grants: &[Record]) -> Option<&str> {
     let last = grants.last().filter(|_| grants.len() == MAX_PAGE)?;
     last.key.key.split('/').next()
 }
 
-fn uses(grants: &[Record], now: Timestamp) -> Result<HashMap<ClientId, Use>, StoreError> {
-    let mut uses: HashMap<ClientId, Use> = HashMap::new();
+fn collect_uses(
+    grants: &[Record],
+    now: Timestamp,
+) -> Result<HashMap<ClientId, ClientUse>, StoreError> {
+    let mut uses: HashMap<ClientId, ClientUse> = HashMap::new();
     for record in grants {
         let grant: Grant = record.read()?;
         if grant.is_alive(now) {
@@ -150,10 +153,10 @@ fn uses(grants: &[Record], now: Timestamp) -> Result<HashMap<ClientId, Use>, Sto
     Ok(uses)
 }
 
-fn shown(
+fn to_api_client(
     connection: Connection,
     client: Option<Versioned<Client>>,
-    used: &Use,
+    used: &ClientUse,
 ) -> vault_api::Client {
     let mut hosts: Vec<String> = Vec::new();
     // The record of a client may be gone. The time of the connection is then the closest known.
@@ -161,8 +164,8 @@ fn shown(
     if let Some(client) = client {
         created_at = client.value.created_at;
         for uri in &client.value.redirect_uris {
-            if !hosts.iter().any(|host| host == uri.shown()) {
-                hosts.push(uri.shown().to_owned());
+            if !hosts.iter().any(|host| host == uri.display_name()) {
+                hosts.push(uri.display_name().to_owned());
             }
         }
     }
@@ -179,8 +182,8 @@ fn shown(
 
 /// Revokes a client in this namespace: its tokens become invalid at once, and it gets new ones only
 /// by a new consent.
-pub(super) async fn revoke(call: Call) -> Answer {
-    let ended = end_app(&call.principal(), call.param("id")).await?;
+pub(super) async fn revoke_client(call: Call) -> Answer {
+    let ended = end_app(&call.to_principal(), call.param("id")).await?;
     Ok(json_answer(StatusCode::OK, &ended))
 }
 
@@ -190,19 +193,23 @@ pub(crate) async fn end_app(by: &Principal<'_>, id: &str) -> Result<RevokedClien
     by.app
         .change(async |tx| {
             let key = connection_key(&by.namespace.id, &id);
-            let found = tx.get::<Connection>(&key).await?;
-            let connection = found
+            let stored_connection = tx.get::<Connection>(&key).await?;
+            let connection = stored_connection
                 .filter(|found| found.value.revoked_at.is_none())
                 .ok_or(ErrorCode::ClientNotFound)?;
             // Only for the answer and the log. The tokens are not deleted: each check of a token
             // reads the connection, so this one write ends them all.
-            let revoked_tokens = living_tokens(by, &id).await?;
+            let revoked_tokens = count_live_tokens(by, &id).await?;
             let change = Change::about(&id)
-                .before(json!({ "name": connection.value.name }))
-                .after(json!({ "revoked_tokens": revoked_tokens }));
+                .with_before(json!({ "name": connection.value.name }))
+                .with_after(json!({ "revoked_tokens": revoked_tokens }));
             let (namespace, revision) = (&by.namespace.id, connection.revision);
-            tx.write(connection.value.ending(namespace, revision, tx.now())?);
-            by.audit(&tx, "client.revoke", change)?;
+            tx.write(
+                connection
+                    .value
+                    .ending_write(namespace, revision, tx.now())?,
+            );
+            by.write_audit(&tx, "client.revoke", change)?;
             Ok(RevokedClient {
                 client_id: id.to_string(),
                 revoked_tokens,
@@ -214,18 +221,18 @@ pub(crate) async fn end_app(by: &Principal<'_>, id: &str) -> Result<RevokedClien
 /// Counts the tokens of a client's live grants: the newest pair of each, as far as they are valid,
 /// of at most 10,000 grants. Access tokens that a refresh has replaced end too, but are not
 /// counted.
-async fn living_tokens(by: &Principal<'_>, id: &ClientId) -> Result<usize, StoreError> {
+async fn count_live_tokens(by: &Principal<'_>, id: &ClientId) -> Result<usize, StoreError> {
     let records = &by.app.records;
     let partition = grants_partition(Some(&by.namespace.id));
     let (prefix, now) = (format!("{id}/"), by.app.clock.now());
     let mut after: Option<String> = None;
     let mut living = 0;
     for _ in 0..MAX_COUNT_PAGES {
-        let found = records
-            .list(&partition, &prefix, after.as_deref(), MAX_PAGE)
+        let grant_records = records
+            .list_page(&partition, &prefix, after.as_deref(), MAX_PAGE)
             .await?;
         let mut keys = Vec::new();
-        for record in &found {
+        for record in &grant_records {
             let grant: Grant = record.read()?;
             if grant.is_alive(now) {
                 keys.extend([token_key(&grant.refresh), token_key(&grant.access)]);
@@ -234,8 +241,8 @@ async fn living_tokens(by: &Principal<'_>, id: &ClientId) -> Result<usize, Store
         for some in keys.chunks(MAX_KEYS) {
             living += records.get_many(some).await?.iter().flatten().count();
         }
-        after = found.last().map(|record| record.key.key.clone());
-        if found.len() < MAX_PAGE {
+        after = grant_records.last().map(|record| record.key.key.clone());
+        if grant_records.len() < MAX_PAGE {
             break;
         }
     }

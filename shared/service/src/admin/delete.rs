@@ -13,13 +13,13 @@ use crate::model::namespace::{self, Kind, Status};
 
 /// Deletes the vault if the body repeats its name and credentials were entered within the last five
 /// minutes.
-pub(super) async fn delete(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
-    if call.json::<ConfirmedVault>().await?.slug != namespace.slug.as_str() {
+pub(super) async fn handle_delete(call: Call) -> Answer {
+    let (namespace, _) = call.path_namespace()?;
+    if call.json_body::<ConfirmedVault>().await?.slug != namespace.slug.as_str() {
         return Err(ErrorCode::ConfirmationMismatch.into());
     }
     call.require_fresh()?;
-    delete_vault(&call.principal()).await?;
+    delete_vault(&call.to_principal()).await?;
     let deleted = DeletedVault {
         slug: namespace.slug,
         status: Status::Deleted,
@@ -38,15 +38,16 @@ pub(crate) async fn delete_vault(by: &Principal<'_>) -> Result<(), Refusal> {
     }
     by.app
         .change(async |tx| {
-            let found = namespace::find(&tx, &by.namespace.slug).await?;
+            let namespace_and_revision = namespace::find_namespace(&tx, &by.namespace.slug).await?;
             // The owner confirmed the deletion of this allocation of the slug, so it must still be
             // the same one.
-            let found = found.filter(|(found, _)| found.id == by.namespace.id);
-            let (namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
+            let namespace_and_revision =
+                namespace_and_revision.filter(|(found, _)| found.id == by.namespace.id);
+            let (namespace, revision) = namespace_and_revision.ok_or(ErrorCode::NotFound)?;
             let change = Change::about(&namespace.slug)
-                .before(json!({ "status": namespace.status, "namespace_id": namespace.id }))
-                .after(json!({ "status": Status::Deleted }));
-            tx.write_all(namespace.deletion(revision, tx.now())?);
+                .with_before(json!({ "status": namespace.status, "namespace_id": namespace.id }))
+                .with_after(json!({ "status": Status::Deleted }));
+            tx.write_all(namespace.deletion_writes(revision, tx.now())?);
             // The log of the vault is deleted with it, so the service's own log records who deleted
             // the vault.
             for log in [None, Some(&namespace.id)] {

@@ -10,17 +10,19 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, Record, When, Write};
 
-use super::call::{Answer, Call, Items, cut};
-use crate::app::{Acting, App};
+use super::call::{Answer, Call, Items, trim_page};
+use crate::app::{ActingUser, App};
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
-use crate::model::device::{self, Device, DeviceStatus, FORGOTTEN_SECONDS, LastSeen, Named};
+use crate::model::device::{
+    self, Device, DeviceIdEntry, DeviceStatus, FORGOTTEN_SECONDS, LastSeen,
+};
 use crate::model::namespace::{self, Namespace};
 use crate::transaction::Transaction;
 
 /// Converts a device to its form in the API.
-fn shown(device: Device) -> vault_api::Device {
+fn to_api_device(device: Device) -> vault_api::Device {
     vault_api::Device {
         fingerprint: KeyFingerprint::device(&device.public_key),
         device_id: device.device_id,
@@ -34,11 +36,11 @@ fn shown(device: Device) -> vault_api::Device {
 }
 
 /// Lists all devices, or with `?status=pending` those that wait for a decision.
-pub(super) async fn list(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
-    let page = call.page()?;
+pub(super) async fn list_devices(call: Call) -> Answer {
+    let (namespace, _) = call.path_namespace()?;
+    let page = call.page_params()?;
     let slug = &namespace.slug;
-    let waiting = match call.query("status").as_deref() {
+    let waiting = match call.query_param("status").as_deref() {
         None => false,
         Some("pending") => true,
         // Other states have no index of their own, so a filter for them would read all devices.
@@ -47,15 +49,15 @@ pub(super) async fn list(call: Call) -> Answer {
     let partition = if waiting {
         device::pending_partition(slug)
     } else {
-        device::partition(slug)
+        device::devices_partition(slug)
     };
     let records = &call.app.records;
-    let found = records
-        .list(&partition, "", page.after.as_deref(), page.limit + 1)
+    let page_records = records
+        .list_page(&partition, "", page.after.as_deref(), page.limit + 1)
         .await?;
-    let (mut found, next) = cut(found, page.limit);
+    let (mut found, next) = trim_page(page_records, page.limit);
     if waiting {
-        found = devices_of(&call.app, slug, &found).await?;
+        found = read_indexed_devices(&call.app, slug, &found).await?;
     }
     let mut devices = Vec::new();
     for record in found {
@@ -66,12 +68,12 @@ pub(super) async fn list(call: Call) -> Answer {
             devices.push(device);
         }
     }
-    let items = with_visits(&call, &namespace, devices).await?;
+    let items = add_last_visits(&call, &namespace, devices).await?;
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
 /// Adds the day and the release of each device's last visit.
-async fn with_visits(
+async fn add_last_visits(
     call: &Call,
     namespace: &Namespace,
     devices: Vec<Device>,
@@ -87,7 +89,7 @@ async fn with_visits(
         let visit = visit.map(|visit| visit.read::<LastSeen>()).transpose()?;
         let visit = visit.filter(|visit| visit.namespace_id == namespace.id);
         items.push(ListedDevice {
-            device: shown(device),
+            device: to_api_device(device),
             release: visit.as_ref().and_then(|visit| visit.release),
             last_seen: visit.map(|visit| visit.day),
         });
@@ -96,46 +98,50 @@ async fn with_visits(
 }
 
 /// Reads the device records that these index records refer to.
-async fn devices_of(app: &App, slug: &Slug, index: &[Record]) -> Result<Vec<Record>, StoreError> {
+async fn read_indexed_devices(
+    app: &App,
+    slug: &Slug,
+    index: &[Record],
+) -> Result<Vec<Record>, StoreError> {
     let mut keys = Vec::new();
     for record in index {
-        let named: Named = record.read()?;
-        keys.push(device::key(slug, &named.public_key.to_string()));
+        let named: DeviceIdEntry = record.read()?;
+        keys.push(device::device_key(slug, &named.public_key.to_string()));
     }
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    let found = app.records.get_many(&keys).await?;
-    Ok(found.into_iter().flatten().collect())
+    let device_records = app.records.get_many(&keys).await?;
+    Ok(device_records.into_iter().flatten().collect())
 }
 
 /// Admits a pending device, which may then read bundles; requires a live subscription.
-pub(super) async fn admit(call: Call) -> Answer {
-    decided(call, Decision::Admit).await
+pub(super) async fn admit_device(call: Call) -> Answer {
+    handle_decision(call, Decision::Admit).await
 }
 
 /// Denies a pending device permanently.
-pub(super) async fn deny(call: Call) -> Answer {
-    decided(call, Decision::Deny).await
+pub(super) async fn deny_device(call: Call) -> Answer {
+    handle_decision(call, Decision::Deny).await
 }
 
 /// Revokes an admitted device permanently.
-pub(super) async fn revoke(call: Call) -> Answer {
-    decided(call, Decision::Revoke).await
+pub(super) async fn revoke_device(call: Call) -> Answer {
+    handle_decision(call, Decision::Revoke).await
 }
 
 /// Removes a denied or revoked device, so that its key may enrol again.
-pub(super) async fn forget(call: Call) -> Answer {
-    decided(call, Decision::Forget).await
+pub(super) async fn forget_device(call: Call) -> Answer {
+    handle_decision(call, Decision::Forget).await
 }
 
-async fn decided(call: Call, decision: Decision) -> Answer {
-    let decided = decide(call.acting()?, call.param("id"), decision).await?;
-    let shown = vault_api::Device {
+async fn handle_decision(call: Call, decision: Decision) -> Answer {
+    let decided = decide_device(call.to_acting()?, call.param("id"), decision).await?;
+    let answered_device = vault_api::Device {
         forgotten: decided.forgotten,
-        ..shown(decided.device)
+        ..to_api_device(decided.device)
     };
-    Ok(json_answer(StatusCode::OK, &shown))
+    Ok(json_answer(StatusCode::OK, &answered_device))
 }
 
 /// A decision of an owner about a device.
@@ -152,7 +158,7 @@ pub(crate) enum Decision {
 }
 
 impl Decision {
-    const fn name(self) -> &'static str {
+    const fn audit_name(self) -> &'static str {
         match self {
             Self::Admit => "device.admit",
             Self::Deny => "device.deny",
@@ -162,7 +168,7 @@ impl Decision {
     }
 
     /// The status that the device must have, and the status that it gets.
-    const fn step(self) -> (DeviceStatus, DeviceStatus) {
+    const fn status_change(self) -> (DeviceStatus, DeviceStatus) {
         match self {
             Self::Admit => (DeviceStatus::Pending, DeviceStatus::Active),
             Self::Deny => (DeviceStatus::Pending, DeviceStatus::Revoked),
@@ -173,7 +179,7 @@ impl Decision {
 }
 
 /// A device after a decision.
-pub(crate) struct Decided {
+pub(crate) struct DecidedDevice {
     pub(crate) device: Device,
     /// True if the device was removed, by this or an earlier decision.
     pub(crate) forgotten: bool,
@@ -183,11 +189,11 @@ pub(crate) struct Decided {
 /// there is no such device, with `DeviceState` if the decision is not possible in the device's
 /// state, and with `SubscriptionLapsed` if a device is to be admitted while the subscription is
 /// lapsed.
-pub(crate) async fn decide(
-    acting: Acting<'_>,
+pub(crate) async fn decide_device(
+    acting: ActingUser<'_>,
     id: &str,
     decision: Decision,
-) -> Result<Decided, Refusal> {
+) -> Result<DecidedDevice, Refusal> {
     let now = acting.app.clock.now();
     // Only admission costs money. A lapsed owner must still be able to deny and revoke.
     if decision == Decision::Admit && !acting.namespace.subscription.is_live(now) {
@@ -199,36 +205,36 @@ pub(crate) async fn decide(
 
 async fn decide_in(
     tx: &Transaction<'_>,
-    acting: Acting<'_>,
+    acting: ActingUser<'_>,
     id: &str,
     decision: Decision,
-) -> Result<Decided, Refusal> {
-    let Acting {
+) -> Result<DecidedDevice, Refusal> {
+    let ActingUser {
         app,
         namespace,
         actor,
     } = acting;
     let slug = &namespace.slug;
-    let found = find(app, namespace, id).await?;
-    let Some(Found { device, revision }) = found else {
+    let stored_device = find_device(app, namespace, id).await?;
+    let Some(FoundDevice { device, revision }) = stored_device else {
         return Err(ErrorCode::NotFound.into());
     };
     let Some(revision) = revision else {
         // A repeated `forget` gets the answer of the first one, since its answer may have been
         // lost.
         return match decision {
-            Decision::Forget => Ok(Decided {
+            Decision::Forget => Ok(DecidedDevice {
                 device,
                 forgotten: true,
             }),
             _ => Err(ErrorCode::NotFound.into()),
         };
     };
-    let (from, to) = decision.step();
+    let (from, to) = decision.status_change();
     // An owner may click twice, or a client may repeat a request whose answer was lost. `Forget` is
     // excluded, since its status does not change and it must still remove the record.
     if device.status == to && decision != Decision::Forget {
-        return Ok(Decided {
+        return Ok(DecidedDevice {
             device,
             forgotten: false,
         });
@@ -244,15 +250,15 @@ async fn decide_in(
         ..device
     };
     let change = Change::about(&decided.device_id)
-        .before(json!({ "status": before }))
-        .after((decision != Decision::Forget).then(|| json!({ "status": to })));
-    acting.audit(tx, decision.name(), change)?;
+        .with_before(json!({ "status": before }))
+        .with_after((decision != Decision::Forget).then(|| json!({ "status": to })));
+    acting.write_audit(tx, decision.audit_name(), change)?;
     if decision == Decision::Forget {
-        tx.write_all(forgetting(slug, &decided, revision, now)?);
+        tx.write_all(forget_writes(slug, &decided, revision, now)?);
     } else if decision == Decision::Deny {
-        tx.write_all(decided.denial(slug, revision, now)?);
+        tx.write_all(decided.denial_writes(slug, revision, now)?);
     } else {
-        tx.write(decided.write(slug, When::At(revision))?);
+        tx.write(decided.to_write(slug, When::At(revision))?);
     }
     // A counter, not a condition: decisions about other devices must not conflict with this one.
     if before == DeviceStatus::Pending {
@@ -263,7 +269,7 @@ async fn decide_in(
         let pending = device::pending_key(slug, &decided.device_id);
         tx.write(Write::delete(pending, When::Any));
     }
-    Ok(Decided {
+    Ok(DecidedDevice {
         device: decided,
         forgotten: decision == Decision::Forget,
     })
@@ -271,19 +277,19 @@ async fn decide_in(
 
 /// Returns the writes that remove a device. Its id is kept for a while, so that a repeated `forget`
 /// gets the same answer.
-fn forgetting(
+fn forget_writes(
     slug: &Slug,
     device: &Device,
     revision: u64,
     now: Timestamp,
 ) -> Result<[Write; 3], StoreError> {
-    let tombstone = Named {
+    let tombstone = DeviceIdEntry {
         public_key: device.public_key,
         forgotten: Some(device.clone()),
     };
     Ok([
         Write::delete(
-            device::key(slug, &device.public_key.to_string()),
+            device::device_key(slug, &device.public_key.to_string()),
             When::At(revision),
         ),
         // Unconditional: a device that never visited has no such record.
@@ -293,7 +299,7 @@ fn forgetting(
         ),
         Write::put_until(
             device::id_key(slug, &device.device_id),
-            Document::of(&tombstone)?,
+            Document::from_value(&tombstone)?,
             When::Any,
             now.plus_seconds(FORGOTTEN_SECONDS),
         ),
@@ -301,52 +307,52 @@ fn forgetting(
 }
 
 /// A device found by its id.
-pub(crate) struct Found {
+pub(crate) struct FoundDevice {
     pub(crate) device: Device,
     /// Revision of the record; `None` if the device was forgotten.
     pub(crate) revision: Option<u64>,
 }
 
 /// Finds the device of this id, also if it was forgotten.
-pub(crate) async fn find(
+pub(crate) async fn find_device(
     app: &App,
     namespace: &Namespace,
     id: &str,
-) -> Result<Option<Found>, StoreError> {
+) -> Result<Option<FoundDevice>, StoreError> {
     let slug = &namespace.slug;
     if !device::is_device_id(id) {
         return Ok(None);
     }
     let records = &app.records;
-    let Some(index) = records.get(&device::id_key(slug, id)).await? else {
+    let Some(index) = records.get_one(&device::id_key(slug, id)).await? else {
         return Ok(None);
     };
-    let named: Named = index.read()?;
-    let key = device::key(slug, &named.public_key.to_string());
-    let found = match records.get(&key).await? {
-        Some(record) => Some(Found {
+    let named: DeviceIdEntry = index.read()?;
+    let key = device::device_key(slug, &named.public_key.to_string());
+    let found_device = match records.get_one(&key).await? {
+        Some(record) => Some(FoundDevice {
             device: record.read()?,
             revision: Some(record.revision),
         }),
-        None => named.forgotten.map(|device| Found {
+        None => named.forgotten.map(|device| FoundDevice {
             device,
             revision: None,
         }),
     };
-    Ok(found.filter(|found| found.device.namespace_id == namespace.id))
+    Ok(found_device.filter(|found| found.device.namespace_id == namespace.id))
 }
 
 /// Denies all pending devices in one commit.
-pub(super) async fn deny_pending(call: Call) -> Answer {
-    let denied = deny_all(call.acting()?, None).await?;
-    let items = denied.into_iter().map(shown).collect();
+pub(super) async fn handle_deny_pending(call: Call) -> Answer {
+    let denied = deny_all(call.to_acting()?, None).await?;
+    let items = denied.into_iter().map(to_api_device).collect();
     Ok(json_answer(StatusCode::OK, &Items { items, next: None }))
 }
 
 /// Denies all pending devices in one commit and returns them. Fails with `ConfirmationMismatch` if
 /// the owner confirmed a number and another number is pending.
 pub(crate) async fn deny_all(
-    acting: Acting<'_>,
+    acting: ActingUser<'_>,
     confirmed: Option<usize>,
 ) -> Result<Vec<Device>, Refusal> {
     let deny = async |tx| deny_all_in(&tx, acting, confirmed).await;
@@ -355,10 +361,10 @@ pub(crate) async fn deny_all(
 
 async fn deny_all_in(
     tx: &Transaction<'_>,
-    acting: Acting<'_>,
+    acting: ActingUser<'_>,
     confirmed: Option<usize>,
 ) -> Result<Vec<Device>, Refusal> {
-    let Acting {
+    let ActingUser {
         app,
         namespace,
         actor,
@@ -366,12 +372,12 @@ async fn deny_all_in(
     let slug = &namespace.slug;
     let waiting = app
         .records
-        .list(&device::pending_partition(slug), "", None, 100)
+        .list_page(&device::pending_partition(slug), "", None, 100)
         .await?;
     let now = tx.now();
     let mut denied = Vec::new();
     // The index may still name a device that another owner has decided on; the record tells.
-    for record in devices_of(app, slug, &waiting).await? {
+    for record in read_indexed_devices(app, slug, &waiting).await? {
         let device: Device = record.read()?;
         if device.status != DeviceStatus::Pending || device.namespace_id != namespace.id {
             continue;
@@ -382,7 +388,7 @@ async fn deny_all_in(
             decided_by: Some(actor.user.clone()),
             ..device
         };
-        tx.write_all(device.denial(slug, record.revision, now)?);
+        tx.write_all(device.denial_writes(slug, record.revision, now)?);
         denied.push(device);
     }
     // The console shows a number and asks to confirm it. A device that enrolled in between, perhaps
@@ -399,7 +405,7 @@ async fn deny_all_in(
         .iter()
         .map(|device| device.device_id.clone())
         .collect();
-    let change = Change::default().after(json!({ "denied": ids }));
-    acting.audit(tx, "device.deny-pending", change)?;
+    let change = Change::default().with_after(json!({ "denied": ids }));
+    acting.write_audit(tx, "device.deny-pending", change)?;
     Ok(denied)
 }

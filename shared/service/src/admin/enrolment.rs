@@ -7,29 +7,29 @@ use vault_api::{EnrolmentSetting, NewEnrolmentCode};
 use vault_format::hash::Digest;
 use vault_store::records::{Document, Record, When, Write};
 
-use super::call::{Answer, Call, Items, cut};
-use crate::app::{Acting, App};
+use super::call::{Answer, Call, Items, trim_page};
+use crate::app::{ActingUser, App};
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::audit::Change;
 use crate::model::device::clean_hostname;
 use crate::model::enrolment::{
-    Enrolment, EnrolmentCode, Used, code_key, hash_prefix, id_of, partition, used_key,
+    CodeUses, Enrolment, EnrolmentCode, code_key, codes_partition, hash_prefix, id_of, used_key,
 };
 use crate::model::namespace::{self, Namespace};
 use crate::model::token::{Secret, SecretKind};
 use crate::transaction::Transaction;
 
 /// Maximum number of machines that one code admits.
-pub(crate) const MOST_USES: u32 = 10_000;
+pub(crate) const MAX_USES: u32 = 10_000;
 /// Default lifetime of a code, in seconds: a day.
-const USUAL_SECONDS: i64 = 24 * 3600;
+const DEFAULT_SECONDS: i64 = 24 * 3600;
 /// Shortest and longest lifetime of a code, in seconds: a minute and 90 days.
-const SECONDS: std::ops::RangeInclusive<i64> = 60..=90 * 24 * 3600;
+const LIFETIME_SECONDS: std::ops::RangeInclusive<i64> = 60..=90 * 24 * 3600;
 
 /// Converts a code to its form in the API; `text` is the code itself, which only its creator is
 /// shown.
-fn shown(
+fn to_api_code(
     hash: &Digest,
     code: EnrolmentCode,
     used: u32,
@@ -48,12 +48,12 @@ fn shown(
 }
 
 /// Creates a code. Only this answer contains its text.
-pub(super) async fn invite(call: Call) -> Answer {
-    let acting = call.acting()?;
-    let asked: NewEnrolmentCode = call.json().await?;
-    let shown = create_code(acting, asked, None).await?;
-    let shown = shown.ok_or(ErrorCode::Unavailable)?;
-    Ok(json_answer(StatusCode::CREATED, &shown))
+pub(super) async fn handle_create_code(call: Call) -> Answer {
+    let acting = call.to_acting()?;
+    let new_code: NewEnrolmentCode = call.json_body().await?;
+    let created_code = create_code(acting, new_code, None).await?;
+    let created_code = created_code.ok_or(ErrorCode::Unavailable)?;
+    Ok(json_answer(StatusCode::CREATED, &created_code))
 }
 
 /// Creates a code. Only this answer contains its text. `mark` is a write of the same commit that
@@ -61,13 +61,13 @@ pub(super) async fn invite(call: Call) -> Answer {
 /// `ParameterInvalid` if the number of machines or the lifetime is out of bounds, and with
 /// `HostnameInvalid` if no machine can have the name.
 pub(crate) async fn create_code(
-    acting: Acting<'_>,
+    acting: ActingUser<'_>,
     asked: NewEnrolmentCode,
     mark: Option<Write>,
 ) -> Result<Option<vault_api::EnrolmentCode>, Refusal> {
-    let seconds = asked.expires_in.unwrap_or(USUAL_SECONDS);
+    let seconds = asked.expires_in.unwrap_or(DEFAULT_SECONDS);
     let uses = asked.uses.unwrap_or(1);
-    if !(1..=MOST_USES).contains(&uses) || !SECONDS.contains(&seconds) {
+    if !(1..=MAX_USES).contains(&uses) || !LIFETIME_SECONDS.contains(&seconds) {
         return Err(ErrorCode::ParameterInvalid.into());
     }
     let name = match asked.name {
@@ -89,50 +89,51 @@ pub(crate) async fn create_code(
     let after = json!({
         "uses": code.uses, "name": code.name, "expires_at": code.expires_at,
     });
-    let change = Change::about(&id_of(&hash)).after(after);
+    let change = Change::about(&id_of(&hash)).with_after(after);
     let invite = async |tx: Transaction<'_>| {
         // The mark comes first: `commit_within` reports its failure as a repeated request, that of
         // any later write as a conflict.
         let bounds = usize::from(mark.is_some());
         tx.write_all(mark.clone());
-        let (key, document) = (code_key(&namespace.id, &hash), Document::of(&code)?);
+        let (key, document) = (code_key(&namespace.id, &hash), Document::from_value(&code)?);
         tx.write(Write::put_until(
             key,
             document,
             When::Absent,
             code.expires_at,
         ));
-        acting.audit(&tx, "enrolment.invite", change.clone())?;
+        acting.write_audit(&tx, "enrolment.invite", change.clone())?;
         Ok::<_, Refusal>(tx.commit_within(bounds).await?.is_none())
     };
-    let done = app.change(invite).await?;
+    let is_created = app.change(invite).await?;
     let text = secret.text().to_owned();
-    Ok(done.then(|| shown(&hash, code, 0, Some(text))))
+    Ok(is_created.then(|| to_api_code(&hash, code, 0, Some(text))))
 }
 
 /// Lists the codes that are still valid.
-pub(super) async fn list(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
-    let page = call.page()?;
-    let (items, next) = codes(&call.app, &namespace, page.after.as_deref(), page.limit).await?;
+pub(super) async fn list_codes(call: Call) -> Answer {
+    let (namespace, _) = call.path_namespace()?;
+    let page = call.page_params()?;
+    let (items, next) =
+        read_codes_page(&call.app, &namespace, page.after.as_deref(), page.limit).await?;
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
 /// Reads up to `limit` codes that are still valid, with the key after which the next page begins.
-pub(crate) async fn codes(
+pub(crate) async fn read_codes_page(
     app: &App,
     namespace: &Namespace,
     after: Option<&str>,
     limit: usize,
 ) -> Result<(Vec<vault_api::EnrolmentCode>, Option<String>), Refusal> {
     let records = &app.records;
-    let found = records
-        .list(&partition(&namespace.id), "", after, limit + 1)
+    let page_records = records
+        .list_page(&codes_partition(&namespace.id), "", after, limit + 1)
         .await?;
-    let (found, next) = cut(found, limit);
+    let (page_records, next) = trim_page(page_records, limit);
     let mut codes = Vec::new();
-    for record in &found {
-        codes.push((hash_of(record)?, record.read::<EnrolmentCode>()?));
+    for record in &page_records {
+        codes.push((parse_code_hash(record)?, record.read::<EnrolmentCode>()?));
     }
     let keys: Vec<_> = codes
         .iter()
@@ -145,75 +146,86 @@ pub(crate) async fn codes(
     };
     let mut items = Vec::new();
     for ((hash, code), count) in codes.into_iter().zip(counts) {
-        let count = count.map(|count| count.read::<Used>()).transpose()?;
-        items.push(shown(&hash, code, count.unwrap_or_default().used, None));
+        let count = count.map(|count| count.read::<CodeUses>()).transpose()?;
+        items.push(to_api_code(
+            &hash,
+            code,
+            count.unwrap_or_default().used,
+            None,
+        ));
     }
     Ok((items, next))
 }
 
-fn hash_of(record: &Record) -> Result<Digest, Refusal> {
+fn parse_code_hash(record: &Record) -> Result<Digest, Refusal> {
     let hash = record.key.key.parse();
     hash.map_err(|_| Refusal::new(ErrorCode::Internal))
 }
 
 /// Ends a code. Machines that it admitted stay admitted.
-pub(super) async fn end(call: Call) -> Answer {
-    let shown = end_code(call.acting()?, call.param("id")).await?;
-    Ok(json_answer(StatusCode::OK, &shown))
+pub(super) async fn handle_end_code(call: Call) -> Answer {
+    let ended_code = end_code(call.to_acting()?, call.param("id")).await?;
+    Ok(json_answer(StatusCode::OK, &ended_code))
 }
 
 /// Ends the code of this id. Machines that it admitted stay admitted. Fails with `NotFound` if
 /// there is none.
 pub(crate) async fn end_code(
-    acting: Acting<'_>,
+    acting: ActingUser<'_>,
     id: &str,
 ) -> Result<vault_api::EnrolmentCode, Refusal> {
-    let Acting { app, namespace, .. } = acting;
+    let ActingUser { app, namespace, .. } = acting;
     let prefix = hash_prefix(id).ok_or(ErrorCode::NotFound)?;
     app.change(async |tx| {
         // The id is the beginning of the hash, so the first key with this prefix is the code.
-        let found = tx
+        let matching_codes = tx
             .records
-            .list(&partition(&namespace.id), prefix, None, 1)
+            .list_page(&codes_partition(&namespace.id), prefix, None, 1)
             .await?;
-        let record = found.first().ok_or(ErrorCode::NotFound)?;
-        let hash = hash_of(record)?;
+        let record = matching_codes.first().ok_or(ErrorCode::NotFound)?;
+        let hash = parse_code_hash(record)?;
         let used = used_key(&namespace.id, &hash);
-        let count = tx.get::<Used>(&used).await?.map_or(0, |it| it.value.used);
-        let change = Change::about(&id_of(&hash)).before(json!({ "used": count }));
+        let count = tx
+            .get::<CodeUses>(&used)
+            .await?
+            .map_or(0, |it| it.value.used);
+        let change = Change::about(&id_of(&hash)).with_before(json!({ "used": count }));
         tx.write(Write::delete(record.key.clone(), When::At(record.revision)));
         tx.write(Write::delete(used, When::Any));
-        acting.audit(&tx, "enrolment.end", change)?;
-        Ok(shown(&hash, record.read()?, count, None))
+        acting.write_audit(&tx, "enrolment.end", change)?;
+        Ok(to_api_code(&hash, record.read()?, count, None))
     })
     .await
 }
 
 /// Sets whether machines need a code to enrol.
-pub(super) async fn set(call: Call) -> Answer {
-    let acting = call.acting()?;
-    let asked: EnrolmentSetting = call.json().await?;
-    set_enrolment(acting, asked.enrolment).await?;
-    Ok(json_answer(StatusCode::OK, &asked))
+pub(super) async fn handle_set_enrolment(call: Call) -> Answer {
+    let acting = call.to_acting()?;
+    let setting: EnrolmentSetting = call.json_body().await?;
+    set_enrolment(acting, setting.enrolment).await?;
+    Ok(json_answer(StatusCode::OK, &setting))
 }
 
 /// Sets whether machines need a code to enrol. Writes nothing if the setting is the same already.
-pub(crate) async fn set_enrolment(acting: Acting<'_>, enrolment: Enrolment) -> Result<(), Refusal> {
-    let Acting { app, namespace, .. } = acting;
+pub(crate) async fn set_enrolment(
+    acting: ActingUser<'_>,
+    enrolment: Enrolment,
+) -> Result<(), Refusal> {
+    let ActingUser { app, namespace, .. } = acting;
     let slug = &namespace.slug;
     app.change(async |tx| {
-        let found = namespace::find(&tx, slug).await?;
-        let (mut held, revision) = found.ok_or(ErrorCode::NotFound)?;
-        let before = held.enrolment;
+        let namespace_and_revision = namespace::find_namespace(&tx, slug).await?;
+        let (mut current, revision) = namespace_and_revision.ok_or(ErrorCode::NotFound)?;
+        let before = current.enrolment;
         if before == enrolment {
             return Ok(());
         }
-        held.enrolment = enrolment;
+        current.enrolment = enrolment;
         let change = Change::about(&slug)
-            .before(json!({ "enrolment": before }))
-            .after(json!({ "enrolment": enrolment }));
-        tx.write(held.update(revision)?);
-        Ok(acting.audit(&tx, "enrolment.set", change)?)
+            .with_before(json!({ "enrolment": before }))
+            .with_after(json!({ "enrolment": enrolment }));
+        tx.write(current.update_write(revision)?);
+        Ok(acting.write_audit(&tx, "enrolment.set", change)?)
     })
     .await
 }

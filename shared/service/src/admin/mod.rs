@@ -36,7 +36,7 @@ use axum::routing::on;
 use crate::app::App;
 use crate::bearer::Bearer;
 use crate::error::Refusal;
-use crate::guard::guarded;
+use crate::guard::guard_call;
 use crate::hosting::payment::hook;
 use crate::route::{self, Auth, Row, rows};
 
@@ -90,79 +90,79 @@ macro_rules! handler {
 }
 
 rows! { Admin:
-    "vault.list" GET "/admin/vaults" Account vaults::list;
-    "vault.show" GET "/admin/vaults/{slug}" Publisher vaults::show;
-    "object.missing" POST "/admin/vaults/{slug}/objects/missing" Publisher objects::missing;
-    "object.pack" POST "/admin/vaults/{slug}/objects/{class}" PublisherWrite objects::pack;
-    "object.put" PUT "/admin/vaults/{slug}/objects/{class}/{sha256}" PublisherWrite objects::put;
-    "object.read" GET "/admin/vaults/{slug}/objects/{class}/{sha256}" Publisher objects::read;
-    "catalog.current" GET "/admin/vaults/{slug}/catalog" Publisher catalog::current;
-    "catalog.publish" PUT "/admin/vaults/{slug}/catalog" PublisherWrite catalog::publish;
-    "release.list" GET "/admin/vaults/{slug}/releases" Publisher releases::list;
-    "release.show" GET "/admin/vaults/{slug}/releases/{release}" Publisher releases::show;
-    "release.catalog" GET "/admin/vaults/{slug}/releases/{release}/catalog" Publisher releases::catalog;
-    "draft.list" GET "/admin/vaults/{slug}/drafts" Bearer drafts::list;
-    "draft.create" POST "/admin/vaults/{slug}/drafts" BearerWrite drafts::create;
-    "draft.read" GET "/admin/vaults/{slug}/drafts/{id}" Bearer drafts::read;
-    "draft.withdraw" DELETE "/admin/vaults/{slug}/drafts/{id}" BearerWrite drafts::withdraw;
-    "draft.accept" POST "/admin/vaults/{slug}/drafts/{id}/accepted" PublisherWrite drafts::accept;
-    "draft.decline" POST "/admin/vaults/{slug}/drafts/{id}/declined" PublisherWrite drafts::decline;
-    "vault.delete" DELETE "/admin/vaults/{slug}" OwnerWrite delete::delete;
-    "vault.sign-out" POST "/admin/vaults/{slug}/sign-out" OwnerWrite vaults::sign_out;
-    "pin.reset" POST "/admin/vaults/{slug}/pin/reset" OwnerWrite pin::reset;
-    "device.list" GET "/admin/vaults/{slug}/devices" Owner devices::list;
-    "device.deny-pending" POST "/admin/vaults/{slug}/devices/deny-pending" OwnerWrite devices::deny_pending;
-    "device.admit" POST "/admin/vaults/{slug}/devices/{id}/admit" OwnerWrite devices::admit;
-    "device.deny" POST "/admin/vaults/{slug}/devices/{id}/deny" OwnerWrite devices::deny;
-    "device.revoke" POST "/admin/vaults/{slug}/devices/{id}/revoke" OwnerWrite devices::revoke;
-    "device.forget" POST "/admin/vaults/{slug}/devices/{id}/forget" OwnerWrite devices::forget;
-    "enrolment.set" PUT "/admin/vaults/{slug}/enrolment" OwnerWrite enrolment::set;
-    "enrolment.list" GET "/admin/vaults/{slug}/enrolment-codes" Owner enrolment::list;
-    "enrolment.invite" POST "/admin/vaults/{slug}/enrolment-codes" OwnerWrite enrolment::invite;
-    "enrolment.end" DELETE "/admin/vaults/{slug}/enrolment-codes/{id}" OwnerWrite enrolment::end;
-    "notice.list" GET "/admin/vaults/{slug}/notices" Owner notices::list;
-    "notice.add" POST "/admin/vaults/{slug}/notices" OwnerWrite notices::add;
+    "vault.list" GET "/admin/vaults" Account vaults::list_vaults;
+    "vault.show" GET "/admin/vaults/{slug}" Publisher vaults::show_vault;
+    "object.missing" POST "/admin/vaults/{slug}/objects/missing" Publisher objects::list_missing;
+    "object.pack" POST "/admin/vaults/{slug}/objects/{class}" PublisherWrite objects::put_pack;
+    "object.put" PUT "/admin/vaults/{slug}/objects/{class}/{sha256}" PublisherWrite objects::put_object;
+    "object.read" GET "/admin/vaults/{slug}/objects/{class}/{sha256}" Publisher objects::read_object;
+    "catalog.current" GET "/admin/vaults/{slug}/catalog" Publisher catalog::current_catalog;
+    "catalog.publish" PUT "/admin/vaults/{slug}/catalog" PublisherWrite catalog::publish_catalog;
+    "release.list" GET "/admin/vaults/{slug}/releases" Publisher releases::list_releases;
+    "release.show" GET "/admin/vaults/{slug}/releases/{release}" Publisher releases::show_release;
+    "release.catalog" GET "/admin/vaults/{slug}/releases/{release}/catalog" Publisher releases::show_release_catalog;
+    "draft.list" GET "/admin/vaults/{slug}/drafts" Bearer drafts::list_drafts;
+    "draft.create" POST "/admin/vaults/{slug}/drafts" BearerWrite drafts::create_draft;
+    "draft.read" GET "/admin/vaults/{slug}/drafts/{id}" Bearer drafts::read_draft_bytes;
+    "draft.withdraw" DELETE "/admin/vaults/{slug}/drafts/{id}" BearerWrite drafts::withdraw_draft;
+    "draft.accept" POST "/admin/vaults/{slug}/drafts/{id}/accepted" PublisherWrite drafts::accept_draft;
+    "draft.decline" POST "/admin/vaults/{slug}/drafts/{id}/declined" PublisherWrite drafts::handle_decline;
+    "vault.delete" DELETE "/admin/vaults/{slug}" OwnerWrite delete::handle_delete;
+    "vault.sign-out" POST "/admin/vaults/{slug}/sign-out" OwnerWrite vaults::sign_out_vault;
+    "pin.reset" POST "/admin/vaults/{slug}/pin/reset" OwnerWrite pin::handle_reset;
+    "device.list" GET "/admin/vaults/{slug}/devices" Owner devices::list_devices;
+    "device.deny-pending" POST "/admin/vaults/{slug}/devices/deny-pending" OwnerWrite devices::handle_deny_pending;
+    "device.admit" POST "/admin/vaults/{slug}/devices/{id}/admit" OwnerWrite devices::admit_device;
+    "device.deny" POST "/admin/vaults/{slug}/devices/{id}/deny" OwnerWrite devices::deny_device;
+    "device.revoke" POST "/admin/vaults/{slug}/devices/{id}/revoke" OwnerWrite devices::revoke_device;
+    "device.forget" POST "/admin/vaults/{slug}/devices/{id}/forget" OwnerWrite devices::forget_device;
+    "enrolment.set" PUT "/admin/vaults/{slug}/enrolment" OwnerWrite enrolment::handle_set_enrolment;
+    "enrolment.list" GET "/admin/vaults/{slug}/enrolment-codes" Owner enrolment::list_codes;
+    "enrolment.invite" POST "/admin/vaults/{slug}/enrolment-codes" OwnerWrite enrolment::handle_create_code;
+    "enrolment.end" DELETE "/admin/vaults/{slug}/enrolment-codes/{id}" OwnerWrite enrolment::handle_end_code;
+    "notice.list" GET "/admin/vaults/{slug}/notices" Owner notices::list_destinations;
+    "notice.add" POST "/admin/vaults/{slug}/notices" OwnerWrite notices::add_webhook;
     "notice.mail" PUT "/admin/vaults/{slug}/notices/mail" OwnerWrite notices::set_mail;
-    "notice.remove" DELETE "/admin/vaults/{slug}/notices/{id}" OwnerWrite notices::remove;
-    "notice.test" POST "/admin/vaults/{slug}/notices/{id}/test" OwnerWrite notices::test;
-    "user.list" GET "/admin/users" Owner users::list;
-    "user.create" POST "/admin/users" OwnerWrite users::create;
+    "notice.remove" DELETE "/admin/vaults/{slug}/notices/{id}" OwnerWrite notices::remove_webhook;
+    "notice.test" POST "/admin/vaults/{slug}/notices/{id}/test" OwnerWrite notices::test_webhook;
+    "user.list" GET "/admin/users" Owner users::list_users;
+    "user.create" POST "/admin/users" OwnerWrite users::create_user;
     "user.profile" PUT "/admin/users/{id}/profile" OwnerWrite users::set_profile;
     "user.role" PUT "/admin/users/{id}/role" OwnerWrite users::set_role;
     "user.scopes" POST "/admin/users/{id}/scopes" OwnerWrite users::change_scopes;
-    "user.remove" DELETE "/admin/users/{id}" OwnerWrite users::remove;
-    "client.list" GET "/admin/clients" Owner clients::list;
-    "client.revoke" DELETE "/admin/clients/{id}" OwnerWrite clients::revoke;
-    "audit.list" GET "/admin/audit" Owner audit::list;
-    "namespace.list" GET "/admin/operator/namespaces" Operator operator::list;
-    "namespace.create" POST "/admin/operator/namespaces" OperatorWrite operator::create;
-    "namespace.show" GET "/admin/operator/namespaces/{slug}" Operator operator::show;
-    "namespace.suspend" POST "/admin/operator/namespaces/{slug}/suspend" OperatorWrite operator::suspend;
-    "namespace.resume" POST "/admin/operator/namespaces/{slug}/resume" OperatorWrite operator::resume;
-    "namespace.lapse" POST "/admin/operator/namespaces/{slug}/lapse" OperatorWrite operator::lapse;
-    "namespace.renew" POST "/admin/operator/namespaces/{slug}/renew" OperatorWrite operator::renew;
-    "namespace.sign-out" POST "/admin/operator/namespaces/{slug}/sign-out" OperatorWrite operator::sign_out;
+    "user.remove" DELETE "/admin/users/{id}" OwnerWrite users::handle_remove;
+    "client.list" GET "/admin/clients" Owner clients::list_clients;
+    "client.revoke" DELETE "/admin/clients/{id}" OwnerWrite clients::revoke_client;
+    "audit.list" GET "/admin/audit" Owner audit::list_namespace_log;
+    "namespace.list" GET "/admin/operator/namespaces" Operator operator::list_namespaces;
+    "namespace.create" POST "/admin/operator/namespaces" OperatorWrite operator::create_namespace;
+    "namespace.show" GET "/admin/operator/namespaces/{slug}" Operator operator::show_namespace;
+    "namespace.suspend" POST "/admin/operator/namespaces/{slug}/suspend" OperatorWrite operator::suspend_namespace;
+    "namespace.resume" POST "/admin/operator/namespaces/{slug}/resume" OperatorWrite operator::resume_namespace;
+    "namespace.lapse" POST "/admin/operator/namespaces/{slug}/lapse" OperatorWrite operator::lapse_subscription;
+    "namespace.renew" POST "/admin/operator/namespaces/{slug}/renew" OperatorWrite operator::renew_subscription;
+    "namespace.sign-out" POST "/admin/operator/namespaces/{slug}/sign-out" OperatorWrite operator::sign_out_namespace;
     "service.sign-out" POST "/admin/operator/sign-out" OperatorWrite accounts::sign_out_everybody;
     "service.audit" GET "/admin/operator/audit" Operator audit::list_service;
-    "payment.receive" POST "/hooks/payment" Public hook::payment;
-    "account.list" GET "/admin/operator/accounts" Operator accounts::list;
-    "account.invite" POST "/admin/operator/accounts" OperatorWrite accounts::invite;
-    "account.reset" POST "/admin/operator/accounts/{email}/reset" OperatorWrite accounts::reset;
-    "account.disable" POST "/admin/operator/accounts/{email}/disable" OperatorWrite accounts::disable;
-    "account.enable" POST "/admin/operator/accounts/{email}/enable" OperatorWrite accounts::enable;
-    "account.sign-out" POST "/admin/operator/accounts/{email}/sign-out" OperatorWrite accounts::sign_out;
-    "account.grant" POST "/admin/operator/accounts/{email}/grant" OperatorWrite accounts::grant;
-    "account.revoke" POST "/admin/operator/accounts/{email}/revoke" OperatorWrite accounts::revoke;
-    "account.delete" DELETE "/admin/operator/accounts/{email}" OperatorWrite accounts::delete;
+    "payment.receive" POST "/hooks/payment" Public hook::receive_payment;
+    "account.list" GET "/admin/operator/accounts" Operator accounts::list_accounts;
+    "account.invite" POST "/admin/operator/accounts" OperatorWrite accounts::invite_account;
+    "account.reset" POST "/admin/operator/accounts/{email}/reset" OperatorWrite accounts::reset_account;
+    "account.disable" POST "/admin/operator/accounts/{email}/disable" OperatorWrite accounts::disable_account;
+    "account.enable" POST "/admin/operator/accounts/{email}/enable" OperatorWrite accounts::enable_account;
+    "account.sign-out" POST "/admin/operator/accounts/{email}/sign-out" OperatorWrite accounts::sign_out_account;
+    "account.grant" POST "/admin/operator/accounts/{email}/grant" OperatorWrite accounts::grant_operator;
+    "account.revoke" POST "/admin/operator/accounts/{email}/revoke" OperatorWrite accounts::revoke_operator;
+    "account.delete" DELETE "/admin/operator/accounts/{email}" OperatorWrite accounts::delete_account;
 }
 
-async fn answer(app: App, row: &'static Row<Handler>, request: Request) -> Response {
+async fn answer_row(app: App, row: &'static Row<Handler>, request: Request) -> Response {
     let refuse = |refusal: Refusal| refusal.into_response();
     let route = &row.route;
     match row.handler {
-        Handler::Vault(_, handler) => guarded(app, route, request, refuse, handler).await,
-        Handler::Service(_, handler) => guarded(app, route, request, refuse, handler).await,
-        Handler::Account(handler) => guarded(app, route, request, refuse, handler).await,
+        Handler::Vault(_, handler) => guard_call(app, route, request, refuse, handler).await,
+        Handler::Service(_, handler) => guard_call(app, route, request, refuse, handler).await,
+        Handler::Account(handler) => guard_call(app, route, request, refuse, handler).await,
         // No guard: the payment provider has no token. Its signature covers the exact body, so the
         // function must see the request before anything reads it.
         Handler::Hook(handler) => handler(app, request).await.unwrap_or_else(refuse),
@@ -172,7 +172,7 @@ async fn answer(app: App, row: &'static Row<Handler>, request: Request) -> Respo
 /// The router of this group, below `prefix`.
 pub(crate) fn router(prefix: &str) -> Router<App> {
     route::router(prefix, ROWS, |row| {
-        let serve = move |State(app): State<App>, request: Request| answer(app, row, request);
+        let serve = move |State(app): State<App>, request: Request| answer_row(app, row, request);
         on(row.route.method_filter(), serve)
     })
 }

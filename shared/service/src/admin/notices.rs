@@ -21,7 +21,7 @@ const MAX_TESTS: u32 = 30;
 
 /// Converts a webhook to its form in the API; `secret` is shown only once, to the owner who adds
 /// it.
-fn shown(webhook: &Webhook, secret: Option<String>) -> vault_api::Webhook {
+fn to_api_webhook(webhook: &Webhook, secret: Option<String>) -> vault_api::Webhook {
     let events = match webhook.events.as_slice() {
         // An empty filter means all topics. It stays empty in the record, so that a webhook gets
         // topics of later versions too.
@@ -48,27 +48,27 @@ fn shown(webhook: &Webhook, secret: Option<String>) -> vault_api::Webhook {
 }
 
 /// Lists the destinations of notices.
-pub(super) async fn list(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
+pub(super) async fn list_destinations(call: Call) -> Answer {
+    let (namespace, _) = call.path_namespace()?;
     let (destinations, _) = Destinations::find(&call.app, &namespace.id).await?;
-    let listed = NoticeDestinations {
+    let destination_list = NoticeDestinations {
         webhooks: destinations
             .webhooks
             .iter()
-            .map(|webhook| shown(webhook, None))
+            .map(|webhook| to_api_webhook(webhook, None))
             .collect(),
         mail: destinations.mail,
         mail_available: has_mailer(&call),
     };
-    Ok(json_answer(StatusCode::OK, &listed))
+    Ok(json_answer(StatusCode::OK, &destination_list))
 }
 
 /// Adds a webhook. Only this answer contains its secret.
-pub(super) async fn add(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
-    let asked: NewWebhook = call.json().await?;
-    let address = address(&call, &asked.address)?;
-    let events = topics(&asked.events)?;
+pub(super) async fn add_webhook(call: Call) -> Answer {
+    let (namespace, _) = call.path_namespace()?;
+    let new_webhook: NewWebhook = call.json_body().await?;
+    let address = parse_address(&call, &new_webhook.address)?;
+    let events = parse_topics(&new_webhook.events)?;
     let (now, random) = (call.app.clock.now(), &call.app.random);
     let webhook = Webhook {
         id: fresh_id("whk_", now, random),
@@ -88,17 +88,17 @@ pub(super) async fn add(call: Call) -> Answer {
         }
         destinations.webhooks.push(webhook.clone());
         let change = Change::about(&webhook.id)
-            .after(json!({ "address": webhook.address, "events": webhook.events }));
-        tx.write(destinations.write(&namespace.id, when)?);
-        call.audit(&tx, "notice.add", change)
+            .with_after(json!({ "address": webhook.address, "events": webhook.events }));
+        tx.write(destinations.to_write(&namespace.id, when)?);
+        call.write_audit(&tx, "notice.add", change)
     };
     call.app.change(add).await?;
-    let added = shown(&webhook, Some(webhook.secret.text()));
+    let added = to_api_webhook(&webhook, Some(webhook.secret.text()));
     Ok(json_answer(StatusCode::CREATED, &added))
 }
 
 /// Parses the address of a new webhook; fails with 422 and the reason.
-fn address(call: &Call, text: &str) -> Result<WebhookAddress, Refusal> {
+fn parse_address(call: &Call, text: &str) -> Result<WebhookAddress, Refusal> {
     let address: Result<WebhookAddress, _> = text.parse();
     // Addresses on this machine are for trying webhooks out. A service with a public address could
     // be made to call its own internal ports.
@@ -114,7 +114,7 @@ fn address(call: &Call, text: &str) -> Result<WebhookAddress, Refusal> {
 }
 
 /// Parses the topics of a filter, without duplicates; none stand for all.
-fn topics(words: &[Given<Topic>]) -> Result<Vec<Topic>, Refusal> {
+fn parse_topics(words: &[Given<Topic>]) -> Result<Vec<Topic>, Refusal> {
     let mut topics = Vec::new();
     for word in words {
         let topic = word.parse_or(ErrorCode::ParameterInvalid)?;
@@ -126,32 +126,32 @@ fn topics(words: &[Given<Topic>]) -> Result<Vec<Topic>, Refusal> {
 }
 
 /// Removes a webhook. Notices that wait for it are not sent any more.
-pub(super) async fn remove(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
+pub(super) async fn remove_webhook(call: Call) -> Answer {
+    let (namespace, _) = call.path_namespace()?;
     let id = call.param("id");
     let remove = async |tx: Transaction<'_>| {
         let (mut destinations, when) = Destinations::find(&tx, &namespace.id).await?;
         let at = destinations.webhooks.iter().position(|held| held.id == id);
         let removed = destinations.webhooks.remove(at.ok_or(ErrorCode::NotFound)?);
         let change = Change::about(&removed.id)
-            .before(json!({ "address": removed.address, "events": removed.events }));
-        tx.write(destinations.write(&namespace.id, when)?);
-        call.audit(&tx, "notice.remove", change)?;
+            .with_before(json!({ "address": removed.address, "events": removed.events }));
+        tx.write(destinations.to_write(&namespace.id, when)?);
+        call.write_audit(&tx, "notice.remove", change)?;
         Ok::<_, Refusal>(removed)
     };
     let removed = call.app.change(remove).await?;
-    Ok(json_answer(StatusCode::OK, &shown(&removed, None)))
+    Ok(json_answer(StatusCode::OK, &to_api_webhook(&removed, None)))
 }
 
 /// Sends a test notice immediately. If it arrives, a webhook that was switched off is on again.
-pub(super) async fn test(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
+pub(super) async fn test_webhook(call: Call) -> Answer {
+    let (namespace, _) = call.path_namespace()?;
     let id = call.param("id");
     let (destinations, _) = Destinations::find(&call.app, &namespace.id).await?;
-    if destinations.webhook(id).is_none() {
+    if destinations.find_webhook(id).is_none() {
         return Err(ErrorCode::NotFound.into());
     }
-    let senders = senders(&call)?;
+    let senders = require_senders(&call)?;
     let (app, now) = (&call.app, call.app.clock.now());
     let window = Window {
         name: "notice-tests",
@@ -161,8 +161,8 @@ pub(super) async fn test(call: Call) -> Answer {
     };
     // Counted before the request is sent: an owner could otherwise have the service flood a host of
     // their choice.
-    limits::count(app, &[window], now).await?;
-    let sent = notices::try_webhook(app, senders, &namespace, id).await?;
+    limits::count_or_refuse(app, &[window], now).await?;
+    let sent = notices::test_webhook(app, senders, &namespace, id).await?;
     let sent = sent.ok_or(ErrorCode::NotFound)?;
     let tested = TestedWebhook {
         id: id.to_owned(),
@@ -174,26 +174,26 @@ pub(super) async fn test(call: Call) -> Answer {
 
 /// Sets whether every owner gets notices by mail.
 pub(super) async fn set_mail(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
-    let asked: NoticeMail = call.json().await?;
-    if asked.mail && !has_mailer(&call) {
+    let (namespace, _) = call.path_namespace()?;
+    let setting: NoticeMail = call.json_body().await?;
+    if setting.mail && !has_mailer(&call) {
         return Err(ErrorCode::MailUnavailable.into());
     }
     let set = async |tx: Transaction<'_>| {
         let (mut destinations, when) = Destinations::find(&tx, &namespace.id).await?;
         let before = destinations.mail;
-        if before == asked.mail {
+        if before == setting.mail {
             return Ok(());
         }
-        destinations.mail = asked.mail;
+        destinations.mail = setting.mail;
         let change = Change::about(&namespace.slug)
-            .before(json!({ "mail": before }))
-            .after(json!({ "mail": asked.mail }));
-        tx.write(destinations.write(&namespace.id, when)?);
-        call.audit(&tx, "notice.mail", change)
+            .with_before(json!({ "mail": before }))
+            .with_after(json!({ "mail": setting.mail }));
+        tx.write(destinations.to_write(&namespace.id, when)?);
+        call.write_audit(&tx, "notice.mail", change)
     };
     call.app.change(set).await?;
-    Ok(json_answer(StatusCode::OK, &asked))
+    Ok(json_answer(StatusCode::OK, &setting))
 }
 
 fn has_mailer(call: &Call) -> bool {
@@ -201,6 +201,6 @@ fn has_mailer(call: &Call) -> bool {
     senders.is_some_and(|senders| senders.mailer.is_some())
 }
 
-fn senders(call: &Call) -> Result<&Senders, Refusal> {
+fn require_senders(call: &Call) -> Result<&Senders, Refusal> {
     Ok(call.app.senders.as_ref().ok_or(ErrorCode::Unavailable)?)
 }

@@ -6,7 +6,7 @@ use vault_api::{MissingObjects, ObjectQuestion, ObjectReference, StoredObjects};
 use vault_format::hash::Digest;
 use vault_store::objects::{Class, MAX_ASKED, MAX_OBJECT_BYTES, ObjectKey, Stored};
 
-use super::call::{Answer, Call, exact};
+use super::call::{Answer, Call, exact_answer};
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{json_answer, parse_json, read_body, require_media_type};
 use crate::uploads;
@@ -15,30 +15,30 @@ use crate::uploads;
 const MAX_QUESTION_BYTES: usize = 1024 * 1024;
 
 /// Returns those of the named objects that the namespace lacks.
-pub(super) async fn missing(call: Call) -> Answer {
+pub(super) async fn list_missing(call: Call) -> Answer {
     let (namespace, _) = call.hosted_namespace()?;
     let bytes = read_body(call.take_body(), MAX_QUESTION_BYTES).await?;
     require_media_type(&call.parts.headers, "application/json")?;
     let question: ObjectQuestion = parse_json(&bytes)?;
-    let class = writable(question.class.as_str()).ok_or(ErrorCode::ParameterInvalid)?;
+    let class = parse_writable_class(question.class.as_str()).ok_or(ErrorCode::ParameterInvalid)?;
     if question.objects.len() > MAX_ASKED {
         return Err(Refusal::new(ErrorCode::ParameterInvalid)
             .detail("A request must not name more than 10,000 objects."));
     }
-    let wanted: Vec<_> = question
+    let named: Vec<_> = question
         .objects
         .iter()
-        .map(|asked| (namespace.object(class, asked.sha256), asked.size))
+        .map(|asked| (namespace.object_key(class, asked.sha256), asked.size))
         .collect();
-    let missing = uploads::missing(&call.app, namespace.id, &wanted).await?;
+    let missing = uploads::list_missing(&call.app, namespace.id, &named).await?;
     let missing = missing.into_iter().map(|key| key.digest).collect();
     Ok(json_answer(StatusCode::OK, &MissingObjects { missing }))
 }
 
 /// Stores exact bytes under their hash; answers 201, or 200 if they were stored before.
-pub(super) async fn put(call: Call) -> Answer {
+pub(super) async fn put_object(call: Call) -> Answer {
     let (namespace, _) = call.hosted_namespace()?;
-    let class = writable(call.param("class")).ok_or(ErrorCode::NotFound)?;
+    let class = parse_writable_class(call.param("class")).ok_or(ErrorCode::NotFound)?;
     let sha256: Digest = call
         .param("sha256")
         .parse()
@@ -51,8 +51,8 @@ pub(super) async fn put(call: Call) -> Answer {
         return Err(ErrorCode::ObjectHash.into());
     }
     let size = bytes.len() as u64;
-    let object = (namespace.object(class, sha256), bytes);
-    let stored = uploads::put(&call.app, namespace.id, vec![object]).await?;
+    let object = (namespace.object_key(class, sha256), bytes);
+    let stored = uploads::put_objects(&call.app, namespace.id, vec![object]).await?;
     let status = match stored.first() {
         Some(Stored::Present) => StatusCode::OK,
         _ => StatusCode::CREATED,
@@ -61,12 +61,12 @@ pub(super) async fn put(call: Call) -> Answer {
 }
 
 /// Stores many objects at once, all or none.
-pub(super) async fn pack(call: Call) -> Answer {
+pub(super) async fn put_pack(call: Call) -> Answer {
     let (namespace, _) = call.hosted_namespace()?;
-    let class = writable(call.param("class")).ok_or(ErrorCode::NotFound)?;
+    let class = parse_writable_class(call.param("class")).ok_or(ErrorCode::NotFound)?;
     let bytes = read_body(call.take_body(), MAX_OBJECT_BYTES).await?;
     require_media_type(&call.parts.headers, "application/vnd.vault.pack")?;
-    let objects = unpack(&bytes).ok_or(ErrorCode::PackInvalid)?;
+    let objects = parse_pack(&bytes).ok_or(ErrorCode::PackInvalid)?;
     // All hashes are checked before the first object is stored, since the request promises all or
     // none.
     if objects
@@ -79,18 +79,18 @@ pub(super) async fn pack(call: Call) -> Answer {
     let stored = objects.iter().map(|(hash, _)| *hash).collect();
     let mut keyed: Vec<(ObjectKey, Bytes)> = objects
         .into_iter()
-        .map(|(hash, bytes)| (namespace.object(class, hash), bytes))
+        .map(|(hash, bytes)| (namespace.object_key(class, hash), bytes))
         .collect();
     // A pack may contain an object twice; a commit must not write the record of one object twice.
     keyed.sort_unstable_by_key(|(key, _)| *key);
     keyed.dedup_by(|(one, _), (other, _)| one == other);
-    uploads::put(&call.app, namespace.id, keyed).await?;
+    uploads::put_objects(&call.app, namespace.id, keyed).await?;
     Ok(json_answer(StatusCode::OK, &StoredObjects { stored }))
 }
 
 /// Reads the objects of a pack: each 64 hexadecimal characters, a space, the decimal length, a line
 /// feed, and the bytes. Returns `None` if it has any other form.
-fn unpack(pack: &Bytes) -> Option<Vec<(Digest, Bytes)>> {
+fn parse_pack(pack: &Bytes) -> Option<Vec<(Digest, Bytes)>> {
     let mut objects = Vec::new();
     let mut at = 0;
     while at < pack.len() {
@@ -116,21 +116,25 @@ fn unpack(pack: &Bytes) -> Option<Vec<(Digest, Bytes)>> {
 }
 
 /// Returns the exact bytes of an object; 404 if it is not, or no longer, stored.
-pub(super) async fn read(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
-    let class = writable(call.param("class")).ok_or(ErrorCode::NotFound)?;
+pub(super) async fn read_object(call: Call) -> Answer {
+    let (namespace, _) = call.path_namespace()?;
+    let class = parse_writable_class(call.param("class")).ok_or(ErrorCode::NotFound)?;
     let sha256: Digest = call
         .param("sha256")
         .parse()
         .map_err(|_| ErrorCode::NotFound)?;
-    let key = namespace.object(class, sha256);
+    let key = namespace.object_key(class, sha256);
     let object = call.app.object(&key).await?;
     let object = object.ok_or(ErrorCode::NotFound)?;
-    Ok(exact(object.bytes, &sha256, "application/octet-stream"))
+    Ok(exact_answer(
+        object.bytes,
+        &sha256,
+        "application/octet-stream",
+    ))
 }
 
 /// The classes that publishers can write and read; all others belong to the service.
-fn writable(class: &str) -> Option<Class> {
+fn parse_writable_class(class: &str) -> Option<Class> {
     match class.parse() {
         Ok(class @ (Class::Bundles | Class::Policies)) => Some(class),
         _ => None,
@@ -164,7 +168,7 @@ mod tests {
             (format!("{hash} 3\r\nabc"), None),
             ("x".repeat(200), None),
         ] {
-            let read = unpack(&Bytes::from(pack.clone()));
+            let read = parse_pack(&Bytes::from(pack.clone()));
             assert_eq!(read.map(|objects| objects.len()), count, "{pack}");
         }
     }

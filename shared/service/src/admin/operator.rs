@@ -7,29 +7,31 @@ use vault_api::{CreatedNamespace, NewNamespace};
 use vault_format::name::Slug;
 use vault_store::records::{When, Write};
 
-use super::call::{Answer, Items, OperatorCall, cut};
+use super::call::{Answer, Items, OperatorCall, trim_page};
 use super::vaults;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::account::{self, Email};
 use crate::model::audit::Change;
-use crate::model::namespace::{self, DIRECTORY, Kind, Listed, Namespace, Status, Subscription};
+use crate::model::namespace::{
+    self, DIRECTORY, Kind, Namespace, NamespaceEntry, Status, Subscription,
+};
 use crate::model::provisioning::reservation_key;
 use crate::model::user::{NamespaceRef, Role, Scopes, User};
 use crate::transaction::Transaction;
 
 /// Lists all namespaces, including deleted ones, whose slugs stay taken.
-pub(super) async fn list(call: OperatorCall) -> Answer {
-    let page = call.page()?;
+pub(super) async fn list_namespaces(call: OperatorCall) -> Answer {
+    let page = call.page_params()?;
     let records = &call.app.records;
-    let found = records
-        .list(DIRECTORY, "", page.after.as_deref(), page.limit + 1)
+    let page_records = records
+        .list_page(DIRECTORY, "", page.after.as_deref(), page.limit + 1)
         .await?;
-    let (found, next) = cut(found, page.limit);
+    let (page_records, next) = trim_page(page_records, page.limit);
     let mut keys = Vec::new();
-    for record in &found {
-        let listed: Listed = record.read()?;
-        keys.push(namespace::key(&listed.slug));
+    for record in &page_records {
+        let directory_entry: NamespaceEntry = record.read()?;
+        keys.push(namespace::namespace_key(&directory_entry.slug));
     }
     let mut items = Vec::new();
     if !keys.is_empty() {
@@ -40,7 +42,7 @@ pub(super) async fn list(call: OperatorCall) -> Answer {
                 namespace_id: namespace.id,
                 kind: namespace.kind,
                 status: namespace.status,
-                subscription: namespace.subscription.at(call.app.clock.now()),
+                subscription: namespace.subscription.state_at(call.app.clock.now()),
                 owner: namespace.owner,
                 release: namespace.current.map(|current| current.release),
             });
@@ -51,21 +53,21 @@ pub(super) async fn list(call: OperatorCall) -> Answer {
 
 /// Allocates a hosted namespace for the account with this e-mail address, which is created if it
 /// does not exist.
-pub(super) async fn create(call: OperatorCall) -> Answer {
-    let wanted: NewNamespace = call.json().await?;
-    let slug: Slug = wanted.slug.parse_or(ErrorCode::SlugInvalid)?;
+pub(super) async fn create_namespace(call: OperatorCall) -> Answer {
+    let new_namespace: NewNamespace = call.json_body().await?;
+    let slug: Slug = new_namespace.slug.parse_or(ErrorCode::SlugInvalid)?;
     // A slug that is kept for routes and well-known hosts must not belong to a tenant.
     if slug.is_reserved() {
         return Err(ErrorCode::SlugReserved.into());
     }
-    let owner: Email = wanted.owner.parse_or(ErrorCode::EmailInvalid)?;
+    let owner: Email = new_namespace.owner.parse_or(ErrorCode::EmailInvalid)?;
     call.require_fresh()?;
-    let create = async |tx| allocate(&tx, &call, &slug, &owner).await;
+    let create = async |tx| allocate_namespace(&tx, &call, &slug, &owner).await;
     let created = call.app.change(create).await?;
     Ok(json_answer(StatusCode::CREATED, &created))
 }
 
-async fn allocate(
+async fn allocate_namespace(
     tx: &Transaction<'_>,
     call: &OperatorCall,
     slug: &Slug,
@@ -77,9 +79,9 @@ async fn allocate(
         id: namespace.id,
     };
     let issuer = call.app.config.public_url.base();
-    let invited = account::invite(tx, owner, issuer, tx.now()).await?;
+    let invited = account::prepare_invitation(tx, owner, issuer, tx.now()).await?;
     let (account, now) = (&invited.account, tx.now());
-    let user = User::active(
+    let user = User::new_active(
         account,
         reference,
         Role::Owner,
@@ -89,21 +91,21 @@ async fn allocate(
     );
     // A slug is reserved while a customer is paying for it.
     let reservation = reservation_key(slug);
-    if tx.records.get(&reservation).await?.is_some() {
+    if tx.records.get_one(&reservation).await?.is_some() {
         return Err(ErrorCode::SlugTaken.into());
     }
     // Only the writes that claim the slug are reported as taken. A reservation made since the read
     // above is a conflict: the retry then reads it.
-    let names = namespace.allocation()?;
-    let bounds = names.len();
+    let names = namespace.allocation_writes()?;
+    let conditional_count = names.len();
     tx.write_all(names);
     tx.write(Write::check(reservation, When::Absent));
-    tx.write_all(user.creation()?);
+    tx.write_all(user.creation_writes()?);
     tx.write_all(invited.writes);
     let change =
-        Change::about(&slug).after(json!({ "namespace_id": namespace.id, "owner": owner }));
-    call.audit(tx, "namespace.create", &change, &[namespace.id])?;
-    if tx.commit_within(bounds).await?.is_some() {
+        Change::about(&slug).with_after(json!({ "namespace_id": namespace.id, "owner": owner }));
+    call.write_audits(tx, "namespace.create", &change, &[namespace.id])?;
+    if tx.commit_within(conditional_count).await?.is_some() {
         return Err(ErrorCode::SlugTaken.into());
     }
     Ok(CreatedNamespace {
@@ -115,35 +117,35 @@ async fn allocate(
 }
 
 /// Returns the state of a namespace as its owner sees it.
-pub(super) async fn show(call: OperatorCall) -> Answer {
+pub(super) async fn show_namespace(call: OperatorCall) -> Answer {
     let slug: Slug = call
         .param("slug")
         .parse()
         .map_err(|_| ErrorCode::NotFound)?;
-    let (namespace, _) = namespace::find(&call.app, &slug)
+    let (namespace, _) = namespace::find_namespace(&call.app, &slug)
         .await?
         .ok_or(ErrorCode::NotFound)?;
-    let shown = vaults::shown(&call.app, namespace).await?;
-    Ok(json_answer(StatusCode::OK, &shown))
+    let vault = vaults::to_api_vault(&call.app, namespace).await?;
+    Ok(json_answer(StatusCode::OK, &vault))
 }
 
 /// Suspends a namespace: every route answers `vault_suspended` to everybody except operators.
-pub(super) async fn suspend(call: OperatorCall) -> Answer {
+pub(super) async fn suspend_namespace(call: OperatorCall) -> Answer {
     set_status(call, "namespace.suspend", Status::Suspended).await
 }
 
 /// Ends the suspension of a namespace.
-pub(super) async fn resume(call: OperatorCall) -> Answer {
+pub(super) async fn resume_namespace(call: OperatorCall) -> Answer {
     set_status(call, "namespace.resume", Status::Active).await
 }
 
 /// Withholds bundles until the vault is paid for again; the catalog is still served.
-pub(super) async fn lapse(call: OperatorCall) -> Answer {
+pub(super) async fn lapse_subscription(call: OperatorCall) -> Answer {
     set_subscription(call, "namespace.lapse", Subscription::Lapsed).await
 }
 
 /// Ends the lapse: bundles are served again.
-pub(super) async fn renew(call: OperatorCall) -> Answer {
+pub(super) async fn renew_subscription(call: OperatorCall) -> Answer {
     set_subscription(call, "namespace.renew", Subscription::Active).await
 }
 
@@ -178,31 +180,31 @@ async fn change_namespace(
         .parse()
         .map_err(|_| ErrorCode::NotFound)?;
     let set = async |tx: Transaction<'_>| {
-        let found = namespace::find(&tx, &slug).await?;
-        let (mut namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
+        let namespace_and_revision = namespace::find_namespace(&tx, &slug).await?;
+        let (mut namespace, revision) = namespace_and_revision.ok_or(ErrorCode::NotFound)?;
         let (before, after) = change(&mut namespace);
         if before != after {
-            let change = Change::about(&slug).before(before).after(after);
-            tx.write(namespace.update(revision)?);
-            call.audit(&tx, name, &change, &[namespace.id])?;
+            let change = Change::about(&slug).with_before(before).with_after(after);
+            tx.write(namespace.update_write(revision)?);
+            call.write_audits(&tx, name, &change, &[namespace.id])?;
         }
         Ok::<_, Refusal>(namespace)
     };
     let namespace = call.app.change(set).await?;
-    let shown = vaults::shown(&call.app, namespace).await?;
-    Ok(json_answer(StatusCode::OK, &shown))
+    let vault = vaults::to_api_vault(&call.app, namespace).await?;
+    Ok(json_answer(StatusCode::OK, &vault))
 }
 
 /// Ends every token for a namespace.
-pub(super) async fn sign_out(call: OperatorCall) -> Answer {
+pub(super) async fn sign_out_namespace(call: OperatorCall) -> Answer {
     let slug: Slug = call
         .param("slug")
         .parse()
         .map_err(|_| ErrorCode::NotFound)?;
-    let found = namespace::find(&call.app, &slug).await?;
-    let (namespace, _) = found.ok_or(ErrorCode::NotFound)?;
+    let namespace_and_revision = namespace::find_namespace(&call.app, &slug).await?;
+    let (namespace, _) = namespace_and_revision.ok_or(ErrorCode::NotFound)?;
     let log = |tx: &Transaction<'_>, change| {
-        call.audit(tx, "namespace.sign-out", &change, &[namespace.id])
+        call.write_audits(tx, "namespace.sign-out", &change, &[namespace.id])
     };
     vaults::raise_epoch(&call.app, &slug, log).await
 }

@@ -14,16 +14,16 @@ use crate::model::namespace::{self, PinReset, Pinned};
 /// Removes the pin. The next catalog is then accepted as the first one, whatever its vault, release
 /// number and `previous`; `If-Match` must still name the current file. Linked machines keep their
 /// own pin: they reject the catalog of another vault until their users link them again.
-pub(super) async fn reset(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
-    let asked: ConfirmedPinReset = call.json().await?;
+pub(super) async fn handle_reset(call: Call) -> Answer {
+    let (namespace, _) = call.path_namespace()?;
+    let confirmation: ConfirmedPinReset = call.json_body().await?;
     // The name in the body must repeat the one in the path: a request that was sent to the wrong
     // vault by mistake must not reset a pin.
-    if asked.slug != namespace.slug.as_str() {
+    if confirmation.slug != namespace.slug.as_str() {
         return Err(ErrorCode::ConfirmationMismatch.into());
     }
     call.require_fresh()?;
-    reset_pin(&call.principal()).await?;
+    reset_pin(&call.to_principal()).await?;
     let slug = namespace.slug;
     Ok(json_answer(StatusCode::OK, &PinResetDone { slug, pin: () }))
 }
@@ -33,12 +33,12 @@ pub(super) async fn reset(call: Call) -> Answer {
 pub(crate) async fn reset_pin(by: &Principal<'_>) -> Result<(), Refusal> {
     by.app
         .change(async |tx| {
-            let found = namespace::find(&tx, &by.namespace.slug).await?;
-            let (mut namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
+            let namespace_and_revision = namespace::find_namespace(&tx, &by.namespace.slug).await?;
+            let (mut namespace, revision) = namespace_and_revision.ok_or(ErrorCode::NotFound)?;
             // The pin is taken inside the transaction, so that the audit record shows the one that
             // was really replaced, also when a publisher pinned a new root a moment before.
             let before = std::mem::take(&mut namespace.pin);
-            let change = Change::about(&by.namespace.slug).before(match &before {
+            let change = Change::about(&by.namespace.slug).with_before(match &before {
                 Pinned::Nothing => None,
                 Pinned::Vault(pin) => {
                     Some(json!({ "vault_id": pin.vault_id, "root_version": pin.root_version }))
@@ -52,10 +52,10 @@ pub(crate) async fn reset_pin(by: &Principal<'_>) -> Result<(), Refusal> {
             namespace.pin_reset = Some(PinReset {
                 at: tx.now(),
                 by: by.actor.user.clone(),
-                vault_id: before.vault().map(|pin| pin.vault_id),
+                vault_id: before.vault_pin().map(|pin| pin.vault_id),
             });
-            tx.write(namespace.update(revision)?);
-            Ok(by.audit(&tx, "pin.reset", change)?)
+            tx.write(namespace.update_write(revision)?);
+            Ok(by.write_audit(&tx, "pin.reset", change)?)
         })
         .await
 }

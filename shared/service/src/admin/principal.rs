@@ -6,7 +6,7 @@
 
 use vault_store::StoreError;
 
-use crate::app::{Acting, App};
+use crate::app::{ActingUser, App};
 use crate::error::{ErrorCode, Refusal};
 use crate::model::account::Email;
 use crate::model::audit::{Actor, Change};
@@ -30,7 +30,7 @@ pub(crate) struct Principal<'a> {
 
 impl<'a> Principal<'a> {
     /// Combines the user with the vault that the request acts on.
-    pub(crate) fn of(acting: Acting<'a>, user: &'a User) -> Self {
+    pub(crate) fn from_user(acting: ActingUser<'a>, user: &'a User) -> Self {
         Self {
             app: acting.app,
             namespace: acting.namespace,
@@ -51,7 +51,7 @@ impl<'a> Principal<'a> {
     }
 
     /// The vault in the form that memberships and invitations refer to it.
-    pub(super) fn home(&self) -> NamespaceRef {
+    pub(super) fn namespace_ref(&self) -> NamespaceRef {
         NamespaceRef {
             slug: self.namespace.slug.clone(),
             id: self.namespace.id,
@@ -59,7 +59,7 @@ impl<'a> Principal<'a> {
     }
 
     /// Adds the audit record of a change in the vault to the commit that makes it.
-    pub(super) fn audit(
+    pub(super) fn write_audit(
         &self,
         tx: &Transaction<'_>,
         action: &str,

@@ -7,7 +7,7 @@ use vault_store::StoreError;
 use vault_store::objects::Class;
 use vault_store::records::Record;
 
-use super::call::{Answer, Call, Items, cut, exact};
+use super::call::{Answer, Call, Items, exact_answer, trim_page};
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
@@ -16,19 +16,19 @@ use crate::model::namespace::Namespace;
 use crate::model::release::{self, Release};
 
 /// Lists releases, oldest first; `after` is `next` of the page before.
-pub(super) async fn list(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
-    let page = call.page()?;
+pub(super) async fn list_releases(call: Call) -> Answer {
+    let (namespace, _) = call.path_namespace()?;
+    let page = call.page_params()?;
     if page.after.as_ref().is_some_and(|after| !is_sort_key(after)) {
         return Err(ErrorCode::ParameterInvalid.into());
     }
-    let partition = release::partition(&namespace.id);
+    let partition = release::releases_partition(&namespace.id);
     let records = &call.app.records;
-    let found = records
-        .list(&partition, "", page.after.as_deref(), page.limit + 1)
+    let page_records = records
+        .list_page(&partition, "", page.after.as_deref(), page.limit + 1)
         .await?;
-    let (found, next) = cut(found, page.limit);
-    let items = found
+    let (page_records, next) = trim_page(page_records, page.limit);
+    let items = page_records
         .iter()
         .map(vault_store::records::Record::read)
         .collect::<Result<Vec<Release>, _>>()?;
@@ -36,26 +36,33 @@ pub(super) async fn list(call: Call) -> Answer {
 }
 
 /// Returns one release.
-pub(super) async fn show(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
-    Ok(json_answer(StatusCode::OK, &find(&call, &namespace).await?))
+pub(super) async fn show_release(call: Call) -> Answer {
+    let (namespace, _) = call.path_namespace()?;
+    Ok(json_answer(
+        StatusCode::OK,
+        &find_requested(&call, &namespace).await?,
+    ))
 }
 
 /// Returns the catalog of one release; 404 once its bytes were deleted.
-pub(super) async fn catalog(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
-    let release = find(&call, &namespace).await?;
-    let key = namespace.object(Class::Catalogs, release.sha256);
+pub(super) async fn show_release_catalog(call: Call) -> Answer {
+    let (namespace, _) = call.path_namespace()?;
+    let release = find_requested(&call, &namespace).await?;
+    let key = namespace.object_key(Class::Catalogs, release.sha256);
     let object = call.app.object(&key).await?;
     let object = object.ok_or(ErrorCode::NotFound)?;
-    Ok(exact(object.bytes, &release.sha256, "application/json"))
+    Ok(exact_answer(
+        object.bytes,
+        &release.sha256,
+        "application/json",
+    ))
 }
 
 /// Finds the release that the path and `?root_version=` name.
-async fn find(call: &Call, namespace: &Namespace) -> Result<Release, Refusal> {
-    let (number, root_version) = (call.param("release"), call.query("root_version"));
-    let found = find_release(&call.app, namespace, number, root_version.as_deref()).await?;
-    Ok(found.ok_or(ErrorCode::NotFound)?)
+async fn find_requested(call: &Call, namespace: &Namespace) -> Result<Release, Refusal> {
+    let (number, root_version) = (call.param("release"), call.query_param("root_version"));
+    let release = find_release(&call.app, namespace, number, root_version.as_deref()).await?;
+    Ok(release.ok_or(ErrorCode::NotFound)?)
 }
 
 /// Finds the release of this number under this root version; without a root version, the newest of
@@ -67,19 +74,19 @@ pub(crate) async fn find_release(
     under: Option<&str>,
 ) -> Result<Option<Release>, Refusal> {
     // Text that is not a number names no release, which is 404 and not 422.
-    let Some(wanted) = number(release) else {
+    let Some(number) = parse_number(release) else {
         return Ok(None);
     };
     match under {
         Some(text) => {
-            let root_version = root_version(text).ok_or(ErrorCode::ParameterInvalid)?;
-            let key = release::key(&namespace.id, root_version, wanted);
+            let root_version = parse_root_version(text).ok_or(ErrorCode::ParameterInvalid)?;
+            let key = release::release_key(&namespace.id, root_version, number);
             Ok(app.get(&key).await?.map(|found| found.value))
         }
         None => {
-            let pin = namespace.pin.vault();
+            let pin = namespace.pin.vault_pin();
             let newest = pin.map_or(MAX_VERSION, |pin| pin.root_version);
-            Ok(release::find(app, &namespace.id, newest, wanted).await?)
+            Ok(release::find_release(app, &namespace.id, newest, number).await?)
         }
     }
 }
@@ -90,8 +97,8 @@ pub(crate) async fn all_releases(
     app: &App,
     namespace: &NamespaceId,
 ) -> Result<Vec<Release>, StoreError> {
-    let found = kept::all(app, &release::partition(namespace)).await?;
-    found.iter().map(Record::read).collect()
+    let release_records = kept::all_records(app, &release::releases_partition(namespace)).await?;
+    release_records.iter().map(Record::read).collect()
 }
 
 fn is_sort_key(text: &str) -> bool {
@@ -106,12 +113,16 @@ fn is_sort_key(text: &str) -> bool {
 }
 
 /// Parses a root version; 0 stands for releases of an earlier version of vault.
-fn root_version(text: &str) -> Option<u64> {
-    if text == "0" { Some(0) } else { number(text) }
+fn parse_root_version(text: &str) -> Option<u64> {
+    if text == "0" {
+        Some(0)
+    } else {
+        parse_number(text)
+    }
 }
 
 /// Parses a release number: decimal, no sign, no leading zero.
-fn number(text: &str) -> Option<u64> {
+fn parse_number(text: &str) -> Option<u64> {
     let plain = !text.is_empty() && text.len() <= 16 && text.bytes().all(|b| b.is_ascii_digit());
     (plain && !text.starts_with('0'))
         .then(|| text.parse().ok())

@@ -13,12 +13,12 @@ use vault_format::name::{NamespaceId, is_deceptive};
 use vault_store::StoreError;
 use vault_store::records::{Record, RecordKey, Write};
 
-use super::call::{Answer, Call, Items, Page, cut};
+use super::call::{Answer, Call, Items, Page, trim_page};
 use super::principal::Principal;
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
-use crate::model::account::{AccountId, Email, Listed, listed_key};
+use crate::model::account::{AccountId, AddressEntry, Email, listed_key};
 use crate::model::audit::Change;
 use crate::model::membership::invitation_key;
 use crate::model::namespace::Namespace;
@@ -33,7 +33,7 @@ use crate::transaction::Transaction;
 const MAX_PROFILE_CHARS: usize = 64;
 
 /// Converts a user to its form in the API.
-fn shown(user: User) -> vault_api::User {
+fn to_api_user(user: User) -> vault_api::User {
     vault_api::User {
         state: user.state(),
         id: user.id,
@@ -47,32 +47,36 @@ fn shown(user: User) -> vault_api::User {
 }
 
 /// Lists the users of the namespace, oldest first.
-pub(super) async fn list(call: Call) -> Answer {
-    let page = call.page()?;
-    let Items { items, next } = users(&call.app, &call.caller.namespace.id, &page).await?;
-    let items: Vec<_> = items.into_iter().map(shown).collect();
+pub(super) async fn list_users(call: Call) -> Answer {
+    let page = call.page_params()?;
+    let Items { items, next } =
+        read_users_page(&call.app, &call.caller.namespace.id, &page).await?;
+    let items: Vec<_> = items.into_iter().map(to_api_user).collect();
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
 /// Reads one page of the users of a vault, oldest first.
-pub(crate) async fn users(
+pub(crate) async fn read_users_page(
     app: &App,
     namespace: &NamespaceId,
     page: &Page,
 ) -> Result<Items<User>, StoreError> {
     let partition = users_partition(namespace);
     let after = page.after.as_deref();
-    let found = app
+    let page_records = app
         .records
-        .list(&partition, "", after, page.limit + 1)
+        .list_page(&partition, "", after, page.limit + 1)
         .await?;
-    let (found, next) = cut(found, page.limit);
-    let items = found.iter().map(Record::read).collect::<Result<_, _>>()?;
+    let (page_records, next) = trim_page(page_records, page.limit);
+    let items = page_records
+        .iter()
+        .map(Record::read)
+        .collect::<Result<_, _>>()?;
     Ok(Items { items, next })
 }
 
 /// The user whom an owner invites.
-pub(crate) struct Newcomer {
+pub(crate) struct NewMember {
     /// E-mail address.
     pub(crate) email: Email,
     /// Role to be granted.
@@ -85,27 +89,30 @@ pub(crate) struct Newcomer {
 /// repeated invitation starts the 7 days anew. The answer does not depend on whether the address
 /// has an account, and no account is created: a link that sets a password makes its holder the
 /// account in every vault, so only operators can create one. The default is a member who may read.
-pub(super) async fn create(call: Call) -> Answer {
-    let wanted: NewUser = call.json().await?;
-    let role = wanted.role.as_ref();
-    let newcomer = Newcomer {
-        email: wanted.email.parse_or(ErrorCode::EmailInvalid)?,
+pub(super) async fn create_user(call: Call) -> Answer {
+    let new_user: NewUser = call.json_body().await?;
+    let role = new_user.role.as_ref();
+    let newcomer = NewMember {
+        email: new_user.email.parse_or(ErrorCode::EmailInvalid)?,
         role: role.map_or(Ok(Role::Member), |role| {
             role.parse_or(ErrorCode::RoleUnknown)
         })?,
-        scopes: wanted.scopes.as_deref().map_or(Ok(Scopes::READ), scopes)?,
+        scopes: new_user
+            .scopes
+            .as_deref()
+            .map_or(Ok(Scopes::READ), parse_scopes)?,
     };
     // An owner can take over the vault, so a stolen token must not be able to make one.
     if newcomer.role == Role::Owner {
         call.require_fresh()?;
     }
-    let invited = invite(&call.principal(), &newcomer).await?;
-    Ok(json_answer(StatusCode::CREATED, &shown(invited)))
+    let invited = invite_user(&call.to_principal(), &newcomer).await?;
+    Ok(json_answer(StatusCode::CREATED, &to_api_user(invited)))
 }
 
 /// Invites an address, or renews its invitation. The caller of this function has checked that the
 /// sign-in is fresh if the new user is to be an owner.
-pub(crate) async fn invite(by: &Principal<'_>, newcomer: &Newcomer) -> Result<User, Refusal> {
+pub(crate) async fn invite_user(by: &Principal<'_>, newcomer: &NewMember) -> Result<User, Refusal> {
     let invite = async |tx| invite_in(&tx, by, newcomer).await;
     by.app.change(invite).await
 }
@@ -113,33 +120,36 @@ pub(crate) async fn invite(by: &Principal<'_>, newcomer: &Newcomer) -> Result<Us
 async fn invite_in(
     tx: &Transaction<'_>,
     by: &Principal<'_>,
-    newcomer: &Newcomer,
+    newcomer: &NewMember,
 ) -> Result<User, Refusal> {
     let now = tx.now();
-    let [caller, active, invited] = standings(by, &newcomer.email).await?;
+    let [caller, active, invited] = read_candidates(by, &newcomer.email).await?;
     let caller = still_administers(caller)?;
     if active.is_some() {
         return Err(ErrorCode::UserExists.into());
     }
     let (role, scopes) = (newcomer.role, newcomer.scopes);
-    let before = invited.as_ref().map(|there| standing(&there.value));
+    let before = invited.as_ref().map(|there| user_snapshot(&there.value));
     let user = if let Some(there) = invited {
-        let user = there.value.invited_anew(role, scopes, now).by(by.email);
-        tx.write_all(user.renewal(there.revision)?);
+        let user = there
+            .value
+            .invited_anew(role, scopes, now)
+            .with_inviter(by.email);
+        tx.write_all(user.renewal_writes(there.revision)?);
         user
     } else {
         let email = newcomer.email.clone();
-        let user = User::invited(email, by.home(), role, scopes, now, &tx.random);
-        let user = user.by(by.email);
-        tx.write_all(user.creation()?);
+        let user = User::new_invited(email, by.namespace_ref(), role, scopes, now, &tx.random);
+        let user = user.with_inviter(by.email);
+        tx.write_all(user.creation_writes()?);
         user
     };
     let change = Change::about(&user.id)
-        .before(before)
-        .after(standing(&user));
+        .with_before(before)
+        .with_after(user_snapshot(&user));
     // Fails the commit if the caller lost the role after it was read.
-    tx.write(caller.check());
-    by.audit(tx, "user.create", change)?;
+    tx.write(caller.check_unchanged());
+    by.write_audit(tx, "user.create", change)?;
     Ok(user)
 }
 
@@ -149,10 +159,13 @@ pub(crate) async fn find_id_by_email(
     home: &Namespace,
     email: &Email,
 ) -> Result<Option<String>, StoreError> {
-    let listed = app.get::<Listed>(&listed_key(email)).await?;
+    let directory_entry = app.get::<AddressEntry>(&listed_key(email)).await?;
     // An address without an entry may be of an account of an earlier version of vault, whose id
     // follows from the address. So the same records are read whether or not there is an account.
-    let account = listed.map_or_else(|| AccountId::earlier(email), |listed| listed.value.account);
+    let account = directory_entry.map_or_else(
+        || AccountId::of_earlier_version(email),
+        |listed| listed.value.account,
+    );
     let entries = [
         membership_key(&account, &home.slug),
         invitation_key(email, &home.slug),
@@ -169,13 +182,16 @@ pub(crate) async fn find_id_by_email(
 
 /// Reads the caller, and the active and the invited user with this address. Costs the same number
 /// of reads whether or not the address has an account.
-async fn standings(
+async fn read_candidates(
     by: &Principal<'_>,
     email: &Email,
 ) -> Result<[Option<Versioned<User>>; 3], Refusal> {
-    let (home, app) = (by.home(), by.app);
-    let listed = app.get::<Listed>(&listed_key(email)).await?;
-    let account = listed.map_or_else(|| AccountId::earlier(email), |listed| listed.value.account);
+    let (home, app) = (by.namespace_ref(), by.app);
+    let directory_entry = app.get::<AddressEntry>(&listed_key(email)).await?;
+    let account = directory_entry.map_or_else(
+        || AccountId::of_earlier_version(email),
+        |listed| listed.value.account,
+    );
     let keys = [
         user_key(&home.id, by.user_id),
         membership_key(&account, &home.slug),
@@ -191,28 +207,28 @@ async fn standings(
     };
     let (active, invited) = (user_of(active)?, user_of(invited)?);
     // Different users have different keys, so equal ones both lead nowhere.
-    let found = if active == invited {
+    let user_records = if active == invited {
         vec![None, None]
     } else {
         app.records.get_many(&[active, invited]).await?
     };
-    let mut found = found.into_iter().map(Versioned::read);
-    let mut next = || found.next().transpose().map(Option::flatten);
+    let mut user_records = user_records.into_iter().map(Versioned::read);
+    let mut next = || user_records.next().transpose().map(Option::flatten);
     Ok([Versioned::read(caller)?, next()?, next()?])
 }
 
 /// Assigns a profile of the policy to a user, or removes it.
 pub(super) async fn set_profile(call: Call) -> Answer {
-    let wanted: ProfileChange = call.json().await?;
-    let profile = match wanted.profile {
+    let profile_change: ProfileChange = call.json_body().await?;
+    let profile = match profile_change.profile {
         // Only an explicit null removes the profile. A member that was left out must not lift a
         // restriction, and is rejected when the body is parsed.
         Value::Null => None,
         Value::String(name) => Some(name),
         _ => return Err(ErrorCode::ProfileInvalid.into()),
     };
-    let user = change_profile(&call.principal(), call.param("id"), profile).await?;
-    Ok(json_answer(StatusCode::OK, &shown(user)))
+    let user = change_profile(&call.to_principal(), call.param("id"), profile).await?;
+    Ok(json_answer(StatusCode::OK, &to_api_user(user)))
 }
 
 /// Assigns the profile of this name to a user, or removes it.
@@ -229,16 +245,16 @@ pub(crate) async fn change_profile(
         ..user
     };
     let short = |user: &User| json!({ "profile": user.profile });
-    change(by, id, "user.profile", (set, short)).await
+    change_user(by, id, "user.profile", (set, short)).await
 }
 
 /// Changes the role of a user; requires credentials that were entered within the last five minutes.
 pub(super) async fn set_role(call: Call) -> Answer {
-    let wanted: RoleChange = call.json().await?;
-    let role = wanted.role.parse_or(ErrorCode::RoleUnknown)?;
+    let role_change: RoleChange = call.json_body().await?;
+    let role = role_change.role.parse_or(ErrorCode::RoleUnknown)?;
     call.require_fresh()?;
-    let user = change_role(&call.principal(), call.param("id"), role).await?;
-    Ok(json_answer(StatusCode::OK, &shown(user)))
+    let user = change_role(&call.to_principal(), call.param("id"), role).await?;
+    Ok(json_answer(StatusCode::OK, &to_api_user(user)))
 }
 
 /// Changes the role of a user. The scopes stay: an owner without `write` sees everything and
@@ -246,19 +262,22 @@ pub(super) async fn set_role(call: Call) -> Answer {
 pub(crate) async fn change_role(by: &Principal<'_>, id: &str, role: Role) -> Result<User, Refusal> {
     let set = |user: User| User { role, ..user };
     let short = |user: &User| json!({ "role": user.role });
-    change(by, id, "user.role", (set, short)).await
+    change_user(by, id, "user.role", (set, short)).await
 }
 
 /// Grants and revokes scopes of a user.
 pub(super) async fn change_scopes(call: Call) -> Answer {
-    let wanted: ScopeChange = call.json().await?;
-    let (grant, revoke) = (scopes(&wanted.grant)?, scopes(&wanted.revoke)?);
+    let scope_change: ScopeChange = call.json_body().await?;
+    let (grant, revoke) = (
+        parse_scopes(&scope_change.grant)?,
+        parse_scopes(&scope_change.revoke)?,
+    );
     if !grant.and(revoke).is_empty() {
         return Err(Refusal::new(ErrorCode::ParameterInvalid)
             .detail("A scope cannot be granted and revoked at once."));
     }
-    let user = grant_scopes(&call.principal(), call.param("id"), (grant, revoke)).await?;
-    Ok(json_answer(StatusCode::OK, &shown(user)))
+    let user = grant_scopes(&call.to_principal(), call.param("id"), (grant, revoke)).await?;
+    Ok(json_answer(StatusCode::OK, &to_api_user(user)))
 }
 
 /// Grants the first scopes and revokes the second. Existing tokens lose a revoked scope at once;
@@ -273,15 +292,15 @@ pub(crate) async fn grant_scopes(
         ..user
     };
     let short = |user: &User| json!({ "scopes": user.scopes });
-    change(by, id, "user.scopes", (set, short)).await
+    change_user(by, id, "user.scopes", (set, short)).await
 }
 
 /// Ends the membership of a user, which requires credentials entered within the last five minutes,
 /// or withdraws an invitation.
-pub(super) async fn remove(call: Call) -> Answer {
+pub(super) async fn handle_remove(call: Call) -> Answer {
     let fresh = || call.require_fresh();
-    let removed = remove_user(&call.principal(), call.param("id"), &fresh).await?;
-    Ok(json_answer(StatusCode::OK, &shown(removed)))
+    let removed = remove_user(&call.to_principal(), call.param("id"), &fresh).await?;
+    Ok(json_answer(StatusCode::OK, &to_api_user(removed)))
 }
 
 /// Removes a user. `fresh` checks that the sign-in is fresh; it is called only if the user is
@@ -293,22 +312,22 @@ pub(crate) async fn remove_user(
 ) -> Result<User, Refusal> {
     by.app
         .change(async |tx| {
-            let Found { caller, target } = find(by, id).await?;
+            let CallerAndTarget { caller, target } = find_with_caller(by, id).await?;
             // Withdrawing an invitation takes nothing from anybody, so it needs no fresh sign-in.
             if target.value.state() == State::Active {
                 fresh()?;
             }
-            tx.write_all(remaining(by, caller, &target, None).await?);
-            tx.write_all(target.value.removal(target.revision));
-            let change = Change::about(&target.value.id).before(standing(&target.value));
-            by.audit(&tx, "user.remove", change)?;
+            tx.write_all(owner_checks(by, caller, &target, None).await?);
+            tx.write_all(target.value.removal_writes(target.revision));
+            let change = Change::about(&target.value.id).with_before(user_snapshot(&target.value));
+            by.write_audit(&tx, "user.remove", change)?;
             Ok(target.value)
         })
         .await
 }
 
 /// Changes a user and logs what `short` returns for it before and after, also if nothing changed.
-async fn change(
+async fn change_user(
     by: &Principal<'_>,
     id: &str,
     action: &str,
@@ -316,26 +335,26 @@ async fn change(
 ) -> Result<User, Refusal> {
     by.app
         .change(async |tx| {
-            let Found { caller, target } = find(by, id).await?;
+            let CallerAndTarget { caller, target } = find_with_caller(by, id).await?;
             let after = set(target.value.clone());
-            tx.write_all(remaining(by, caller, &target, Some(&after)).await?);
-            tx.write(after.update(target.revision)?);
+            tx.write_all(owner_checks(by, caller, &target, Some(&after)).await?);
+            tx.write(after.update_write(target.revision)?);
             let change = Change::about(&after.id)
-                .before(short(&target.value))
-                .after(short(&after));
-            by.audit(&tx, action, change)?;
+                .with_before(short(&target.value))
+                .with_after(short(&after));
+            by.write_audit(&tx, action, change)?;
             Ok(after)
         })
         .await
 }
 
 /// The target of a change and the record of the caller, read at the same moment.
-struct Found {
+struct CallerAndTarget {
     caller: Option<Versioned<User>>,
     target: Versioned<User>,
 }
 
-async fn find(by: &Principal<'_>, id: &str) -> Result<Found, Refusal> {
+async fn find_with_caller(by: &Principal<'_>, id: &str) -> Result<CallerAndTarget, Refusal> {
     // The id becomes part of a record key; text of another form must not reach the store.
     if !is_user_id(id) {
         return Err(ErrorCode::UserNotFound.into());
@@ -343,7 +362,7 @@ async fn find(by: &Principal<'_>, id: &str) -> Result<Found, Refusal> {
     let namespace = &by.namespace.id;
     let keys = [user_key(namespace, by.user_id), user_key(namespace, id)];
     let [caller, target] = by.app.get_all(keys).await?;
-    Ok(Found {
+    Ok(CallerAndTarget {
         caller: Versioned::read(caller)?,
         target: Versioned::read(target)?.ok_or(ErrorCode::UserNotFound)?,
     })
@@ -351,22 +370,22 @@ async fn find(by: &Principal<'_>, id: &str) -> Result<Found, Refusal> {
 
 /// Returns the user of this id.
 pub(crate) async fn find_user(by: &Principal<'_>, id: &str) -> Result<User, Refusal> {
-    Ok(find(by, id).await?.target.value)
+    Ok(find_with_caller(by, id).await?.target.value)
 }
 
 /// Returns the checks that the commit must make if `target` becomes `after`: that the caller is
 /// still an owner, and that the vault keeps an owner.
-async fn remaining(
+async fn owner_checks(
     by: &Principal<'_>,
     caller: Option<Versioned<User>>,
     target: &Versioned<User>,
     after: Option<&User>,
 ) -> Result<Vec<Write>, Refusal> {
-    let steps_back = target.value.administers() && !after.is_some_and(User::administers);
+    let steps_back = target.value.can_administer() && !after.is_some_and(User::can_administer);
     let caller = still_administers(caller);
     match caller {
         // The caller is an active owner with `write` and not the target, so an owner stays.
-        Ok(caller) if caller.value.id != target.value.id => Ok(vec![caller.check()]),
+        Ok(caller) if caller.value.id != target.value.id => Ok(vec![caller.check_unchanged()]),
         // The caller changes their own record. The write of it has its revision as a condition, so
         // no further check is needed.
         Ok(_) if !steps_back => Ok(Vec::new()),
@@ -377,7 +396,7 @@ async fn remaining(
             let other = members::another_owner(by.app, namespace, &target.value.id).await?;
             let other = other.ok_or(ErrorCode::LastOwner)?;
             caller?;
-            Ok(vec![other.check()])
+            Ok(vec![other.check_unchanged()])
         }
         _ => Err(ErrorCode::OwnerRequired.into()),
     }
@@ -386,16 +405,16 @@ async fn remaining(
 /// Returns the caller if it is still an owner with `write`; fails with 403 otherwise.
 fn still_administers(caller: Option<Versioned<User>>) -> Result<Versioned<User>, Refusal> {
     caller
-        .filter(|caller| caller.value.administers())
+        .filter(|caller| caller.value.can_administer())
         .ok_or_else(|| ErrorCode::OwnerRequired.into())
 }
 
 /// The state of a user as the audit log records it.
-fn standing(user: &User) -> Value {
+fn user_snapshot(user: &User) -> Value {
     json!({ "email": user.email, "state": user.state(), "role": user.role, "scopes": user.scopes, "profile": user.profile })
 }
 
-fn scopes(words: &[Given<Scope>]) -> Result<Scopes, Refusal> {
+fn parse_scopes(words: &[Given<Scope>]) -> Result<Scopes, Refusal> {
     words
         .iter()
         .map(|word| Ok(word.parse_or(ErrorCode::ScopeUnknown)?))

@@ -9,7 +9,7 @@ use vault_api::{
 };
 use vault_format::name::Slug;
 
-use super::call::{Answer, Call, Items, cut};
+use super::call::{Answer, Call, Items, trim_page};
 use crate::app::App;
 use crate::bearer::Bearer;
 use crate::drafts;
@@ -25,22 +25,22 @@ use crate::model::{account, release};
 use crate::transaction::Transaction;
 
 /// Lists all namespaces of the account, whichever of them the token is for.
-pub(super) async fn list(call: Call<Bearer>) -> Answer {
-    let page = call.page()?;
+pub(super) async fn list_vaults(call: Call<Bearer>) -> Answer {
+    let page = call.page_params()?;
     let records = &call.app.records;
     let after = page.after.map(|slug| format!("{MEMBERSHIPS}{slug}"));
-    let found = records
-        .list(
-            &account::partition(call.caller.account()),
+    let page_records = records
+        .list_page(
+            &account::account_partition(call.caller.account()),
             MEMBERSHIPS,
             after.as_deref(),
             page.limit + 1,
         )
         .await?;
-    let (found, next) = cut(found, page.limit);
+    let (page_records, next) = trim_page(page_records, page.limit);
     let mut items = Vec::new();
     // Two keys per membership, so half as many memberships fit into one read.
-    for some in found.chunks(vault_store::records::MAX_KEYS / 2) {
+    for some in page_records.chunks(vault_store::records::MAX_KEYS / 2) {
         let members = some
             .iter()
             .map(vault_store::records::Record::read)
@@ -48,10 +48,10 @@ pub(super) async fn list(call: Call<Bearer>) -> Answer {
         let keys: Vec<_> = members
             .iter()
             .flat_map(|member| {
-                let of = &member.namespace;
+                let home = &member.namespace;
                 [
-                    namespace::key(&of.slug),
-                    user::user_key(&of.id, &member.user_id),
+                    namespace::namespace_key(&home.slug),
+                    user::user_key(&home.id, &member.user_id),
                 ]
             })
             .collect();
@@ -63,12 +63,12 @@ pub(super) async fn list(call: Call<Bearer>) -> Answer {
             };
             let (space, user): (Namespace, User) = (space.read()?, user.read()?);
             if space.id == member.namespace.id && space.status != Status::Deleted {
-                let (pin, current) = (space.pin.vault(), space.current.as_ref());
+                let (pin, current) = (space.pin.vault_pin(), space.current.as_ref());
                 items.push(VaultSummary {
                     role: user.role,
                     kind: space.kind,
                     release: current.map(|current| current.release),
-                    subscription: space.subscription.at(call.app.clock.now()),
+                    subscription: space.subscription.state_at(call.app.clock.now()),
                     vault_id: pin.map(|pin| pin.vault_id),
                     fingerprint: pin.and(current).and_then(|current| current.fingerprint),
                     root_version: pin.map(|pin| pin.root_version),
@@ -83,18 +83,18 @@ pub(super) async fn list(call: Call<Bearer>) -> Answer {
 
 /// Counts the pending drafts of a vault by kind, among the first 1,000 that are open.
 pub(crate) async fn count_drafts(app: &App, namespace: &Namespace) -> Result<DraftCounts, Refusal> {
-    let partition = draft::partition(&namespace.id);
+    let partition = draft::drafts_partition(&namespace.id);
     let records = &app.records;
     // One list only: beyond a page, the exact number is not worth more reads.
     let open = records
-        .list(&partition, "", None, vault_store::records::MAX_PAGE)
+        .list_page(&partition, "", None, vault_store::records::MAX_PAGE)
         .await?;
     let drafts = open
         .iter()
         .map(vault_store::records::Record::read)
         .collect::<Result<_, _>>()?;
     let mut counted = DraftCounts::default();
-    for draft in drafts::standing(app, namespace, drafts).await? {
+    for draft in drafts::resolve_states(app, namespace, drafts).await? {
         if draft.state != State::Pending {
             continue;
         }
@@ -108,29 +108,32 @@ pub(crate) async fn count_drafts(app: &App, namespace: &Namespace) -> Result<Dra
 }
 
 /// Returns the state of the namespace.
-pub(super) async fn show(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
-    let shown = shown(&call.app, namespace).await?;
-    Ok(json_answer(StatusCode::OK, &shown))
+pub(super) async fn show_vault(call: Call) -> Answer {
+    let (namespace, _) = call.path_namespace()?;
+    let vault = to_api_vault(&call.app, namespace).await?;
+    Ok(json_answer(StatusCode::OK, &vault))
 }
 
 /// Converts a namespace to its form for owners, publishers and operators.
-pub(super) async fn shown(app: &App, namespace: Namespace) -> Result<Vault, Refusal> {
+pub(super) async fn to_api_vault(app: &App, namespace: Namespace) -> Result<Vault, Refusal> {
     let records = &app.records;
-    let queue: Queue = match records.get(&namespace::queue_key(&namespace.slug)).await? {
+    let queue: Queue = match records
+        .get_one(&namespace::queue_key(&namespace.slug))
+        .await?
+    {
         Some(record) => record.read()?,
         None => Queue::default(),
     };
     let kept = records
-        .list(
-            &release::partition(&namespace.id),
+        .list_page(
+            &release::releases_partition(&namespace.id),
             "",
             None,
             vault_store::records::MAX_PAGE,
         )
         .await?;
     let drafts = count_drafts(app, &namespace).await?;
-    let steps = provisioning::of(app, &namespace).await?;
+    let steps = provisioning::namespace_steps(app, &namespace).await?;
     let current = namespace.current.as_ref();
     let pin = match &namespace.pin {
         NamespacePin::Nothing => None,
@@ -169,7 +172,7 @@ pub(super) async fn shown(app: &App, namespace: Namespace) -> Result<Vault, Refu
         namespace_id: namespace.id,
         kind: namespace.kind,
         status: namespace.status,
-        subscription: namespace.subscription.at(now),
+        subscription: namespace.subscription.state_at(now),
         grace_ends_at: namespace.subscription.grace_ends_at(now),
         enrolment: namespace.enrolment,
         owner: namespace.owner,
@@ -179,12 +182,12 @@ pub(super) async fn shown(app: &App, namespace: Namespace) -> Result<Vault, Refu
 
 /// Ends every token for the caller's namespace, including the caller's own; the body must repeat
 /// the vault's name.
-pub(super) async fn sign_out(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
-    if call.json::<ConfirmedVault>().await?.slug != namespace.slug.as_str() {
+pub(super) async fn sign_out_vault(call: Call) -> Answer {
+    let (namespace, _) = call.path_namespace()?;
+    if call.json_body::<ConfirmedVault>().await?.slug != namespace.slug.as_str() {
         return Err(ErrorCode::ConfirmationMismatch.into());
     }
-    let log = |tx: &Transaction<'_>, change| call.audit(tx, "vault.sign-out", change);
+    let log = |tx: &Transaction<'_>, change| call.write_audit(tx, "vault.sign-out", change);
     raise_epoch(&call.app, &namespace.slug, log).await
 }
 
@@ -195,16 +198,16 @@ pub(super) async fn raise_epoch(
     log: impl Fn(&Transaction<'_>, Change) -> Result<(), Refusal>,
 ) -> Answer {
     let raise = async |tx: Transaction<'_>| {
-        let found = namespace::find(&tx, slug).await?;
-        let (mut namespace, revision) = found.ok_or(ErrorCode::NotFound)?;
+        let namespace_and_revision = namespace::find_namespace(&tx, slug).await?;
+        let (mut namespace, revision) = namespace_and_revision.ok_or(ErrorCode::NotFound)?;
         // Tokens carry the epoch of their namespace, so a new one ends them all without finding
         // them.
         let before = namespace.epoch;
         namespace.epoch = before.wrapping_add(1);
         let change = Change::about(&slug)
-            .before(json!(before))
-            .after(json!(namespace.epoch));
-        tx.write(namespace.update(revision)?);
+            .with_before(json!(before))
+            .with_after(json!(namespace.epoch));
+        tx.write(namespace.update_write(revision)?);
         log(&tx, change)?;
         Ok::<_, Refusal>(namespace.epoch)
     };

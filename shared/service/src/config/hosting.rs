@@ -68,7 +68,7 @@ impl Plan {
     }
 
     /// Parses `name=address`.
-    fn parse(text: &str) -> Result<Self, BadSetting> {
+    fn parse_plan(text: &str) -> Result<Self, BadSetting> {
         let (name, address) = text
             .split_once('=')
             .ok_or_else(|| BadSetting::Plan(text.to_owned()))?;
@@ -106,19 +106,19 @@ fn is_checkout(url: &Url) -> bool {
 
 impl Hosting {
     /// Reads the four variables. Fails with the name of the one that is wrong, and the reason.
-    pub fn read(
+    pub fn from_variables(
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, (&'static str, BadSetting)> {
         let text = |name| variable(name).unwrap_or_default();
         let mut plans: Vec<Plan> = Vec::new();
-        for plan in listed(&text(PLANS)) {
-            let plan = Plan::parse(plan).map_err(|why| (PLANS, why))?;
+        for plan in split_list(&text(PLANS)) {
+            let plan = Plan::parse_plan(plan).map_err(|why| (PLANS, why))?;
             if plans.iter().any(|earlier| earlier.name == plan.name) {
                 return Err((PLANS, BadSetting::PlanTwice(plan.name)));
             }
             plans.push(plan);
         }
-        let payment_secrets: Vec<SecretString> = listed(&text(PAYMENT_SECRETS))
+        let payment_secrets: Vec<SecretString> = split_list(&text(PAYMENT_SECRETS))
             .map(SecretString::from)
             .collect();
         if payment_secrets
@@ -161,7 +161,7 @@ impl Hosting {
     }
 }
 
-fn listed(text: &str) -> impl Iterator<Item = &str> {
+fn split_list(text: &str) -> impl Iterator<Item = &str> {
     text.split(',')
         .map(str::trim)
         .filter(|part| !part.is_empty())
@@ -176,7 +176,7 @@ mod tests {
             let found = variables.iter().find(|(named, _)| *named == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        Hosting::read(variable).map_err(|(name, why)| format!("{name}: {why}"))
+        Hosting::from_variables(variable).map_err(|(name, why)| format!("{name}: {why}"))
     }
 
     const SECRET: (&str, &str) = (PAYMENT_SECRETS, "whsec_0123456789, whsec_9876543210");

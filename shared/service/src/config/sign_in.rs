@@ -96,7 +96,7 @@ pub const CLIENT_SECRET: &str = "VAULT_OIDC_CLIENT_SECRET";
 impl SignIn {
     /// Reads the variables of the sign-in. `has_secret` tells whether the client has a secret, from
     /// any source. Fails with the first variable that is missing or wrong.
-    pub fn read<'v>(
+    pub fn from_variables<'v>(
         variable: &dyn Fn(&str) -> Option<&'v str>,
         has_secret: bool,
     ) -> Result<Self, BadVariable> {
@@ -205,7 +205,7 @@ impl Issuer {
     }
 
     /// Returns the host of a provider that uses plain http on this machine.
-    pub fn loopback(&self) -> Option<&str> {
+    pub fn plain_http_host(&self) -> Option<&str> {
         self.loopback.as_deref()
     }
 
@@ -249,7 +249,8 @@ mod tests {
             found.map(|(_, value)| *value)
         };
         let has_secret = variable(CLIENT_SECRET).is_some();
-        SignIn::read(&variable, has_secret).map_err(|bad| (bad.name, bad.problem.to_string()))
+        SignIn::from_variables(&variable, has_secret)
+            .map_err(|bad| (bad.name, bad.problem.to_string()))
     }
 
     const PROVIDER: [(&str, &str); 2] = [(ISSUER, "https://id.example"), (CLIENT_ID, "vault")];

@@ -3,22 +3,22 @@
 use askama::Template;
 use axum::response::Response;
 
-use super::difference::shown;
+use super::difference::printable_line;
 use super::guard::{ConsoleForm, ConsolePage};
 use super::outcome::{Outcome, Unchanged};
-use super::page::{ROWS_SHOWN, Shell, show as show_page};
+use super::page::{PageLayout, ROWS_SHOWN, show_page};
 use crate::admin::call::{Items, Page};
-use crate::admin::clients::{apps, end_app, find_app};
+use crate::admin::clients::{end_app, find_app, read_apps_page};
 use crate::admin::principal::Principal;
 use crate::error::ErrorCode;
 use crate::web::browser::ACCOUNT_PATH;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
-use crate::web::layout::{day, minute};
+use crate::web::layout::{format_day, format_minute};
 use vault_api::Client;
 
 /// An app in the list.
-struct Row {
+struct AppRow {
     id: String,
     name: Option<String>,
     hosts: Vec<String>,
@@ -30,44 +30,48 @@ struct Row {
 #[derive(Template)]
 #[template(path = "console/apps.html")]
 struct AppsPage {
-    shell: Shell,
-    rows: Vec<Row>,
+    shell: PageLayout,
+    rows: Vec<AppRow>,
     next: Option<String>,
     first: Option<String>,
     /// Address of the forms.
     here: String,
     may_write: bool,
     /// The app whose access the person is about to end.
-    confirmed: Option<Row>,
+    confirmed: Option<AppRow>,
     /// Address of the account page, which lists the browsers in which a person is signed in.
     account_href: String,
     csrf: String,
 }
 
 /// Shows the list of apps.
-pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
+pub(super) async fn show_apps(page: ConsolePage) -> Result<Response, ErrorPage> {
     let home = page.address("/apps");
-    let after = page.after().map(str::to_owned);
+    let after = page.list_cursor().map(str::to_owned);
     let listed = Page {
         limit: ROWS_SHOWN,
         after: after.clone(),
     };
-    let Items { items, next } = apps(page.app(), &page.namespace.id, &listed).await?;
+    let Items { items, next } = read_apps_page(page.app(), &page.namespace.id, &listed).await?;
     let confirmed = match page.query.value("confirm") {
         // The confirmation leads to a form, which a person who may only read cannot send.
         Some(id) if page.may_write() => find_app(page.app(), &page.namespace.id, id).await?,
         _ => None,
     };
-    let row = |app: Client| Row {
+    let row = |app: Client| AppRow {
         id: app.id,
-        name: app.name.as_deref().map(shown),
-        hosts: app.redirect_hosts.iter().map(|host| shown(host)).collect(),
-        connected: day(app.connected_at),
-        used: app.last_used_at.map(minute),
+        name: app.name.as_deref().map(printable_line),
+        hosts: app
+            .redirect_hosts
+            .iter()
+            .map(|host| printable_line(host))
+            .collect(),
+        connected: format_day(app.connected_at),
+        used: app.last_used_at.map(format_minute),
         users: app.users,
     };
-    let shown = AppsPage {
-        shell: Shell::of(&page),
+    let template = AppsPage {
+        shell: PageLayout::for_page(&page),
         rows: items.into_iter().map(row).collect(),
         next: next.map(|next| with_query(&home, &[("after", &next)])),
         first: after.map(|_| home.clone()),
@@ -77,18 +81,18 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
         here: home,
         csrf: page.form_token(),
     };
-    Ok(show_page(&shown))
+    Ok(show_page(&template))
 }
 
 /// Ends the access of an app for every user of the vault.
-pub(super) async fn end(form: ConsoleForm) -> Result<Response, ErrorPage> {
-    let by = Principal::of(form.page.acting(), &form.page.user);
-    match end_app(&by, form.field("client")?).await {
-        Ok(_) => Ok(form.back(Outcome::AppEnded)),
+pub(super) async fn end_access(form: ConsoleForm) -> Result<Response, ErrorPage> {
+    let by = Principal::from_user(form.page.as_acting_user(), &form.page.user);
+    match end_app(&by, form.required_field("client")?).await {
+        Ok(_) => Ok(form.redirect_back(Outcome::AppEnded)),
         // It may have ended in another tab. That is told on the page, since "not found" would be
         // about its address.
         Err(refusal) if refusal.code() == ErrorCode::ClientNotFound => {
-            Ok(form.refused(Unchanged::AppEnded))
+            Ok(form.redirect_refused(Unchanged::AppEnded))
         }
         Err(refusal) => Err(refusal.into()),
     }

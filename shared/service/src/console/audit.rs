@@ -9,18 +9,18 @@ use vault_store::records::MAX_PAGE;
 
 use super::audit_change::change_lines;
 use super::csv;
-use super::difference::shown;
+use super::difference::printable_line;
 use super::guard::ConsolePage;
 use super::names::Names;
-use super::page::{ROWS_SHOWN, Shell, show as show_page};
-use crate::admin::audit::{End, Filter, entries, filter_word, newest};
+use super::page::{PageLayout, ROWS_SHOWN, show_page};
+use crate::admin::audit::{Filter, PeriodEnd, filter_word, read_entries, read_newest};
 use crate::admin::call::{Items, Page};
 use crate::admin::users::find_id_by_email;
 use crate::model::account::Email;
 use crate::model::audit::{Entry, SERVER};
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
-use crate::web::layout::minute;
+use crate::web::layout::format_minute;
 
 /// Maximum number of entries of one file.
 const MAX_EXPORTED: usize = 5_000;
@@ -28,7 +28,7 @@ const MAX_EXPORTED: usize = 5_000;
 const MAX_EXPORT_BYTES: usize = 4 * 1024 * 1024;
 /// Maximum number of entries that one reading for a file asks for. The reading adds one to see
 /// whether more follow, and a list has at most [`MAX_PAGE`].
-const PART: usize = MAX_PAGE - 1;
+const PART_ENTRIES: usize = MAX_PAGE - 1;
 
 const ACTOR_INVALID: &str =
     "“Done by” takes the e-mail address or the id of a person, or the words: the service.";
@@ -43,7 +43,7 @@ const MAX_LISTS: usize = 50;
 
 /// Filters that a person entered.
 #[derive(Default)]
-struct Asked {
+struct LogQuery {
     filter: Filter,
     /// First second of the range, and the second behind its last.
     since: Option<Timestamp>,
@@ -54,28 +54,31 @@ struct Asked {
     problem: Option<&'static str>,
 }
 
-impl Asked {
+impl LogQuery {
     /// Reads the filters of a query. Fields that no entry can match lead to a message on the page.
-    async fn read(page: &ConsolePage) -> Result<Self, StoreError> {
-        let mut asked = Self::default();
+    async fn from_query(page: &ConsolePage) -> Result<Self, StoreError> {
+        let mut query = Self::default();
         for name in ["actor", "action", "target", "from", "until"] {
             let value = page.query.value(name).map(str::trim);
             let value = value.filter(|text| !text.is_empty());
-            asked
+            query
                 .fields
                 .extend(value.map(|value| (name, value.to_owned())));
         }
-        if let Err(problem) = asked.parse(page).await? {
-            asked.problem = Some(problem);
+        if let Err(problem) = query.parse_fields(page).await? {
+            query.problem = Some(problem);
         }
-        Ok(asked)
+        Ok(query)
     }
 
     /// Turns the fields into a filter. The inner error is the message for the page.
-    async fn parse(&mut self, page: &ConsolePage) -> Result<Result<(), &'static str>, StoreError> {
+    async fn parse_fields(
+        &mut self,
+        page: &ConsolePage,
+    ) -> Result<Result<(), &'static str>, StoreError> {
         let (app, home) = (page.app(), &page.namespace);
         let email = |text: &str| text.parse::<Email>().ok();
-        let (actor, target) = (self.value("actor"), self.value("target"));
+        let (actor, target) = (self.field_value("actor"), self.field_value("target"));
         // The page shows the service by this name, so people enter it.
         let actor = if actor == "the service" {
             SERVER.to_owned()
@@ -94,7 +97,7 @@ impl Asked {
                 Err(_) => return Ok(Err(ACTOR_INVALID)),
             }
         }
-        match filter_word(Some(self.value("action"))) {
+        match filter_word(Some(self.field_value("action"))) {
             Ok(action) => self.filter.action = action,
             Err(_) => return Ok(Err(ACTION_INVALID)),
         }
@@ -110,7 +113,10 @@ impl Asked {
             "" => Ok(None),
             day => format!("{day}T00:00:00Z").parse::<Timestamp>().map(Some),
         };
-        let (Ok(since), Ok(until)) = (day(self.value("from")), day(self.value("until"))) else {
+        let (Ok(since), Ok(until)) = (
+            day(self.field_value("from")),
+            day(self.field_value("until")),
+        ) else {
             return Ok(Err(DAY_INVALID));
         };
         self.since = since;
@@ -119,14 +125,14 @@ impl Asked {
         Ok(Ok(()))
     }
 
-    fn value(&self, name: &str) -> String {
+    fn field_value(&self, name: &str) -> String {
         let mut fields = self.fields.iter();
         let found = fields.find(|(field, _)| *field == name);
         found.map_or_else(String::new, |(_, value)| value.clone())
     }
 
     /// Returns an address with these filters.
-    fn address(&self, home: &str, more: &[(&str, &str)]) -> String {
+    fn filtered_address(&self, home: &str, more: &[(&str, &str)]) -> String {
         let fields = self.fields.iter();
         let fields: Vec<_> = fields.map(|(name, value)| (*name, &**value)).collect();
         with_query(home, &[&*fields, more].concat())
@@ -134,7 +140,7 @@ impl Asked {
 }
 
 /// Subject of an entry.
-struct Target {
+struct EntryTarget {
     name: String,
     href: Option<String>,
     /// The id, where the name is another text.
@@ -142,14 +148,14 @@ struct Target {
 }
 
 /// An entry in the list.
-struct Row {
+struct AuditRow {
     at: String,
     actor: String,
     actor_href: Option<String>,
     client: Option<String>,
     source: Option<String>,
     action: String,
-    target: Option<Target>,
+    target: Option<EntryTarget>,
     outcome: String,
     refused: bool,
     changes: Vec<String>,
@@ -158,7 +164,7 @@ struct Row {
 #[derive(Template)]
 #[template(path = "console/audit.html")]
 struct AuditPage {
-    shell: Shell,
+    shell: PageLayout,
     home: String,
     actor: String,
     action: String,
@@ -167,7 +173,7 @@ struct AuditPage {
     until: String,
     filtered: bool,
     problem: Option<&'static str>,
-    rows: Vec<Row>,
+    rows: Vec<AuditRow>,
     older: Option<String>,
     newest: Option<String>,
     json_lines: String,
@@ -176,122 +182,122 @@ struct AuditPage {
 }
 
 /// Shows the log, newest first.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
-    let asked = Asked::read(&page).await?;
+pub(super) async fn show_log(page: ConsolePage) -> Result<Response, ErrorPage> {
+    let query = LogQuery::from_query(&page).await?;
     let home = page.address("/audit");
-    let found = match asked.problem {
+    let matching = match query.problem {
         Some(_) => Items {
             items: Vec::new(),
             next: None,
         },
-        None => found(&page, &asked).await?,
+        None => read_matching(&page, &query).await?,
     };
-    let names = names(&page, &found.items).await?;
-    let row = |entry: &Entry| row(&page, &names, entry);
-    let shown = AuditPage {
-        shell: Shell::of(&page),
-        actor: asked.value("actor"),
-        action: asked.value("action"),
-        target: asked.value("target"),
-        from: asked.value("from"),
-        until: asked.value("until"),
-        filtered: !asked.fields.is_empty(),
-        problem: asked.problem,
-        rows: found.items.iter().map(row).collect(),
-        older: found
+    let names = read_names(&page, &matching.items).await?;
+    let row = |entry: &Entry| to_row(&page, &names, entry);
+    let template = AuditPage {
+        shell: PageLayout::for_page(&page),
+        actor: query.field_value("actor"),
+        action: query.field_value("action"),
+        target: query.field_value("target"),
+        from: query.field_value("from"),
+        until: query.field_value("until"),
+        filtered: !query.fields.is_empty(),
+        problem: query.problem,
+        rows: matching.items.iter().map(row).collect(),
+        older: matching
             .next
-            .map(|next| asked.address(&home, &[("before", &next)])),
+            .map(|next| query.filtered_address(&home, &[("before", &next)])),
         newest: page
             .query
             .value("before")
-            .map(|_| asked.address(&home, &[])),
-        json_lines: asked.address(&page.address("/audit.jsonl"), &[]),
-        csv: asked.address(&page.address("/audit.csv"), &[]),
+            .map(|_| query.filtered_address(&home, &[])),
+        json_lines: query.filtered_address(&page.address("/audit.jsonl"), &[]),
+        csv: query.filtered_address(&page.address("/audit.csv"), &[]),
         most: MAX_EXPORTED,
         home,
     };
-    Ok(show_page(&shown))
+    Ok(show_page(&template))
 }
 
 /// Returns one page of the entries that match.
-async fn found(page: &ConsolePage, asked: &Asked) -> Result<Items<Entry>, StoreError> {
+async fn read_matching(page: &ConsolePage, asked: &LogQuery) -> Result<Items<Entry>, StoreError> {
     // The parameter has to be the key of an entry; anything else shows the newest page.
-    let before = page.query.value("before").and_then(End::key);
+    let before = page.query.value("before").and_then(PeriodEnd::before_key);
     let end = before.unwrap_or_else(|| {
         // No entry is newer than now. A search that began at a day far ahead would give up before
         // it reached an entry.
         let now = page.app().clock.now().plus_seconds(1);
-        End::second(asked.until.map_or(now, |until| until.min(now)))
+        PeriodEnd::before_second(asked.until.map_or(now, |until| until.min(now)))
     });
     let since = asked.since.unwrap_or(Timestamp::MIN);
     let log = Some(&page.namespace.id);
-    newest(page.app(), log, &asked.filter, (since, end), ROWS_SHOWN).await
+    read_newest(page.app(), log, &asked.filter, (since, end), ROWS_SHOWN).await
 }
 
 /// Reads the names of the people and machines in these entries.
-async fn names(page: &ConsolePage, entries: &[Entry]) -> Result<Names, StoreError> {
+async fn read_names(page: &ConsolePage, entries: &[Entry]) -> Result<Names, StoreError> {
     let (app, home) = (page.app(), &page.namespace);
     let actors = entries.iter().map(|entry| &*entry.actor);
     let targets = || entries.iter().filter_map(|entry| entry.target.as_deref());
-    let mut names = Names::read(app, home, actors.chain(targets())).await?;
+    let mut names = Names::read_users(app, home, actors.chain(targets())).await?;
     names.add_machines(app, home, targets()).await?;
     Ok(names)
 }
 
-fn target(page: &ConsolePage, names: &Names, id: &str) -> Target {
-    let name = names.of(id);
-    Target {
+fn to_target(page: &ConsolePage, names: &Names, id: &str) -> EntryTarget {
+    let name = names.display_name(id);
+    EntryTarget {
         // The name of an enrolment code, for example, has its id in it already.
-        id: (!name.contains(id)).then(|| shown(id)),
-        name: shown(&name),
-        href: names.href(page, id),
+        id: (!name.contains(id)).then(|| printable_line(id)),
+        name: printable_line(&name),
+        href: names.page_href(page, id),
     }
 }
 
-fn row(page: &ConsolePage, names: &Names, entry: &Entry) -> Row {
-    let target = |id: &str| target(page, names, id);
-    Row {
-        at: minute(entry.at),
-        actor_href: names.href(page, &entry.actor),
-        actor: shown(&names.of(&entry.actor)),
-        client: entry.client.as_deref().map(shown),
+fn to_row(page: &ConsolePage, names: &Names, entry: &Entry) -> AuditRow {
+    let target = |id: &str| to_target(page, names, id);
+    AuditRow {
+        at: format_minute(entry.at),
+        actor_href: names.page_href(page, &entry.actor),
+        actor: printable_line(&names.display_name(&entry.actor)),
+        client: entry.client.as_deref().map(printable_line),
         source: entry.source.map(|source| source.to_string()),
-        action: shown(&entry.action),
+        action: printable_line(&entry.action),
         target: entry.target.as_deref().map(target),
         refused: entry.outcome != "done",
-        outcome: shown(&entry.outcome),
+        outcome: printable_line(&entry.outcome),
         changes: change_lines(entry.before.as_ref(), entry.after.as_ref()),
     }
 }
 
 /// Returns entries for a file, oldest first, and the address of the next part.
-async fn exported(page: &ConsolePage) -> Result<(Vec<Entry>, Option<String>), ErrorPage> {
-    let asked = Asked::read(page).await?;
+async fn read_export(page: &ConsolePage) -> Result<(Vec<Entry>, Option<String>), ErrorPage> {
+    let query = LogQuery::from_query(page).await?;
     // A file has no place for a message, so wrong filters are an error here.
-    if asked.problem.is_some() {
+    if query.problem.is_some() {
         return Err(ErrorPage::FormMalformed);
     }
     let mut after = page.query.value("after").map(str::to_owned);
     if after
         .as_deref()
-        .is_some_and(|after| End::key(after).is_none())
+        .is_some_and(|after| PeriodEnd::before_key(after).is_none())
     {
         return Err(ErrorPage::FormMalformed);
     }
-    let (mut found, mut bytes) = (Vec::new(), 0);
+    let (mut exported, mut bytes) = (Vec::new(), 0);
     for _ in 0..MAX_LISTS {
         let part = Page {
-            limit: PART.min(MAX_EXPORTED - found.len()),
+            limit: PART_ENTRIES.min(MAX_EXPORTED - exported.len()),
             after: after.clone(),
         };
-        let times = (asked.since, asked.until);
+        let times = (query.since, query.until);
         let log = Some(&page.namespace.id);
-        let listed = entries(page.app(), log, &asked.filter, times, part).await?;
-        bytes += listed.items.iter().map(size).sum::<usize>();
-        found.extend(listed.items);
+        let listed = read_entries(page.app(), log, &query.filter, times, part).await?;
+        bytes += listed.items.iter().map(estimate_size).sum::<usize>();
+        exported.extend(listed.items);
         after = listed.next;
         // Half of the limit, because sizes are estimates and the last list was added as a whole.
-        if after.is_none() || found.len() >= MAX_EXPORTED || bytes >= MAX_EXPORT_BYTES / 2 {
+        if after.is_none() || exported.len() >= MAX_EXPORTED || bytes >= MAX_EXPORT_BYTES / 2 {
             break;
         }
     }
@@ -299,13 +305,13 @@ async fn exported(page: &ConsolePage) -> Result<(Vec<Entry>, Option<String>), Er
         // A whole URL, which a person can paste from the file into the browser.
         let file = page.path.rsplit('/').next().unwrap_or_default();
         let here = page.url(&format!("/{file}"));
-        asked.address(&here, &[("after", &after)])
+        query.filtered_address(&here, &[("after", &after)])
     });
-    Ok((found, next))
+    Ok((exported, next))
 }
 
 /// Estimates the bytes of an entry in a file.
-fn size(entry: &Entry) -> usize {
+fn estimate_size(entry: &Entry) -> usize {
     let text = |value: &Option<serde_json::Value>| {
         value.as_ref().map_or(0, |value| value.to_string().len())
     };
@@ -315,7 +321,7 @@ fn size(entry: &Entry) -> usize {
 /// Downloads the log as JSON lines, oldest first. Where another part follows, a last line with
 /// `next` names it.
 pub(super) async fn json_lines(page: ConsolePage) -> Result<Response, ErrorPage> {
-    let (entries, next) = exported(&page).await?;
+    let (entries, next) = read_export(&page).await?;
     let mut text = String::new();
     for entry in &entries {
         let line = serde_json::to_string(entry).map_err(|error| {
@@ -328,15 +334,20 @@ pub(super) async fn json_lines(page: ConsolePage) -> Result<Response, ErrorPage>
         text.push_str(&serde_json::json!({ "next": next }).to_string());
         text.push('\n');
     }
-    Ok(file(&page, "audit.jsonl", "application/jsonl", text))
+    Ok(file_download(
+        &page,
+        "audit.jsonl",
+        "application/jsonl",
+        text,
+    ))
 }
 
 /// Downloads the log as comma-separated values, oldest first. Where another part follows, a last
 /// row that begins with `next` names it.
 pub(super) async fn comma_separated(page: ConsolePage) -> Result<Response, ErrorPage> {
-    let (entries, next) = exported(&page).await?;
+    let (entries, next) = read_export(&page).await?;
     let mut text = String::new();
-    csv::row(
+    csv::append_row(
         &mut text,
         &[
             "at", "actor", "client", "source", "action", "target", "outcome", "before", "after",
@@ -350,7 +361,7 @@ pub(super) async fn comma_separated(page: ConsolePage) -> Result<Response, Error
         let source = entry
             .source
             .map_or_else(String::new, |source| source.to_string());
-        csv::row(
+        csv::append_row(
             &mut text,
             &[
                 &*entry.at.to_string(),
@@ -367,13 +378,18 @@ pub(super) async fn comma_separated(page: ConsolePage) -> Result<Response, Error
         );
     }
     if let Some(next) = next {
-        csv::row(&mut text, &["next", &*next]);
+        csv::append_row(&mut text, &["next", &*next]);
     }
-    Ok(file(&page, "audit.csv", "text/csv; charset=utf-8", text))
+    Ok(file_download(
+        &page,
+        "audit.csv",
+        "text/csv; charset=utf-8",
+        text,
+    ))
 }
 
 /// Returns a text as a download, whose file name begins with the name of the vault.
-pub(super) fn file(
+pub(super) fn file_download(
     page: &ConsolePage,
     name: &str,
     media_type: &'static str,

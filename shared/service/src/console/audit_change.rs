@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::difference::shown;
+use super::difference::printable_line;
 
 /// Maximum length of an entry's lines together, in characters. A cut is marked with `…`; the
 /// downloads have the whole entry.
@@ -16,11 +16,11 @@ const HASH_DIGITS: usize = 12;
 pub(super) fn change_lines(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
     let mut room = MAX_CHARS;
     let mut lines = Vec::new();
-    for line in members(before, after) {
+    for line in describe_members(before, after) {
         let text: String = line.chars().take(room).collect();
         room -= text.chars().count();
         let is_cut = text.len() < line.len();
-        lines.push(shown(&text) + if is_cut { "…" } else { "" });
+        lines.push(printable_line(&text) + if is_cut { "…" } else { "" });
         if is_cut {
             break;
         }
@@ -29,40 +29,42 @@ pub(super) fn change_lines(before: Option<&Value>, after: Option<&Value>) -> Vec
 }
 
 /// Returns a line for each member of two objects, or one line for two values of another kind.
-fn members(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
+fn describe_members(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
     let none = Map::new();
     let object = |value: Option<&Value>| match value {
         None | Some(Value::Null) => Some(none.clone()),
         Some(value) => value.as_object().cloned(),
     };
     let (Some(old), Some(new)) = (object(before), object(after)) else {
-        return changed(before, after).into_iter().collect();
+        return describe_change(before, after).into_iter().collect();
     };
     // Members of both sides: one that only `before` has was removed.
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let line = |name: &String| {
-        let value = changed(old.get(name), new.get(name))?;
+        let value = describe_change(old.get(name), new.get(name))?;
         Some(format!("{}: {value}", name.replace('_', " ")))
     };
     names.into_iter().filter_map(line).collect()
 }
 
 /// Describes a value and the one before; `None` where neither is set.
-fn changed(before: Option<&Value>, after: Option<&Value>) -> Option<String> {
+fn describe_change(before: Option<&Value>, after: Option<&Value>) -> Option<String> {
     let is_set = |value: &&Value| !value.is_null();
     match (before.filter(is_set), after.filter(is_set)) {
         (None, None) => None,
-        (Some(old), Some(new)) if old != new => Some(format!("{} → {}", text(old), text(new))),
+        (Some(old), Some(new)) if old != new => {
+            Some(format!("{} → {}", value_text(old), value_text(new)))
+        }
         // A side without the member says nothing about it, so only an explicit null reads as
         // `none`.
-        (None, Some(new)) if before.is_some() => Some(format!("none → {}", text(new))),
-        (Some(old), None) if after.is_some() => Some(format!("{} → none", text(old))),
-        (_, Some(new)) => Some(text(new)),
-        (Some(old), None) => Some(format!("{} (before)", text(old))),
+        (None, Some(new)) if before.is_some() => Some(format!("none → {}", value_text(new))),
+        (Some(old), None) if after.is_some() => Some(format!("{} → none", value_text(old))),
+        (_, Some(new)) => Some(value_text(new)),
+        (Some(old), None) => Some(format!("{} (before)", value_text(old))),
     }
 }
 
-fn text(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
         Value::Null => "none".to_owned(),
         Value::Bool(true) => "yes".to_owned(),
@@ -74,17 +76,17 @@ fn text(value: &Value) -> String {
         Value::String(text) if is_hash(text) => format!("{}…", &text[..HASH_DIGITS]),
         Value::String(text) => text.clone(),
         Value::Array(items) if items.is_empty() => "none".to_owned(),
-        Value::Array(items) => joined(items.iter().map(text)),
+        Value::Array(items) => join_texts(items.iter().map(value_text)),
         Value::Object(members) => {
             let member = |(name, value): (&String, &Value)| {
-                format!("{}: {}", name.replace('_', " "), text(value))
+                format!("{}: {}", name.replace('_', " "), value_text(value))
             };
-            format!("({})", joined(members.iter().map(member)))
+            format!("({})", join_texts(members.iter().map(member)))
         }
     }
 }
 
-fn joined(texts: impl Iterator<Item = String>) -> String {
+fn join_texts(texts: impl Iterator<Item = String>) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 

@@ -34,7 +34,7 @@ impl Default for Catalogs {
 impl Catalogs {
     /// Returns the catalog with this payload, from the file with the hash `sha256`; `None` where
     /// the file is no longer stored.
-    pub(super) async fn list(
+    pub(super) async fn get_catalog(
         &self,
         app: &App,
         namespace: &Namespace,
@@ -49,13 +49,14 @@ impl Catalogs {
         let read = move |file: SignedCatalog| file.read_counted(&payload_sha256);
         let catalog = read_file(app, namespace, sha256, read).await?.map(Arc::new);
         if let Some(catalog) = &catalog {
-            self.lists.insert(key, Arc::clone(catalog), size(catalog));
+            self.lists
+                .insert_value(key, Arc::clone(catalog), estimate_size(catalog));
         }
         Ok(catalog)
     }
 
     /// Returns the current catalog; `None` before the first release.
-    pub(super) async fn current(
+    pub(super) async fn current_catalog(
         &self,
         app: &App,
         namespace: &Namespace,
@@ -64,15 +65,15 @@ impl Catalogs {
             return Ok(None);
         };
         let (file, payload) = (current.sha256, current.payload_sha256);
-        let catalog = self.list(app, namespace, file, payload).await?;
+        let catalog = self.get_catalog(app, namespace, file, payload).await?;
         // Older catalogs may be gone, but the current one has to be stored, so its absence is an
         // error.
-        catalog.map(Some).ok_or_else(missing)
+        catalog.map(Some).ok_or_else(missing_catalog)
     }
 
     /// Returns the versions of the vault's keys that the current catalog's file has; `None` before
     /// the first release.
-    pub(super) async fn chain(
+    pub(super) async fn key_chain(
         &self,
         app: &App,
         namespace: &Namespace,
@@ -86,9 +87,9 @@ impl Catalogs {
         }
         let read = |file: SignedCatalog| Ok(RootChain::verify(file.roots())?);
         let chain = read_file(app, namespace, current.sha256, read).await?;
-        let chain = Arc::new(chain.ok_or_else(missing)?);
+        let chain = Arc::new(chain.ok_or_else(missing_catalog)?);
         let size = 2 * chain.byte_length();
-        self.chains.insert(key, Arc::clone(&chain), size);
+        self.chains.insert_value(key, Arc::clone(&chain), size);
         Ok(Some(chain))
     }
 }
@@ -100,21 +101,21 @@ async fn read_file<T: Send + 'static>(
     sha256: Digest,
     read: impl FnOnce(SignedCatalog) -> Result<T, CatalogError> + Send + 'static,
 ) -> Result<Option<T>, StoreError> {
-    let key = namespace.object(Class::Catalogs, sha256);
+    let key = namespace.object_key(Class::Catalogs, sha256);
     let Some(object) = app.object(&key).await? else {
         return Ok(None);
     };
     // A catalog of 10,000 skills takes tens of milliseconds to parse: not on a thread that answers
     // requests.
     let reading = tokio::task::spawn_blocking(move || read(SignedCatalog::parse(&object.bytes)?));
-    let found = reading.await.map_err(|broken| task_ended(&broken))?;
-    found
+    let parsed = reading.await.map_err(|broken| task_ended(&broken))?;
+    parsed
         .map(Some)
         .map_err(|error| StoreError::Corrupt(format!("the catalog {sha256}: {error}")))
 }
 
 /// Returns the error for a current catalog that is not stored.
-pub(super) fn missing() -> StoreError {
+pub(super) fn missing_catalog() -> StoreError {
     StoreError::unavailable("the current catalog is missing from the object store")
 }
 
@@ -124,7 +125,7 @@ pub(super) fn task_ended(broken: &JoinError) -> StoreError {
 }
 
 /// Estimates the memory that a catalog takes, in bytes.
-fn size(catalog: &Catalog) -> usize {
+fn estimate_size(catalog: &Catalog) -> usize {
     let skills = catalog.skills.len() * (size_of::<SkillEntry>() + size_of::<SkillName>());
     let names = catalog.skills.iter().map(|skill| skill.name.as_str().len());
     let withdrawn = catalog

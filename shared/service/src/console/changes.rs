@@ -7,12 +7,12 @@ use vault_format::name::SkillName;
 use vault_format::root::{RootChain, RootState};
 use vault_store::StoreError;
 
-use super::content::{policy_text, readable_chain, shelf, skill_of_bundle, unavailable};
-use super::difference::{self, DIFFERENCE_BYTES, Difference, Line, Room, shortened};
+use super::content::{open_shelf, policy_text, readable_chain, skill_of_bundle, unavailable_text};
+use super::difference::{self, DIFFERENCE_BYTES, DiffLine, Difference, HtmlBudget, shorten_text};
 use super::guard::ConsolePage;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
-use crate::web::layout::minute;
+use crate::web::layout::format_minute;
 
 /// Maximum number of skills of each kind on a page.
 const SKILLS_SHOWN: usize = 150;
@@ -34,7 +34,7 @@ const LINE_CHARS: usize = 500;
 const TEXT_CHARS: usize = 200;
 
 /// A skill that differs.
-pub(super) struct ShownSkill {
+pub(super) struct ChangedSkill {
     pub(super) name: String,
     /// The version, or `3 → 4`.
     pub(super) version: String,
@@ -42,12 +42,12 @@ pub(super) struct ShownSkill {
     pub(super) href: Option<String>,
 }
 
-impl ShownSkill {
+impl ChangedSkill {
     /// Takes the space that the skill needs from `room`; false where it does not fit.
-    fn fits(&self, room: &mut Room) -> bool {
+    fn fits_in(&self, room: &mut HtmlBudget) -> bool {
         let href = self.href.as_deref().unwrap_or_default();
         let text = format!("{href}{}{}", self.name, self.version);
-        room.take(&text, AROUND_SKILL)
+        room.take_text(&text, AROUND_SKILL)
     }
 }
 
@@ -56,7 +56,7 @@ pub(super) struct SkillGroup {
     /// `Added`, `Changed` or `Removed`.
     pub(super) title: &'static str,
     pub(super) total: usize,
-    pub(super) skills: Vec<ShownSkill>,
+    pub(super) skills: Vec<ChangedSkill>,
 }
 
 impl SkillGroup {
@@ -67,7 +67,7 @@ impl SkillGroup {
 }
 
 /// Differences of two releases.
-pub(super) struct ShownChanges {
+pub(super) struct ReleaseChanges {
     pub(super) from: Option<u64>,
     pub(super) groups: Vec<SkillGroup>,
     /// Names and reasons of withdrawn skills.
@@ -76,13 +76,13 @@ pub(super) struct ShownChanges {
     pub(super) more_withdrawn: usize,
     /// Lines of the policy that differ, and whether all of them are there; `None` for the same
     /// policy.
-    pub(super) policy: Option<(Vec<Line>, bool)>,
+    pub(super) policy: Option<(Vec<DiffLine>, bool)>,
     /// Sentences about everything else.
     pub(super) notes: Vec<String>,
     pub(super) expires: String,
 }
 
-impl ShownChanges {
+impl ReleaseChanges {
     /// Returns whether nothing that people compare differs.
     pub(super) fn is_empty(&self) -> bool {
         self.groups.is_empty()
@@ -95,7 +95,7 @@ impl ShownChanges {
 /// Differences of two releases that a page shows.
 pub(super) enum Comparison {
     /// Everything in short.
-    Whole(Box<ShownChanges>),
+    Whole(Box<ReleaseChanges>),
     /// The files of one skill, and nothing else, since both would not fit on a page.
     Skill(SkillFiles),
 }
@@ -110,7 +110,7 @@ pub(super) struct SkillFiles {
 
 /// Compares `after` with `before` for the page at `here`. With `?skill=` the page shows the files
 /// of that skill.
-pub(super) async fn comparison(
+pub(super) async fn compare_releases(
     page: &ConsolePage,
     before: Option<&Catalog>,
     after: &Catalog,
@@ -139,7 +139,7 @@ async fn skill_files(
     let (Some(old), Some(new)) = (from.skill(&name), to.skill(&name)) else {
         return Err(ErrorPage::NotFound);
     };
-    let shelf = shelf(page);
+    let shelf = open_shelf(page);
     // Both or neither: beside a missing one every file would look added or removed.
     let pair = match skill_of_bundle(&*shelf, old).await {
         Ok(old) => skill_of_bundle(&*shelf, new).await.map(|new| (old, new)),
@@ -147,11 +147,12 @@ async fn skill_files(
     };
     let (difference, unavailable) = match pair {
         Ok((old, new)) => {
-            let mut room = Room::new(DIFFERENCE_BYTES);
-            let found = difference::files(&old.bundle.files, &new.bundle.files, &mut room);
-            (found, None)
+            let mut room = HtmlBudget::new(DIFFERENCE_BYTES);
+            let compared =
+                difference::compare_files(&old.bundle.files, &new.bundle.files, &mut room);
+            (compared, None)
         }
-        Err(error) => (Difference::default(), Some(unavailable(error)?)),
+        Err(error) => (Difference::default(), Some(unavailable_text(error)?)),
     };
     Ok(SkillFiles {
         name: name.to_string(),
@@ -166,44 +167,44 @@ async fn shown_changes(
     before: Option<&Catalog>,
     after: &Catalog,
     here: &str,
-) -> Result<ShownChanges, StoreError> {
+) -> Result<ReleaseChanges, StoreError> {
     let changes = CatalogChanges::between(before, after);
     let policy = match changes.policy {
         None => None,
         Some((old, new)) => {
             let old = policy_text(page, old.map(|entry| entry.sha256)).await?;
             let new = policy_text(page, new.map(|entry| entry.sha256)).await?;
-            let lines = old
-                .zip(new)
-                .map(|(old, new)| difference::text(&old, &new, &mut Room::new(POLICY_BYTES)));
+            let lines = old.zip(new).map(|(old, new)| {
+                difference::compare_texts(&old, &new, &mut HtmlBudget::new(POLICY_BYTES))
+            });
             // A text is no longer stored, so all that can be said is that they differ.
             Some(lines.unwrap_or((Vec::new(), false)))
         }
     };
     // Keys that cannot be read cost their names on the page, but not the page.
     let (chain, _) = readable_chain(page).await;
-    let groups = groups(&changes, here);
-    let withdrawn = withdrawn(&changes.withdrawn, &mut Room::new(WITHDRAWN_BYTES));
-    Ok(ShownChanges {
+    let groups = group_skills(&changes, here);
+    let withdrawn = list_withdrawn(&changes.withdrawn, &mut HtmlBudget::new(WITHDRAWN_BYTES));
+    Ok(ReleaseChanges {
         from: changes.from,
         groups,
         more_withdrawn: changes.withdrawn.len() - withdrawn.len(),
         withdrawn,
         policy,
-        notes: notes(&changes, after, chain.as_deref()),
-        expires: minute(after.expires_at),
+        notes: describe_rest(&changes, after, chain.as_deref()),
+        expires: format_minute(after.expires_at),
     })
 }
 
 /// Returns the groups of skills that differ, as far as they fit. A changed skill leads to its files
 /// at `here`.
-fn groups(changes: &CatalogChanges, here: &str) -> Vec<SkillGroup> {
-    let plain = |entry: &SkillEntry| ShownSkill {
+fn group_skills(changes: &CatalogChanges, here: &str) -> Vec<SkillGroup> {
+    let plain = |entry: &SkillEntry| ChangedSkill {
         name: entry.name.to_string(),
         version: entry.version.to_string(),
         href: None,
     };
-    let compared = |(old, new): &(SkillEntry, SkillEntry)| ShownSkill {
+    let compared = |(old, new): &(SkillEntry, SkillEntry)| ChangedSkill {
         name: new.name.to_string(),
         version: format!("{} → {}", old.version, new.version),
         href: Some(with_query(here, &[("skill", new.name.as_str())])),
@@ -212,14 +213,14 @@ fn groups(changes: &CatalogChanges, here: &str) -> Vec<SkillGroup> {
     let totals = [added.len(), changed.len(), removed.len()];
     // Each group gets the same room, or many changed skills would leave none for removed ones.
     let shares = totals.iter().filter(|total| **total > 0).count().max(1);
-    let group = |title, total, skills: &mut dyn Iterator<Item = ShownSkill>| {
-        let mut room = Room::new(LISTS_BYTES / shares);
+    let group = |title, total, skills: &mut dyn Iterator<Item = ChangedSkill>| {
+        let mut room = HtmlBudget::new(LISTS_BYTES / shares);
         SkillGroup {
             title,
             total,
             skills: skills
                 .take(SKILLS_SHOWN)
-                .take_while(|skill| skill.fits(&mut room))
+                .take_while(|skill| skill.fits_in(&mut room))
                 .collect(),
         }
     };
@@ -232,18 +233,22 @@ fn groups(changes: &CatalogChanges, here: &str) -> Vec<SkillGroup> {
 }
 
 /// Returns the names and reasons of withdrawn skills, as far as they fit.
-fn withdrawn(entries: &[Withdrawn], room: &mut Room) -> Vec<(String, String)> {
+fn list_withdrawn(entries: &[Withdrawn], room: &mut HtmlBudget) -> Vec<(String, String)> {
     let rows = entries.iter().take(SKILLS_SHOWN).map(|entry| {
-        let reason = shortened(&entry.reason, TEXT_CHARS);
+        let reason = shorten_text(&entry.reason, TEXT_CHARS);
         (entry.name.to_string(), reason)
     });
-    rows.take_while(|(name, reason)| room.take(&format!("{name}{reason}"), AROUND_SKILL))
+    rows.take_while(|(name, reason)| room.take_text(&format!("{name}{reason}"), AROUND_SKILL))
         .collect()
 }
 
 /// Returns lines about everything that has no place of its own on the page. `chain` has the root
 /// versions of both releases.
-fn notes(changes: &CatalogChanges, after: &Catalog, chain: Option<&RootChain>) -> Vec<String> {
+fn describe_rest(
+    changes: &CatalogChanges,
+    after: &Catalog,
+    chain: Option<&RootChain>,
+) -> Vec<String> {
     // All that the page shows elsewhere is left out here, so that nothing is told twice.
     let rest = CatalogChanges {
         added: Vec::new(),
@@ -258,18 +263,20 @@ fn notes(changes: &CatalogChanges, after: &Catalog, chain: Option<&RootChain>) -
         },
         ..changes.clone()
     };
-    let mut lines = rest.lines(chain);
+    let mut lines = rest.describe_lines(chain);
     // Cut at the root version of the newer release: later changes of keys are not part of it.
     if let (Some((before, _)), Some(chain)) = (changes.root, chain) {
-        let chain = chain.until(after.root_version);
+        let chain = chain.until_version(after.root_version);
         let state = chain.map(|chain| RootState::new(chain, BTreeSet::new()));
-        let keys = state.and_then(|state| RootChanges::since(before.version, &state));
-        lines.extend(keys.iter().flat_map(RootChanges::lines));
+        let keys = state.and_then(|state| RootChanges::since_version(before.version, &state));
+        lines.extend(keys.iter().flat_map(RootChanges::describe_lines));
     }
-    let mut room = Room::new(NOTES_BYTES);
-    let texts = lines.iter().map(|line| shortened(&line.text, LINE_CHARS));
+    let mut room = HtmlBudget::new(NOTES_BYTES);
+    let texts = lines
+        .iter()
+        .map(|line| shorten_text(&line.text, LINE_CHARS));
     let mut notes: Vec<String> = texts
-        .take_while(|text| room.take(text, AROUND_NOTE))
+        .take_while(|text| room.take_text(text, AROUND_NOTE))
         .collect();
     // What does not fit is counted, so that no difference is left out silently.
     let more = lines.len() - notes.len();
@@ -321,7 +328,7 @@ mod tests {
         let (before, mut after) = (catalog(1), catalog(2));
         let said = |after: &Catalog| {
             let changes = CatalogChanges::between(Some(&before), after);
-            notes(&changes, after, None).join("\n")
+            describe_rest(&changes, after, None).join("\n")
         };
         assert_eq!(said(&after), "", "when it expires is shown above");
         after.withdrawn.clear();

@@ -7,17 +7,17 @@ use super::guard::{ConsoleForm, ConsolePage};
 use super::machines::link_command;
 use super::names::Names;
 use super::outcome::{Outcome, Unchanged};
-use super::page::{ROWS_SHOWN, Shell, show as show_page};
-use crate::admin::enrolment::{self, MOST_USES, create_code, end_code, set_enrolment};
+use super::page::{PageLayout, ROWS_SHOWN, show_page};
+use crate::admin::enrolment::{self, MAX_USES, create_code, end_code, set_enrolment};
 use crate::error::ErrorCode;
 use crate::model::enrolment::Enrolment;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
-use crate::web::layout::minute;
+use crate::web::layout::format_minute;
 use vault_api::{EnrolmentCode, NewEnrolmentCode};
 
 /// Lifetimes that a new code can have, in seconds, with their names on the page.
-const LIVES: [(i64, &str); 4] = [
+const LIFETIMES: [(i64, &str); 4] = [
     (3600, "1 hour"),
     (24 * 3600, "1 day"),
     (7 * 24 * 3600, "7 days"),
@@ -25,7 +25,7 @@ const LIVES: [(i64, &str); 4] = [
 ];
 
 /// A code in the list.
-struct Row {
+struct EnrolmentCodeRow {
     id: String,
     used: u32,
     uses: u32,
@@ -35,7 +35,7 @@ struct Row {
 }
 
 /// A code that was just made.
-struct Made {
+struct NewCode {
     code: String,
     command: String,
     uses: u32,
@@ -45,7 +45,7 @@ struct Made {
 #[derive(Template)]
 #[template(path = "console/codes.html")]
 struct CodesPage {
-    shell: Shell,
+    shell: PageLayout,
     csrf: String,
     here: String,
     list_href: String,
@@ -53,20 +53,20 @@ struct CodesPage {
     may_write: bool,
     most_uses: u32,
     lives: [(i64, &'static str); 4],
-    made: Option<Made>,
-    rows: Vec<Row>,
+    made: Option<NewCode>,
+    rows: Vec<EnrolmentCodeRow>,
     /// Address of the next page of the list.
     next: Option<String>,
 }
 
 /// Shows the codes.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
+pub(super) async fn show_codes(page: ConsolePage) -> Result<Response, ErrorPage> {
     let required = page.namespace.enrolment == Enrolment::Codes;
-    shown(&page, required, None).await
+    render_codes(&page, required, None).await
 }
 
 /// Renders the page. `made` is a code that was made just now.
-async fn shown(
+async fn render_codes(
     page: &ConsolePage,
     required: bool,
     made: Option<EnrolmentCode>,
@@ -75,13 +75,13 @@ async fn shown(
     let after = page.query.value("after");
     // The parameter has to be the hash of a code; anything else begins the list.
     let after = after.filter(|after| after.len() == 64 && after.is_ascii());
-    let (codes, next) = enrolment::codes(app, namespace, after, ROWS_SHOWN).await?;
+    let (codes, next) = enrolment::read_codes_page(app, namespace, after, ROWS_SHOWN).await?;
     let makers = codes.iter().map(|code| code.created_by.as_str());
-    let names = Names::read(app, namespace, makers).await?;
+    let names = Names::read_users(app, namespace, makers).await?;
     let here = page.address("/machines/codes");
-    let rows = codes.into_iter().map(|code| Row {
-        created_by: names.of(&code.created_by),
-        ends: minute(code.expires_at),
+    let rows = codes.into_iter().map(|code| EnrolmentCodeRow {
+        created_by: names.display_name(&code.created_by),
+        ends: format_minute(code.expires_at),
         id: code.id,
         used: code.used,
         uses: code.uses,
@@ -90,39 +90,39 @@ async fn shown(
     let made = made.and_then(|made| {
         // Only the answer to its creation has the text of a code.
         let code = made.code?;
-        Some(Made {
+        Some(NewCode {
             command: format!("{} --code {code}", link_command(page)),
             code,
             uses: made.uses,
-            ends: minute(made.expires_at),
+            ends: format_minute(made.expires_at),
         })
     });
-    let shown = CodesPage {
-        shell: Shell::of(page),
+    let template = CodesPage {
+        shell: PageLayout::for_page(page),
         csrf: page.form_token(),
         list_href: page.address("/machines"),
         required,
         may_write: page.may_write(),
-        most_uses: MOST_USES,
-        lives: LIVES,
+        most_uses: MAX_USES,
+        lives: LIFETIMES,
         made,
         rows: rows.collect(),
         next: next.map(|next| with_query(&here, &[("after", &next)])),
         here,
     };
-    Ok(show_page(&shown))
+    Ok(show_page(&template))
 }
 
 /// Handles the forms of the page: makes a code, ends one, or changes whether codes are needed.
-pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
-    let acting = form.page.acting();
-    match form.field("change")? {
+pub(super) async fn change_codes(form: ConsoleForm) -> Result<Response, ErrorPage> {
+    let acting = form.page.as_acting_user();
+    match form.required_field("change")? {
         "create" => {
             let number = |name: &str| form.form.value(name).map(str::parse::<i64>);
             let uses = number("uses").transpose().ok().flatten();
             let life = number("life").transpose().ok().flatten();
             let uses = uses.and_then(|uses| u32::try_from(uses).ok());
-            let asked = NewEnrolmentCode {
+            let new_code = NewEnrolmentCode {
                 // A field without a number counts as 0, which is refused like any number out of
                 // bounds.
                 uses: Some(uses.unwrap_or(0)),
@@ -131,28 +131,29 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
             };
             // Reloading the page with the code sends its form again. The mark keeps that from
             // making a second code.
-            let Some(made) = create_code(acting, asked, Some(form.mark()?)).await? else {
-                return Ok(form.refused(Unchanged::CodeMade));
+            let Some(made) = create_code(acting, new_code, Some(form.single_use_write()?)).await?
+            else {
+                return Ok(form.redirect_refused(Unchanged::CodeMade));
             };
             let required = form.page.namespace.enrolment == Enrolment::Codes;
             // No redirect: the text of the code is known to this answer alone, and must not stand
             // in an address.
-            shown(&form.page, required, Some(made)).await
+            render_codes(&form.page, required, Some(made)).await
         }
-        "end" => match end_code(acting, form.field("code")?).await {
-            Ok(_) => Ok(form.back(Outcome::CodeEnded)),
+        "end" => match end_code(acting, form.required_field("code")?).await {
+            Ok(_) => Ok(form.redirect_back(Outcome::CodeEnded)),
             Err(refusal) if refusal.code() == ErrorCode::NotFound => {
-                Ok(form.refused(Unchanged::CodeEnded))
+                Ok(form.redirect_refused(Unchanged::CodeEnded))
             }
             Err(refusal) => Err(refusal.into()),
         },
         "require" => {
             set_enrolment(acting, Enrolment::Codes).await?;
-            Ok(form.back(Outcome::CodesRequired))
+            Ok(form.redirect_back(Outcome::CodesRequired))
         }
         "open" => {
             set_enrolment(acting, Enrolment::Open).await?;
-            Ok(form.back(Outcome::CodesOptional))
+            Ok(form.redirect_back(Outcome::CodesOptional))
         }
         _ => Err(ErrorPage::FormMalformed),
     }

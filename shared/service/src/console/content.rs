@@ -14,9 +14,9 @@ use vault_shelf::{Entry, Loaded, Shelf, ShelfError};
 use vault_store::StoreError;
 use vault_store::objects::Class;
 
-use super::difference::shown;
+use super::difference::printable_line;
 use super::guard::ConsolePage;
-use crate::app::{Acting, Shelves};
+use crate::app::{ActingUser, Shelves};
 use crate::error::Refusal;
 use crate::model::namespace::Namespace;
 use crate::model::release::Release;
@@ -32,12 +32,12 @@ pub(super) fn or_not_found(refusal: Refusal) -> ErrorPage {
 }
 
 /// Returns the shelf of the vault.
-pub(super) fn shelf(page: &ConsolePage) -> Arc<dyn Shelf> {
-    let Acting {
+pub(super) fn open_shelf(page: &ConsolePage) -> Arc<dyn Shelf> {
+    let ActingUser {
         app,
         namespace,
         actor,
-    } = page.acting();
+    } = page.as_acting_user();
     // A server that holds the vault's library reads from that; any other reads the current release.
     let shelves: &dyn Shelves = match &app.shelves {
         Some(shelves) => &**shelves,
@@ -51,9 +51,9 @@ pub(super) async fn current_skill(
     shelf: &dyn Shelf,
     name: &SkillName,
 ) -> Result<Option<Arc<Loaded>>, ShelfError> {
-    let snapshot = shelf.snapshot().await?;
+    let snapshot = shelf.take_snapshot().await?;
     match snapshot.find(name) {
-        Some(entry) => shelf.load(entry).await.map(Some),
+        Some(entry) => shelf.load_skill(entry).await.map(Some),
         None => Ok(None),
     }
 }
@@ -64,10 +64,10 @@ pub(super) async fn skill_of_bundle(
     shelf: &dyn Shelf,
     skill: &SkillEntry,
 ) -> Result<Arc<Loaded>, ShelfError> {
-    let snapshot = shelf.snapshot().await?;
+    let snapshot = shelf.take_snapshot().await?;
     let current = snapshot.find(&skill.name);
     if let Some(entry) = current.filter(|entry| entry.texts.bundle_hash == skill.bundle_hash) {
-        return shelf.load(entry).await;
+        return shelf.load_skill(entry).await;
     }
     // The texts stay empty, since the skill is loaded by name, bundle, version and size.
     let entry = Entry {
@@ -85,11 +85,11 @@ pub(super) async fn skill_of_bundle(
         size: skill.size,
         vault: None,
     };
-    shelf.load(&entry).await
+    shelf.load_skill(&entry).await
 }
 
 /// Returns the sentence for a skill whose content cannot be shown; fails where the store does.
-pub(super) fn unavailable(error: ShelfError) -> Result<&'static str, StoreError> {
+pub(super) fn unavailable_text(error: ShelfError) -> Result<&'static str, StoreError> {
     match error {
         ShelfError::NotFound(_) => Ok("Its content is no longer kept, or was withdrawn."),
         ShelfError::SubscriptionLapsed => {
@@ -119,7 +119,7 @@ pub(super) async fn release_catalog(
     let (file, payload) = (release.sha256, release.payload_sha256);
     let catalogs = &page.cache.catalogs;
     catalogs
-        .list(page.app(), &page.namespace, file, payload)
+        .get_catalog(page.app(), &page.namespace, file, payload)
         .await
 }
 
@@ -127,13 +127,16 @@ pub(super) async fn release_catalog(
 pub(super) async fn current_chain(
     page: &ConsolePage,
 ) -> Result<Option<Arc<RootChain>>, StoreError> {
-    page.cache.catalogs.chain(page.app(), &page.namespace).await
+    page.cache
+        .catalogs
+        .key_chain(page.app(), &page.namespace)
+        .await
 }
 
 /// Returns the same for a page that shows more than keys: where the current release cannot be read,
 /// no keys and `true`.
 pub(super) async fn readable_chain(page: &ConsolePage) -> (Option<Arc<RootChain>>, bool) {
-    match readable(current_chain(page).await) {
+    match log_unreadable(current_chain(page).await) {
         Some(chain) => (chain, false),
         None => (None, true),
     }
@@ -141,13 +144,13 @@ pub(super) async fn readable_chain(page: &ConsolePage) -> (Option<Arc<RootChain>
 
 /// Returns what was read of the current release. An error is logged and becomes `None`, so that a
 /// page can show the rest.
-pub(super) fn readable<T>(read: Result<T, StoreError>) -> Option<T> {
+pub(super) fn log_unreadable<T>(read: Result<T, StoreError>) -> Option<T> {
     read.inspect_err(|error| tracing::error!(%error, "the current release cannot be read"))
         .ok()
 }
 
 /// A finding of the security check.
-pub(super) struct ShownFinding {
+pub(super) struct FindingRow {
     pub(super) level: &'static str,
     /// CSS class of the level's mark.
     pub(super) mark: &'static str,
@@ -159,9 +162,9 @@ pub(super) struct ShownFinding {
     pub(super) why: &'static str,
 }
 
-impl ShownFinding {
+impl FindingRow {
     /// Converts a finding for pages.
-    pub(super) fn of(finding: &Finding) -> Self {
+    pub(super) fn from_finding(finding: &Finding) -> Self {
         let (level, mark) = match finding.level {
             Level::Error => ("Error", "stop"),
             Level::Flag => ("Security flag", "stop"),
@@ -170,13 +173,13 @@ impl ShownFinding {
         };
         let place = match (finding.path.as_str(), finding.line) {
             ("", _) => String::new(),
-            (path, Some(line)) => format!("{}, line {line}", shown(path)),
-            (path, None) => shown(path),
+            (path, Some(line)) => format!("{}, line {line}", printable_line(path)),
+            (path, None) => printable_line(path),
         };
         Self {
             level,
             mark,
-            message: shown(&finding.message),
+            message: printable_line(&finding.message),
             place,
             rule: finding.rule,
             why: finding.why,
@@ -208,14 +211,14 @@ pub(super) fn named_key(
     });
     let in_chain = chain.map(|chain| chain.document().revoked());
     // The chain does not know of revocations in versions that were given up; the pin keeps those.
-    let elsewhere = namespace.pin.vault().map(|pin| &pin.revoked);
+    let elsewhere = namespace.pin.vault_pin().map(|pin| &pin.revoked);
     let mut revoked = in_chain.into_iter().flatten();
     let mut revoked_elsewhere = elsewhere.into_iter().flatten();
     NamedKey {
         name: entry.map(|entry| entry.name.as_str().to_owned()),
         fingerprint: fingerprint.to_string(),
         revoked: entry.is_some_and(|entry| {
-            let is_key = |key: &RevokedKey| key.is(&entry.public_key);
+            let is_key = |key: &RevokedKey| key.is_key(&entry.public_key);
             revoked.any(is_key) || revoked_elsewhere.any(is_key)
         }),
     }
@@ -230,7 +233,7 @@ pub(super) async fn policy_text(
     let Some(sha256) = sha256 else {
         return Ok(Some(String::new()));
     };
-    let key = page.namespace.object(Class::Policies, sha256);
+    let key = page.namespace.object_key(Class::Policies, sha256);
     let object = page.app().object(&key).await?;
     let policy = object.and_then(|object| vault_policy::Policy::from_object(&object.bytes).ok());
     Ok(policy.map(|policy| policy.to_toml()))

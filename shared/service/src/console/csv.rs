@@ -2,7 +2,7 @@
 
 /// Appends a row. A cell that a spreadsheet would run as a formula gets an apostrophe in front, so
 /// that it is shown as text.
-pub(super) fn row(out: &mut String, cells: &[&str]) {
+pub(super) fn append_row(out: &mut String, cells: &[&str]) {
     for (at, cell) in cells.iter().enumerate() {
         if at > 0 {
             out.push(',');
@@ -42,7 +42,7 @@ mod tests {
             ("\",=1,\"", "\"\"\",=1,\"\"\""),
         ] {
             let mut out = String::new();
-            row(&mut out, &[cell, "x"]);
+            append_row(&mut out, &[cell, "x"]);
             assert_eq!(out, format!("{written},\"x\"\r\n"), "{cell:?}");
         }
     }

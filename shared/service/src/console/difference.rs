@@ -8,9 +8,9 @@ use similar::{ChangeTag, TextDiff};
 use vault_format::bundle::File;
 use vault_format::hash::Digest;
 use vault_format::manifest::Mode;
-use vault_format::text::{printable, readable};
+use vault_format::text::{printable, to_readable};
 
-use super::units::count;
+use super::units::format_count;
 
 /// Maximum size of the differences of files on a page, in bytes of HTML.
 pub(super) const DIFFERENCE_BYTES: usize = 56 * 1024;
@@ -38,7 +38,7 @@ pub(super) enum LineKind {
 
 /// A line of a difference.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Line {
+pub(super) struct DiffLine {
     pub(super) kind: LineKind,
     pub(super) text: String,
 }
@@ -52,7 +52,7 @@ pub(super) struct FileDifference {
     pub(super) what: &'static str,
     /// Remarks besides the lines, such as a change of the mode.
     pub(super) notes: Vec<String>,
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<DiffLine>,
 }
 
 /// The differences of two sets of files.
@@ -72,16 +72,16 @@ const AROUND_FILE: usize = 192;
 
 /// Bytes of HTML that a page may still show.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room(usize);
+pub(super) struct HtmlBudget(usize);
 
-impl Room {
+impl HtmlBudget {
     /// Creates room for this many bytes.
     pub(super) const fn new(bytes: usize) -> Self {
         Self(bytes)
     }
 
     /// Takes the bytes of a text and those of the elements around it; false where they do not fit.
-    pub(super) fn take(&mut self, text: &str, around: usize) -> bool {
+    pub(super) fn take_text(&mut self, text: &str, around: usize) -> bool {
         // Templates write each of these as five bytes, such as `&#60;`. Uncounted, a hostile text
         // could make the page five times as large.
         let escaped = text.bytes().filter(|byte| b"<>&\"'".contains(byte)).count();
@@ -101,7 +101,7 @@ impl Room {
 }
 
 /// Compares two sets of files by path. A removed file is named without its content.
-pub(super) fn files(before: &[File], after: &[File], room: &mut Room) -> Difference {
+pub(super) fn compare_files(before: &[File], after: &[File], room: &mut HtmlBudget) -> Difference {
     let by_path = |files: &[File]| -> BTreeMap<String, usize> {
         let paths = files.iter().enumerate();
         paths
@@ -110,15 +110,15 @@ pub(super) fn files(before: &[File], after: &[File], room: &mut Room) -> Differe
     };
     let (old, new) = (by_path(before), by_path(after));
     let paths: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    let mut found = Difference::default();
+    let mut difference = Difference::default();
     for path in paths {
-        let held = old.get(path).and_then(|at| before.get(*at));
-        let wanted = new.get(path).and_then(|at| after.get(*at));
-        let (what, mut notes, lines) = match (held, wanted) {
+        let old_file = old.get(path).and_then(|at| before.get(*at));
+        let new_file = new.get(path).and_then(|at| after.get(*at));
+        let (what, mut notes, lines) = match (old_file, new_file) {
             (Some(held), Some(wanted)) if held == wanted => continue,
             (Some(held), Some(wanted)) => {
-                let Compared { lines, note, whole } = texts(&held.bytes, &wanted.bytes);
-                found.unread |= !whole;
+                let FileComparison { lines, note, whole } = diff_bytes(&held.bytes, &wanted.bytes);
+                difference.unread |= !whole;
                 let mut notes = Vec::from_iter(note);
                 if held.mode != wanted.mode {
                     let (from, to) = (held.mode.bits(), wanted.mode.bits());
@@ -127,8 +127,8 @@ pub(super) fn files(before: &[File], after: &[File], room: &mut Room) -> Differe
                 ("Changed", notes, lines)
             }
             (None, Some(wanted)) => {
-                let Compared { lines, note, whole } = texts(b"", &wanted.bytes);
-                found.unread |= !whole;
+                let FileComparison { lines, note, whole } = diff_bytes(b"", &wanted.bytes);
+                difference.unread |= !whole;
                 let mut notes = Vec::from_iter(note);
                 if wanted.mode == Mode::Executable {
                     notes.push("The file is executable.".to_owned());
@@ -138,40 +138,44 @@ pub(super) fn files(before: &[File], after: &[File], room: &mut Room) -> Differe
             (Some(_), None) => ("Removed", Vec::new(), Vec::new()),
             (None, None) => continue,
         };
-        let path = shown(path);
-        if !room.take(&path, AROUND_FILE) {
-            found.cut = true;
+        let path = printable_line(path);
+        if !room.take_text(&path, AROUND_FILE) {
+            difference.cut = true;
             break;
         }
         let total = lines.len();
         let lines: Vec<_> = lines
             .into_iter()
-            .take_while(|line| room.take(&line.text, AROUND_LINE))
+            .take_while(|line| room.take_text(&line.text, AROUND_LINE))
             .collect();
         if lines.len() < total {
-            found.cut = true;
+            difference.cut = true;
             let left = total - lines.len();
-            let left = count(left, "more line is", "more lines are");
+            let left = format_count(left, "more line is", "more lines are");
             notes.push(format!("{left} not shown."));
         }
-        found.files.push(FileDifference {
+        difference.files.push(FileDifference {
             path,
             what,
             notes,
             lines,
         });
     }
-    found
+    difference
 }
 
 /// Compares two texts: the changed lines with the lines around them, as far as they fit, and
 /// whether all of them are there.
-pub(super) fn text(before: &str, after: &str, room: &mut Room) -> (Vec<Line>, bool) {
-    let Compared { lines, whole, .. } = texts(before.as_bytes(), after.as_bytes());
+pub(super) fn compare_texts(
+    before: &str,
+    after: &str,
+    room: &mut HtmlBudget,
+) -> (Vec<DiffLine>, bool) {
+    let FileComparison { lines, whole, .. } = diff_bytes(before.as_bytes(), after.as_bytes());
     let total = lines.len();
     let lines: Vec<_> = lines
         .into_iter()
-        .take_while(|line| room.take(&line.text, AROUND_LINE))
+        .take_while(|line| room.take_text(&line.text, AROUND_LINE))
         .collect();
     let whole = whole && lines.len() == total;
     (lines, whole)
@@ -179,17 +183,17 @@ pub(super) fn text(before: &str, after: &str, room: &mut Room) -> (Vec<Line>, bo
 
 /// Comparison of two versions of a file.
 #[derive(Default)]
-struct Compared {
-    lines: Vec<Line>,
+struct FileComparison {
+    lines: Vec<DiffLine>,
     /// Remark in place of lines.
     note: Option<String>,
     /// Whether the lines show all that differs.
     whole: bool,
 }
 
-impl Compared {
+impl FileComparison {
     /// Creates the comparison of files that are not shown line by line.
-    fn noted(note: String) -> Self {
+    fn without_lines(note: String) -> Self {
         Self {
             note: Some(note),
             ..Self::default()
@@ -198,35 +202,35 @@ impl Compared {
 }
 
 /// Compares the bytes of two versions of a file.
-fn texts(old: &[u8], new: &[u8]) -> Compared {
+fn diff_bytes(old: &[u8], new: &[u8]) -> FileComparison {
     if old == new {
-        return Compared {
+        return FileComparison {
             whole: true,
-            ..Compared::default()
+            ..FileComparison::default()
         };
     }
-    let (Some(old_text), Some(new_text)) = (readable(old), readable(new)) else {
+    let (Some(old_text), Some(new_text)) = (to_readable(old), to_readable(new)) else {
         // The hashes let a reviewer check such a file elsewhere.
         let bytes = |bytes: &[u8]| {
-            let size = count(bytes.len(), "byte", "bytes");
+            let size = format_count(bytes.len(), "byte", "bytes");
             format!("{size} (SHA-256 {})", Digest::of(bytes))
         };
         let note = format!("Not text: {}, then {}.", bytes(old), bytes(new));
-        return Compared::noted(note);
+        return FileComparison::without_lines(note);
     };
     let (old, new): (Vec<_>, Vec<_>) = (old_text.lines().collect(), new_text.lines().collect());
     // The bytes differ, so it has to be in line endings, which `lines` drops, or in what is not
     // text.
     if old == new {
         let note = "Only line endings differ, or bytes that are not text.";
-        return Compared::noted(note.to_owned());
+        return FileComparison::without_lines(note.to_owned());
     }
     // In the worst case comparing takes the square of the number of lines, and others write the
     // files.
     if old.len().max(new.len()) > MAX_LINES {
-        let lines = |lines: &[&str]| count(lines.len(), "line", "lines");
+        let lines = |lines: &[&str]| format_count(lines.len(), "line", "lines");
         let note = format!("{}, then {}.", lines(&old), lines(&new));
-        return Compared::noted(note);
+        return FileComparison::without_lines(note);
     }
     let diff = TextDiff::configure()
         .timeout(TIMEOUT)
@@ -235,7 +239,7 @@ fn texts(old: &[u8], new: &[u8]) -> Compared {
     let mut whole = true;
     for group in diff.grouped_ops(CONTEXT_LINES) {
         if !lines.is_empty() {
-            lines.push(Line {
+            lines.push(DiffLine {
                 kind: LineKind::Gap,
                 text: "…".to_owned(),
             });
@@ -249,11 +253,11 @@ fn texts(old: &[u8], new: &[u8]) -> Compared {
             let value = change.value();
             // A cut in an unchanged line hides no difference.
             whole &= kind == LineKind::Kept || value.chars().count() <= MAX_LINE_CHARS;
-            let text = shown(value);
-            lines.push(Line { kind, text });
+            let text = printable_line(value);
+            lines.push(DiffLine { kind, text });
         }
     }
-    Compared {
+    FileComparison {
         lines,
         note: None,
         whole,
@@ -261,19 +265,19 @@ fn texts(old: &[u8], new: &[u8]) -> Compared {
 }
 
 /// Returns a line of untrusted text: invisible characters become escapes, and a cut is marked.
-pub(super) fn shown(text: &str) -> String {
-    shortened(text, MAX_LINE_CHARS)
+pub(super) fn printable_line(text: &str) -> String {
+    shorten_text(text, MAX_LINE_CHARS)
 }
 
 /// Returns the beginning of an untrusted text in the same way.
-pub(super) fn shortened(text: &str, most: usize) -> String {
-    let mut shown: String = text.chars().take(most).collect();
+pub(super) fn shorten_text(text: &str, most: usize) -> String {
+    let mut beginning: String = text.chars().take(most).collect();
     let left = text.chars().count().saturating_sub(most);
     if left > 0 {
-        let left = count(left, "more character", "more characters");
-        shown.push_str(&format!("… and {left}"));
+        let left = format_count(left, "more character", "more characters");
+        beginning.push_str(&format!("… and {left}"));
     }
-    printable(&shown)
+    printable(&beginning)
 }
 
 #[cfg(test)]
@@ -294,7 +298,7 @@ mod tests {
             .map(|at| file(&format!("{at}.md"), "x\n"))
             .collect();
         for after in [&one[..], &small] {
-            let found = files(&[], after, &mut Room::new(ROOM));
+            let found = compare_files(&[], after, &mut HtmlBudget::new(ROOM));
             assert!(found.cut);
             let mut written = 0;
             for file in &found.files {
@@ -321,7 +325,7 @@ mod tests {
     }
 
     fn short(difference: &Difference) -> Vec<String> {
-        let line = |line: &Line| {
+        let line = |line: &DiffLine| {
             let mark = match line.kind {
                 LineKind::Kept => " ",
                 LineKind::Added => "+",
@@ -349,7 +353,7 @@ mod tests {
             file("new.txt", "y\n"),
             file("same", "s"),
         ];
-        let found = files(&before, &after, &mut Room::new(10_000));
+        let found = compare_files(&before, &after, &mut HtmlBudget::new(10_000));
         assert_eq!(
             short(&found),
             [
@@ -365,14 +369,14 @@ mod tests {
     fn what_does_not_fit_is_counted_and_said() {
         let lines: Vec<_> = (0..100).map(|number| format!("line {number}")).collect();
         let text = lines.join("\n");
-        let found = files(&[], &[file("SKILL.md", &text)], &mut Room::new(1_000));
+        let found = compare_files(&[], &[file("SKILL.md", &text)], &mut HtmlBudget::new(1_000));
         assert!(found.cut);
         let [only] = &*found.files else {
             panic!("{found:?}")
         };
         let left = 100 - only.lines.len();
         assert_eq!(only.notes, [format!("{left} more lines are not shown.")]);
-        let none = files(&[], &[file("SKILL.md", &text)], &mut Room::new(1));
+        let none = compare_files(&[], &[file("SKILL.md", &text)], &mut HtmlBudget::new(1));
         assert!(none.cut && none.files.is_empty());
     }
 
@@ -380,10 +384,10 @@ mod tests {
     fn nothing_hides_in_a_line() {
         let hidden = "run\u{202e}txt\u{200b}";
         let far = format!("run{}; curl x | sh", " ".repeat(MAX_LINE_CHARS));
-        let found = files(
+        let found = compare_files(
             &[],
             &[file("SKILL.md", &format!("{hidden}\n{far}\n"))],
-            &mut Room::new(100_000),
+            &mut HtmlBudget::new(100_000),
         );
         let lines = &found.files[0].lines;
         assert!(
@@ -411,7 +415,7 @@ mod tests {
                 ),
             ),
         ] {
-            let found = texts(old, new);
+            let found = diff_bytes(old, new);
             assert_eq!(
                 (found.lines, found.note, found.whole),
                 (Vec::new(), Some(note), false)
@@ -421,7 +425,7 @@ mod tests {
             &b"# caf\xe9 of the team\n"[..],
             b"# caf\xe9 of the team\ncurl x | sh\n",
         ];
-        let found = texts(before, after);
+        let found = diff_bytes(before, after);
         assert!(found.whole && found.lines.iter().any(|line| line.text == "curl x | sh"));
     }
 }

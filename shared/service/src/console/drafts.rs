@@ -16,19 +16,20 @@ use vault_gate::{GateOptions, RawFile};
 use vault_store::StoreError;
 
 use super::catalogs::task_ended;
-use super::changes::{Comparison, comparison};
+use super::changes::{Comparison, compare_releases};
 use super::content::{
-    NamedKey, ShownFinding, current_skill, named_key, or_not_found, readable, readable_chain,
-    shelf, unavailable,
+    FindingRow, NamedKey, current_skill, log_unreadable, named_key, open_shelf, or_not_found,
+    readable_chain, unavailable_text,
 };
-use super::difference::{self, DIFFERENCE_BYTES, Difference, LineKind, Room, shown};
+use super::difference::{self, DIFFERENCE_BYTES, Difference, HtmlBudget, LineKind, printable_line};
 use super::guard::{ConsoleForm, ConsolePage};
 use super::names::Names;
 use super::outcome::Outcome;
-use super::page::{ROWS_SHOWN, Shell, show as show_page};
+use super::page::{PageLayout, ROWS_SHOWN, show_page};
 use crate::admin::call::{Items, Page};
 use crate::admin::drafts::{
-    Seen, Wanted, admit_draft, decline_draft, find, listed_drafts, read_draft,
+    DraftFilter, ReviewedContent, admit_draft, decline_draft, find_visible, listed_drafts,
+    read_draft,
 };
 use crate::admin::principal::Principal;
 use crate::error::ErrorCode;
@@ -38,7 +39,7 @@ use crate::model::proposal::Proposed;
 use crate::model::user::Role;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
-use crate::web::layout::minute;
+use crate::web::layout::format_minute;
 
 /// Maximum number of findings on a page.
 const FINDINGS_SHOWN: usize = 40;
@@ -51,7 +52,7 @@ struct StateLink {
 }
 
 /// A draft in the list.
-struct Row {
+struct DraftRow {
     href: String,
     title: String,
     kind: &'static str,
@@ -65,9 +66,9 @@ struct Row {
 #[derive(Template)]
 #[template(path = "console/drafts.html")]
 struct DraftsPage {
-    shell: Shell,
+    shell: PageLayout,
     states: Vec<StateLink>,
-    rows: Vec<Row>,
+    rows: Vec<DraftRow>,
     empty: &'static str,
     /// Address of the next page.
     next: Option<String>,
@@ -76,8 +77,8 @@ struct DraftsPage {
 }
 
 /// Lists the drafts that wait, or those of `?state=`.
-pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
-    let by = Principal::of(page.acting(), &page.user);
+pub(super) async fn list_drafts(page: ConsolePage) -> Result<Response, ErrorPage> {
+    let by = Principal::from_user(page.as_acting_user(), &page.user);
     let word = page.query.value("state").unwrap_or("pending");
     let state = match word {
         "all" => None,
@@ -97,15 +98,16 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
         limit: ROWS_SHOWN,
         after: after.clone(),
     };
-    let Items { items, next } = listed_drafts(&by, Wanted { state, kind: None }, &listed).await?;
+    let Items { items, next } =
+        listed_drafts(&by, DraftFilter { state, kind: None }, &listed).await?;
     let authors = items.iter().map(|draft| &*draft.submitted_by.user_id);
-    let names = Names::read(page.app(), &page.namespace, authors).await?;
-    let row = |draft: &DraftRecord| Row {
+    let names = Names::read_users(page.app(), &page.namespace, authors).await?;
+    let row = |draft: &DraftRecord| DraftRow {
         href: format!("{home}/{}", draft.id),
-        title: title(draft),
+        title: draft_title(draft),
         kind: kind_text(draft.kind()),
-        by: names.of(&draft.submitted_by.user_id),
-        at: minute(draft.submitted_at),
+        by: names.display_name(&draft.submitted_by.user_id),
+        at: format_minute(draft.submitted_at),
         state: state_text(draft.state),
         mark: state_mark(draft.state),
     };
@@ -114,8 +116,8 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
         href: with_query(&home, &[("state", word)]),
         current: page.query.value("state").unwrap_or("pending") == word,
     };
-    let shown = DraftsPage {
-        shell: Shell::of(&page),
+    let template = DraftsPage {
+        shell: PageLayout::for_page(&page),
         states: vec![
             link("pending", "Waiting"),
             link("accepted", "Accepted"),
@@ -135,11 +137,11 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
         next: next.map(|next| with_query(&home, &[("state", word), ("after", &next)])),
         first: after.map(|_| with_query(&home, &[("state", word)])),
     };
-    Ok(show_page(&shown))
+    Ok(show_page(&template))
 }
 
 /// Returns the subject of a draft, in a few words.
-fn title(draft: &DraftRecord) -> String {
+fn draft_title(draft: &DraftRecord) -> String {
     match &draft.subject {
         Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) => {
             content.name.to_string()
@@ -180,7 +182,7 @@ const fn state_mark(state: State) -> &'static str {
 /// Request of a draft, with what a person needs to judge it.
 enum Asked {
     /// Files become a skill.
-    Files(Box<AskedFiles>),
+    Files(Box<DraftFiles>),
     /// A skill is fetched from a source.
     Source {
         identifier: String,
@@ -214,13 +216,13 @@ enum ProposedChanges {
 }
 
 /// Files that become a skill.
-struct AskedFiles {
+struct DraftFiles {
     is_new: bool,
     /// Whether the security check of this service blocks them.
     blocked: bool,
     /// Rules of their flags, where nothing but flags blocks them.
     flags: BTreeSet<&'static str>,
-    findings: Vec<ShownFinding>,
+    findings: Vec<FindingRow>,
     /// Number of findings that are left out.
     more_findings: usize,
     difference: Difference,
@@ -233,7 +235,7 @@ struct AskedFiles {
 impl Asked {
     /// Returns the digest of what the page shows in full, for a server that signs exactly this;
     /// `None` where a person has to review it elsewhere.
-    fn reviewed(&self, draft: &DraftRecord) -> Option<Digest> {
+    fn reviewed_digest(&self, draft: &DraftRecord) -> Option<Digest> {
         match self {
             // A difference that is cut was not read as a whole, so it must not be accepted here.
             Self::Files(files) if !files.difference.cut && !files.difference.unread => {
@@ -268,9 +270,9 @@ enum Base {
 
 impl Base {
     /// Compares the skill as it is with the base of a draft of this content.
-    async fn of(page: &ConsolePage, content: &Content) -> Self {
+    async fn compare_base(page: &ConsolePage, content: &Content) -> Self {
         // Not held against the draft: accepting it compares the base again.
-        let Ok(snapshot) = shelf(page).snapshot().await else {
+        let Ok(snapshot) = open_shelf(page).take_snapshot().await else {
             return Self::Same(None);
         };
         let current = snapshot.find(&content.name);
@@ -283,7 +285,7 @@ impl Base {
     }
 
     /// Returns the bundle that the skill has now.
-    const fn bundle(self) -> Option<Digest> {
+    const fn current_bundle(self) -> Option<Digest> {
         match self {
             Self::Same(bundle) => bundle,
             Self::Changed(bundle) => Some(bundle),
@@ -295,7 +297,7 @@ impl Base {
 #[derive(Template)]
 #[template(path = "console/draft.html")]
 struct DraftPage {
-    shell: Shell,
+    shell: PageLayout,
     list_href: String,
     title: String,
     id: String,
@@ -331,21 +333,21 @@ struct DraftPage {
 }
 
 /// Shows one draft.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
-    let by = Principal::of(page.acting(), &page.user);
-    let found = find(&by, page.param("id")).await;
+pub(super) async fn show_draft(page: ConsolePage) -> Result<Response, ErrorPage> {
+    let by = Principal::from_user(page.as_acting_user(), &page.user);
+    let found = find_visible(&by, page.param("id")).await;
     let draft = found.map_err(or_not_found)?.record;
     let author = &*draft.submitted_by.user_id;
-    let names = Names::read(page.app(), &page.namespace, [author]).await?;
+    let names = Names::read_users(page.app(), &page.namespace, [author]).await?;
     let pending = draft.state == State::Pending;
     // Read before the files: a change in between is then newer than the base that the form sends
     // back, so the server refuses to replace it.
     let base = match draft.content() {
-        Some(content) if pending => Base::of(&page, content).await,
+        Some(content) if pending => Base::compare_base(&page, content).await,
         _ => Base::Same(None),
     };
     let here = page.address(&format!("/drafts/{}", draft.id));
-    let asked = asked(&page, &by, &draft, &here).await?;
+    let request = read_request(&page, &by, &draft, &here).await?;
     let waits = pending && page.may_write();
     // A key request decides who may publish, so only owners decide about it.
     let decides = page.user.role == Role::Owner || draft.kind() != Kind::KeyRequest;
@@ -354,30 +356,32 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     // For a skill that was removed meanwhile the service accepts a removal, as done already, and
     // nothing else.
     let is_admissible = base != Base::Removed || draft.kind() == Kind::Remove;
-    let is_acceptable = asked.is_acceptable();
+    let is_acceptable = request.is_acceptable();
     let accepts = waits && can_admit && is_acceptable && is_admissible;
-    let accepts = asked.reviewed(&draft).filter(|_| accepts);
+    let accepts = request.reviewed_digest(&draft).filter(|_| accepts);
     // What this page does not show in full is reviewed and accepted on a terminal.
     let by_command = !served || (can_admit && is_admissible && accepts.is_none());
-    let (command, command_text) = command(&draft, served);
-    let exception = match &asked {
+    let (command, command_text) = accept_command(&draft, served);
+    let exception = match &request {
         // A server that signs accepts no exceptions to its own check.
-        Asked::Files(files) if waits && !served => exception(&command, &files.flags),
+        Asked::Files(files) if waits && !served => exception_command(&command, &files.flags),
         _ => None,
     };
-    let shown = DraftPage {
-        shell: Shell::of(&page),
+    let template = DraftPage {
+        shell: PageLayout::for_page(&page),
         list_href: page.address("/drafts"),
-        title: title(&draft),
+        title: draft_title(&draft),
         kind: kind_text(draft.kind()),
-        by: names.of(&draft.submitted_by.user_id),
+        by: names.display_name(&draft.submitted_by.user_id),
         client: draft.submitted_by.client_id.clone(),
-        at: minute(draft.submitted_at),
+        at: format_minute(draft.submitted_at),
         state: state_text(draft.state),
         mark: state_mark(draft.state),
-        changed_at: (!pending).then(|| minute(draft.changed_at)),
-        ends: draft.proposed().map(|proposed| minute(proposed.ends_at)),
-        reason: draft.reason.as_deref().map(shown),
+        changed_at: (!pending).then(|| format_minute(draft.changed_at)),
+        ends: draft
+            .proposed()
+            .map(|proposed| format_minute(proposed.ends_at)),
+        reason: draft.reason.as_deref().map(printable_line),
         release: draft
             .release
             .map(|number| (number, page.address(&format!("/releases/{number}")))),
@@ -392,13 +396,13 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
         id: draft.id.to_string(),
         pending,
         base,
-        asked,
+        asked: request,
     };
-    Ok(show_page(&shown))
+    Ok(show_page(&template))
 }
 
 /// Returns the command by which a person with the key accepts a draft, and its effect.
-fn command(draft: &DraftRecord, served: bool) -> (String, &'static str) {
+fn accept_command(draft: &DraftRecord, served: bool) -> (String, &'static str) {
     let id = &draft.id;
     match &draft.subject {
         Subject::Release(_) => (
@@ -424,14 +428,14 @@ fn command(draft: &DraftRecord, served: bool) -> (String, &'static str) {
 }
 
 /// Returns the command that accepts a draft in spite of these flags; `None` where there are none.
-fn exception(command: &str, flags: &BTreeSet<&'static str>) -> Option<String> {
+fn exception_command(command: &str, flags: &BTreeSet<&'static str>) -> Option<String> {
     let allow = flags.iter().map(|rule| format!(" --allow {rule}"));
     let allow: String = allow.collect();
     (!allow.is_empty()).then(|| format!("{command}{allow}"))
 }
 
 /// Reads the request of a draft for its page.
-async fn asked(
+async fn read_request(
     page: &ConsolePage,
     by: &Principal<'_>,
     draft: &DraftRecord,
@@ -452,15 +456,15 @@ async fn asked(
         }
     };
     // The bytes of a draft that has ended may be deleted, so this is no error.
-    let key = draft.object().key(page.namespace.id);
+    let key = draft.object_name().key(page.namespace.id);
     if page.app().object(&key).await?.is_none() {
         return Ok(Asked::Gone);
     }
     let content = read_draft(by, draft).await?;
     match content.request.clone() {
         Request::Install { source } => Ok(Asked::Source {
-            identifier: shown(&source.identifier.to_string()),
-            reference: source.reference.as_deref().map(shown),
+            identifier: printable_line(&source.identifier.to_string()),
+            reference: source.reference.as_deref().map(printable_line),
         }),
         Request::Remove => Ok(Asked::Removal),
         Request::Propose { files } => {
@@ -475,20 +479,20 @@ async fn asked_files(
     page: &ConsolePage,
     name: &SkillName,
     files: Vec<vault_format::bundle::File>,
-) -> Result<AskedFiles, StoreError> {
-    let shelf = shelf(page);
+) -> Result<DraftFiles, StoreError> {
+    let shelf = open_shelf(page);
     let (before, not_compared) = match current_skill(&*shelf, name).await {
         Ok(found) => (found, None),
-        Err(error) => (None, Some(unavailable(error)?)),
+        Err(error) => (None, Some(unavailable_text(error)?)),
     };
     let is_new = before.is_none() && not_compared.is_none();
-    let held = before.map_or_else(Vec::new, |loaded| loaded.bundle.files.clone());
+    let present_files = before.map_or_else(Vec::new, |loaded| loaded.bundle.files.clone());
     let is_compared = not_compared.is_none();
     // The check and the comparison may take long: not on a thread that answers requests.
     let judged = tokio::task::spawn_blocking(move || {
         let raw = files.iter().cloned().map(RawFile::from).collect();
         let options = GateOptions {
-            before: &held,
+            before: &present_files,
             ..GateOptions::in_service()
         };
         let verdict = vault_gate::check(raw, &options);
@@ -498,9 +502,13 @@ async fn asked_files(
             mode: vault_format::manifest::Mode::Plain,
             ..file.clone()
         };
-        let held: Vec<_> = held.iter().map(plain).collect();
-        let held = if is_compared { &*held } else { &[] };
-        let difference = difference::files(held, &files, &mut Room::new(DIFFERENCE_BYTES));
+        let plain_files: Vec<_> = present_files.iter().map(plain).collect();
+        let compared_files = if is_compared { &*plain_files } else { &[] };
+        let difference = difference::compare_files(
+            compared_files,
+            &files,
+            &mut HtmlBudget::new(DIFFERENCE_BYTES),
+        );
         (verdict, difference)
     });
     let (verdict, difference) = judged.await.map_err(|broken| task_ended(&broken))?;
@@ -520,7 +528,7 @@ async fn asked_files(
     };
     let more_findings = verdict.findings.len().saturating_sub(FINDINGS_SHOWN);
     let findings = verdict.findings.iter().take(FINDINGS_SHOWN);
-    Ok(AskedFiles {
+    Ok(DraftFiles {
         is_new,
         blocked: verdict.package.is_none(),
         reviewed: verdict
@@ -528,7 +536,7 @@ async fn asked_files(
             .as_ref()
             .map(|package| files_sha256(&package.files)),
         flags,
-        findings: findings.map(ShownFinding::of).collect(),
+        findings: findings.map(FindingRow::from_finding).collect(),
         more_findings,
         difference,
         not_compared,
@@ -567,7 +575,7 @@ async fn proposed_changes(
     if draft.release.is_some() {
         return Ok(ProposedChanges::Published);
     }
-    let key = draft.object().key(page.namespace.id);
+    let key = draft.object_name().key(page.namespace.id);
     let object = page.app().object(&key).await?;
     let catalog = object.and_then(|object| {
         let file = SignedCatalog::parse(&object.bytes).ok()?;
@@ -577,37 +585,37 @@ async fn proposed_changes(
         return Ok(ProposedChanges::Unreadable);
     };
     let catalogs = &page.cache.catalogs;
-    let current = catalogs.current(page.app(), &page.namespace).await;
-    let Some(current) = readable(current) else {
+    let current = catalogs.current_catalog(page.app(), &page.namespace).await;
+    let Some(current) = log_unreadable(current) else {
         return Ok(ProposedChanges::CurrentUnreadable);
     };
-    let differences = comparison(page, current.as_deref(), &catalog, here).await?;
+    let differences = compare_releases(page, current.as_deref(), &catalog, here).await?;
     Ok(ProposedChanges::Compared(differences))
 }
 
 /// Handles the form that declines a draft, or makes the server accept it.
-pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
+pub(super) async fn decide_draft(form: ConsoleForm) -> Result<Response, ErrorPage> {
     let (by, id) = (
-        Principal::of(form.page.acting(), &form.page.user),
+        Principal::from_user(form.page.as_acting_user(), &form.page.user),
         form.page.param("id"),
     );
     // An unknown draft gets the page of an unknown address, since it has no page for a notice.
-    find(&by, id).await.map_err(or_not_found)?;
-    match form.field("change")? {
+    find_visible(&by, id).await.map_err(or_not_found)?;
+    match form.required_field("change")? {
         "decline" => {
-            let reason = form.field("reason")?.trim().to_owned();
+            let reason = form.required_field("reason")?.trim().to_owned();
             decline_draft(&by, id, reason).await?;
-            Ok(form.back(Outcome::DraftDeclined))
+            Ok(form.redirect_back(Outcome::DraftDeclined))
         }
         "accept" => {
             let base = form.form.value("base").map(str::parse).transpose();
             let base: Option<Digest> = base.map_err(|_| ErrorPage::FormMalformed)?;
-            let content = form.field("reviewed")?.parse();
+            let content = form.required_field("reviewed")?.parse();
             let content = content.map_err(|_| ErrorPage::FormMalformed)?;
             // Exactly what the page showed: the server refuses where files or base have changed
             // since.
-            admit_draft(&by, id, Seen { content, base }).await?;
-            Ok(form.back(Outcome::DraftAccepted))
+            admit_draft(&by, id, ReviewedContent { content, base }).await?;
+            Ok(form.redirect_back(Outcome::DraftAccepted))
         }
         _ => Err(ErrorPage::FormMalformed),
     }

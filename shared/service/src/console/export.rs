@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use vault_store::StoreError;
 use vault_store::records::{MAX_KEY_BYTES, Record};
 
-use super::audit::file;
+use super::audit::file_download;
 use super::guard::ConsolePage;
 use crate::model::namespace::Namespace;
 use crate::model::{audit, client, device, draft, release, user};
@@ -22,33 +22,33 @@ const MAX_LINES: usize = 5_000;
 /// Maximum size of one part without its last line, in bytes.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
 /// Number of records that one reading asks for.
-const AT_ONCE: usize = 500;
+const RECORDS_PER_LIST: usize = 500;
 
 /// Returns the sections of the export, in order: the kind of a line, and the partition of its
 /// records. No section has a secret: codes, tokens and sessions are not exported.
-fn sections(namespace: &Namespace) -> [(&'static str, String); 7] {
+fn export_sections(namespace: &Namespace) -> [(&'static str, String); 7] {
     let (id, slug) = (&namespace.id, &namespace.slug);
     [
         ("person", user::users_partition(id)),
         ("app", client::connections_partition(id)),
-        ("machine", device::partition(slug)),
-        ("release", release::partition(id)),
-        ("draft", draft::partition(id)),
+        ("machine", device::devices_partition(slug)),
+        ("release", release::releases_partition(id)),
+        ("draft", draft::drafts_partition(id)),
         ("ended_draft", draft::ended_partition(id)),
-        ("log", audit::partition(Some(id))),
+        ("log", audit::audit_partition(Some(id))),
     ]
 }
 
 /// Beginning of a part: a section, and the key in it behind which the part continues.
 #[derive(Debug, Eq, PartialEq)]
-struct Place {
+struct ExportCursor {
     section: usize,
     after: Option<String>,
 }
 
-impl Place {
+impl ExportCursor {
     /// Parses the parameter `after`: the number of a section, a dot, and a key.
-    fn read(text: &str) -> Option<Self> {
+    fn parse_after(text: &str) -> Option<Self> {
         let (section, key) = text.split_once('.')?;
         // The store would report a malformed key as an error of the service.
         let is_key = key.len() <= MAX_KEY_BYTES && !key.chars().any(char::is_control);
@@ -60,22 +60,22 @@ impl Place {
 }
 
 /// Downloads one part of the export.
-pub(super) async fn part(page: ConsolePage) -> Result<Response, ErrorPage> {
+pub(super) async fn export_part(page: ConsolePage) -> Result<Response, ErrorPage> {
     let mut place = match page.query.value("after") {
-        None => Place {
+        None => ExportCursor {
             section: 0,
             after: None,
         },
-        Some(text) => Place::read(text).ok_or(ErrorPage::FormMalformed)?,
+        Some(text) => ExportCursor::parse_after(text).ok_or(ErrorPage::FormMalformed)?,
     };
     let mut text = String::new();
     let mut lines = 0;
     // The line about the vault stands once, at the beginning of the first part.
     if place.section == 0 && place.after.is_none() {
-        push(&mut text, "vault", &vault(&page.namespace));
+        append_line(&mut text, "vault", &describe_vault(&page.namespace));
         lines += 1;
     }
-    let sections = sections(&page.namespace);
+    let sections = export_sections(&page.namespace);
     while let Some((kind, partition)) = sections.get(place.section) {
         // Checked before each list, so a part has at most one list of lines too many.
         if lines >= MAX_LINES || text.len() >= MAX_BYTES {
@@ -86,16 +86,16 @@ pub(super) async fn part(page: ConsolePage) -> Result<Response, ErrorPage> {
             text.push('\n');
             break;
         }
-        let found = page
+        let records = page
             .app()
             .records
-            .list(partition, "", place.after.as_deref(), AT_ONCE)
+            .list_page(partition, "", place.after.as_deref(), RECORDS_PER_LIST)
             .await?;
         let mut taken = 0;
-        for record in &found {
-            let document = document(record)?;
+        for record in &records {
+            let document = read_document(record)?;
             if is_own(&page.namespace, kind, &document) {
-                push(&mut text, kind, &document);
+                append_line(&mut text, kind, &document);
             }
             taken += 1;
             // Checked inside a list as well: records can be large, and one list has hundreds.
@@ -105,24 +105,29 @@ pub(super) async fn part(page: ConsolePage) -> Result<Response, ErrorPage> {
         }
         lines += taken;
         // More may follow a full reading, and more does follow one that was cut off.
-        let is_open = taken < found.len() || found.len() == AT_ONCE;
-        let last = taken.checked_sub(1).and_then(|at| found.get(at));
+        let is_open = taken < records.len() || records.len() == RECORDS_PER_LIST;
+        let last = taken.checked_sub(1).and_then(|at| records.get(at));
         place = match last.filter(|_| is_open) {
-            Some(last) => Place {
+            Some(last) => ExportCursor {
                 after: Some(last.key.key.clone()),
                 ..place
             },
-            None => Place {
+            None => ExportCursor {
                 section: place.section + 1,
                 after: None,
             },
         };
     }
-    Ok(file(&page, "export.jsonl", "application/jsonl", text))
+    Ok(file_download(
+        &page,
+        "export.jsonl",
+        "application/jsonl",
+        text,
+    ))
 }
 
 /// Appends a line.
-fn push(text: &mut String, kind: &str, document: &Value) {
+fn append_line(text: &mut String, kind: &str, document: &Value) {
     text.push_str(&json!({ "kind": kind, "value": document }).to_string());
     text.push('\n');
 }
@@ -133,19 +138,19 @@ fn is_own(namespace: &Namespace, kind: &str, document: &Value) -> bool {
     kind != "machine" || document["namespace_id"] == json!(namespace.id)
 }
 
-fn document(record: &Record) -> Result<Value, StoreError> {
+fn read_document(record: &Record) -> Result<Value, StoreError> {
     record.read()
 }
 
 /// Describes the vault, for the first line of an export.
-fn vault(namespace: &Namespace) -> Value {
+fn describe_vault(namespace: &Namespace) -> Value {
     let current = namespace.current.as_ref();
     json!({
         "slug": namespace.slug,
         "namespace_id": namespace.id,
         "kind": namespace.kind,
         "created_at": namespace.created_at,
-        "vault_id": namespace.pin.vault().map(|pin| pin.vault_id),
+        "vault_id": namespace.pin.vault_pin().map(|pin| pin.vault_id),
         "release": current.map(|current| current.release),
         "catalog_sha256": current.map(|current| current.sha256),
     })
@@ -159,7 +164,7 @@ mod tests {
     fn a_place_is_a_section_and_a_key() {
         let place = |section, after: Option<&str>| {
             let after = after.map(str::to_owned);
-            Some(Place { section, after })
+            Some(ExportCursor { section, after })
         };
         for (text, read) in [
             ("0.", place(0, None)),
@@ -170,8 +175,11 @@ mod tests {
             ("1", None),
             ("1.a\u{0}", None),
         ] {
-            assert_eq!(Place::read(text), read, "{text:?}");
+            assert_eq!(ExportCursor::parse_after(text), read, "{text:?}");
         }
-        assert_eq!(Place::read(&format!("1.{}", "x".repeat(513))), None);
+        assert_eq!(
+            ExportCursor::parse_after(&format!("1.{}", "x".repeat(513))),
+            None
+        );
     }
 }

@@ -12,7 +12,7 @@ use crate::model::namespace::Namespace;
 use crate::ports::Ports;
 
 /// Maximum number of machines that a page reads. The program lists those of a larger vault.
-const MOST_READ: usize = 5 * MAX_PAGE;
+const MAX_MACHINES: usize = 5 * MAX_PAGE;
 
 /// A machine with its last visit.
 pub(super) struct Machine {
@@ -29,7 +29,7 @@ pub(super) struct Fleet {
 
 /// Release that a machine has, compared with the current one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Held {
+pub(super) enum HeldRelease {
     /// It may not download anything, or there is nothing to download.
     Nothing,
     /// The current release.
@@ -47,27 +47,30 @@ impl Machine {
     }
 
     /// Compares the machine's release with the number of the current one.
-    pub(super) fn held(&self, current: Option<u64>) -> Held {
+    pub(super) fn held_release(&self, current: Option<u64>) -> HeldRelease {
         let Some(current) = current else {
-            return Held::Nothing;
+            return HeldRelease::Nothing;
         };
         // A machine that waits or was revoked must not download, so it is not behind.
         if self.device.status != DeviceStatus::Active {
-            return Held::Nothing;
+            return HeldRelease::Nothing;
         }
         match self.visit.as_ref().and_then(|visit| visit.release) {
-            None => Held::Never,
-            Some(release) if release < current => Held::Behind(release),
-            Some(_) => Held::Current,
+            None => HeldRelease::Never,
+            Some(release) if release < current => HeldRelease::Behind(release),
+            Some(_) => HeldRelease::Current,
         }
     }
 }
 
 impl Fleet {
     /// Reads the machines of a vault.
-    pub(super) async fn read(app: &App, namespace: &Namespace) -> Result<Self, StoreError> {
+    pub(super) async fn read_machines(
+        app: &App,
+        namespace: &Namespace,
+    ) -> Result<Self, StoreError> {
         let (records, slug) = (app, &namespace.slug);
-        let (devices, more) = read_partition(records, &device::partition(slug)).await?;
+        let (devices, more) = read_partition(records, &device::devices_partition(slug)).await?;
         let (visits, _) = read_partition(records, &device::seen_partition(slug)).await?;
         let mut last = HashMap::new();
         for record in visits {
@@ -99,16 +102,18 @@ impl Fleet {
     }
 
     /// Counts the machines with this status.
-    pub(super) fn count(&self, status: DeviceStatus) -> usize {
+    pub(super) fn count_status(&self, status: DeviceStatus) -> usize {
         let machines = self.machines.iter();
         machines.filter(|one| one.device.status == status).count()
     }
 
     /// Counts the machines that have an earlier release than the current one, or none.
-    pub(super) fn behind(&self, current: Option<u64>) -> usize {
+    pub(super) fn count_behind(&self, current: Option<u64>) -> usize {
         let machines = self.machines.iter();
-        let behind = |held| matches!(held, Held::Never | Held::Behind(_));
-        machines.filter(|one| behind(one.held(current))).count()
+        let behind = |held| matches!(held, HeldRelease::Never | HeldRelease::Behind(_));
+        machines
+            .filter(|one| behind(one.held_release(current)))
+            .count()
     }
 }
 
@@ -119,11 +124,11 @@ async fn read_partition(ports: &Ports, partition: &str) -> Result<(Vec<Record>, 
         let after = all.last().map(|record: &Record| record.key.key.clone());
         let page = ports
             .records
-            .list(partition, "", after.as_deref(), MAX_PAGE)
+            .list_page(partition, "", after.as_deref(), MAX_PAGE)
             .await?;
         let is_last = page.len() < MAX_PAGE;
         all.extend(page);
-        if is_last || all.len() >= MOST_READ {
+        if is_last || all.len() >= MAX_MACHINES {
             return Ok((all, !is_last));
         }
     }

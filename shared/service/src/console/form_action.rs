@@ -12,15 +12,15 @@ pub(super) struct FormAction {
 
 impl FormAction {
     /// Returns the request of a form of the row `row`. An unknown form is named like its row.
-    pub(super) fn of(row: &'static str, form: &Form, params: &PathParams) -> Self {
+    pub(super) fn from_form(row: &'static str, form: &Form, params: &PathParams) -> Self {
         let about = |name: &str| form.value(name).map(str::to_owned);
         let target = match row {
             "console-codes.change" => about("code"),
             "console-apps.end" => about("client"),
-            _ => params.find("id").map(str::to_owned),
+            _ => params.find_param("id").map(str::to_owned),
         };
         Self {
-            action: action(row, form.value("change").unwrap_or_default()).unwrap_or(row),
+            action: find_action(row, form.value("change").unwrap_or_default()).unwrap_or(row),
             // The text of a field is not checked yet, and no target is longer than this.
             target: target.filter(|target| target.len() <= 128),
         }
@@ -52,11 +52,11 @@ const ACTIONS: &[(&str, &str, &str)] = &[
 ];
 
 /// Returns the action in the log of a form of this row with this word in its field `change`.
-fn action(row: &str, change: &str) -> Option<&'static str> {
+fn find_action(row: &str, change: &str) -> Option<&'static str> {
     let mut of_row = ACTIONS.iter().filter(|(its_row, ..)| *its_row == row);
     // An empty word stands for a form without this field.
-    let found = of_row.find(|(_, word, _)| word.is_empty() || *word == change)?;
-    Some(found.2)
+    let entry = of_row.find(|(_, word, _)| word.is_empty() || *word == change)?;
+    Some(entry.2)
 }
 
 #[cfg(test)]

@@ -16,12 +16,12 @@ use vault_store::records::{Document, When, Write};
 use super::form_action::FormAction;
 use super::outcome::{DONE, REFUSED, Unchanged};
 use super::{Access, Cache, Handler, Outcome, PAGES, role_needed};
-use crate::accounts::guard::{SignedInBrowser, prove_form, signed_in};
-use crate::accounts::memberships::members;
+use crate::accounts::guard::{SignedInBrowser, prove_form, require_signed_in};
+use crate::accounts::memberships::load_members;
 use crate::accounts::second_factor::{self, Requirement};
-use crate::accounts::session::redirect;
-use crate::accounts::sign_in_page::{SignInPrompt, sign_in_page};
-use crate::app::{Acting, App};
+use crate::accounts::session::redirect_to;
+use crate::accounts::sign_in_page::{SignInPrompt, render_sign_in_page};
+use crate::app::{ActingUser, App};
 use crate::error::{ErrorCode, Fault, Refusal};
 use crate::guard::audit_refusal;
 use crate::http::{LogFields, client_address};
@@ -31,19 +31,21 @@ use crate::model::session::spent_key;
 use crate::model::user::{Role, Scope, User};
 use crate::path_params::PathParams;
 use crate::route::Row;
-use crate::web::browser::{Browser, CONSOLE_PATH, Onward, Posted, SignedIn, posted};
+use crate::web::browser::{
+    Browser, CONSOLE_PATH, PostedForm, ReturnTo, SignedIn, read_posted_form,
+};
 use crate::web::csrf::{FORM_SECONDS, Purpose};
 use crate::web::error_page::ErrorPage;
 use crate::web::form::{Form, with_query};
 
 /// A signed-in person with their browser.
-pub(super) struct Visitor {
+pub(super) struct SignedInVisitor {
     pub(super) app: App,
     pub(super) browser: Browser,
     pub(super) signed_in: SignedIn,
 }
 
-impl Visitor {
+impl SignedInVisitor {
     fn new(app: &App, proven: SignedInBrowser) -> Self {
         Self {
             app: app.clone(),
@@ -55,7 +57,7 @@ impl Visitor {
 
 /// A page of a vault, for a person who may open it. Only the guard creates one.
 pub(super) struct ConsolePage {
-    pub(super) visitor: Visitor,
+    pub(super) visitor: SignedInVisitor,
     /// The person's user in the vault.
     pub(super) user: User,
     /// The vault, as of this request.
@@ -91,14 +93,14 @@ impl ConsolePage {
 
     /// Returns the key behind which a list continues. A text that cannot be the key of a record
     /// begins the list.
-    pub(super) fn after(&self) -> Option<&str> {
+    pub(super) fn list_cursor(&self) -> Option<&str> {
         let is_key = |text: &&str| text.len() <= 128 && !text.chars().any(char::is_control);
         self.query.value("after").filter(is_key)
     }
 
     /// Returns the person in the vault, as the actor of a change.
-    pub(super) const fn acting(&self) -> Acting<'_> {
-        Acting {
+    pub(super) const fn as_acting_user(&self) -> ActingUser<'_> {
+        ActingUser {
             app: &self.visitor.app,
             namespace: &self.namespace,
             actor: &self.actor,
@@ -107,13 +109,13 @@ impl ConsolePage {
 
     /// Creates the token of the forms on this page.
     pub(super) fn form_token(&self) -> String {
-        let Visitor { app, browser, .. } = &self.visitor;
+        let SignedInVisitor { app, browser, .. } = &self.visitor;
         browser.form_token(app, Purpose::Console, &self.path)
     }
 
     /// Returns whether the person may open pages for `access`.
-    pub(super) fn may(&self, access: Access) -> bool {
-        access_of(self.user.role) >= access
+    pub(super) fn may_open(&self, access: Access) -> bool {
+        role_access(self.user.role) >= access
     }
 
     /// Returns whether the person has the right to change something.
@@ -125,8 +127,8 @@ impl ConsolePage {
     /// it.
     pub(super) fn href_of(&self, title: &str) -> Option<String> {
         let mut pages = PAGES.iter();
-        let found = pages.find(|(known, _, access)| *known == title && self.may(*access));
-        found.map(|(_, below, _)| self.address(below))
+        let entry = pages.find(|(known, _, access)| *known == title && self.may_open(*access));
+        entry.map(|(_, below, _)| self.address(below))
     }
 
     /// Returns the address of a page of this vault; `below` is its path below the vault's.
@@ -143,48 +145,48 @@ impl ConsolePage {
 
 impl ConsoleForm {
     /// Redirects to the page of the form, with a notice of what was done.
-    pub(super) fn back(&self, outcome: Outcome) -> Response {
+    pub(super) fn redirect_back(&self, outcome: Outcome) -> Response {
         let page = self.page.app().config.public_url.prefix().to_owned() + &self.page.path;
-        to(&page, DONE, outcome.word())
+        redirect_with(&page, DONE, outcome.word())
     }
 
     /// Redirects to the choice of vaults, with a notice of what was done.
     pub(super) fn to_choice(&self, outcome: Outcome) -> Response {
         let prefix = self.page.app().config.public_url.prefix();
-        to(&format!("{prefix}{CONSOLE_PATH}"), DONE, outcome.word())
+        redirect_with(&format!("{prefix}{CONSOLE_PATH}"), DONE, outcome.word())
     }
 
     /// Redirects to the page of this vault at `below`, with a notice of what was done.
-    pub(super) fn to(&self, below: &str, outcome: Outcome) -> Response {
-        to(&self.page.address(below), DONE, outcome.word())
+    pub(super) fn redirect_to(&self, below: &str, outcome: Outcome) -> Response {
+        redirect_with(&self.page.address(below), DONE, outcome.word())
     }
 
     /// Redirects to the page of the form, with a notice of why nothing was done.
-    pub(super) fn refused(&self, why: Unchanged) -> Response {
+    pub(super) fn redirect_refused(&self, why: Unchanged) -> Response {
         let page = self.page.app().config.public_url.prefix().to_owned() + &self.page.path;
-        to(&page, REFUSED, why.word())
+        redirect_with(&page, REFUSED, why.word())
     }
 
     /// Returns the write that marks the form as used. It makes the commit of a form that is sent
     /// again fail.
-    pub(super) fn mark(&self) -> Result<Write, StoreError> {
-        let Visitor { app, browser, .. } = &self.page.visitor;
+    pub(super) fn single_use_write(&self) -> Result<Write, StoreError> {
+        let SignedInVisitor { app, browser, .. } = &self.page.visitor;
         // Kept as long as the token is valid. After that the form is refused for its age.
         let until = app.clock.now().plus_seconds(FORM_SECONDS);
-        let empty = Document::of(&serde_json::Map::new())?;
+        let empty = Document::from_value(&serde_json::Map::new())?;
         let key = spent_key(&browser.hash(), &self.nonce);
         Ok(Write::put_until(key, empty, When::Absent, until))
     }
 
     /// Returns the value of a field. A form without it was not made by a page of the console.
-    pub(super) fn field(&self, name: &str) -> Result<&str, ErrorPage> {
+    pub(super) fn required_field(&self, name: &str) -> Result<&str, ErrorPage> {
         self.form.value(name).ok_or(ErrorPage::FormMalformed)
     }
 
     /// Returns the page that asks for the password, where the credentials of the session were not
     /// entered within the last five minutes. It leads back to the form's page; nothing is changed.
-    pub(super) fn stale(&self) -> Option<Response> {
-        let Visitor {
+    pub(super) fn sign_in_if_stale(&self) -> Option<Response> {
+        let SignedInVisitor {
             app,
             browser,
             signed_in,
@@ -192,7 +194,8 @@ impl ConsoleForm {
         if signed_in.session.has_fresh_credentials(app.clock.now()) {
             return None;
         }
-        let onward = Onward::console(&self.page.path).unwrap_or(Onward::Console(CONSOLE_PATH));
+        let onward = ReturnTo::parse_console_address(&self.page.path)
+            .unwrap_or(ReturnTo::Console(CONSOLE_PATH));
         let email = signed_in.account.email.as_str();
         let problem = Some("Sign in again, then submit the form again. Nothing has been changed.");
         let prompt = SignInPrompt {
@@ -200,16 +203,16 @@ impl ConsoleForm {
             problem,
             ..SignInPrompt::default()
         };
-        Some(sign_in_page(app, browser, onward, prompt))
+        Some(render_sign_in_page(app, browser, onward, prompt))
     }
 }
 
 /// Redirects to a page with one word in its query.
-fn to(page: &str, name: &str, word: &str) -> Response {
-    redirect(StatusCode::SEE_OTHER, &with_query(page, &[(name, word)]))
+fn redirect_with(page: &str, name: &str, word: &str) -> Response {
+    redirect_to(StatusCode::SEE_OTHER, &with_query(page, &[(name, word)]))
 }
 
-const fn access_of(role: Role) -> Access {
+const fn role_access(role: Role) -> Access {
     match role {
         Role::Owner => Access::Owner,
         Role::Publisher => Access::Publisher,
@@ -218,61 +221,61 @@ const fn access_of(role: Role) -> Access {
 }
 
 /// Answers a request for a row of the console.
-pub(super) async fn answer(
+pub(super) async fn answer_request(
     app: App,
     cache: Arc<Cache>,
     row: &'static Row<Handler>,
     request: Request,
 ) -> Response {
     let answered = match row.handler {
-        Handler::Choose(handler) => choose(&app, request, handler).await,
-        Handler::Page(access, handler) => page(&app, cache, access, request, handler).await,
+        Handler::Choose(handler) => serve_choice(&app, request, handler).await,
+        Handler::Page(access, handler) => serve_page(&app, cache, access, request, handler).await,
         Handler::Form(access, handler) => {
-            form(&app, cache, (row.route.name, access), request, handler).await
+            serve_form(&app, cache, (row.route.name, access), request, handler).await
         }
     };
-    answered.unwrap_or_else(|stop| stop.answer(&app))
+    answered.unwrap_or_else(|stop| stop.render_error_page(&app))
 }
 
 /// Returns the page to show after a sign-in: the address of the request below the prefix, where the
 /// console has a page there. A query that is too long to lead back to is left out.
-fn wanted<'u>(app: &App, uri: &'u Uri) -> Onward<'u> {
+fn return_address<'u>(app: &App, uri: &'u Uri) -> ReturnTo<'u> {
     // Only addresses of the console pass, so the sign-in page cannot be made to lead elsewhere.
     let prefix = app.config.public_url.prefix();
     let address = uri.path_and_query().map_or("", |address| address.as_str());
     address
         .strip_prefix(prefix)
-        .and_then(Onward::console)
-        .unwrap_or_else(|| Onward::Console(wanted_path(app, uri)))
+        .and_then(ReturnTo::parse_console_address)
+        .unwrap_or_else(|| ReturnTo::Console(return_path(app, uri)))
 }
 
 /// Returns the path of the request below the prefix, where the console has a page there; else the
 /// path of the console.
-fn wanted_path<'u>(app: &App, uri: &'u Uri) -> &'u str {
+fn return_path<'u>(app: &App, uri: &'u Uri) -> &'u str {
     let path = uri.path().strip_prefix(app.config.public_url.prefix());
-    path.filter(|path| Onward::console(path).is_some())
+    path.filter(|path| ReturnTo::parse_console_address(path).is_some())
         .unwrap_or(CONSOLE_PATH)
 }
 
 /// Shows the choice of vaults to a signed-in person, or the sign-in page.
-async fn choose<F>(
+async fn serve_choice<F>(
     app: &App,
     request: Request,
-    handler: impl FnOnce(Visitor, Form) -> F,
+    handler: impl FnOnce(SignedInVisitor, Form) -> F,
 ) -> Result<Response, ErrorPage>
 where
     F: Future<Output = Result<Response, ErrorPage>>,
 {
     let query = Form::parse(request.uri().query().unwrap_or_default());
-    let onward = wanted(app, request.uri());
-    match signed_in(app, request.headers(), onward).await? {
-        Ok(proven) => handler(Visitor::new(app, proven), query).await,
+    let onward = return_address(app, request.uri());
+    match require_signed_in(app, request.headers(), onward).await? {
+        Ok(proven) => handler(SignedInVisitor::new(app, proven), query).await,
         Err(sign_in) => Ok(sign_in),
     }
 }
 
 /// Shows a page of a vault to a member who may open it.
-async fn page<F>(
+async fn serve_page<F>(
     app: &App,
     cache: Arc<Cache>,
     access: Access,
@@ -283,9 +286,9 @@ where
     F: Future<Output = Result<Response, ErrorPage>>,
 {
     let (mut parts, _) = request.into_parts();
-    let params = PathParams::read(&mut parts).await;
-    let onward = wanted(app, &parts.uri);
-    let proven = match signed_in(app, &parts.headers, onward).await? {
+    let params = PathParams::from_parts(&mut parts).await;
+    let onward = return_address(app, &parts.uri);
+    let proven = match require_signed_in(app, &parts.headers, onward).await? {
         Ok(proven) => proven,
         Err(sign_in) => return Ok(sign_in),
     };
@@ -296,15 +299,15 @@ where
         .check()
         .map_err(|_| ErrorCode::ParameterInvalid.into())
         .map_err(ErrorPage::Refused)?;
-    let arrival = Arrival {
-        visitor: Visitor::new(app, proven),
+    let arrival = PendingPage {
+        visitor: SignedInVisitor::new(app, proven),
         cache,
         source: client_address(&app.config, &parts.headers, &parts.extensions),
-        path: wanted_path(app, &parts.uri).to_owned(),
+        path: return_path(app, &parts.uri).to_owned(),
         params,
         query,
     };
-    let page = match arrival.admit(access, onward).await? {
+    let page = match arrival.open_page(access, onward).await? {
         Ok(page) => page,
         Err(refused) => return Ok(refused),
     };
@@ -315,7 +318,7 @@ where
 }
 
 /// Runs the handler of a form, after all proofs.
-async fn form<F>(
+async fn serve_form<F>(
     app: &App,
     cache: Arc<Cache>,
     (row, access): (&'static str, Access),
@@ -326,24 +329,24 @@ where
     F: Future<Output = Result<Response, ErrorPage>>,
 {
     let (mut parts, body) = request.into_parts();
-    let params = PathParams::read(&mut parts).await;
-    let path = wanted_path(app, &parts.uri).to_owned();
-    let onward = Onward::console(&path).ok_or(ErrorPage::NotFound)?;
-    let posted = posted(app, Request::from_parts(parts, body)).await?;
+    let params = PathParams::from_parts(&mut parts).await;
+    let path = return_path(app, &parts.uri).to_owned();
+    let onward = ReturnTo::parse_console_address(&path).ok_or(ErrorPage::NotFound)?;
+    let posted = read_posted_form(app, Request::from_parts(parts, body)).await?;
     // Token and session are proven before any record of the vault is read.
     let proof = prove_form(app, &posted, Purpose::Console, onward, row).await?;
     let (signed_in, nonce) = match proof {
         Ok(proof) => proof,
         Err(to_page) => return Ok(to_page),
     };
-    let Posted {
+    let PostedForm {
         form,
         browser,
         source,
         ..
     } = posted;
-    let arrival = Arrival {
-        visitor: Visitor {
+    let arrival = PendingPage {
+        visitor: SignedInVisitor {
             app: app.clone(),
             browser,
             signed_in,
@@ -354,12 +357,12 @@ where
         params: params.ok_or(ErrorPage::NotFound)?,
         query: Form::default(),
     };
-    let page = match arrival.admit(access, onward).await? {
+    let page = match arrival.open_page(access, onward).await? {
         Ok(page) => page,
         Err(refused) => return Ok(refused),
     };
     let (fields, actor, home) = (page.log_fields(), page.actor.clone(), page.namespace.id);
-    let asked = FormAction::of(row, &form, &page.params);
+    let requested = FormAction::from_form(row, &form, &page.params);
     // A person without the right to write may open the page, so the form is refused here and
     // logged.
     let answered = if page.may_write() {
@@ -373,13 +376,13 @@ where
         // service gets an error page.
         Err(ErrorPage::Refused(refusal)) if refusal.code().row().fault == Fault::Caller => {
             let code = refusal.code();
-            let target = asked.target.as_deref();
-            audit_refusal(app, Some(&home), &actor, asked.action, target, code).await;
+            let target = requested.target.as_deref();
+            audit_refusal(app, Some(&home), &actor, requested.action, target, code).await;
             // The subject of the form is gone, and with it the page for the notice.
             if code == ErrorCode::NotFound {
                 return Err(ErrorPage::NotFound);
             }
-            to(&onward.address(app), REFUSED, code.row().code)
+            redirect_with(&onward.address(app), REFUSED, code.row().code)
         }
         Err(stop) => return Err(stop),
     };
@@ -388,8 +391,8 @@ where
 }
 
 /// A signed-in person at an address whose vault is not looked up yet.
-struct Arrival {
-    visitor: Visitor,
+struct PendingPage {
+    visitor: SignedInVisitor,
     cache: Arc<Cache>,
     source: Option<IpAddr>,
     path: String,
@@ -397,15 +400,15 @@ struct Arrival {
     query: Form,
 }
 
-impl Arrival {
+impl PendingPage {
     /// Returns the page, for a member of the vault who may open it; else the page that says why
     /// not.
-    async fn admit(
+    async fn open_page(
         self,
         access: Access,
-        onward: Onward<'_>,
+        onward: ReturnTo<'_>,
     ) -> Result<Result<ConsolePage, Response>, ErrorPage> {
-        let Visitor {
+        let SignedInVisitor {
             app,
             browser,
             signed_in,
@@ -413,14 +416,14 @@ impl Arrival {
         let account = &signed_in.account;
         let slug = self.params.get("slug");
         // A malformed slug, an unknown vault and one of other people all lead to the same answer.
-        let found = members(app, account, Some(slug)).await?;
-        let member = found.into_iter().next().ok_or(ErrorPage::NotFound)?;
+        let memberships = load_members(app, account, Some(slug)).await?;
+        let member = memberships.into_iter().next().ok_or(ErrorPage::NotFound)?;
         if member.home.status == Status::Suspended && !account.operator {
             return Err(Refusal::new(ErrorCode::VaultSuspended).into());
         }
-        match second_factor::requirement_of_role(app, signed_in, member.user.role) {
+        match second_factor::check_role_requirement(app, signed_in, member.user.role) {
             Requirement::Met => {}
-            Requirement::NotSetUp => return Ok(Err(second_factor::due_page(app, false))),
+            Requirement::NotSetUp => return Ok(Err(second_factor::render_setup_due(app, false))),
             // The sign-in is from before the second factor was set up, so it has to be repeated.
             Requirement::NotEntered => {
                 let email = account.email.as_str();
@@ -428,7 +431,7 @@ impl Arrival {
                     email,
                     ..SignInPrompt::default()
                 };
-                return Ok(Err(sign_in_page(app, browser, onward, prompt)));
+                return Ok(Err(render_sign_in_page(app, browser, onward, prompt)));
             }
         }
         let actor = Actor {
@@ -447,7 +450,7 @@ impl Arrival {
             params: self.params,
         };
         // Last, since the answer names the role that is missing: only members learn that.
-        Ok(if page.may(access) {
+        Ok(if page.may_open(access) {
             Ok(page)
         } else {
             Err(role_needed(&page, access))

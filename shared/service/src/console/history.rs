@@ -11,10 +11,10 @@ use crate::model::namespace::Namespace;
 use crate::model::release::{self, Release};
 
 /// Maximum number of releases that are compared: the newest ones.
-const MOST_COMPARED: u64 = 8;
+const MAX_COMPARED: u64 = 8;
 
 /// A release in which a skill changed.
-pub(super) struct Changed {
+pub(super) struct SkillChange {
     pub(super) release: u64,
     pub(super) published_at: Timestamp,
     /// Version of the skill from this release on; `None` where the release removed it.
@@ -24,14 +24,14 @@ pub(super) struct Changed {
 /// The releases in which a skill changed.
 pub(super) struct History {
     /// Changes, newest first.
-    pub(super) changes: Vec<Changed>,
+    pub(super) changes: Vec<SkillChange>,
     /// Oldest release that was compared, as were all between it and the current one.
     pub(super) since: Option<u64>,
 }
 
 impl History {
     /// Reads the newest releases and compares the skill of this name in each with the one before.
-    pub(super) async fn read(
+    pub(super) async fn read_history(
         app: &App,
         cache: &Cache,
         namespace: &Namespace,
@@ -39,9 +39,13 @@ impl History {
     ) -> Result<Self, StoreError> {
         let mut before: Option<Option<(u64, Digest)>> = None;
         let (mut changes, mut since) = (Vec::new(), None);
-        for release in newest(app, namespace).await? {
+        for release in newest_releases(app, namespace).await? {
             let (file, payload) = (release.sha256, release.payload_sha256);
-            let catalog = match cache.catalogs.list(app, namespace, file, payload).await {
+            let catalog = match cache
+                .catalogs
+                .get_catalog(app, namespace, file, payload)
+                .await
+            {
                 // A damaged catalog is a gap in the history, but a store that fails is an error.
                 Err(StoreError::Corrupt(_)) => None,
                 read => read?,
@@ -54,18 +58,18 @@ impl History {
                 continue;
             };
             since.get_or_insert(release.release);
-            let found = catalog.skill(name);
-            let found = found.map(|skill| (skill.version, skill.bundle_hash));
+            let entry = catalog.skill(name);
+            let present = entry.map(|skill| (skill.version, skill.bundle_hash));
             // In the first release that is read the skill cannot be told to have changed: the one
             // before is unknown.
-            if before.is_some_and(|before| before != found) {
-                changes.push(Changed {
+            if before.is_some_and(|before| before != present) {
+                changes.push(SkillChange {
                     release: release.release,
                     published_at: release.published_at,
-                    version: found.map(|(version, _)| version),
+                    version: present.map(|(version, _)| version),
                 });
             }
-            before = Some(found);
+            before = Some(present);
         }
         changes.reverse();
         Ok(Self { changes, since })
@@ -73,27 +77,31 @@ impl History {
 }
 
 /// Returns the newest releases under the pinned root version, oldest first.
-async fn newest(app: &App, namespace: &Namespace) -> Result<Vec<Release>, StoreError> {
-    let (Some(current), Some(pin)) = (namespace.readable_current(), namespace.pin.vault()) else {
+async fn newest_releases(app: &App, namespace: &Namespace) -> Result<Vec<Release>, StoreError> {
+    let (Some(current), Some(pin)) = (namespace.readable_current(), namespace.pin.vault_pin())
+    else {
         return Ok(Vec::new());
     };
-    let (mut found, mut root) = (Vec::new(), pin.root_version);
+    let (mut releases, mut root) = (Vec::new(), pin.root_version);
     // Keys are in the order of release numbers, so the newest are read without all before them.
-    let first = current.release.saturating_sub(MOST_COMPARED);
+    let first = current.release.saturating_sub(MAX_COMPARED);
     // The pinned root version may have no release yet. Those before it stand under the previous
     // one.
-    while found.is_empty() && root > 0 {
+    while releases.is_empty() && root > 0 {
         let after = release::sort_key(root, first);
-        let partition = release::partition(&namespace.id);
-        let most = usize::try_from(MOST_COMPARED).unwrap_or(usize::MAX);
-        let page = app.records.list(&partition, "", Some(&after), most).await?;
+        let partition = release::releases_partition(&namespace.id);
+        let most = usize::try_from(MAX_COMPARED).unwrap_or(usize::MAX);
+        let page = app
+            .records
+            .list_page(&partition, "", Some(&after), most)
+            .await?;
         for record in page {
             let release: Release = record.read()?;
             if release.root_version == root {
-                found.push(release);
+                releases.push(release);
             }
         }
         root -= 1;
     }
-    Ok(found)
+    Ok(releases)
 }

@@ -8,17 +8,17 @@ use super::guard::{ConsoleForm, ConsolePage};
 use super::machines::{decided_by, held_text, last_seen};
 use super::names::Names;
 use super::outcome::Outcome;
-use super::page::{Shell, show as show_page};
-use crate::admin::devices::{Decision, decide, find};
+use super::page::{PageLayout, show_page};
+use crate::admin::devices::{Decision, decide_device, find_device};
 use crate::model::device::{DeviceStatus, LastSeen, seen_key};
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
-use crate::web::layout::minute;
+use crate::web::layout::format_minute;
 
 #[derive(Template)]
 #[template(path = "console/machine.html")]
 struct MachinePage {
-    shell: Shell,
+    shell: PageLayout,
     csrf: String,
     here: String,
     list_href: String,
@@ -39,14 +39,14 @@ struct MachinePage {
 }
 
 /// Shows the machine.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
+pub(super) async fn show_machine(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
-    let found = find(app, namespace, page.param("id")).await?;
+    let found = find_device(app, namespace, page.param("id")).await?;
     // A forgotten machine is found by its id for the log, but has no page.
     let found = found.filter(|found| found.revision.is_some());
     let device = found.ok_or(ErrorPage::NotFound)?.device;
     let key = seen_key(&namespace.slug, &device.public_key.to_string());
-    let visit = app.records.get(&key).await?;
+    let visit = app.records.get_one(&key).await?;
     let visit = visit.map(|visit| visit.read::<LastSeen>()).transpose()?;
     let machine = Machine {
         // The visit is stored under the slug, so the namespace's id decides whether it is of this
@@ -55,11 +55,11 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
         device,
     };
     let device = &machine.device;
-    let names = Names::read(app, namespace, device.decided_by.as_deref()).await?;
+    let names = Names::read_users(app, namespace, device.decided_by.as_deref()).await?;
     let current = namespace.current.as_ref().map(|current| current.release);
     let revokes = page.query.value("confirm") == Some("revoke");
-    let shown = MachinePage {
-        shell: Shell::of(&page),
+    let template = MachinePage {
+        shell: PageLayout::for_page(&page),
         csrf: page.form_token(),
         here: page.address(&format!("/machines/{}", device.device_id)),
         list_href: page.address("/machines"),
@@ -67,29 +67,29 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
         name: device.name(),
         fingerprint: machine.fingerprint().to_string(),
         status: device.status,
-        enrolled: minute(device.enrolled_at),
+        enrolled: format_minute(device.enrolled_at),
         last_seen: last_seen(&machine),
-        held: held_text(machine.held(current)),
+        held: held_text(machine.held_release(current)),
         decided_by: decided_by(&machine, &names),
-        decided: device.decided_at.map(minute),
+        decided: device.decided_at.map(format_minute),
         may_write: page.may_write(),
         // Not for a stale link: a machine without access has none to revoke.
         confirms: revokes && device.status == DeviceStatus::Active,
         lapsed: !namespace.subscription.is_live(page.app().clock.now()),
     };
-    Ok(show_page(&shown))
+    Ok(show_page(&template))
 }
 
 /// Handles the forms that decide about the machine.
-pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
-    let (decision, outcome) = match form.field("change")? {
+pub(super) async fn decide_machine(form: ConsoleForm) -> Result<Response, ErrorPage> {
+    let (decision, outcome) = match form.required_field("change")? {
         "admit" => (Decision::Admit, Outcome::MachineAdmitted),
         "deny" => (Decision::Deny, Outcome::MachineDenied),
         "revoke" => (Decision::Revoke, Outcome::MachineRevoked),
         "forget" => (Decision::Forget, Outcome::MachineForgotten),
         _ => return Err(ErrorPage::FormMalformed),
     };
-    decide(form.page.acting(), form.page.param("id"), decision).await?;
+    decide_device(form.page.as_acting_user(), form.page.param("id"), decision).await?;
     // To the list, since a machine that was forgotten has no page any more.
-    Ok(form.to("/machines", outcome))
+    Ok(form.redirect_to("/machines", outcome))
 }

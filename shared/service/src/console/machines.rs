@@ -3,27 +3,27 @@
 use askama::Template;
 use axum::response::Response;
 
-use super::fleet::{Fleet, Held, Machine};
+use super::fleet::{Fleet, HeldRelease, Machine};
 use super::guard::{ConsoleForm, ConsolePage};
 use super::names::Names;
 use super::outcome::{Outcome, Unchanged};
-use super::page::{Pager, Shell, show as show_page};
+use super::page::{PageLayout, Pager, show_page};
 use crate::admin::devices::deny_all;
 use crate::error::ErrorCode;
 use crate::model::device::DeviceStatus;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
-use crate::web::layout::day;
+use crate::web::layout::format_day;
 
 /// Filter of the list of machines.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Filter {
+enum MachineFilter {
     All,
     Status(DeviceStatus),
     Behind,
 }
 
-impl Filter {
+impl MachineFilter {
     const ALL: [(Self, &'static str, &'static str); 5] = [
         (Self::All, "", "All machines"),
         (Self::Status(DeviceStatus::Pending), "pending", "Waiting"),
@@ -40,24 +40,27 @@ impl Filter {
         ),
     ];
 
-    fn of(word: Option<&str>) -> Self {
+    fn from_word(word: Option<&str>) -> Self {
         let word = word.unwrap_or_default();
-        let found = Self::ALL.iter().find(|(_, known, _)| *known == word);
-        found.map_or(Self::All, |(filter, _, _)| *filter)
+        let entry = Self::ALL.iter().find(|(_, known, _)| *known == word);
+        entry.map_or(Self::All, |(filter, _, _)| *filter)
     }
 
-    fn passes(self, machine: &Machine, current: Option<u64>) -> bool {
+    fn matches_machine(self, machine: &Machine, current: Option<u64>) -> bool {
         match self {
             Self::All => true,
             Self::Status(status) => machine.device.status == status,
-            Self::Behind => matches!(machine.held(current), Held::Never | Held::Behind(_)),
+            Self::Behind => matches!(
+                machine.held_release(current),
+                HeldRelease::Never | HeldRelease::Behind(_)
+            ),
         }
     }
 }
 
 /// Returns whether a machine has this text in its name, its id, or its fingerprint with or without
 /// the hyphens.
-fn matches(machine: &Machine, search: &str) -> bool {
+fn matches_search(machine: &Machine, search: &str) -> bool {
     let search = search.to_lowercase();
     let bare = |text: &str| text.replace('-', "");
     let fingerprint = machine.fingerprint().to_string();
@@ -67,14 +70,14 @@ fn matches(machine: &Machine, search: &str) -> bool {
 }
 
 /// An option of a field whose options are fixed.
-pub(super) struct Choice {
+pub(super) struct StaticOption {
     pub(super) word: &'static str,
     pub(super) title: &'static str,
     pub(super) chosen: bool,
 }
 
 /// A machine in the list.
-struct Row {
+struct MachineRow {
     href: String,
     name: String,
     fingerprint: String,
@@ -93,7 +96,7 @@ struct Row {
     reason = "each is a question of the template"
 )]
 struct MachinesPage {
-    shell: Shell,
+    shell: PageLayout,
     csrf: String,
     /// Address of this page without parameters.
     here: String,
@@ -103,10 +106,10 @@ struct MachinesPage {
     /// Whether the person is asked to confirm that all waiting machines are denied.
     confirms: bool,
     may_write: bool,
-    filters: Vec<Choice>,
+    filters: Vec<StaticOption>,
     search: String,
     is_filtered: bool,
-    rows: Vec<Row>,
+    rows: Vec<MachineRow>,
     pager: Pager,
     /// Whether there are more machines than the page reads.
     more: bool,
@@ -114,21 +117,24 @@ struct MachinesPage {
 }
 
 /// Shows the list.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
+pub(super) async fn show_machines(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
     let current = namespace.current.as_ref().map(|current| current.release);
-    let fleet = Fleet::read(app, namespace).await?;
-    let waiting = fleet.count(DeviceStatus::Pending);
+    let fleet = Fleet::read_machines(app, namespace).await?;
+    let waiting = fleet.count_status(DeviceStatus::Pending);
     let word = page.query.value("status").unwrap_or_default();
     let search = page.query.value("search").unwrap_or_default().trim();
-    let filter = Filter::of(Some(word));
-    let is_filtered = filter != Filter::All || !search.is_empty();
+    let filter = MachineFilter::from_word(Some(word));
+    let is_filtered = filter != MachineFilter::All || !search.is_empty();
     let passing = fleet.machines.into_iter();
     let passing: Vec<_> = passing
-        .filter(|one| filter.passes(one, current) && (search.is_empty() || matches(one, search)))
+        .filter(|one| {
+            filter.matches_machine(one, current)
+                && (search.is_empty() || matches_search(one, search))
+        })
         .collect();
     let here = page.address("/machines");
-    let pager = Pager::of(&page, "machines", passing.len(), |number| {
+    let pager = Pager::from_query(&page, "machines", passing.len(), |number| {
         let number = number.to_string();
         // Links keep the filters, so that a search can be paged through.
         let parameters = [("status", word), ("search", search), ("page", &number)];
@@ -137,20 +143,24 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
             .filter(|(_, value)| !value.is_empty());
         with_query(&here, &given.collect::<Vec<_>>())
     });
-    let shown = pager.cut(passing);
+    let page_machines = pager.take_rows(passing);
     // Names are read for the rows of this page alone.
-    let deciders = shown
+    let deciders = page_machines
         .iter()
         .filter_map(|one| one.device.decided_by.as_deref());
-    let names = Names::read(app, namespace, deciders).await?;
-    let rows = shown.iter().map(|one| row(one, &here, current, &names));
-    let filters = Filter::ALL.iter().map(|(choice, word, title)| Choice {
-        word,
-        title,
-        chosen: *choice == filter,
-    });
-    let shown = MachinesPage {
-        shell: Shell::of(&page),
+    let names = Names::read_users(app, namespace, deciders).await?;
+    let rows = page_machines
+        .iter()
+        .map(|one| to_row(one, &here, current, &names));
+    let filters = MachineFilter::ALL
+        .iter()
+        .map(|(choice, word, title)| StaticOption {
+            word,
+            title,
+            chosen: *choice == filter,
+        });
+    let template = MachinesPage {
+        shell: PageLayout::for_page(&page),
         csrf: page.form_token(),
         codes_href: page.address("/machines/codes"),
         waiting,
@@ -166,7 +176,7 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
         link_command: link_command(&page),
         here,
     };
-    Ok(show_page(&shown))
+    Ok(show_page(&template))
 }
 
 /// Returns the command by which a machine asks for access.
@@ -175,54 +185,58 @@ pub(super) fn link_command(page: &ConsolePage) -> String {
     format!("vault link {base}/v/{}", page.namespace.slug)
 }
 
-fn row(machine: &Machine, here: &str, current: Option<u64>, names: &Names) -> Row {
-    let (device, held) = (&machine.device, machine.held(current));
-    Row {
+fn to_row(machine: &Machine, here: &str, current: Option<u64>, names: &Names) -> MachineRow {
+    let (device, held) = (&machine.device, machine.held_release(current));
+    MachineRow {
         href: format!("{here}/{}", device.device_id),
         name: device.name(),
         fingerprint: machine.fingerprint().to_string(),
         status: device.status,
-        enrolled: day(device.enrolled_at),
+        enrolled: format_day(device.enrolled_at),
         last_seen: last_seen(machine),
         held: held_text(held),
-        behind: matches!(held, Held::Never | Held::Behind(_)),
+        behind: matches!(held, HeldRelease::Never | HeldRelease::Behind(_)),
         decided_by: decided_by(machine, names),
     }
 }
 
 /// Returns the day of the last visit, as pages write days.
 pub(super) fn last_seen(machine: &Machine) -> String {
-    let seen = machine.visit.as_ref();
+    let visit = machine.visit.as_ref();
     // Visits are recorded by day, without a time.
-    let seen = seen.and_then(|visit| format!("{}T00:00:00Z", visit.day).parse().ok());
-    seen.map_or_else(|| "never".to_owned(), day)
+    let last_day = visit.and_then(|visit| format!("{}T00:00:00Z", visit.day).parse().ok());
+    last_day.map_or_else(|| "never".to_owned(), format_day)
 }
 
 /// Describes the release that a machine has.
-pub(super) fn held_text(held: Held) -> String {
+pub(super) fn held_text(held: HeldRelease) -> String {
     match held {
-        Held::Nothing => "–".to_owned(),
-        Held::Current => "current".to_owned(),
-        Held::Never => "none yet".to_owned(),
-        Held::Behind(release) => format!("release {release}"),
+        HeldRelease::Nothing => "–".to_owned(),
+        HeldRelease::Current => "current".to_owned(),
+        HeldRelease::Never => "none yet".to_owned(),
+        HeldRelease::Behind(release) => format!("release {release}"),
     }
 }
 
 /// Returns the name of the person or code that decided about a machine; `None` before a decision,
 /// and where an earlier version of vault did not record it.
 pub(super) fn decided_by(machine: &Machine, names: &Names) -> Option<String> {
-    machine.device.decided_by.as_deref().map(|id| names.of(id))
+    machine
+        .device
+        .decided_by
+        .as_deref()
+        .map(|id| names.display_name(id))
 }
 
 /// Denies all waiting machines, where as many wait as the page has shown.
 pub(super) async fn deny_pending(form: ConsoleForm) -> Result<Response, ErrorPage> {
     // A machine that came after the page was made must not be denied unseen.
-    let waiting = form.field("waiting")?.parse();
+    let waiting = form.required_field("waiting")?.parse();
     let waiting = waiting.map_err(|_| ErrorPage::FormMalformed)?;
-    match deny_all(form.page.acting(), Some(waiting)).await {
-        Ok(_) => Ok(form.back(Outcome::MachinesDenied)),
+    match deny_all(form.page.as_acting_user(), Some(waiting)).await {
+        Ok(_) => Ok(form.redirect_back(Outcome::MachinesDenied)),
         Err(refusal) if refusal.code() == ErrorCode::ConfirmationMismatch => {
-            Ok(form.refused(Unchanged::OthersWait))
+            Ok(form.redirect_refused(Unchanged::OthersWait))
         }
         Err(refusal) => Err(refusal.into()),
     }
@@ -246,7 +260,7 @@ mod tests {
         device.status = status;
         let visits = visits.iter();
         let visit = visits.fold(None, |held, release| {
-            LastSeen::after(held, home, *release, now)
+            LastSeen::after_visit(held, home, *release, now)
         });
         Machine { device, visit }
     }
@@ -255,22 +269,25 @@ mod tests {
     fn only_admitted_machines_lag_behind() {
         use DeviceStatus::{Active, Pending, Revoked};
         for (status, visit, current, held) in [
-            (Active, &[Some(4)][..], Some(4), Held::Current),
-            (Active, &[Some(3)], Some(4), Held::Behind(3)),
-            (Active, &[None], Some(4), Held::Never),
-            (Active, &[], Some(4), Held::Never),
-            (Active, &[], None, Held::Nothing),
-            (Pending, &[Some(3)], Some(4), Held::Nothing),
-            (Revoked, &[Some(3)], Some(4), Held::Nothing),
+            (Active, &[Some(4)][..], Some(4), HeldRelease::Current),
+            (Active, &[Some(3)], Some(4), HeldRelease::Behind(3)),
+            (Active, &[None], Some(4), HeldRelease::Never),
+            (Active, &[], Some(4), HeldRelease::Never),
+            (Active, &[], None, HeldRelease::Nothing),
+            (Pending, &[Some(3)], Some(4), HeldRelease::Nothing),
+            (Revoked, &[Some(3)], Some(4), HeldRelease::Nothing),
         ] {
             let machine = machine(status, visit);
             assert_eq!(
-                machine.held(current),
+                machine.held_release(current),
                 held,
                 "{status} {visit:?} {current:?}"
             );
-            let behind = matches!(held, Held::Never | Held::Behind(_));
-            assert_eq!(Filter::Behind.passes(&machine, current), behind);
+            let behind = matches!(held, HeldRelease::Never | HeldRelease::Behind(_));
+            assert_eq!(
+                MachineFilter::Behind.matches_machine(&machine, current),
+                behind
+            );
         }
     }
 
@@ -290,7 +307,7 @@ mod tests {
             ("bob", false),
             ("dev:zzzz", false),
         ] {
-            assert_eq!(matches(&machine, search), found, "{search}");
+            assert_eq!(matches_search(&machine, search), found, "{search}");
         }
     }
 }

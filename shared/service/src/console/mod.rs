@@ -60,15 +60,15 @@ use crate::route::{self, Auth, rows};
 use crate::shelf::Releases;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::Form;
-use crate::web::layout::console_answer;
+use crate::web::layout::render_console_page;
 
 use catalogs::Catalogs;
-use guard::{ConsoleForm, ConsolePage, Visitor};
+use guard::{ConsoleForm, ConsolePage, SignedInVisitor};
 use outcome::Outcome;
-use page::Shell;
+use page::PageLayout;
 
 /// The answer of a handler, once it is ready.
-type Answering = Pin<Box<dyn Future<Output = Result<Response, ErrorPage>> + Send>>;
+type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, ErrorPage>> + Send>>;
 
 /// Least role that may open a page.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -85,11 +85,11 @@ enum Access {
 #[derive(Clone, Copy)]
 enum Handler {
     /// The page on which a signed-in person chooses a vault.
-    Choose(fn(Visitor, Form) -> Answering),
+    Choose(fn(SignedInVisitor, Form) -> HandlerFuture),
     /// A page about a vault.
-    Page(Access, fn(ConsolePage) -> Answering),
+    Page(Access, fn(ConsolePage) -> HandlerFuture),
     /// A form of the page at the same path, for people who may change something.
-    Form(Access, fn(ConsoleForm) -> Answering),
+    Form(Access, fn(ConsoleForm) -> HandlerFuture),
 }
 
 impl Handler {
@@ -137,7 +137,7 @@ impl Default for Cache {
 #[derive(Template)]
 #[template(path = "console/role_needed.html")]
 struct RoleNeededPage {
-    shell: Shell,
+    shell: PageLayout,
     /// Roles that the page is for.
     needed: &'static str,
 }
@@ -150,10 +150,10 @@ fn role_needed(page: &ConsolePage, access: Access) -> Response {
         Access::Publisher | Access::Member => "the owners and publishers",
     };
     let page = RoleNeededPage {
-        shell: Shell::of(page),
+        shell: PageLayout::for_page(page),
         needed,
     };
-    console_answer(StatusCode::FORBIDDEN, &page)
+    render_console_page(StatusCode::FORBIDDEN, &page)
 }
 
 // A function pointer cannot name the future of each handler, so the futures are boxed.
@@ -170,33 +170,33 @@ macro_rules! handler {
 }
 
 rows! { Admin:
-    "console.choose" GET "/console" Choose choose::show;
-    "console.overview" GET "/console/{slug}" Page(Member) overview::show;
-    "console-machines.list" GET "/console/{slug}/machines" Page(Owner) machines::show;
+    "console.choose" GET "/console" Choose choose::show_choice;
+    "console.overview" GET "/console/{slug}" Page(Member) overview::show_overview;
+    "console-machines.list" GET "/console/{slug}/machines" Page(Owner) machines::show_machines;
     "console-machines.deny-pending" POST "/console/{slug}/machines" Form(Owner) machines::deny_pending;
-    "console-codes.list" GET "/console/{slug}/machines/codes" Page(Owner) codes::show;
-    "console-codes.change" POST "/console/{slug}/machines/codes" Form(Owner) codes::change;
-    "console-machines.show" GET "/console/{slug}/machines/{id}" Page(Owner) machine::show;
-    "console-machines.change" POST "/console/{slug}/machines/{id}" Form(Owner) machine::change;
-    "console-releases.list" GET "/console/{slug}/releases" Page(Publisher) releases::list;
-    "console-releases.show" GET "/console/{slug}/releases/{release}" Page(Publisher) releases::show;
-    "console-drafts.list" GET "/console/{slug}/drafts" Page(Publisher) drafts::list;
-    "console-drafts.show" GET "/console/{slug}/drafts/{id}" Page(Publisher) drafts::show;
-    "console-drafts.change" POST "/console/{slug}/drafts/{id}" Form(Publisher) drafts::change;
-    "console-people.list" GET "/console/{slug}/people" Page(Owner) people::list;
+    "console-codes.list" GET "/console/{slug}/machines/codes" Page(Owner) codes::show_codes;
+    "console-codes.change" POST "/console/{slug}/machines/codes" Form(Owner) codes::change_codes;
+    "console-machines.show" GET "/console/{slug}/machines/{id}" Page(Owner) machine::show_machine;
+    "console-machines.change" POST "/console/{slug}/machines/{id}" Form(Owner) machine::decide_machine;
+    "console-releases.list" GET "/console/{slug}/releases" Page(Publisher) releases::list_releases;
+    "console-releases.show" GET "/console/{slug}/releases/{release}" Page(Publisher) releases::show_release;
+    "console-drafts.list" GET "/console/{slug}/drafts" Page(Publisher) drafts::list_drafts;
+    "console-drafts.show" GET "/console/{slug}/drafts/{id}" Page(Publisher) drafts::show_draft;
+    "console-drafts.change" POST "/console/{slug}/drafts/{id}" Form(Publisher) drafts::decide_draft;
+    "console-people.list" GET "/console/{slug}/people" Page(Owner) people::list_people;
     "console-people.invite" POST "/console/{slug}/people" Form(Owner) people::invite_person;
-    "console-people.show" GET "/console/{slug}/people/{id}" Page(Owner) people::show;
-    "console-people.change" POST "/console/{slug}/people/{id}" Form(Owner) people::change;
-    "console-apps.list" GET "/console/{slug}/apps" Page(Owner) apps::list;
-    "console-apps.end" POST "/console/{slug}/apps" Form(Owner) apps::end;
-    "console-audit.list" GET "/console/{slug}/audit" Page(Owner) audit::show;
+    "console-people.show" GET "/console/{slug}/people/{id}" Page(Owner) people::show_person;
+    "console-people.change" POST "/console/{slug}/people/{id}" Form(Owner) people::change_person;
+    "console-apps.list" GET "/console/{slug}/apps" Page(Owner) apps::show_apps;
+    "console-apps.end" POST "/console/{slug}/apps" Form(Owner) apps::end_access;
+    "console-audit.list" GET "/console/{slug}/audit" Page(Owner) audit::show_log;
     "console-audit.lines" GET "/console/{slug}/audit.jsonl" Page(Owner) audit::json_lines;
     "console-audit.table" GET "/console/{slug}/audit.csv" Page(Owner) audit::comma_separated;
-    "console-export.part" GET "/console/{slug}/export.jsonl" Page(Owner) export::part;
-    "console-namespace.show" GET "/console/{slug}/namespace" Page(Owner) namespace::show;
-    "console-namespace.change" POST "/console/{slug}/namespace" Form(Owner) namespace::change;
-    "console-skills.list" GET "/console/{slug}/skills" Page(Owner) skills::show;
-    "console-skills.show" GET "/console/{slug}/skills/{name}" Page(Owner) skill::show;
+    "console-export.part" GET "/console/{slug}/export.jsonl" Page(Owner) export::export_part;
+    "console-namespace.show" GET "/console/{slug}/namespace" Page(Owner) namespace::show_namespace;
+    "console-namespace.change" POST "/console/{slug}/namespace" Form(Owner) namespace::change_namespace;
+    "console-skills.list" GET "/console/{slug}/skills" Page(Owner) skills::show_skills;
+    "console-skills.show" GET "/console/{slug}/skills/{name}" Page(Owner) skill::show_skill;
 }
 
 /// Pages of a vault in the navigation: title, path below the vault's, and least role.
@@ -219,7 +219,7 @@ pub(crate) fn router(prefix: &str) -> Router<App> {
     route::router(prefix, ROWS, |row| {
         let cache = Arc::clone(&cache);
         let serve = move |State(app): State<App>, request: Request| {
-            guard::answer(app, Arc::clone(&cache), row, request)
+            guard::answer_request(app, Arc::clone(&cache), row, request)
         };
         on(row.route.method_filter(), serve)
     })

@@ -8,7 +8,7 @@ use vault_store::records::{MAX_KEYS, Record, RecordKey};
 use super::guard::ConsolePage;
 use crate::app::App;
 use crate::model::audit::SERVER;
-use crate::model::device::{self, Device, Named, is_device_id};
+use crate::model::device::{self, Device, DeviceIdEntry, is_device_id};
 use crate::model::namespace::Namespace;
 use crate::model::user::{User, is_user_id, user_key};
 
@@ -18,10 +18,10 @@ pub(super) struct Names {
     /// E-mail addresses of users.
     users: HashMap<String, String>,
     /// Machines with the names that they gave themselves.
-    machines: HashMap<String, Machine>,
+    machines: HashMap<String, NamedMachine>,
 }
 
-struct Machine {
+struct NamedMachine {
     name: String,
     /// Whether an owner removed it from the list.
     is_forgotten: bool,
@@ -29,7 +29,7 @@ struct Machine {
 
 impl Names {
     /// Reads the addresses of the users with these ids. An id of another kind costs no reading.
-    pub(super) async fn read<'i>(
+    pub(super) async fn read_users<'i>(
         app: &App,
         namespace: &Namespace,
         ids: impl IntoIterator<Item = &'i str>,
@@ -59,8 +59,8 @@ impl Names {
         let key = |id: &&str| device::id_key(slug, id);
         let (mut keys, mut forgotten) = (Vec::new(), Vec::new());
         for record in read_all(app, ids.iter().map(key).collect()).await? {
-            let named: Named = record.read()?;
-            keys.push(device::key(slug, &named.public_key.to_string()));
+            let named: DeviceIdEntry = record.read()?;
+            keys.push(device::device_key(slug, &named.public_key.to_string()));
             forgotten.extend(named.forgotten);
         }
         let known = read_all(app, keys).await?;
@@ -72,7 +72,7 @@ impl Names {
         for (device, is_forgotten) in forgotten.chain(known.into_iter().map(|it| (it, false))) {
             if device.namespace_id == namespace.id {
                 let name = device.name();
-                let machine = Machine { name, is_forgotten };
+                let machine = NamedMachine { name, is_forgotten };
                 self.machines.insert(device.device_id, machine);
             }
         }
@@ -80,7 +80,7 @@ impl Names {
     }
 
     /// Returns the display name for an id.
-    pub(super) fn of(&self, id: &str) -> String {
+    pub(super) fn display_name(&self, id: &str) -> String {
         match (self.users.get(id), self.machines.get(id)) {
             (Some(email), _) => email.clone(),
             (None, Some(machine)) => machine.name.clone(),
@@ -93,8 +93,8 @@ impl Names {
     }
 
     /// Returns the address of the page about an id, where there is such a page.
-    pub(super) fn href(&self, page: &ConsolePage, id: &str) -> Option<String> {
-        let is_listed = |machine: &Machine| !machine.is_forgotten;
+    pub(super) fn page_href(&self, page: &ConsolePage, id: &str) -> Option<String> {
+        let is_listed = |machine: &NamedMachine| !machine.is_forgotten;
         if self.users.contains_key(id) {
             Some(page.address(&format!("/people/{id}")))
         } else if self.machines.get(id).is_some_and(is_listed) {
@@ -107,9 +107,9 @@ impl Names {
 
 /// Reads the records of these keys, without those that are not there.
 async fn read_all(app: &App, keys: Vec<RecordKey>) -> Result<Vec<Record>, StoreError> {
-    let mut found = Vec::new();
+    let mut records = Vec::new();
     for some in keys.chunks(MAX_KEYS) {
-        found.extend(app.records.get_many(some).await?.into_iter().flatten());
+        records.extend(app.records.get_many(some).await?.into_iter().flatten());
     }
-    Ok(found)
+    Ok(records)
 }

@@ -6,8 +6,8 @@ use axum::response::Response;
 
 use super::guard::{ConsoleForm, ConsolePage};
 use super::outcome::Outcome;
-use super::page::{Shell, show as show_page};
-use super::units::{count, size};
+use super::page::{PageLayout, show_page};
+use super::units::{format_count, format_size};
 use crate::admin::delete::delete_vault;
 use crate::admin::pin::reset_pin;
 use crate::admin::principal::Principal;
@@ -19,7 +19,7 @@ use crate::model::namespace::{Kind, Pinned, Subscription};
 use crate::model::provisioning::StepState;
 use crate::publish::current_closure;
 use crate::web::error_page::ErrorPage;
-use crate::web::layout::{day, minute};
+use crate::web::layout::{format_day, format_minute};
 
 /// Storage of the current release.
 struct Usage {
@@ -36,7 +36,7 @@ struct Usage {
     reason = "each is a condition of the template"
 )]
 struct NamespacePage {
-    shell: Shell,
+    shell: PageLayout,
     slug: String,
     id: String,
     created: String,
@@ -62,7 +62,7 @@ struct NamespacePage {
 }
 
 /// Shows the vault as a whole.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
+pub(super) async fn show_namespace(page: ConsolePage) -> Result<Response, ErrorPage> {
     let namespace = &page.namespace;
     let now = page.app().clock.now();
     let (subscription, mark) = match namespace.subscription {
@@ -70,24 +70,24 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
         Subscription::Active => ("paid".to_owned(), "good"),
         // The grace period ends by time alone: no write changes the record then.
         Subscription::PastDue { until } if now < until => (
-            format!("a payment failed; works until {}", day(until)),
+            format!("a payment failed; works until {}", format_day(until)),
             "wait",
         ),
         Subscription::PastDue { .. } | Subscription::Lapsed => {
             ("lapsed: machines get no skills".to_owned(), "stop")
         }
     };
-    let steps = provisioning::of(page.app(), namespace).await?;
+    let steps = provisioning::namespace_steps(page.app(), namespace).await?;
     let is_set_up = steps.iter().all(|step| step.state == StepState::Done);
     let steps = steps.iter().filter(|_| !is_set_up);
     let steps = steps.map(|step| (step_text(step.step), step.state == StepState::Done));
-    let pin = namespace.pin.vault();
+    let pin = namespace.pin.vault_pin();
     let current = namespace.readable_current();
-    let shown = NamespacePage {
-        shell: Shell::of(&page),
+    let template = NamespacePage {
+        shell: PageLayout::for_page(&page),
         slug: namespace.slug.to_string(),
         id: namespace.id.to_string(),
-        created: day(namespace.created_at),
+        created: format_day(namespace.created_at),
         owner: namespace.owner.clone(),
         hosted: namespace.kind == Kind::Hosted,
         subscription,
@@ -103,18 +103,21 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
             .and_then(|current| current.fingerprint)
             .map(|fingerprint| fingerprint.to_string()),
         earlier: matches!(namespace.pin, Pinned::Earlier(_)),
-        reset: namespace.pin_reset.as_ref().map(|reset| minute(reset.at)),
-        usage: usage(&page).await?,
+        reset: namespace
+            .pin_reset
+            .as_ref()
+            .map(|reset| format_minute(reset.at)),
+        usage: measure_usage(&page).await?,
         export_href: page.address("/export.jsonl"),
         here: page.address("/namespace"),
         may_write: page.may_write(),
         csrf: page.form_token(),
     };
-    Ok(show_page(&shown))
+    Ok(show_page(&template))
 }
 
 /// Measures the storage of the current release; `None` before the first.
-async fn usage(page: &ConsolePage) -> Result<Option<Usage>, ErrorPage> {
+async fn measure_usage(page: &ConsolePage) -> Result<Option<Usage>, ErrorPage> {
     let namespace = &page.namespace;
     let Some(current) = namespace.readable_current() else {
         return Ok(None);
@@ -124,18 +127,18 @@ async fn usage(page: &ConsolePage) -> Result<Option<Usage>, ErrorPage> {
     // A quota of 0 counts as full.
     let percent = |quota: u64| used.saturating_mul(100).checked_div(quota).unwrap_or(100);
     Ok(Some(Usage {
-        bytes: size(used),
-        files: count(closure.len(), "file", "files"),
+        bytes: format_size(used),
+        files: format_count(closure.len(), "file", "files"),
         quota: namespace
             .quota_bytes
-            .map(|quota| (size(quota), percent(quota))),
+            .map(|quota| (format_size(quota), percent(quota))),
     }))
 }
 
 /// Handles the forms that reset the pin and that delete the vault. Both need the vault's name, and
 /// credentials that were entered just now.
-pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
-    let change = form.field("change")?;
+pub(super) async fn change_namespace(form: ConsoleForm) -> Result<Response, ErrorPage> {
+    let change = form.required_field("change")?;
     if !matches!(change, "reset-pin" | "delete") {
         return Err(ErrorPage::FormMalformed);
     }
@@ -145,13 +148,13 @@ pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
         return Err(ErrorPage::Refused(ErrorCode::ConfirmationMismatch.into()));
     }
     // A browser that was left signed in is not enough for what cannot be undone.
-    if let Some(stale) = form.stale() {
+    if let Some(stale) = form.sign_in_if_stale() {
         return Ok(stale);
     }
-    let by = Principal::of(form.page.acting(), &form.page.user);
+    let by = Principal::from_user(form.page.as_acting_user(), &form.page.user);
     if change == "reset-pin" {
         reset_pin(&by).await?;
-        return Ok(form.back(Outcome::PinReset));
+        return Ok(form.redirect_back(Outcome::PinReset));
     }
     delete_vault(&by).await?;
     Ok(form.to_choice(Outcome::VaultDeleted))

@@ -6,20 +6,20 @@ use vault_api::DraftCounts;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
 
-use super::catalogs::missing;
-use super::content::readable;
+use super::catalogs::missing_catalog;
+use super::content::log_unreadable;
 use super::fleet::Fleet;
 use super::guard::ConsolePage;
 use super::machines::link_command;
-use super::page::{Shell, show as show_page};
-use super::units::count;
+use super::page::{PageLayout, show_page};
+use super::units::format_count;
 use super::{Access, Cache};
 use crate::admin::vaults::count_drafts;
 use crate::app::App;
 use crate::model::device::DeviceStatus;
 use crate::model::namespace::{Kind, Namespace};
 use crate::web::error_page::ErrorPage;
-use crate::web::layout::{day, minute};
+use crate::web::layout::{format_day, format_minute};
 
 /// Days before its end from which on a release should be signed again.
 const ENDS_SOON_DAYS: i64 = 14;
@@ -27,7 +27,7 @@ const ENDS_SOON_DAYS: i64 = 14;
 const DAY: i64 = 24 * 3600;
 
 /// The current release on the page.
-struct ShownRelease {
+struct ReleaseStatus {
     number: u64,
     skills: u64,
     published: String,
@@ -49,11 +49,11 @@ enum Expiry {
 }
 
 impl Expiry {
-    fn at(expires_at: Timestamp, now: Timestamp) -> Self {
+    fn ending_at(expires_at: Timestamp, now: Timestamp) -> Self {
         // Midnights and not spans of 24 hours, so that "1 day" always means tomorrow.
         let day = |at: Timestamp| at.unix().div_euclid(DAY);
         Self::At {
-            until: minute(expires_at),
+            until: format_minute(expires_at),
             days_left: day(expires_at) - day(now),
             is_over: expires_at <= now,
         }
@@ -70,20 +70,20 @@ impl Expiry {
 }
 
 /// Something that waits for a decision.
-struct Waiting {
+struct WaitingItem {
     text: String,
     /// Address of the page for the decision.
     href: String,
 }
 
 /// A suggestion of what to do next.
-struct Step {
+struct NextStep {
     text: &'static str,
     commands: Vec<String>,
 }
 
 /// State of the vault's machines, for owners.
-struct ShownFleet {
+struct FleetSummary {
     admitted: usize,
     behind: usize,
     /// Number of machines that were counted, where there are more.
@@ -95,7 +95,7 @@ struct ShownFleet {
 #[derive(Template)]
 #[template(path = "console/overview.html")]
 struct OverviewPage {
-    shell: Shell,
+    shell: PageLayout,
     slug: String,
     /// Events since the sign-in before.
     notices: Vec<String>,
@@ -104,66 +104,66 @@ struct OverviewPage {
     grace_ends: Option<String>,
     /// Day on which the pin was reset, while owners are shown it.
     pin_reset: Option<String>,
-    waiting: Vec<Waiting>,
-    release: Option<ShownRelease>,
-    fleet: Option<ShownFleet>,
-    steps: Vec<Step>,
+    waiting: Vec<WaitingItem>,
+    release: Option<ReleaseStatus>,
+    fleet: Option<FleetSummary>,
+    steps: Vec<NextStep>,
 }
 
 #[derive(Template)]
 #[template(path = "console/member.html")]
 struct MemberPage {
-    shell: Shell,
+    shell: PageLayout,
     slug: String,
     mcp: String,
     link_command: String,
 }
 
 /// Shows the overview; to members, how they use the vault.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
+pub(super) async fn show_overview(page: ConsolePage) -> Result<Response, ErrorPage> {
     let slug = page.namespace.slug.to_string();
-    if !page.may(Access::Publisher) {
-        let shown = MemberPage {
-            shell: Shell::of(&page),
+    if !page.may_open(Access::Publisher) {
+        let template = MemberPage {
+            shell: PageLayout::for_page(&page),
             slug,
             mcp: format!("{}/mcp", page.app().config.public_url.base()),
             link_command: link_command(&page),
         };
-        return Ok(show_page(&shown));
+        return Ok(show_page(&template));
     }
     let (app, namespace) = (page.app(), &page.namespace);
     let now = app.clock.now();
     let drafts = count_drafts(app, namespace).await?;
     let release = shown_release(app, &page.cache, namespace, now).await;
     // Only owners see machines, so for other people they are not even read.
-    let fleet = if page.may(Access::Owner) {
-        Some(Fleet::read(app, namespace).await?)
+    let fleet = if page.may_open(Access::Owner) {
+        Some(Fleet::read_machines(app, namespace).await?)
     } else {
         None
     };
     let reset = namespace.shown_reset(now);
-    let shown = OverviewPage {
-        shell: Shell::of(&page),
+    let template = OverviewPage {
+        shell: PageLayout::for_page(&page),
         slug,
         notices: page.visitor.signed_in.session.notices.clone(),
-        grace_ends: namespace.subscription.grace_ends_at(now).map(day),
+        grace_ends: namespace.subscription.grace_ends_at(now).map(format_day),
         lapsed: !namespace.subscription.is_live(now),
-        pin_reset: reset.map(|reset| day(reset.at)),
-        waiting: waiting(&page, &drafts, fleet.as_ref()),
-        steps: steps(&page, release.as_ref(), fleet.as_ref()),
+        pin_reset: reset.map(|reset| format_day(reset.at)),
+        waiting: list_waiting(&page, &drafts, fleet.as_ref()),
+        steps: suggest_steps(&page, release.as_ref(), fleet.as_ref()),
         fleet: fleet.map(|fleet| shown_fleet(&page, &fleet)),
         release,
     };
-    Ok(show_page(&shown))
+    Ok(show_page(&template))
 }
 
-fn shown_fleet(page: &ConsolePage, fleet: &Fleet) -> ShownFleet {
+fn shown_fleet(page: &ConsolePage, fleet: &Fleet) -> FleetSummary {
     let current = page.namespace.current.as_ref();
     let href = page.address("/machines");
-    ShownFleet {
-        admitted: fleet.count(DeviceStatus::Active),
+    FleetSummary {
+        admitted: fleet.count_status(DeviceStatus::Active),
         only: fleet.more.then_some(fleet.machines.len()),
-        behind: fleet.behind(current.map(|current| current.release)),
+        behind: fleet.count_behind(current.map(|current| current.release)),
         behind_href: format!("{href}?status=behind"),
         href,
     }
@@ -174,17 +174,17 @@ async fn shown_release(
     cache: &Cache,
     namespace: &Namespace,
     now: Timestamp,
-) -> Option<ShownRelease> {
+) -> Option<ReleaseStatus> {
     let current = namespace.current.as_ref()?;
-    let expiry = match readable(expires_at(app, cache, namespace).await) {
-        Some(Some(expires_at)) => Expiry::at(expires_at, now),
+    let expiry = match log_unreadable(expires_at(app, cache, namespace).await) {
+        Some(Some(expires_at)) => Expiry::ending_at(expires_at, now),
         Some(None) => Expiry::Unknown,
         None => Expiry::Unreadable,
     };
-    Some(ShownRelease {
+    Some(ReleaseStatus {
         number: current.release,
         skills: current.skills,
-        published: minute(current.published_at),
+        published: format_minute(current.published_at),
         expiry,
     })
 }
@@ -205,15 +205,22 @@ async fn expires_at(
         return Ok(Some(ends));
     }
     let (file, payload) = (current.sha256, current.payload_sha256);
-    let catalog = cache.catalogs.list(app, namespace, file, payload).await?;
-    let ends = catalog.ok_or_else(missing)?.expires_at;
-    cache.ends.insert(key, ends, size_of::<Timestamp>());
+    let catalog = cache
+        .catalogs
+        .get_catalog(app, namespace, file, payload)
+        .await?;
+    let ends = catalog.ok_or_else(missing_catalog)?.expires_at;
+    cache.ends.insert_value(key, ends, size_of::<Timestamp>());
     Ok(Some(ends))
 }
 
 /// Lists what waits for a decision, each kind with its number.
-fn waiting(page: &ConsolePage, drafts: &DraftCounts, fleet: Option<&Fleet>) -> Vec<Waiting> {
-    let machines = fleet.map_or(0, |fleet| fleet.count(DeviceStatus::Pending));
+fn list_waiting(
+    page: &ConsolePage,
+    drafts: &DraftCounts,
+    fleet: Option<&Fleet>,
+) -> Vec<WaitingItem> {
+    let machines = fleet.map_or(0, |fleet| fleet.count_status(DeviceStatus::Pending));
     let machines = u64::try_from(machines).unwrap_or(u64::MAX);
     // Machines that were not counted may wait as well.
     let least = match fleet {
@@ -225,8 +232,8 @@ fn waiting(page: &ConsolePage, drafts: &DraftCounts, fleet: Option<&Fleet>) -> V
         page.href_of("Drafts").unwrap_or_default(),
     );
     let wait = |number, one, many, href: &str| {
-        (number > 0).then(|| Waiting {
-            text: count(number, one, many),
+        (number > 0).then(|| WaitingItem {
+            text: format_count(number, one, many),
             href: href.to_owned(),
         })
     };
@@ -237,7 +244,7 @@ fn waiting(page: &ConsolePage, drafts: &DraftCounts, fleet: Option<&Fleet>) -> V
         &machines_href,
     );
     [
-        of_machines.map(|wait| Waiting {
+        of_machines.map(|wait| WaitingItem {
             text: format!("{least}{}", wait.text),
             ..wait
         }),
@@ -266,19 +273,23 @@ fn waiting(page: &ConsolePage, drafts: &DraftCounts, fleet: Option<&Fleet>) -> V
 }
 
 /// Suggests what to do next, with the commands for it.
-fn steps(page: &ConsolePage, release: Option<&ShownRelease>, fleet: Option<&Fleet>) -> Vec<Step> {
+fn suggest_steps(
+    page: &ConsolePage,
+    release: Option<&ReleaseStatus>,
+    fleet: Option<&Fleet>,
+) -> Vec<NextStep> {
     let (base, slug) = (page.app().config.public_url.base(), &page.namespace.slug);
     let hosted = page.namespace.kind == Kind::Hosted;
     let mut steps = Vec::new();
     match release {
-        None if hosted => steps.push(Step {
+        None if hosted => steps.push(NextStep {
             text: "Publish your first release. On the machine that holds your skills, connect it to this vault and publish:",
             commands: vec![
                 format!("vault cloud connect {base}/v/{slug}"),
                 "vault sync".to_owned(),
             ],
         }),
-        Some(release) if hosted && release.expiry.is_soon() => steps.push(Step {
+        Some(release) if hosted && release.expiry.is_soon() => steps.push(NextStep {
             text: "Machines stop accepting a release when it expires. Sign the release again:",
             commands: vec!["vault sync --renew".to_owned()],
         }),
@@ -287,21 +298,21 @@ fn steps(page: &ConsolePage, release: Option<&ShownRelease>, fleet: Option<&Flee
     // No suggestion where the machines are unknown: for a publisher, who does not see them, and
     // where there are more than were counted.
     let has_machines =
-        fleet.is_none_or(|fleet| fleet.more || fleet.count(DeviceStatus::Active) > 0);
+        fleet.is_none_or(|fleet| fleet.more || fleet.count_status(DeviceStatus::Active) > 0);
     if release.is_some() && !has_machines {
-        steps.push(Step {
+        steps.push(NextStep {
             text: "Get the skills onto a machine. On that machine, run:",
             commands: vec![link_command(page)],
         });
     }
     if release.is_some() {
-        steps.push(Step {
+        steps.push(NextStep {
             text: "Connect an AI agent to this MCP server:",
             commands: vec![format!("{base}/mcp")],
         });
     }
     if release.is_some() && hosted {
-        steps.push(Step {
+        steps.push(NextStep {
             text: "To publish changes, run this on the machine that holds your skills:",
             commands: vec!["vault sync".to_owned()],
         });

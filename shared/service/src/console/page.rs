@@ -4,24 +4,24 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::guard::{ConsolePage, Visitor};
+use super::guard::{ConsolePage, SignedInVisitor};
 use super::outcome::Notice;
 use super::{Access, PAGES};
 use crate::app::App;
-use crate::web::browser::{CONSOLE_PATH, Onward};
+use crate::web::browser::{CONSOLE_PATH, ReturnTo};
 use crate::web::csrf::Purpose;
-use crate::web::layout::{CONSOLE_STYLE, Frame, SignOut, console_answer, role_name};
+use crate::web::layout::{CONSOLE_STYLE, Frame, SignOut, render_console_page, role_name};
 
 /// Maximum number of rows of a list on one page.
 pub(super) const ROWS_SHOWN: usize = 50;
 
 /// Layout around a page.
-pub(super) struct Shell {
+pub(super) struct PageLayout {
     pub(super) frame: Frame,
     /// The person's e-mail address.
     pub(super) email: String,
     /// The vault that the page is about.
-    pub(super) vault: Option<ShownVault>,
+    pub(super) vault: Option<NavVault>,
     /// Result of the form before.
     pub(super) notice: Option<Notice>,
     /// The button that signs out.
@@ -29,7 +29,7 @@ pub(super) struct Shell {
 }
 
 /// The vault that a page is about, with the links to its pages.
-pub(super) struct ShownVault {
+pub(super) struct NavVault {
     pub(super) slug: String,
     /// Role of the person there.
     pub(super) role: &'static str,
@@ -46,47 +46,46 @@ pub(super) struct NavLink {
     pub(super) current: bool,
 }
 
-impl Shell {
+impl PageLayout {
     /// Creates the layout around a page of a vault.
-    pub(super) fn of(page: &ConsolePage) -> Self {
+    pub(super) fn for_page(page: &ConsolePage) -> Self {
         let home = format!("{CONSOLE_PATH}/{}", page.namespace.slug);
         let below = page.path.strip_prefix(&home).unwrap_or_default();
-        let links =
-            PAGES
-                .iter()
-                .filter(|(_, _, access)| page.may(*access))
-                .map(|(title, path, _)| NavLink {
-                    title,
-                    href: page.address(path),
-                    // Whole segments are compared. The overview has the empty path, with which
-                    // every other begins.
-                    current: match below.strip_prefix(path) {
-                        Some(rest) if !path.is_empty() => rest.is_empty() || rest.starts_with('/'),
-                        _ => below.is_empty() && path.is_empty(),
-                    },
-                });
+        let links = PAGES
+            .iter()
+            .filter(|(_, _, access)| page.may_open(*access))
+            .map(|(title, path, _)| NavLink {
+                title,
+                href: page.address(path),
+                // Whole segments are compared. The overview has the empty path, with which
+                // every other begins.
+                current: match below.strip_prefix(path) {
+                    Some(rest) if !path.is_empty() => rest.is_empty() || rest.starts_with('/'),
+                    _ => below.is_empty() && path.is_empty(),
+                },
+            });
         Self {
-            vault: Some(ShownVault {
+            vault: Some(NavVault {
                 slug: page.namespace.slug.to_string(),
                 role: role_name(page.user.role),
-                is_read_only: page.may(Access::Publisher) && !page.may_write(),
+                is_read_only: page.may_open(Access::Publisher) && !page.may_write(),
                 links: links.collect(),
             }),
             notice: Notice::of(&page.query),
-            ..Self::around(&page.visitor, &page.path)
+            ..Self::without_vault(&page.visitor, &page.path)
         }
     }
 
     /// Creates the layout around a page that is about no vault.
-    pub(super) fn around(visitor: &Visitor, path: &str) -> Self {
-        let Visitor {
+    pub(super) fn without_vault(visitor: &SignedInVisitor, path: &str) -> Self {
+        let SignedInVisitor {
             app,
             browser,
             signed_in,
         } = visitor;
-        let return_to = address(app, path);
+        let return_to = console_address(app, path);
         Self {
-            frame: Frame::of(&app.config.public_url),
+            frame: Frame::for_service(&app.config.public_url),
             email: signed_in.account.email.to_string(),
             vault: None,
             notice: None,
@@ -120,14 +119,14 @@ impl Shell {
 }
 
 /// Returns the address of a page of the console.
-fn address(app: &App, path: &str) -> String {
-    let page = Onward::console(path).unwrap_or(Onward::Console(CONSOLE_PATH));
+fn console_address(app: &App, path: &str) -> String {
+    let page = ReturnTo::parse_console_address(path).unwrap_or(ReturnTo::Console(CONSOLE_PATH));
     page.address(app)
 }
 
 /// Renders a page as an answer.
-pub(super) fn show(page: &impl Template) -> Response {
-    console_answer(StatusCode::OK, page)
+pub(super) fn show_page(page: &impl Template) -> Response {
+    render_console_page(StatusCode::OK, page)
 }
 
 /// One page of a list, by its number from 1, with the links to its neighbours.
@@ -147,14 +146,14 @@ pub(super) struct Pager {
 impl Pager {
     /// Returns the page that the parameter `page` names: the last one for a number beyond it, the
     /// first for anything that is no number. `href` makes the address of a page.
-    pub(super) fn of(
+    pub(super) fn from_query(
         page: &ConsolePage,
         what: &'static str,
         total: usize,
         href: impl Fn(usize) -> String,
     ) -> Self {
-        let wanted = page.query.value("page").and_then(|text| text.parse().ok());
-        Self::new(wanted.unwrap_or(1), what, total, href)
+        let number = page.query.value("page").and_then(|text| text.parse().ok());
+        Self::new(number.unwrap_or(1), what, total, href)
     }
 
     fn new(
@@ -179,7 +178,7 @@ impl Pager {
     }
 
     /// Returns the rows of this page.
-    pub(super) fn cut<T>(&self, rows: Vec<T>) -> Vec<T> {
+    pub(super) fn take_rows<T>(&self, rows: Vec<T>) -> Vec<T> {
         let skipped = self.first.saturating_sub(1);
         rows.into_iter().skip(skipped).take(ROWS_SHOWN).collect()
     }
@@ -193,7 +192,7 @@ mod tests {
     fn a_list_is_cut_into_pages_and_each_row_stands_on_one() {
         let page = |wanted, total| {
             let pager = Pager::new(wanted, "rows", total, |number| number.to_string());
-            let rows = pager.cut((1..=total).collect());
+            let rows = pager.take_rows((1..=total).collect());
             let ends = (rows.first().copied(), rows.last().copied());
             (pager.first, pager.last, ends, pager.before, pager.after)
         };

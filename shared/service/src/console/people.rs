@@ -10,12 +10,13 @@ use vault_store::StoreError;
 use super::content::{current_chain, or_not_found};
 use super::guard::{ConsoleForm, ConsolePage};
 use super::outcome::Outcome;
-use super::page::{ROWS_SHOWN, Shell, show as show_page};
+use super::page::{PageLayout, ROWS_SHOWN, show_page};
 use crate::accounts::apps_and_sessions::signed_in_browsers;
 use crate::admin::call::{Items, Page};
 use crate::admin::principal::Principal;
 use crate::admin::users::{
-    Newcomer, change_profile, change_role, find_user, grant_scopes, invite, remove_user, users,
+    NewMember, change_profile, change_role, find_user, grant_scopes, invite_user, read_users_page,
+    remove_user,
 };
 use crate::error::{ErrorCode, Refusal};
 use crate::model::account::Email;
@@ -24,10 +25,10 @@ use crate::model::user::{Role, Scope, Scopes, State, User};
 use crate::web::browser::ACCOUNT_PATH;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
-use crate::web::layout::{day, minute, role_name};
+use crate::web::layout::{format_day, format_minute, role_name};
 
 /// A person in the list.
-struct Row {
+struct PersonRow {
     href: String,
     email: String,
     role: &'static str,
@@ -40,15 +41,15 @@ struct Row {
 }
 
 /// A key that counts for the vault.
-struct Key {
+struct KeyRow {
     name: String,
     fingerprint: String,
-    publishes: Option<Since>,
-    changes_keys: Option<Since>,
+    publishes: Option<RoleStart>,
+    changes_keys: Option<RoleStart>,
 }
 
 /// Version and day since which a key has a role.
-struct Since {
+struct RoleStart {
     version: u64,
     at: String,
 }
@@ -56,11 +57,11 @@ struct Since {
 #[derive(Template)]
 #[template(path = "console/people.html")]
 struct PeoplePage {
-    shell: Shell,
-    rows: Vec<Row>,
+    shell: PageLayout,
+    rows: Vec<PersonRow>,
     next: Option<String>,
     first: Option<String>,
-    keys: Vec<Key>,
+    keys: Vec<KeyRow>,
     /// Whether the catalog that has the keys cannot be read.
     unreadable: bool,
     /// Number of signatures that a release and a change of the keys need, and the version of the
@@ -75,14 +76,14 @@ struct PeoplePage {
 }
 
 /// Lists the people and the keys.
-pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
+pub(super) async fn list_people(page: ConsolePage) -> Result<Response, ErrorPage> {
     let home = page.address("/people");
-    let after = page.after().map(str::to_owned);
+    let after = page.list_cursor().map(str::to_owned);
     let listed = Page {
         limit: ROWS_SHOWN,
         after: after.clone(),
     };
-    let Items { items, next } = users(page.app(), &page.namespace.id, &listed).await?;
+    let Items { items, next } = read_users_page(page.app(), &page.namespace.id, &listed).await?;
     // It has to be possible to remove a person even while the catalog with the keys cannot be read.
     let (chain, unreadable) = match current_chain(&page).await {
         Ok(chain) => (chain, false),
@@ -92,14 +93,14 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
             (None, true)
         }
     };
-    let row = |user: &User| Row {
+    let row = |user: &User| PersonRow {
         href: format!("{home}/{}", user.id),
         email: user.email.to_string(),
         role: role_name(user.role),
         scopes: scopes_text(user.scopes),
         profile: user.profile.clone(),
-        invited_until: user.invitation_ends_at().map(minute),
-        seen: user.last_seen_at.map(day),
+        invited_until: user.invitation_ends_at().map(format_minute),
+        seen: user.last_seen_at.map(format_day),
         this: user.id == page.user.id,
     };
     let thresholds = chain.as_ref().map(|chain| {
@@ -107,12 +108,12 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
         let release = document.release().threshold();
         (release, document.root().threshold(), chain.version())
     });
-    let shown = PeoplePage {
-        shell: Shell::of(&page),
+    let template = PeoplePage {
+        shell: PageLayout::for_page(&page),
         rows: items.iter().map(row).collect(),
         next: next.map(|next| with_query(&home, &[("after", &next)])),
         first: after.map(|_| home.clone()),
-        keys: chain.as_deref().map(keys).unwrap_or_default(),
+        keys: chain.as_deref().map(list_keys).unwrap_or_default(),
         unreadable,
         thresholds,
         hosted: page.namespace.kind == Kind::Hosted,
@@ -120,7 +121,7 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
         here: home,
         csrf: page.form_token(),
     };
-    Ok(show_page(&shown))
+    Ok(show_page(&template))
 }
 
 const fn scopes_text(scopes: Scopes) -> &'static str {
@@ -134,15 +135,15 @@ const fn scopes_text(scopes: Scopes) -> &'static str {
 
 /// Returns the keys that the newest version names, each with the version since which it has had its
 /// role without a break.
-fn keys(chain: &RootChain) -> Vec<Key> {
+fn list_keys(chain: &RootChain) -> Vec<KeyRow> {
     let versions = chain.versions();
     let since = |has: &dyn Fn(usize) -> bool| {
         // From the newest version back to the first gap: a key that lost its role counts anew.
-        let held = (0..versions.len()).rev().take_while(|at| has(*at)).last()?;
-        let document = versions.get(held)?.document();
-        Some(Since {
+        let first_index = (0..versions.len()).rev().take_while(|at| has(*at)).last()?;
+        let document = versions.get(first_index)?.document();
+        Some(RoleStart {
             version: document.version(),
-            at: day(document.issued_at()),
+            at: format_day(document.issued_at()),
         })
     };
     let document = chain.document();
@@ -152,7 +153,7 @@ fn keys(chain: &RootChain) -> Vec<Key> {
         let document = |at: usize| versions.get(at).map(RootVersion::document);
         let signs = |at| document(at).is_some_and(|it| it.release().contains(key));
         let changes = |at| document(at).is_some_and(|it| it.root().contains(key));
-        Key {
+        KeyRow {
             name: entry.name.as_str().to_owned(),
             fingerprint: KeyFingerprint::publisher(key).to_string(),
             publishes: since(&signs),
@@ -164,36 +165,36 @@ fn keys(chain: &RootChain) -> Vec<Key> {
 
 /// Handles the form that invites a person.
 pub(super) async fn invite_person(form: ConsoleForm) -> Result<Response, ErrorPage> {
-    let newcomer = Newcomer {
-        email: email(form.field("email")?)?,
-        role: role(form.field("role")?)?,
-        scopes: scopes(&form),
+    let newcomer = NewMember {
+        email: parse_email(form.required_field("email")?)?,
+        role: parse_role(form.required_field("role")?)?,
+        scopes: parse_scopes(&form),
     };
     // A new owner can do everything that this one can, so the password is asked for again.
     if newcomer.role == Role::Owner
-        && let Some(stale) = form.stale()
+        && let Some(stale) = form.sign_in_if_stale()
     {
         return Ok(stale);
     }
-    let by = Principal::of(form.page.acting(), &form.page.user);
-    invite(&by, &newcomer).await?;
-    Ok(form.back(Outcome::PersonInvited))
+    let by = Principal::from_user(form.page.as_acting_user(), &form.page.user);
+    invite_user(&by, &newcomer).await?;
+    Ok(form.redirect_back(Outcome::PersonInvited))
 }
 
-fn email(text: &str) -> Result<Email, Refusal> {
+fn parse_email(text: &str) -> Result<Email, Refusal> {
     text.trim()
         .parse()
         .map_err(|_| ErrorCode::EmailInvalid.into())
 }
 
-fn role(word: &str) -> Result<Role, ErrorPage> {
+fn parse_role(word: &str) -> Result<Role, ErrorPage> {
     let roles = [Role::Owner, Role::Publisher, Role::Member];
     let mut roles = roles.into_iter();
-    let found = roles.find(|role| role_name(*role) == word);
-    found.ok_or(ErrorPage::FormMalformed)
+    let role = roles.find(|role| role_name(*role) == word);
+    role.ok_or(ErrorPage::FormMalformed)
 }
 
-fn scopes(form: &ConsoleForm) -> Scopes {
+fn parse_scopes(form: &ConsoleForm) -> Scopes {
     form.form
         .all("scope")
         .filter_map(|word| word.parse::<Scope>().ok())
@@ -207,7 +208,7 @@ fn scopes(form: &ConsoleForm) -> Scopes {
     reason = "each is a condition of the template"
 )]
 struct PersonPage {
-    shell: Shell,
+    shell: PageLayout,
     list_href: String,
     here: String,
     email: String,
@@ -222,7 +223,7 @@ struct PersonPage {
     since: String,
     seen: Option<String>,
     /// Browsers in which the person is signed in.
-    browsers: Option<Browsers>,
+    browsers: Option<BrowserSummary>,
     id: String,
     audit_href: String,
     /// Address of the log entries about the person.
@@ -238,46 +239,49 @@ struct PersonPage {
 }
 
 /// Number of browsers in which a person is signed in, and the time of the newest sign-in.
-struct Browsers {
+struct BrowserSummary {
     count: usize,
     since: String,
 }
 
 /// Counts the browsers in which a person is signed in; `None` before they accept.
-async fn browsers(page: &ConsolePage, user: &User) -> Result<Option<Browsers>, StoreError> {
+async fn count_browsers(
+    page: &ConsolePage,
+    user: &User,
+) -> Result<Option<BrowserSummary>, StoreError> {
     let Some(account) = user.account() else {
         return Ok(None);
     };
     let found = signed_in_browsers(page.app(), &account).await?;
-    Ok(found.map(|(count, since)| Browsers {
+    Ok(found.map(|(count, since)| BrowserSummary {
         count,
-        since: minute(since),
+        since: format_minute(since),
     }))
 }
 
 /// Shows one person, with the forms that change what they may do.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
-    let by = Principal::of(page.acting(), &page.user);
+pub(super) async fn show_person(page: ConsolePage) -> Result<Response, ErrorPage> {
+    let by = Principal::from_user(page.as_acting_user(), &page.user);
     let found = find_user(&by, page.param("id")).await;
     let user = found.map_err(or_not_found)?;
     let invited = user.state() == State::Invited;
     let audit = page.address("/audit");
-    let shown = PersonPage {
-        shell: Shell::of(&page),
+    let template = PersonPage {
+        shell: PageLayout::for_page(&page),
         list_href: page.address("/people"),
         here: page.address(&format!("/people/{}", user.id)),
         email: user.email.to_string(),
         state: if invited { "Invited" } else { "Active" },
         invited,
-        invited_until: user.invitation_ends_at().map(minute),
+        invited_until: user.invitation_ends_at().map(format_minute),
         invited_by: user.invited_by.as_ref().map(ToString::to_string),
         role: role_name(user.role),
         reads: user.scopes.has(Scope::Read),
         writes: user.scopes.has(Scope::Write),
         profile: user.profile.clone().unwrap_or_default(),
-        since: day(user.created_at),
-        seen: user.last_seen_at.map(minute),
-        browsers: browsers(&page, &user).await?,
+        since: format_day(user.created_at),
+        seen: user.last_seen_at.map(format_minute),
+        browsers: count_browsers(&page, &user).await?,
         audit_href: with_query(&audit, &[("actor", &*user.id)]),
         about_href: with_query(&audit, &[("target", &*user.id)]),
         skills_href: (!invited)
@@ -289,46 +293,50 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
         csrf: page.form_token(),
         id: user.id,
     };
-    Ok(show_page(&shown))
+    Ok(show_page(&template))
 }
 
 /// Handles the forms about one person.
-pub(super) async fn change(form: ConsoleForm) -> Result<Response, ErrorPage> {
-    let by = Principal::of(form.page.acting(), &form.page.user);
+pub(super) async fn change_person(form: ConsoleForm) -> Result<Response, ErrorPage> {
+    let by = Principal::from_user(form.page.as_acting_user(), &form.page.user);
     let id = form.page.param("id");
     find_user(&by, id).await.map_err(or_not_found)?;
-    match form.field("change")? {
+    match form.required_field("change")? {
         "role" => {
-            let role = role(form.field("role")?)?;
+            let role = parse_role(form.required_field("role")?)?;
             // A role decides what a person can do at most, so a change needs fresh credentials.
             // Scopes and the profile only narrow that.
-            if let Some(stale) = form.stale() {
+            if let Some(stale) = form.sign_in_if_stale() {
                 return Ok(stale);
             }
             change_role(&by, id, role).await?;
-            Ok(form.back(Outcome::RoleChanged))
+            Ok(form.redirect_back(Outcome::RoleChanged))
         }
         "scopes" => {
             // The form shows every right, so one that is not ticked is taken away.
-            let wanted = scopes(&form);
-            grant_scopes(&by, id, (wanted, Scopes::ALL.without(wanted))).await?;
-            Ok(form.back(Outcome::ScopesChanged))
+            let granted = parse_scopes(&form);
+            grant_scopes(&by, id, (granted, Scopes::ALL.without(granted))).await?;
+            Ok(form.redirect_back(Outcome::ScopesChanged))
         }
         "profile" => {
             let profile = form.form.value("profile").map(str::trim);
             let profile = profile.filter(|name| !name.is_empty()).map(str::to_owned);
             change_profile(&by, id, profile).await?;
-            Ok(form.back(Outcome::ProfileChanged))
+            Ok(form.redirect_back(Outcome::ProfileChanged))
         }
-        "remove" => remove(&form, &by, id).await,
+        "remove" => remove_person(&form, &by, id).await,
         _ => Err(ErrorPage::FormMalformed),
     }
 }
 
 /// Ends a membership, which needs credentials that were entered just now, or withdraws an
 /// invitation.
-async fn remove(form: &ConsoleForm, by: &Principal<'_>, id: &str) -> Result<Response, ErrorPage> {
-    let is_fresh = form.stale().is_none();
+async fn remove_person(
+    form: &ConsoleForm,
+    by: &Principal<'_>,
+    id: &str,
+) -> Result<Response, ErrorPage> {
+    let is_fresh = form.sign_in_if_stale().is_none();
     // `remove_user` asks for them where a membership ends, but not for an invitation.
     let fresh = move || {
         if is_fresh {
@@ -343,11 +351,11 @@ async fn remove(form: &ConsoleForm, by: &Principal<'_>, id: &str) -> Result<Resp
             Ok(form.to_choice(Outcome::MembershipEnded))
         }
         Ok(removed) if removed.state() == State::Invited => {
-            Ok(form.to("/people", Outcome::InvitationWithdrawn))
+            Ok(form.redirect_to("/people", Outcome::InvitationWithdrawn))
         }
-        Ok(_) => Ok(form.to("/people", Outcome::PersonRemoved)),
+        Ok(_) => Ok(form.redirect_to("/people", Outcome::PersonRemoved)),
         Err(refusal) if refusal.code() == ErrorCode::FreshSignInRequired => {
-            form.stale().ok_or(ErrorPage::Refused(refusal))
+            form.sign_in_if_stale().ok_or(ErrorPage::Refused(refusal))
         }
         Err(refusal) => Err(refusal.into()),
     }

@@ -8,16 +8,16 @@ use axum::response::Response;
 use vault_format::catalog::Catalog;
 use vault_format::root::RootChain;
 
-use super::changes::{Comparison, comparison};
+use super::changes::{Comparison, compare_releases};
 use super::content::{NamedKey, named_key, readable_chain, release_catalog};
 use super::difference::LineKind;
 use super::guard::ConsolePage;
 use super::names::Names;
-use super::page::{Pager, Shell, show as show_page};
-use super::timeline::{BAR, Timeline, WIDTH, timeline};
-use super::units::count;
+use super::page::{PageLayout, Pager, show_page};
+use super::timeline::{BAR, Timeline, WIDTH, draw_timeline};
+use super::units::format_count;
 use crate::admin::call::Page;
-use crate::admin::drafts::{Wanted, listed_drafts};
+use crate::admin::drafts::{DraftFilter, listed_drafts};
 use crate::admin::principal::Principal;
 use crate::admin::releases::{all_releases, find_release};
 use crate::model::draft::{Kind, State};
@@ -25,13 +25,13 @@ use crate::model::namespace::{Kind as NamespaceKind, Namespace};
 use crate::model::release::Release;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
-use crate::web::layout::minute;
+use crate::web::layout::format_minute;
 
 /// Maximum number of releases that a page offers to compare with.
 const CHOICES_SHOWN: usize = 200;
 
 /// A release in the list.
-struct Row {
+struct ReleaseRow {
     number: u64,
     href: String,
     at: String,
@@ -56,28 +56,28 @@ struct Proposal {
 #[derive(Template)]
 #[template(path = "console/releases.html")]
 struct ReleasesPage {
-    shell: Shell,
+    shell: PageLayout,
     /// Whether the current release cannot be read, and with it the names of keys.
     unreadable: bool,
     proposals: Vec<Proposal>,
     timeline: Option<Timeline>,
     width: u32,
     bar: u32,
-    rows: Vec<Row>,
+    rows: Vec<ReleaseRow>,
     pager: Pager,
     /// Whether publishers push releases; else the service signs them.
     hosted: bool,
 }
 
 /// Lists the releases, newest first.
-pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
+pub(super) async fn list_releases(page: ConsolePage) -> Result<Response, ErrorPage> {
     let releases = all_releases(page.app(), &page.namespace.id).await?;
     let (chain, unreadable) = readable_chain(&page).await;
     let chain = chain.as_deref();
     let home = page.address("/releases");
     let href = |number: usize| with_query(&home, &[("page", &*number.to_string())]);
-    let pager = Pager::of(&page, "releases", releases.len(), href);
-    let picture = timeline(&releases);
+    let pager = Pager::from_query(&page, "releases", releases.len(), href);
+    let picture = draw_timeline(&releases);
     let newest_first: Vec<_> = releases.iter().rev().collect();
     // The hash says which one is current: two root versions may have the same number.
     let sha256 = page
@@ -85,28 +85,28 @@ pub(super) async fn list(page: ConsolePage) -> Result<Response, ErrorPage> {
         .current
         .as_ref()
         .map(|current| current.sha256);
-    let row = |release: &Release| Row {
+    let row = |release: &Release| ReleaseRow {
         number: release.release,
-        href: address(&page, release),
-        at: minute(release.published_at),
+        href: release_address(&page, release),
+        at: format_minute(release.published_at),
         current: sha256 == Some(release.sha256),
         skills: release.skills,
         changes: changes_text(release),
-        signers: signers(&page.namespace, chain, release),
+        signers: named_signers(&page.namespace, chain, release),
         root_version: release.root_version,
     };
-    let shown = ReleasesPage {
-        shell: Shell::of(&page),
+    let template = ReleasesPage {
+        shell: PageLayout::for_page(&page),
         unreadable,
-        proposals: proposals(&page, chain).await?,
+        proposals: list_proposals(&page, chain).await?,
         timeline: picture,
         width: WIDTH,
         bar: BAR,
-        rows: pager.cut(newest_first).into_iter().map(row).collect(),
+        rows: pager.take_rows(newest_first).into_iter().map(row).collect(),
         pager,
         hosted: page.namespace.kind == NamespaceKind::Hosted,
     };
-    Ok(show_page(&shown))
+    Ok(show_page(&template))
 }
 
 /// Describes how many skills a release changed: `1 added, 3 removed`.
@@ -128,7 +128,7 @@ fn changes_text(release: &Release) -> String {
 
 /// Returns the address of a release. It names the root version, since two of them may have the same
 /// number.
-fn address(page: &ConsolePage, release: &Release) -> String {
+fn release_address(page: &ConsolePage, release: &Release) -> String {
     let address = page.address(&format!("/releases/{}", release.release));
     with_query(
         &address,
@@ -142,18 +142,22 @@ fn choice_word(release: &Release) -> String {
     format!("{}.{}", release.release, release.root_version)
 }
 
-fn signers(namespace: &Namespace, chain: Option<&RootChain>, release: &Release) -> Vec<NamedKey> {
+fn named_signers(
+    namespace: &Namespace,
+    chain: Option<&RootChain>,
+    release: &Release,
+) -> Vec<NamedKey> {
     let signers = release.signers.iter();
     signers.map(|it| named_key(namespace, chain, it)).collect()
 }
 
 /// Lists the proposed releases that wait for signatures.
-async fn proposals(
+async fn list_proposals(
     page: &ConsolePage,
     chain: Option<&RootChain>,
 ) -> Result<Vec<Proposal>, ErrorPage> {
-    let by = Principal::of(page.acting(), &page.user);
-    let wanted = Wanted {
+    let by = Principal::from_user(page.as_acting_user(), &page.user);
+    let filter = DraftFilter {
         state: Some(State::Pending),
         kind: Some(Kind::Release),
     };
@@ -161,7 +165,7 @@ async fn proposals(
         limit: 100,
         after: None,
     };
-    let drafts = listed_drafts(&by, wanted, &listed).await?.items;
+    let drafts = listed_drafts(&by, filter, &listed).await?.items;
     let needed = chain.map(|chain| chain.document().release().threshold());
     let proposal = |draft: &crate::model::draft::DraftRecord| {
         let proposed = draft.proposed()?;
@@ -169,7 +173,7 @@ async fn proposals(
             href: page.address(&format!("/drafts/{}", draft.id)),
             number: proposed.number,
             signatures: signatures_text(proposed.signers.len(), needed),
-            ends: minute(proposed.ends_at),
+            ends: format_minute(proposed.ends_at),
         })
     };
     Ok(drafts.iter().filter_map(proposal).collect())
@@ -178,13 +182,16 @@ async fn proposals(
 /// Describes how many signatures a proposed release has, of those that it needs.
 fn signatures_text(given: usize, needed: Option<usize>) -> String {
     match needed {
-        Some(needed) => format!("{given} of {}", count(needed, "signature", "signatures")),
-        None => count(given, "signature", "signatures"),
+        Some(needed) => format!(
+            "{given} of {}",
+            format_count(needed, "signature", "signatures")
+        ),
+        None => format_count(given, "signature", "signatures"),
     }
 }
 
 /// A release to compare with.
-struct Choice {
+struct ReleaseChoice {
     number: u64,
     /// Value of the parameter `to`.
     to: String,
@@ -195,7 +202,7 @@ struct Choice {
 #[derive(Template)]
 #[template(path = "console/release.html")]
 struct ReleasePage {
-    shell: Shell,
+    shell: PageLayout,
     list_href: String,
     here: String,
     number: u64,
@@ -208,7 +215,7 @@ struct ReleasePage {
     signers: Vec<NamedKey>,
     root_version: u64,
     payload: String,
-    choices: Vec<Choice>,
+    choices: Vec<ReleaseChoice>,
     /// Differences; `None` where a file is no longer stored.
     comparison: Option<Comparison>,
     /// Address of the page with all differences.
@@ -218,7 +225,7 @@ struct ReleasePage {
 
 /// Shows one release, compared with the one before it or with `?to=`. With `?skill=` it shows the
 /// files of that skill alone.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
+pub(super) async fn show_release(page: ConsolePage) -> Result<Response, ErrorPage> {
     let number = page.param("release").to_owned();
     let root_version = page.query.value("root_version").map(str::to_owned);
     let release = find_release(
@@ -235,14 +242,14 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
                 Some((number, under)) => (number, Some(under)),
                 None => (to, None),
             };
-            let found = find_release(page.app(), &page.namespace, number, under).await?;
-            Some(found.ok_or(ErrorPage::NotFound)?)
+            let other_release = find_release(page.app(), &page.namespace, number, under).await?;
+            Some(other_release.ok_or(ErrorPage::NotFound)?)
         }
-        None => before(&releases, &release).cloned(),
+        None => previous_release(&releases, &release).cloned(),
     };
     let (chain, _) = readable_chain(&page).await;
     let chain = chain.as_deref();
-    let here = address(&page, &release);
+    let here = release_address(&page, &release);
     let all_href = match &other {
         Some(other) => with_query(&here, &[("to", &*choice_word(other))]),
         None => here,
@@ -259,9 +266,11 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
             // From the older to the newer one, in whichever order they were chosen: otherwise an
             // added skill would be shown as removed.
             let (from, to) = in_order(older, catalog);
-            Some(comparison(&page, Some(&from), &to, &all_href).await?)
+            Some(compare_releases(&page, Some(&from), &to, &all_href).await?)
         }
-        (Some(catalog), None, None) => Some(comparison(&page, None, &catalog, &all_href).await?),
+        (Some(catalog), None, None) => {
+            Some(compare_releases(&page, None, &catalog, &all_href).await?)
+        }
         _ => None,
     };
     let sha256 = page
@@ -273,17 +282,17 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
         .iter()
         .rev()
         .filter(|it| it.sha256 != release.sha256);
-    let choice = |it: &Release| Choice {
+    let choice = |it: &Release| ReleaseChoice {
         number: it.release,
         to: choice_word(it),
-        at: minute(it.published_at),
+        at: format_minute(it.published_at),
         chosen: other
             .as_ref()
             .is_some_and(|other| other.sha256 == it.sha256),
     };
-    let names = Names::read(page.app(), &page.namespace, [&*release.by]).await?;
-    let shown = ReleasePage {
-        shell: Shell::of(&page),
+    let names = Names::read_users(page.app(), &page.namespace, [&*release.by]).await?;
+    let template = ReleasePage {
+        shell: PageLayout::for_page(&page),
         list_href: page.address("/releases"),
         here: page.address(&format!("/releases/{}", release.release)),
         number: release.release,
@@ -292,11 +301,11 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
             let (from, to) = (age(other).min(age(&release)), age(other).max(age(&release)));
             (from.1, to.1)
         }),
-        at: minute(release.published_at),
-        by: names.of(&release.by),
+        at: format_minute(release.published_at),
+        by: names.display_name(&release.by),
         current: sha256 == Some(release.sha256),
         skills: release.skills,
-        signers: signers(&page.namespace, chain, &release),
+        signers: named_signers(&page.namespace, chain, &release),
         root_version: release.root_version,
         payload: release.payload_sha256.to_string(),
         choices: choices.take(CHOICES_SHOWN).map(choice).collect(),
@@ -304,11 +313,11 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
         all_href,
         hosted: page.namespace.kind == NamespaceKind::Hosted,
     };
-    Ok(show_page(&shown))
+    Ok(show_page(&template))
 }
 
 /// Returns the release that was published before this one.
-fn before<'r>(releases: &'r [Release], release: &Release) -> Option<&'r Release> {
+fn previous_release<'r>(releases: &'r [Release], release: &Release) -> Option<&'r Release> {
     let mut earlier = releases.iter().filter(|it| {
         (it.published_at, it.root_version, it.release)
             < (release.published_at, release.root_version, release.release)

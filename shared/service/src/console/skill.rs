@@ -16,21 +16,21 @@ use vault_gate::{GateOptions, RawFile, check};
 use vault_shelf::{Entry, Loaded, ShelfError};
 
 use super::catalogs::task_ended;
-use super::content::{ShownFinding, shelf, unavailable};
+use super::content::{FindingRow, open_shelf, unavailable_text};
 use super::guard::ConsolePage;
 use super::history::History;
-use super::page::{Pager, Shell, show as show_page};
+use super::page::{PageLayout, Pager, show_page};
 use super::skills::excerpt;
-use super::units::size;
-use crate::accounts::session::redirect;
+use super::units::format_size;
+use crate::accounts::session::redirect_to;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
-use crate::web::layout::{day, minute};
+use crate::web::layout::{format_day, format_minute};
 
 /// Maximum size of a file's text on the page, in bytes of HTML.
 const MAX_TEXT_BYTES: usize = 40 << 10;
 /// Maximum number of findings on the page.
-const MOST_FINDINGS: usize = 50;
+const MAX_FINDINGS: usize = 50;
 /// Maximum length of a text of the skill's frontmatter, in characters.
 const MAX_CHARS: usize = 2000;
 /// The file that is shown where none is chosen.
@@ -52,7 +52,7 @@ struct ChangeRow {
 }
 
 /// Content of a skill on the page.
-struct Content {
+struct SkillContent {
     signed_at: String,
     /// Name of the key that signed it, if the vault's keys name it.
     signer: Option<String>,
@@ -65,14 +65,14 @@ struct Content {
     shown: String,
     text: Option<String>,
     is_cut: bool,
-    findings: Vec<ShownFinding>,
+    findings: Vec<FindingRow>,
     more_findings: usize,
 }
 
 #[derive(Template)]
 #[template(path = "console/skill.html")]
 struct SkillPage {
-    shell: Shell,
+    shell: PageLayout,
     list_href: String,
     name: String,
     description: String,
@@ -82,7 +82,7 @@ struct SkillPage {
     version: u64,
     bundle: String,
     problem: Option<&'static str>,
-    content: Option<Content>,
+    content: Option<SkillContent>,
     changes: Vec<ChangeRow>,
     since: Option<u64>,
     /// The oldest release that was compared, where there are older ones.
@@ -90,52 +90,54 @@ struct SkillPage {
 }
 
 /// Shows the skill.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
+pub(super) async fn show_skill(page: ConsolePage) -> Result<Response, ErrorPage> {
     let name: SkillName = page
         .param("name")
         .parse()
         .map_err(|_| ErrorPage::NotFound)?;
-    let shelf = shelf(&page);
-    let snapshot = match shelf.snapshot().await {
+    let shelf = open_shelf(&page);
+    let snapshot = match shelf.take_snapshot().await {
         Ok(snapshot) => snapshot,
         // The page of the list explains why nothing of the release is shown.
         Err(ShelfError::ReleaseAwaited) => {
             let list = page.address("/skills");
-            return Ok(redirect(StatusCode::SEE_OTHER, &list));
+            return Ok(redirect_to(StatusCode::SEE_OTHER, &list));
         }
         Err(error) => {
-            return Err(unavailable(error).map_or_else(ErrorPage::from, |_| ErrorPage::NotFound));
+            return Err(
+                unavailable_text(error).map_or_else(ErrorPage::from, |_| ErrorPage::NotFound)
+            );
         }
     };
     let entry = snapshot.find(&name).ok_or(ErrorPage::NotFound)?;
-    let (content, problem) = match shelf.load(entry).await {
-        Ok(loaded) => (Some(content(&page, &loaded).await?), None),
+    let (content, problem) = match shelf.load_skill(entry).await {
+        Ok(loaded) => (Some(skill_content(&page, &loaded).await?), None),
         Err(ShelfError::Damaged(..)) => (
             None,
             Some("The stored copy of this skill is damaged. Publish it again with: vault sync"),
         ),
-        Err(error) => (None, Some(unavailable(error)?)),
+        Err(error) => (None, Some(unavailable_text(error)?)),
     };
-    let history = History::read(page.app(), &page.cache, &page.namespace, &name).await?;
-    let shown = SkillPage {
-        shell: Shell::of(&page),
+    let history = History::read_history(page.app(), &page.cache, &page.namespace, &name).await?;
+    let template = SkillPage {
+        shell: PageLayout::for_page(&page),
         list_href: page.address("/skills"),
         problem,
         content,
         since: history.since,
         older_than: history.since.filter(|since| *since > 1),
-        changes: changes(history),
-        ..texts(&page, entry)
+        changes: change_rows(history),
+        ..page_with_texts(&page, entry)
     };
-    Ok(show_page(&shown))
+    Ok(show_page(&template))
 }
 
 /// Returns the page with the texts of the release's index, and nothing else on it.
-fn texts(page: &ConsolePage, entry: &Entry) -> SkillPage {
+fn page_with_texts(page: &ConsolePage, entry: &Entry) -> SkillPage {
     let texts = &entry.texts;
     let agents: Vec<_> = texts.agents.iter().map(AgentId::as_str).collect();
     SkillPage {
-        shell: Shell::of(page),
+        shell: PageLayout::for_page(page),
         list_href: String::new(),
         name: entry.name().to_string(),
         description: excerpt(&texts.description, MAX_CHARS),
@@ -152,10 +154,10 @@ fn texts(page: &ConsolePage, entry: &Entry) -> SkillPage {
     }
 }
 
-fn changes(history: History) -> Vec<ChangeRow> {
+fn change_rows(history: History) -> Vec<ChangeRow> {
     let changes = history.changes.into_iter().map(|change| ChangeRow {
         release: change.release,
-        day: day(change.published_at),
+        day: format_day(change.published_at),
         what: match change.version {
             Some(version) => format!("version {version}"),
             None => "removed".to_owned(),
@@ -164,10 +166,13 @@ fn changes(history: History) -> Vec<ChangeRow> {
     changes.collect()
 }
 
-async fn content(page: &ConsolePage, loaded: &Arc<Loaded>) -> Result<Content, ErrorPage> {
+async fn skill_content(
+    page: &ConsolePage,
+    loaded: &Arc<Loaded>,
+) -> Result<SkillContent, ErrorPage> {
     let (app, cache, namespace) = (page.app(), &page.cache, &page.namespace);
     let (bundle, manifest) = (&loaded.bundle, &loaded.bundle.manifest);
-    let chain = cache.catalogs.chain(app, namespace).await?;
+    let chain = cache.catalogs.key_chain(app, namespace).await?;
     let signer = chain.and_then(|chain| {
         // The newest version that names it: the key may have been renamed or removed since.
         let versions = chain.versions().iter().rev();
@@ -176,40 +181,43 @@ async fn content(page: &ConsolePage, loaded: &Arc<Loaded>) -> Result<Content, Er
         names.next().map(|name| printable(name.as_str()))
     });
     let here = page.address(&format!("/skills/{}", manifest.name));
-    let wanted = page.query.value("file").unwrap_or(SKILL_MD);
+    let chosen_path = page.query.value("file").unwrap_or(SKILL_MD);
     // Looked up among the files of the bundle, so the parameter cannot reach any other file.
     let file = bundle
         .files
         .iter()
-        .find(|file| file.path.as_str() == wanted)
+        .find(|file| file.path.as_str() == chosen_path)
         .ok_or(ErrorPage::NotFound)?;
-    let pager = Pager::of(page, "files", bundle.files.len(), |number| {
-        with_query(&here, &[("file", wanted), ("page", &number.to_string())])
+    let pager = Pager::from_query(page, "files", bundle.files.len(), |number| {
+        with_query(
+            &here,
+            &[("file", chosen_path), ("page", &number.to_string())],
+        )
     });
     let files = bundle.files.iter().map(|file| file_row(file, &here));
     let (text, is_cut) = match shown_text(&file.bytes) {
         Some((text, is_cut)) => (Some(text), is_cut),
         None => (None, false),
     };
-    let findings = findings(page, loaded).await?;
+    let findings = read_findings(page, loaded).await?;
     let waivers = manifest.gate.waivers.iter();
-    Ok(Content {
-        signed_at: minute(manifest.signed_at),
+    Ok(SkillContent {
+        signed_at: format_minute(manifest.signed_at),
         signer,
         fingerprint: KeyFingerprint::publisher(&loaded.public_key).to_string(),
         waivers: waivers
             .map(|waiver| (printable(&waiver.rule), printable(&waiver.reason)))
             .collect(),
-        files: pager.cut(files.collect()),
+        files: pager.take_rows(files.collect()),
         pager,
         shown: printable(file.path.as_str()),
         text,
         is_cut,
-        more_findings: findings.len().saturating_sub(MOST_FINDINGS),
+        more_findings: findings.len().saturating_sub(MAX_FINDINGS),
         findings: findings
             .iter()
-            .take(MOST_FINDINGS)
-            .map(ShownFinding::of)
+            .take(MAX_FINDINGS)
+            .map(FindingRow::from_finding)
             .collect(),
     })
 }
@@ -219,7 +227,7 @@ fn file_row(file: &File, here: &str) -> FileRow {
     FileRow {
         href: with_query(here, &[("file", path)]),
         path: printable(path),
-        size: size(file.bytes.len() as u64),
+        size: format_size(file.bytes.len() as u64),
         is_executable: file.mode.bits() & 0o111 != 0,
     }
 }
@@ -232,7 +240,7 @@ fn shown_text(bytes: &[u8]) -> Option<(String, bool)> {
     if text.contains('\0') {
         return None;
     }
-    let mut shown = String::new();
+    let mut escaped = String::new();
     let mut room = MAX_TEXT_BYTES;
     for character in text.chars() {
         let is_layout = matches!(character, '\n' | '\t');
@@ -248,16 +256,16 @@ fn shown_text(bytes: &[u8]) -> Option<(String, bool)> {
             written.len()
         };
         let Some(left) = room.checked_sub(cost) else {
-            return Some((shown, true));
+            return Some((escaped, true));
         };
         room = left;
-        shown.push_str(&written);
+        escaped.push_str(&written);
     }
-    Some((shown, false))
+    Some((escaped, false))
 }
 
 /// Returns the findings of the security check in the files, most severe first.
-async fn findings(
+async fn read_findings(
     page: &ConsolePage,
     loaded: &Arc<Loaded>,
 ) -> Result<Arc<Vec<Finding>>, ErrorPage> {
@@ -283,7 +291,7 @@ async fn findings(
     let size = texts.sum::<usize>() + 64;
     cache
         .findings
-        .insert(loaded.bundle_hash, Arc::clone(&findings), size);
+        .insert_value(loaded.bundle_hash, Arc::clone(&findings), size);
     Ok(findings)
 }
 

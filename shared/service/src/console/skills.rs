@@ -15,23 +15,23 @@ use vault_store::records::Record;
 
 use super::Cache;
 use super::catalogs::task_ended;
-use super::content::shelf;
+use super::content::open_shelf;
 use super::guard::ConsolePage;
-use super::machines::Choice;
-use super::page::{Pager, Shell, show as show_page};
+use super::machines::StaticOption;
+use super::page::{PageLayout, Pager, show_page};
 use super::visibility::{ChosenAgent, Standing, Viewer, Visibility};
 use crate::app::App;
 use crate::model::client::{ClientId, Connection, connection_key, connections_partition};
 use crate::model::namespace::{Kind, Namespace};
 use crate::model::user::{State, User, is_user_id, user_key, users_partition};
-use crate::shelf::of_shelf;
+use crate::shelf::shelf_refusal;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::with_query;
 
 /// Maximum number of people, and of apps, that the page offers to choose.
 const MOST_OFFERED: usize = 100;
 /// Maximum number of agents that the page offers to choose.
-const MOST_AGENTS: usize = 50;
+const MAX_AGENTS: usize = 50;
 /// Maximum length of a description in the list, in characters.
 const DESCRIPTION_CHARS: usize = 200;
 /// Value of the field `who` that stands for a machine.
@@ -42,25 +42,25 @@ const OTHER_AGENT: &str = "*";
 
 /// Filter of the list of skills.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Filter {
+enum SkillFilter {
     All,
     Shown,
     Hidden,
 }
 
-impl Filter {
+impl SkillFilter {
     const ALL: [(Self, &'static str, &'static str); 3] = [
         (Self::All, "", "All skills"),
         (Self::Shown, "shown", "Skills that are shown"),
         (Self::Hidden, "hidden", "Skills that are not"),
     ];
 
-    fn of(word: &str) -> Self {
-        let found = Self::ALL.iter().find(|(_, known, _)| *known == word);
-        found.map_or(Self::All, |(filter, _, _)| *filter)
+    fn from_word(word: &str) -> Self {
+        let entry = Self::ALL.iter().find(|(_, known, _)| *known == word);
+        entry.map_or(Self::All, |(filter, _, _)| *filter)
     }
 
-    fn passes(self, standing: Standing) -> bool {
+    fn matches_standing(self, standing: Standing) -> bool {
         match self {
             Self::All => true,
             Self::Shown => standing == Standing::Shown,
@@ -70,14 +70,14 @@ impl Filter {
 }
 
 /// An option of a field whose options are made for the request.
-struct Offer {
+struct DynamicOption {
     word: String,
     title: String,
     chosen: bool,
 }
 
 /// A skill in the list.
-struct Row {
+struct SkillRow {
     href: String,
     name: String,
     description: String,
@@ -93,19 +93,19 @@ struct Row {
     reason = "each is a question of the template"
 )]
 struct SkillsPage {
-    shell: Shell,
+    shell: PageLayout,
     here: String,
     /// Message where there is no list.
     problem: Option<&'static str>,
-    viewers: Vec<Offer>,
-    apps: Vec<Offer>,
+    viewers: Vec<DynamicOption>,
+    apps: Vec<DynamicOption>,
     /// Sentence about the options that are left out, where not all fit into the fields.
     left_out: Option<String>,
     people_href: String,
     /// Whether an app is chosen, though the viewer sees the same through every app.
     app_has_no_effect: bool,
-    agents: Vec<Offer>,
-    filters: Vec<Choice>,
+    agents: Vec<DynamicOption>,
+    filters: Vec<StaticOption>,
     question: String,
     search: String,
     /// Whether another viewer than an owner was chosen.
@@ -115,13 +115,13 @@ struct SkillsPage {
     nothing_published: bool,
     /// Whether publishers push releases; else the service signs them.
     hosted: bool,
-    rows: Vec<Row>,
+    rows: Vec<SkillRow>,
     pager: Pager,
 }
 
 /// Values of the page's fields.
 #[derive(Default)]
-struct Asked {
+struct SkillsQuery {
     who: String,
     app: String,
     agent: String,
@@ -130,8 +130,8 @@ struct Asked {
     search: String,
 }
 
-impl Asked {
-    fn of(page: &ConsolePage) -> Self {
+impl SkillsQuery {
+    fn from_query(page: &ConsolePage) -> Self {
         let field = |name: &str| {
             let value = page.query.value(name).unwrap_or_default();
             value.trim().to_owned()
@@ -147,7 +147,7 @@ impl Asked {
     }
 
     /// The address of a page of the list.
-    fn href(&self, here: &str, number: usize) -> String {
+    fn page_href(&self, here: &str, number: usize) -> String {
         let number = number.to_string();
         let parameters = [
             ("who", &self.who),
@@ -166,7 +166,7 @@ impl Asked {
 
 /// Returns the sentence for a release that cannot be read, where the owner can change that; else
 /// the error.
-fn unreadable(error: ShelfError) -> Result<&'static str, ErrorPage> {
+fn unreadable_text(error: ShelfError) -> Result<&'static str, ErrorPage> {
     match error {
         ShelfError::ReleaseAwaited => Ok(
             "The current release is no longer valid: a key that signed it was revoked, or an earlier version of vault published it. Sign a new release with: vault sync",
@@ -174,25 +174,25 @@ fn unreadable(error: ShelfError) -> Result<&'static str, ErrorPage> {
         ShelfError::SubscriptionLapsed => Ok(
             "The subscription of this vault has lapsed, so the content of its skills is not shown.",
         ),
-        error => Err(of_shelf(error).into()),
+        error => Err(shelf_refusal(error).into()),
     }
 }
 
 /// Shows the list.
-pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
+pub(super) async fn show_skills(page: ConsolePage) -> Result<Response, ErrorPage> {
     let (app, namespace) = (page.app(), &page.namespace);
-    let asked = Asked::of(&page);
-    let (snapshot, problem) = match shelf(&page).snapshot().await {
+    let query = SkillsQuery::from_query(&page);
+    let (snapshot, problem) = match open_shelf(&page).take_snapshot().await {
         Ok(snapshot) => (snapshot, None),
-        Err(error) => (Arc::default(), Some(unreadable(error)?)),
+        Err(error) => (Arc::default(), Some(unreadable_text(error)?)),
     };
     let mut users = offered_users(app, namespace).await?;
-    let connections = offered_apps(app, namespace, &asked.app).await?;
+    let connections = offered_apps(app, namespace, &query.app).await?;
     let left_out = left_out(users.more, connections.more);
     let mut clients = connections.items.iter().map(|one| &one.client);
-    let client = clients.find(|one| one.as_str() == asked.app).cloned();
+    let client = clients.find(|one| one.as_str() == query.app).cloned();
     let chosen_app = client.is_some();
-    let viewer = viewer(app, namespace, &asked.who, client, &users.items).await?;
+    let viewer = find_viewer(app, namespace, &query.who, client, &users.items).await?;
     let app_has_no_effect = chosen_app && !viewer.is_filtered();
     // The chosen person is always among the options: otherwise sending the form again would choose
     // another viewer.
@@ -201,27 +201,31 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     {
         users.items.push(User::clone(user));
     }
-    let policy = policy(&page.cache, &snapshot);
+    let policy = compiled_policy(&page.cache, &snapshot);
     let entries = snapshot.entries().iter();
-    let named: BTreeSet<&AgentId> = entries.flat_map(|entry| &entry.texts.agents).collect();
+    let named_agents: BTreeSet<&AgentId> = entries.flat_map(|entry| &entry.texts.agents).collect();
     // An id that no skill names counts as another agent, a text that is no id as no choice.
-    let agent = match asked.agent.parse::<AgentId>() {
-        Ok(agent) if named.contains(&agent) => ChosenAgent::Named(agent),
-        Err(_) if asked.agent != OTHER_AGENT => ChosenAgent::Any,
+    let agent = match query.agent.parse::<AgentId>() {
+        Ok(agent) if named_agents.contains(&agent) => ChosenAgent::Named(agent),
+        Err(_) if query.agent != OTHER_AGENT => ChosenAgent::Any,
         _ => ChosenAgent::Other,
     };
-    let agents = agents(&named, &agent);
-    let question = asked.question.clone();
+    let agents = agent_options(&named_agents, &agent);
+    let question = query.question.clone();
     // Expressions of the policy and a search through every text may take long: not on a thread that
     // answers requests.
-    let (filter, search) = (Filter::of(&asked.show), asked.search.to_lowercase());
+    let (filter, search) = (
+        SkillFilter::from_word(&query.show),
+        query.search.to_lowercase(),
+    );
     let deciding = tokio::task::spawn_blocking(move || {
         let question = Some(question.as_str()).filter(|question| !question.is_empty());
         let visibility = Visibility::new(policy, &viewer, agent, question);
         let entries = snapshot.entries().iter().enumerate();
         let passing = entries
             .filter(|(_, entry)| {
-                matches(entry, &search) && filter.passes(visibility.standing(entry))
+                matches_search(entry, &search)
+                    && filter.matches_standing(visibility.skill_standing(entry))
             })
             .map(|(at, _)| at);
         let passing: Vec<usize> = passing.collect();
@@ -229,32 +233,34 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
     });
     let (visibility, passing, snapshot) = deciding.await.map_err(|ended| task_ended(&ended))?;
     let here = page.address("/skills");
-    let pager = Pager::of(&page, "skills", passing.len(), |number| {
-        asked.href(&here, number)
+    let pager = Pager::from_query(&page, "skills", passing.len(), |number| {
+        query.page_href(&here, number)
     });
-    let shown = pager.cut(passing).into_iter();
-    let entries = shown.filter_map(|at| snapshot.entries().get(at));
+    let page_positions = pager.take_rows(passing).into_iter();
+    let entries = page_positions.filter_map(|at| snapshot.entries().get(at));
     let rows = entries
-        .map(|entry| row(entry, &here, &visibility))
+        .map(|entry| to_row(entry, &here, &visibility))
         .collect();
-    let filters = Filter::ALL.iter().map(|(choice, word, title)| Choice {
-        word,
-        title,
-        chosen: *choice == filter,
-    });
-    let shown = SkillsPage {
-        shell: Shell::of(&page),
+    let filters = SkillFilter::ALL
+        .iter()
+        .map(|(choice, word, title)| StaticOption {
+            word,
+            title,
+            chosen: *choice == filter,
+        });
+    let template = SkillsPage {
+        shell: PageLayout::for_page(&page),
         problem,
-        viewers: viewers(&users.items, &asked.who),
-        apps: apps(&connections.items, &asked.app),
+        viewers: viewer_options(&users.items, &query.who),
+        apps: app_options(&connections.items, &query.app),
         left_out,
         people_href: page.address("/people"),
         app_has_no_effect,
         agents,
         filters: filters.collect(),
-        is_chosen: !asked.who.is_empty(),
-        question: asked.question,
-        search: asked.search,
+        is_chosen: !query.who.is_empty(),
+        question: query.question,
+        search: query.search,
         reasons: visibility.reasons,
         nothing_published: namespace.current.is_none(),
         hosted: namespace.kind == Kind::Hosted,
@@ -262,11 +268,11 @@ pub(super) async fn show(page: ConsolePage) -> Result<Response, ErrorPage> {
         pager,
         here,
     };
-    Ok(show_page(&shown))
+    Ok(show_page(&template))
 }
 
 /// Returns the policy of a release, compiled once.
-fn policy(cache: &Cache, snapshot: &Snapshot) -> CompiledPolicy {
+fn compiled_policy(cache: &Cache, snapshot: &Snapshot) -> CompiledPolicy {
     let (Some(policy), Some(hash)) = (&snapshot.policy, snapshot.policy_sha256) else {
         return CompiledPolicy::absent();
     };
@@ -277,35 +283,35 @@ fn policy(cache: &Cache, snapshot: &Snapshot) -> CompiledPolicy {
     let compiled = CompiledPolicy::new((**policy).clone());
     let compiled = compiled.unwrap_or_else(|_| CompiledPolicy::absent());
     let size = 16 * policy.to_object().len();
-    cache.policies.insert(hash, compiled.clone(), size);
+    cache.policies.insert_value(hash, compiled.clone(), size);
     compiled
 }
 
 /// The first options of a field.
-struct Offered<T> {
+struct FirstRecords<T> {
     items: Vec<T>,
     /// Whether there are others, which were not read.
     more: bool,
 }
 
 /// Reads the first records of a partition.
-async fn offered<T: DeserializeOwned>(
+async fn read_first<T: DeserializeOwned>(
     app: &App,
     partition: &str,
-) -> Result<Offered<T>, StoreError> {
-    let mut found = app
+) -> Result<FirstRecords<T>, StoreError> {
+    let mut records = app
         .records
-        .list(partition, "", None, MOST_OFFERED + 1)
+        .list_page(partition, "", None, MOST_OFFERED + 1)
         .await?;
-    let more = found.len() > MOST_OFFERED;
-    found.truncate(MOST_OFFERED);
-    let items = found.iter().map(Record::read).collect::<Result<_, _>>()?;
-    Ok(Offered { items, more })
+    let more = records.len() > MOST_OFFERED;
+    records.truncate(MOST_OFFERED);
+    let items = records.iter().map(Record::read).collect::<Result<_, _>>()?;
+    Ok(FirstRecords { items, more })
 }
 
 /// Reads the first users of the vault who have accepted, and sorts them by address.
-async fn offered_users(app: &App, namespace: &Namespace) -> Result<Offered<User>, StoreError> {
-    let mut users: Offered<User> = offered(app, &users_partition(&namespace.id)).await?;
+async fn offered_users(app: &App, namespace: &Namespace) -> Result<FirstRecords<User>, StoreError> {
+    let mut users: FirstRecords<User> = read_first(app, &users_partition(&namespace.id)).await?;
     users.items.retain(|user| user.state() == State::Active);
     users.items.sort_by_key(|user| user.email.to_string());
     Ok(users)
@@ -316,19 +322,19 @@ async fn offered_apps(
     app: &App,
     namespace: &Namespace,
     chosen: &str,
-) -> Result<Offered<Connection>, StoreError> {
+) -> Result<FirstRecords<Connection>, StoreError> {
     let partition = connections_partition(&namespace.id);
-    let mut connections: Offered<Connection> = offered(app, &partition).await?;
+    let mut connections: FirstRecords<Connection> = read_first(app, &partition).await?;
     let is_chosen = |one: &Connection| one.client.as_str() == chosen;
     // A chosen app beyond the first ones is added, so that the field keeps the choice.
     if let Ok(client) = ClientId::try_from(chosen.to_owned())
         && !connections.items.iter().any(is_chosen)
-        && let Some(found) = app
+        && let Some(connection) = app
             .records
-            .get(&connection_key(&namespace.id, &client))
+            .get_one(&connection_key(&namespace.id, &client))
             .await?
     {
-        connections.items.push(found.read()?);
+        connections.items.push(connection.read()?);
     }
     let connected = |connection: &Connection| connection.revoked_at.is_none();
     connections.items.retain(connected);
@@ -349,7 +355,7 @@ fn left_out(more_people: bool, more_apps: bool) -> Option<String> {
 }
 
 /// Returns the viewer whom the fields name. Fails for a person who is not in the vault.
-async fn viewer(
+async fn find_viewer(
     app: &App,
     namespace: &Namespace,
     who: &str,
@@ -366,8 +372,8 @@ async fn viewer(
         Some(user) => user.clone(),
         // Checked first: a text that is no user's id must not become part of a record's key.
         None if is_user_id(who) => {
-            let found = app.records.get(&user_key(&namespace.id, who)).await?;
-            found.ok_or(ErrorPage::NotFound)?.read()?
+            let user_record = app.records.get_one(&user_key(&namespace.id, who)).await?;
+            user_record.ok_or(ErrorPage::NotFound)?.read()?
         }
         None => return Err(ErrorPage::NotFound),
     };
@@ -378,7 +384,7 @@ async fn viewer(
 }
 
 /// Returns the options of the field for the viewer.
-fn viewers(users: &[User], chosen: &str) -> Vec<Offer> {
+fn viewer_options(users: &[User], chosen: &str) -> Vec<DynamicOption> {
     let fixed = [("", "An owner"), (MACHINE, "An admitted machine")];
     let fixed = fixed
         .iter()
@@ -386,7 +392,7 @@ fn viewers(users: &[User], chosen: &str) -> Vec<Offer> {
     let people = users
         .iter()
         .map(|user| (user.id.clone(), user.email.to_string()));
-    let offers = fixed.chain(people).map(|(word, title)| Offer {
+    let offers = fixed.chain(people).map(|(word, title)| DynamicOption {
         chosen: word == chosen,
         word,
         title,
@@ -395,7 +401,7 @@ fn viewers(users: &[User], chosen: &str) -> Vec<Offer> {
 }
 
 /// Returns the options of the field for the app.
-fn apps(connections: &[Connection], chosen: &str) -> Vec<Offer> {
+fn app_options(connections: &[Connection], chosen: &str) -> Vec<DynamicOption> {
     let any = (String::new(), "Any app".to_owned());
     let connected = connections.iter().map(|connection| {
         let id = connection.client.to_string();
@@ -404,7 +410,7 @@ fn apps(connections: &[Connection], chosen: &str) -> Vec<Offer> {
     });
     let offers = std::iter::once(any).chain(connected);
     offers
-        .map(|(word, title)| Offer {
+        .map(|(word, title)| DynamicOption {
             chosen: word == chosen,
             word,
             title,
@@ -414,18 +420,18 @@ fn apps(connections: &[Connection], chosen: &str) -> Vec<Offer> {
 
 /// Returns the options of the field for the agent: those that some skill names, and any other.
 /// Empty where every skill is for every agent.
-fn agents(named: &BTreeSet<&AgentId>, chosen: &ChosenAgent) -> Vec<Offer> {
+fn agent_options(named: &BTreeSet<&AgentId>, chosen: &ChosenAgent) -> Vec<DynamicOption> {
     if named.is_empty() {
         return Vec::new();
     }
-    let offer = |word: &str, title: &str, agent: &ChosenAgent| Offer {
+    let offer = |word: &str, title: &str, agent: &ChosenAgent| DynamicOption {
         word: word.to_owned(),
         title: title.to_owned(),
         chosen: agent == chosen,
     };
     let any = offer("", "Any agent", &ChosenAgent::Any);
     let other = offer(OTHER_AGENT, "Another agent", &ChosenAgent::Other);
-    let named = named.iter().take(MOST_AGENTS);
+    let named = named.iter().take(MAX_AGENTS);
     let named = named.map(|agent| {
         let id = agent.as_str();
         offer(id, id, &ChosenAgent::Named((*agent).clone()))
@@ -434,7 +440,7 @@ fn agents(named: &BTreeSet<&AgentId>, chosen: &ChosenAgent) -> Vec<Offer> {
 }
 
 /// Returns whether a skill has this text, in lower case, in its name, description or tags.
-fn matches(entry: &Entry, search: &str) -> bool {
+fn matches_search(entry: &Entry, search: &str) -> bool {
     let texts = &entry.texts;
     search.is_empty()
         || entry.name().as_str().contains(search)
@@ -445,23 +451,23 @@ fn matches(entry: &Entry, search: &str) -> bool {
             .any(|tag| tag.to_lowercase().contains(search))
 }
 
-fn row(entry: &Entry, here: &str, visibility: &Visibility) -> Row {
-    Row {
+fn to_row(entry: &Entry, here: &str, visibility: &Visibility) -> SkillRow {
+    SkillRow {
         href: format!("{here}/{}", entry.name()),
         name: entry.name().to_string(),
         description: excerpt(&entry.texts.description, DESCRIPTION_CHARS),
         tags: printable(&entry.texts.tags.join(", ")),
-        standing: visibility.standing(entry),
-        reason: visibility.reason(entry),
+        standing: visibility.skill_standing(entry),
+        reason: visibility.explain_standing(entry),
     }
 }
 
 /// Returns the beginning of a text of a skill, with invisible characters written as escapes.
 pub(super) fn excerpt(text: &str, chars: usize) -> String {
     // Cut before it is escaped, so that no escape is torn.
-    let mut shown = printable(&text.chars().take(chars).collect::<String>());
+    let mut beginning = printable(&text.chars().take(chars).collect::<String>());
     if text.chars().nth(chars).is_some() {
-        shown.push('…');
+        beginning.push('…');
     }
-    shown
+    beginning
 }

@@ -3,9 +3,9 @@
 
 use vault_format::time::Timestamp;
 
-use super::units::count;
+use super::units::format_count;
 use crate::model::release::Release;
-use crate::web::layout::{day, minute};
+use crate::web::layout::{format_day, format_minute};
 
 /// Maximum number of releases in the picture; older ones are left out.
 pub(super) const MAX_SHOWN: usize = 60;
@@ -14,9 +14,9 @@ pub(super) const WIDTH: u32 = 720;
 /// Width of a bar, in these units.
 pub(super) const BAR: u32 = 6;
 /// The left edges of the first and of the last bar, in tenths of a unit.
-const ENDS: (i64, i64) = (40, 7100);
+const EDGES: (i64, i64) = (40, 7100);
 /// The least distance between two marks, so that none hides another, in tenths.
-const STEP: i64 = 90;
+const MIN_DISTANCE: i64 = 90;
 /// The heights of the tallest and of the lowest bar, in tenths.
 const HEIGHTS: (u64, u64) = (440, 40);
 /// Vertical position of the base line, in tenths.
@@ -25,7 +25,7 @@ const BASE: u64 = 520;
 /// The picture.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Timeline {
-    pub(super) marks: Vec<Mark>,
+    pub(super) marks: Vec<ReleaseBar>,
     /// The day at the left end; the time where all releases are of one day.
     pub(super) from: String,
     /// The same at the right end; `None` where it would say what the left end says.
@@ -36,7 +36,7 @@ pub(super) struct Timeline {
 
 /// A release in the picture: a bar whose height says how many skills changed.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Mark {
+pub(super) struct ReleaseBar {
     pub(super) release: u64,
     /// The left edge of the bar, and its upper edge above the base line.
     pub(super) x: String,
@@ -47,33 +47,33 @@ pub(super) struct Mark {
 }
 
 /// Draws these releases, oldest first; `None` for fewer than two, which make no line.
-pub(super) fn timeline(releases: &[Release]) -> Option<Timeline> {
+pub(super) fn draw_timeline(releases: &[Release]) -> Option<Timeline> {
     let skipped = releases.len().saturating_sub(MAX_SHOWN);
-    let shown = releases.get(skipped..)?;
-    let [first, .., last] = shown else {
+    let drawn = releases.get(skipped..)?;
+    let [first, .., last] = drawn else {
         return None;
     };
-    let most = shown.iter().map(changes).max().unwrap_or(0).max(1);
-    let places = places(&shown.iter().map(|one| one.published_at).collect::<Vec<_>>());
+    let most = drawn.iter().map(count_changes).max().unwrap_or(0).max(1);
+    let places = place_bars(&drawn.iter().map(|one| one.published_at).collect::<Vec<_>>());
     let mark = |(release, x): (&Release, i64)| {
         // With the square root of the share, a release of one skill can be seen beside one of a
         // thousand.
-        let root = (changes(release).saturating_mul(10_000) / most).isqrt();
+        let root = (count_changes(release).saturating_mul(10_000) / most).isqrt();
         let height = (HEIGHTS.0 * root / 100).max(HEIGHTS.1);
-        let skills = count(changes(release), "skill", "skills");
-        Mark {
+        let skills = format_count(count_changes(release), "skill", "skills");
+        ReleaseBar {
             release: release.release,
             x: format!("{}.{}", x / 10, x % 10),
-            height: tenths(height),
-            y: tenths(BASE - height),
+            height: format_tenths(height),
+            y: format_tenths(BASE - height),
             title: format!(
                 "Release {} on {} changed {skills}",
                 release.release,
-                day(release.published_at)
+                format_day(release.published_at)
             ),
         }
     };
-    let (from, to) = ends(first.published_at, last.published_at);
+    let (from, to) = end_labels(first.published_at, last.published_at);
     let when = match &to {
         Some(to) => format!("from {from} to {to}"),
         None => format!("of {from}"),
@@ -81,55 +81,55 @@ pub(super) fn timeline(releases: &[Release]) -> Option<Timeline> {
     Some(Timeline {
         description: format!(
             "{} releases {when}, each a bar. The higher the bar, the more skills the release changed.",
-            shown.len()
+            drawn.len()
         ),
-        marks: shown.iter().zip(places).map(mark).collect(),
+        marks: drawn.iter().zip(places).map(mark).collect(),
         from,
         to,
     })
 }
 
 /// Returns the labels of both ends: days, or times within one day.
-fn ends(first: Timestamp, last: Timestamp) -> (String, Option<String>) {
-    let (mut from, mut to) = (day(first), day(last));
+fn end_labels(first: Timestamp, last: Timestamp) -> (String, Option<String>) {
+    let (mut from, mut to) = (format_day(first), format_day(last));
     if from == to {
-        (from, to) = (minute(first), minute(last));
+        (from, to) = (format_minute(first), format_minute(last));
     }
     let differs = from != to;
     (from, differs.then_some(to))
 }
 
-const fn changes(release: &Release) -> u64 {
+const fn count_changes(release: &Release) -> u64 {
     release.added + release.changed + release.removed
 }
 
 /// Writes a number of tenths as a decimal fraction.
-fn tenths(value: u64) -> String {
+fn format_tenths(value: u64) -> String {
     format!("{}.{}", value / 10, value % 10)
 }
 
 /// Returns the positions of times between both ends, in tenths: in proportion to time, but at least
 /// a step apart, and never outside the picture.
-fn places(times: &[Timestamp]) -> Vec<i64> {
+fn place_bars(times: &[Timestamp]) -> Vec<i64> {
     let (Some(first), Some(last)) = (times.first(), times.last()) else {
         return Vec::new();
     };
     // At least 1, since all releases may be of the same second.
     let length = (last.unix() - first.unix()).max(1);
-    let (left, right) = ENDS;
+    let (left, right) = EDGES;
     let mut places: Vec<i64> = Vec::with_capacity(times.len());
     for at in times {
         let since = (at.unix() - first.unix()).clamp(0, length);
-        let wanted = left + since.saturating_mul(right - left) / length;
-        let least = places.last().map_or(left, |before| before + STEP);
-        places.push(wanted.max(least));
+        let proportional = left + since.saturating_mul(right - left) / length;
+        let least = places.last().map_or(left, |before| before + MIN_DISTANCE);
+        places.push(proportional.max(least));
     }
     // From the right end back: a bar that was pushed out of the picture moves in, and pushes those
     // before it.
     let mut most = right;
     for place in places.iter_mut().rev() {
         *place = (*place).min(most);
-        most = *place - STEP;
+        most = *place - MIN_DISTANCE;
     }
     places
 }
@@ -164,11 +164,11 @@ mod tests {
             vec![1_000_000, 999_000, 2_000_000],
         ] {
             let times: Vec<_> = times.into_iter().map(Timestamp::from_unix).collect();
-            let places = places(&times);
+            let places = place_bars(&times);
             for pair in places.windows(2) {
-                assert!(pair[1] - pair[0] >= STEP, "{places:?}");
+                assert!(pair[1] - pair[0] >= MIN_DISTANCE, "{places:?}");
             }
-            let (left, right) = ENDS;
+            let (left, right) = EDGES;
             assert!(
                 places.iter().all(|x| (left..=right).contains(x)),
                 "{places:?}"
@@ -188,7 +188,7 @@ mod tests {
             ),
             (night + 59, "21 Nov 2026, 00:00 UTC", None),
         ] {
-            let shown = timeline(&[release(1, night), release(2, last)]).unwrap();
+            let shown = draw_timeline(&[release(1, night), release(2, last)]).unwrap();
             assert_eq!((&*shown.from, shown.to.as_deref()), (from, to));
             let when = to.map_or_else(
                 || format!("of {from},"),
@@ -202,14 +202,14 @@ mod tests {
     fn a_thousand_releases_show_the_last_sixty() {
         let at = |n: u64| i64::try_from(n).unwrap() * 3600;
         let releases: Vec<_> = (1..=1000).map(|n| release(n, at(n))).collect();
-        let shown = timeline(&releases).unwrap();
+        let shown = draw_timeline(&releases).unwrap();
         let numbers: Vec<_> = shown.marks.iter().map(|mark| mark.release).collect();
         assert_eq!(numbers, (941..=1000).collect::<Vec<_>>());
         assert!(shown.description.starts_with("60 releases from "));
         let (tallest, lowest) = (&shown.marks[59], &shown.marks[0]);
         assert_eq!((&*tallest.height, &*tallest.y), ("44.0", "8.0"));
         assert!(lowest.height.parse::<f64>().unwrap() < 44.0);
-        assert_eq!(timeline(&releases[..1]), None);
-        assert_eq!(timeline(&[]), None);
+        assert_eq!(draw_timeline(&releases[..1]), None);
+        assert_eq!(draw_timeline(&[]), None);
     }
 }

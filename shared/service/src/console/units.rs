@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 /// Writes a number of things: `1 file`, `3 files`.
-pub(super) fn count<N: Copy + Display + PartialEq + From<u8>>(
+pub(super) fn format_count<N: Copy + Display + PartialEq + From<u8>>(
     number: N,
     one: &str,
     many: &str,
@@ -13,10 +13,10 @@ pub(super) fn count<N: Copy + Display + PartialEq + From<u8>>(
 }
 
 /// Writes a number of bytes: `1 byte`, `1.5 KiB`.
-pub(super) fn size(bytes: u64) -> String {
+pub(super) fn format_size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {
-        return count(bytes, "byte", "bytes");
+        return format_count(bytes, "byte", "bytes");
     }
     // Cut and not rounded, so that no size reads as `1024.0 KiB`.
     let (mut whole, mut tenths, mut unit) = (bytes / 1024, bytes % 1024 * 10 / 1024, 0);
@@ -35,7 +35,7 @@ mod tests {
     #[test]
     fn one_thing_is_singular() {
         for (number, text) in [(0_u64, "0 files"), (1, "1 file"), (2, "2 files")] {
-            assert_eq!(count(number, "file", "files"), text);
+            assert_eq!(format_count(number, "file", "files"), text);
         }
     }
 
@@ -50,7 +50,7 @@ mod tests {
             (2 << 30, "2.0 GiB"),
             (u64::MAX, "16777215.9 TiB"),
         ] {
-            assert_eq!(size(bytes), text);
+            assert_eq!(format_size(bytes), text);
         }
     }
 }

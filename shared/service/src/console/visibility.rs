@@ -104,7 +104,7 @@ impl Visibility {
             fetched: Grant::everything(),
             agent: agent.clone(),
             basis: Basis::Everything,
-            reasons: vec![sentence(reason)],
+            reasons: vec![to_sentence(reason)],
         };
         let Viewer::Person { user, app } = viewer else {
             return everything(match viewer {
@@ -144,17 +144,17 @@ impl Visibility {
             (CompiledPolicy::absent(), Basis::NoRightToRead, reasons)
         };
         Self {
-            listed: granting.granted(&asker, reach),
-            fetched: granting.granted(&asker, Reach::Fetch),
+            listed: granting.grant_for(&asker, reach),
+            fetched: granting.grant_for(&asker, Reach::Fetch),
             policy,
             agent,
             basis,
-            reasons: reasons.iter().map(|reason| sentence(reason)).collect(),
+            reasons: reasons.iter().map(|reason| to_sentence(reason)).collect(),
         }
     }
 
     /// Returns the visibility of a skill.
-    pub(super) fn standing(&self, entry: &Entry) -> Standing {
+    pub(super) fn skill_standing(&self, entry: &Entry) -> Standing {
         let (name, tags) = (entry.name(), &entry.texts.tags);
         if self.basis == Basis::NoRightToRead {
             Standing::Withheld
@@ -172,10 +172,10 @@ impl Visibility {
 
     /// Explains the visibility of a skill to the owners of the vault. It names groups that the
     /// viewer does not have, so the viewer must not read it.
-    pub(super) fn reason(&self, entry: &Entry) -> String {
+    pub(super) fn explain_standing(&self, entry: &Entry) -> String {
         let (name, tags) = (entry.name(), &entry.texts.tags);
         let holding = || self.policy.groups_holding(name, tags);
-        match self.standing(entry) {
+        match self.skill_standing(entry) {
             Standing::ForOthers => {
                 let agents: Vec<_> = entry.texts.agents.iter().map(AgentId::as_str).collect();
                 format!("It is only meant for {}.", agents.join(", "))
@@ -188,7 +188,9 @@ impl Visibility {
                 "In no list. It can be fetched by its name, and a question that matches a rule finds it: granted by",
                 &self.fetched.groups_of(name, tags),
             ),
-            Standing::Withheld if self.basis == Basis::NoRightToRead => sentence(NO_RIGHT_TO_READ),
+            Standing::Withheld if self.basis == Basis::NoRightToRead => {
+                to_sentence(NO_RIGHT_TO_READ)
+            }
             Standing::Withheld if self.policy.hash().is_none() => {
                 "There is no policy, so members see nothing.".to_owned()
             }
@@ -201,7 +203,7 @@ impl Visibility {
 }
 
 /// Writes a reason as a sentence, with a capital letter and a full stop.
-fn sentence(reason: &str) -> String {
+fn to_sentence(reason: &str) -> String {
     let mut letters = reason.chars();
     let first = letters.next().map(char::to_uppercase);
     let first: String = first.into_iter().flatten().collect();
@@ -275,7 +277,7 @@ add_groups = ["rare"]
         };
         let now = Timestamp::from_unix(1_795_219_200);
         let random = SeededRandom::new(1);
-        let user = User::invited(email.parse().unwrap(), home, role, scopes, now, &random);
+        let user = User::new_invited(email.parse().unwrap(), home, role, scopes, now, &random);
         Viewer::Person {
             user: Box::new(user),
             app: None,
@@ -343,7 +345,9 @@ add_groups = ["rare"]
             ),
         ] {
             let visibility = Visibility::new(policy.clone(), &viewer, agent, question);
-            let found = skills.each_ref().map(|entry| visibility.standing(entry));
+            let found = skills
+                .each_ref()
+                .map(|entry| visibility.skill_standing(entry));
             assert_eq!(found, standings, "{question:?}");
             assert!(!visibility.reasons.is_empty());
         }
@@ -353,12 +357,14 @@ add_groups = ["rare"]
         assert_eq!(visibility.reasons, ["This person has no right to read."]);
         for entry in &skills {
             assert_eq!(
-                visibility.reason(entry),
+                visibility.explain_standing(entry),
                 "This person has no right to read."
             );
         }
         let visibility = Visibility::new(policy, &member(), Any, None);
-        let reasons = skills.each_ref().map(|entry| visibility.reason(entry));
+        let reasons = skills
+            .each_ref()
+            .map(|entry| visibility.explain_standing(entry));
         assert_eq!(
             reasons[..2],
             [
@@ -377,7 +383,7 @@ add_groups = ["rare"]
             visibility.reasons,
             ["There is no policy, so nothing is granted."]
         );
-        let reason = visibility.reason(&skills[0]);
+        let reason = visibility.explain_standing(&skills[0]);
         assert_eq!(reason, "There is no policy, so members see nothing.");
     }
 }

@@ -13,7 +13,7 @@ use vault_store::StoreError;
 use vault_store::objects::Class;
 use vault_store::recent::Recent;
 
-use super::enrolled::Enrolled;
+use super::enrolled::DeviceAccess;
 use super::signed::Signer;
 use crate::app::App;
 use crate::cache::Object;
@@ -24,23 +24,25 @@ use crate::model::release::{WithdrawnMark, withdrawn_key};
 use crate::publish::{current_catalog, current_closure};
 
 /// Answers with the current catalog, for a waiting or admitted device.
-pub(super) async fn catalog(
+pub(super) async fn read_catalog(
     app: &App,
     slug: &Slug,
     signer: &Signer<'_>,
 ) -> Result<Response, Refusal> {
-    let visit = device::seen_key(slug, signer.text());
-    let enrolled = Enrolled::look_up(app, slug, signer, Some(visit)).await?;
+    let visit = device::seen_key(slug, signer.key_text());
+    let enrolled = DeviceAccess::look_up(app, slug, signer, Some(visit)).await?;
     enrolled.may_read_catalog()?;
     let Some(current) = &enrolled.namespace.current else {
         return Err(ErrorCode::CatalogNotPublished.into());
     };
-    let key = enrolled.namespace.object(Class::Catalogs, current.sha256);
+    let key = enrolled
+        .namespace
+        .object_key(Class::Catalogs, current.sha256);
     match app.object(&key).await? {
         Some(object) => {
             let release = Some(current.release);
             enrolled.note_visit(app, slug, signer, release).await;
-            Ok(exact(object))
+            Ok(exact_answer(object))
         }
         // The namespace names this object, so its absence is a fault of the service and never a
         // 404.
@@ -52,15 +54,15 @@ pub(super) async fn catalog(
 }
 
 /// Answers with a bundle for an admitted device, unless the current release withdrew it.
-pub(super) async fn bundle(
+pub(super) async fn read_bundle(
     app: &App,
-    sets: &BundleSets,
+    sets: &BundleSetCache,
     slug: &Slug,
     hash: &Digest,
     signer: &Signer<'_>,
 ) -> Result<Response, Refusal> {
     let mark = withdrawn_key(slug, hash);
-    let enrolled = Enrolled::look_up(app, slug, signer, Some(mark)).await?;
+    let enrolled = DeviceAccess::look_up(app, slug, signer, Some(mark)).await?;
     enrolled.may_read_bundles(app.clock.now())?;
     let namespace = &enrolled.namespace;
     // Hardly any bundle has a mark, so the list of withdrawn bundles is read only where there is
@@ -68,30 +70,29 @@ pub(super) async fn bundle(
     if let (Some(mark), Some(current)) = (&enrolled.extra, &namespace.current) {
         let mark: WithdrawnMark = mark.read()?;
         if mark.namespace_id == namespace.id
-            && sets.withdraws(app, namespace.id, current, hash).await?
+            && sets.is_withdrawn(app, namespace.id, current, hash).await?
         {
             return Err(ErrorCode::BundleNotFound.into());
         }
     }
-    let key = namespace.object(Class::Bundles, *hash);
+    let key = namespace.object_key(Class::Bundles, *hash);
     if let Some(object) = app.object(&key).await? {
-        return Ok(exact(object));
+        return Ok(exact_answer(object));
     }
     // A bundle that the release names has to be there, so its absence is reported as a fault of the
     // service. Any other hash is simply not found.
     match &namespace.current {
-        Some(current) if sets.names(app, namespace.id, current, hash).await? => Err(Refusal::new(
-            ErrorCode::BundleUnavailable,
-        )
-        .cause(std::io::Error::other(format!(
-            "the object {key} is missing from the object store"
-        )))),
+        Some(current) if sets.is_named(app, namespace.id, current, hash).await? => Err(
+            Refusal::new(ErrorCode::BundleUnavailable).cause(std::io::Error::other(format!(
+                "the object {key} is missing from the object store"
+            ))),
+        ),
         _ => Err(ErrorCode::BundleNotFound.into()),
     }
 }
 
 /// Returns stored bytes as they are, with their digest in the header `Repr-Digest`.
-fn exact(object: Object) -> Response {
+fn exact_answer(object: Object) -> Response {
     let mut response = Response::new(Body::from(object.bytes));
     let headers = response.headers_mut();
     headers.reserve(6);
@@ -105,18 +106,18 @@ fn exact(object: Object) -> Response {
 
 /// Sets of bundle hashes that were read from large objects: the bundles that a release withdraws,
 /// and those that it names. Cached by the object's hash, so they are never stale.
-pub(super) struct BundleSets(Recent<Digest, Arc<HashSet<Digest>>>);
+pub(super) struct BundleSetCache(Recent<Digest, Arc<HashSet<Digest>>>);
 
 /// Maximum size of these sets, in bytes.
-const SETS_ROOM: usize = 16 << 20;
+const SETS_BYTES: usize = 16 << 20;
 
-impl BundleSets {
+impl BundleSetCache {
     pub(super) fn new() -> Self {
-        Self(Recent::new(SETS_ROOM))
+        Self(Recent::new(SETS_BYTES))
     }
 
     /// Returns whether the current release withdraws a bundle that has a mark.
-    async fn withdraws(
+    async fn is_withdrawn(
         &self,
         app: &App,
         namespace: NamespaceId,
@@ -134,12 +135,12 @@ impl BundleSets {
         let catalog = current_catalog(app, namespace, current).await?;
         let withdrawn = catalog.withdrawn.iter().map(|entry| entry.bundle_hash);
         Ok(self
-            .keep(current.sha256, withdrawn.collect())
+            .store_set(current.sha256, withdrawn.collect())
             .contains(hash))
     }
 
     /// Returns whether the current release names a bundle, directly or through another object.
-    async fn names(
+    async fn is_named(
         &self,
         app: &App,
         namespace: NamespaceId,
@@ -154,15 +155,15 @@ impl BundleSets {
         }
         let closure = current_closure(app, namespace, current).await?;
         Ok(self
-            .keep(current.closure, closure.bundles().collect())
+            .store_set(current.closure, closure.bundle_hashes().collect())
             .contains(hash))
     }
 
-    fn keep(&self, object: Digest, set: HashSet<Digest>) -> Arc<HashSet<Digest>> {
+    fn store_set(&self, object: Digest, set: HashSet<Digest>) -> Arc<HashSet<Digest>> {
         // Twice the hashes, because a hash set allocates more places than it fills.
         let bytes = set.len() * 2 * size_of::<Digest>();
         let set = Arc::new(set);
-        self.0.insert(object, Arc::clone(&set), bytes);
+        self.0.insert_value(object, Arc::clone(&set), bytes);
         set
     }
 }

@@ -9,18 +9,18 @@ use vault_store::records::{Record, RecordKey};
 use super::signed::Signer;
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
-use crate::model::device::{self, DeviceStatus, LastSeen, Standing};
-use crate::model::namespace::{self, Served, Status};
+use crate::model::device::{self, DeviceStanding, DeviceStatus, LastSeen};
+use crate::model::namespace::{self, ServedNamespace, Status};
 
 /// A device and its namespace, read at the same moment.
-pub(super) struct Enrolled {
-    pub(super) device: Standing,
-    pub(super) namespace: Served,
+pub(super) struct DeviceAccess {
+    pub(super) device: DeviceStanding,
+    pub(super) namespace: ServedNamespace,
     /// Record under the additional key that [`Enrolled::look_up`] was given.
     pub(super) extra: Option<Record>,
 }
 
-impl Enrolled {
+impl DeviceAccess {
     /// Reads device and namespace in one call, so that an unknown device costs the same and gets
     /// the same answer as an unknown vault. Otherwise a caller could find out which vaults exist.
     pub(super) async fn look_up(
@@ -29,7 +29,10 @@ impl Enrolled {
         signer: &Signer<'_>,
         extra: Option<RecordKey>,
     ) -> Result<Self, Refusal> {
-        let mut keys = vec![device::key(slug, signer.text()), namespace::key(slug)];
+        let mut keys = vec![
+            device::device_key(slug, signer.key_text()),
+            namespace::namespace_key(slug),
+        ];
         keys.extend(extra);
         let mut records = app.records.get_many(&keys).await?.into_iter();
         let (device, namespace) = (records.next().flatten(), records.next().flatten());
@@ -37,8 +40,8 @@ impl Enrolled {
         let (Some(device), Some(namespace)) = (device, namespace) else {
             return Err(unknown());
         };
-        let namespace: Served = namespace.read()?;
-        let device: Standing = device.read()?;
+        let namespace: ServedNamespace = namespace.read()?;
+        let device: DeviceStanding = device.read()?;
         // The record stands under the slug, so the namespace's id decides whether the device
         // enrolled in this allocation.
         if namespace.status == Status::Deleted || device.namespace_id != namespace.id {
@@ -48,7 +51,7 @@ impl Enrolled {
         if namespace.status == Status::Suspended {
             return Err(ErrorCode::VaultSuspended.into());
         }
-        signer.remember();
+        signer.cache_key();
         Ok(Self {
             device,
             namespace,
@@ -65,19 +68,19 @@ impl Enrolled {
         signer: &Signer<'_>,
         release: Option<u64>,
     ) {
-        let noted = async {
-            let held = self.extra.as_ref().map(Record::read).transpose()?;
+        let record_visit = async {
+            let last_seen = self.extra.as_ref().map(Record::read).transpose()?;
             let now = app.clock.now();
             // `None` where nothing new is to be recorded: polling causes at most one write a day
             // and release.
-            if let Some(next) = LastSeen::after(held, self.namespace.id, release, now) {
-                let write = next.write(slug, signer.text(), now)?;
+            if let Some(next) = LastSeen::after_visit(last_seen, self.namespace.id, release, now) {
+                let write = next.to_write(slug, signer.key_text(), now)?;
                 // Without a condition, so it cannot fail: of two visits at once either may win.
-                let _ = app.records.commit(vec![write]).await?;
+                let _ = app.records.commit_writes(vec![write]).await?;
             }
             Ok::<_, StoreError>(())
         };
-        if let Err(error) = noted.await {
+        if let Err(error) = record_visit.await {
             tracing::warn!(
                 error = error_chain(&error),
                 "a device's visit was not noted"

@@ -12,7 +12,7 @@ use vault_format::name::Slug;
 use vault_format::time::Timestamp;
 use vault_store::records::{Document, When, Write};
 
-use super::enrolled::Enrolled;
+use super::enrolled::DeviceAccess;
 use super::queue;
 use super::signed::Signer;
 use crate::app::App;
@@ -40,7 +40,7 @@ pub(super) struct EnrolmentAnswer {
 
 /// Enrols the key that signed the request: as waiting, or with a code as admitted; 201. A key that
 /// is enrolled already gets its present state; 200.
-pub(super) async fn enrol(
+pub(super) async fn enrol_device(
     app: &App,
     slug: &Slug,
     signer: &Signer<'_>,
@@ -48,32 +48,32 @@ pub(super) async fn enrol(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<EnrolmentAnswer, Refusal> {
-    let asked: Enrolment = read_json(headers, body, MAX_BODY_BYTES).await?;
+    let request: Enrolment = read_json(headers, body, MAX_BODY_BYTES).await?;
     // The signature does not cover the body, so the key in it counts only if it is the one that
     // signed.
-    if asked.public_key != signer.text() {
+    if request.public_key != signer.key_text() {
         return Err(ErrorCode::PublicKeyMismatch.into());
     }
-    let hostname = match asked.hostname.as_deref() {
+    let hostname = match request.hostname.as_deref() {
         Some(name) => clean_hostname(name).ok_or(ErrorCode::HostnameInvalid)?,
         None => String::new(),
     };
-    let newcomer = Newcomer {
+    let newcomer = EnrolmentRequest {
         slug,
         signer,
         hostname: &hostname,
-        code: asked.code.as_deref(),
+        code: request.code.as_deref(),
         source,
     };
-    let done = app.change(async |tx| newcomer.enrol(&tx).await).await?;
+    let outcome = app.change(async |tx| newcomer.enrol_in(&tx).await).await?;
     Ok(EnrolmentAnswer {
-        answer: json_answer(done.status, &enrolled(done.device)),
-        by_code: done.by_code,
+        answer: json_answer(outcome.status, &to_enrolled_device(outcome.device)),
+        by_code: outcome.by_code,
     })
 }
 
 /// A machine that asks to be let in.
-struct Newcomer<'a> {
+struct EnrolmentRequest<'a> {
     slug: &'a Slug,
     signer: &'a Signer<'a>,
     hostname: &'a str,
@@ -82,51 +82,54 @@ struct Newcomer<'a> {
 }
 
 /// Result of one attempt to enrol.
-struct Done {
+struct EnrolmentOutcome {
     status: StatusCode,
     device: Device,
     by_code: bool,
 }
 
-impl Newcomer<'_> {
-    async fn enrol(&self, tx: &Transaction<'_>) -> Result<Done, Refusal> {
+impl EnrolmentRequest<'_> {
+    async fn enrol_in(&self, tx: &Transaction<'_>) -> Result<EnrolmentOutcome, Refusal> {
         let slug = self.slug;
-        let keys = [device::key(slug, self.signer.text()), namespace::key(slug)];
+        let keys = [
+            device::device_key(slug, self.signer.key_text()),
+            namespace::namespace_key(slug),
+        ];
         let [held, namespace] = tx.get_all(keys).await?;
         let namespace: Namespace = namespace.ok_or(ErrorCode::VaultNotFound)?.read()?;
-        let held = Versioned::<Device>::read(held)?;
+        let stored = Versioned::<Device>::read(held)?;
         // Taken before the filter: a record of another allocation of this slug is overwritten under
         // its revision.
-        let revision = held.as_ref().map(|held| held.revision);
-        let held = held.filter(|held| held.value.namespace_id == namespace.id);
+        let revision = stored.as_ref().map(|held| held.revision);
+        let present = stored.filter(|held| held.value.namespace_id == namespace.id);
         match namespace.status {
             Status::Active => {}
             // Only a device of this vault is told that it is suspended.
-            Status::Suspended if held.is_some() => return Err(ErrorCode::VaultSuspended.into()),
+            Status::Suspended if present.is_some() => return Err(ErrorCode::VaultSuspended.into()),
             Status::Suspended | Status::Deleted => return Err(ErrorCode::VaultNotFound.into()),
         }
         let when = revision.map_or(When::Absent, When::At);
-        let known = |device| Done {
+        let already_enrolled = |device| EnrolmentOutcome {
             status: StatusCode::OK,
             device,
             by_code: false,
         };
-        match (held, self.code) {
+        match (present, self.code) {
             // A code admits a device that waits. One that was revoked stays revoked, with any code.
             (Some(held), Some(text)) if held.value.status == DeviceStatus::Pending => {
-                self.admit(tx, &namespace, Some(held.value), when, text)
+                self.enrol_with_code(tx, &namespace, Some(held.value), when, text)
                     .await
             }
-            (Some(held), _) => Ok(known(held.value)),
-            (None, Some(text)) => self.admit(tx, &namespace, None, when, text).await,
+            (Some(held), _) => Ok(already_enrolled(held.value)),
+            (None, Some(text)) => self.enrol_with_code(tx, &namespace, None, when, text).await,
             (None, None) if namespace.enrolment == EnrolmentMode::Codes => {
                 Err(ErrorCode::EnrolmentNeedsCode.into())
             }
-            (None, None) => self.wait(tx, &namespace, when).await,
+            (None, None) => self.enrol_waiting(tx, &namespace, when).await,
         }
     }
 
-    fn device(&self, now: Timestamp, namespace: &Namespace) -> Device {
+    fn new_device(&self, now: Timestamp, namespace: &Namespace) -> Device {
         Device::new(
             self.slug,
             namespace.id,
@@ -137,25 +140,25 @@ impl Newcomer<'_> {
     }
 
     /// Records the machine as waiting for the owner's decision.
-    async fn wait(
+    async fn enrol_waiting(
         &self,
         tx: &Transaction<'_>,
         namespace: &Namespace,
         when: When,
-    ) -> Result<Done, Refusal> {
+    ) -> Result<EnrolmentOutcome, Refusal> {
         let slug = self.slug;
-        let device = self.device(tx.now(), namespace);
+        let device = self.new_device(tx.now(), namespace);
         let source = Source::of(self.source);
         // Device, counter and index records go into one commit, so that of fifty requests at once
         // exactly as many succeed as may wait.
         let mut writes = vec![
-            device.write(slug, when)?,
+            device.to_write(slug, when)?,
             Write::put(
                 device::id_key(slug, &device.device_id),
-                Document::of(&device.named())?,
+                Document::from_value(&device.index_entry())?,
                 When::Any,
             ),
-            queue::waiting(slug, &device, &source)?,
+            queue::waiting_entry(slug, &device, &source)?,
         ];
         writes.extend(notices::queue_machine(tx, namespace).await?);
         // First, because `commit_within(1)` reports a full queue by the position of this write.
@@ -165,9 +168,9 @@ impl Newcomer<'_> {
             // The queue is full and nothing was written. The same writes go into a commit in which
             // a waiting device gives way.
             tx.write_all(writes);
-            queue::displace(tx, slug, &device, &source).await?;
+            queue::displace_waiting(tx, slug, &device, &source).await?;
         }
-        Ok(Done {
+        Ok(EnrolmentOutcome {
             status: StatusCode::CREATED,
             device,
             by_code: false,
@@ -175,14 +178,14 @@ impl Newcomer<'_> {
     }
 
     /// Admits the machine at once: the owner decided when the code was made.
-    async fn admit(
+    async fn enrol_with_code(
         &self,
         tx: &Transaction<'_>,
         namespace: &Namespace,
         waiting: Option<Device>,
         when: When,
         text: &str,
-    ) -> Result<Done, Refusal> {
+    ) -> Result<EnrolmentOutcome, Refusal> {
         let (slug, now) = (self.slug, tx.now());
         let hash = Secret::parse(SecretKind::Enrolment, text).map(|code| code.hash());
         let hash = hash.ok_or(ErrorCode::EnrolmentCodeInvalid)?;
@@ -191,7 +194,7 @@ impl Newcomer<'_> {
         // A code that is unknown, has ended, or is for other names gets the same answer, so that
         // codes cannot be probed.
         let code = code
-            .filter(|code| code.value.fits(self.hostname))
+            .filter(|code| code.value.fits_hostname(self.hostname))
             .ok_or(ErrorCode::EnrolmentCodeInvalid)?;
         if !namespace.subscription.is_live(now) {
             return Err(ErrorCode::SubscriptionLapsed.into());
@@ -201,7 +204,7 @@ impl Newcomer<'_> {
             status: DeviceStatus::Active,
             decided_at: Some(now),
             decided_by: Some(enrolment::id_of(&hash)),
-            ..waiting.unwrap_or_else(|| self.device(now, namespace))
+            ..waiting.unwrap_or_else(|| self.new_device(now, namespace))
         };
         let actor = Actor {
             user: code.value.created_by.clone(),
@@ -213,18 +216,18 @@ impl Newcomer<'_> {
             "status": device.status, "code": code_id, "hostname": device.hostname,
         });
         let change = Change::about(&device.device_id)
-            .before(was_waiting.then(|| json!({ "status": DeviceStatus::Pending })))
-            .after(after);
+            .with_before(was_waiting.then(|| json!({ "status": DeviceStatus::Pending })))
+            .with_after(after);
         // The count of uses stands first: where the code is used up, `commit_within(1)` below
         // reports the position of that write. The check after it makes sure that the owner has not
         // ended the code meanwhile.
         tx.write_all([
-            code.value.counted(&namespace.id, &hash),
+            code.value.counting_write(&namespace.id, &hash),
             Write::check(key, When::At(code.revision)),
-            device.write(slug, when)?,
+            device.to_write(slug, when)?,
             Write::put(
                 device::id_key(slug, &device.device_id),
-                Document::of(&device.named())?,
+                Document::from_value(&device.index_entry())?,
                 When::Any,
             ),
         ]);
@@ -239,7 +242,7 @@ impl Newcomer<'_> {
         if tx.commit_within(1).await?.is_some() {
             return Err(ErrorCode::EnrolmentCodeInvalid.into());
         }
-        Ok(Done {
+        Ok(EnrolmentOutcome {
             status: if was_waiting {
                 StatusCode::OK
             } else {
@@ -251,7 +254,7 @@ impl Newcomer<'_> {
     }
 }
 
-fn enrolled(device: Device) -> EnrolledDevice {
+fn to_enrolled_device(device: Device) -> EnrolledDevice {
     EnrolledDevice {
         device_id: device.device_id,
         status: device.status,
@@ -263,15 +266,15 @@ fn enrolled(device: Device) -> EnrolledDevice {
 
 /// Answers with the state of the calling device. A revoked one is answered too, so that it learns
 /// that it was revoked.
-pub(super) async fn current(
+pub(super) async fn show_device(
     app: &App,
     slug: &Slug,
     signer: &Signer<'_>,
 ) -> Result<Response, Refusal> {
-    let visit = device::seen_key(slug, signer.text());
-    let enrolled = Enrolled::look_up(app, slug, signer, Some(visit)).await?;
+    let visit = device::seen_key(slug, signer.key_text());
+    let enrolled = DeviceAccess::look_up(app, slug, signer, Some(visit)).await?;
     enrolled.note_visit(app, slug, signer, None).await;
-    let Enrolled {
+    let DeviceAccess {
         device, namespace, ..
     } = enrolled;
     // A revoked device must not follow the releases of the vault any more.

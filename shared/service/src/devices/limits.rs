@@ -16,14 +16,14 @@ use super::signed::Signer;
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::model::device;
-use crate::model::limits::{Source, Window, count};
+use crate::model::limits::{Source, Window, count_or_refuse};
 
 /// The length of every window of this module, in seconds.
 const MINUTE: i64 = 60;
 
 /// Counts an enrolment of a key that is not enrolled yet, per slug and source and per source.
 /// Returns the counted windows; fails with 429 and `Retry-After`.
-pub(super) async fn enrolment(
+pub(super) async fn count_enrolment(
     app: &App,
     slug: &Slug,
     signer: &Signer<'_>,
@@ -34,8 +34,8 @@ pub(super) async fn enrolment(
         return Ok(Vec::new());
     }
     // A known key gets its state again and creates nothing, so it needs no limit.
-    let known = device::key(slug, signer.text());
-    if app.records.get(&known).await?.is_some() {
+    let device_key = device::device_key(slug, signer.key_text());
+    if app.records.get_one(&device_key).await?.is_some() {
         return Ok(Vec::new());
     }
     let source = Source::of(source);
@@ -55,12 +55,12 @@ pub(super) async fn enrolment(
             seconds: MINUTE,
         },
     ];
-    count(app, &windows, app.clock.now()).await?;
+    count_or_refuse(app, &windows, app.clock.now()).await?;
     Ok(windows)
 }
 
 /// Counts a read of a device; fails with 429 and `Retry-After`.
-pub(super) fn read(
+pub(super) fn count_read(
     app: &App,
     reads: &ReadLimits,
     route: &Route,
@@ -71,15 +71,15 @@ pub(super) fn read(
         Route::Bundle { .. } => (1, limits.bundles_per_device),
         _ => (0, limits.catalog_per_device),
     };
-    reads.count(signer.key().as_bytes(), class, limit, app.clock.now())
+    reads.count_request(signer.key().as_bytes(), class, limit, app.clock.now())
 }
 
 /// Reads in the running minute, by key and class of route.
 #[derive(Debug, Default)]
-pub(super) struct ReadLimits(Mutex<Minute>);
+pub(super) struct ReadLimits(Mutex<MinuteCounts>);
 
 #[derive(Debug, Default)]
-struct Minute {
+struct MinuteCounts {
     start: i64,
     counts: HashMap<([u8; 32], u8), u32>,
 }
@@ -89,7 +89,13 @@ struct Minute {
 const MAX_KEYS: usize = 65_536;
 
 impl ReadLimits {
-    fn count(&self, key: &[u8; 32], class: u8, limit: u32, now: Timestamp) -> Result<(), Refusal> {
+    fn count_request(
+        &self,
+        key: &[u8; 32],
+        class: u8,
+        limit: u32,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
         if limit == 0 {
             return Ok(());
         }

@@ -29,31 +29,36 @@ use crate::http::{LogFields, client_address, raw_path};
 use crate::model::limits::give_back;
 use crate::route::{Auth, Group, Route};
 
-use content::BundleSets;
+use content::BundleSetCache;
 use limits::ReadLimits;
-use signed::{KnownKeys, Signer};
+use signed::{KeyCache, Signer};
 
-const ENROL: Route = row("device.enrol", "POST", "/v/{slug}/devices", Group::Devices);
-const CURRENT: Route = row(
+const ENROL: Route = device_route("device.enrol", "POST", "/v/{slug}/devices", Group::Devices);
+const CURRENT: Route = device_route(
     "device.current",
     "GET",
     "/v/{slug}/devices/current",
     Group::Devices,
 );
-const CATALOG: Route = row(
+const CATALOG: Route = device_route(
     "catalog.read",
     "GET",
     "/v/{slug}/catalog.json",
     Group::Catalog,
 );
-const BUNDLE: Route = row(
+const BUNDLE: Route = device_route(
     "bundle.read",
     "GET",
     "/v/{slug}/bundles/{bundle_hash}.json",
     Group::Catalog,
 );
 
-const fn row(name: &'static str, method: &'static str, path: &'static str, group: Group) -> Route {
+const fn device_route(
+    name: &'static str,
+    method: &'static str,
+    path: &'static str,
+    group: Group,
+) -> Route {
     Route::new(group, Auth::Device, name, method, path)
 }
 
@@ -63,32 +68,32 @@ pub(crate) fn routes() -> Vec<&'static Route> {
 }
 
 /// Handler of all device routes, with its caches and counts.
-pub(crate) struct Hosted {
+pub(crate) struct DeviceRoutes {
     app: App,
     /// Group that is served; routes of the other one answer 404. `None` serves both.
     only: Option<Group>,
-    keys: KnownKeys,
+    keys: KeyCache,
     reads: ReadLimits,
-    sets: BundleSets,
+    sets: BundleSetCache,
 }
 
-impl Hosted {
+impl DeviceRoutes {
     /// Creates the handler of one group, or of both.
     pub(crate) fn new(app: App, only: Option<Group>) -> Self {
         Self {
             app,
             only,
-            keys: KnownKeys::new(),
+            keys: KeyCache::new(),
             reads: ReadLimits::default(),
-            sets: BundleSets::new(),
+            sets: BundleSetCache::new(),
         }
     }
 
     /// Answers any request whose path begins with `/v/` below the public URL's prefix.
-    pub(crate) async fn answer(&self, request: Request) -> Response {
+    pub(crate) async fn answer_request(&self, request: Request) -> Response {
         let mut fields = LogFields::default();
         let mut response = self
-            .serve(request, &mut fields)
+            .serve_request(request, &mut fields)
             .await
             .unwrap_or_else(IntoResponse::into_response);
         // For refusals too: the log names the device whose request was rejected.
@@ -96,29 +101,36 @@ impl Hosted {
         response
     }
 
-    async fn serve(&self, request: Request, fields: &mut LogFields) -> Result<Response, Refusal> {
+    async fn serve_request(
+        &self,
+        request: Request,
+        fields: &mut LogFields,
+    ) -> Result<Response, Refusal> {
         let app = &self.app;
         let (parts, body) = request.into_parts();
         let path = raw_path(&parts.uri, &parts.extensions);
         let now = app.clock.now();
         // Before the path is parsed: an unsigned request gets the same 401 at any path.
-        let signer = signed::verify(&self.keys, now, &parts.method, path, &parts.headers)?;
+        let signer = signed::verify_request(&self.keys, now, &parts.method, path, &parts.headers)?;
         fields.caller = Some(signer.short_id());
 
         let below = path.strip_prefix(app.config.public_url.prefix());
-        let path = below.and_then(route::parse).ok_or(ErrorCode::NotFound)?;
-        let asked = Asked {
+        let path = below
+            .and_then(route::parse_route)
+            .ok_or(ErrorCode::NotFound)?;
+        let verified = VerifiedRequest {
             path: &path,
             method: &parts.method,
             signer: &signer,
         };
         match &path {
             Path::Devices { slug } => {
-                self.admit(&ENROL, &asked, fields)?;
+                self.check_request(&ENROL, &verified, fields)?;
                 let source = client_address(&app.config, &parts.headers, &parts.extensions);
-                let counted = limits::enrolment(app, slug, &signer, source).await?;
+                let counted = limits::count_enrolment(app, slug, &signer, source).await?;
                 let enrolled =
-                    enrolment::enrol(app, slug, &signer, source, &parts.headers, body).await?;
+                    enrolment::enrol_device(app, slug, &signer, source, &parts.headers, body)
+                        .await?;
                 if enrolled.by_code {
                     // The owner handed out codes for these machines, and two hundred of them may
                     // share one address, so they do not use up its limit.
@@ -127,23 +139,28 @@ impl Hosted {
                 Ok(enrolled.answer)
             }
             Path::DeviceCurrent { slug } => {
-                self.admit(&CURRENT, &asked, fields)?;
-                enrolment::current(app, slug, &signer).await
+                self.check_request(&CURRENT, &verified, fields)?;
+                enrolment::show_device(app, slug, &signer).await
             }
             Path::Catalog { slug } => {
-                self.admit(&CATALOG, &asked, fields)?;
-                content::catalog(app, slug, &signer).await
+                self.check_request(&CATALOG, &verified, fields)?;
+                content::read_catalog(app, slug, &signer).await
             }
             Path::Bundle { slug, hash } => {
-                self.admit(&BUNDLE, &asked, fields)?;
-                content::bundle(app, &self.sets, slug, hash, &signer).await
+                self.check_request(&BUNDLE, &verified, fields)?;
+                content::read_bundle(app, &self.sets, slug, hash, &signer).await
             }
         }
     }
 
     /// Passes a request that this process serves. Fails with 404 for a route of another group, with
     /// 429 over the rate of the device, and with 405 for a wrong method.
-    fn admit(&self, row: &Route, asked: &Asked<'_>, fields: &mut LogFields) -> Result<(), Refusal> {
+    fn check_request(
+        &self,
+        row: &Route,
+        asked: &VerifiedRequest<'_>,
+        fields: &mut LogFields,
+    ) -> Result<(), Refusal> {
         if self.only.is_some_and(|only| only != row.group) {
             return Err(ErrorCode::NotFound.into());
         }
@@ -155,7 +172,7 @@ impl Hosted {
                 _ => Err(method_not_allowed("POST")),
             };
         }
-        limits::read(&self.app, &self.reads, asked.path, asked.signer)?;
+        limits::count_read(&self.app, &self.reads, asked.path, asked.signer)?;
         match *asked.method {
             Method::GET | Method::HEAD => Ok(()),
             _ => Err(method_not_allowed("GET, HEAD")),
@@ -164,7 +181,7 @@ impl Hosted {
 }
 
 /// A request with a verified device signature.
-struct Asked<'a> {
+struct VerifiedRequest<'a> {
     path: &'a Path,
     method: &'a Method,
     signer: &'a Signer<'a>,

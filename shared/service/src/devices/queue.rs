@@ -24,14 +24,14 @@ const SHARE: usize = 3;
 /// The queue's record is read first and written in the same commit, so two newcomers cannot both
 /// decide by the same state: the shares hold however many come at once. A key that gave way is
 /// unknown again, and may enrol afresh.
-pub(super) async fn displace(
+pub(super) async fn displace_waiting(
     tx: &Transaction<'_>,
     slug: &Slug,
     newcomer: &Device,
     source: &Source,
 ) -> Result<(), Refusal> {
     let queue_key = namespace::queue_key(slug);
-    let Some(queue) = tx.records.get(&queue_key).await? else {
+    let Some(queue) = tx.records.get_one(&queue_key).await? else {
         return Err(tx.conflict().into());
     };
     // A place became free since the commit failed: try the normal way again.
@@ -40,15 +40,16 @@ pub(super) async fn displace(
     }
     let partition = device::pending_partition(slug);
     // More than the queue can hold, so one list has all of it.
-    let waiting = tx.records.list(&partition, "", None, 100).await?;
+    let waiting = tx.records.list_page(&partition, "", None, 100).await?;
     let entries: Vec<Pending> = waiting.iter().map(Record::read).collect::<Result<_, _>>()?;
-    let leaves = giving_way(&entries, source, newcomer.enrolled_at);
-    let leaves = leaves.ok_or(ErrorCode::PendingQueueFull)?;
-    let (Some(entry), Some(record)) = (entries.get(leaves), waiting.get(leaves)) else {
+    let displaced_index = choose_displaced(&entries, source, newcomer.enrolled_at);
+    let displaced_index = displaced_index.ok_or(ErrorCode::PendingQueueFull)?;
+    let (Some(entry), Some(record)) = (entries.get(displaced_index), waiting.get(displaced_index))
+    else {
         return Err(tx.conflict().into());
     };
-    let key = device::key(slug, &entry.public_key.to_string());
-    let Some(held) = tx.records.get(&key).await? else {
+    let key = device::device_key(slug, &entry.public_key.to_string());
+    let Some(device_record) = tx.records.get_one(&key).await? else {
         return Err(tx.conflict().into());
     };
     // The count stays the same, since one leaves and one comes. The write only makes the commit
@@ -56,13 +57,13 @@ pub(super) async fn displace(
     let unchanged = When::At(queue.revision);
     tx.write(Write::put(queue_key, queue.document.clone(), unchanged));
     tx.write(Write::delete(record.key.clone(), When::At(record.revision)));
-    tx.write(Write::delete(key, When::At(held.revision)));
-    tx.write_all(forgotten(slug, entry, &record.key));
+    tx.write(Write::delete(key, When::At(device_record.revision)));
+    tx.write_all(forget_writes(slug, entry, &record.key));
     Ok(())
 }
 
 /// Returns the writes that remove the other records of a device that gives way.
-fn forgotten(slug: &Slug, entry: &Pending, pending: &RecordKey) -> [Write; 2] {
+fn forget_writes(slug: &Slug, entry: &Pending, pending: &RecordKey) -> [Write; 2] {
     [
         Write::delete(device::id_key(slug, &pending.key), When::Any),
         Write::delete(
@@ -73,7 +74,11 @@ fn forgotten(slug: &Slug, entry: &Pending, pending: &RecordKey) -> [Write; 2] {
 }
 
 /// Returns the write that lists a device as waiting.
-pub(super) fn waiting(slug: &Slug, device: &Device, source: &Source) -> Result<Write, StoreError> {
+pub(super) fn waiting_entry(
+    slug: &Slug,
+    device: &Device,
+    source: &Source,
+) -> Result<Write, StoreError> {
     let entry = Pending {
         public_key: device.public_key,
         source: source.clone(),
@@ -81,7 +86,7 @@ pub(super) fn waiting(slug: &Slug, device: &Device, source: &Source) -> Result<W
     };
     Ok(Write::put(
         device::pending_key(slug, &device.device_id),
-        Document::of(&entry)?,
+        Document::from_value(&entry)?,
         When::Any,
     ))
 }
@@ -89,7 +94,7 @@ pub(super) fn waiting(slug: &Slug, device: &Device, source: &Source) -> Result<W
 /// Chooses the entry of a full queue that gives way to a newcomer: the oldest of those over a day
 /// old, else the oldest of the source that has most entries, if that is more than its share. `None`
 /// when there is none, or when the newcomer's source has its share already.
-fn giving_way(entries: &[Pending], newcomer: &Source, now: Timestamp) -> Option<usize> {
+fn choose_displaced(entries: &[Pending], newcomer: &Source, now: Timestamp) -> Option<usize> {
     let count = |source: &Source| {
         entries
             .iter()
@@ -212,7 +217,7 @@ mod tests {
             ),
         ] {
             let newcomer = Source::of(newcomer.parse().ok());
-            let found = giving_way(&queue(&entries), &newcomer, Timestamp::from_unix(NOW));
+            let found = choose_displaced(&queue(&entries), &newcomer, Timestamp::from_unix(NOW));
             assert_eq!(found, leaves, "{why}");
         }
     }

@@ -17,7 +17,7 @@ use crate::error::{ErrorCode, Refusal};
 pub(super) struct Signer<'h> {
     key: PublicKey,
     text: &'h str,
-    keys: &'h KnownKeys,
+    keys: &'h KeyCache,
     is_known: bool,
 }
 
@@ -28,7 +28,7 @@ impl<'h> Signer<'h> {
     }
 
     /// Returns the key's text as it was sent; a key has exactly one text.
-    pub(super) const fn text(&self) -> &'h str {
+    pub(super) const fn key_text(&self) -> &'h str {
         self.text
     }
 
@@ -41,23 +41,25 @@ impl<'h> Signer<'h> {
 
     /// Caches the parsed key for the next request. Called once the key is known to be enrolled, so
     /// that unknown keys cannot displace enrolled ones.
-    pub(super) fn remember(&self) {
+    pub(super) fn cache_key(&self) {
         if !self.is_known {
-            self.keys.0.insert(self.text.into(), self.key, KEY_BYTES);
+            self.keys
+                .0
+                .insert_value(self.text.into(), self.key, KEY_BYTES);
         }
     }
 }
 
 /// Verifies a request as far as that is possible without a look-up. Fails with 401:
 /// `SignatureRequired`, `SignatureInvalid` or `TimestampOutOfRange`.
-pub(super) fn verify<'h>(
-    keys: &'h KnownKeys,
+pub(super) fn verify_request<'h>(
+    keys: &'h KeyCache,
     now: Timestamp,
     method: &Method,
     path: &str,
     headers: &'h HeaderMap,
 ) -> Result<Signer<'h>, Refusal> {
-    let text = |name| match once(headers, name) {
+    let text = |name| match single_header(headers, name) {
         None => Ok(None),
         // A value that is not text is present, but malformed.
         Some(value) => value
@@ -67,7 +69,10 @@ pub(super) fn verify<'h>(
     };
     // All three must be present before the form of any is checked: the order is part of the
     // contract.
-    if HEADERS.iter().any(|name| once(headers, name).is_none()) {
+    if HEADERS
+        .iter()
+        .any(|name| single_header(headers, name).is_none())
+    {
         return Err(ErrorCode::SignatureRequired.into());
     }
     let [device, timestamp, signature] = HEADERS.map(text);
@@ -75,23 +80,23 @@ pub(super) fn verify<'h>(
 
     // The cached key was parsed from exactly this text. It saves the parsing; the signature is
     // verified in either case.
-    let held = device.and_then(|device| keys.0.find(device));
-    let key_of = |text: &str| held.map_or_else(|| text.parse(), Ok);
+    let cached = device.and_then(|device| keys.0.find(device));
+    let key_of = |text: &str| cached.map_or_else(|| text.parse(), Ok);
     let key = SignedRequest::parse_with(device, timestamp, signature, key_of)
         .and_then(|signed| signed.verify(method.as_str(), path, now))
-        .map_err(|error| refused(error, now))?;
+        .map_err(|error| to_refusal(error, now))?;
     Ok(Signer {
         key,
         text: device.unwrap_or_default(),
         keys,
-        is_known: held.is_some(),
+        is_known: cached.is_some(),
     })
 }
 
 /// Headers of a signed request, in the order of their checks.
 const HEADERS: [&str; 3] = [DEVICE_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER];
 
-fn refused(error: RequestError, now: Timestamp) -> Refusal {
+fn to_refusal(error: RequestError, now: Timestamp) -> Refusal {
     match error {
         RequestError::SignatureRequired => ErrorCode::SignatureRequired.into(),
         RequestError::HeaderInvalid | RequestError::SignatureInvalid => {
@@ -116,7 +121,7 @@ fn http_date(time: Timestamp) -> String {
 }
 
 /// Returns a header that was sent exactly once.
-fn once<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h HeaderValue> {
+fn single_header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h HeaderValue> {
     let mut values = headers.get_all(name).iter();
     // Programs differ in which of two values they use, so a repeated header counts as missing.
     match (values.next(), values.next()) {
@@ -127,12 +132,12 @@ fn once<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h HeaderValue> {
 
 /// Cache of parsed keys of enrolled devices, by their text: parsing a key costs several times as
 /// much as verifying a signature. No decision depends on it.
-pub(super) struct KnownKeys(Recent<Box<str>, PublicKey>);
+pub(super) struct KeyCache(Recent<Box<str>, PublicKey>);
 
 /// Maximum number of cached keys, roughly.
 const MAX_KEYS: usize = 8192;
 
-impl KnownKeys {
+impl KeyCache {
     pub(super) fn new() -> Self {
         Self(Recent::new(MAX_KEYS * KEY_BYTES))
     }

@@ -15,7 +15,7 @@ use crate::transaction::Transaction;
 
 /// A draft as it was read.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundDraft {
     /// The draft in its present state.
     pub(crate) record: DraftRecord,
     /// The stored record with its revision; `None` if a decision has ended the draft.
@@ -23,28 +23,28 @@ pub(crate) struct Found {
 }
 
 /// Finds the draft of this id, open or ended.
-pub(crate) async fn find(
+pub(crate) async fn find_draft(
     app: &App,
     namespace: &Namespace,
     id: &DraftId,
-) -> Result<Option<Found>, StoreError> {
+) -> Result<Option<FoundDraft>, StoreError> {
     // Both keys in one read: ending a draft moves its record, and two reads could miss it in
     // between.
     let keys = [
-        draft::key(&namespace.id, id),
+        draft::draft_key(&namespace.id, id),
         draft::ended_key(&namespace.id, id),
     ];
     let [open, ended] = app.get_all(keys).await?;
     if let Some(open) = Versioned::<DraftRecord>::read(open)? {
         let stored = (open.value.clone(), open.revision);
-        let standing = standing(app, namespace, vec![open.value]).await?;
-        return Ok(standing.into_iter().next().map(|record| Found {
+        let standing = resolve_states(app, namespace, vec![open.value]).await?;
+        return Ok(standing.into_iter().next().map(|record| FoundDraft {
             record,
             open: Some(stored),
         }));
     }
     let ended = Versioned::<DraftRecord>::read(ended)?;
-    Ok(ended.map(|ended| Found {
+    Ok(ended.map(|ended| FoundDraft {
         record: ended.value,
         open: None,
     }))
@@ -52,7 +52,7 @@ pub(crate) async fn find(
 
 /// Returns these drafts in their present state, in the same order. Reads nothing unless a proposal
 /// has been overtaken by a release.
-pub(crate) async fn standing(
+pub(crate) async fn resolve_states(
     app: &App,
     namespace: &Namespace,
     drafts: Vec<DraftRecord>,
@@ -63,12 +63,12 @@ pub(crate) async fn standing(
     for (at, draft) in drafts.into_iter().enumerate() {
         // Tried without the release first: only a proposal that is no longer pending needs to know
         // whether it was published.
-        let plain = draft.clone().standing(namespace, None, now);
-        if plain.state != draft.state {
+        let without_release = draft.clone().with_present_state(namespace, None, now);
+        if without_release.state != draft.state {
             overtaken.push(at);
         }
-        standing.push(if plain.state == draft.state {
-            plain
+        standing.push(if without_release.state == draft.state {
+            without_release
         } else {
             draft
         });
@@ -80,11 +80,13 @@ pub(crate) async fn standing(
             .filter_map(proposed)
             .map(|proposed| proposed.release_key(&namespace.id))
             .collect();
-        let found = app.records.get_many(&keys).await?;
-        for (at, record) in some.iter().zip(found) {
+        let release_records = app.records.get_many(&keys).await?;
+        for (at, record) in some.iter().zip(release_records) {
             let published: Option<Release> = record.map(|record| record.read()).transpose()?;
             if let Some(draft) = standing.get_mut(*at) {
-                *draft = draft.clone().standing(namespace, published.as_ref(), now);
+                *draft = draft
+                    .clone()
+                    .with_present_state(namespace, published.as_ref(), now);
             }
         }
     }
@@ -93,28 +95,28 @@ pub(crate) async fn standing(
 
 /// Ends a draft in the commit of `tx`, with its audit record. Conflicts if the draft has ended
 /// already.
-pub(crate) fn end(
+pub(crate) fn write_ending(
     tx: &Transaction<'_>,
     namespace: &Namespace,
-    found: &Found,
+    found: &FoundDraft,
     ending: &Ending,
     actor: &Actor,
     action: &str,
 ) -> Result<DraftRecord, StoreError> {
     let (stored, revision) = found.open.as_ref().ok_or_else(|| tx.conflict())?;
-    let after = stored.clone().ended(ending);
+    let after = stored.clone().into_ended(ending);
     let change = Change::about(&after.id)
-        .before(json!({ "state": State::Pending, "kind": after.kind() }))
-        .after(json!({ "state": after.state, "release": after.release }));
-    tx.write_all(after.end(&namespace.id, *revision, false)?);
+        .with_before(json!({ "state": State::Pending, "kind": after.kind() }))
+        .with_after(json!({ "state": after.state, "release": after.release }));
+    tx.write_all(after.ending_writes(&namespace.id, *revision, false)?);
     tx.audit(Some(&namespace.id), actor, action, change)?;
     Ok(after)
 }
 
-impl Found {
+impl FoundDraft {
     /// Returns the write that replaces the record of an open draft, on the condition of the
     /// revision that was read; `None` if the draft has ended.
-    pub(crate) fn update(
+    pub(crate) fn update_write(
         &self,
         namespace: &Namespace,
         change: impl FnOnce(&mut DraftRecord),
@@ -124,8 +126,8 @@ impl Found {
         };
         let mut after = stored.clone();
         change(&mut after);
-        let key = draft::key(&namespace.id, &after.id);
-        let write = Write::put(key, Document::of(&after)?, When::At(*revision));
+        let key = draft::draft_key(&namespace.id, &after.id);
+        let write = Write::put(key, Document::from_value(&after)?, When::At(*revision));
         Ok(Some(write))
     }
 }

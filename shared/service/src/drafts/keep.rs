@@ -7,8 +7,8 @@ use vault_store::StoreError;
 use vault_store::objects::ObjectKey;
 use vault_store::records::{When, Write};
 
-use super::find::standing;
-use super::settle::settle;
+use super::find::resolve_states;
+use super::settle::settle_proposals;
 use crate::app::App;
 use crate::model::Versioned;
 use crate::model::audit::{Actor, Change};
@@ -23,7 +23,7 @@ use crate::transaction::Transaction;
 use crate::uploads;
 
 /// A draft to be stored.
-pub(crate) struct Keep<'a> {
+pub(crate) struct IncomingDraft<'a> {
     /// The namespace that it is for.
     pub(crate) namespace: &'a Namespace,
     /// The actor who submits it.
@@ -36,7 +36,7 @@ pub(crate) struct Keep<'a> {
 
 /// Result of storing a draft.
 #[derive(Debug)]
-pub(crate) enum Kept {
+pub(crate) enum KeepOutcome {
     /// The draft is pending.
     New(DraftRecord),
     /// Its author has submitted the same draft before, and that one is pending.
@@ -48,7 +48,7 @@ pub(crate) enum Kept {
 pub(crate) enum KeepError {
     /// A limit is reached.
     #[error(transparent)]
-    Full(#[from] Full),
+    Full(#[from] DraftLimit),
     /// Another user has asked to publish with the same key.
     #[error(
         "another user has asked to publish with this key; an owner decides on that request first"
@@ -61,7 +61,7 @@ pub(crate) enum KeepError {
 
 /// The limit that is reached.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub(crate) enum Full {
+pub(crate) enum DraftLimit {
     /// Drafts of the author.
     #[error("{} of your drafts are waiting already", MAX_OWN + MAX_SHARED_OF_AUTHOR)]
     Author,
@@ -82,9 +82,9 @@ pub(crate) enum Full {
     Day,
 }
 
-impl Full {
+impl DraftLimit {
     /// The limit of the counter at this position of [`DraftRecord::counted`].
-    const fn of(subject: &Subject, at: usize) -> Self {
+    const fn from_counter(subject: &Subject, at: usize) -> Self {
         match (subject, at) {
             (Subject::Release(_), _) => Self::Proposals,
             (Subject::KeyRequest(_), 0) => Self::KeyRequestsOfAuthor,
@@ -97,7 +97,7 @@ impl Full {
 
 /// Fails if the author's next draft about a skill would exceed a limit; storing the draft checks
 /// again.
-pub(crate) async fn has_room(
+pub(crate) async fn check_room(
     app: &App,
     namespace: &Namespace,
     author: &str,
@@ -116,75 +116,88 @@ pub(crate) async fn has_room(
     if author.own < MAX_OWN {
         Ok(())
     } else if author.pending >= MAX_SHARED_OF_AUTHOR {
-        Err(Full::Author.into())
+        Err(DraftLimit::Author.into())
     } else if all.pending >= MAX_SHARED {
-        Err(Full::Shared.into())
+        Err(DraftLimit::Shared.into())
     } else {
         Ok(())
     }
 }
 
 /// Stores a draft. If its author has submitted the same draft before, it is not stored again.
-pub(crate) async fn keep(app: &App, keep: Keep<'_>) -> Result<Kept, KeepError> {
-    if let Earlier::Same(record) = earlier(app, &keep).await? {
-        return Ok(Kept::Same(*record));
+pub(crate) async fn store_draft(
+    app: &App,
+    keep: IncomingDraft<'_>,
+) -> Result<KeepOutcome, KeepError> {
+    if let SlotState::Same(record) = read_slot(app, &keep).await? {
+        return Ok(KeepOutcome::Same(*record));
     }
     // Before the bytes are stored, so that a draft over the limit leaves no objects behind.
-    let day = keep.record.day(&keep.namespace.id);
+    let day = keep.record.daily_window(&keep.namespace.id);
     if day.is_full(app, app.clock.now()).await? {
-        return Err(Full::Day.into());
+        return Err(DraftLimit::Day.into());
     }
-    uploads::put(app, keep.namespace.id, keep.objects.clone()).await?;
+    uploads::put_objects(app, keep.namespace.id, keep.objects.clone()).await?;
     let keep_in = async |tx| keep_in(&tx, app, &keep).await;
     match app.change(keep_in).await {
         // Proposals that have ended by themselves still count until their end is recorded; so that
         // is done now, and the draft is tried once more.
-        Err(KeepError::Full(Full::Proposals)) if settle(app, keep.namespace).await? > 0 => {
+        Err(KeepError::Full(DraftLimit::Proposals))
+            if settle_proposals(app, keep.namespace).await? > 0 =>
+        {
             app.change(keep_in).await
         }
         kept => kept,
     }
 }
 
-async fn keep_in(tx: &Transaction<'_>, app: &App, keep: &Keep<'_>) -> Result<Kept, KeepError> {
-    let mut full = Full::Day;
-    let notice = notices::queue(tx, keep.namespace, announced(&keep.record)).await?;
+async fn keep_in(
+    tx: &Transaction<'_>,
+    app: &App,
+    keep: &IncomingDraft<'_>,
+) -> Result<KeepOutcome, KeepError> {
+    let mut full = DraftLimit::Day;
+    let notice = notices::queue_notice(tx, keep.namespace, waiting_event(&keep.record)).await?;
     // The author's own places first, then the shared ones: a single author cannot use up what
     // others have left.
     for place in [Place::Own, Place::Shared] {
         let record = keep.record.clone().in_place(place);
-        let (mut counted, writes) = match earlier(app, keep).await? {
-            Earlier::Same(record) => return Ok(Kept::Same(*record)),
-            Earlier::OfAnother => return Err(KeepError::OfAnother),
-            Earlier::Changing => return Err(tx.conflict().into()),
-            Earlier::None => {
-                let counted = record.counted(&keep.namespace.id);
-                let slot = record.slot(&keep.namespace.id, When::Absent)?;
+        let (mut counted, writes) = match read_slot(app, keep).await? {
+            SlotState::Same(record) => return Ok(KeepOutcome::Same(*record)),
+            SlotState::OfAnother => return Err(KeepError::OfAnother),
+            SlotState::Changing => return Err(tx.conflict().into()),
+            SlotState::None => {
+                let counted = record.counting_writes(&keep.namespace.id);
+                let slot = record.slot_write(&keep.namespace.id, When::Absent)?;
                 (counted, Vec::from_iter(slot))
             }
-            Earlier::Replaced { slot, writes } => {
+            SlotState::Replaced { slot, writes } => {
                 // A replaced draft leaves its place in the counters to this one.
-                let slot = record.slot(&keep.namespace.id, When::At(slot))?;
+                let slot = record.slot_write(&keep.namespace.id, When::At(slot))?;
                 (Vec::new(), slot.into_iter().chain(writes).collect())
             }
         };
         let places = counted.len();
         // Counters first: `commit_within` reports the failure of one of them as a limit, that of
         // any later write as a conflict.
-        counted.extend(record.day(&keep.namespace.id).counted(tx.now()));
+        counted.extend(
+            record
+                .daily_window(&keep.namespace.id)
+                .counting_write(tx.now()),
+        );
         let bounds = counted.len();
         tx.write_all(counted);
         tx.write_all(writes);
-        tx.write_all(record.listed(&keep.namespace.id)?);
-        audit(tx, keep, &record)?;
+        tx.write_all(record.listing_writes(&keep.namespace.id)?);
+        write_audit(tx, keep, &record)?;
         tx.write_all(notice.clone());
         let Some(index) = tx.commit_within(bounds).await? else {
-            return Ok(Kept::New(record));
+            return Ok(KeepOutcome::New(record));
         };
         full = if index < places {
-            Full::of(&record.subject, index)
+            DraftLimit::from_counter(&record.subject, index)
         } else {
-            Full::Day
+            DraftLimit::Day
         };
         if record.content().is_none() {
             break;
@@ -194,7 +207,7 @@ async fn keep_in(tx: &Transaction<'_>, app: &App, keep: &Keep<'_>) -> Result<Kep
 }
 
 /// Builds the notice about a new draft.
-fn announced(record: &DraftRecord) -> Event {
+fn waiting_event(record: &DraftRecord) -> Event {
     Event::DraftWaiting {
         draft: record.id.to_string(),
         kind: record.kind().as_str().to_owned(),
@@ -204,7 +217,7 @@ fn announced(record: &DraftRecord) -> Event {
 
 /// The draft in the slot that a new draft takes. A key request has one slot per key, a proposal one
 /// per author.
-enum Earlier {
+enum SlotState {
     /// The slot is empty, or the draft takes none.
     None,
     /// The same draft.
@@ -218,24 +231,24 @@ enum Earlier {
     Changing,
 }
 
-async fn earlier(app: &App, keep: &Keep<'_>) -> Result<Earlier, StoreError> {
+async fn read_slot(app: &App, keep: &IncomingDraft<'_>) -> Result<SlotState, StoreError> {
     let (namespace, new) = (keep.namespace, &keep.record);
     let Some(key) = new.slot_key(&namespace.id) else {
-        return Ok(Earlier::None);
+        return Ok(SlotState::None);
     };
     let Some(slot) = app.get::<Slot>(&key).await? else {
-        return Ok(Earlier::None);
+        return Ok(SlotState::None);
     };
-    let key = draft::key(&namespace.id, &slot.value.id);
+    let key = draft::draft_key(&namespace.id, &slot.value.id);
     let Some(open) = app.get::<DraftRecord>(&key).await? else {
-        return Ok(Earlier::Changing);
+        return Ok(SlotState::Changing);
     };
-    let found = standing(app, namespace, vec![open.value]).await?;
-    let Some(found) = found.into_iter().next() else {
-        return Ok(Earlier::Changing);
+    let slot_drafts = resolve_states(app, namespace, vec![open.value]).await?;
+    let Some(found) = slot_drafts.into_iter().next() else {
+        return Ok(SlotState::Changing);
     };
     if found.submitted_by.user_id != new.submitted_by.user_id {
-        return Ok(Earlier::OfAnother);
+        return Ok(SlotState::OfAnother);
     }
     let waits = found.state == State::Pending;
     let is_same = match (found.proposed(), new.proposed()) {
@@ -243,18 +256,18 @@ async fn earlier(app: &App, keep: &Keep<'_>) -> Result<Earlier, StoreError> {
         _ => found.sha256 == new.sha256,
     };
     if waits && is_same {
-        return Ok(Earlier::Same(Box::new(found)));
+        return Ok(SlotState::Same(Box::new(found)));
     }
     // An author has one pending request per slot: a new one withdraws the one before, in the same
     // commit.
     let mut writes = Vec::new();
     let ended = if waits {
         let change = Change::about(&found.id)
-            .before(json!({ "state": State::Pending, "kind": found.kind() }))
-            .after(json!({ "state": State::Withdrawn, "replaced_by": new.id }));
+            .with_before(json!({ "state": State::Pending, "kind": found.kind() }))
+            .with_after(json!({ "state": State::Withdrawn, "replaced_by": new.id }));
         let actor = keep.actor;
         writes.push(app.audit(Some(&namespace.id), actor, "draft.withdraw", change, "done")?);
-        found.ended(&Ending {
+        found.into_ended(&Ending {
             state: State::Withdrawn,
             at: app.clock.now(),
             release: None,
@@ -263,15 +276,19 @@ async fn earlier(app: &App, keep: &Keep<'_>) -> Result<Earlier, StoreError> {
     } else {
         found
     };
-    writes.extend(ended.end(&namespace.id, open.revision, true)?);
-    Ok(Earlier::Replaced {
+    writes.extend(ended.ending_writes(&namespace.id, open.revision, true)?);
+    Ok(SlotState::Replaced {
         slot: slot.revision,
         writes,
     })
 }
 
 /// Adds the audit record of a new draft.
-fn audit(tx: &Transaction<'_>, keep: &Keep<'_>, record: &DraftRecord) -> Result<(), StoreError> {
+fn write_audit(
+    tx: &Transaction<'_>,
+    keep: &IncomingDraft<'_>,
+    record: &DraftRecord,
+) -> Result<(), StoreError> {
     let base = record
         .content()
         .and_then(|content| content.base_bundle_hash);
@@ -287,7 +304,7 @@ fn audit(tx: &Transaction<'_>, keep: &Keep<'_>, record: &DraftRecord) -> Result<
         }
     }
     let change = Change::about(&record.id)
-        .before(base.map(|base| json!({ "bundle_hash": base })))
-        .after(after);
+        .with_before(base.map(|base| json!({ "bundle_hash": base })))
+        .with_after(after);
     tx.audit(Some(&keep.namespace.id), keep.actor, "draft.create", change)
 }

@@ -8,6 +8,6 @@ mod find;
 mod keep;
 mod settle;
 
-pub(crate) use find::{Found, end, find, standing};
-pub(crate) use keep::{Keep, KeepError, Kept, has_room, keep};
-pub(crate) use settle::{pending_objects, settle};
+pub(crate) use find::{FoundDraft, find_draft, resolve_states, write_ending};
+pub(crate) use keep::{IncomingDraft, KeepError, KeepOutcome, check_room, store_draft};
+pub(crate) use settle::{pending_objects, settle_proposals};

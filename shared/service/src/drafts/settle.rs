@@ -4,7 +4,7 @@
 use vault_store::StoreError;
 use vault_store::objects::Class;
 
-use super::find::standing;
+use super::find::resolve_states;
 use crate::app::App;
 use crate::model::draft::{self, State};
 use crate::model::kept::ObjectName;
@@ -14,20 +14,23 @@ use crate::model::release::Closure;
 /// Records the end of every proposal that has ended by itself, which frees its record and its place
 /// in the counters. Returns how many there were. A proposal that changes in the meantime is left to
 /// the process that changes it.
-pub(crate) async fn settle(app: &App, namespace: &Namespace) -> Result<usize, StoreError> {
-    let open = draft::open(app, &namespace.id).await?;
+pub(crate) async fn settle_proposals(
+    app: &App,
+    namespace: &Namespace,
+) -> Result<usize, StoreError> {
+    let open = draft::open_drafts(app, &namespace.id).await?;
     let (revisions, drafts): (Vec<_>, Vec<_>) = open
         .into_iter()
         .filter(|seen| seen.value.proposed().is_some())
         .map(|seen| (seen.revision, seen.value))
         .unzip();
-    let standing = standing(app, namespace, drafts).await?;
+    let standing = resolve_states(app, namespace, drafts).await?;
     let mut settled = 0;
     for (revision, draft) in revisions.into_iter().zip(standing) {
         if draft.state == State::Pending {
             continue;
         }
-        let writes = draft.end(&namespace.id, revision, false)?;
+        let writes = draft.ending_writes(&namespace.id, revision, false)?;
         if app.try_commit(writes).await? {
             settled += 1;
         }
@@ -41,24 +44,24 @@ pub(crate) async fn pending_objects(
     app: &App,
     namespace: &Namespace,
 ) -> Result<Vec<ObjectName>, StoreError> {
-    let open = draft::open(app, &namespace.id).await?;
+    let open = draft::open_drafts(app, &namespace.id).await?;
     let drafts = open.into_iter().map(|seen| seen.value).collect();
     let mut objects = Vec::new();
-    for draft in standing(app, namespace, drafts).await? {
+    for draft in resolve_states(app, namespace, drafts).await? {
         // A proposal that has ended by itself needs its objects no more, although its record is not
         // updated yet.
         if draft.state != State::Pending {
             continue;
         }
-        objects.push(draft.object());
+        objects.push(draft.object_name());
         if let Some(proposed) = draft.proposed() {
-            let key = namespace.object(Class::Closures, proposed.added);
+            let key = namespace.object_key(Class::Closures, proposed.added);
             let object = app.object(&key).await?.ok_or_else(|| {
                 StoreError::unavailable(format!(
                     "the object {key} is missing from the object store"
                 ))
             })?;
-            objects.extend(Closure::parse(&object.bytes)?.objects());
+            objects.extend(Closure::parse(&object.bytes)?.object_names());
             objects.push(ObjectName::new(Class::Closures, proposed.added));
         }
     }

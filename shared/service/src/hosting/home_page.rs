@@ -15,13 +15,13 @@ use crate::model::account::Account;
 use crate::model::namespace::{self, Namespace};
 use crate::model::payment::{PaidSubscription, subscription_key};
 use crate::model::provisioning::{
-    Next, Provisioning, RESERVATION_SECONDS, Step, StepName, StepState, next_step,
+    NextAction, Provisioning, RESERVATION_SECONDS, Step, StepName, StepState, next_step,
 };
 use crate::model::user::Role;
-use crate::web::browser::{Browser, NEW_VAULT_PATH, Onward, SignedIn};
+use crate::web::browser::{Browser, NEW_VAULT_PATH, ReturnTo, SignedIn};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
-use crate::web::layout::{self, Frame, SignOut, day, minute, role};
+use crate::web::layout::{self, Frame, SignOut, format_day, format_minute, role_with_article};
 use crate::web::welcome;
 
 /// Returns the text of a set-up step on a page.
@@ -36,17 +36,17 @@ pub(crate) const fn step_text(step: StepName) -> &'static str {
 }
 
 /// A set-up step on the page.
-struct ShownStep {
+struct StepRow {
     text: &'static str,
     done: bool,
 }
 
 /// A sign-up that is not a vault yet.
-struct SignUp {
+struct SignUpSummary {
     slug: String,
     reference: String,
     plan: Option<String>,
-    steps: Vec<ShownStep>,
+    steps: Vec<StepRow>,
     /// Address of the checkout page, while a payment is awaited.
     checkout: Option<String>,
     /// End of the name's reservation, for a sign-up that waits for a payment.
@@ -56,7 +56,7 @@ struct SignUp {
 }
 
 /// A vault in which the person has a role.
-struct Vault {
+struct VaultOverview {
     slug: String,
     address: String,
     role: &'static str,
@@ -64,7 +64,7 @@ struct Vault {
     /// Description of the current release.
     release: Option<String>,
     /// Set-up steps, until all are done.
-    steps: Vec<ShownStep>,
+    steps: Vec<StepRow>,
     /// Whether the next step is the owner's first release.
     sync_next: bool,
     /// Number of starter skills that were saved as drafts.
@@ -78,75 +78,78 @@ struct Vault {
 
 #[derive(Template)]
 #[template(path = "front.html")]
-struct FrontPage {
+struct HomePage {
     frame: Frame,
     email: String,
     problem: Option<String>,
     csrf: String,
     sign_up: bool,
-    sign_ups: Vec<SignUp>,
-    vaults: Vec<Vault>,
+    sign_ups: Vec<SignUpSummary>,
+    vaults: Vec<VaultOverview>,
     sign_out: SignOut,
 }
 
 /// Returns the path of the page, for a redirect.
-pub fn address(app: &App) -> String {
+pub fn home_path(app: &App) -> String {
     format!("{}/", app.config.public_url.prefix())
 }
 
 /// `GET /`: shows the page to a signed-in browser, else the description of the service.
-pub async fn show(app: &App, headers: &HeaderMap) -> Result<Response, ErrorPage> {
-    let browser = Browser::of(app, headers);
-    match browser.signed_in(app).await? {
-        None => Ok(welcome::page(&app.config.public_url, StatusCode::OK)),
-        Some(signed_in) => page(app, (&browser, &signed_in), StatusCode::OK, None).await,
+pub async fn show_home(app: &App, headers: &HeaderMap) -> Result<Response, ErrorPage> {
+    let browser = Browser::from_headers(app, headers);
+    match browser.load_signed_in(app).await? {
+        None => Ok(welcome::welcome_page(
+            &app.config.public_url,
+            StatusCode::OK,
+        )),
+        Some(signed_in) => render_home(app, (&browser, &signed_in), StatusCode::OK, None).await,
     }
 }
 
 /// Renders the page of a signed-in person, after continuing every sign-up that was interrupted.
-pub async fn page(
+pub async fn render_home(
     app: &App,
     (browser, signed_in): (&Browser, &SignedIn),
     status: StatusCode,
     problem: Option<String>,
 ) -> Result<Response, ErrorPage> {
     let account = &signed_in.account;
-    let mut shown = Vec::new();
+    let mut unfinished_sign_ups = Vec::new();
     for sign_up in provisioning::sign_ups(app, &account.id).await? {
         if sign_up.namespace.is_none() {
             let email = account.email.as_str();
-            shown.extend(unfinished(app, &sign_up, email).await?);
+            unfinished_sign_ups.extend(summarize_sign_up(app, &sign_up, email).await?);
         }
     }
-    let vaults = vaults(app, account).await?;
-    let return_to = Onward::Account.address(app);
-    let page = FrontPage {
-        frame: Frame::of(&app.config.public_url),
+    let vaults = list_vaults(app, account).await?;
+    let return_to = ReturnTo::Account.address(app);
+    let page = HomePage {
+        frame: Frame::for_service(&app.config.public_url),
         email: account.email.to_string(),
         problem,
         csrf: browser.form_token(app, Purpose::NewVault, NEW_VAULT_PATH),
         sign_up: app.config.hosting.sign_up,
-        sign_ups: shown,
+        sign_ups: unfinished_sign_ups,
         vaults,
         sign_out: SignOut {
             csrf: browser.form_token(app, Purpose::Logout, &return_to),
             return_to,
         },
     };
-    Ok(layout::answer(status, &page, None))
+    Ok(layout::render_page(status, &page, None))
 }
 
 /// Returns a sign-up after every step that the service can do now; `None` when that made it a
 /// vault.
-async fn unfinished(
+async fn summarize_sign_up(
     app: &App,
     sign_up: &Provisioning,
     email: &str,
-) -> Result<Option<SignUp>, ErrorPage> {
+) -> Result<Option<SignUpSummary>, ErrorPage> {
     // Only an event of the payment provider moves such a sign-up on, so there is nothing to try.
-    let advanced = match sign_up.next() {
-        Next::Wait => Ok(Some(Progress::AwaitsPayment)),
-        _ => provisioning::advance(app, &sign_up.reference).await,
+    let advanced = match sign_up.next_action() {
+        NextAction::Wait => Ok(Some(Progress::AwaitsPayment)),
+        _ => provisioning::advance_sign_up(app, &sign_up.reference).await,
     };
     let progress = match advanced {
         Ok(Some(progress)) => progress,
@@ -166,30 +169,30 @@ async fn unfinished(
     }
     let awaits = progress == Progress::AwaitsPayment;
     let reserved_until = sign_up.created_at.plus_seconds(RESERVATION_SECONDS);
-    Ok(Some(SignUp {
+    Ok(Some(SignUpSummary {
         slug: sign_up.slug.to_string(),
         reference: sign_up.reference.to_string(),
         plan: sign_up.plan.clone(),
         steps: shown_steps(&sign_up.steps(false)),
-        checkout: checkout(app, sign_up, email).filter(|_| awaits),
-        reserved_until: minute(reserved_until),
+        checkout: checkout_address(app, sign_up, email).filter(|_| awaits),
+        reserved_until: format_minute(reserved_until),
         name_taken: progress == Progress::NameTaken,
     }))
 }
 
 /// Returns the vaults in which an account has a role, the last used first.
-async fn vaults(app: &App, account: &Account) -> Result<Vec<Vault>, StoreError> {
-    let members = memberships::members(app, account, None).await?;
+async fn list_vaults(app: &App, account: &Account) -> Result<Vec<VaultOverview>, StoreError> {
+    let members = memberships::load_members(app, account, None).await?;
     let keys = members.iter().map(|member| &member.user.namespace.slug);
-    let keys: Vec<_> = keys.map(namespace::key).collect();
+    let keys: Vec<_> = keys.map(namespace::namespace_key).collect();
     if keys.is_empty() {
         return Ok(Vec::new());
     }
     let mut roles = Vec::new();
     let mut namespaces = Vec::new();
     // One reading for all of them, so that the page does not get slower with each vault.
-    let found = app.records.get_many(&keys).await?;
-    for (member, record) in members.iter().zip(found) {
+    let records = app.records.get_many(&keys).await?;
+    for (member, record) in members.iter().zip(records) {
         if let Some(namespace) = Versioned::<Namespace>::read(record)? {
             roles.push(member.user.role);
             namespaces.push(namespace.value);
@@ -198,20 +201,20 @@ async fn vaults(app: &App, account: &Account) -> Result<Vec<Vault>, StoreError> 
     let sign_ups = provisioning::of_namespaces(app, &namespaces).await?;
     let mut vaults = Vec::new();
     for ((namespace, sign_up), role) in namespaces.iter().zip(sign_ups).zip(roles) {
-        vaults.push(vault(app, account, (namespace, sign_up), role).await?);
+        vaults.push(describe_vault(app, account, (namespace, sign_up), role).await?);
     }
     Ok(vaults)
 }
 
 /// Describes a vault for the page.
-async fn vault(
+async fn describe_vault(
     app: &App,
     account: &Account,
     (namespace, sign_up): (&Namespace, Option<Provisioning>),
     member: Role,
-) -> Result<Vault, StoreError> {
+) -> Result<VaultOverview, StoreError> {
     let email = account.email.as_str();
-    let steps = provisioning::steps(namespace, sign_up.as_ref());
+    let steps = provisioning::setup_steps(namespace, sign_up.as_ref());
     // Set-up and payment concern owners alone; other members see neither.
     let owns = member == Role::Owner;
     let next = next_step(&steps).filter(|_| owns);
@@ -221,7 +224,9 @@ async fn vault(
     // A lapsed subscription can still be paid. Only where it has ended for good does a new checkout
     // help.
     let checkout = match &sign_up {
-        Some(sign_up) if lapsed && is_over(app, sign_up).await? => checkout(app, sign_up, email),
+        Some(sign_up) if lapsed && is_over(app, sign_up).await? => {
+            checkout_address(app, sign_up, email)
+        }
         _ => None,
     };
     let release = namespace.current.as_ref().map(|current| {
@@ -229,22 +234,22 @@ async fn vault(
             1 => "1 skill".to_owned(),
             skills => format!("{skills} skills"),
         };
-        let on = day(current.published_at);
+        let on = format_day(current.published_at);
         format!("Release {} with {skills}, published {on}", current.release)
     });
-    Ok(Vault {
+    Ok(VaultOverview {
         slug: namespace.slug.to_string(),
         address: app
             .config
             .public_url
             .join(&format!("/v/{}", namespace.slug)),
-        role: role(member),
-        publishes: member.publishes(),
+        role: role_with_article(member),
+        publishes: member.can_publish(),
         release,
         steps: next.map_or_else(Vec::new, |_| shown_steps(&steps)),
         sync_next: next == Some(StepName::FirstSync),
         drafts: sign_up.map_or(0, |sign_up| sign_up.starter_skills.len()),
-        grace_ends: namespace.subscription.grace_ends_at(now).map(minute),
+        grace_ends: namespace.subscription.grace_ends_at(now).map(format_minute),
         lapsed,
         checkout,
     })
@@ -255,21 +260,21 @@ async fn is_over(app: &App, sign_up: &Provisioning) -> Result<bool, StoreError> 
     let Some(id) = &sign_up.subscription else {
         return Ok(false);
     };
-    let paid = app.records.get(&subscription_key(id)).await?;
+    let paid = app.records.get_one(&subscription_key(id)).await?;
     let paid = Versioned::<PaidSubscription>::read(paid)?;
     Ok(paid.is_some_and(|paid| paid.value.is_over()))
 }
 
 /// Returns the address of the checkout page; `None` when the plan is no longer for sale.
-fn checkout(app: &App, sign_up: &Provisioning, email: &str) -> Option<String> {
+fn checkout_address(app: &App, sign_up: &Provisioning, email: &str) -> Option<String> {
     let plan = app.config.hosting.plan(sign_up.plan.as_deref()?)?;
     Some(plan.checkout(sign_up.reference.as_str(), email))
 }
 
-fn shown_steps(steps: &[Step]) -> Vec<ShownStep> {
-    let shown = steps.iter().map(|step| ShownStep {
+fn shown_steps(steps: &[Step]) -> Vec<StepRow> {
+    let rows = steps.iter().map(|step| StepRow {
         text: step_text(step.step),
         done: step.state == StepState::Done,
     });
-    shown.collect()
+    rows.collect()
 }

@@ -7,27 +7,27 @@ use axum::response::Response;
 use vault_format::name::Slug;
 
 use super::home_page;
-use super::provisioning::{self, Choice, NotReserved};
-use crate::accounts::guard::{SignedInBrowser, SignedInForm, Task};
-use crate::accounts::session::redirect;
+use super::provisioning::{self, ReservationError, SignUpChoice};
+use crate::accounts::guard::{FormTask, SignedInBrowser, SignedInForm};
+use crate::accounts::session::redirect_to;
 use crate::app::App;
 use crate::error::ErrorCode;
 use crate::model::audit::Actor;
 use crate::model::provisioning::Reference;
 use crate::starter;
-use crate::web::browser::{Browser, NEW_VAULT_PATH, Onward, SignedIn};
+use crate::web::browser::{Browser, NEW_VAULT_PATH, ReturnTo, SignedIn};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame, SignOut};
 
 /// A plan on offer.
-struct Plan {
+struct PlanOption {
     name: String,
     chosen: bool,
 }
 
 /// A starter skill on offer.
-struct Starter {
+struct StarterOption {
     name: &'static str,
     text: &'static str,
     chosen: bool,
@@ -44,14 +44,14 @@ struct NewVaultPage {
     /// Address of a vault, up to its name.
     address: String,
     slug: String,
-    plans: Vec<Plan>,
-    starters: Vec<Starter>,
+    plans: Vec<PlanOption>,
+    starters: Vec<StarterOption>,
     sign_out: SignOut,
 }
 
 /// Values that were entered before.
 #[derive(Default)]
-struct Filled {
+struct EnteredValues {
     slug: String,
     plan: Option<String>,
     /// Chosen starter skills; `None` before the form was sent, which means all of them.
@@ -59,13 +59,13 @@ struct Filled {
 }
 
 /// `GET /account/new-vault`: shows the page.
-pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
+pub async fn show_new_vault(app: &App, request: SignedInBrowser) -> Result<Response, ErrorPage> {
     if !app.config.hosting.sign_up {
         return Err(ErrorPage::NoSignUp);
     }
     let (browser, signed_in) = (&request.browser, &request.signed_in);
-    let filled = Filled::default();
-    Ok(page(
+    let filled = EnteredValues::default();
+    Ok(render_page(
         app,
         (browser, signed_in),
         StatusCode::OK,
@@ -75,15 +75,15 @@ pub async fn show(app: &App, request: SignedInBrowser) -> Result<Response, Error
 }
 
 /// Renders the page with what was entered before and, after a refusal, the problem.
-fn page(
+fn render_page(
     app: &App,
     (browser, signed_in): (&Browser, &SignedIn),
     status: StatusCode,
-    filled: Filled,
+    filled: EnteredValues,
     problem: Option<String>,
 ) -> Response {
     let plans = app.config.hosting.plans.iter().enumerate();
-    let plans = plans.map(|(at, plan)| Plan {
+    let plans = plans.map(|(at, plan)| PlanOption {
         chosen: filled
             .plan
             .as_ref()
@@ -94,14 +94,16 @@ fn page(
         let chosen = filled.starters.as_ref();
         chosen.is_none_or(|chosen| chosen.iter().any(|chosen| chosen == name))
     };
-    let starters = starter::names().into_iter().map(|name| Starter {
-        name,
-        text: starter::purpose(name).unwrap_or_default(),
-        chosen: is_chosen(name),
-    });
-    let return_to = Onward::NewVault.address(app);
+    let starters = starter::skill_names()
+        .into_iter()
+        .map(|name| StarterOption {
+            name,
+            text: starter::skill_purpose(name).unwrap_or_default(),
+            chosen: is_chosen(name),
+        });
+    let return_to = ReturnTo::NewVault.address(app);
     let page = NewVaultPage {
-        frame: Frame::of(&app.config.public_url),
+        frame: Frame::for_service(&app.config.public_url),
         email: signed_in.account.email.to_string(),
         problem,
         csrf: browser.form_token(app, Purpose::NewVault, NEW_VAULT_PATH),
@@ -114,18 +116,18 @@ fn page(
             return_to,
         },
     };
-    layout::answer(status, &page, None)
+    layout::render_page(status, &page, None)
 }
 
 /// The form that signs up.
-pub const SIGN_UP: Task = task("vault.sign-up");
+pub const SIGN_UP: FormTask = new_vault_task("vault.sign-up");
 /// The form that gives a sign-up another name.
-pub const RENAME: Task = task("vault.rename");
+pub const RENAME: FormTask = new_vault_task("vault.rename");
 
-const fn task(action: &'static str) -> Task {
-    Task {
+const fn new_vault_task(action: &'static str) -> FormTask {
+    FormTask {
         purpose: Purpose::NewVault,
-        onward: |_, _| Ok(Onward::NewVault),
+        onward: |_, _| Ok(ReturnTo::NewVault),
         action,
     }
 }
@@ -137,7 +139,7 @@ pub async fn sign_up(app: &App, request: SignedInForm) -> Result<Response, Error
         return Err(ErrorPage::NoSignUp);
     }
     let form = &request.form;
-    let names = starter::names();
+    let names = starter::skill_names();
     let chosen = names.into_iter();
     let chosen: Vec<_> = chosen
         .filter(|name| form.value(&format!("skill-{name}")).is_some())
@@ -154,63 +156,69 @@ pub async fn sign_up(app: &App, request: SignedInForm) -> Result<Response, Error
     }
     let slug = form.value("slug").unwrap_or_default().trim().to_owned();
     let refused = |status, problem| {
-        let filled = Filled {
+        let filled = EnteredValues {
             // No name is longer. A page must not repeat an input of any size.
             slug: slug.chars().take(63).collect(),
             plan: plan.clone(),
             starters: Some(chosen.clone()),
         };
         let who = (&request.browser, &request.signed_in);
-        Ok(page(app, who, status, filled, Some(problem)))
+        Ok(render_page(app, who, status, filled, Some(problem)))
     };
-    let name = match name(&slug) {
+    let name = match parse_name(&slug) {
         Ok(name) => name,
         Err(problem) => return refused(StatusCode::UNPROCESSABLE_ENTITY, problem),
     };
-    let choice = Choice {
+    let choice = SignUpChoice {
         slug: name,
         plan: plan.clone(),
         starter_skills: chosen.iter().filter_map(|name| name.parse().ok()).collect(),
     };
-    let (account, actor) = (&request.signed_in.account, actor(&request));
+    let (account, actor) = (&request.signed_in.account, to_actor(&request));
     match provisioning::sign_up(app, account, &choice, &actor).await? {
         Err(why) => refused(StatusCode::CONFLICT, why.to_string()),
         Ok(reference) => {
             // A free vault is set up at once; any other waits for the event that confirms the
             // payment.
-            provisioning::advance(app, &reference).await?;
-            Ok(redirect(StatusCode::SEE_OTHER, &home_page::address(app)))
+            provisioning::advance_sign_up(app, &reference).await?;
+            Ok(redirect_to(
+                StatusCode::SEE_OTHER,
+                &home_page::home_path(app),
+            ))
         }
     }
 }
 
 /// `POST /account/new-vault/name`: changes the name of a sign-up that has no vault yet.
-pub async fn rename(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
+pub async fn rename_sign_up(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let form = &request.form;
     let reference = form.value("reference").and_then(Reference::parse);
     let reference = reference.ok_or(ErrorPage::FormMalformed)?;
     let who = (&request.browser, &request.signed_in);
-    let slug = match name(form.value("slug").unwrap_or_default().trim()) {
+    let slug = match parse_name(form.value("slug").unwrap_or_default().trim()) {
         Ok(slug) => slug,
         Err(problem) => {
             let status = StatusCode::UNPROCESSABLE_ENTITY;
-            return home_page::page(app, who, status, Some(problem)).await;
+            return home_page::render_home(app, who, status, Some(problem)).await;
         }
     };
-    let (account, actor) = (&request.signed_in.account, actor(&request));
-    match provisioning::rename(app, account, &reference, &slug, &actor).await? {
-        Err(why @ (NotReserved::Taken | NotReserved::TooMany | NotReserved::Gone)) => {
-            home_page::page(app, who, StatusCode::CONFLICT, Some(why.to_string())).await
-        }
+    let (account, actor) = (&request.signed_in.account, to_actor(&request));
+    match provisioning::rename_sign_up(app, account, &reference, &slug, &actor).await? {
+        Err(
+            why @ (ReservationError::Taken | ReservationError::TooMany | ReservationError::Gone),
+        ) => home_page::render_home(app, who, StatusCode::CONFLICT, Some(why.to_string())).await,
         Ok(()) => {
-            provisioning::advance(app, &reference).await?;
-            Ok(redirect(StatusCode::SEE_OTHER, &home_page::address(app)))
+            provisioning::advance_sign_up(app, &reference).await?;
+            Ok(redirect_to(
+                StatusCode::SEE_OTHER,
+                &home_page::home_path(app),
+            ))
         }
     }
 }
 
 /// Parses the name of a new vault; fails with a sentence for the person.
-fn name(text: &str) -> Result<Slug, String> {
+fn parse_name(text: &str) -> Result<Slug, String> {
     let sentence = |code: ErrorCode| code.row().detail.to_owned();
     let slug: Slug = text.parse().map_err(|_| sentence(ErrorCode::SlugInvalid))?;
     // A vault called `admin` or `www`, for example, would pass for a part of the service.
@@ -220,7 +228,7 @@ fn name(text: &str) -> Result<Slug, String> {
     Ok(slug)
 }
 
-fn actor(request: &SignedInForm) -> Actor {
+fn to_actor(request: &SignedInForm) -> Actor {
     Actor {
         user: request.signed_in.account.id.to_string(),
         client: None,

@@ -21,7 +21,7 @@ use super::Report;
 use super::ending::announce_end;
 use crate::app::App;
 use crate::drafts;
-use crate::model::kept::{self, Kept, Mark, Marked, ObjectName};
+use crate::model::kept::{self, Mark, Marked, ObjectName, TemporaryRoots};
 use crate::model::namespace::{self, DIRECTORY, Namespace};
 use crate::model::release::Closure;
 use crate::publish;
@@ -42,7 +42,7 @@ pub(super) const CLASSES: [Class; 5] = [
 
 /// Position of the round, stored in the record `work` | `collection`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-struct Cursor {
+struct CollectionCursor {
     started_at: Option<Timestamp>,
     /// The last namespace that was visited to its end, in the order of the operator's list.
     after: Option<Slug>,
@@ -54,12 +54,16 @@ struct Cursor {
 }
 
 /// Continues the round until it ends or `until` is reached.
-pub(super) async fn step(app: &App, report: &mut Report, until: Instant) -> Result<(), StoreError> {
+pub(super) async fn collect_step(
+    app: &App,
+    report: &mut Report,
+    until: Instant,
+) -> Result<(), StoreError> {
     let now = app.clock.now();
-    let seen = app.get::<Cursor>(&cursor_key()).await?;
-    let (mut cursor, when) = match seen {
+    let stored = app.get::<CollectionCursor>(&cursor_key()).await?;
+    let (mut cursor, when) = match stored {
         Some(seen) => (seen.value, When::At(seen.revision)),
-        None => (Cursor::default(), When::Absent),
+        None => (CollectionCursor::default(), When::Absent),
     };
     let rests = cursor.ended
         && cursor
@@ -69,23 +73,23 @@ pub(super) async fn step(app: &App, report: &mut Report, until: Instant) -> Resu
         return Ok(());
     }
     if cursor.ended || cursor.started_at.is_none() {
-        cursor = Cursor {
+        cursor = CollectionCursor {
             started_at: Some(now),
-            ..Cursor::default()
+            ..CollectionCursor::default()
         };
     }
     // Written before the work, under the revision that was read, so that only one of two processes
     // that start at once makes the visit.
     cursor.busy_until = Some(now.plus_seconds(BUSY_SECONDS));
-    let Some(revision) = save(app, &cursor, when).await? else {
+    let Some(revision) = save_cursor(app, &cursor, when).await? else {
         return Ok(());
     };
-    let outcome = visit(app, &mut cursor, report, until).await;
+    let outcome = visit_namespaces(app, &mut cursor, report, until).await;
     // Released after an error too, so that the next run does not have to wait.
     cursor.busy_until = None;
     // Not written where this step outlived its time and another process moved the cursor on: that
     // position is the right one.
-    save(app, &cursor, When::At(revision)).await?;
+    save_cursor(app, &cursor, When::At(revision)).await?;
     outcome
 }
 
@@ -94,38 +98,42 @@ fn cursor_key() -> RecordKey {
 }
 
 /// Stores the cursor. Returns its new revision; `None` when another process changed it meanwhile.
-async fn save(app: &App, cursor: &Cursor, when: When) -> Result<Option<u64>, StoreError> {
-    let write = Write::put(cursor_key(), Document::of(cursor)?, when);
-    match app.records.commit(vec![write]).await? {
+async fn save_cursor(
+    app: &App,
+    cursor: &CollectionCursor,
+    when: When,
+) -> Result<Option<u64>, StoreError> {
+    let write = Write::put(cursor_key(), Document::from_value(cursor)?, when);
+    match app.records.commit_writes(vec![write]).await? {
         Commit::Done(revisions) => Ok(revisions.first().copied().flatten()),
         Commit::Failed { .. } => Ok(None),
     }
 }
 
 /// Visits namespaces from the cursor on, until the last one or `until` is reached.
-async fn visit(
+async fn visit_namespaces(
     app: &App,
-    cursor: &mut Cursor,
+    cursor: &mut CollectionCursor,
     report: &mut Report,
     until: Instant,
 ) -> Result<(), StoreError> {
     while Instant::now() < until {
         let after = cursor.after.as_ref().map(Slug::as_str);
-        let listed = app.records.list(DIRECTORY, "", after, 1).await?;
+        let listed = app.records.list_page(DIRECTORY, "", after, 1).await?;
         let Some(record) = listed.first() else {
             cursor.ended = true;
             return Ok(());
         };
-        let slug = record.read::<namespace::Listed>()?.slug;
-        let found = namespace::find(app, &slug).await?;
+        let slug = record.read::<namespace::NamespaceEntry>()?.slug;
+        let current_namespace = namespace::find_namespace(app, &slug).await?;
         let mut within = Some(cursor.within.take().unwrap_or_default());
         // A deleted namespace is not visited: `remove` empties it as a whole. Nor is one whose
         // release an earlier version of vault published: its references cannot be read, so all its
         // objects stay until the next release.
-        let found = found.filter(|(namespace, _)| {
+        let collectable = current_namespace.filter(|(namespace, _)| {
             namespace.current.is_none() || namespace.readable_current().is_some()
         });
-        if let Some((namespace, _)) = found {
+        if let Some((namespace, _)) = collectable {
             // On the first page only, so that a later step that continues the visit does not repeat
             // it.
             if within == Some((0, None)) {
@@ -144,7 +152,7 @@ async fn visit(
                     cursor.within = Some((class, after));
                     return Ok(());
                 }
-                match page(app, &namespace, (class, after), report, until).await {
+                match process_page(app, &namespace, (class, after), report, until).await {
                     Ok(next) => within = next,
                     Err(error) => {
                         // `within` stays empty, so the rest of this namespace waits for the next
@@ -167,7 +175,7 @@ async fn visit(
 
 /// Ends the records of proposals that are over, at the beginning of a visit.
 async fn settle_drafts(app: &App, namespace: &Namespace, report: &mut Report) {
-    if let Err(error) = drafts::settle(app, namespace).await {
+    if let Err(error) = drafts::settle_proposals(app, namespace).await {
         // Logged only: the collection works out the state of each draft itself and does not need
         // these records to be up to date.
         report.skipped += 1;
@@ -181,7 +189,7 @@ async fn settle_drafts(app: &App, namespace: &Namespace, report: &mut Report) {
 
 /// Processes one page of objects. Returns the position of the next page; `None` after the last
 /// class.
-async fn page(
+async fn process_page(
     app: &App,
     namespace: &Namespace,
     (class_at, after): (usize, Option<Digest>),
@@ -195,20 +203,20 @@ async fn page(
     // bytes, so the root of every object that is listed here is among those read later.
     let listed = app
         .objects
-        .list(&namespace.id, class, after.as_ref(), MAX_PAGE)
+        .list_objects(&namespace.id, class, after.as_ref(), MAX_PAGE)
         .await?;
     let last = (listed.len() == MAX_PAGE)
         .then(|| listed.last().map(|(digest, _)| *digest))
         .flatten();
     let listed: Vec<_> = listed.iter().map(|(digest, _)| *digest).collect();
-    let marks: BTreeMap<_, _> = kept::marks(app, &namespace.id)
+    let marks: BTreeMap<_, _> = kept::all_marks(app, &namespace.id)
         .await?
         .into_iter()
         .map(|marked| (marked.name, marked))
         .collect();
-    let named = named(app, namespace).await?;
-    let range = Range { class, after, last };
-    let plan = plan(app.clock.now(), &range, &listed, &marks, &named);
+    let reachable = reachable_objects(app, namespace).await?;
+    let range = PageRange { class, after, last };
+    let plan = plan_page(app.clock.now(), &range, &listed, &marks, &reachable);
     if !carry_out(app, namespace.id, plan, report, until).await? {
         // Out of time. The next step plans the same page anew, since marks and roots may have
         // changed by then.
@@ -222,38 +230,41 @@ async fn page(
 }
 
 /// Returns every object of a namespace that a root reaches now.
-async fn named(app: &App, namespace: &Namespace) -> Result<HashSet<ObjectName>, StoreError> {
-    let mut named = HashSet::new();
+async fn reachable_objects(
+    app: &App,
+    namespace: &Namespace,
+) -> Result<HashSet<ObjectName>, StoreError> {
+    let mut reachable = HashSet::new();
     // Read again, since a release may have become current after the visit began.
-    let found = namespace::find(app, &namespace.slug).await?;
-    let found = found.filter(|(found, _)| found.id == namespace.id);
-    let namespace = found.as_ref().map_or(namespace, |(found, _)| found);
+    let reread = namespace::find_namespace(app, &namespace.slug).await?;
+    let unchanged = reread.filter(|(found, _)| found.id == namespace.id);
+    let namespace = unchanged.as_ref().map_or(namespace, |(found, _)| found);
     if let Some(current) = &namespace.current {
         let closure: Closure = publish::current_closure(app, namespace.id, current).await?;
-        named.extend(closure.objects());
-        named.insert(ObjectName::new(Class::Catalogs, current.sha256));
-        named.insert(ObjectName::new(Class::Closures, current.closure));
+        reachable.extend(closure.object_names());
+        reachable.insert(ObjectName::new(Class::Catalogs, current.sha256));
+        reachable.insert(ObjectName::new(Class::Closures, current.closure));
     }
     // Judged by the same state of the namespace as the release above: a proposal that is published
     // meanwhile still counts as waiting, so its objects are kept.
-    named.extend(drafts::pending_objects(app, namespace).await?);
+    reachable.extend(drafts::pending_objects(app, namespace).await?);
     // Read after the current release: where that is replaced in between, the same commit wrote what
     // its successor dropped into these records.
-    for record in kept::all(app, &kept::kept_partition(&namespace.id)).await? {
-        named.extend(record.read::<Kept>()?.objects);
+    for record in kept::all_records(app, &kept::kept_partition(&namespace.id)).await? {
+        reachable.extend(record.read::<TemporaryRoots>()?.objects);
     }
-    Ok(named)
+    Ok(reachable)
 }
 
 /// Part of one class that a page covers: behind `after`, up to `last` or to the end.
-struct Range {
+struct PageRange {
     class: Class,
     after: Option<Digest>,
     last: Option<Digest>,
 }
 
-impl Range {
-    fn has(&self, name: &ObjectName) -> bool {
+impl PageRange {
+    fn covers_object(&self, name: &ObjectName) -> bool {
         name.class == self.class
             && self.after.is_none_or(|after| name.digest > after)
             && self.last.is_none_or(|last| name.digest <= last)
@@ -262,7 +273,7 @@ impl Range {
 
 /// Decisions about the objects of a page.
 #[derive(Debug, Default, Eq, PartialEq)]
-struct Plan {
+struct SweepPlan {
     /// Unreachable objects that get a mark.
     mark: Vec<ObjectName>,
     /// Marks to remove, because their object is reachable again or gone.
@@ -272,14 +283,14 @@ struct Plan {
 }
 
 /// Decides about each object of a page without changing anything.
-fn plan(
+fn plan_page(
     now: Timestamp,
-    range: &Range,
+    range: &PageRange,
     listed: &[Digest],
     marks: &BTreeMap<ObjectName, Marked>,
     named: &HashSet<ObjectName>,
-) -> Plan {
-    let mut plan = Plan::default();
+) -> SweepPlan {
+    let mut plan = SweepPlan::default();
     let listed: HashSet<_> = listed
         .iter()
         .map(|digest| ObjectName::new(range.class, *digest))
@@ -304,10 +315,12 @@ fn plan(
         }
     }
     // A deletion that was interrupted after it removed the object leaves its mark behind.
-    let gone = marks.values().filter(|marked| {
-        range.has(&marked.name) && !listed.contains(&marked.name) && marked.mark.is_liftable(now)
+    let orphaned = marks.values().filter(|marked| {
+        range.covers_object(&marked.name)
+            && !listed.contains(&marked.name)
+            && marked.mark.is_liftable(now)
     });
-    plan.unmark.extend(gone);
+    plan.unmark.extend(orphaned);
     // `listed` is a hash set: without sorting the order would differ in each run.
     plan.mark.sort_unstable();
     plan.unmark.sort_unstable_by_key(|marked| marked.name);
@@ -319,12 +332,12 @@ fn plan(
 async fn carry_out(
     app: &App,
     namespace: NamespaceId,
-    plan: Plan,
+    plan: SweepPlan,
     report: &mut Report,
     until: Instant,
 ) -> Result<bool, StoreError> {
     let now = app.clock.now();
-    let fresh = Document::of(&Mark {
+    let fresh = Document::from_value(&Mark {
         marked_at: now,
         deleting_since: None,
     })?;
@@ -350,7 +363,7 @@ async fn carry_out(
         if Instant::now() >= until {
             return Ok(false);
         }
-        if delete(app, namespace, marked).await? {
+        if delete_object(app, namespace, marked).await? {
             report.deleted += 1;
         }
     }
@@ -360,19 +373,19 @@ async fn carry_out(
 /// Commits writes in batches, leaving out each write whose condition no longer holds. Returns how
 /// many were made.
 async fn commit_each(app: &App, writes: Vec<Write>) -> Result<usize, StoreError> {
-    let mut done = 0;
+    let mut committed = 0;
     for some in writes.chunks(MAX_WRITES) {
-        let mut some = some.to_vec();
-        while !some.is_empty() {
-            match app.records.commit(some.clone()).await? {
+        let mut remaining = some.to_vec();
+        while !remaining.is_empty() {
+            match app.records.commit_writes(remaining.clone()).await? {
                 Commit::Done(_) => {
-                    done += some.len();
+                    committed += remaining.len();
                     break;
                 }
-                Commit::Failed { index, .. } if index < some.len() => {
+                Commit::Failed { index, .. } if index < remaining.len() => {
                     // Another process was faster with this record. The others do not depend on it,
                     // so they are tried again without it.
-                    some.remove(index);
+                    remaining.remove(index);
                 }
                 // The index fits no write of the batch, so there is none to leave out: give up
                 // instead of looping for ever.
@@ -380,30 +393,39 @@ async fn commit_each(app: &App, writes: Vec<Write>) -> Result<usize, StoreError>
             }
         }
     }
-    Ok(done)
+    Ok(committed)
 }
 
 /// Deletes one object. First the mark moves to `deleting_since` under the revision that was read:
 /// an upload that has removed the mark meanwhile wins, and one that comes later waits for the
 /// deletion.
-async fn delete(app: &App, namespace: NamespaceId, marked: Marked) -> Result<bool, StoreError> {
+async fn delete_object(
+    app: &App,
+    namespace: NamespaceId,
+    marked: Marked,
+) -> Result<bool, StoreError> {
     let key = kept::mark_key(&namespace, marked.name);
-    let deleting = Document::of(&Mark {
+    let deleting = Document::from_value(&Mark {
         deleting_since: Some(app.clock.now()),
         ..marked.mark
     })?;
     let begin = Write::put(key.clone(), deleting, When::At(marked.revision));
-    let Commit::Done(revisions) = app.records.commit(vec![begin]).await? else {
+    let Commit::Done(revisions) = app.records.commit_writes(vec![begin]).await? else {
         return Ok(false);
     };
-    app.objects.delete(&marked.name.key(namespace)).await?;
+    app.objects
+        .delete_object(&marked.name.key(namespace))
+        .await?;
     let when = revisions
         .first()
         .copied()
         .flatten()
         .map_or(When::Any, When::At);
     // Where the mark has changed it stays. A later round removes it, since its object is gone.
-    let _ = app.records.commit(vec![Write::delete(key, when)]).await?;
+    let _ = app
+        .records
+        .commit_writes(vec![Write::delete(key, when)])
+        .await?;
     Ok(true)
 }
 
@@ -468,12 +490,12 @@ mod tests {
             let listed: Vec<_> = there.then(|| name(7).digest).into_iter().collect();
             let named: HashSet<_> = is_named.then(|| name(7)).into_iter().collect();
             let marks = mark.map(|(at, since)| marked(7, at, since)).into_iter();
-            let range = Range {
+            let range = PageRange {
                 class: Class::Bundles,
                 after: None,
                 last: None,
             };
-            let plan = plan(
+            let plan = plan_page(
                 Timestamp::from_unix(now),
                 &range,
                 &listed,
@@ -494,25 +516,25 @@ mod tests {
     #[test]
     fn marks_outside_the_page_are_left_alone() {
         let marks = [marked(1, 0, None), marked(5, 0, None), marked(9, 0, None)].into();
-        let range = Range {
+        let range = PageRange {
             class: Class::Bundles,
             after: Some(name(1).digest),
             last: Some(name(5).digest),
         };
         let now = Timestamp::from_unix(10);
-        let unmarked = plan(now, &range, &[], &marks, &HashSet::new()).unmark;
+        let unmarked = plan_page(now, &range, &[], &marks, &HashSet::new()).unmark;
         assert_eq!(
             unmarked.iter().map(|m| m.name).collect::<Vec<_>>(),
             [name(5)]
         );
-        let other = Range {
+        let other = PageRange {
             class: Class::Policies,
             after: None,
             last: None,
         };
         assert_eq!(
-            plan(now, &other, &[], &marks, &HashSet::new()),
-            Plan::default()
+            plan_page(now, &other, &[], &marks, &HashSet::new()),
+            SweepPlan::default()
         );
     }
 }

@@ -20,7 +20,8 @@ pub(super) async fn announce_end(app: &App, namespace: &Namespace) -> Result<(),
         let (destinations, _) = Destinations::find(&tx, &namespace.id).await?;
         // Before the catalog is read: most vaults want no notice, or have had the one of this
         // release.
-        if !destinations.want(Topic::ReleaseEnds) || tx.records.get(&mark).await?.is_some() {
+        if !destinations.any_wants(Topic::ReleaseEnds) || tx.records.get_one(&mark).await?.is_some()
+        {
             return Ok(());
         }
         let catalog = publish::current_catalog(app, namespace.id, current).await?;
@@ -33,12 +34,12 @@ pub(super) async fn announce_end(app: &App, namespace: &Namespace) -> Result<(),
             release: current.release,
             ends_at,
         };
-        let notice = notices::queue(&tx, namespace, event).await?;
+        let notice = notices::queue_notice(&tx, namespace, event).await?;
         // Nothing was queued where the outbox is full. Without the mark a later round tries again.
         if !notice.is_empty() {
             tx.write_all(notice);
             // The mark expires with the release, since there is nothing to announce after that.
-            let document = Document::of(&json!({ "announced_at": now }))?;
+            let document = Document::from_value(&json!({ "announced_at": now }))?;
             tx.write(Write::put_until(mark, document, When::Absent, ends_at));
         }
         Ok(())

@@ -22,13 +22,13 @@ use crate::hosting::provisioning;
 use crate::notices;
 
 /// Interval between two runs.
-pub const EVERY: Duration = Duration::from_mins(5);
+pub const RUN_INTERVAL: Duration = Duration::from_mins(5);
 /// Interval at which a process that runs all the time sends notices.
-pub const NOTICES_EVERY: Duration = Duration::from_mins(1);
+pub const NOTICES_INTERVAL: Duration = Duration::from_mins(1);
 /// Time within which one pass over the notices begins attempts there.
 const NOTICES_STEP: Duration = Duration::from_secs(30);
 /// Time limit of one step. A run has one step for each kind of work.
-pub const STEP: Duration = Duration::from_secs(10);
+pub const STEP_LIMIT: Duration = Duration::from_secs(10);
 /// Maximum number of expired records that one call of the store removes.
 const SWEEP_AT_ONCE: usize = 500;
 
@@ -61,20 +61,23 @@ pub struct Report {
 
 /// Runs one step of each kind of work, each for at most [`STEP`]. Fails when the store does not
 /// answer; the next run continues from there.
-pub async fn run(app: &App) -> Result<Report, StoreError> {
+pub async fn run_once(app: &App) -> Result<Report, StoreError> {
     let mut report = Report::default();
     // Sending mostly waits for other servers, so it happens beside the rest. An attempt that begins
     // at the end of its step takes up to 10 s more.
     let own_work = async {
-        let swept = sweep(app, &mut report, Instant::now() + STEP).await;
-        let provisioned = provisioning::resume(app, Instant::now() + STEP).await;
+        let swept = remove_expired(app, &mut report, Instant::now() + STEP_LIMIT).await;
+        let provisioned = provisioning::resume_sign_ups(app, Instant::now() + STEP_LIMIT).await;
         report.provisioned = *provisioned.as_ref().unwrap_or(&0);
-        let removed = remove::step(app, &mut report, Instant::now() + STEP).await;
-        let collected = collect::step(app, &mut report, Instant::now() + STEP).await;
+        let removed = remove::removal_step(app, &mut report, Instant::now() + STEP_LIMIT).await;
+        let collected = collect::collect_step(app, &mut report, Instant::now() + STEP_LIMIT).await;
         // Only after all four have run: one that fails must not keep the others from their turn.
         swept.and(provisioned).and(removed).and(collected)
     };
-    let (done, delivered) = tokio::join!(own_work, notices::deliver(app, Instant::now() + STEP));
+    let (done, delivered) = tokio::join!(
+        own_work,
+        notices::deliver_due(app, Instant::now() + STEP_LIMIT)
+    );
     if let Ok(delivered) = &delivered {
         (report.sent, report.unsent) = (delivered.arrived, delivered.failed);
     }
@@ -102,22 +105,22 @@ pub async fn run(app: &App) -> Result<Report, StoreError> {
 /// Runs the work every five minutes, first after one minute, and sends notices every minute, until
 /// `stop` ends. A step that is running then is cancelled where it waits: it can be repeated from
 /// any point.
-pub async fn every(app: App, stop: impl Future<Output = ()>) {
+pub async fn run_periodically(app: App, stop: impl Future<Output = ()>) {
     let working = async {
         // Not at once: a server that restarts in a loop would begin with work each time.
-        tokio::time::sleep(EVERY / 5).await;
+        tokio::time::sleep(RUN_INTERVAL / 5).await;
         loop {
-            if let Err(error) = run(&app).await {
+            if let Err(error) = run_once(&app).await {
                 tracing::warn!(error = error_chain(&error), "background work stopped early");
             }
-            tokio::time::sleep(EVERY).await;
+            tokio::time::sleep(RUN_INTERVAL).await;
         }
     };
     // A loop of its own, so that a run that takes long does not delay notices.
     let sending = async {
         loop {
-            tokio::time::sleep(NOTICES_EVERY).await;
-            if let Err(error) = notices::deliver(&app, Instant::now() + NOTICES_STEP).await {
+            tokio::time::sleep(NOTICES_INTERVAL).await;
+            if let Err(error) = notices::deliver_due(&app, Instant::now() + NOTICES_STEP).await {
                 tracing::warn!(error = error_chain(&error), "sending notices stopped early");
             }
         }
@@ -130,10 +133,10 @@ pub async fn every(app: App, stop: impl Future<Output = ()>) {
 }
 
 /// Removes expired records. They read as absent already, so this only frees their space.
-async fn sweep(app: &App, report: &mut Report, until: Instant) -> Result<(), StoreError> {
+async fn remove_expired(app: &App, report: &mut Report, until: Instant) -> Result<(), StoreError> {
     while let Some(left) = until.checked_duration_since(Instant::now()) {
         // A call that is cancelled loses nothing: whatever it has removed stays removed.
-        let Ok(swept) = timeout(left, app.records.sweep(SWEEP_AT_ONCE)).await else {
+        let Ok(swept) = timeout(left, app.records.sweep_expired(SWEEP_AT_ONCE)).await else {
             break;
         };
         let swept = swept?;

@@ -16,25 +16,32 @@ use crate::model::audit;
 use crate::model::grant::{Grant, grants_partition};
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::notice;
-use crate::model::removal::{REMOVALS, Removal, partitions};
+use crate::model::removal::{REMOVALS, Removal, removal_partitions};
 use crate::model::token::token_key;
 use crate::model::user::{User, users_partition};
 
 /// Maximum number of users or grants that one commit removes, with all records that belong to them.
-const AT_ONCE: usize = 20;
+const OWNERS_PER_COMMIT: usize = 20;
 /// Maximum number of vaults that one step looks at.
-const MOST_VAULTS: usize = 100;
+const MAX_VAULTS: usize = 100;
 
 /// Continues the removals until all are done or `until` is reached.
-pub(super) async fn step(app: &App, report: &mut Report, until: Instant) -> Result<(), StoreError> {
-    let found = app.records.list(REMOVALS, "", None, MOST_VAULTS).await?;
-    for record in found {
+pub(super) async fn removal_step(
+    app: &App,
+    report: &mut Report,
+    until: Instant,
+) -> Result<(), StoreError> {
+    let removals = app
+        .records
+        .list_page(REMOVALS, "", None, MAX_VAULTS)
+        .await?;
+    for record in removals {
         let removal: Removal = record.read()?;
         // A request that began before the deletion may still write, so a removal waits two minutes.
         if !removal.is_due(app.clock.now()) {
             continue;
         }
-        match remove(app, &removal, report, until).await {
+        match remove_vault(app, &removal, report, until).await {
             Ok(true) => report.removed_vaults += 1,
             Ok(false) => return Ok(()),
             Err(error) => {
@@ -52,7 +59,7 @@ pub(super) async fn step(app: &App, report: &mut Report, until: Instant) -> Resu
 }
 
 /// Removes a vault. Returns false when time ran out before the end.
-async fn remove(
+async fn remove_vault(
     app: &App,
     removal: &Removal,
     report: &mut Report,
@@ -65,22 +72,23 @@ async fn remove(
     // document is read before it is removed.
     let user = |record: &Record| -> Result<Vec<Write>, StoreError> {
         let user: User = record.read()?;
-        Ok(user.removal(record.revision).to_vec())
+        Ok(user.removal_writes(record.revision).to_vec())
     };
     let grant = |record: &Record| grant_writes(record);
     let plain = |record: &Record| Ok(vec![Write::delete(record.key.clone(), When::Any)]);
-    let mut done = empty(app, &users, (AT_ONCE, &user), report, until).await?
-        && empty(app, &grants, (AT_ONCE, &grant), report, until).await?;
-    for partition in partitions(slug, id) {
-        done = done && empty(app, &partition, (MAX_WRITES, &plain), report, until).await?;
+    let mut done = empty_partition(app, &users, (OWNERS_PER_COMMIT, &user), report, until).await?
+        && empty_partition(app, &grants, (OWNERS_PER_COMMIT, &grant), report, until).await?;
+    for partition in removal_partitions(slug, id) {
+        done =
+            done && empty_partition(app, &partition, (MAX_WRITES, &plain), report, until).await?;
     }
     for class in CLASSES {
-        done = done && objects(app, removal, class, report, until).await?;
+        done = done && delete_objects(app, removal, class, report, until).await?;
     }
     // The audit log goes last: until then it tells what was there.
-    let log = audit::partition(Some(id));
-    done = done && empty(app, &log, (MAX_WRITES, &plain), report, until).await?;
-    Ok(done && finish(app, removal).await?)
+    let log = audit::audit_partition(Some(id));
+    done = done && empty_partition(app, &log, (MAX_WRITES, &plain), report, until).await?;
+    Ok(done && finish_removal(app, removal).await?)
 }
 
 /// Returns the writes that remove a grant with its tokens and its entry in the person's list.
@@ -96,27 +104,27 @@ fn grant_writes(record: &Record) -> Result<Vec<Write>, StoreError> {
 }
 
 /// Function that returns the writes which remove a record.
-type Removing<'r> = &'r (dyn Fn(&Record) -> Result<Vec<Write>, StoreError> + Sync);
+type RemovalWrites<'r> = &'r (dyn Fn(&Record) -> Result<Vec<Write>, StoreError> + Sync);
 
 /// Removes the records of a partition, `at_once` with each commit. Returns false when time ran out.
-async fn empty(
+async fn empty_partition(
     app: &App,
     partition: &str,
-    (at_once, removing): (usize, Removing<'_>),
+    (at_once, removing): (usize, RemovalWrites<'_>),
     report: &mut Report,
     until: Instant,
 ) -> Result<bool, StoreError> {
     loop {
         // Always from the beginning: what was removed is not listed again.
-        let found = app.records.list(partition, "", None, at_once).await?;
-        if found.is_empty() {
+        let records = app.records.list_page(partition, "", None, at_once).await?;
+        if records.is_empty() {
             return Ok(true);
         }
         if Instant::now() >= until {
             return Ok(false);
         }
         let mut writes = Vec::new();
-        for record in &found {
+        for record in &records {
             writes.extend(removing(record)?);
         }
         // Two records may lead to the same key, which a commit may name only once.
@@ -124,13 +132,13 @@ async fn empty(
         writes.dedup_by(|one, other| one.key() == other.key());
         // A commit that fails was overtaken by another process. The next turn lists what is left.
         if app.try_commit(writes).await? {
-            report.removed_records += found.len();
+            report.removed_records += records.len();
         }
     }
 }
 
 /// Removes the objects of a class. Returns false when time ran out.
-async fn objects(
+async fn delete_objects(
     app: &App,
     removal: &Removal,
     class: Class,
@@ -139,16 +147,16 @@ async fn objects(
 ) -> Result<bool, StoreError> {
     let id = removal.namespace_id;
     loop {
-        let found = app.objects.list(&id, class, None, MAX_PAGE).await?;
-        if found.is_empty() {
+        let listed = app.objects.list_objects(&id, class, None, MAX_PAGE).await?;
+        if listed.is_empty() {
             return Ok(true);
         }
-        for (digest, _) in found {
+        for (digest, _) in listed {
             if Instant::now() >= until {
                 return Ok(false);
             }
             app.objects
-                .delete(&ObjectKey::new(id, class, digest))
+                .delete_object(&ObjectKey::new(id, class, digest))
                 .await?;
             report.deleted += 1;
         }
@@ -157,18 +165,21 @@ async fn objects(
 
 /// Reduces the namespace's record to a tombstone without people and content, and ends the removal.
 /// Returns false when another process was faster.
-async fn finish(app: &App, removal: &Removal) -> Result<bool, StoreError> {
-    let found = app.records.get(&namespace::key(&removal.slug)).await?;
+async fn finish_removal(app: &App, removal: &Removal) -> Result<bool, StoreError> {
+    let namespace_record = app
+        .records
+        .get_one(&namespace::namespace_key(&removal.slug))
+        .await?;
     let mut writes = vec![
         Write::delete(removal.key(), When::Any),
         Write::delete(namespace::queue_key(&removal.slug), When::Any),
         Write::delete(notice::due_key(&removal.namespace_id), When::Any),
     ];
-    writes.extend(provisioning::removal(app, &removal.slug, &removal.namespace_id).await?);
-    if let Some(record) = found {
+    writes.extend(provisioning::removal_writes(app, &removal.slug, &removal.namespace_id).await?);
+    if let Some(record) = namespace_record {
         let namespace: Namespace = record.read()?;
         if namespace.id == removal.namespace_id && namespace.status == Status::Deleted {
-            writes.push(namespace.tombstone().update(record.revision)?);
+            writes.push(namespace.into_tombstone().update_write(record.revision)?);
         }
     }
     app.try_commit(writes).await

@@ -17,7 +17,7 @@ const ALLOWED: &str =
 const MAX_AGE: &str = "600";
 
 /// Result of the checks before authentication.
-pub enum Judged {
+pub enum BrowserCheck {
     /// The request continues; with the page's origin if there is one.
     Passed(Option<HeaderValue>),
     /// A preflight request, with its answer.
@@ -27,16 +27,16 @@ pub enum Judged {
 }
 
 /// Checks `Host` and `Origin`.
-pub fn judge(app: &App, parts: &Parts) -> Judged {
+pub fn check_request(app: &App, parts: &Parts) -> BrowserCheck {
     if !host_is_ours(&app.config.public_url, parts) {
-        return Judged::Refused(ErrorCode::HostForbidden.into());
+        return BrowserCheck::Refused(ErrorCode::HostForbidden.into());
     }
-    let mut given = parts.headers.get_all(header::ORIGIN).iter();
-    let origin = match (given.next(), given.next()) {
+    let mut origin_values = parts.headers.get_all(header::ORIGIN).iter();
+    let origin = match (origin_values.next(), origin_values.next()) {
         // Browsers add `Origin` to each POST of a page, so this is another kind of client.
-        (None, _) => return Judged::Passed(None),
+        (None, _) => return BrowserCheck::Passed(None),
         (Some(one), None) => one,
-        (Some(_), Some(_)) => return Judged::Refused(ErrorCode::OriginForbidden.into()),
+        (Some(_), Some(_)) => return BrowserCheck::Refused(ErrorCode::OriginForbidden.into()),
     };
     // Byte for byte: a comparison of beginnings would let `https://app.example.evil` pass for
     // `https://app.example`.
@@ -46,18 +46,18 @@ pub fn judge(app: &App, parts: &Parts) -> Judged {
         .iter()
         .any(|allowed| allowed.as_bytes() == origin.as_bytes());
     if !allowed {
-        return Judged::Refused(ErrorCode::OriginForbidden.into());
+        return BrowserCheck::Refused(ErrorCode::OriginForbidden.into());
     }
     let is_preflight = parts.method == Method::OPTIONS
         && parts
             .headers
             .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     if !is_preflight {
-        return Judged::Passed(Some(origin.clone()));
+        return BrowserCheck::Passed(Some(origin.clone()));
     }
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
-    expose(headers, origin.clone());
+    allow_origin(headers, origin.clone());
     for (name, value) in [
         (header::ACCESS_CONTROL_ALLOW_METHODS, "POST"),
         (header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED),
@@ -65,12 +65,12 @@ pub fn judge(app: &App, parts: &Parts) -> Judged {
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    Judged::Answered(response)
+    BrowserCheck::Answered(response)
 }
 
 /// Lets the page of this origin read the answer. Credentials are not allowed: tokens are in a
 /// header that pages set themselves.
-pub fn expose(headers: &mut HeaderMap, origin: HeaderValue) {
+pub fn allow_origin(headers: &mut HeaderMap, origin: HeaderValue) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(
         header::ACCESS_CONTROL_EXPOSE_HEADERS,
@@ -82,8 +82,8 @@ pub fn expose(headers: &mut HeaderMap, origin: HeaderValue) {
 /// Whether the request was sent to the host of the public URL. Any other name for this address may
 /// be an attacker's (DNS rebinding).
 fn host_is_ours(public: &PublicUrl, parts: &Parts) -> bool {
-    let mut given = parts.headers.get_all(header::HOST).iter();
-    let host = match (given.next(), given.next()) {
+    let mut host_values = parts.headers.get_all(header::HOST).iter();
+    let host = match (host_values.next(), host_values.next()) {
         (Some(one), None) => one.to_str().ok(),
         (None, _) => parts
             .uri

@@ -28,7 +28,7 @@ impl Id {
 }
 
 #[derive(Deserialize)]
-struct Head<'m> {
+struct MessageHead<'m> {
     #[serde(borrow, default)]
     jsonrpc: Option<Cow<'m, str>>,
     #[serde(borrow, default)]
@@ -37,8 +37,8 @@ struct Head<'m> {
 
 /// Returns the id of a message that is one JSON-RPC object of bounded depth; fails with the code
 /// and the text of the error.
-pub fn look(bytes: &[u8]) -> Result<Id, (i32, String)> {
-    let head: Head<'_> = parse(bytes).map_err(|error| fault(bytes, &error))?;
+pub fn read_id(bytes: &[u8]) -> Result<Id, (i32, String)> {
+    let head: MessageHead<'_> = parse(bytes).map_err(|error| describe_fault(bytes, &error))?;
     if head.jsonrpc.as_deref() != Some("2.0") {
         return Err((INVALID, "The message is not JSON-RPC 2.0.".to_owned()));
     }
@@ -49,7 +49,7 @@ pub fn look(bytes: &[u8]) -> Result<Id, (i32, String)> {
         .unwrap_or_default()))
 }
 
-fn fault(bytes: &[u8], error: &JsonError) -> (i32, String) {
+fn describe_fault(bytes: &[u8], error: &JsonError) -> (i32, String) {
     match error {
         JsonError::NotAnObject if is_json(bytes) => {
             let is_batch = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
@@ -72,7 +72,7 @@ fn is_json(bytes: &[u8]) -> bool {
 }
 
 /// Encodes a JSON-RPC error.
-pub fn error(code: i32, message: &str, word: &str, id: &Id) -> Vec<u8> {
+pub fn error_body(code: i32, message: &str, word: &str, id: &Id) -> Vec<u8> {
     let error = json!({ "code": code, "message": message, "data": { "code": word } });
     json!({ "jsonrpc": "2.0", "id": id.0, "error": error })
         .to_string()
@@ -128,10 +128,10 @@ mod tests {
             (r#"{"jsonrpc":"1.0","id":1}"#, Err(INVALID)),
             (r#"{"jsonrpc":2.0,"id":1}"#, Err(INVALID)),
         ] {
-            let got = look(text.as_bytes()).map(|id| id.0.to_string());
+            let got = read_id(text.as_bytes()).map(|id| id.0.to_string());
             let got = got.as_ref().map(String::as_str).map_err(|(code, _)| *code);
             assert_eq!(got, wanted, "{text:.60}");
         }
-        assert_eq!(look(b"{\"a\":\"\xff\"}").unwrap_err().0, NOT_JSON);
+        assert_eq!(read_id(b"{\"a\":\"\xff\"}").unwrap_err().0, NOT_JSON);
     }
 }

@@ -25,12 +25,12 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use vault_mcp::{Denied, Server, Session, ToolError};
 
 use crate::app::App;
-use crate::bearer::challenge;
+use crate::bearer::audience_challenge;
 use crate::error::{ErrorCode, Refusal, method_not_allowed};
-use crate::guard::{Call, audit_refusal, guarded};
+use crate::guard::{Call, audit_refusal, guard_call};
 use crate::http::{Logged, drop_body, read_body, require_media_type};
-use crate::route::{Auth, Group, Route, mount};
-use crate::shelf::{self, Changes, Releases};
+use crate::route::{Auth, Group, Route, mount_route};
+use crate::shelf::{self, ChangeRule, Releases};
 use message::Id;
 
 pub use vault_mcp::{MAX_ANSWER_BYTES, Names, answer_bytes, escaped_bytes};
@@ -50,18 +50,18 @@ pub(crate) fn routes() -> Vec<&'static Route> {
 /// Builds the router of this group, below `prefix`: for the vault's own tools, or for another
 /// protocol handler behind the same checks.
 pub(crate) fn router(prefix: &str, protocol: Option<Protocol>) -> Router<App> {
-    let memory = Arc::new(Memory {
+    let memory = Arc::new(GroupState {
         protocol: protocol.map(OnceLock::from).unwrap_or_default(),
         releases: Releases::default(),
     });
-    let serve = any(|State(app): State<App>, request: Request| async move {
-        answer(app, memory, request).await
+    let serve_all = any(|State(app): State<App>, request: Request| async move {
+        answer_request(app, memory, request).await
     });
-    mount(Router::new(), prefix, &ROUTE, &serve)
+    mount_route(Router::new(), prefix, &ROUTE, &serve_all)
 }
 
 /// State of this group between requests.
-struct Memory {
+struct GroupState {
     /// Created at the first request, since a process of another group never needs it.
     protocol: OnceLock<Protocol>,
     releases: Releases,
@@ -69,16 +69,16 @@ struct Memory {
 
 /// The protocol handler, which gets each message that has passed the checks of this module.
 #[derive(Clone)]
-pub struct Protocol(Arc<dyn Speaks>);
+pub struct Protocol(Arc<dyn ProtocolHandler>);
 
 /// A handler behind rmcp, of any type.
 #[async_trait]
-trait Speaks: Send + Sync {
+trait ProtocolHandler: Send + Sync {
     async fn answer(&self, request: Request) -> Response;
 }
 
 #[async_trait]
-impl<H: ServerHandler> Speaks for StreamableHttpService<H, NeverSessionManager> {
+impl<H: ServerHandler> ProtocolHandler for StreamableHttpService<H, NeverSessionManager> {
     async fn answer(&self, request: Request) -> Response {
         self.handle(request).await.map(Body::new)
     }
@@ -87,12 +87,12 @@ impl<H: ServerHandler> Speaks for StreamableHttpService<H, NeverSessionManager> 
 impl Protocol {
     /// Creates the handler with the vault's own tools and resources.
     pub(crate) fn new() -> Self {
-        Self::of(Server::over_http())
+        Self::from_handler(Server::over_http())
     }
 
     /// Puts another handler behind the same checks, so that tests can run scenarios for which no
     /// vault has the tools.
-    pub fn of<H: ServerHandler + Clone>(handler: H) -> Self {
+    pub fn from_handler<H: ServerHandler + Clone>(handler: H) -> Self {
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(true)
@@ -110,76 +110,79 @@ impl Protocol {
     }
 }
 
-async fn answer(app: App, memory: Arc<Memory>, request: Request) -> Response {
+async fn answer_request(app: App, memory: Arc<GroupState>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let origin = match browsers::judge(&app, &parts) {
-        browsers::Judged::Answered(response) => {
+    let origin = match browsers::check_request(&app, &parts) {
+        browsers::BrowserCheck::Answered(response) => {
             // An unread body would make the server close the connection, and the client might see a
             // reset instead of the answer.
             drop_body(&parts.headers, body).await;
             return response;
         }
-        browsers::Judged::Passed(origin) => origin,
-        browsers::Judged::Refused(refusal) => {
+        browsers::BrowserCheck::Passed(origin) => origin,
+        browsers::BrowserCheck::Refused(refusal) => {
             drop_body(&parts.headers, body).await;
-            return refused(refusal);
+            return refuse_unread(refusal);
         }
     };
     let mut response = if parts.method == Method::POST {
         let request = Request::from_parts(parts, body);
-        guarded(app, &ROUTE, request, refused, |call| post(memory, call)).await
+        guard_call(app, &ROUTE, request, refuse_unread, |call| {
+            answer_post(memory, call)
+        })
+        .await
     } else {
         drop_body(&parts.headers, body).await;
-        refused(method_not_allowed("POST"))
+        refuse_unread(method_not_allowed("POST"))
     };
     if let Some(origin) = origin {
-        browsers::expose(response.headers_mut(), origin);
+        browsers::allow_origin(response.headers_mut(), origin);
     }
     response
 }
 
-async fn post(memory: Arc<Memory>, mut call: Call) -> Result<Response, Refusal> {
-    let session = session(&memory, &call);
+async fn answer_post(memory: Arc<GroupState>, mut call: Call) -> Result<Response, Refusal> {
+    let session = open_session(&memory, &call);
     // The tools find their session here: rmcp hands the request's extensions on to its handlers.
     call.parts.extensions.insert(session.clone());
-    let (mut response, id) = dispatch(&memory, &mut call).await;
+    let (mut response, id) = dispatch_message(&memory, &mut call).await;
     if let Some(denied) = session.denied() {
         // A request that the protocol itself refused never reached a tool.
         if response.status().is_success() {
-            response = deny(&call, denied, &id).await;
+            response = deny_call(&call, denied, &id).await;
         }
     }
     Ok(response)
 }
 
 /// Opens the session of this caller with the tools.
-fn session(memory: &Memory, call: &Call) -> Session {
+fn open_session(memory: &GroupState, call: &Call) -> Session {
     let app = &call.app;
     // Some clients accept no dots in tool names; the query lets the address in their settings
     // choose.
-    let asked = call.parts.uri.query().and_then(|query| {
+    let names_parameter = call.parts.uri.query().and_then(|query| {
         url::form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "names")
     });
-    let names = match asked.as_ref().map(|(_, value)| &**value) {
+    let names = match names_parameter.as_ref().map(|(_, value)| &**value) {
         Some("dotted") => Names::Dotted,
         Some("plain") => Names::Plain,
         _ => app.config.tool_names,
     };
-    let how = (names, Changes::ByRole);
-    shelf::session(app, &call.caller, &call.actor, &memory.releases, how)
+    let how = (names, ChangeRule::ByRole);
+    shelf::open_session(app, &call.caller, &call.actor, &memory.releases, how)
 }
 
 /// Reads the message and passes it to the protocol; returns the answer with the id of the request.
-async fn dispatch(memory: &Memory, call: &mut Call) -> (Response, Id) {
+async fn dispatch_message(memory: &GroupState, call: &mut Call) -> (Response, Id) {
     let read = async {
         let bytes = read_body(call.take_body(), MAX_MESSAGE_BYTES).await?;
         require_media_type(&call.parts.headers, "application/json").map(|()| bytes)
     };
     let bytes = match read.await {
         Ok(bytes) => bytes,
-        Err(refusal) => return (refused(refusal), Id::NONE),
+        Err(refusal) => return (refuse_unread(refusal), Id::NONE),
     };
-    let id = match message::look(&bytes) {
+    let id = match message::read_id(&bytes) {
         Ok(id) => id,
         Err((code, why)) => {
             let refusal = Refusal::new(if code == message::NOT_JSON {
@@ -196,7 +199,7 @@ async fn dispatch(memory: &Memory, call: &mut Call) -> (Response, Id) {
     let (parts, body) = protocol.0.answer(request).await.into_parts();
     // A message has exactly one answer, so the body is complete and ends by itself.
     let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
-    (finished(parts, bytes, &id), id)
+    (complete_answer(parts, bytes, &id), id)
 }
 
 /// Accepts a client that takes JSON or sends no `Accept`. The protocol would require it to list
@@ -212,8 +215,8 @@ fn accept_json(headers: &mut HeaderMap) {
             })
         })
     };
-    let mut given = headers.get_all(header::ACCEPT).iter().peekable();
-    if given.peek().is_none() || given.any(takes) {
+    let mut accept_values = headers.get_all(header::ACCEPT).iter().peekable();
+    if accept_values.peek().is_none() || accept_values.any(takes) {
         headers.insert(
             header::ACCEPT,
             HeaderValue::from_static("application/json, text/event-stream"),
@@ -223,7 +226,7 @@ fn accept_json(headers: &mut HeaderMap) {
 
 /// Completes the protocol's answer: errors are always JSON-RPC, and no answer is too large for a
 /// transport.
-fn finished(mut parts: axum::http::response::Parts, bytes: Bytes, id: &Id) -> Response {
+fn complete_answer(mut parts: axum::http::response::Parts, bytes: Bytes, id: &Id) -> Response {
     let is_json = parts
         .headers
         .get(header::CONTENT_TYPE)
@@ -249,7 +252,7 @@ fn finished(mut parts: axum::http::response::Parts, bytes: Bytes, id: &Id) -> Re
         return response;
     }
     if bytes.len() > MAX_ANSWER_BYTES / 2 && answer_bytes(&bytes) > MAX_ANSWER_BYTES {
-        let body = message::error(
+        let body = message::error_body(
             message::INVALID_PARAMS,
             "The answer would be too large for every transport.",
             "resource_too_large",
@@ -263,7 +266,7 @@ fn finished(mut parts: axum::http::response::Parts, bytes: Bytes, id: &Id) -> Re
 
 /// Answers a call that a tool may not carry out with the HTTP status for it; the tool's own error
 /// stays in the body.
-async fn deny(call: &Call, denied: &Denied, id: &Id) -> Response {
+async fn deny_call(call: &Call, denied: &Denied, id: &Id) -> Response {
     let app = &call.app;
     match denied {
         Denied::Scope {
@@ -287,7 +290,7 @@ async fn deny(call: &Call, denied: &Denied, id: &Id) -> Response {
             // If the user cannot grant the scope, a challenge would send the client to the consent
             // page in vain.
             if *consentable {
-                let value = challenge(
+                let value = audience_challenge(
                     &app.config.public_url,
                     ROUTE.audience(),
                     Some("insufficient_scope"),
@@ -303,7 +306,7 @@ async fn deny(call: &Call, denied: &Denied, id: &Id) -> Response {
                 _ => StatusCode::SERVICE_UNAVAILABLE,
             };
             let (words, word) = (refusal.to_string(), code.as_str());
-            let body = message::error(message::INTERNAL, &words, word, id);
+            let body = message::error_body(message::INTERNAL, &words, word, id);
             let mut response = json_rpc(refusal, message::INTERNAL, id);
             *response.status_mut() = status;
             *response.body_mut() = Body::from(body);
@@ -313,7 +316,7 @@ async fn deny(call: &Call, denied: &Denied, id: &Id) -> Response {
 }
 
 /// Answers a refusal of HTTP as a JSON-RPC error, for a message that was not read.
-fn refused(refusal: Refusal) -> Response {
+fn refuse_unread(refusal: Refusal) -> Response {
     json_rpc(refusal, message::PROTOCOL, &Id::NONE)
 }
 
@@ -325,7 +328,7 @@ fn json_rpc(refusal: Refusal, code: i32, id: &Id) -> Response {
     } else {
         code
     };
-    let body = message::error(code, &refusal.to_string(), word, id);
+    let body = message::error_body(code, &refusal.to_string(), word, id);
     let mut response = refusal.into_response();
     // The edge would replace the body by a problem document; as `Logged` the refusal is only
     // logged.

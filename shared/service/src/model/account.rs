@@ -126,7 +126,7 @@ impl Account {
     }
 
     /// Returns the argon2id hash of the password, if the account has one.
-    pub fn password(&self) -> Option<&str> {
+    pub fn password_hash(&self) -> Option<&str> {
         self.proofs.iter().find_map(|proof| match proof {
             Proof::Password { hash, .. } => Some(hash.as_str()),
             Proof::Provider { .. } => None,
@@ -143,7 +143,12 @@ impl Account {
 
     /// Lets a person of an identity provider sign in. A link that sets a password ends, since the
     /// account has a proof now.
-    pub fn connect(&mut self, issuer: &str, subject: Digest, now: Timestamp) -> Vec<Write> {
+    pub fn connect_provider(
+        &mut self,
+        issuer: &str,
+        subject: Digest,
+        now: Timestamp,
+    ) -> Vec<Write> {
         if self.proofs.is_empty() {
             // The address was not proven before, so nothing from before may go on.
             self.second_factor = None;
@@ -163,7 +168,7 @@ impl Account {
 
     /// Ends a sign-in through an identity provider, and every browser's session with it; false when
     /// it is not proof of the account, or the last one.
-    pub fn disconnect(&mut self, subject: &Digest) -> bool {
+    pub fn disconnect_provider(&mut self, subject: &Digest) -> bool {
         // The last proof stays, or the person could never sign in again.
         if !self.subjects().any(|held| held == subject) || self.proofs.len() < 2 {
             return false;
@@ -195,30 +200,38 @@ impl Account {
 
     /// Returns the writes that make the account: its record and its entry in the operator's list.
     /// They fail if either exists.
-    pub fn creation(&self) -> Result<Vec<Write>, StoreError> {
-        let listed = Listed {
+    pub fn creation_writes(&self) -> Result<Vec<Write>, StoreError> {
+        let listed = AddressEntry {
             account: self.id.clone(),
         };
         Ok(vec![
-            Write::put(account_key(&self.id), Document::of(self)?, When::Absent),
+            Write::put(
+                account_key(&self.id),
+                Document::from_value(self)?,
+                When::Absent,
+            ),
             Write::put(
                 listed_key(&self.email),
-                Document::of(&listed)?,
+                Document::from_value(&listed)?,
                 When::Absent,
             ),
         ])
     }
 
     /// Returns the write that replaces the record as it was read at `revision`.
-    pub fn update(&self, revision: u64) -> Result<Write, StoreError> {
+    pub fn update_write(&self, revision: u64) -> Result<Write, StoreError> {
         let key = account_key(&self.id);
-        Ok(Write::put(key, Document::of(self)?, When::At(revision)))
+        Ok(Write::put(
+            key,
+            Document::from_value(self)?,
+            When::At(revision),
+        ))
     }
 }
 
 /// Index entry: the account of an address.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Listed {
+pub struct AddressEntry {
     /// The account.
     pub account: AccountId,
 }
@@ -280,13 +293,13 @@ impl Epochs {
 }
 
 /// Returns the partition of an account.
-pub fn partition(id: &AccountId) -> String {
+pub fn account_partition(id: &AccountId) -> String {
     format!("acct/{id}")
 }
 
 /// Returns the key of an account.
 pub fn account_key(id: &AccountId) -> RecordKey {
-    RecordKey::new(partition(id), "account")
+    RecordKey::new(account_partition(id), "account")
 }
 
 /// Returns the key of the entry of an address in the operator's list.
@@ -311,15 +324,21 @@ pub fn service_epoch_key() -> RecordKey {
 
 /// Returns the account of an address. An unknown address costs the same two reads as a known one,
 /// so the time does not tell which addresses have an account.
-pub async fn find(ports: &Ports, email: &Email) -> Result<Option<Versioned<Account>>, StoreError> {
-    let listed = ports.get::<Listed>(&listed_key(email)).await?;
+pub async fn find_account(
+    ports: &Ports,
+    email: &Email,
+) -> Result<Option<Versioned<Account>>, StoreError> {
+    let listed = ports.get::<AddressEntry>(&listed_key(email)).await?;
     // An unknown address gets an id too, so that both cases make the same two reads.
-    let id = listed.map_or_else(|| AccountId::earlier(email), |listed| listed.value.account);
+    let id = listed.map_or_else(
+        || AccountId::of_earlier_version(email),
+        |listed| listed.value.account,
+    );
     ports.get(&account_key(&id)).await
 }
 
 /// Result of preparing an account for a new proof of its address.
-pub struct Invited {
+pub struct PreparedAccount {
     /// The account as the writes leave it.
     pub account: Account,
     /// Conditional writes for the commit; empty when the account can sign in already.
@@ -331,18 +350,18 @@ pub struct Invited {
 /// Prepares the account of `email`: a new account, or one without a proof, gets a fresh link under
 /// `issuer` (the public URL), which replaces an earlier one. The holder of the link takes the
 /// account over, so only an operator may call this.
-pub async fn invite(
+pub async fn prepare_invitation(
     ports: &Ports,
     email: &Email,
     issuer: &str,
     now: Timestamp,
-) -> Result<Invited, StoreError> {
-    let Some(found) = find(ports, email).await? else {
+) -> Result<PreparedAccount, StoreError> {
+    let Some(found) = find_account(ports, email).await? else {
         let mut account = Account::new(AccountId::fresh(now, &ports.random), email.clone(), now);
         let (mut writes, url) = fresh_link(&mut account, issuer, now, &ports.random)?;
-        writes.extend(account.creation()?);
+        writes.extend(account.creation_writes()?);
         let url = Some(url);
-        return Ok(Invited {
+        return Ok(PreparedAccount {
             account,
             writes,
             url,
@@ -352,7 +371,7 @@ pub async fn invite(
     // Never a link for an account in use: it would hand the account to the holder of the link.
     if !account.proofs.is_empty() {
         let (writes, url) = (Vec::new(), None);
-        return Ok(Invited {
+        return Ok(PreparedAccount {
             account,
             writes,
             url,
@@ -363,9 +382,9 @@ pub async fn invite(
     account.second_factor = None;
     account.raise_epoch();
     let (mut writes, url) = fresh_link(&mut account, issuer, now, &ports.random)?;
-    writes.push(account.update(found.revision)?);
+    writes.push(account.update_write(found.revision)?);
     let url = Some(url);
-    Ok(Invited {
+    Ok(PreparedAccount {
         account,
         writes,
         url,
@@ -375,26 +394,26 @@ pub async fn invite(
 /// Prepares a new start for the account of `email`: it loses every proof and the second factor, its
 /// tokens and sessions end, and a fresh link under `issuer` sets a new password. Returns `None` if
 /// there is no such account. Only an operator may call this, as for [`invite`].
-pub async fn reset(
+pub async fn prepare_reset(
     ports: &Ports,
     email: &Email,
     issuer: &str,
     now: Timestamp,
-) -> Result<Option<Invited>, StoreError> {
-    let Some(found) = find(ports, email).await? else {
+) -> Result<Option<PreparedAccount>, StoreError> {
+    let Some(found) = find_account(ports, email).await? else {
         return Ok(None);
     };
     let mut account = found.value;
     // Without these entries a person of the provider is not led to an account that no longer knows
     // the proof.
-    let disconnected: Vec<_> = account.subjects().map(subject::removal).collect();
+    let disconnected: Vec<_> = account.subjects().map(subject::removal_write).collect();
     account.proofs.clear();
     account.second_factor = None;
     account.raise_epoch();
     let (mut writes, url) = fresh_link(&mut account, issuer, now, &ports.random)?;
     writes.extend(disconnected);
-    writes.push(account.update(found.revision)?);
-    Ok(Some(Invited {
+    writes.push(account.update_write(found.revision)?);
+    Ok(Some(PreparedAccount {
         account,
         writes,
         url: Some(url),
@@ -415,7 +434,7 @@ pub fn fresh_link(
         email: account.email.clone(),
         expires_at,
     };
-    let document = Document::of(&invite)?;
+    let document = Document::from_value(&invite)?;
     // Records hold only the hash, so a copy of them opens no account.
     let key = invite_key(&secret.hash());
     let mut writes = vec![Write::put_until(key, document, When::Absent, expires_at)];
@@ -434,7 +453,11 @@ mod tests {
 
     fn account() -> Account {
         let email: Email = "ada@example.org".parse().unwrap();
-        Account::new(AccountId::earlier(&email), email, Timestamp::from_unix(0))
+        Account::new(
+            AccountId::of_earlier_version(&email),
+            email,
+            Timestamp::from_unix(0),
+        )
     }
 
     #[test]
@@ -456,7 +479,7 @@ mod tests {
         );
         assert_ne!(
             read,
-            AccountId::earlier(&"bob@example.org".parse().unwrap())
+            AccountId::of_earlier_version(&"bob@example.org".parse().unwrap())
         );
         assert!(account.id.as_str().len() == 30, "{}", account.id);
     }
@@ -468,15 +491,22 @@ mod tests {
         let (now, code) = (Timestamp::from_unix(59), "287082");
         let secret: TotpSecret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ".parse().unwrap();
         let ports = Ports::in_memory(std::sync::Arc::new(TestClock::new(now)));
-        let begun = SecondFactor::begin(secret, code, now, &ports.random);
+        let begun = SecondFactor::enable_with(secret, code, now, &ports.random);
         let mut held = account();
         held.second_factor = Some(begun.unwrap().0);
-        let made = ports.try_commit(held.creation().unwrap()).await.unwrap();
+        let made = ports
+            .try_commit(held.creation_writes().unwrap())
+            .await
+            .unwrap();
         assert!(made);
-        let invited = invite(&ports, &held.email, "https://vault.example", now).await;
+        let invited = prepare_invitation(&ports, &held.email, "https://vault.example", now).await;
         let invited = invited.unwrap();
         assert!(ports.try_commit(invited.writes).await.unwrap());
-        let after = find(&ports, &held.email).await.unwrap().unwrap().value;
+        let after = find_account(&ports, &held.email)
+            .await
+            .unwrap()
+            .unwrap()
+            .value;
         assert_eq!(after.second_factor, None);
         assert_eq!(after.epoch, held.epoch + 1);
     }
@@ -487,7 +517,10 @@ mod tests {
         assert!(!account.can_sign_in());
         account.set_password("one".into(), Timestamp::from_unix(1));
         account.set_password("two".into(), Timestamp::from_unix(2));
-        assert_eq!((account.proofs.len(), account.password()), (1, Some("two")));
+        assert_eq!(
+            (account.proofs.len(), account.password_hash()),
+            (1, Some("two"))
+        );
         assert!(account.can_sign_in());
         account.disabled = true;
         assert!(!account.can_sign_in());

@@ -24,7 +24,7 @@ impl AccountId {
     /// Returns the id of the account that an earlier version of vault knew by its address alone. It
     /// follows from the address, so that tokens and sessions of that version still find their
     /// account.
-    pub fn earlier(email: &Email) -> Self {
+    pub fn of_earlier_version(email: &Email) -> Self {
         Self::of_address(email.as_str())
     }
 

@@ -14,7 +14,7 @@ use vault_format::name::NamespaceId;
 use vault_format::text::error_chain;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::random::ulid;
+use vault_store::random::new_ulid;
 use vault_store::records::{Document, RecordKey, When, Write};
 
 use crate::ports::Ports;
@@ -69,7 +69,7 @@ impl Change {
 
     /// Returns the change with the state before.
     #[must_use]
-    pub fn before(self, state: impl Into<Option<Value>>) -> Self {
+    pub fn with_before(self, state: impl Into<Option<Value>>) -> Self {
         Self {
             before: state.into(),
             ..self
@@ -78,7 +78,7 @@ impl Change {
 
     /// Returns the change with the state after.
     #[must_use]
-    pub fn after(self, state: impl Into<Option<Value>>) -> Self {
+    pub fn with_after(self, state: impl Into<Option<Value>>) -> Self {
         Self {
             after: state.into(),
             ..self
@@ -88,7 +88,7 @@ impl Change {
 
 /// Returns the audit entry as a write for the commit of the action; `outcome` is `done`, or the
 /// code of a refusal.
-pub fn entry(
+pub fn entry_write(
     ports: &Ports,
     namespace: Option<&NamespaceId>,
     actor: &Actor,
@@ -97,7 +97,7 @@ pub fn entry(
     outcome: &str,
 ) -> Result<Write, StoreError> {
     let entry = Entry {
-        id: ulid(&ports.clock, &ports.random),
+        id: new_ulid(&ports.clock, &ports.random),
         at: ports.now(),
         actor: actor.user.clone(),
         client: actor.client.clone(),
@@ -108,9 +108,9 @@ pub fn entry(
         after: change.after,
         outcome: outcome.to_owned(),
     };
-    let key = RecordKey::new(partition(namespace), entry.id.clone());
+    let key = RecordKey::new(audit_partition(namespace), entry.id.clone());
     // `Absent`, because an entry is never written over.
-    Ok(Write::put(key, Document::of(&entry)?, When::Absent))
+    Ok(Write::put(key, Document::from_value(&entry)?, When::Absent))
 }
 
 impl Transaction<'_> {
@@ -122,7 +122,7 @@ impl Transaction<'_> {
         action: &str,
         change: Change,
     ) -> Result<(), StoreError> {
-        let entry = entry(self, namespace, actor, action, change, "done")?;
+        let entry = entry_write(self, namespace, actor, action, change, "done")?;
         self.write(entry);
         Ok(())
     }
@@ -140,13 +140,13 @@ pub fn log_unwritten(written: Result<(), StoreError>) {
 }
 
 /// Returns the partition that lists a namespace's entries.
-pub fn partition(namespace: Option<&NamespaceId>) -> String {
+pub fn audit_partition(namespace: Option<&NamespaceId>) -> String {
     namespace.map_or_else(|| "audit/service".to_owned(), |id| format!("audit/{id}"))
 }
 
 /// Returns a key that sorts before every entry of this second and after every earlier one: the part
 /// of a ULID that holds the time.
-pub fn before(since: Timestamp) -> String {
+pub fn key_before_second(since: Timestamp) -> String {
     let millis = u64::try_from(since.unix())
         .unwrap_or(0)
         .saturating_mul(1000);
@@ -159,7 +159,7 @@ pub fn before(since: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vault_store::random::ulid;
+    use vault_store::random::new_ulid;
     use vault_testing::SeededRandom;
     use vault_testing::TestClock;
 
@@ -168,13 +168,13 @@ mod tests {
         let at: Timestamp = "2026-11-21T02:00:10Z".parse().unwrap();
         let random = SeededRandom::new(1);
         for _ in 0..100 {
-            let earlier = ulid(&TestClock::new(at.plus_seconds(-1)), &random);
-            let same = ulid(&TestClock::new(at), &random);
+            let earlier = new_ulid(&TestClock::new(at.plus_seconds(-1)), &random);
+            let same = new_ulid(&TestClock::new(at), &random);
             assert!(
-                earlier < before(at) && before(at) < same,
+                earlier < key_before_second(at) && key_before_second(at) < same,
                 "{earlier} {same}"
             );
         }
-        assert!(before(Timestamp::MIN) < ulid(&TestClock::new(at), &random));
+        assert!(key_before_second(Timestamp::MIN) < new_ulid(&TestClock::new(at), &random));
     }
 }

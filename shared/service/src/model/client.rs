@@ -118,7 +118,7 @@ pub struct Client {
     pub created_at: Timestamp,
     /// Source of these values for a client that did not register: its document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub document: Option<Described>,
+    pub document: Option<ClientDocument>,
     /// The place among the unused registrations of its source, until it is first used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unused: Option<UnusedPlace>,
@@ -147,7 +147,7 @@ pub fn unused_partition(source: &Source) -> String {
 
 /// Address of a client's document, and the time until which its content counts.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Described {
+pub struct ClientDocument {
     /// Address of the document; the client calls itself by it.
     pub url: String,
     /// Host of the address, for people.
@@ -161,7 +161,7 @@ pub struct Described {
 
 impl Client {
     /// Whether a registered redirect URI covers `asked`.
-    pub fn allows(&self, asked: &RedirectUri) -> bool {
+    pub fn allows_redirect(&self, asked: &RedirectUri) -> bool {
         self.redirect_uris
             .iter()
             .any(|registered| registered.accepts(asked))
@@ -203,7 +203,7 @@ impl Connection {
 
     /// Returns the write that ends the connection, which was read at `revision`: all tokens of the
     /// client are dead in this namespace. The record stays, so that no new token can be given.
-    pub fn ending(
+    pub fn ending_write(
         &self,
         namespace: &NamespaceId,
         revision: u64,
@@ -215,7 +215,7 @@ impl Connection {
         };
         Ok(Write::put(
             connection_key(namespace, &self.client),
-            Document::of(&ended)?,
+            Document::from_value(&ended)?,
             When::At(revision),
         ))
     }

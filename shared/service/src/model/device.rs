@@ -60,7 +60,7 @@ pub struct Device {
 /// which the request brings and under which the record was found. Parsing the key again would cost
 /// more than the rest of the request, its signature included.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Standing {
+pub struct DeviceStanding {
     /// As in [`Device`].
     pub device_id: String,
     /// The allocation that it enrolled in.
@@ -87,7 +87,7 @@ pub struct LastSeen {
 
 impl LastSeen {
     /// Returns the record after a visit, or `None` if `held` says the same already.
-    pub fn after(
+    pub fn after_visit(
         held: Option<Self>,
         namespace_id: NamespaceId,
         release: Option<u64>,
@@ -105,10 +105,10 @@ impl LastSeen {
     }
 
     /// Returns the write that remembers it.
-    pub fn write(&self, slug: &Slug, key: &str, now: Timestamp) -> Result<Write, StoreError> {
+    pub fn to_write(&self, slug: &Slug, key: &str, now: Timestamp) -> Result<Write, StoreError> {
         Ok(Write::put_until(
             seen_key(slug, key),
-            Document::of(self)?,
+            Document::from_value(self)?,
             // Two visits at once may overwrite each other, because no decision rests on this
             // record.
             When::Any,
@@ -142,7 +142,7 @@ impl Pending {
 
 /// Index entry from a device's id to its key.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Named {
+pub struct DeviceIdEntry {
     /// The key, as in `X-Vault-Device`.
     pub public_key: PublicKey,
     /// The device as it was when it was forgotten; absent while it is known.
@@ -177,8 +177,8 @@ impl Device {
     }
 
     /// Returns the index entry of its id.
-    pub fn named(&self) -> Named {
-        Named {
+    pub fn index_entry(&self) -> DeviceIdEntry {
+        DeviceIdEntry {
             public_key: self.public_key,
             forgotten: None,
         }
@@ -186,15 +186,18 @@ impl Device {
 
     /// Returns the writes that deny the device, which waits and was read at `revision`. Its records
     /// end after 30 days, so that unknown devices leave no rows for ever.
-    pub fn denial(
+    pub fn denial_writes(
         &self,
         slug: &Slug,
         revision: u64,
         now: Timestamp,
     ) -> Result<[Write; 3], StoreError> {
         let until = now.plus_seconds(DENIED_SECONDS);
-        let key = key(slug, &self.public_key.to_string());
-        let (document, named) = (Document::of(self)?, Document::of(&self.named())?);
+        let key = device_key(slug, &self.public_key.to_string());
+        let (document, named) = (
+            Document::from_value(self)?,
+            Document::from_value(&self.index_entry())?,
+        );
         Ok([
             Write::put_until(key, document, When::At(revision), until),
             // Both records end together, so that no id is left that leads to no device.
@@ -204,18 +207,18 @@ impl Device {
     }
 
     /// Returns the write that sets its record under a condition.
-    pub fn write(&self, slug: &Slug, when: When) -> Result<Write, StoreError> {
+    pub fn to_write(&self, slug: &Slug, when: When) -> Result<Write, StoreError> {
         Ok(Write::put(
-            key(slug, &self.public_key.to_string()),
-            Document::of(self)?,
+            device_key(slug, &self.public_key.to_string()),
+            Document::from_value(self)?,
             when,
         ))
     }
 }
 
 /// Returns the key of the device with this key text.
-pub fn key(slug: &Slug, public_key: &str) -> RecordKey {
-    RecordKey::new(partition(slug), public_key)
+pub fn device_key(slug: &Slug, public_key: &str) -> RecordKey {
+    RecordKey::new(devices_partition(slug), public_key)
 }
 
 /// Returns the key of the last visit of the device with this key text.
@@ -229,7 +232,7 @@ pub fn seen_partition(slug: &Slug) -> String {
 }
 
 /// Returns the partition that lists the devices of a namespace.
-pub fn partition(slug: &Slug) -> String {
+pub fn devices_partition(slug: &Slug) -> String {
     format!("dev/{slug}")
 }
 
@@ -282,11 +285,11 @@ mod tests {
         let ids = ["01M81JMZ000000000000000001", "01M81JMZ000000000000000002"];
         let [here, elsewhere] = ids.map(|id| id.parse::<NamespaceId>().unwrap());
         let morning: Timestamp = "2026-11-21T00:00:00Z".parse().unwrap();
-        let held = LastSeen::after(None, here, Some(4), morning).unwrap();
+        let held = LastSeen::after_visit(None, here, Some(4), morning).unwrap();
         assert_eq!((held.day.as_str(), held.release), ("2026-11-21", Some(4)));
         let after = |namespace, release, seconds| {
             let now = morning.plus_seconds(seconds);
-            let next = LastSeen::after(Some(held.clone()), namespace, release, now);
+            let next = LastSeen::after_visit(Some(held.clone()), namespace, release, now);
             next.map(|next| (next.day, next.release))
         };
         let day = 24 * 3600;

@@ -143,7 +143,7 @@ pub struct DraftRecord {
 
 /// A draft in the list of its author.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Authored {
+pub struct AuthorEntry {
     /// The draft.
     pub id: DraftId,
 }
@@ -227,7 +227,7 @@ impl DraftRecord {
     }
 
     /// Returns the object with its bytes.
-    pub fn object(&self) -> ObjectName {
+    pub fn object_name(&self) -> ObjectName {
         ObjectName::new(Class::Drafts, self.sha256)
     }
 
@@ -244,7 +244,7 @@ impl DraftRecord {
 
     /// Returns the record of the same draft after a step that ends it.
     #[must_use]
-    pub fn ended(self, ending: &Ending) -> Self {
+    pub fn into_ended(self, ending: &Ending) -> Self {
         Self {
             state: ending.state,
             changed_at: ending.at,
@@ -266,15 +266,15 @@ impl DraftRecord {
     }
 
     /// Returns the writes that count it. Each fails if its counter is full.
-    pub fn counted(&self, namespace: &NamespaceId) -> Vec<Write> {
-        self.counters(namespace)
+    pub fn counting_writes(&self, namespace: &NamespaceId) -> Vec<Write> {
+        self.own_counters(namespace)
             .into_iter()
             .map(|(key, field, most)| Write::count(key, field, 1, most))
             .collect()
     }
 
     /// Returns the count of what its author has handed in on this day.
-    pub fn day(&self, namespace: &NamespaceId) -> Window<'static> {
+    pub fn daily_window(&self, namespace: &NamespaceId) -> Window<'static> {
         Window {
             name: "draft",
             who: format!("{namespace}/{}", self.submitted_by.user_id),
@@ -284,9 +284,9 @@ impl DraftRecord {
     }
 
     /// Returns the counters that it is in, each with its key, its field and its bound.
-    fn counters(&self, namespace: &NamespaceId) -> Vec<(RecordKey, &'static str, i64)> {
+    fn own_counters(&self, namespace: &NamespaceId) -> Vec<(RecordKey, &'static str, i64)> {
         let author = &self.submitted_by.user_id;
-        let named = |name: &str| RecordKey::new(counters(namespace), name);
+        let named = |name: &str| RecordKey::new(counters_partition(namespace), name);
         match &self.subject {
             Subject::Propose(content) | Subject::Install(content) | Subject::Remove(content) => {
                 let of_author = author_queue_key(namespace, author);
@@ -312,13 +312,17 @@ impl DraftRecord {
     }
 
     /// Returns the writes that list it, without those that count it.
-    pub fn listed(&self, namespace: &NamespaceId) -> Result<Vec<Write>, StoreError> {
+    pub fn listing_writes(&self, namespace: &NamespaceId) -> Result<Vec<Write>, StoreError> {
         let author = &self.submitted_by.user_id;
         Ok(vec![
-            Write::put(key(namespace, &self.id), Document::of(self)?, When::Absent),
+            Write::put(
+                draft_key(namespace, &self.id),
+                Document::from_value(self)?,
+                When::Absent,
+            ),
             Write::put(
                 authored_key(namespace, author, &self.id),
-                Document::of(&Authored { id: self.id })?,
+                Document::from_value(&AuthorEntry { id: self.id })?,
                 When::Absent,
             ),
         ])
@@ -326,17 +330,21 @@ impl DraftRecord {
 
     /// Returns the write by which it takes its slot, under this condition; `None` where it takes
     /// none.
-    pub fn slot(&self, namespace: &NamespaceId, when: When) -> Result<Option<Write>, StoreError> {
+    pub fn slot_write(
+        &self,
+        namespace: &NamespaceId,
+        when: When,
+    ) -> Result<Option<Write>, StoreError> {
         let Some(key) = self.slot_key(namespace) else {
             return Ok(None);
         };
-        let slot = Document::of(&Slot { id: self.id })?;
+        let slot = Document::from_value(&Slot { id: self.id })?;
         Ok(Some(Write::put(key, slot, when)))
     }
 
     /// Returns the writes by which the draft, open at `revision`, becomes this ended one. With
     /// `replaced`, the draft that takes its slot takes its place in the counters too.
-    pub fn end(
+    pub fn ending_writes(
         &self,
         namespace: &NamespaceId,
         revision: u64,
@@ -347,16 +355,16 @@ impl DraftRecord {
         let mut writes = vec![
             // The one condition of this commit: of two steps that end a draft at once, one fails
             // here. The writes below need none.
-            Write::delete(key(namespace, &self.id), When::At(revision)),
+            Write::delete(draft_key(namespace, &self.id), When::At(revision)),
             Write::put_until(
                 ended_key(namespace, &self.id),
-                Document::of(self)?,
+                Document::from_value(self)?,
                 When::Any,
                 until,
             ),
             Write::put_until(
                 authored_key(namespace, author, &self.id),
-                Document::of(&Authored { id: self.id })?,
+                Document::from_value(&AuthorEntry { id: self.id })?,
                 When::Any,
                 until,
             ),
@@ -367,7 +375,7 @@ impl DraftRecord {
                 self.slot_key(namespace)
                     .map(|slot| Write::delete(slot, When::Any)),
             );
-            let counters = self.counters(namespace).into_iter();
+            let counters = self.own_counters(namespace).into_iter();
             // Earlier versions let an author have more, so the bound is not asked here.
             writes.extend(
                 counters.map(|(key, field, _)| Write::count(key, field, -1, i64::from(u32::MAX))),
@@ -378,13 +386,13 @@ impl DraftRecord {
 }
 
 /// Returns the partition that lists a namespace's open drafts, oldest first.
-pub fn partition(namespace: &NamespaceId) -> String {
+pub fn drafts_partition(namespace: &NamespaceId) -> String {
     format!("draft/{namespace}")
 }
 
 /// Returns the key of an open draft.
-pub fn key(namespace: &NamespaceId, id: &DraftId) -> RecordKey {
-    RecordKey::new(partition(namespace), id.as_str())
+pub fn draft_key(namespace: &NamespaceId, id: &DraftId) -> RecordKey {
+    RecordKey::new(drafts_partition(namespace), id.as_str())
 }
 
 /// Returns the partition that lists a namespace's ended drafts, oldest first.
@@ -418,27 +426,27 @@ pub fn key_slot(namespace: &NamespaceId, key: &PublicKey) -> RecordKey {
     RecordKey::new(format!("draft-slot/{namespace}"), name)
 }
 
-fn counters(namespace: &NamespaceId) -> String {
+fn counters_partition(namespace: &NamespaceId) -> String {
     format!("draft-count/{namespace}")
 }
 
 /// Returns the key of the counter of the content drafts in shared places.
 pub fn queue_key(namespace: &NamespaceId) -> RecordKey {
-    RecordKey::new(counters(namespace), "all")
+    RecordKey::new(counters_partition(namespace), "all")
 }
 
 /// Returns the key of the counter of an author's waiting content drafts.
 pub fn author_queue_key(namespace: &NamespaceId, author: &str) -> RecordKey {
-    RecordKey::new(counters(namespace), format!("by/{author}"))
+    RecordKey::new(counters_partition(namespace), format!("by/{author}"))
 }
 
 /// Returns all open drafts of a namespace.
-pub async fn open(
+pub async fn open_drafts(
     ports: &Ports,
     namespace: &NamespaceId,
 ) -> Result<Vec<super::Versioned<DraftRecord>>, StoreError> {
     // The counters bound the number of open drafts, so all of them fit into memory.
-    let found = kept::all(ports, &partition(namespace)).await?;
+    let found = kept::all_records(ports, &drafts_partition(namespace)).await?;
     let seen = found
         .into_iter()
         .map(|record| super::Versioned::read(Some(record)));

@@ -43,12 +43,16 @@ struct EarlierAccount {
 impl EarlierAccount {
     /// Returns the account in today's form, or `None` if nothing was proven and no operator invited
     /// the address.
-    fn carried(self, inviter_operates: bool) -> Option<Account> {
+    fn carry_forward(self, inviter_operates: bool) -> Option<Account> {
         let by_operator = self.invited_by.is_none() || inviter_operates;
         let mut account = Account {
             password_number: self.password_number,
             operator: self.operator,
-            ..Account::new(AccountId::earlier(&self.email), self.email, self.created_at)
+            ..Account::new(
+                AccountId::of_earlier_version(&self.email),
+                self.email,
+                self.created_at,
+            )
         };
         match self.password {
             Some(hash) if by_operator => account.proofs.push(Proof::Password {
@@ -85,9 +89,9 @@ pub async fn carry_over(ports: &Ports, now: Timestamp) -> Result<(), StoreError>
     carry_account(ports, &mark.value.email).await?;
     let mut after: Option<String> = None;
     loop {
-        let page = list(ports, namespace::DIRECTORY, after.as_deref()).await?;
+        let page = list_page(ports, namespace::DIRECTORY, after.as_deref()).await?;
         for record in &page {
-            let listed: namespace::Listed = record.read()?;
+            let listed: namespace::NamespaceEntry = record.read()?;
             carry_users(ports, &users_partition(&listed.namespace_id), now).await?;
         }
         after = page.last().map(|record| record.key.key.clone());
@@ -101,25 +105,28 @@ pub async fn carry_over(ports: &Ports, now: Timestamp) -> Result<(), StoreError>
     };
     let write = Write::put(
         first_owner_key(),
-        Document::of(&done)?,
+        Document::from_value(&done)?,
         When::At(mark.revision),
     );
     // Of several processes that carry over at once, each has done all of it.
-    ports.records.commit(vec![write]).await.map(|_| ())
+    ports.records.commit_writes(vec![write]).await.map(|_| ())
 }
 
-async fn list(
+async fn list_page(
     ports: &Ports,
     partition: &str,
     after: Option<&str>,
 ) -> Result<Vec<Record>, StoreError> {
-    ports.records.list(partition, "", after, MAX_PAGE).await
+    ports
+        .records
+        .list_page(partition, "", after, MAX_PAGE)
+        .await
 }
 
 async fn carry_users(ports: &Ports, partition: &str, now: Timestamp) -> Result<(), StoreError> {
     let mut after: Option<String> = None;
     loop {
-        let page = list(ports, partition, after.as_deref()).await?;
+        let page = list_page(ports, partition, after.as_deref()).await?;
         for record in &page {
             let user: User = record.read()?;
             // Only records of the earlier form are active without an account, so a second walk
@@ -145,8 +152,8 @@ async fn carry_user(tx: &Transaction<'_>, user: &User, now: Timestamp) -> Result
         return Ok(());
     };
     let user = found.value;
-    let id = AccountId::earlier(&user.email);
-    let user = match tx.records.get(&account_key(&id)).await? {
+    let id = AccountId::of_earlier_version(&user.email);
+    let user = match tx.records.get_one(&account_key(&id)).await? {
         Some(_) => User {
             account: Some(id),
             ..user
@@ -160,7 +167,7 @@ async fn carry_user(tx: &Transaction<'_>, user: &User, now: Timestamp) -> Result
         format!("acct/{}", user.email),
         format!("ns/{}", user.namespace.slug),
     );
-    tx.write_all(user.renewal(found.revision)?);
+    tx.write_all(user.renewal_writes(found.revision)?);
     tx.write(Write::delete(former, When::Any));
     Ok(())
 }
@@ -176,13 +183,13 @@ async fn carry_account(ports: &Ports, email: &Email) -> Result<(), StoreError> {
         };
         tx.write(Write::delete(earlier_key(email), When::At(found.revision)));
         let link = found.value.invite;
-        let carried = found.value.carried(inviter_operates);
+        let carried = found.value.carry_forward(inviter_operates);
         let is_kept = carried.as_ref().is_some_and(|it| it.invite.is_some());
         // A link that no account names must not stay usable.
         let dead = link.filter(|_| !is_kept);
         tx.write_all(dead.map(|link| Write::delete(invite_key(&link), When::Any)));
         if let Some(account) = carried {
-            tx.write_all(account.creation()?);
+            tx.write_all(account.creation_writes()?);
         }
         Ok(())
     };
@@ -193,14 +200,14 @@ async fn carry_account(ports: &Ports, email: &Email) -> Result<(), StoreError> {
 async fn owners_operate(ports: &Ports, inviter: &NamespaceRef) -> Result<bool, StoreError> {
     let (mut after, mut owners): (Option<String>, usize) = (None, 0);
     loop {
-        let page = list(ports, &users_partition(&inviter.id), after.as_deref()).await?;
+        let page = list_page(ports, &users_partition(&inviter.id), after.as_deref()).await?;
         for record in &page {
             let user: User = record.read()?;
             if user.role != Role::Owner {
                 continue;
             }
             owners += 1;
-            if !operates(ports, &user.email).await? {
+            if !operates_service(ports, &user.email).await? {
                 return Ok(false);
             }
         }
@@ -212,13 +219,13 @@ async fn owners_operate(ports: &Ports, inviter: &NamespaceRef) -> Result<bool, S
     }
 }
 
-async fn operates(ports: &Ports, email: &Email) -> Result<bool, StoreError> {
+async fn operates_service(ports: &Ports, email: &Email) -> Result<bool, StoreError> {
     let earlier = ports.get::<EarlierAccount>(&earlier_key(email)).await?;
     if let Some(earlier) = earlier {
         return Ok(earlier.value.operator);
     }
     // This owner's account may have been carried over already.
-    let carried = account::find(ports, email).await?;
+    let carried = account::find_account(ports, email).await?;
     Ok(carried.is_some_and(|carried| carried.value.operator))
 }
 
@@ -243,11 +250,11 @@ mod tests {
                 "created_at":"2026-11-19T09:00:00Z","invite":null,"invited_by":{invited_by}}}"#
             );
             let earlier: EarlierAccount = serde_json::from_str(&earlier).unwrap();
-            let carried = earlier.carried(inviter_operates);
+            let carried = earlier.carry_forward(inviter_operates);
             let told = carried.map(|account| {
                 let again = account.invite_again;
                 assert_eq!(account.epoch, u32::from(again), "what was signed in ends");
-                (account.password().is_some(), again)
+                (account.password_hash().is_some(), again)
             });
             assert_eq!(told, wanted, "{password} {invited_by} {inviter_operates}");
         }

@@ -32,7 +32,7 @@ pub struct EnrolmentCode {
 
 /// Counter of the uses of a code.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub struct Used {
+pub struct CodeUses {
     /// Number of uses.
     #[serde(default)]
     pub used: u32,
@@ -40,14 +40,14 @@ pub struct Used {
 
 impl EnrolmentCode {
     /// Whether a machine of this name may use it.
-    pub fn fits(&self, hostname: &str) -> bool {
+    pub fn fits_hostname(&self, hostname: &str) -> bool {
         self.name
             .as_deref()
-            .is_none_or(|pattern| matches(pattern, hostname))
+            .is_none_or(|pattern| matches_pattern(pattern, hostname))
     }
 
     /// Returns the write that counts one use; it fails if the code is used up.
-    pub fn counted(&self, namespace: &NamespaceId, hash: &Digest) -> Write {
+    pub fn counting_write(&self, namespace: &NamespaceId, hash: &Digest) -> Write {
         Write::Count {
             key: used_key(namespace, hash),
             field: "used".to_owned(),
@@ -64,7 +64,7 @@ impl EnrolmentCode {
 ///
 /// A tenant chooses the pattern and a machine its name, so the time must not grow with the number
 /// of stars beyond that of one search each.
-fn matches(pattern: &str, text: &str) -> bool {
+fn matches_pattern(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
     let Some(last) = parts.next_back() else {
@@ -101,13 +101,13 @@ const ID_PREFIX: &str = "enc_";
 const ID_DIGITS: usize = 26;
 
 /// Returns the partition that lists the codes of a namespace.
-pub fn partition(namespace: &NamespaceId) -> String {
+pub fn codes_partition(namespace: &NamespaceId) -> String {
     format!("enrol-code/{namespace}")
 }
 
 /// Returns the key of a code.
 pub fn code_key(namespace: &NamespaceId, hash: &Digest) -> RecordKey {
-    RecordKey::new(partition(namespace), hash.to_string())
+    RecordKey::new(codes_partition(namespace), hash.to_string())
 }
 
 /// Returns the key of the count of a code's uses.
@@ -143,7 +143,7 @@ mod tests {
             ("*a*", "b", false),
             ("ci-*", "ci-*", true),
         ] {
-            assert_eq!(matches(pattern, text), fits, "{pattern} {text}");
+            assert_eq!(matches_pattern(pattern, text), fits, "{pattern} {text}");
         }
     }
 
@@ -156,7 +156,7 @@ mod tests {
             let pattern = format!("{}*b", "*a".repeat(stars));
             let (done, finished) = std::sync::mpsc::channel();
             let text = name.clone();
-            std::thread::spawn(move || done.send(matches(&pattern, &text)));
+            std::thread::spawn(move || done.send(matches_pattern(&pattern, &text)));
             let found = finished.recv_timeout(std::time::Duration::from_secs(10));
             assert_eq!(found, Ok(false), "{stars} stars");
         }

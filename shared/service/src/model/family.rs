@@ -10,7 +10,7 @@ use super::namespace::NamespaceRef;
 
 /// Properties that all tokens of one consent share.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(try_from = "Stored", into = "Stored")]
+#[serde(try_from = "StoredFamily", into = "StoredFamily")]
 pub struct Family {
     /// The grant's id.
     pub grant: String,
@@ -79,7 +79,7 @@ impl Family {
 
 /// A family as records hold it.
 #[derive(Deserialize, Serialize)]
-struct Stored {
+struct StoredFamily {
     grant: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     namespace: Option<NamespaceRef>,
@@ -105,10 +105,10 @@ struct Stored {
 #[error("a family of tokens acts on one namespace or for an operator")]
 struct NoReach;
 
-impl TryFrom<Stored> for Family {
+impl TryFrom<StoredFamily> for Family {
     type Error = NoReach;
 
-    fn try_from(stored: Stored) -> Result<Self, NoReach> {
+    fn try_from(stored: StoredFamily) -> Result<Self, NoReach> {
         let reach = match (stored.namespace, stored.user, stored.operator) {
             // With a namespace the operator flag is ignored: the smaller right counts.
             (Some(namespace), Some(user), _) => Reach::Namespace {
@@ -133,7 +133,7 @@ impl TryFrom<Stored> for Family {
     }
 }
 
-impl From<Family> for Stored {
+impl From<Family> for StoredFamily {
     fn from(family: Family) -> Self {
         let operator = family.is_operator();
         let (namespace, user, connection) = match family.reach {

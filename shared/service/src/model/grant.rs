@@ -18,7 +18,7 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 
-use super::account::{AccountId, partition};
+use super::account::{AccountId, account_partition};
 use super::client::ClientId;
 use super::family::Family;
 use super::namespace::NamespaceRef;
@@ -76,13 +76,13 @@ pub struct Revoked {
     /// Time of the end.
     pub at: Timestamp,
     /// Reason of the end.
-    pub why: Why,
+    pub why: RevocationReason,
 }
 
 /// Reason for ending a grant.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum RevocationReason {
     /// Its client or its user asked for it.
     Asked,
     /// Its code came a second time.
@@ -105,17 +105,17 @@ impl Grant {
 
     /// Returns the writes that end the grant, which was read at `revision`, and remove it from the
     /// list of its account. The record stays, so that its tokens are known as dead.
-    pub fn revocation(
+    pub fn revocation_writes(
         &self,
         revision: u64,
-        why: Why,
+        why: RevocationReason,
         now: Timestamp,
     ) -> Result<[Write; 2], StoreError> {
         let ended = Self {
             revoked: Some(Revoked { at: now, why }),
             ..self.clone()
         };
-        let document = Document::of(&ended)?;
+        let document = Document::from_value(&ended)?;
         Ok([
             Write::put_until(self.key(), document, When::At(revision), self.ends_at),
             // `Any`, because a grant of an earlier version may not be listed.
@@ -135,7 +135,7 @@ impl Grant {
 
 /// An app that a person allowed, as an entry of that person's list.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Allowed {
+pub struct AllowedApp {
     /// Namespace in which it acts; absent for an app that acts for an operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<NamespaceRef>,
@@ -155,7 +155,7 @@ const LAST_SECOND: i64 = 9_999_999_999;
 /// Returns the key of the grant of this name in the list of its account; see
 /// [`Grant::name_in_list`].
 pub fn allowed_key(account: &AccountId, name: &str) -> RecordKey {
-    RecordKey::new(partition(account), format!("{ALLOWED}{name}"))
+    RecordKey::new(account_partition(account), format!("{ALLOWED}{name}"))
 }
 
 /// Returns the id of the grant that has this name in the list, or `None` if the text is no such
@@ -185,13 +185,13 @@ impl Grant {
 
     /// Returns the write that lists the grant with its account. It is part of every rotation, so
     /// that a grant of an earlier version is listed too.
-    pub fn listed(&self, name: Option<&str>) -> Result<Write, StoreError> {
-        let allowed = Allowed {
+    pub fn listing_write(&self, name: Option<&str>) -> Result<Write, StoreError> {
+        let allowed = AllowedApp {
             namespace: self.family.namespace().cloned(),
             client: self.family.client.clone(),
             name: name.map(str::to_owned),
         };
-        let document = Document::of(&allowed)?;
+        let document = Document::from_value(&allowed)?;
         let key = self.allowed_key();
         // Each rotation writes the entry, so it may exist already.
         Ok(Write::put_until(key, document, When::Any, self.ends_at))

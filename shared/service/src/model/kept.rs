@@ -104,7 +104,7 @@ impl TryFrom<String> for ObjectName {
 /// Reason why objects are roots for a time.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum RootReason {
     /// They came up, and a release that names them may follow.
     Upload,
     /// The release before named them.
@@ -113,9 +113,9 @@ pub enum Why {
 
 /// Objects that are roots until the record expires.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Kept {
+pub struct TemporaryRoots {
     /// The reason.
-    pub why: Why,
+    pub why: RootReason,
     /// The objects.
     pub objects: Vec<ObjectName>,
 }
@@ -157,23 +157,23 @@ pub struct Marked {
 
 /// Returns the writes that make `objects` roots for `seconds` from now; none if there are no
 /// objects.
-pub fn keep(
+pub fn root_writes(
     ports: &Ports,
     namespace: &NamespaceId,
-    why: Why,
+    why: RootReason,
     objects: &[ObjectName],
     seconds: i64,
 ) -> Result<Vec<Write>, StoreError> {
     let until = ports.now().plus_seconds(seconds);
     let write = |objects: &[ObjectName]| {
-        let kept = Kept {
+        let kept = TemporaryRoots {
             why,
             objects: objects.to_vec(),
         };
         let key = RecordKey::new(kept_partition(namespace), ports.fresh_id().to_string());
         Ok(Write::put_until(
             key,
-            Document::of(&kept)?,
+            Document::from_value(&kept)?,
             When::Any,
             until,
         ))
@@ -204,24 +204,24 @@ pub async fn marks_of(
     // One read of many keys is bounded, and a listing of all marks costs fewer calls than several
     // of them.
     if names.len() > MAX_KEYS {
-        return marks(ports, namespace).await;
+        return all_marks(ports, namespace).await;
     }
     let keys: Vec<_> = names
         .iter()
         .map(|name| mark_key(namespace, *name))
         .collect();
     let found = ports.records.get_many(&keys).await?;
-    found.iter().flatten().map(marked).collect()
+    found.iter().flatten().map(parse_mark).collect()
 }
 
 /// Returns all marks of a namespace.
-pub async fn marks(ports: &Ports, namespace: &NamespaceId) -> Result<Vec<Marked>, StoreError> {
-    let found = all(ports, &format!("doomed/{namespace}")).await?;
-    found.iter().map(marked).collect()
+pub async fn all_marks(ports: &Ports, namespace: &NamespaceId) -> Result<Vec<Marked>, StoreError> {
+    let found = all_records(ports, &format!("doomed/{namespace}")).await?;
+    found.iter().map(parse_mark).collect()
 }
 
 /// Returns every record of a partition.
-pub async fn all(
+pub async fn all_records(
     ports: &Ports,
     partition: &str,
 ) -> Result<Vec<vault_store::records::Record>, StoreError> {
@@ -230,7 +230,7 @@ pub async fn all(
     loop {
         let page = ports
             .records
-            .list(partition, "", after.as_deref(), MAX_PAGE)
+            .list_page(partition, "", after.as_deref(), MAX_PAGE)
             .await?;
         let full = page.len() == MAX_PAGE;
         after = page.last().map(|record| record.key.key.clone());
@@ -241,7 +241,7 @@ pub async fn all(
     }
 }
 
-fn marked(record: &vault_store::records::Record) -> Result<Marked, StoreError> {
+fn parse_mark(record: &vault_store::records::Record) -> Result<Marked, StoreError> {
     let name = record.key.key.parse();
     Ok(Marked {
         // Failing is safe: skipping a mark would show a marked object as present.

@@ -33,23 +33,23 @@ pub struct Window<'a> {
 }
 
 impl Window<'_> {
-    fn start(&self, now: Timestamp) -> i64 {
+    fn window_start(&self, now: Timestamp) -> i64 {
         // `rem_euclid` rounds down for a clock before 1970 as well.
         now.unix() - now.unix().rem_euclid(self.seconds)
     }
 
     /// Returns the seconds until the next window begins.
-    pub fn left(&self, now: Timestamp) -> u64 {
-        u64::try_from(self.start(now) + self.seconds - now.unix()).unwrap_or(1)
+    pub fn seconds_left(&self, now: Timestamp) -> u64 {
+        u64::try_from(self.window_start(now) + self.seconds - now.unix()).unwrap_or(1)
     }
 
     fn key(&self, now: Timestamp) -> RecordKey {
         let partition = format!("limit/{}/{}", self.name, self.who);
-        RecordKey::new(partition, self.start(now).to_string())
+        RecordKey::new(partition, self.window_start(now).to_string())
     }
 
-    fn write(&self, now: Timestamp, by: i64) -> Write {
-        let start = self.start(now);
+    fn count_write(&self, now: Timestamp, by: i64) -> Write {
+        let start = self.window_start(now);
         Write::Count {
             key: self.key(now),
             field: "n".to_owned(),
@@ -62,14 +62,14 @@ impl Window<'_> {
 
     /// Returns the write that counts one request, for the commit of the counted action; `None` if
     /// the window has no limit. The commit fails at this write if the window is full.
-    pub fn counted(&self, now: Timestamp) -> Option<Write> {
-        (self.limit > 0).then(|| self.write(now, 1))
+    pub fn counting_write(&self, now: Timestamp) -> Option<Write> {
+        (self.limit > 0).then(|| self.count_write(now, 1))
     }
 
     /// Returns the write that takes back a count made at `now`, for the commit that shows that it
     /// does not count.
     pub fn given_back(&self, now: Timestamp) -> Option<Write> {
-        (self.limit > 0).then(|| self.write(now, -1))
+        (self.limit > 0).then(|| self.count_write(now, -1))
     }
 
     /// Whether the window is full; asked before something is stored that [`Window::counted`] counts
@@ -79,7 +79,7 @@ impl Window<'_> {
         struct Counted {
             n: i64,
         }
-        let record = ports.records.get(&self.key(now)).await?;
+        let record = ports.records.get_one(&self.key(now)).await?;
         let counted = record.map(|record| record.read::<Counted>()).transpose()?;
         let full = |counted: Counted| counted.n >= i64::from(self.limit);
         Ok(self.limit > 0 && counted.is_some_and(full))
@@ -87,25 +87,25 @@ impl Window<'_> {
 
     /// Returns the refusal of a request that found the window full.
     pub fn refusal(&self, now: Timestamp) -> Refusal {
-        Refusal::new(ErrorCode::RateLimited).retry_after(self.left(now))
+        Refusal::new(ErrorCode::RateLimited).retry_after(self.seconds_left(now))
     }
 }
 
 /// Counts one request against all windows together. Returns the position of the first full window,
 /// and then changes none. Requests that collide while counting are retried, and end in 503, never
 /// in a refusal.
-pub async fn admit(
+pub async fn try_count(
     ports: &Ports,
     windows: &[Window<'_>],
     now: Timestamp,
 ) -> Result<Option<usize>, StoreError> {
-    let counted: Vec<_> = limited(windows).collect();
+    let counted: Vec<_> = limited_windows(windows).collect();
     if counted.is_empty() {
         return Ok(None);
     }
     ports
         .change(async |tx| {
-            tx.write_all(counted.iter().map(|(_, window)| window.write(now, 1)));
+            tx.write_all(counted.iter().map(|(_, window)| window.count_write(now, 1)));
             let full = tx.commit_within(counted.len()).await?;
             Ok(full.and_then(|index| counted.get(index)).map(|(at, _)| *at))
         })
@@ -114,8 +114,12 @@ pub async fn admit(
 
 /// Counts one request against all windows together; fails with 429 and `Retry-After` if one of them
 /// is full.
-pub async fn count(ports: &Ports, windows: &[Window<'_>], now: Timestamp) -> Result<(), Refusal> {
-    let full = admit(ports, windows, now).await?;
+pub async fn count_or_refuse(
+    ports: &Ports,
+    windows: &[Window<'_>],
+    now: Timestamp,
+) -> Result<(), Refusal> {
+    let full = try_count(ports, windows, now).await?;
     match full.and_then(|at| windows.get(at)) {
         None => Ok(()),
         Some(window) => Err(window.refusal(now)),
@@ -125,8 +129,8 @@ pub async fn count(ports: &Ports, windows: &[Window<'_>], now: Timestamp) -> Res
 /// Takes back the counts of a request made at `now` that the windows are not meant for. A count
 /// that stays because the store is busy only lowers the limit for the rest of its window.
 pub async fn give_back(ports: &Ports, windows: &[Window<'_>], now: Timestamp) {
-    let writes: Vec<_> = limited(windows)
-        .map(|(_, window)| window.write(now, -1))
+    let writes: Vec<_> = limited_windows(windows)
+        .map(|(_, window)| window.count_write(now, -1))
         .collect();
     if writes.is_empty() {
         return;
@@ -141,7 +145,7 @@ pub async fn give_back(ports: &Ports, windows: &[Window<'_>], now: Timestamp) {
     }
 }
 
-fn limited<'w, 'n>(
+fn limited_windows<'w, 'n>(
     windows: &'w [Window<'n>],
 ) -> impl Iterator<Item = (usize, &'w Window<'n>)> + use<'w, 'n> {
     let windows = windows.iter().enumerate();
@@ -197,21 +201,33 @@ mod tests {
             seconds: 60,
         };
         for _ in 0..3 {
-            assert!(count(&ports, &[window(3)], clock.now()).await.is_ok());
+            assert!(
+                count_or_refuse(&ports, &[window(3)], clock.now())
+                    .await
+                    .is_ok()
+            );
         }
         assert!(window(3).is_full(&ports, clock.now()).await.unwrap());
         assert!(!window(4).is_full(&ports, clock.now()).await.unwrap());
         assert!(!window(0).is_full(&ports, clock.now()).await.unwrap());
-        let refused = count(&ports, &[window(3)], clock.now()).await.unwrap_err();
+        let refused = count_or_refuse(&ports, &[window(3)], clock.now())
+            .await
+            .unwrap_err();
         assert_eq!(refused.code(), ErrorCode::RateLimited);
-        assert_eq!(window(3).left(clock.now()), 50);
+        assert_eq!(window(3).seconds_left(clock.now()), 50);
         assert!(
-            count(&ports, &[window(0)], clock.now()).await.is_ok(),
+            count_or_refuse(&ports, &[window(0)], clock.now())
+                .await
+                .is_ok(),
             "0 switches a limit off"
         );
         clock.advance(50);
         assert!(!window(3).is_full(&ports, clock.now()).await.unwrap());
-        assert!(count(&ports, &[window(3)], clock.now()).await.is_ok());
+        assert!(
+            count_or_refuse(&ports, &[window(3)], clock.now())
+                .await
+                .is_ok()
+        );
     }
 
     #[tokio::test]
@@ -225,7 +241,7 @@ mod tests {
             limit,
             seconds: 60,
         });
-        let admit = || admit(&ports, &windows, now);
+        let admit = || try_count(&ports, &windows, now);
         assert_eq!(admit().await.unwrap(), None);
         assert_eq!(admit().await.unwrap(), Some(2), "the position among all");
         give_back(&ports, &windows, now).await;
@@ -235,7 +251,7 @@ mod tests {
         give_back(&ports, &windows, clock.now()).await;
         let now = clock.now();
         for full in [None, Some(2)] {
-            let admitted = super::admit(&ports, &windows, now).await;
+            let admitted = super::try_count(&ports, &windows, now).await;
             assert_eq!(admitted.unwrap(), full);
         }
     }

@@ -28,14 +28,14 @@ pub async fn another_owner(
     for _ in 0..MAX_SEARCH_PAGES {
         let found = ports
             .records
-            .list(&partition, "", after.as_deref(), MAX_PAGE)
+            .list_page(&partition, "", after.as_deref(), MAX_PAGE)
             .await?;
         after = found.last().map(|record| record.key.key.clone());
         let full = found.len() == MAX_PAGE;
         let mut owners = Vec::new();
         for record in &found {
-            let owner = seen::<User>(record)?;
-            if owner.value.administers() && owner.value.id != id {
+            let owner = read_versioned::<User>(record)?;
+            if owner.value.can_administer() && owner.value.id != id {
                 owners.push(owner);
             }
         }
@@ -61,7 +61,7 @@ pub async fn another_owner(
     Ok(None)
 }
 
-fn seen<T: DeserializeOwned>(record: &Record) -> Result<Versioned<T>, StoreError> {
+fn read_versioned<T: DeserializeOwned>(record: &Record) -> Result<Versioned<T>, StoreError> {
     Ok(Versioned {
         revision: record.revision,
         expires_at: record.expires_at,
@@ -71,7 +71,7 @@ fn seen<T: DeserializeOwned>(record: &Record) -> Result<Versioned<T>, StoreError
 
 impl Versioned<User> {
     /// Returns a write that fails the commit if the user has changed since it was read.
-    pub fn check(&self) -> Write {
+    pub fn check_unchanged(&self) -> Write {
         Write::check(self.value.key(), When::At(self.revision))
     }
 }

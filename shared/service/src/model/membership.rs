@@ -43,7 +43,7 @@ pub enum NotInvited {
 
 impl User {
     /// Returns a user whom an owner invites.
-    pub fn invited(
+    pub fn new_invited(
         email: Email,
         namespace: NamespaceRef,
         role: Role,
@@ -68,7 +68,7 @@ impl User {
 
     /// Returns a user of this account without an invitation, for a namespace that an operator makes
     /// for it and for the first start.
-    pub fn active(
+    pub fn new_active(
         account: &Account,
         namespace: NamespaceRef,
         role: Role,
@@ -80,7 +80,7 @@ impl User {
         Self {
             account: Some(account.id.clone()),
             invited_at: None,
-            ..Self::invited(email, namespace, role, scopes, now, random)
+            ..Self::new_invited(email, namespace, role, scopes, now, random)
         }
     }
 
@@ -90,7 +90,7 @@ impl User {
             (Some(account), _) => Some(account.clone()),
             (None, Some(_)) => None,
             // An earlier version knew the account by its address alone.
-            (None, None) => Some(AccountId::earlier(&self.email)),
+            (None, None) => Some(AccountId::of_earlier_version(&self.email)),
         }
     }
 
@@ -102,7 +102,7 @@ impl User {
 
     /// Returns the same invitation, as given by the owner with this address.
     #[must_use]
-    pub fn by(self, inviter: &Email) -> Self {
+    pub fn with_inviter(self, inviter: &Email) -> Self {
         Self {
             invited_by: Some(inviter.clone()),
             ..self
@@ -122,7 +122,7 @@ impl User {
     }
 
     /// Returns the active user after `account` accepted. Fails if it may not accept now.
-    pub fn accepted(&self, account: &Account, now: Timestamp) -> Result<Self, NotInvited> {
+    pub fn accepted_by(&self, account: &Account, now: Timestamp) -> Result<Self, NotInvited> {
         self.answerable_by(account, now)?;
         Ok(Self {
             account: Some(account.id.clone()),
@@ -151,12 +151,12 @@ impl User {
         }
     }
 
-    fn index(&self) -> Result<Write, StoreError> {
+    fn index_write(&self) -> Result<Write, StoreError> {
         let membership = Membership {
             user_id: self.id.clone(),
             namespace: self.namespace.clone(),
         };
-        let (key, document) = (self.index_key(), Document::of(&membership)?);
+        let (key, document) = (self.index_key(), Document::from_value(&membership)?);
         Ok(match self.invitation_ends_at() {
             // An account has one user in a namespace, so a second acceptance fails here.
             None => Write::put(key, document, When::Absent),
@@ -165,8 +165,8 @@ impl User {
         })
     }
 
-    fn write(&self, when: When) -> Result<Write, StoreError> {
-        let document = Document::of(self)?;
+    fn to_write(&self, when: When) -> Result<Write, StoreError> {
+        let document = Document::from_value(self)?;
         Ok(match self.invitation_ends_at() {
             None => Write::put(self.key(), document, when),
             Some(ends_at) => Write::put_until(self.key(), document, when, ends_at),
@@ -174,26 +174,26 @@ impl User {
     }
 
     /// Returns the writes that make a new user: its record and its index entry.
-    pub fn creation(&self) -> Result<Vec<Write>, StoreError> {
-        Ok(vec![self.write(When::Absent)?, self.index()?])
+    pub fn creation_writes(&self) -> Result<Vec<Write>, StoreError> {
+        Ok(vec![self.to_write(When::Absent)?, self.index_write()?])
     }
 
     /// Returns the write that replaces the record as it was read at `revision`.
-    pub fn update(&self, revision: u64) -> Result<Write, StoreError> {
-        self.write(When::At(revision))
+    pub fn update_write(&self, revision: u64) -> Result<Write, StoreError> {
+        self.to_write(When::At(revision))
     }
 
     /// Returns the writes that renew an invitation, which was read at `revision`: its record and
     /// its entry get a new end.
-    pub fn renewal(&self, revision: u64) -> Result<Vec<Write>, StoreError> {
-        Ok(vec![self.update(revision)?, self.index()?])
+    pub fn renewal_writes(&self, revision: u64) -> Result<Vec<Write>, StoreError> {
+        Ok(vec![self.update_write(revision)?, self.index_write()?])
     }
 
     /// Returns the writes by which an invitation, read at `revision`, becomes the active `user`.
-    pub fn acceptance(&self, revision: u64, user: &Self) -> Result<Vec<Write>, StoreError> {
+    pub fn acceptance_writes(&self, revision: u64, user: &Self) -> Result<Vec<Write>, StoreError> {
         Ok(vec![
-            user.update(revision)?,
-            user.index()?,
+            user.update_write(revision)?,
+            user.index_write()?,
             // `Any`, because the entry of the invitation may have expired.
             Write::delete(self.index_key(), When::Any),
         ])
@@ -201,7 +201,7 @@ impl User {
 
     /// Returns the writes that remove the user, read at `revision`, with its index entry: its
     /// tokens are dead at once.
-    pub fn removal(&self, revision: u64) -> [Write; 2] {
+    pub fn removal_writes(&self, revision: u64) -> [Write; 2] {
         [
             Write::delete(self.key(), When::At(revision)),
             Write::delete(self.index_key(), When::Any),
@@ -238,14 +238,14 @@ mod tests {
         };
         let email = "ada@example.org".parse().unwrap();
         let (now, random) = (Timestamp::from_unix(0), SeededRandom::new(1));
-        User::invited(email, namespace, Role::Owner, Scopes::ALL, now, &random)
+        User::new_invited(email, namespace, Role::Owner, Scopes::ALL, now, &random)
     }
 
     #[test]
     fn only_the_invited_address_answers_and_for_seven_days() {
         let (ada, eve) = (account("ada@example.org"), account("eve@example.org"));
         let invited = invitation();
-        let joined = invited.accepted(&ada, Timestamp::from_unix(0)).unwrap();
+        let joined = invited.accepted_by(&ada, Timestamp::from_unix(0)).unwrap();
         let end = INVITATION_SECONDS;
         for (user, who, at, wanted) in [
             (&invited, &ada, 0, Ok(())),
@@ -256,7 +256,11 @@ mod tests {
         ] {
             let at = Timestamp::from_unix(at);
             assert_eq!(user.answerable_by(who, at), wanted, "{user:?} {at}");
-            assert_eq!(user.accepted(who, at).map(|_| ()), wanted, "{user:?} {at}");
+            assert_eq!(
+                user.accepted_by(who, at).map(|_| ()),
+                wanted,
+                "{user:?} {at}"
+            );
         }
     }
 
@@ -264,11 +268,11 @@ mod tests {
     fn accepting_binds_to_the_account_and_changes_nothing_else() {
         let (ada, invited) = (account("ada@example.org"), invitation());
         assert_eq!((invited.state(), invited.account()), (State::Invited, None));
-        assert!(!invited.administers(), "an invited owner is none yet");
-        let joined = invited.accepted(&ada, Timestamp::from_unix(1)).unwrap();
+        assert!(!invited.can_administer(), "an invited owner is none yet");
+        let joined = invited.accepted_by(&ada, Timestamp::from_unix(1)).unwrap();
         assert_eq!(joined.state(), State::Active);
         assert_eq!(joined.account(), Some(ada.id));
-        assert!(joined.administers());
+        assert!(joined.can_administer());
         assert_eq!((joined.id, joined.role), (invited.id, invited.role));
     }
 
@@ -290,7 +294,10 @@ mod tests {
         assert!(members.remove("account").is_some() && members.remove("invited_at").is_some());
         let read: User = serde_json::from_value(earlier).unwrap();
         assert_eq!(read.state(), State::Active);
-        assert_eq!(read.account(), Some(AccountId::earlier(&read.email)));
+        assert_eq!(
+            read.account(),
+            Some(AccountId::of_earlier_version(&read.email))
+        );
         assert_eq!(read.invitation_ends_at(), None);
     }
 }

@@ -93,7 +93,7 @@ pub use crate::ports::Versioned;
 pub fn fresh_id(prefix: &str, now: Timestamp, random: &dyn Random) -> String {
     let mut bits = [0; 16];
     // A ULID has 80 random bits; its other 48 are the time.
-    random.fill(&mut bits[6..]);
+    random.fill_random(&mut bits[6..]);
     let millis = u64::try_from(now.unix()).unwrap_or(0).saturating_mul(1000);
     format!(
         "{prefix}{}",

@@ -73,7 +73,7 @@ impl Subscription {
 
     /// Returns its state at `now` for answers: `past_due` becomes `lapsed` when the grace period
     /// ends.
-    pub fn at(self, now: Timestamp) -> vault_api::Subscription {
+    pub fn state_at(self, now: Timestamp) -> vault_api::Subscription {
         match self {
             Self::None => vault_api::Subscription::None,
             Self::Active => vault_api::Subscription::Active,
@@ -184,7 +184,7 @@ impl EarlierPin {
 
 impl Pinned {
     /// Returns the pin of a vault with root versions.
-    pub const fn vault(&self) -> Option<&Pin> {
+    pub const fn vault_pin(&self) -> Option<&Pin> {
         match self {
             Self::Vault(pin) => Some(pin),
             Self::Nothing | Self::Earlier(_) => None,
@@ -270,7 +270,7 @@ pub struct Namespace {
 /// Parts of a [`Namespace`] that the request of a device needs: its record without the pin, because
 /// parsing one key costs more than the rest of the request, its signature included.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Served {
+pub struct ServedNamespace {
     /// The allocation.
     pub id: NamespaceId,
     /// Whether it serves.
@@ -281,16 +281,16 @@ pub struct Served {
     pub current: Option<Current>,
 }
 
-impl Served {
+impl ServedNamespace {
     /// Returns the key of one of its objects.
-    pub fn object(&self, class: Class, digest: Digest) -> ObjectKey {
+    pub fn object_key(&self, class: Class, digest: Digest) -> ObjectKey {
         ObjectKey::new(self.id, class, digest)
     }
 }
 
 /// A namespace in the operator's list.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Listed {
+pub struct NamespaceEntry {
     /// The name.
     pub slug: Slug,
     /// The id of the allocation.
@@ -327,17 +327,21 @@ impl Namespace {
     }
 
     /// Returns the writes that allocate it; the first one fails if the slug is or was in use.
-    pub fn allocation(&self) -> Result<Vec<Write>, StoreError> {
-        let listed = Listed {
+    pub fn allocation_writes(&self) -> Result<Vec<Write>, StoreError> {
+        let listed = NamespaceEntry {
             slug: self.slug.clone(),
             namespace_id: self.id,
         };
         Ok(vec![
             // A deleted namespace still occupies its key, so no slug is given out twice.
-            Write::put(key(&self.slug), Document::of(self)?, When::Absent),
+            Write::put(
+                namespace_key(&self.slug),
+                Document::from_value(self)?,
+                When::Absent,
+            ),
             Write::put(
                 RecordKey::new(DIRECTORY, self.slug.as_str()),
-                Document::of(&listed)?,
+                Document::from_value(&listed)?,
                 When::Absent,
             ),
         ])
@@ -357,28 +361,28 @@ impl Namespace {
     }
 
     /// Returns the write that replaces the record as it was read at `revision`.
-    pub fn update(&self, revision: u64) -> Result<Write, StoreError> {
+    pub fn update_write(&self, revision: u64) -> Result<Write, StoreError> {
         Ok(Write::put(
-            key(&self.slug),
-            Document::of(self)?,
+            namespace_key(&self.slug),
+            Document::from_value(self)?,
             When::At(revision),
         ))
     }
 
     /// Returns the key of one of its objects.
-    pub fn object(&self, class: Class, digest: Digest) -> ObjectKey {
+    pub fn object_key(&self, class: Class, digest: Digest) -> ObjectKey {
         ObjectKey::new(self.id, class, digest)
     }
 }
 
 /// Returns the key of the namespace of a slug.
-pub fn key(slug: &Slug) -> RecordKey {
-    RecordKey::new(partition(slug), "ns")
+pub fn namespace_key(slug: &Slug) -> RecordKey {
+    RecordKey::new(namespace_partition(slug), "ns")
 }
 
 /// Returns the key of the counter of a namespace's waiting devices.
 pub fn queue_key(slug: &Slug) -> RecordKey {
-    RecordKey::new(partition(slug), "queue")
+    RecordKey::new(namespace_partition(slug), "queue")
 }
 
 /// Returns the write that changes the counter by `by`; it fails if the count would leave 0 to
@@ -388,15 +392,18 @@ pub fn count_pending(slug: &Slug, by: i64) -> Write {
 }
 
 /// Reads a namespace with its revision. A deleted one is `None`, like one that never existed.
-pub async fn find(ports: &Ports, slug: &Slug) -> Result<Option<(Namespace, u64)>, StoreError> {
-    let Some(record) = ports.records.get(&key(slug)).await? else {
+pub async fn find_namespace(
+    ports: &Ports,
+    slug: &Slug,
+) -> Result<Option<(Namespace, u64)>, StoreError> {
+    let Some(record) = ports.records.get_one(&namespace_key(slug)).await? else {
         return Ok(None);
     };
     let namespace: Namespace = record.read()?;
     Ok((namespace.status != Status::Deleted).then_some((namespace, record.revision)))
 }
 
-fn partition(slug: &Slug) -> String {
+fn namespace_partition(slug: &Slug) -> String {
     format!("ns/{slug}")
 }
 
@@ -418,7 +425,7 @@ mod tests {
             let now = at(now);
             assert_eq!(subscription.is_live(now), live, "{subscription:?} {now}");
             assert_eq!(
-                subscription.at(now).as_str(),
+                subscription.state_at(now).as_str(),
                 word,
                 "{subscription:?} {now}"
             );

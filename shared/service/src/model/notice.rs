@@ -116,7 +116,7 @@ impl Event {
     }
 
     /// Returns the word of its topic in the log; `test` for a test.
-    pub fn word(&self) -> &'static str {
+    pub fn topic_word(&self) -> &'static str {
         self.topic().map_or("test", Topic::as_str)
     }
 }
@@ -157,14 +157,14 @@ pub struct Webhook {
 
 impl Webhook {
     /// Whether it gets notices about this topic.
-    pub fn wants(&self, topic: Option<Topic>) -> bool {
+    pub fn wants_topic(&self, topic: Option<Topic>) -> bool {
         let is_listed = |topic: Topic| self.events.contains(&topic);
         self.off_since.is_none() && (self.events.is_empty() || topic.is_some_and(is_listed))
     }
 
     /// Records that a delivery failed at `now`. Switches the webhook off once it has failed for
     /// long enough; returns whether it did so now.
-    pub fn failed(&mut self, why: String, now: Timestamp) -> bool {
+    pub fn record_failure(&mut self, why: String, now: Timestamp) -> bool {
         // Time counts from the first failure in a row; a delivery that arrives resets it.
         let since = *self.failing_since.get_or_insert(now);
         self.last_failure = Some(why);
@@ -176,7 +176,7 @@ impl Webhook {
     }
 
     /// Records that a delivery arrived; returns whether the record has changed.
-    pub fn arrived(&mut self) -> bool {
+    pub fn record_arrival(&mut self) -> bool {
         self.last_failure = None;
         // `|` and not `||`, because both fields must be cleared.
         self.off_since.take().is_some() | self.failing_since.take().is_some()
@@ -185,20 +185,24 @@ impl Webhook {
 
 impl Destinations {
     /// Whether anything is sent about this topic.
-    pub fn want(&self, topic: impl Into<Option<Topic>>) -> bool {
+    pub fn any_wants(&self, topic: impl Into<Option<Topic>>) -> bool {
         let topic = topic.into();
-        self.mail || self.webhooks.iter().any(|webhook| webhook.wants(topic))
+        self.mail
+            || self
+                .webhooks
+                .iter()
+                .any(|webhook| webhook.wants_topic(topic))
     }
 
     /// Returns the webhook with this id.
-    pub fn webhook(&self, id: &str) -> Option<&Webhook> {
+    pub fn find_webhook(&self, id: &str) -> Option<&Webhook> {
         self.webhooks.iter().find(|webhook| webhook.id == id)
     }
 
     /// Reads them, with the condition for replacing them. Without a record there are none.
     pub async fn find(ports: &Ports, namespace: &NamespaceId) -> Result<(Self, When), StoreError> {
         Ok(
-            match ports.records.get(&destinations_key(namespace)).await? {
+            match ports.records.get_one(&destinations_key(namespace)).await? {
                 None => (Self::default(), When::Absent),
                 Some(record) => (record.read()?, When::At(record.revision)),
             },
@@ -206,10 +210,10 @@ impl Destinations {
     }
 
     /// Returns the write that replaces them.
-    pub fn write(&self, namespace: &NamespaceId, when: When) -> Result<Write, StoreError> {
+    pub fn to_write(&self, namespace: &NamespaceId, when: When) -> Result<Write, StoreError> {
         Ok(Write::put(
             destinations_key(namespace),
-            Document::of(self)?,
+            Document::from_value(self)?,
             when,
         ))
     }
@@ -248,7 +252,7 @@ impl Delivery {
 
     /// Returns the delivery after the beginning of an attempt at `now`, as if that had failed: a
     /// process that dies meanwhile loses nothing. Returns `None` for the last attempt.
-    pub fn begun(&self, now: Timestamp) -> Option<Self> {
+    pub fn begin_attempt(&self, now: Timestamp) -> Option<Self> {
         // The table also bounds the attempts: behind its end there is no next one.
         let wait = RETRY_SECONDS.get(self.attempts as usize)?;
         Some(Self {
@@ -281,16 +285,21 @@ impl Outgoing {
     }
 
     /// Returns the write that stores it under `id`.
-    pub fn write(
+    pub fn to_write(
         &self,
         namespace: &NamespaceId,
         id: &str,
         when: When,
     ) -> Result<Write, StoreError> {
-        let key = RecordKey::new(outbox(namespace), id);
+        let key = RecordKey::new(outbox_partition(namespace), id);
         // With an end, so that an endpoint that is gone for good cannot fill the outbox.
         let until = self.at.plus_seconds(KEPT_SECONDS);
-        Ok(Write::put_until(key, Document::of(self)?, when, until))
+        Ok(Write::put_until(
+            key,
+            Document::from_value(self)?,
+            when,
+            until,
+        ))
     }
 }
 
@@ -307,7 +316,7 @@ pub struct Due {
 
 impl Due {
     /// Returns the write that has the outbox visited at `due_at` or later.
-    pub fn write(
+    pub fn due_write(
         namespace: &Namespace,
         due_at: Timestamp,
         when: When,
@@ -319,7 +328,7 @@ impl Due {
         };
         Ok(Write::put(
             due_key(&namespace.id),
-            Document::of(&due)?,
+            Document::from_value(&due)?,
             when,
         ))
     }
@@ -331,7 +340,7 @@ pub fn due_key(namespace: &NamespaceId) -> RecordKey {
 }
 
 /// Returns the partition of a namespace's waiting notices.
-pub fn outbox(namespace: &NamespaceId) -> String {
+pub fn outbox_partition(namespace: &NamespaceId) -> String {
     format!("outbox/{namespace}")
 }
 
@@ -340,25 +349,25 @@ pub const MACHINES: &str = "machines";
 
 /// Returns the key of the mark that machines wait.
 pub fn machines_key(namespace: &NamespaceId) -> RecordKey {
-    RecordKey::new(outbox(namespace), MACHINES)
+    RecordKey::new(outbox_partition(namespace), MACHINES)
 }
 
 /// Returns the key of the mark that machines were announced lately.
 pub fn machines_paused_key(namespace: &NamespaceId) -> RecordKey {
-    RecordKey::new(partition(namespace), "machines-paused")
+    RecordKey::new(notices_partition(namespace), "machines-paused")
 }
 
 /// Returns the key of the mark that the end of the release with this payload was announced.
 pub fn ends_key(namespace: &NamespaceId, payload: &Digest) -> RecordKey {
-    RecordKey::new(partition(namespace), format!("ends/{payload}"))
+    RecordKey::new(notices_partition(namespace), format!("ends/{payload}"))
 }
 
 /// Returns the key of the destinations of a namespace.
 pub fn destinations_key(namespace: &NamespaceId) -> RecordKey {
-    RecordKey::new(partition(namespace), "destinations")
+    RecordKey::new(notices_partition(namespace), "destinations")
 }
 
-fn partition(namespace: &NamespaceId) -> String {
+fn notices_partition(namespace: &NamespaceId) -> String {
     format!("notices/{namespace}")
 }
 
@@ -371,7 +380,7 @@ mod tests {
         let mut now = Timestamp::from_unix(1_795_219_200);
         let mut delivery = Delivery::new(Recipient::Webhook("whk_1".to_owned()), now);
         let mut waits = Vec::new();
-        while let Some(next) = delivery.begun(now) {
+        while let Some(next) = delivery.begin_attempt(now) {
             waits.push(next.due_at.unix() - now.unix());
             now = next.due_at;
             delivery = next;
@@ -391,7 +400,7 @@ mod tests {
             Event::Test {},
         ] {
             let text = serde_json::to_value(&event).unwrap();
-            assert_eq!(text["type"], event.word());
+            assert_eq!(text["type"], event.topic_word());
             assert_eq!(serde_json::from_value::<Event>(text).unwrap(), event);
         }
         assert!("test".parse::<Topic>().is_err());

@@ -18,7 +18,7 @@ impl DraftRecord {
     /// Returns the draft in its present state: a proposal whose record says that it waits may have
     /// ended. `published` is as in [`Proposed`].
     #[must_use]
-    pub fn standing(
+    pub fn with_present_state(
         self,
         namespace: &Namespace,
         published: Option<&Release>,
@@ -28,12 +28,12 @@ impl DraftRecord {
         let ending = self
             .proposed()
             .filter(|_| waits)
-            .and_then(|proposed| outcome(proposed, namespace, published, now));
+            .and_then(|proposed| proposal_ending(proposed, namespace, published, now));
         match ending {
             // Never before it came in.
             Some(mut ending) => {
                 ending.at = ending.at.max(self.submitted_at);
-                self.ended(&ending)
+                self.into_ended(&ending)
             }
             None => self,
         }
@@ -42,7 +42,7 @@ impl DraftRecord {
 
 /// Returns the end of the proposal, or `None` while it waits. `published` is the release under its
 /// own number and root version, if there is one.
-fn outcome(
+fn proposal_ending(
     proposed: &Proposed,
     namespace: &Namespace,
     published: Option<&Release>,
@@ -62,7 +62,7 @@ fn outcome(
             Some(release.release),
         ));
     }
-    let has = Base::of(namespace);
+    let has = Base::of_namespace(namespace);
     // The file may bring root versions of its own: they are no other ones when they are pinned
     // first.
     let same_root = has.root_sha256 == proposed.base.root_sha256
@@ -154,7 +154,7 @@ mod tests {
             root_sha256: digest("own"),
             payload_sha256: digest("new"),
             signers: Vec::new(),
-            base: Base::of(&namespace(Some("old"), Some("root 1"))),
+            base: Base::of_namespace(&namespace(Some("old"), Some("root 1"))),
             added: digest("added"),
             ends_at: at(20 + PROPOSAL_SECONDS),
         };
@@ -171,7 +171,7 @@ mod tests {
         let waits = |payload, root, published: Option<&str>, now| {
             let published = published.map(release);
             let has = namespace(payload, root);
-            let standing = record().standing(&has, published.as_ref(), at(now));
+            let standing = record().with_present_state(&has, published.as_ref(), at(now));
             (standing.state, standing.changed_at.unix(), standing.release)
         };
         let end = 20 + PROPOSAL_SECONDS;
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn what_a_person_decided_about_a_proposal_stays() {
-        let declined = record().ended(&Ending {
+        let declined = record().into_ended(&Ending {
             state: State::Declined,
             at: at(30),
             release: None,
@@ -207,7 +207,7 @@ mod tests {
         let has = namespace(Some("new"), Some("own"));
         let later = declined
             .clone()
-            .standing(&has, Some(&release("new")), at(99));
+            .with_present_state(&has, Some(&release("new")), at(99));
         assert_eq!(later, declined);
     }
 }

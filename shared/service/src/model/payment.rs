@@ -59,7 +59,7 @@ id! {
 
 /// Report of one event about a subscription.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Reported {
+pub enum ReportedState {
     /// The first payment has not arrived.
     Incomplete,
     /// Paid, or in a trial.
@@ -76,7 +76,7 @@ pub enum Reported {
     Ended,
 }
 
-impl Reported {
+impl ReportedState {
     /// Returns the report that a status of the provider stands for.
     pub fn of_status(status: &str) -> Self {
         match status {
@@ -96,7 +96,7 @@ impl Reported {
 /// later state wins: every subscription comes from `incomplete`, and the others are ever stricter.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum SubscriptionState {
     /// Never paid yet.
     Incomplete,
     /// Paid.
@@ -119,7 +119,7 @@ pub struct PaidSubscription {
     /// The provider's id of the person.
     pub customer: Option<String>,
     /// Its state.
-    pub standing: Standing,
+    pub standing: SubscriptionState,
     /// Time since which it is not paid, if it is not. The grace period counts from here, however
     /// many payments fail.
     pub failing_since: Option<Timestamp>,
@@ -129,36 +129,36 @@ pub struct PaidSubscription {
 
 impl PaidSubscription {
     /// Returns a subscription of which only this is known.
-    pub fn new(id: SubscriptionId, reported: Reported, created: Timestamp) -> Self {
+    pub fn new(id: SubscriptionId, reported: ReportedState, created: Timestamp) -> Self {
         let unknown = Self {
             id,
             reference: None,
             customer: None,
             // The lowest state, so that the event below counts although its time is the same.
-            standing: Standing::Incomplete,
+            standing: SubscriptionState::Incomplete,
             failing_since: None,
             as_of: created,
         };
-        unknown.after(reported, created)
+        unknown.after_event(reported, created)
     }
 
     /// Returns the subscription after an event. An event older than the newest changes nothing, nor
     /// does any once the subscription is over; of two events of one second the stricter counts.
     #[must_use]
-    pub fn after(self, reported: Reported, created: Timestamp) -> Self {
-        if created < self.as_of || self.standing == Standing::Ended {
+    pub fn after_event(self, reported: ReportedState, created: Timestamp) -> Self {
+        if created < self.as_of || self.standing == SubscriptionState::Ended {
             return self;
         }
         let mut standing = match reported {
             // Every subscription comes from there, and none goes back.
-            Reported::Incomplete => self.standing,
-            Reported::Paid => Standing::Paid,
-            Reported::PastDue => Standing::PastDue,
-            Reported::Withheld | Reported::Unknown => Standing::Withheld,
-            Reported::Ended => Standing::Ended,
+            ReportedState::Incomplete => self.standing,
+            ReportedState::Paid => SubscriptionState::Paid,
+            ReportedState::PastDue => SubscriptionState::PastDue,
+            ReportedState::Withheld | ReportedState::Unknown => SubscriptionState::Withheld,
+            ReportedState::Ended => SubscriptionState::Ended,
             // A first payment that fails buys no grace, and a further one takes nothing back.
-            Reported::PaymentFailed => match self.standing {
-                Standing::Paid => Standing::PastDue,
+            ReportedState::PaymentFailed => match self.standing {
+                SubscriptionState::Paid => SubscriptionState::PastDue,
                 other => other,
             },
         };
@@ -168,7 +168,7 @@ impl PaidSubscription {
             standing = standing.max(self.standing);
         }
         let failing_since = match standing {
-            Standing::Incomplete | Standing::Paid => None,
+            SubscriptionState::Incomplete | SubscriptionState::Paid => None,
             _ => self.failing_since.or(Some(created)),
         };
         Self {
@@ -180,10 +180,10 @@ impl PaidSubscription {
     }
 
     /// Returns the state of the payments for its vault.
-    pub fn access(&self, grace_days: i64) -> Subscription {
+    pub fn vault_access(&self, grace_days: i64) -> Subscription {
         match (self.standing, self.failing_since) {
-            (Standing::Paid, _) => Subscription::Active,
-            (Standing::PastDue, Some(since)) => Subscription::PastDue {
+            (SubscriptionState::Paid, _) => Subscription::Active,
+            (SubscriptionState::PastDue, Some(since)) => Subscription::PastDue {
                 until: since.plus_days(grace_days),
             },
             _ => Subscription::Lapsed,
@@ -192,12 +192,12 @@ impl PaidSubscription {
 
     /// Whether another subscription may take its place.
     pub fn is_over(&self) -> bool {
-        self.standing == Standing::Ended
+        self.standing == SubscriptionState::Ended
     }
 
     /// Returns the write that stores it, under the condition `when`.
-    pub fn write(&self, when: When, now: Timestamp) -> Result<Write, StoreError> {
-        let (key, document) = (subscription_key(&self.id), Document::of(self)?);
+    pub fn to_write(&self, when: When, now: Timestamp) -> Result<Write, StoreError> {
+        let (key, document) = (subscription_key(&self.id), Document::from_value(self)?);
         Ok(match &self.reference {
             Some(_) => Write::put(key, document, when),
             None => Write::put_until(key, document, when, now.plus_days(UNBOUND_DAYS)),
@@ -218,7 +218,7 @@ pub fn event_key(id: &EventId) -> RecordKey {
 /// Returns the write that marks an event as handled; it fails if the mark exists.
 pub fn event_mark(id: &EventId, now: Timestamp) -> Result<Write, StoreError> {
     // Only the existence of the mark counts: it fails the commit of a repeated event.
-    let nothing = Document::of(&serde_json::Map::new())?;
+    let nothing = Document::from_value(&serde_json::Map::new())?;
     let until = now.plus_days(EVENT_DAYS);
     Ok(Write::put_until(
         event_key(id),
@@ -236,19 +236,19 @@ mod tests {
         Timestamp::from_unix(seconds)
     }
 
-    fn after(events: &[(Reported, i64)]) -> PaidSubscription {
+    fn after(events: &[(ReportedState, i64)]) -> PaidSubscription {
         let id = SubscriptionId::parse("sub_1").unwrap();
         let mut events = events.iter();
         let (reported, created) = *events.next().unwrap();
         let first = PaidSubscription::new(id, reported, at(created));
         events.fold(first, |held, (reported, created)| {
-            held.after(*reported, at(*created))
+            held.after_event(*reported, at(*created))
         })
     }
 
     #[test]
     fn the_newest_event_says_what_a_vault_has() {
-        use Reported::{Ended, Incomplete, Paid, PastDue, PaymentFailed, Unknown, Withheld};
+        use ReportedState::{Ended, Incomplete, Paid, PastDue, PaymentFailed, Unknown, Withheld};
         let grace = |since: i64| Subscription::PastDue {
             until: at(since).plus_days(7),
         };
@@ -293,13 +293,13 @@ mod tests {
             // Over is over.
             (&[(Ended, 1), (Paid, 2)], Subscription::Lapsed),
         ] {
-            assert_eq!(after(events).access(7), access, "{events:?}");
+            assert_eq!(after(events).vault_access(7), access, "{events:?}");
         }
     }
 
     #[test]
     fn events_of_one_second_count_the_same_in_either_order() {
-        use Reported::{Ended, Incomplete, Paid, PastDue, PaymentFailed, Unknown, Withheld};
+        use ReportedState::{Ended, Incomplete, Paid, PastDue, PaymentFailed, Unknown, Withheld};
         let all = [Incomplete, Paid, PastDue, Withheld, Unknown, Ended];
         for one in all {
             for other in all {
@@ -310,7 +310,7 @@ mod tests {
         }
         // What a checkout sends within a second.
         let paid = after(&[(Paid, 1), (Incomplete, 1), (Paid, 1)]);
-        assert_eq!(paid.standing, Standing::Paid);
+        assert_eq!(paid.standing, SubscriptionState::Paid);
         let failed = after(&[(Paid, 0), (PaymentFailed, 1), (PastDue, 1)]);
         assert_eq!(
             failed,

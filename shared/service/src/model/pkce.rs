@@ -42,7 +42,7 @@ impl Challenge {
     }
 
     /// Returns the challenge that belongs to `verifier`.
-    pub fn of(verifier: &str) -> Self {
+    pub fn of_verifier(verifier: &str) -> Self {
         Self(URL_SAFE_NO_PAD.encode(Sha256::digest(verifier)))
     }
 
@@ -59,7 +59,12 @@ impl Challenge {
             && verifier
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte))
-            && bool::from(Self::of(verifier).0.as_bytes().ct_eq(self.0.as_bytes()))
+            && bool::from(
+                Self::of_verifier(verifier)
+                    .0
+                    .as_bytes()
+                    .ct_eq(self.0.as_bytes()),
+            )
     }
 }
 
@@ -115,7 +120,7 @@ mod tests {
             (format!("{}+", "a".repeat(43)), false),
         ] {
             assert_eq!(
-                Challenge::of(&verifier).answered_by(&verifier),
+                Challenge::of_verifier(&verifier).answered_by(&verifier),
                 good,
                 "{verifier}"
             );

@@ -50,9 +50,9 @@ pub struct Base {
 
 impl Base {
     /// Returns the present state of the namespace.
-    pub fn of(namespace: &Namespace) -> Self {
+    pub fn of_namespace(namespace: &Namespace) -> Self {
         let current = namespace.current.as_ref();
-        let pin = namespace.pin.vault();
+        let pin = namespace.pin.vault_pin();
         Self {
             payload_sha256: current.map(|current| current.payload_sha256),
             root_sha256: pin.map(|pin| pin.root_sha256),
@@ -76,7 +76,7 @@ impl Proposed {
             root_sha256: catalog.root_sha256,
             payload_sha256,
             signers,
-            base: Base::of(namespace),
+            base: Base::of_namespace(namespace),
             added,
             ends_at: now.plus_seconds(PROPOSAL_SECONDS),
         }
@@ -84,7 +84,7 @@ impl Proposed {
 
     /// Returns the key of the record of the release, if it was published.
     pub fn release_key(&self, namespace: &NamespaceId) -> RecordKey {
-        release::key(namespace, self.root_version, self.number)
+        release::release_key(namespace, self.root_version, self.number)
     }
 
     /// Whether both carry the same payload with the same signatures.

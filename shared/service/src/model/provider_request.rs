@@ -15,7 +15,7 @@ use vault_store::records::{Document, RecordKey, When, Write};
 
 use super::account_id::AccountId;
 use super::limits::{Source, Window};
-use super::session::partition;
+use super::session::session_partition;
 
 /// Time that a person may take at the provider, and then again to prove the account, in seconds: 10
 /// minutes each.
@@ -51,7 +51,7 @@ pub struct PendingConnection {
 impl ProviderRequest {
     /// Returns the limit against which the request counts until the sign-in is done: `limit`
     /// requests of a source.
-    pub fn window(&self, limit: u32) -> Window<'static> {
+    pub fn sign_in_window(&self, limit: u32) -> Window<'static> {
         Window {
             name: "sign-in-provider",
             who: self.source.to_string(),
@@ -61,10 +61,10 @@ impl ProviderRequest {
     }
 
     /// Returns the write that stores the request of a browser.
-    pub fn creation(&self, browser: &Digest, state: &Digest) -> Result<Write, StoreError> {
+    pub fn creation_write(&self, browser: &Digest, state: &Digest) -> Result<Write, StoreError> {
         Ok(Write::put_until(
             request_key(browser, state),
-            Document::of(self)?,
+            Document::from_value(self)?,
             // A state belongs to one request and is never taken over by another.
             When::Absent,
             self.at.plus_seconds(REQUEST_SECONDS),
@@ -74,10 +74,10 @@ impl ProviderRequest {
 
 impl PendingConnection {
     /// Returns the write that stores the connection for a browser, in place of an earlier one.
-    pub fn creation(&self, browser: &Digest, now: Timestamp) -> Result<Write, StoreError> {
+    pub fn creation_write(&self, browser: &Digest, now: Timestamp) -> Result<Write, StoreError> {
         Ok(Write::put_until(
             pending_key(browser),
-            Document::of(self)?,
+            Document::from_value(self)?,
             When::Any,
             now.plus_seconds(REQUEST_SECONDS),
         ))
@@ -86,10 +86,10 @@ impl PendingConnection {
 
 /// Returns the key of the request with this state of a browser.
 pub fn request_key(browser: &Digest, state: &Digest) -> RecordKey {
-    RecordKey::new(partition(browser), format!("provider/{state}"))
+    RecordKey::new(session_partition(browser), format!("provider/{state}"))
 }
 
 /// Returns the key of the pending connection of a browser.
 pub fn pending_key(browser: &Digest) -> RecordKey {
-    RecordKey::new(partition(browser), "connect")
+    RecordKey::new(session_partition(browser), "connect")
 }

@@ -20,7 +20,7 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 
-use super::account::{AccountId, partition};
+use super::account::{AccountId, account_partition};
 use super::namespace::NamespaceRef;
 use super::payment::SubscriptionId;
 pub use super::reference::Reference;
@@ -84,7 +84,7 @@ pub struct Provisioning {
 
 /// One thing that happened to a sign-up.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Happened {
+pub enum ProvisioningEvent {
     /// A subscription was bound to it.
     Bound(SubscriptionId),
     /// A payment of the subscription was confirmed.
@@ -113,7 +113,7 @@ pub enum OutOfOrder {
 
 /// Next action of the service for a sign-up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Next {
+pub enum NextAction {
     /// It waits for a payment.
     Wait,
     /// It allocates the namespace.
@@ -127,37 +127,41 @@ pub enum Next {
 impl Provisioning {
     /// Returns the sign-up after an event, or `None` if the event had happened before. Fails if
     /// something else has to happen first.
-    pub fn after(&self, happened: Happened) -> Result<Option<Self>, OutOfOrder> {
+    pub fn after_event(&self, happened: ProvisioningEvent) -> Result<Option<Self>, OutOfOrder> {
         let mut after = self.clone();
         match happened {
-            Happened::Bound(subscription) => after.subscription = Some(subscription),
-            Happened::Paid if self.paid_access == PaidAccess::Awaited => {
+            ProvisioningEvent::Bound(subscription) => after.subscription = Some(subscription),
+            ProvisioningEvent::Paid if self.paid_access == PaidAccess::Awaited => {
                 after.paid_access = PaidAccess::Confirmed;
             }
-            Happened::Paid => {}
-            Happened::Renamed(_) if self.namespace.is_some() => return Err(OutOfOrder::Allocated),
-            Happened::Renamed(slug) => after.slug = slug,
-            Happened::Allocated(_) if self.paid_access == PaidAccess::Awaited => {
+            ProvisioningEvent::Paid => {}
+            ProvisioningEvent::Renamed(_) if self.namespace.is_some() => {
+                return Err(OutOfOrder::Allocated);
+            }
+            ProvisioningEvent::Renamed(slug) => after.slug = slug,
+            ProvisioningEvent::Allocated(_) if self.paid_access == PaidAccess::Awaited => {
                 return Err(OutOfOrder::Unpaid);
             }
             // Whoever was first has allocated it.
-            Happened::Allocated(namespace) => {
+            ProvisioningEvent::Allocated(namespace) => {
                 after.namespace = self.namespace.clone().or(Some(namespace));
             }
-            Happened::Imported if self.namespace.is_none() => return Err(OutOfOrder::Unallocated),
-            Happened::Imported => after.imported = true,
+            ProvisioningEvent::Imported if self.namespace.is_none() => {
+                return Err(OutOfOrder::Unallocated);
+            }
+            ProvisioningEvent::Imported => after.imported = true,
         }
         // Events and steps repeat; a repeated one must write nothing.
         Ok((after != *self).then_some(after))
     }
 
     /// Returns the next action of the service.
-    pub fn next(&self) -> Next {
+    pub fn next_action(&self) -> NextAction {
         match (self.paid_access, &self.namespace, self.imported) {
-            (PaidAccess::Awaited, None, _) => Next::Wait,
-            (_, None, _) => Next::Allocate,
-            (_, Some(_), false) => Next::Import,
-            (_, Some(_), true) => Next::Nothing,
+            (PaidAccess::Awaited, None, _) => NextAction::Wait,
+            (_, None, _) => NextAction::Allocate,
+            (_, Some(_), false) => NextAction::Import,
+            (_, Some(_), true) => NextAction::Nothing,
         }
     }
 
@@ -176,12 +180,15 @@ impl Provisioning {
             self.imported,
             synced,
         ];
-        steps(is_done)
+        steps_from(is_done)
     }
 
     /// Returns the write that stores it, under the condition `when`.
-    pub fn write(&self, when: When) -> Result<Write, StoreError> {
-        let (key, document) = (provisioning_key(&self.reference), Document::of(self)?);
+    pub fn to_write(&self, when: When) -> Result<Write, StoreError> {
+        let (key, document) = (
+            provisioning_key(&self.reference),
+            Document::from_value(self)?,
+        );
         Ok(if self.is_kept() {
             Write::put(key, document, when)
         } else {
@@ -191,8 +198,8 @@ impl Provisioning {
     }
 
     /// Returns a record that names it.
-    pub fn link(&self) -> Result<Document, StoreError> {
-        Document::of(&Link {
+    pub fn link_document(&self) -> Result<Document, StoreError> {
+        Document::from_value(&Link {
             reference: self.reference.clone(),
         })
     }
@@ -200,10 +207,10 @@ impl Provisioning {
 
 /// Returns the steps of a namespace that an operator made without a sign-up.
 pub fn steps_by_operator(synced: bool) -> [Step; 5] {
-    steps([true, true, true, true, synced])
+    steps_from([true, true, true, true, synced])
 }
 
-fn steps(is_done: [bool; 5]) -> [Step; 5] {
+fn steps_from(is_done: [bool; 5]) -> [Step; 5] {
     std::array::from_fn(|place| Step {
         step: StepName::ALL[place],
         state: if is_done[place] {
@@ -234,14 +241,14 @@ pub fn open_key(reference: &Reference) -> RecordKey {
 
 /// Returns the key of a sign-up in the list of its account.
 pub fn sign_up_key(account: &AccountId, reference: &Reference) -> RecordKey {
-    RecordKey::new(partition(account), format!("{SIGN_UPS}{reference}"))
+    RecordKey::new(account_partition(account), format!("{SIGN_UPS}{reference}"))
 }
 
 /// Returns the keys of the places for an account's unpaid sign-ups.
 pub fn slot_keys(account: &AccountId) -> [RecordKey; MAX_UNPAID] {
     // Fixed places, each taken only if it is absent: sign-ups at the same time cannot exceed the
     // number.
-    std::array::from_fn(|n| RecordKey::new(partition(account), format!("sign-up-slot/{n}")))
+    std::array::from_fn(|n| RecordKey::new(account_partition(account), format!("sign-up-slot/{n}")))
 }
 
 /// Returns the key of the reservation of a name.
@@ -314,38 +321,44 @@ mod tests {
     fn each_step_is_pending_or_done_in_the_order_of_the_interface() {
         let mut at = sign_up(PaidAccess::Awaited);
         assert_eq!(
-            (states(&at, false).as_str(), at.next()),
-            ("dpppp", Next::Wait)
+            (states(&at, false).as_str(), at.next_action()),
+            ("dpppp", NextAction::Wait)
         );
-        at = at.after(Happened::Paid).unwrap().unwrap();
+        at = at.after_event(ProvisioningEvent::Paid).unwrap().unwrap();
         assert_eq!(
-            (states(&at, false).as_str(), at.next()),
-            ("ddppp", Next::Allocate)
+            (states(&at, false).as_str(), at.next_action()),
+            ("ddppp", NextAction::Allocate)
         );
         at = at
-            .after(Happened::Allocated(namespace(1)))
+            .after_event(ProvisioningEvent::Allocated(namespace(1)))
             .unwrap()
             .unwrap();
         assert_eq!(
-            (states(&at, false).as_str(), at.next()),
-            ("dddpp", Next::Import)
+            (states(&at, false).as_str(), at.next_action()),
+            ("dddpp", NextAction::Import)
         );
         // The owner may publish before the drafts are saved.
         assert_eq!(states(&at, true), "dddpd");
         assert_eq!(next_step(&at.steps(true)), Some(StepName::CloudImport));
-        at = at.after(Happened::Imported).unwrap().unwrap();
+        at = at
+            .after_event(ProvisioningEvent::Imported)
+            .unwrap()
+            .unwrap();
         assert_eq!(
-            (states(&at, false).as_str(), at.next()),
-            ("ddddp", Next::Nothing)
+            (states(&at, false).as_str(), at.next_action()),
+            ("ddddp", NextAction::Nothing)
         );
         assert_eq!(next_step(&at.steps(false)), Some(StepName::FirstSync));
         assert_eq!(next_step(&at.steps(true)), None);
         assert_eq!(states(&sign_up(PaidAccess::Free), false), "ddppp");
-        assert_eq!(sign_up(PaidAccess::Free).next(), Next::Allocate);
+        assert_eq!(
+            sign_up(PaidAccess::Free).next_action(),
+            NextAction::Allocate
+        );
     }
 
     /// All orders of these things, each up to twice.
-    fn orders(left: &[Happened], most: usize) -> Vec<Vec<Happened>> {
+    fn orders(left: &[ProvisioningEvent], most: usize) -> Vec<Vec<ProvisioningEvent>> {
         if most == 0 {
             return vec![Vec::new()];
         }
@@ -362,19 +375,19 @@ mod tests {
     #[test]
     fn no_order_and_no_repetition_does_a_step_twice_or_too_early() {
         let things = [
-            Happened::Bound(SubscriptionId::parse("sub_1").unwrap()),
-            Happened::Paid,
-            Happened::Allocated(namespace(1)),
-            Happened::Allocated(namespace(2)),
-            Happened::Imported,
+            ProvisioningEvent::Bound(SubscriptionId::parse("sub_1").unwrap()),
+            ProvisioningEvent::Paid,
+            ProvisioningEvent::Allocated(namespace(1)),
+            ProvisioningEvent::Allocated(namespace(2)),
+            ProvisioningEvent::Imported,
         ];
         for order in orders(&things, 5) {
             let mut at = sign_up(PaidAccess::Awaited);
             for happened in &order {
                 let before = at.clone();
-                match at.after(happened.clone()) {
+                match at.after_event(happened.clone()) {
                     Ok(Some(after)) => {
-                        assert_eq!(after.after(happened.clone()), Ok(None), "{order:?}");
+                        assert_eq!(after.after_event(happened.clone()), Ok(None), "{order:?}");
                         at = after;
                     }
                     Ok(None) => {}
@@ -398,15 +411,15 @@ mod tests {
         let other: Slug = "other".parse().unwrap();
         let renamed = sign_up(PaidAccess::Confirmed);
         let renamed = renamed
-            .after(Happened::Renamed(other.clone()))
+            .after_event(ProvisioningEvent::Renamed(other.clone()))
             .unwrap()
             .unwrap();
         assert_eq!(renamed.slug, other);
         let allocated = renamed
-            .after(Happened::Allocated(namespace(1)))
+            .after_event(ProvisioningEvent::Allocated(namespace(1)))
             .unwrap()
             .unwrap();
-        let late = allocated.after(Happened::Renamed(other));
+        let late = allocated.after_event(ProvisioningEvent::Renamed(other));
         assert_eq!(late, Err(OutOfOrder::Allocated));
     }
 }

@@ -162,8 +162,8 @@ impl RedirectUri {
         }
         let url = Url::parse(text).map_err(|_| BadRedirect::NotAbsolute)?;
         let kind = match url.scheme() {
-            "https" | "http" => Kind::web(text, &url)?,
-            scheme => Kind::private(text, scheme)?,
+            "https" | "http" => Kind::parse_web(text, &url)?,
+            scheme => Kind::parse_private(text, scheme)?,
         };
         Ok(Self {
             text: text.to_owned(),
@@ -215,7 +215,7 @@ impl RedirectUri {
     }
 
     /// Returns the name for the consent page: the host, or the scheme of an app.
-    pub fn shown(&self) -> &str {
+    pub fn display_name(&self) -> &str {
         match &self.kind {
             Kind::Https { host, .. } | Kind::Loopback { host, .. } => host,
             Kind::Private { scheme } => scheme,
@@ -247,7 +247,7 @@ impl RedirectUri {
 }
 
 impl Kind {
-    fn web(text: &str, url: &Url) -> Result<Self, BadRedirect> {
+    fn parse_web(text: &str, url: &Url) -> Result<Self, BadRedirect> {
         // The parser forgives `https:host`, and drops an empty user; both are compared as text
         // later, so they must not come in.
         let (_, after) = text.split_once("://").ok_or(BadRedirect::NotAbsolute)?;
@@ -288,7 +288,7 @@ impl Kind {
         })
     }
 
-    fn private(text: &str, scheme: &str) -> Result<Self, BadRedirect> {
+    fn parse_private(text: &str, scheme: &str) -> Result<Self, BadRedirect> {
         if REFUSED_SCHEMES.contains(&scheme) || scheme.len() > 64 {
             return Err(BadRedirect::Scheme);
         }
@@ -381,7 +381,7 @@ mod tests {
         ] {
             let parsed = uri(text);
             assert_eq!(parsed.as_str(), text);
-            assert_eq!(parsed.shown(), shown, "{text}");
+            assert_eq!(parsed.display_name(), shown, "{text}");
             assert_eq!(parsed.policy_source(), source, "{text}");
         }
     }

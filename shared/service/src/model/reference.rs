@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use vault_store::random::{Random, bytes};
+use vault_store::random::{Random, random_bytes};
 
 /// The name of a sign-up: 128 random bits, as 32 digits of base 16.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
@@ -13,7 +13,10 @@ pub struct Reference(String);
 impl Reference {
     /// Creates a new reference.
     pub fn fresh(random: &dyn Random) -> Self {
-        Self(format!("{:032x}", u128::from_be_bytes(bytes(random))))
+        Self(format!(
+            "{:032x}",
+            u128::from_be_bytes(random_bytes(random))
+        ))
     }
 
     /// Reads a reference; returns `None` for any other text.

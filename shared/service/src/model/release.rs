@@ -33,22 +33,25 @@ use crate::ports::Ports;
 pub use vault_api::Release;
 
 /// Returns the write that stores a release.
-pub fn write(release: &Release, namespace: &NamespaceId) -> Result<Write, StoreError> {
+pub fn release_write(release: &Release, namespace: &NamespaceId) -> Result<Write, StoreError> {
     Ok(Write::put(
-        key(namespace, release.root_version, release.release),
-        Document::of(release)?,
+        release_key(namespace, release.root_version, release.release),
+        Document::from_value(release)?,
         When::Any,
     ))
 }
 
 /// Returns the key of a release under the root version that it names.
-pub fn key(namespace: &NamespaceId, root_version: u64, release: u64) -> RecordKey {
-    RecordKey::new(partition(namespace), sort_key(root_version, release))
+pub fn release_key(namespace: &NamespaceId, root_version: u64, release: u64) -> RecordKey {
+    RecordKey::new(
+        releases_partition(namespace),
+        sort_key(root_version, release),
+    )
 }
 
 /// Returns the newest release of this number: the one under the highest root version up to
 /// `newest_root`, else the one of an earlier version of vault.
-pub async fn find(
+pub async fn find_release(
     ports: &Ports,
     namespace: &NamespaceId,
     newest_root: u64,
@@ -60,7 +63,7 @@ pub async fn find(
     for some in roots.chunks(MAX_KEYS) {
         let keys: Vec<_> = some
             .iter()
-            .map(|root| key(namespace, *root, release))
+            .map(|root| release_key(namespace, *root, release))
             .collect();
         if let Some(record) = ports
             .records
@@ -77,7 +80,7 @@ pub async fn find(
 }
 
 /// Returns the partition that lists the releases of a namespace.
-pub fn partition(namespace: &NamespaceId) -> String {
+pub fn releases_partition(namespace: &NamespaceId) -> String {
     format!("rel/{namespace}")
 }
 
@@ -125,14 +128,14 @@ pub struct Node {
 /// signer's key or `-`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Closure {
-    nodes: BTreeMap<(Named, Digest), Node>,
+    nodes: BTreeMap<(NamedClass, Digest), Node>,
     /// The skills that earlier releases had and this one has not.
     pub former: FormerSkills,
 }
 
 /// Classes of the objects that a release names.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Named {
+enum NamedClass {
     Bundle,
     Policy,
 }
@@ -142,27 +145,27 @@ const HEAD: &str = "vault.closure/2\n";
 impl Closure {
     /// Adds an object.
     pub fn insert(&mut self, class: Class, digest: Digest, node: Node) {
-        self.nodes.insert((named(class), digest), node);
+        self.nodes.insert((named_class(class), digest), node);
     }
 
     /// Returns the object under this hash.
     pub fn node(&self, class: Class, digest: &Digest) -> Option<&Node> {
-        self.nodes.get(&(named(class), *digest))
+        self.nodes.get(&(named_class(class), *digest))
     }
 
     /// Returns the hashes of all bundles, which devices may request.
-    pub fn bundles(&self) -> impl Iterator<Item = Digest> {
+    pub fn bundle_hashes(&self) -> impl Iterator<Item = Digest> {
         let keys = self.nodes.keys();
-        keys.filter(|(class, _)| *class == Named::Bundle)
+        keys.filter(|(class, _)| *class == NamedClass::Bundle)
             .map(|(_, digest)| *digest)
     }
 
     /// Returns every object.
-    pub fn objects(&self) -> impl Iterator<Item = ObjectName> {
+    pub fn object_names(&self) -> impl Iterator<Item = ObjectName> {
         self.nodes.keys().map(|(class, digest)| {
             let class = match class {
-                Named::Bundle => Class::Bundles,
-                Named::Policy => Class::Policies,
+                NamedClass::Bundle => Class::Bundles,
+                NamedClass::Policy => Class::Policies,
             };
             ObjectName::new(class, *digest)
         })
@@ -179,12 +182,12 @@ impl Closure {
     /// Returns the objects that `newer` no longer names.
     pub fn dropped_by(&self, newer: &Self) -> Vec<ObjectName> {
         let held = |name: &ObjectName| newer.node(name.class, &name.digest).is_some();
-        self.objects().filter(|name| !held(name)).collect()
+        self.object_names().filter(|name| !held(name)).collect()
     }
 
     /// Returns the closure of the objects that `older` lacks.
     #[must_use]
-    pub fn without(&self, older: &Self) -> Self {
+    pub fn difference_from(&self, older: &Self) -> Self {
         let nodes = self.nodes.iter();
         let nodes = nodes.filter(|(name, _)| !older.nodes.contains_key(name));
         Self {
@@ -195,7 +198,7 @@ impl Closure {
 
     /// Takes over from `older` an object and all below it. Returns false if it is not there with
     /// this size.
-    pub fn carry(&mut self, older: &Self, class: Class, digest: Digest, size: u64) -> bool {
+    pub fn carry_from(&mut self, older: &Self, class: Class, digest: Digest, size: u64) -> bool {
         // With another size the new catalog contradicts the checked list, so the object has to be
         // checked anew.
         let Some(node) = older.node(class, &digest).filter(|node| node.size == size) else {
@@ -210,7 +213,7 @@ impl Closure {
                 && self.node(Class::Bundles, &child).is_none()
             {
                 let size = below.size;
-                self.carry(older, Class::Bundles, child, size);
+                self.carry_from(older, Class::Bundles, child, size);
             }
         }
         true
@@ -248,8 +251,8 @@ impl Closure {
         };
         for ((class, digest), node) in &self.nodes {
             let letter = match class {
-                Named::Bundle => 'b',
-                Named::Policy => 'p',
+                NamedClass::Bundle => 'b',
+                NamedClass::Policy => 'p',
             };
             let place = place(node.signer);
             let _ = write!(text, "{letter} {digest} {} {place}", node.size);
@@ -300,8 +303,8 @@ impl Closure {
                     closure.former.skills.insert(name, former);
                     continue;
                 }
-                Some("b") => Named::Bundle,
-                Some("p") => Named::Policy,
+                Some("b") => NamedClass::Bundle,
+                Some("p") => NamedClass::Policy,
                 _ => return Err(damaged()),
             };
             let digest: Digest = next()?.parse().map_err(|_| damaged())?;
@@ -321,10 +324,10 @@ impl Closure {
     }
 }
 
-const fn named(class: Class) -> Named {
+const fn named_class(class: Class) -> NamedClass {
     match class {
-        Class::Policies => Named::Policy,
-        _ => Named::Bundle,
+        Class::Policies => NamedClass::Policy,
+        _ => NamedClass::Bundle,
     }
 }
 
@@ -376,7 +379,7 @@ mod tests {
         assert_eq!(Closure::parse(&closure.to_bytes()).unwrap(), closure);
         assert_eq!(closure.total_size(), 19);
         assert!(
-            closure.bundles().all(|hash| hash != digest("policy")),
+            closure.bundle_hashes().all(|hash| hash != digest("policy")),
             "devices never read policies"
         );
         for damaged in [
@@ -407,7 +410,7 @@ mod tests {
         let mut newer = older.clone();
         newer.insert(Class::Bundles, digest("new"), skill("shared part"));
         newer.insert(Class::Policies, digest("policy"), leaf(5));
-        let added = newer.without(&older);
+        let added = newer.difference_from(&older);
         assert_eq!(added.len(), 2, "another class is another object");
         let read = Closure::parse(&added.to_bytes()).unwrap();
         assert_eq!(read, added);
@@ -415,7 +418,7 @@ mod tests {
             read.node(Class::Bundles, &digest("new")),
             Some(&skill("shared part"))
         );
-        assert!(newer.without(&newer).is_empty());
+        assert!(newer.difference_from(&newer).is_empty());
     }
 
     #[test]
@@ -442,14 +445,14 @@ mod tests {
         older.insert(Class::Bundles, digest("part"), leaf(3));
         older.insert(Class::Bundles, digest("other"), leaf(4));
         let mut newer = Closure::default();
-        assert!(newer.carry(&older, Class::Bundles, digest("profile"), 1));
+        assert!(newer.carry_from(&older, Class::Bundles, digest("profile"), 1));
         assert_eq!(newer.total_size(), 6);
         assert!(
-            !newer.carry(&older, Class::Bundles, digest("other"), 5),
+            !newer.carry_from(&older, Class::Bundles, digest("other"), 5),
             "another size is another object"
         );
         assert!(
-            !newer.carry(&older, Class::Policies, digest("other"), 4),
+            !newer.carry_from(&older, Class::Policies, digest("other"), 4),
             "another class is another object"
         );
         assert_eq!(newer.len(), 3);

@@ -48,7 +48,7 @@ impl Removal {
 
 impl Namespace {
     /// Returns the writes that delete the vault as it was read at `revision`.
-    pub fn deletion(&self, revision: u64, now: Timestamp) -> Result<Vec<Write>, StoreError> {
+    pub fn deletion_writes(&self, revision: u64, now: Timestamp) -> Result<Vec<Write>, StoreError> {
         let removal = Removal {
             slug: self.slug.clone(),
             namespace_id: self.id,
@@ -62,15 +62,15 @@ impl Namespace {
         };
         let key = removal.key();
         Ok(vec![
-            deleted.update(revision)?,
-            Write::put(key, Document::of(&removal)?, When::Any),
+            deleted.update_write(revision)?,
+            Write::put(key, Document::from_value(&removal)?, When::Any),
         ])
     }
 
     /// Returns the rest of a deleted vault: its name and allocation, and nothing about people or
     /// content.
     #[must_use]
-    pub fn tombstone(self) -> Self {
+    pub fn into_tombstone(self) -> Self {
         Self {
             status: Status::Deleted,
             owner: String::new(),
@@ -85,7 +85,7 @@ impl Namespace {
 /// Returns the partitions that hold records of this allocation alone, in the order in which they
 /// are emptied. Those of people are not among them: a user has an entry in the account's list, and
 /// a grant one in the person's.
-pub fn partitions(slug: &Slug, namespace: &NamespaceId) -> Vec<String> {
+pub fn removal_partitions(slug: &Slug, namespace: &NamespaceId) -> Vec<String> {
     let by_id = [
         "conn",
         "enrol-code",

@@ -10,7 +10,7 @@ use sha1::Sha1;
 use subtle::ConstantTimeEq as _;
 use vault_format::hash::Digest;
 use vault_format::time::Timestamp;
-use vault_store::random::{Random, bytes};
+use vault_store::random::{Random, random_bytes};
 
 /// The length of a step, in seconds.
 const STEP_SECONDS: u64 = 30;
@@ -32,17 +32,17 @@ pub struct BadSecret;
 impl TotpSecret {
     /// Creates a new secret.
     pub fn fresh(random: &dyn Random) -> Self {
-        Self(bytes::<20>(random))
+        Self(random_bytes::<20>(random))
     }
 
     /// Returns the text that a person types into an authenticator app.
     pub fn text(&self) -> String {
-        base32(&self.0)
+        encode_base32(&self.0)
     }
 
     /// Returns the address from which an authenticator app imports it (the key URI format of such
     /// apps).
-    pub fn address(&self, issuer: &str, account: &str) -> String {
+    pub fn import_address(&self, issuer: &str, account: &str) -> String {
         let escaped = |text: &str| -> String {
             url::form_urlencoded::byte_serialize(text.as_bytes())
                 .collect::<String>()
@@ -56,7 +56,7 @@ impl TotpSecret {
     }
 
     /// Returns the code of a step (RFC 4226 section 5.3).
-    fn code(&self, step: u64) -> u32 {
+    fn code_of_step(&self, step: u64) -> u32 {
         let mut mac =
             Hmac::<Sha1>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
         mac.update(&step.to_be_bytes());
@@ -110,7 +110,7 @@ impl std::fmt::Debug for TotpSecret {
     }
 }
 
-fn base32(bytes: &[u8]) -> String {
+fn encode_base32(bytes: &[u8]) -> String {
     let bit = |at: usize| usize::from(bytes[at / 8] >> (7 - at % 8) & 1);
     let value = |group: usize| (0..5).fold(0, |all, n| all << 1 | bit(group * 5 + n));
     (0..bytes.len() * 8 / 5)
@@ -132,7 +132,7 @@ pub struct SecondFactor {
 
 /// Kind of a valid code.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Used {
+pub enum UsedCode {
     /// A code of the authenticator app.
     App,
     /// A recovery code, which is spent now.
@@ -142,7 +142,7 @@ pub enum Used {
 impl SecondFactor {
     /// Enables the second factor with a secret whose first code the person has typed. Returns
     /// `None` if the code is not valid. The recovery codes are shown once.
-    pub fn begin(
+    pub fn enable_with(
         secret: TotpSecret,
         typed: &str,
         now: Timestamp,
@@ -157,8 +157,8 @@ impl SecondFactor {
         };
         // Proves that the app holds the secret, before the next sign-in depends on it. A recovery
         // code, which nobody has seen yet, would prove nothing.
-        let used = factor.take(typed, now)?;
-        (used == Used::App).then_some((factor, codes))
+        let used = factor.use_code(typed, now)?;
+        (used == UsedCode::App).then_some((factor, codes))
     }
 
     /// Returns the number of recovery codes that are left.
@@ -167,30 +167,30 @@ impl SecondFactor {
     }
 
     /// Uses a code; returns `None` if it is not valid, or was used before.
-    pub fn take(&mut self, typed: &str, now: Timestamp) -> Option<Used> {
+    pub fn use_code(&mut self, typed: &str, now: Timestamp) -> Option<UsedCode> {
         // Apps show codes in groups, such as `123 456`.
         let typed: String = typed.chars().filter(|c| !c.is_whitespace()).collect();
         let present = u64::try_from(now.unix()).unwrap_or(0) / STEP_SECONDS;
         for step in present.saturating_sub(1)..=present + 1 {
-            let code = format!("{:06}", self.secret.code(step));
+            let code = format!("{:06}", self.secret.code_of_step(step));
             // Constant time, so that the answer does not tell how many digits were right.
             let same: bool = code.as_bytes().ct_eq(typed.as_bytes()).into();
             // A code that was watched or intercepted is worthless after its use.
             if same && step > self.last_step {
                 self.last_step = step;
-                return Some(Used::App);
+                return Some(UsedCode::App);
             }
         }
         let hash = recovery_hash(&typed);
         let at = self.recovery.iter().position(|held| *held == hash)?;
         self.recovery.remove(at);
-        Some(Used::Recovery)
+        Some(UsedCode::Recovery)
     }
 }
 
 /// Returns a new recovery code: 80 random bits in groups of four characters.
 fn recovery_code(random: &dyn Random) -> String {
-    let text = base32(&bytes::<10>(random)).to_ascii_lowercase();
+    let text = encode_base32(&random_bytes::<10>(random)).to_ascii_lowercase();
     [&text[..4], &text[4..8], &text[8..12], &text[12..]].join("-")
 }
 
@@ -215,7 +215,7 @@ mod tests {
         // RFC 4226 appendix D.
         let codes = [755_224, 287_082, 359_152, 969_429, 338_314];
         for (step, code) in codes.into_iter().enumerate() {
-            assert_eq!(secret().code(step as u64), code);
+            assert_eq!(secret().code_of_step(step as u64), code);
         }
         // RFC 6238 appendix B, the last six of its eight digits.
         for (time, code) in [
@@ -226,7 +226,7 @@ mod tests {
             (2_000_000_000, 279_037),
             (20_000_000_000, 353_130),
         ] {
-            assert_eq!(secret().code(time / STEP_SECONDS), code, "{time}");
+            assert_eq!(secret().code_of_step(time / STEP_SECONDS), code, "{time}");
         }
     }
 
@@ -244,7 +244,7 @@ mod tests {
             assert_eq!(bad.parse::<TotpSecret>(), Err(BadSecret), "{bad}");
         }
         assert_eq!(
-            secret().address("vault.example", "ada+x@example.org"),
+            secret().import_address("vault.example", "ada+x@example.org"),
             format!(
                 "otpauth://totp/vault.example:ada%2Bx%40example.org?secret={text}&issuer=vault.example"
             )
@@ -256,9 +256,10 @@ mod tests {
     fn a_code_counts_once_and_one_step_around_now() {
         let random = SeededRandom::new(1);
         let at = |step: i64| Timestamp::from_unix(step * 30 + 7);
-        let code = |step: u64| format!("{:06}", secret().code(step));
-        assert!(SecondFactor::begin(secret(), "000000", at(1000), &random).is_none());
-        let (factor, _) = SecondFactor::begin(secret(), &code(1000), at(1000), &random).unwrap();
+        let code = |step: u64| format!("{:06}", secret().code_of_step(step));
+        assert!(SecondFactor::enable_with(secret(), "000000", at(1000), &random).is_none());
+        let (factor, _) =
+            SecondFactor::enable_with(secret(), &code(1000), at(1000), &random).unwrap();
         for (typed, now, good) in [
             (code(1000), 1000, false), // used when it began
             (code(1001), 1000, true),
@@ -268,15 +269,15 @@ mod tests {
             ("123".to_owned(), 1003, false),
             (String::new(), 1003, false),
         ] {
-            let taken = factor.clone().take(&typed, at(now));
-            assert_eq!(taken, good.then_some(Used::App), "{typed} at {now}");
+            let taken = factor.clone().use_code(&typed, at(now));
+            assert_eq!(taken, good.then_some(UsedCode::App), "{typed} at {now}");
         }
         let mut factor = factor;
         let spaced = format!(" {} {}", &code(1002)[..3], &code(1002)[3..]);
-        assert_eq!(factor.take(&spaced, at(1002)), Some(Used::App));
-        assert_eq!(factor.take(&code(1002), at(1002)), None);
+        assert_eq!(factor.use_code(&spaced, at(1002)), Some(UsedCode::App));
+        assert_eq!(factor.use_code(&code(1002), at(1002)), None);
         assert_eq!(
-            factor.take(&code(1001), at(1002)),
+            factor.use_code(&code(1001), at(1002)),
             None,
             "an earlier one neither"
         );
@@ -286,8 +287,9 @@ mod tests {
     fn ten_recovery_codes_count_once_each() {
         let random = SeededRandom::new(1);
         let now = Timestamp::from_unix(30_000);
-        let first = format!("{:06}", secret().code(1000));
-        let (mut factor, codes) = SecondFactor::begin(secret(), &first, now, &random).unwrap();
+        let first = format!("{:06}", secret().code_of_step(1000));
+        let (mut factor, codes) =
+            SecondFactor::enable_with(secret(), &first, now, &random).unwrap();
         assert_eq!((codes.len(), factor.recovery_left()), (10, 10));
         let stored = serde_json::to_string(&factor).unwrap();
         for code in &codes {
@@ -296,10 +298,10 @@ mod tests {
                 "{code}"
             );
             assert_eq!(
-                factor.take(&code.to_uppercase().replace('-', " "), now),
-                Some(Used::Recovery)
+                factor.use_code(&code.to_uppercase().replace('-', " "), now),
+                Some(UsedCode::Recovery)
             );
-            assert_eq!(factor.take(code, now), None);
+            assert_eq!(factor.use_code(code, now), None);
         }
         assert_eq!(factor.recovery_left(), 0);
     }

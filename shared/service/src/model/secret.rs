@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use vault_format::hash::Digest;
-use vault_store::random::{Random, bytes};
+use vault_store::random::{Random, random_bytes};
 use zeroize::{Zeroize as _, Zeroizing};
 
 /// Purpose of a secret; its text shows it by a prefix.
@@ -54,7 +54,7 @@ impl SecretKind {
     }
 
     /// Returns the number of its random bytes.
-    const fn bytes(self) -> usize {
+    const fn byte_count(self) -> usize {
         match self {
             Self::Enrolment => 16,
             _ => 32,
@@ -69,8 +69,8 @@ pub struct Secret(Zeroizing<String>);
 impl Secret {
     /// Creates a new secret.
     pub fn fresh(kind: SecretKind, random: &dyn Random) -> Self {
-        let mut raw = bytes::<32>(random);
-        let text = URL_SAFE_NO_PAD.encode(&raw[..kind.bytes()]);
+        let mut raw = random_bytes::<32>(random);
+        let text = URL_SAFE_NO_PAD.encode(&raw[..kind.byte_count()]);
         let text = format!("{}{text}", kind.prefix());
         // The text is wiped when it is dropped, so its source must not stay in memory either.
         raw.zeroize();
@@ -79,7 +79,7 @@ impl Secret {
 
     /// Derives a secret from `from` under a salt (HMAC-SHA-256). Both together make it again;
     /// neither the salt alone nor the hash of `from` reveals it.
-    pub fn derived(kind: SecretKind, from: &Self, salt: &str) -> Self {
+    pub fn derive_from(kind: SecretKind, from: &Self, salt: &str) -> Self {
         let mut mac = Hmac::<Sha256>::new_from_slice(from.0.as_bytes())
             .expect("HMAC takes a key of any length");
         for part in ["vault derived secret", kind.prefix(), salt] {
@@ -88,7 +88,7 @@ impl Secret {
             mac.update(part.as_bytes());
         }
         let mut raw = mac.finalize().into_bytes();
-        let text = URL_SAFE_NO_PAD.encode(&raw[..kind.bytes()]);
+        let text = URL_SAFE_NO_PAD.encode(&raw[..kind.byte_count()]);
         raw.as_mut_slice().zeroize();
         Self(Zeroizing::new(format!("{}{text}", kind.prefix())))
     }
@@ -97,7 +97,7 @@ impl Secret {
     pub fn parse(kind: SecretKind, text: &str) -> Option<Self> {
         let random = text.strip_prefix(kind.prefix())?;
         let decoded = URL_SAFE_NO_PAD.decode(random);
-        let good = decoded.is_ok_and(|raw| raw.len() == kind.bytes());
+        let good = decoded.is_ok_and(|raw| raw.len() == kind.byte_count());
         good.then(|| Self(Zeroizing::new(text.to_owned())))
     }
 
@@ -150,7 +150,7 @@ mod tests {
     fn a_derived_secret_follows_from_its_secret_and_its_salt() {
         let random = SeededRandom::new(1);
         let [one, other] = [(); 2].map(|()| Secret::fresh(SecretKind::Refresh, &random));
-        let derive = |kind, from, salt| Secret::derived(kind, from, salt).hash();
+        let derive = |kind, from, salt| Secret::derive_from(kind, from, salt).hash();
         let first = derive(SecretKind::Refresh, &one, "salt");
         assert_eq!(derive(SecretKind::Refresh, &one, "salt"), first);
         for differs in [
@@ -161,7 +161,7 @@ mod tests {
         ] {
             assert_ne!(differs, first);
         }
-        let text = Secret::derived(SecretKind::Access, &one, "salt");
+        let text = Secret::derive_from(SecretKind::Access, &one, "salt");
         assert!(Secret::parse(SecretKind::Access, text.text()).is_some());
     }
 

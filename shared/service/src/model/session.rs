@@ -67,7 +67,7 @@ pub struct Session {
 
 impl Session {
     /// Returns a session that begins now.
-    pub fn begun(account: &Account, service: Option<ServiceEpoch>, now: Timestamp) -> Self {
+    pub fn begin_now(account: &Account, service: Option<ServiceEpoch>, now: Timestamp) -> Self {
         Self {
             account: account.id.clone(),
             signed_in_at: now,
@@ -97,18 +97,23 @@ impl Session {
     }
 
     /// Returns the first half of a sign-in, which waits for the code of the second factor.
-    pub fn half(account: &Account, service: Option<ServiceEpoch>, now: Timestamp) -> Self {
+    pub fn begin_half(account: &Account, service: Option<ServiceEpoch>, now: Timestamp) -> Self {
         Self {
             // Short, because a thief of the password can guess codes only until then.
             ends_at: now.plus_seconds(CODE_SECONDS),
             code_due: true,
-            ..Self::begun(account, service, now)
+            ..Self::begin_now(account, service, now)
         }
     }
 
     /// Whether it still counts: it is not over, it is not from before the account's password was
     /// set anew or an epoch was raised, and the account is not disabled.
-    pub fn counts(&self, account: &Account, service: Option<ServiceEpoch>, now: Timestamp) -> bool {
+    pub fn is_valid(
+        &self,
+        account: &Account,
+        service: Option<ServiceEpoch>,
+        now: Timestamp,
+    ) -> bool {
         now < self.ends_at
             && !account.disabled
             && self.password_number == account.password_number
@@ -119,7 +124,7 @@ impl Session {
 
 /// A session, as an entry of the person's own list.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Begun {
+pub struct SessionEntry {
     /// Time of the sign-in.
     pub at: Timestamp,
     /// Network of the browser.
@@ -131,12 +136,15 @@ pub const SESSIONS: &str = "session/";
 
 /// Returns the key of the newest sign-in of an account.
 pub fn sign_in_key(account: &AccountId) -> RecordKey {
-    RecordKey::new(account::partition(account), "sign-in")
+    RecordKey::new(account::account_partition(account), "sign-in")
 }
 
 /// Returns the key of a session in the list of its account.
 pub fn listed_session_key(account: &AccountId, session: &Digest) -> RecordKey {
-    RecordKey::new(account::partition(account), format!("{SESSIONS}{session}"))
+    RecordKey::new(
+        account::account_partition(account),
+        format!("{SESSIONS}{session}"),
+    )
 }
 
 /// Decision of a person about exactly one authorize request.
@@ -156,23 +164,23 @@ pub enum Approval {
 }
 
 /// Returns the partition of a browser, by the hash of its cookie.
-pub fn partition(session: &Digest) -> String {
+pub fn session_partition(session: &Digest) -> String {
     format!("session/{session}")
 }
 
 /// Returns the key of a session, by the hash of its cookie.
 pub fn session_key(session: &Digest) -> RecordKey {
-    RecordKey::new(partition(session), "session")
+    RecordKey::new(session_partition(session), "session")
 }
 
 /// Returns the key of the decision about one authorize request.
 pub fn approval_key(session: &Digest, query: &str) -> RecordKey {
     // A query may be longer than a key.
     let query = Digest::of(query.as_bytes());
-    RecordKey::new(partition(session), format!("approval/{query}"))
+    RecordKey::new(session_partition(session), format!("approval/{query}"))
 }
 
 /// Returns the key of the mark of a used form token.
 pub fn spent_key(session: &Digest, nonce: &str) -> RecordKey {
-    RecordKey::new(partition(session), format!("spent/{nonce}"))
+    RecordKey::new(session_partition(session), format!("spent/{nonce}"))
 }

@@ -35,14 +35,14 @@ pub struct Standing {
 }
 
 /// Reads the records that a family depends on, in one read.
-pub async fn load(ports: &Ports, family: &Family) -> Result<Standing, StoreError> {
-    let found = ports.records.get_many(&keys(family)).await?;
-    Standing::read(family, &mut found.into_iter())
+pub async fn load_standing(ports: &Ports, family: &Family) -> Result<Standing, StoreError> {
+    let found = ports.records.get_many(&record_keys(family)).await?;
+    Standing::from_records(family, &mut found.into_iter())
 }
 
 /// Reads the records that each of these families depends on.
 pub async fn load_many(ports: &Ports, families: &[Family]) -> Result<Vec<Standing>, StoreError> {
-    let keys_of: Vec<_> = families.iter().map(keys).collect();
+    let keys_of: Vec<_> = families.iter().map(record_keys).collect();
     // Apps of one person share account and namespaces, and a reading names no key twice.
     let all: BTreeSet<_> = keys_of.iter().flatten().cloned().collect();
     let all: Vec<_> = all.into_iter().collect();
@@ -52,13 +52,13 @@ pub async fn load_many(ports: &Ports, families: &[Family]) -> Result<Vec<Standin
     }
     let of = |(family, keys): (&Family, Vec<RecordKey>)| {
         let record = |key| held.get(key).cloned().flatten();
-        Standing::read(family, &mut keys.iter().map(record))
+        Standing::from_records(family, &mut keys.iter().map(record))
     };
     families.iter().zip(keys_of).map(of).collect()
 }
 
 /// Returns the keys of these records, in the order in which they are read.
-fn keys(family: &Family) -> Vec<RecordKey> {
+fn record_keys(family: &Family) -> Vec<RecordKey> {
     let mut keys = vec![
         grant_key(family.namespace_id(), &family.client, &family.grant),
         account_key(&family.account),
@@ -71,14 +71,14 @@ fn keys(family: &Family) -> Vec<RecordKey> {
         keys.extend([
             user_key(&namespace.id, user),
             connection_key(&namespace.id, &family.client),
-            namespace::key(&namespace.slug),
+            namespace::namespace_key(&namespace.slug),
         ]);
     }
     keys
 }
 
 impl Standing {
-    fn read(
+    fn from_records(
         family: &Family,
         found: &mut dyn Iterator<Item = Option<Record>>,
     ) -> Result<Self, StoreError> {
@@ -101,7 +101,7 @@ impl Standing {
     /// Returns the scopes to which tokens of the family are limited now: those of the user in the
     /// namespace, or all of them for an operator. Returns `None` if the account, the namespace or
     /// the service has ended the tokens.
-    pub fn rights(&self, family: &Family) -> Option<Scopes> {
+    pub fn present_rights(&self, family: &Family) -> Option<Scopes> {
         let account = &self.account.as_ref()?.value;
         let home = self.home.as_ref().map(|home| &home.value);
         let scopes = match family.reach {

@@ -15,14 +15,14 @@ use super::account_id::AccountId;
 
 /// Returns the name of a person, made of issuer and subject. The same subject of another issuer is
 /// another person.
-pub fn name(issuer: &str, subject: &str) -> Digest {
+pub fn subject_name(issuer: &str, subject: &str) -> Digest {
     // An issuer is an address, so it contains no line feed.
     Digest::of(format!("vault-subject/1\n{issuer}\n{subject}").as_bytes())
 }
 
 /// Index entry: the account of a person of an identity provider.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Connected {
+pub struct SubjectEntry {
     /// The account.
     pub account: AccountId,
 }
@@ -33,16 +33,20 @@ pub fn subject_key(subject: &Digest) -> RecordKey {
 }
 
 /// Returns the write that maps a person to `account`, under the condition `when`.
-pub fn connection(subject: &Digest, account: &AccountId, when: When) -> Result<Write, StoreError> {
-    let connected = Connected {
+pub fn connection_write(
+    subject: &Digest,
+    account: &AccountId,
+    when: When,
+) -> Result<Write, StoreError> {
+    let connected = SubjectEntry {
         account: account.clone(),
     };
-    let document = Document::of(&connected)?;
+    let document = Document::from_value(&connected)?;
     Ok(Write::put(subject_key(subject), document, when))
 }
 
 /// Returns the write that removes the mapping of a person.
-pub fn removal(subject: &Digest) -> Write {
+pub fn removal_write(subject: &Digest) -> Write {
     // `Any`, because the account's own proof decides and this entry only finds it.
     Write::delete(subject_key(subject), When::Any)
 }

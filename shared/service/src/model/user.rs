@@ -78,7 +78,7 @@ impl User {
 
     /// Whether the user may change the members of the namespace: an owner with the scope `write`
     /// who has accepted.
-    pub fn administers(&self) -> bool {
+    pub fn can_administer(&self) -> bool {
         self.role == Role::Owner && self.scopes.has(Scope::Write) && self.state() == State::Active
     }
 }
@@ -108,7 +108,7 @@ pub fn users_partition(namespace: &NamespaceId) -> String {
 /// in the account's partition.
 pub fn membership_key(account: &AccountId, slug: &Slug) -> RecordKey {
     RecordKey::new(
-        super::account::partition(account),
+        super::account::account_partition(account),
         format!("{MEMBERSHIPS}{slug}"),
     )
 }
@@ -130,10 +130,10 @@ mod tests {
             ("READ", Scopes::NONE, ""),
             ("", Scopes::NONE, ""),
         ] {
-            assert_eq!(Scopes::known(text), scopes, "{text}");
+            assert_eq!(Scopes::parse_known(text), scopes, "{text}");
             assert_eq!(scopes.to_string(), back);
         }
-        assert!(Scopes::READ.within(Scopes::ALL) && !Scopes::ALL.within(Scopes::READ));
+        assert!(Scopes::READ.is_subset_of(Scopes::ALL) && !Scopes::ALL.is_subset_of(Scopes::READ));
         assert_eq!(
             serde_json::to_string(&Scopes::ALL).unwrap(),
             r#"["read","write"]"#

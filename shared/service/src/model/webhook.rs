@@ -16,7 +16,7 @@ use sha2::Sha256;
 use url::{Host, Url};
 use vault_format::address::is_public;
 use vault_format::time::Timestamp;
-use vault_store::random::{Random, bytes};
+use vault_store::random::{Random, random_bytes};
 use zeroize::Zeroizing;
 
 /// The longest address of an endpoint, in bytes.
@@ -135,7 +135,7 @@ pub struct BadSigningSecret;
 impl SigningSecret {
     /// Returns a new one.
     pub fn fresh(random: &dyn Random) -> Self {
-        Self(Zeroizing::new(bytes::<32>(random)))
+        Self(Zeroizing::new(random_bytes::<32>(random)))
     }
 
     /// Returns the text that the owner gives the endpoint: `whsec_` and base64.

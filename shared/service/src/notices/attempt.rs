@@ -25,7 +25,7 @@ pub(super) struct Notice<'a> {
 
 /// Result of an attempt.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum AttemptOutcome {
     /// The recipient has the notice.
     Arrived,
     /// The recipient no longer exists or wants no notices; there is nothing left to do.
@@ -34,7 +34,7 @@ pub(super) enum Outcome {
     Failed(SendError),
 }
 
-impl From<Result<(), SendError>> for Outcome {
+impl From<Result<(), SendError>> for AttemptOutcome {
     fn from(sent: Result<(), SendError>) -> Self {
         match sent {
             Ok(()) => Self::Arrived,
@@ -44,46 +44,46 @@ impl From<Result<(), SendError>> for Outcome {
 }
 
 /// Sends a notice to one recipient.
-pub(super) async fn attempt(
+pub(super) async fn send_to_recipient(
     app: &App,
     senders: &Senders,
     namespace: &Namespace,
     notice: Notice<'_>,
     to: &Recipient,
-) -> Result<Outcome, StoreError> {
+) -> Result<AttemptOutcome, StoreError> {
     match to {
         Recipient::Webhook(id) => {
             // Read for each attempt, since an owner may have removed the webhook in the meantime.
             let (destinations, _) = Destinations::find(app, &namespace.id).await?;
-            let webhook = destinations.webhook(id);
+            let webhook = destinations.find_webhook(id);
             let Some(webhook) = webhook.filter(|webhook| webhook.off_since.is_none()) else {
-                return Ok(Outcome::Gone);
+                return Ok(AttemptOutcome::Gone);
             };
-            let sent = post(app, senders, namespace, webhook, notice).await;
+            let sent = post_to_webhook(app, senders, namespace, webhook, notice).await;
             // Success is the usual case, and writes nothing unless it ends a failure.
             if sent.is_err() || webhook.failing_since.is_some() {
-                note(app, namespace, id, &sent).await?;
+                record_outcome(app, namespace, id, &sent).await?;
             }
             Ok(sent.into())
         }
         Recipient::Owner(user_id) => {
             let Some(mailer) = &senders.mailer else {
-                return Ok(Outcome::Gone);
+                return Ok(AttemptOutcome::Gone);
             };
-            let Some(to) = recipients::address(app, namespace, user_id).await? else {
-                return Ok(Outcome::Gone);
+            let Some(to) = recipients::owner_address(app, namespace, user_id).await? else {
+                return Ok(AttemptOutcome::Gone);
             };
             let base = app.config.public_url.base();
             let place = (&namespace.slug, base);
             // Each owner's mail is a separate message with its own id.
             let id = format!("{}.{user_id}", notice.id);
-            let mail = message::mail(to, place, (&id, notice.event), notice.at);
+            let mail = message::owner_mail(to, place, (&id, notice.event), notice.at);
             Ok(mailer.send(&mail).await.into())
         }
     }
 }
 
-async fn post(
+async fn post_to_webhook(
     app: &App,
     senders: &Senders,
     namespace: &Namespace,
@@ -91,7 +91,7 @@ async fn post(
     notice: Notice<'_>,
 ) -> Result<(), SendError> {
     let now = app.clock.now();
-    let body = message::body(&namespace.slug, notice.event, notice.at);
+    let body = message::webhook_body(&namespace.slug, notice.event, notice.at);
     // The signature covers the time of the attempt, not of the event: endpoints reject old ones as
     // replays.
     let message = WebhookMessage {
@@ -106,14 +106,14 @@ async fn post(
 
 /// Sends a test notice to a webhook immediately, also if it is switched off: if it arrives, the
 /// webhook is on again. `None` if there is no such webhook.
-pub(crate) async fn try_webhook(
+pub(crate) async fn test_webhook(
     app: &App,
     senders: &Senders,
     namespace: &Namespace,
     id: &str,
 ) -> Result<Option<Result<(), SendError>>, StoreError> {
     let (destinations, _) = Destinations::find(app, &namespace.id).await?;
-    let Some(webhook) = destinations.webhook(id) else {
+    let Some(webhook) = destinations.find_webhook(id) else {
         return Ok(None);
     };
     let message_id = format!("msg_{}", app.fresh_id());
@@ -122,13 +122,13 @@ pub(crate) async fn try_webhook(
         event: &Event::Test {},
         at: app.clock.now(),
     };
-    let sent = post(app, senders, namespace, webhook, notice).await;
-    note(app, namespace, id, &sent).await?;
+    let sent = post_to_webhook(app, senders, namespace, webhook, notice).await;
+    record_outcome(app, namespace, id, &sent).await?;
     Ok(Some(sent))
 }
 
 /// Records the result of an attempt if that changes the state of the webhook.
-async fn note(
+async fn record_outcome(
     app: &App,
     namespace: &Namespace,
     id: &str,
@@ -137,27 +137,27 @@ async fn note(
     let now = app.clock.now();
     app.change(async |tx| {
         let (mut destinations, when) = Destinations::find(&tx, &namespace.id).await?;
-        let found = destinations
+        let webhook_entry = destinations
             .webhooks
             .iter_mut()
             .find(|webhook| webhook.id == id);
-        let Some(webhook) = found else {
+        let Some(webhook) = webhook_entry else {
             return Ok(());
         };
         let before = webhook.failing_since;
         // A success that changes nothing is not written: it must not conflict with an owner who
         // edits the destinations.
         let switched = match sent {
-            Ok(()) if webhook.arrived() => false,
+            Ok(()) if webhook.record_arrival() => false,
             Ok(()) => return Ok(()),
-            Err(error) => webhook.failed(error.to_string(), now),
+            Err(error) => webhook.record_failure(error.to_string(), now),
         };
-        tx.write(destinations.write(&namespace.id, when)?);
+        tx.write(destinations.to_write(&namespace.id, when)?);
         // In the audit log, since the service and not an owner switched it off.
         if switched {
             let change = Change::about(&id)
-                .before(json!({ "failing_since": before }))
-                .after(json!({ "off_since": now }));
+                .with_before(json!({ "failing_since": before }))
+                .with_after(json!({ "off_since": now }));
             tx.audit(Some(&namespace.id), &Actor::server(), "notice.off", change)?;
         }
         Ok::<_, StoreError>(())

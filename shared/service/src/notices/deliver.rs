@@ -15,13 +15,13 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Commit, MAX_PAGE, MAX_WRITES, Record, RecordKey, When, Write};
 
-use super::attempt::{Notice, Outcome, attempt};
-use super::recipients::{announce_machines, deliveries};
+use super::attempt::{AttemptOutcome, Notice, send_to_recipient};
+use super::recipients::{announce_machines, new_deliveries};
 use crate::app::App;
 use crate::model::limits::Window;
 use crate::model::namespace::{self, Namespace, Status};
 use crate::model::notice::{
-    DUE, Delivery, Destinations, Due, MACHINES, Outgoing, Recipient, outbox,
+    DUE, Delivery, Destinations, Due, MACHINES, Outgoing, Recipient, outbox_partition,
 };
 use crate::senders::Senders;
 
@@ -49,11 +49,11 @@ pub struct Delivered {
 
 /// Sends the notices that are due, and starts nothing after `until`. If the notices of one
 /// namespace cannot be handled, that is logged and the others go on.
-pub async fn deliver(app: &App, until: Instant) -> Result<Delivered, StoreError> {
+pub async fn deliver_due(app: &App, until: Instant) -> Result<Delivered, StoreError> {
     let Some(senders) = app.senders.clone() else {
         return Ok(Delivered::default());
     };
-    let mut waiting = due(app).await?.into_iter();
+    let mut waiting = list_due(app).await?.into_iter();
     let mut running = JoinSet::new();
     let mut delivered = Delivered::default();
     loop {
@@ -62,7 +62,7 @@ pub async fn deliver(app: &App, until: Instant) -> Result<Delivered, StoreError>
                 break;
             };
             let (app, senders) = (app.clone(), senders.clone());
-            running.spawn(async move { visit(&app, &senders, due, revision, until).await });
+            running.spawn(async move { visit_outbox(&app, &senders, due, revision, until).await });
         }
         let Some(visited) = running.join_next().await else {
             return Ok(delivered);
@@ -82,19 +82,19 @@ pub async fn deliver(app: &App, until: Instant) -> Result<Delivered, StoreError>
 }
 
 /// Lists the outboxes that are due, the longest waiting first.
-async fn due(app: &App) -> Result<Vec<(Due, u64)>, StoreError> {
+async fn list_due(app: &App) -> Result<Vec<(Due, u64)>, StoreError> {
     let now = app.clock.now();
-    let mut found = Vec::new();
+    let mut due_outboxes = Vec::new();
     let mut after: Option<String> = None;
     for _ in 0..MAX_PAGES {
         let page = app
             .records
-            .list(DUE, "", after.as_deref(), MAX_PAGE)
+            .list_page(DUE, "", after.as_deref(), MAX_PAGE)
             .await?;
         for record in &page {
             let due: Due = record.read()?;
             if due.due_at <= now {
-                found.push((due, record.revision));
+                due_outboxes.push((due, record.revision));
             }
         }
         after = page.last().map(|record| record.key.key.clone());
@@ -102,23 +102,24 @@ async fn due(app: &App) -> Result<Vec<(Due, u64)>, StoreError> {
             break;
         }
     }
-    found.sort_by_key(|(due, _)| due.due_at);
-    Ok(found)
+    due_outboxes.sort_by_key(|(due, _)| due.due_at);
+    Ok(due_outboxes)
 }
 
 /// Processes the outbox of one namespace and stores when it is due again.
-async fn visit(
+async fn visit_outbox(
     app: &App,
     senders: &Senders,
     due: Due,
     revision: u64,
     until: Instant,
 ) -> Result<Delivered, StoreError> {
-    let found = namespace::find(app, &due.slug).await?;
-    let found = found.filter(|(namespace, _)| namespace.id == due.namespace_id);
+    let namespace_and_revision = namespace::find_namespace(app, &due.slug).await?;
+    let namespace_and_revision =
+        namespace_and_revision.filter(|(namespace, _)| namespace.id == due.namespace_id);
     let key = RecordKey::new(DUE, due.namespace_id.to_string());
-    let Some((namespace, _)) = found else {
-        discard(app, &due).await?;
+    let Some((namespace, _)) = namespace_and_revision else {
+        discard_outbox(app, &due).await?;
         app.try_commit(vec![Write::delete(key, When::At(revision))])
             .await?;
         return Ok(Delivered::default());
@@ -135,12 +136,12 @@ async fn visit(
     let next = if namespace.status == Status::Suspended {
         Some(now.plus_seconds(SUSPENDED_SECONDS))
     } else {
-        visit.outbox().await?
+        visit.send_outbox().await?
     };
     let write = match next {
         // Not before this visit, so that outboxes which have waited longer come first in the next
         // run.
-        Some(next) => Due::write(&namespace, next.max(now), When::At(revision))?,
+        Some(next) => Due::due_write(&namespace, next.max(now), When::At(revision))?,
         None => Write::delete(key, When::At(revision)),
     };
     // The commit fails if a new event has made the outbox due again in the meantime, which is right
@@ -150,15 +151,18 @@ async fn visit(
 }
 
 /// Deletes the outbox of a namespace that no longer exists.
-async fn discard(app: &App, due: &Due) -> Result<(), StoreError> {
-    let partition = outbox(&due.namespace_id);
-    let records = app.records.list(&partition, "", None, MAX_PAGE).await?;
+async fn discard_outbox(app: &App, due: &Due) -> Result<(), StoreError> {
+    let partition = outbox_partition(&due.namespace_id);
+    let records = app
+        .records
+        .list_page(&partition, "", None, MAX_PAGE)
+        .await?;
     for some in records.chunks(MAX_WRITES) {
         let writes = some
             .iter()
             .map(|record| Write::delete(record.key.clone(), When::Any));
         // Without conditions nothing can fail but the store.
-        let _ = app.records.commit(writes.collect()).await?;
+        let _ = app.records.commit_writes(writes.collect()).await?;
     }
     Ok(())
 }
@@ -175,7 +179,7 @@ struct Visit<'a> {
 }
 
 /// A notice as it is stored at present.
-struct Held {
+struct StoredNotice {
     id: String,
     outgoing: Outgoing,
     /// `None` once the record is deleted.
@@ -184,78 +188,96 @@ struct Held {
 
 impl Visit<'_> {
     /// Processes all notices of the outbox. Returns when it is due next; `None` if it is empty.
-    async fn outbox(&mut self) -> Result<Option<Timestamp>, StoreError> {
+    async fn send_outbox(&mut self) -> Result<Option<Timestamp>, StoreError> {
         let (app, namespace) = (self.app, self.namespace);
         let (destinations, _) = Destinations::find(app, &namespace.id).await?;
         let mut next = announce_machines(app, namespace, &destinations).await?;
-        let partition = outbox(&namespace.id);
-        let waiting = app.records.list(&partition, "", None, MAX_PAGE).await?;
+        let partition = outbox_partition(&namespace.id);
+        let waiting = app
+            .records
+            .list_page(&partition, "", None, MAX_PAGE)
+            .await?;
         for record in waiting.iter().filter(|record| record.key.key != MACHINES) {
-            let due = self.notice(record, &destinations).await?;
-            next = earlier(next, due);
+            let due = self.send_notice(record, &destinations).await?;
+            next = earlier_time(next, due);
         }
         Ok(next)
     }
 
     /// Processes one notice. Returns when it is due next.
-    async fn notice(
+    async fn send_notice(
         &mut self,
         record: &Record,
         destinations: &Destinations,
     ) -> Result<Option<Timestamp>, StoreError> {
-        let mut held = Held {
+        let mut stored_notice = StoredNotice {
             id: record.key.key.clone(),
             outgoing: record.read()?,
             revision: Some(record.revision),
         };
         // The recipients are chosen now and not at the event, whose commit should not read all
         // users of the vault.
-        if held.outgoing.deliveries.is_none() {
-            let topic = held.outgoing.event.topic();
-            let chosen = deliveries(self.app, self.namespace, destinations, topic).await?;
+        if stored_notice.outgoing.deliveries.is_none() {
+            let topic = stored_notice.outgoing.event.topic();
+            let chosen = new_deliveries(self.app, self.namespace, destinations, topic).await?;
             // Another process is choosing them; the next run sees its choice.
-            if !self.store(&mut held, chosen, None).await?.is_done() {
+            if !self
+                .store_deliveries(&mut stored_notice, chosen, None)
+                .await?
+                .is_done()
+            {
                 return Ok(Some(self.app.clock.now()));
             }
         }
         let mut next = None;
-        for delivery in held.outgoing.deliveries.clone().unwrap_or_default() {
+        for delivery in stored_notice
+            .outgoing
+            .deliveries
+            .clone()
+            .unwrap_or_default()
+        {
             let due_at = self.left_alone.get(&delivery.to).copied();
             let due_at = due_at.map_or(delivery.due_at, |at| at.max(delivery.due_at));
             if due_at > self.app.clock.now() || Instant::now() >= self.until {
-                next = earlier(next, Some(due_at));
+                next = earlier_time(next, Some(due_at));
                 continue;
             }
-            next = earlier(next, self.delivery(&mut held, &delivery).await?);
+            next = earlier_time(
+                next,
+                self.attempt_delivery(&mut stored_notice, &delivery).await?,
+            );
         }
         Ok(next)
     }
 
     /// Makes one attempt. Returns when the delivery is due next; `None` if it is finished.
-    async fn delivery(
+    async fn attempt_delivery(
         &mut self,
-        held: &mut Held,
+        held: &mut StoredNotice,
         delivery: &Delivery,
     ) -> Result<Option<Timestamp>, StoreError> {
         let app = self.app;
         let now = app.clock.now();
         // As if the attempt had failed: if the process dies in the middle, the retry is already
         // stored.
-        let retry = delivery.begun(now);
+        let retry = delivery.begin_attempt(now);
         let next = retry.as_ref().map(|retry| retry.due_at);
-        let window = self.window(&delivery.to);
-        let begun = held.with(delivery, retry);
+        let window = self.rate_window(&delivery.to);
+        let begun = held.replace_delivery(delivery, retry);
         // The hourly count is in the same commit, so that several processes cannot exceed the limit
         // together.
-        match self.store(held, begun, window.counted(now)).await? {
-            Stored::Done => {}
-            Stored::Limited => {
-                let later = now.plus_seconds(window.left(now).cast_signed());
+        match self
+            .store_deliveries(held, begun, window.counting_write(now))
+            .await?
+        {
+            StoreOutcome::Done => {}
+            StoreOutcome::Limited => {
+                let later = now.plus_seconds(window.seconds_left(now).cast_signed());
                 self.left_alone.insert(delivery.to.clone(), later);
                 return Ok(Some(later));
             }
             // Another process is making this attempt.
-            Stored::Changed => return Ok(Some(now.plus_seconds(LEFT_ALONE_SECONDS))),
+            StoreOutcome::Changed => return Ok(Some(now.plus_seconds(LEFT_ALONE_SECONDS))),
         }
         let id = format!("msg_{}", held.id);
         let notice = Notice {
@@ -263,42 +285,42 @@ impl Visit<'_> {
             event: &held.outgoing.event,
             at: held.outgoing.at,
         };
-        match attempt(app, self.senders, self.namespace, notice, &delivery.to).await? {
-            Outcome::Failed(error) => {
+        match send_to_recipient(app, self.senders, self.namespace, notice, &delivery.to).await? {
+            AttemptOutcome::Failed(error) => {
                 self.delivered.failed += 1;
                 let later = now.plus_seconds(LEFT_ALONE_SECONDS);
                 self.left_alone.insert(delivery.to.clone(), later);
                 if next.is_none() {
                     tracing::warn!(
                         namespace = %self.namespace.id,
-                        topic = held.outgoing.event.word(),
+                        topic = held.outgoing.event.topic_word(),
                         error = error_chain(&error),
                         "gave up a notice after its last attempt"
                     );
                 }
                 Ok(next)
             }
-            Outcome::Arrived => {
+            AttemptOutcome::Arrived => {
                 self.delivered.arrived += 1;
-                self.end(held, delivery).await
+                self.end_delivery(held, delivery).await
             }
-            Outcome::Gone => self.end(held, delivery).await,
+            AttemptOutcome::Gone => self.end_delivery(held, delivery).await,
         }
     }
 
     /// Removes a finished delivery. If that fails, the notice is sent once more, which its id
     /// shows.
-    async fn end(
+    async fn end_delivery(
         &self,
-        held: &mut Held,
+        held: &mut StoredNotice,
         delivery: &Delivery,
     ) -> Result<Option<Timestamp>, StoreError> {
-        let rest = held.with(delivery, None);
-        self.store(held, rest, None).await?;
+        let rest = held.replace_delivery(delivery, None);
+        self.store_deliveries(held, rest, None).await?;
         Ok(None)
     }
 
-    fn window(&self, to: &Recipient) -> Window<'static> {
+    fn rate_window(&self, to: &Recipient) -> Window<'static> {
         let (Recipient::Webhook(id) | Recipient::Owner(id)) = to;
         Window {
             name: "notices",
@@ -309,14 +331,14 @@ impl Visit<'_> {
     }
 
     /// Replaces the deliveries of a notice, or deletes the notice if none are left.
-    async fn store(
+    async fn store_deliveries(
         &self,
-        held: &mut Held,
+        held: &mut StoredNotice,
         deliveries: Vec<Delivery>,
         counted: Option<Write>,
-    ) -> Result<Stored, StoreError> {
+    ) -> Result<StoreOutcome, StoreError> {
         let Some(revision) = held.revision else {
-            return Ok(Stored::Done);
+            return Ok(StoreOutcome::Done);
         };
         let when = When::At(revision);
         let is_over = deliveries.is_empty();
@@ -325,22 +347,22 @@ impl Visit<'_> {
             ..held.outgoing.clone()
         };
         let write = if is_over {
-            let key = RecordKey::new(outbox(&self.namespace.id), held.id.clone());
+            let key = RecordKey::new(outbox_partition(&self.namespace.id), held.id.clone());
             Write::delete(key, when)
         } else {
-            outgoing.write(&self.namespace.id, &held.id, when)?
+            outgoing.to_write(&self.namespace.id, &held.id, when)?
         };
         let is_counted = counted.is_some();
         let writes = std::iter::once(write).chain(counted).collect();
-        match self.app.records.commit(writes).await {
+        match self.app.records.commit_writes(writes).await {
             Ok(Commit::Done(revisions)) => {
                 held.revision = revisions.first().copied().flatten().filter(|_| !is_over);
                 held.outgoing = outgoing;
-                Ok(Stored::Done)
+                Ok(StoreOutcome::Done)
             }
             // The count is the second write.
-            Ok(Commit::Failed { index: 1, .. }) if is_counted => Ok(Stored::Limited),
-            Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(Stored::Changed),
+            Ok(Commit::Failed { index: 1, .. }) if is_counted => Ok(StoreOutcome::Limited),
+            Ok(Commit::Failed { .. }) | Err(StoreError::Conflict) => Ok(StoreOutcome::Changed),
             Err(error) => Err(error),
         }
     }
@@ -348,7 +370,7 @@ impl Visit<'_> {
 
 /// Result of storing a notice.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Stored {
+enum StoreOutcome {
     Done,
     /// The recipient has had the hour's maximum.
     Limited,
@@ -356,21 +378,25 @@ enum Stored {
     Changed,
 }
 
-impl Stored {
+impl StoreOutcome {
     const fn is_done(self) -> bool {
         matches!(self, Self::Done)
     }
 }
 
-impl Held {
+impl StoredNotice {
     /// Returns the deliveries with `replacement` in place of one of them.
-    fn with(&self, delivery: &Delivery, replacement: Option<Delivery>) -> Vec<Delivery> {
+    fn replace_delivery(
+        &self,
+        delivery: &Delivery,
+        replacement: Option<Delivery>,
+    ) -> Vec<Delivery> {
         let held = self.outgoing.deliveries.iter().flatten();
         let rest = held.filter(|held| held.to != delivery.to).cloned();
         rest.chain(replacement).collect()
     }
 }
 
-fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+fn earlier_time(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
     one.into_iter().chain(other).min()
 }

@@ -10,7 +10,7 @@ use vault_api::Email;
 
 /// Returns the body of a request to a webhook: `type`, `timestamp` and `data`, which names the
 /// vault.
-pub(super) fn body(slug: &Slug, event: &Event, at: Timestamp) -> String {
+pub(super) fn webhook_body(slug: &Slug, event: &Event, at: Timestamp) -> String {
     let mut body = json!(event);
     body["timestamp"] = json!(at);
     // An event without content may lack `data`; a receiver finds the vault at the same place in all
@@ -25,29 +25,29 @@ pub(super) fn body(slug: &Slug, event: &Event, at: Timestamp) -> String {
 }
 
 /// Composes the mail to one owner; `base` is the address of the service.
-pub(super) fn mail(
+pub(super) fn owner_mail(
     to: Email,
     (slug, base): (&Slug, &str),
     (id, event): (&str, &Event),
     at: Timestamp,
 ) -> Mail {
-    let (what, text) = sentences(slug, event);
+    let (what, text) = describe_event(slug, event);
     let end = format!(
         "--\nYou get this mail because you are an owner of the vault {slug} at {base}.\n\
          An owner can switch these mails off for all owners: vault notices mail off\n"
     );
     Mail {
         to,
-        subject: HeaderText::cleaned(&format!("[vault] {slug}: {what}")),
+        subject: HeaderText::from_text(&format!("[vault] {slug}: {what}")),
         text: format!("{text}\n{end}"),
-        id: HeaderText::cleaned(id),
+        id: HeaderText::from_text(id),
         at,
     }
 }
 
 /// Describes the event in a few words for the subject, and in sentences with the next step for the
 /// text.
-fn sentences(slug: &Slug, event: &Event) -> (String, String) {
+fn describe_event(slug: &Slug, event: &Event) -> (String, String) {
     match event {
         Event::MachineWaiting { waiting, machines } => {
             let (what, is) = match waiting {
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_body_says_type_time_and_vault() {
         assert_eq!(
-            serde_json::from_str::<Value>(&body(&slug(), &machines(1), AT)).unwrap(),
+            serde_json::from_str::<Value>(&webhook_body(&slug(), &machines(1), AT)).unwrap(),
             json!({
                 "type": "machine_waiting",
                 "timestamp": "2026-11-21T00:00:00Z",
@@ -169,7 +169,7 @@ mod tests {
             })
         );
         assert_eq!(
-            serde_json::from_str::<Value>(&body(&slug(), &Event::Test {}, AT)).unwrap(),
+            serde_json::from_str::<Value>(&webhook_body(&slug(), &Event::Test {}, AT)).unwrap(),
             json!({ "type": "test", "timestamp": "2026-11-21T00:00:00Z", "data": { "vault": "team" } })
         );
     }
@@ -200,7 +200,7 @@ mod tests {
         ] {
             let to = "ann@example.org".parse().unwrap();
             let base = "https://vault.example";
-            let mail = mail(to, (&slug(), base), ("msg_1", &event), AT);
+            let mail = owner_mail(to, (&slug(), base), ("msg_1", &event), AT);
             assert_eq!(mail.subject.as_str(), subject);
             assert!(mail.text.contains(command), "{}", mail.text);
             assert!(

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use vault_store::StoreError;
 use vault_store::records::{Document, Record, When, Write};
 
-pub(crate) use attempt::try_webhook;
-pub use deliver::{Delivered, deliver};
+pub(crate) use attempt::test_webhook;
+pub use deliver::{Delivered, deliver_due};
 
 use self::smtp::{MailSettings, Smtp};
 use self::webhook::Endpoints;
@@ -27,14 +27,14 @@ use crate::config::PublicUrl;
 use crate::model::namespace::Namespace;
 use crate::model::notice::{
     Destinations, Due, Event, MACHINES, MAX_UNSENT, MAX_UNSENT_DRAFTS, Outgoing, Topic,
-    machines_key, outbox,
+    machines_key, outbox_partition,
 };
 use crate::ports::Ports;
 use crate::senders::{Mailer, Senders};
 
 /// Creates the senders of a running service. Fails if the certificates of the system cannot be
 /// loaded.
-pub fn senders(
+pub fn create_senders(
     public_url: &PublicUrl,
     mail: Option<MailSettings>,
 ) -> Result<Senders, lettre::transport::smtp::Error> {
@@ -53,31 +53,34 @@ pub fn senders(
 ///
 /// The writes have no condition, so the event does not conflict with others more often than without
 /// a notice.
-pub async fn queue(
+pub async fn queue_notice(
     ports: &Ports,
     namespace: &Namespace,
     event: Event,
 ) -> Result<Vec<Write>, StoreError> {
     let (destinations, _) = Destinations::find(ports, &namespace.id).await?;
-    if !destinations.want(event.topic()) {
+    if !destinations.any_wants(event.topic()) {
         return Ok(Vec::new());
     }
-    let partition = outbox(&namespace.id);
-    let unsent = ports.records.list(&partition, "", None, MAX_UNSENT).await?;
+    let partition = outbox_partition(&namespace.id);
+    let unsent = ports
+        .records
+        .list_page(&partition, "", None, MAX_UNSENT)
+        .await?;
     // Dropped instead of refused: the event itself, such as a publish, must not fail because nobody
     // reads its notices.
     if is_full(&unsent, event.topic())? {
         tracing::warn!(
             namespace = %namespace.id,
-            topic = event.word(),
+            topic = event.topic_word(),
             "dropped a notice because too many of this vault wait to be sent"
         );
         return Ok(Vec::new());
     }
     let now = ports.now();
     Ok(vec![
-        Outgoing::new(event, now).write(&namespace.id, &ports.fresh_id(), When::Any)?,
-        Due::write(namespace, now, When::Any)?,
+        Outgoing::new(event, now).to_write(&namespace.id, &ports.fresh_id(), When::Any)?,
+        Due::due_write(namespace, now, When::Any)?,
     ])
 }
 
@@ -86,15 +89,15 @@ pub async fn queue(
 /// are.
 pub async fn queue_machine(ports: &Ports, namespace: &Namespace) -> Result<Vec<Write>, StoreError> {
     let (destinations, _) = Destinations::find(ports, &namespace.id).await?;
-    if !destinations.want(Topic::MachineWaiting) {
+    if !destinations.any_wants(Topic::MachineWaiting) {
         return Ok(Vec::new());
     }
     // One mark for all machines: anybody can enrol machines, and a record for each would let them
     // fill the outbox.
-    let mark = Document::of(&serde_json::json!({}))?;
+    let mark = Document::from_value(&serde_json::json!({}))?;
     Ok(vec![
         Write::put(machines_key(&namespace.id), mark, When::Any),
-        Due::write(namespace, ports.now(), When::Any)?,
+        Due::due_write(namespace, ports.now(), When::Any)?,
     ])
 }
 

@@ -25,7 +25,7 @@ const MAX_SEARCH_PAGES: usize = 10;
 const MAX_MACHINES: usize = 5;
 
 /// Creates the deliveries of a notice about `topic`, due at once.
-pub(super) async fn deliveries(
+pub(super) async fn new_deliveries(
     app: &App,
     namespace: &Namespace,
     destinations: &Destinations,
@@ -33,7 +33,7 @@ pub(super) async fn deliveries(
 ) -> Result<Vec<Delivery>, StoreError> {
     let webhooks = destinations.webhooks.iter();
     let mut recipients: Vec<_> = webhooks
-        .filter(|webhook| webhook.wants(topic))
+        .filter(|webhook| webhook.wants_topic(topic))
         .map(|webhook| Recipient::Webhook(webhook.id.clone()))
         .collect();
     let has_mailer = app
@@ -41,7 +41,7 @@ pub(super) async fn deliveries(
         .as_ref()
         .is_some_and(|senders| senders.mailer.is_some());
     if destinations.mail && has_mailer {
-        recipients.extend(owners(app, namespace).await?);
+        recipients.extend(read_owners(app, namespace).await?);
     }
     let now = app.clock.now();
     Ok(recipients
@@ -50,14 +50,16 @@ pub(super) async fn deliveries(
         .collect())
 }
 
-async fn owners(app: &App, namespace: &Namespace) -> Result<Vec<Recipient>, StoreError> {
+async fn read_owners(app: &App, namespace: &Namespace) -> Result<Vec<Recipient>, StoreError> {
     let partition = users_partition(&namespace.id);
     let mut owners = Vec::new();
     let mut after: Option<String> = None;
     // Users are not indexed by role, so owners are searched for; the bound keeps a vault with very
     // many members from slowing down the others.
     for _ in 0..MAX_SEARCH_PAGES {
-        let page = app.records.list(&partition, "", after.as_deref(), MAX_PAGE);
+        let page = app
+            .records
+            .list_page(&partition, "", after.as_deref(), MAX_PAGE);
         let page = page.await?;
         for record in &page {
             let user: User = record.read()?;
@@ -79,20 +81,23 @@ fn is_owner(user: &User) -> bool {
 }
 
 /// Returns the address of an owner; `None` if the user is no longer an owner or cannot sign in.
-pub(super) async fn address(
+pub(super) async fn owner_address(
     app: &App,
     namespace: &Namespace,
     user_id: &str,
 ) -> Result<Option<Email>, StoreError> {
     // Read at each attempt: a former owner must not get mail about the vault.
-    let user = app.records.get(&user_key(&namespace.id, user_id)).await?;
+    let user = app
+        .records
+        .get_one(&user_key(&namespace.id, user_id))
+        .await?;
     let Some(user) = Versioned::<User>::read(user)?.map(|seen| seen.value) else {
         return Ok(None);
     };
     let Some(account) = user.account().filter(|_| is_owner(&user)) else {
         return Ok(None);
     };
-    let account = app.records.get(&account::account_key(&account)).await?;
+    let account = app.records.get_one(&account::account_key(&account)).await?;
     let account = Versioned::<account::Account>::read(account)?;
     let may_sign_in = account.is_some_and(|account| account.value.can_sign_in());
     Ok(may_sign_in.then_some(user.email))
@@ -117,35 +122,38 @@ pub(super) async fn announce_machines(
         return Ok(paused.expires_at);
     }
     let mut writes = vec![Write::delete(mark.key, When::At(mark.revision))];
-    let waiting = machines(app, namespace).await?;
+    let waiting = read_waiting_machines(app, namespace).await?;
     // An owner may have decided about all of them in the meantime.
-    if !waiting.is_empty() && destinations.want(Topic::MachineWaiting) {
+    if !waiting.is_empty() && destinations.any_wants(Topic::MachineWaiting) {
         let event = Event::MachineWaiting {
             waiting: waiting.len(),
             machines: waiting.into_iter().take(MAX_MACHINES).collect(),
         };
         let notice = Outgoing::new(event, now);
-        writes.push(notice.write(&namespace.id, &app.fresh_id(), When::Absent)?);
+        writes.push(notice.to_write(&namespace.id, &app.fresh_id(), When::Absent)?);
         writes.push(Write::put_until(
             machines_paused_key(&namespace.id),
-            Document::of(&serde_json::json!({}))?,
+            Document::from_value(&serde_json::json!({}))?,
             When::Absent,
             now.plus_seconds(MACHINES_PAUSE_SECONDS),
         ));
     }
     // Fails if another machine enrolled or another process was faster; the next visit continues.
-    let done = app.try_commit(writes).await?;
-    Ok((!done).then_some(now))
+    let is_committed = app.try_commit(writes).await?;
+    Ok((!is_committed).then_some(now))
 }
 
 /// Lists the pending machines, oldest first.
-async fn machines(app: &App, namespace: &Namespace) -> Result<Vec<Machine>, StoreError> {
+async fn read_waiting_machines(
+    app: &App,
+    namespace: &Namespace,
+) -> Result<Vec<Machine>, StoreError> {
     let partition = device::pending_partition(&namespace.slug);
-    let found = app.records.list(&partition, "", None, 100).await?;
+    let pending = app.records.list_page(&partition, "", None, 100).await?;
     let mut keys = Vec::new();
-    for record in &found {
+    for record in &pending {
         let key = record.read::<Pending>()?.public_key.to_string();
-        keys.push(device::key(&namespace.slug, &key));
+        keys.push(device::device_key(&namespace.slug, &key));
     }
     if keys.is_empty() {
         return Ok(Vec::new());

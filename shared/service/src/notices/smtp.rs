@@ -90,7 +90,7 @@ impl FromStr for MailServer {
         let login = match (url.username(), url.password()) {
             ("", None) => None,
             (user, Some(password)) if !user.is_empty() => {
-                Some((decoded(user)?, decoded(password)?.into()))
+                Some((decode_part(user)?, decode_part(password)?.into()))
             }
             _ => return Err(BadMailServer),
         };
@@ -119,7 +119,7 @@ impl fmt::Debug for MailServer {
 
 /// Decodes the escapes of a part of a URL; rejects NUL, which would end a field of AUTH PLAIN, and
 /// line breaks.
-fn decoded(part: &str) -> Result<String, BadMailServer> {
+fn decode_part(part: &str) -> Result<String, BadMailServer> {
     let text = percent_decode_str(part).decode_utf8();
     let text = text.map_err(|_| BadMailServer)?;
     if text.contains(['\0', '\r', '\n']) {
@@ -153,7 +153,10 @@ pub enum BadMailSettings {
 
 impl MailSettings {
     /// Reads both settings; `None` if there is no server.
-    pub fn read(server: Option<&str>, from: Option<&str>) -> Result<Option<Self>, BadMailSettings> {
+    pub fn read_settings(
+        server: Option<&str>,
+        from: Option<&str>,
+    ) -> Result<Option<Self>, BadMailSettings> {
         let Some(server) = server else {
             return Ok(None);
         };
@@ -186,9 +189,12 @@ impl Smtp {
     }
 
     async fn hand_over(&self, mail: &Mail) -> Result<(), SendError> {
-        let envelope = Envelope::new(Some(address(&self.from)), vec![address(&mail.to)]);
-        let envelope = envelope.map_err(lost)?;
-        let message = self.message(mail).map_err(lost)?.formatted();
+        let envelope = Envelope::new(Some(to_address(&self.from)), vec![to_address(&mail.to)]);
+        let envelope = envelope.map_err(connection_error)?;
+        let message = self
+            .build_message(mail)
+            .map_err(connection_error)?
+            .formatted();
         let mut connection = self.connect().await?;
         if let Some((user, password)) = &self.server.login {
             // Before the password is sent, and with a text that an operator understands.
@@ -199,11 +205,11 @@ impl Smtp {
             let login = Credentials::new(user.clone(), password.expose_secret().to_owned());
             connection.auth(&[Mechanism::Plain], &login).await?;
         }
-        let taken = connection.send(&envelope, &message).await?;
-        if !taken.has_code(250) {
+        let reply = connection.send(&envelope, &message).await?;
+        if !reply.has_code(250) {
             // The replies are shifted by one: this is the reply to an earlier command, so it does
             // not confirm the mail.
-            return Err(SendError::MailServer(taken.code().into()));
+            return Err(SendError::MailServer(reply.code().into()));
         }
         // The server has the mail; an error at goodbye changes nothing.
         let _ = connection.quit().await;
@@ -213,14 +219,14 @@ impl Smtp {
     /// Opens a connection with the configured encryption, after the greetings.
     async fn connect(&self) -> Result<AsyncSmtpConnection, SendError> {
         let server = (&*self.server.host, self.server.port);
-        let name = ClientId::Domain(self.domain().to_owned());
+        let name = ClientId::Domain(self.sender_domain().to_owned());
         let tls = self.tls.clone();
         if self.server.encryption == Encryption::Implicit {
             let opened = AsyncSmtpConnection::connect_tokio1(server, None, &name, tls, None);
             return Ok(opened.await?);
         }
-        let stream = Clear {
-            stream: TcpStream::connect(server).await.map_err(lost)?,
+        let stream = PlainStream {
+            stream: TcpStream::connect(server).await.map_err(connection_error)?,
             left: MAX_RECEIVED_BYTES,
         };
         let mut connection =
@@ -237,21 +243,24 @@ impl Smtp {
     }
 
     /// Returns the domain of the sender's address.
-    fn domain(&self) -> &str {
+    fn sender_domain(&self) -> &str {
         let parts = self.from.as_str().split_once('@');
         parts.map_or("localhost", |(_, host)| host)
     }
 
-    fn message(&self, mail: &Mail) -> Result<Message, lettre::error::Error> {
+    fn build_message(&self, mail: &Mail) -> Result<Message, lettre::error::Error> {
         let seconds = u64::try_from(mail.at.unix()).unwrap_or(0);
         // RFC 3834: keeps vacation replies from answering a notice.
         let automatic = HeaderName::new_from_ascii_str("Auto-Submitted");
         Message::builder()
-            .from(Mailbox::new(Some("vault".to_owned()), address(&self.from)))
-            .to(Mailbox::new(None, address(&mail.to)))
+            .from(Mailbox::new(
+                Some("vault".to_owned()),
+                to_address(&self.from),
+            ))
+            .to(Mailbox::new(None, to_address(&mail.to)))
             .subject(mail.subject.as_str())
             .date(UNIX_EPOCH + Duration::from_secs(seconds))
-            .message_id(Some(format!("<{}@{}>", mail.id, self.domain())))
+            .message_id(Some(format!("<{}@{}>", mail.id, self.sender_domain())))
             .raw_header(HeaderValue::new(automatic, "auto-generated".to_owned()))
             .header(MIME_VERSION_1_0)
             .header(ContentType::TEXT_PLAIN)
@@ -269,7 +278,7 @@ impl Mailer for Smtp {
 }
 
 /// Converts an address whose syntax was checked when it was parsed.
-fn address(email: &Email) -> Address {
+fn to_address(email: &Email) -> Address {
     let (user, domain) = email.as_str().split_once('@').unwrap_or_default();
     Address::new_dangerous(user, domain)
 }
@@ -280,13 +289,13 @@ impl From<SmtpError> for SendError {
             Some(code) => Self::MailServer(code.into()),
             // Without the cause, which would quote everything that the server said, up to the limit
             // of bytes.
-            None if error.is_response() => lost("the reply is not one of SMTP"),
-            None => lost(error),
+            None if error.is_response() => connection_error("the reply is not one of SMTP"),
+            None => connection_error(error),
         }
     }
 }
 
-fn lost(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> SendError {
+fn connection_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> SendError {
     SendError::Connection(error.into())
 }
 
@@ -294,18 +303,18 @@ fn lost(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> SendError
 /// server is still in a buffer when TLS begins: such a byte would count as if it had come through
 /// TLS. The total number of bytes is bounded.
 #[derive(Debug)]
-struct Clear {
+struct PlainStream {
     stream: TcpStream,
     left: usize,
 }
 
-impl AsyncTokioStream for Clear {
+impl AsyncTokioStream for PlainStream {
     fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.stream.peer_addr()
     }
 }
 
-impl AsyncRead for Clear {
+impl AsyncRead for PlainStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -320,7 +329,7 @@ impl AsyncRead for Clear {
     }
 }
 
-impl AsyncWrite for Clear {
+impl AsyncWrite for PlainStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -34,10 +34,10 @@ pub struct Endpoints {
 impl Endpoints {
     /// Creates a client with the resolver and the certificates of the system.
     pub fn new(public_url: &PublicUrl) -> Self {
-        Self::with(Guard::new(is_public), public_url, &[])
+        Self::with_guard(Guard::new(is_public), public_url, &[])
     }
 
-    fn with(guard: Guard, public_url: &PublicUrl, roots: &'static [&'static [u8]]) -> Self {
+    fn with_guard(guard: Guard, public_url: &PublicUrl, roots: &'static [&'static [u8]]) -> Self {
         let local = Reach::Loopback {
             localhost: None,
             plain: true,
@@ -69,14 +69,14 @@ impl Webhooks for Endpoints {
             None if message.address.is_local() => return Err(SendError::NotPublic),
             _ => &self.public,
         };
-        let request = client.request(Method::POST, message.address.as_str())?;
+        let request = client.new_request(Method::POST, message.address.as_str())?;
         let request = request
             .header(header::CONTENT_TYPE, "application/json")
             .header("webhook-id", &message.id)
             .header("webhook-timestamp", message.at.unix())
             .header("webhook-signature", &message.signature)
             .body(message.body.clone());
-        let status = client.send(request).await?.status();
+        let status = client.send_request(request).await?.status();
         if (200..300).contains(&status) {
             Ok(())
         } else {
@@ -189,7 +189,7 @@ mod tests {
 
     #[async_trait]
     impl Lookup for Mixed {
-        async fn addresses(&self, _host: &str) -> io::Result<Vec<IpAddr>> {
+        async fn lookup_addresses(&self, _host: &str) -> io::Result<Vec<IpAddr>> {
             Ok(vec![[1, 1, 1, 1].into(), [127, 0, 0, 1].into()])
         }
     }
@@ -200,7 +200,7 @@ mod tests {
         let guard = Guard::with_lookup(Arc::new(Mixed), is_public);
         let address = format!("https://hooks.example:{port}/");
         // Even a service on this machine sends to it by its own address alone.
-        let sent = Endpoints::with(guard, &here(), &[])
+        let sent = Endpoints::with_guard(guard, &here(), &[])
             .post(&message(&address))
             .await;
         assert!(matches!(sent, Err(SendError::NotPublic)), "{sent:?}");

@@ -19,20 +19,22 @@ use vault_store::StoreError;
 use vault_store::records::{Commit, Document, When, Write};
 use zeroize::Zeroizing;
 
-use super::authorize::{AuthorizeRequest, Consent, Refused, UnredirectableError, client_name};
+use super::authorize::{
+    AuthorizeRequest, Consent, RejectedRequest, UnredirectableError, client_name,
+};
 use super::clients;
-use super::consent_page::{Asking, ConsentPage, InvitedIntoPage};
+use super::consent_page::{ConsentPage, ConsentParties, InvitedIntoPage};
 use crate::accounts::audit::{self, SIGN_IN};
-use crate::accounts::guard::{SignedInForm, Task};
+use crate::accounts::guard::{FormTask, SignedInForm};
 use crate::accounts::invitations;
 use crate::accounts::invitations::Invitation;
-use crate::accounts::memberships::{Member, members};
+use crate::accounts::memberships::{Member, load_members};
 use crate::accounts::provider;
 use crate::accounts::second_factor::{self, Requirement};
-use crate::accounts::session::{CompletedSignIn, half_session, redirect};
-use crate::accounts::sign_in::{self, Checked, TOO_MANY_ATTEMPTS};
+use crate::accounts::session::{CompletedSignIn, new_half_session, redirect_to};
+use crate::accounts::sign_in::{self, PasswordCheck, TOO_MANY_ATTEMPTS};
 use crate::accounts::sign_in_page::ShownApp;
-use crate::accounts::sign_in_page::{SignInPrompt, sign_in_page};
+use crate::accounts::sign_in_page::{SignInPrompt, render_sign_in_page};
 use crate::app::App;
 use crate::documents::ClientName;
 use crate::http::client_address;
@@ -41,8 +43,8 @@ use crate::model::session::{APPROVAL_SECONDS, Approval, approval_key, session_ke
 use crate::model::user::Scopes;
 use crate::transaction::Transaction;
 use crate::web::browser::{
-    Browser, MAX_QUERY_BYTES, Onward, Posted, SignedIn, authorize_address, authorize_query, posted,
-    removed_cookie,
+    Browser, MAX_QUERY_BYTES, PostedForm, ReturnTo, SignedIn, authorize_address, authorize_query,
+    read_posted_form, removed_cookie,
 };
 use crate::web::csrf::{FORM_SECONDS, Purpose};
 use crate::web::error_page::ErrorPage;
@@ -50,22 +52,24 @@ use crate::web::form::Form;
 use crate::web::layout::{self, Frame, MessagePage, SignOut};
 
 /// Evaluates an authorize query before sign-in: the request, or the address of an error redirect.
-async fn read(
+async fn read_authorize_request(
     app: &App,
     query: &str,
     source: Option<IpAddr>,
 ) -> Result<Result<AuthorizeRequest, String>, ErrorPage> {
     let form = Form::parse(query);
     let name = client_name(&form)?;
-    let client = clients::find(app, &name, source).await?.ok_or(match name {
-        ClientName::Document(_) if app.documents.is_some() => UnredirectableError::Document,
-        _ => UnredirectableError::Client,
-    })?;
+    let client = clients::find_client(app, &name, source)
+        .await?
+        .ok_or(match name {
+            ClientName::Document(_) if app.documents.is_some() => UnredirectableError::Document,
+            _ => UnredirectableError::Client,
+        })?;
     let public = &app.config.public_url;
-    match AuthorizeRequest::read(&form, client, public.base(), public.as_str()) {
+    match AuthorizeRequest::from_form(&form, client, public.base(), public.as_str()) {
         Ok(request) => Ok(Ok(request)),
-        Err(Refused::Redirect(location)) => Ok(Err(location)),
-        Err(Refused::Page(why)) => Err(why.into()),
+        Err(RejectedRequest::Redirect(location)) => Ok(Err(location)),
+        Err(RejectedRequest::Page(why)) => Err(why.into()),
     }
 }
 
@@ -77,69 +81,101 @@ pub async fn authorize(app: &App, request: Request) -> Result<Response, ErrorPag
     }
     let source = client_address(&app.config, request.headers(), request.extensions());
     let is_head = request.method() == Method::HEAD;
-    let asked = match read(app, &query, source).await? {
+    let authorize_request = match read_authorize_request(app, &query, source).await? {
         Ok(asked) => asked,
-        Err(location) => return Ok(redirect(StatusCode::FOUND, &location)),
+        Err(location) => return Ok(redirect_to(StatusCode::FOUND, &location)),
     };
-    let browser = Browser::of(app, request.headers());
+    let browser = Browser::from_headers(app, request.headers());
     let now = app.clock.now();
-    let signed_in = browser.signed_in(app).await?.filter(|signed_in| {
+    let signed_in = browser.load_signed_in(app).await?.filter(|signed_in| {
         // An older sign-in of the browser does not count where the request demands its own.
-        !asked.wants_credentials || signed_in.session.entered_at(&query, now).is_some()
+        !authorize_request.wants_credentials || signed_in.session.entered_at(&query, now).is_some()
     });
     let Some(signed_in) = signed_in else {
-        let onward = Onward::Authorize(&query);
-        return Ok(sign_in_page(app, &browser, onward, asked.prompt()));
+        let onward = ReturnTo::Authorize(&query);
+        return Ok(render_sign_in_page(
+            app,
+            &browser,
+            onward,
+            authorize_request.sign_in_prompt(),
+        ));
     };
-    let asked = match asked.for_account(&signed_in.account) {
+    let authorize_request = match authorize_request.for_account(&signed_in.account) {
         Ok(asked) => asked,
-        Err(location) => return Ok(redirect(StatusCode::FOUND, &location)),
+        Err(location) => return Ok(redirect_to(StatusCode::FOUND, &location)),
     };
     // An operator's request is for the service, whatever vaults the account has.
-    let members = if asked.operator {
+    let members = if authorize_request.operator {
         Vec::new()
     } else {
-        asked.fitting(members(app, &signed_in.account, asked.namespace.as_deref()).await?)
+        authorize_request.filter_members(
+            load_members(
+                app,
+                &signed_in.account,
+                authorize_request.namespace.as_deref(),
+            )
+            .await?,
+        )
     };
-    match second_factor::requirement(app, &signed_in, asked.wants_second_factor, &members) {
+    match second_factor::check_requirement(
+        app,
+        &signed_in,
+        authorize_request.wants_second_factor,
+        &members,
+    ) {
         Requirement::Met => {}
-        Requirement::NotSetUp => return Ok(second_factor::due_page(app, true)),
+        Requirement::NotSetUp => return Ok(second_factor::render_setup_due(app, true)),
         // The sign-in is from before the second factor was set up.
         Requirement::NotEntered => {
-            let onward = Onward::Authorize(&query);
-            return Ok(sign_in_page(app, &browser, onward, asked.prompt()));
+            let onward = ReturnTo::Authorize(&query);
+            return Ok(render_sign_in_page(
+                app,
+                &browser,
+                onward,
+                authorize_request.sign_in_prompt(),
+            ));
         }
     }
     // A person who only has to accept an invitation gets it here instead of an error page.
-    if members.is_empty() && !asked.operator {
-        let invited = invitations::waiting(app, &signed_in.account, asked.namespace.as_deref());
-        let invited = invited.await?;
-        if !invited.is_empty() {
-            return Ok(invited_into(app, &browser, &signed_in, &query, invited));
+    if members.is_empty() && !authorize_request.operator {
+        let waiting_invitations = invitations::load_invitations(
+            app,
+            &signed_in.account,
+            authorize_request.namespace.as_deref(),
+        );
+        let waiting_invitations = waiting_invitations.await?;
+        if !waiting_invitations.is_empty() {
+            return Ok(render_invitations(
+                app,
+                &browser,
+                &signed_in,
+                &query,
+                waiting_invitations,
+            ));
         }
         let return_to = authorize_address(app, &query);
         let csrf = browser.form_token(app, Purpose::Logout, &return_to);
         return Err(ErrorPage::NoNamespace {
             sign_out: (csrf, return_to),
-            fixed: asked.namespace.is_some(),
+            fixed: authorize_request.namespace.is_some(),
         });
     }
-    let waiting = Waiting {
+    let pending_consent = PendingConsent {
         app,
         is_head,
         browser: &browser,
         signed_in: &signed_in,
-        asked: &asked,
+        request: &authorize_request,
         members: &members,
         query: &query,
         source,
         now,
     };
-    waiting.go_on().await
+    pending_consent.apply_decision().await
 }
 
 /// Renders the page on which an invited person without a vault first answers invitations.
-fn invited_into(
+fn render_invitations(
     app: &App,
     browser: &Browser,
     signed_in: &SignedIn,
@@ -148,7 +184,7 @@ fn invited_into(
 ) -> Response {
     let return_to = authorize_address(app, query);
     let page = InvitedIntoPage {
-        frame: Frame::of(&app.config.public_url),
+        frame: Frame::for_service(&app.config.public_url),
         email: signed_in.account.email.to_string(),
         csrf: browser.form_token(app, Purpose::Account, query),
         sign_out: SignOut {
@@ -158,42 +194,42 @@ fn invited_into(
         return_to,
         invitations,
     };
-    layout::answer(StatusCode::OK, &page, None)
+    layout::render_page(StatusCode::OK, &page, None)
 }
 
 /// A signed-in person's request that waits for a decision, or has one.
-struct Waiting<'a> {
+struct PendingConsent<'a> {
     app: &'a App,
     is_head: bool,
     browser: &'a Browser,
     signed_in: &'a SignedIn,
-    asked: &'a AuthorizeRequest,
+    request: &'a AuthorizeRequest,
     members: &'a [Member],
     query: &'a str,
     source: Option<IpAddr>,
     now: Timestamp,
 }
 
-impl Waiting<'_> {
+impl PendingConsent<'_> {
     /// Uses the person's decision, or shows the consent page while there is none.
-    async fn go_on(&self) -> Result<Response, ErrorPage> {
+    async fn apply_decision(&self) -> Result<Response, ErrorPage> {
         let app = self.app;
         // HEAD is safe (RFC 9110 section 9.2.1): a program that checks whether a link works must
         // not use up the decision.
         if self.is_head {
-            return Ok(self.consent_page(None));
+            return Ok(self.render_consent_page(None));
         }
         let key = approval_key(&self.browser.hash(), self.query);
         let Some(decision) = app.get::<Approval>(&key).await? else {
-            return Ok(self.consent_page(None));
+            return Ok(self.render_consent_page(None));
         };
         // The decision is deleted with its use, so a second visit asks again.
         let mut writes = vec![Write::delete(key, When::At(decision.revision))];
         let location = match &decision.value {
             Approval::Denied {} => Some(
-                self.asked
+                self.request
                     .back
-                    .error("access_denied", "the person did not allow it"),
+                    .error_address("access_denied", "the person did not allow it"),
             ),
             Approval::Approved { namespace, scopes } => {
                 let consent = Consent {
@@ -203,9 +239,14 @@ impl Waiting<'_> {
                     approved: *scopes,
                 };
                 let random = &app.random;
-                let code = self.asked.code(consent, self.members, self.now, random)?;
+                let code = self.request.create_authorization_code(
+                    consent,
+                    self.members,
+                    self.now,
+                    random,
+                )?;
                 if let Some((location, code)) = code {
-                    writes.extend([code, self.noted(namespace.as_ref(), *scopes)?]);
+                    writes.extend([code, self.consent_entry(namespace.as_ref(), *scopes)?]);
                     Some(location)
                 } else {
                     None
@@ -213,12 +254,12 @@ impl Waiting<'_> {
             }
         };
         // One commit: of two requests with the same decision, one gets a code.
-        let done = app.records.commit(writes).await?.is_done();
+        let done = app.records.commit_writes(writes).await?.is_done();
         match location {
-            Some(location) if done => Ok(redirect(StatusCode::FOUND, &location)),
+            Some(location) if done => Ok(redirect_to(StatusCode::FOUND, &location)),
             // Another request used the decision first, so this one has to ask again.
-            Some(_) => Ok(self.consent_page(None)),
-            None => Ok(self.consent_page(Some(match decision.value {
+            Some(_) => Ok(self.render_consent_page(None)),
+            None => Ok(self.render_consent_page(Some(match decision.value {
                 Approval::Approved {
                     namespace: None, ..
                 } => "Choose a vault, or choose “Don’t allow”.",
@@ -229,8 +270,8 @@ impl Waiting<'_> {
 
     /// Returns the audit entry of a consent, for the log of the namespace that it opens, or for
     /// that of the service.
-    fn noted(&self, namespace: Option<&Slug>, scopes: Scopes) -> Result<Write, StoreError> {
-        let asked = self.asked;
+    fn consent_entry(&self, namespace: Option<&Slug>, scopes: Scopes) -> Result<Write, StoreError> {
+        let asked = self.request;
         let chosen = namespace.filter(|_| !asked.operator);
         let mut users = self.members.iter().map(|member| &member.user);
         let user = chosen.and_then(|slug| users.find(|user| user.namespace.slug == *slug));
@@ -247,21 +288,21 @@ impl Waiting<'_> {
         let after = json!({
             "name": asked.client.name,
             "document": document.map(|document| &document.url),
-            "answer_to": asked.back.redirect.shown(),
+            "answer_to": asked.back.redirect.display_name(),
             "scopes": asked.scopes.and(rights).and(scopes),
             "operator": asked.operator.then_some(true),
         });
-        let change = Change::about(&client).after(after);
+        let change = Change::about(&client).with_after(after);
         let namespace = user.map(|user| &user.namespace.id);
         self.app
             .audit(namespace, &actor, CONSENT.action, change, "done")
     }
 
     /// Renders the consent page.
-    fn consent_page(&self, problem: Option<&'static str>) -> Response {
+    fn render_consent_page(&self, problem: Option<&'static str>) -> Response {
         let return_to = authorize_address(self.app, self.query);
-        let asking = Asking {
-            app: ShownApp::of(&self.asked.client, &self.asked.back.redirect),
+        let asking = ConsentParties {
+            app: ShownApp::of_client(&self.request.client, &self.request.back.redirect),
             account: self.signed_in.account.email.to_string(),
             notices: self.signed_in.session.notices.clone(),
             csrf: self
@@ -272,65 +313,67 @@ impl Waiting<'_> {
                 .form_token(self.app, Purpose::Logout, &return_to),
             return_to,
         };
-        let frame = Frame::of(&self.app.config.public_url);
+        let frame = Frame::for_service(&self.app.config.public_url);
         let page = ConsentPage::new(
             frame,
             asking,
             self.members,
-            self.asked.scopes,
-            self.asked.administration(self.members),
+            self.request.scopes,
+            self.request.administration(self.members),
             problem,
         );
-        layout::answer(StatusCode::OK, &page, Some(&self.asked.back.redirect))
+        layout::render_page(StatusCode::OK, &page, Some(&self.request.back.redirect))
     }
 }
 
 /// `POST /oauth/oidc/start`: sends the browser to the identity provider.
 pub async fn start_at_provider(app: &App, request: Request) -> Result<Response, ErrorPage> {
     let wants_credentials = async |query: &str, source| {
-        let asked = read(app, query, source).await?;
+        let asked = read_authorize_request(app, query, source).await?;
         Ok(asked.is_ok_and(|asked| asked.wants_credentials))
     };
-    provider::start(app, request, wants_credentials).await
+    provider::start_sign_in(app, request, wants_credentials).await
 }
 
 /// `POST /oauth/login`: checks a password and begins a session.
-pub async fn login(app: &App, request: Request) -> Result<Response, ErrorPage> {
+pub async fn sign_in_with_password(app: &App, request: Request) -> Result<Response, ErrorPage> {
     if !app.config.sign_in.takes_passwords() {
         return Err(ErrorPage::PasswordsOff);
     }
-    let Posted {
+    let PostedForm {
         form,
         browser,
         returning,
         source,
-    } = posted(app, request).await?;
-    let onward = Onward::of(app, &form)?;
-    browser.check_form(app, &form, Purpose::Login, onward.subject())?;
+    } = read_posted_form(app, request).await?;
+    let onward = ReturnTo::from_form(app, &form)?;
+    browser.check_form(app, &form, Purpose::Login, onward.form_subject())?;
     let typed = form.value("email").unwrap_or_default();
     let password = Zeroizing::new(form.value("password").unwrap_or_default().to_owned());
-    let checked = sign_in::check(app, typed, password, source, &returning).await?;
+    let checked = sign_in::check_password(app, typed, password, source, &returning).await?;
     let (account, taken_back) = match checked {
-        Checked::Good {
+        PasswordCheck::Good {
             account,
             taken_back,
         } => (*account, taken_back),
         refused => {
             let outcome = match refused {
-                Checked::TooMany { .. } => "rate_limited",
+                PasswordCheck::TooMany { .. } => "rate_limited",
                 _ => "wrong_password",
             };
-            audit::refused_sign_in(app, typed, source, outcome).await;
-            return Ok(refused_sign_in(app, &browser, onward, typed, &refused, source).await);
+            audit::record_refused_sign_in(app, typed, source, outcome).await;
+            return Ok(
+                render_refused_sign_in(app, &browser, onward, typed, &refused, source).await,
+            );
         }
     };
     if account.second_factor.is_some() {
-        let (half, mut writes) = half_session(app, &browser, &account, false).await?;
+        let (half, mut writes) = new_half_session(app, &browser, &account, false).await?;
         writes.extend(taken_back);
-        if let Commit::Failed { .. } = app.records.commit(writes).await? {
+        if let Commit::Failed { .. } = app.records.commit_writes(writes).await? {
             return Err(StoreError::Conflict.into());
         }
-        return Ok(second_factor::code_page(app, &half, onward, None));
+        return Ok(second_factor::render_code_page(app, &half, onward, None));
     }
     let completed = CompletedSignIn {
         browser: &browser,
@@ -344,23 +387,23 @@ pub async fn login(app: &App, request: Request) -> Result<Response, ErrorPage> {
     };
     let begin = async |tx: Transaction<'_>| {
         tx.write_all(taken_back);
-        completed.begin(&tx, app, &account).await
+        completed.begin_session(&tx, app, &account).await
     };
     let response = app.attempt(begin).await?;
     response.ok_or_else(|| StoreError::Conflict.into())
 }
 
 /// Renders the sign-in page after a refused attempt.
-async fn refused_sign_in(
+async fn render_refused_sign_in(
     app: &App,
     browser: &Browser,
-    onward: Onward<'_>,
+    onward: ReturnTo<'_>,
     typed: &str,
-    why: &Checked,
+    why: &PasswordCheck,
     source: Option<IpAddr>,
 ) -> Response {
     let (status, problem, wait) = match why {
-        Checked::TooMany { retry_after } => (
+        PasswordCheck::TooMany { retry_after } => (
             StatusCode::TOO_MANY_REQUESTS,
             TOO_MANY_ATTEMPTS,
             Some(*retry_after),
@@ -373,7 +416,10 @@ async fn refused_sign_in(
     };
     // Naming the app is a courtesy here. If it cannot be read, the authorize page will say why.
     let asked = match onward {
-        Onward::Authorize(query) => read(app, query, source).await.ok().and_then(Result::ok),
+        ReturnTo::Authorize(query) => read_authorize_request(app, query, source)
+            .await
+            .ok()
+            .and_then(Result::ok),
         _ => None,
     };
     let prompt = SignInPrompt {
@@ -381,7 +427,7 @@ async fn refused_sign_in(
         email: typed,
         problem: Some(problem),
     };
-    let mut response = sign_in_page(app, browser, onward, prompt);
+    let mut response = render_sign_in_page(app, browser, onward, prompt);
     *response.status_mut() = status;
     if let Some(wait) = wait {
         response
@@ -392,14 +438,14 @@ async fn refused_sign_in(
 }
 
 /// The form of the consent page.
-pub const CONSENT: Task = Task {
+pub const CONSENT: FormTask = FormTask {
     purpose: Purpose::Consent,
-    onward: |app, form| authorize_query(app, form).map(Onward::Authorize),
+    onward: |app, form| authorize_query(app, form).map(ReturnTo::Authorize),
     action: "oauth.consent",
 };
 
 /// `POST /oauth/consent`: records the person's decision about one request.
-pub async fn consent(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
+pub async fn record_consent(app: &App, request: SignedInForm) -> Result<Response, ErrorPage> {
     let (form, browser) = (&request.form, &request.browser);
     let query = authorize_query(app, form)?;
     let approval = match form.value("decision") {
@@ -409,23 +455,23 @@ pub async fn consent(app: &App, request: SignedInForm) -> Result<Response, Error
                 Some(slug) => Some(slug.parse().map_err(|_| ErrorPage::FormMalformed)?),
                 None => None,
             },
-            scopes: form
-                .all("scope")
-                .fold(Scopes::NONE, |all, boxes| all.or(Scopes::known(boxes))),
+            scopes: form.all("scope").fold(Scopes::NONE, |all, boxes| {
+                all.or(Scopes::parse_known(boxes))
+            }),
         },
         _ => return Err(ErrorPage::FormMalformed),
     };
-    let back = redirect(StatusCode::SEE_OTHER, &authorize_address(app, query));
+    let back = redirect_to(StatusCode::SEE_OTHER, &authorize_address(app, query));
     let now = app.clock.now();
-    let writes = approving(browser, query, &request.nonce, &approval, now)?;
+    let writes = approval_writes(browser, query, &request.nonce, &approval, now)?;
     // A form that was used before decides nothing: a second click finds the first decision, and a
     // replay is asked again.
-    let _ = app.records.commit(writes).await?;
+    let _ = app.records.commit_writes(writes).await?;
     Ok(back)
 }
 
 /// Returns the writes that record a decision and use up the token of its form.
-fn approving(
+fn approval_writes(
     browser: &Browser,
     query: &str,
     nonce: &str,
@@ -437,13 +483,13 @@ fn approving(
         now.plus_seconds(FORM_SECONDS),
         now.plus_seconds(APPROVAL_SECONDS),
     );
-    let empty = Document::of(&serde_json::Map::new())?;
+    let empty = Document::from_value(&serde_json::Map::new())?;
     Ok(vec![
         // The mark may not exist yet, which makes the form's token valid once.
         Write::put_until(spent_key(&session, nonce), empty, When::Absent, spent_until),
         Write::put_until(
             approval_key(&session, query),
-            Document::of(approval)?,
+            Document::from_value(approval)?,
             When::Any,
             until,
         ),
@@ -451,8 +497,8 @@ fn approving(
 }
 
 /// `POST /oauth/logout`: ends the session of the browser.
-pub async fn logout(app: &App, request: Request) -> Result<Response, ErrorPage> {
-    let Posted { form, browser, .. } = posted(app, request).await?;
+pub async fn sign_out_browser(app: &App, request: Request) -> Result<Response, ErrorPage> {
+    let PostedForm { form, browser, .. } = read_posted_form(app, request).await?;
     browser.check_form(
         app,
         &form,
@@ -461,15 +507,18 @@ pub async fn logout(app: &App, request: Request) -> Result<Response, ErrorPage> 
     )?;
     let written = app
         .records
-        .commit(vec![Write::delete(session_key(&browser.hash()), When::Any)])
+        .commit_writes(vec![Write::delete(session_key(&browser.hash()), When::Any)])
         .await?;
     debug_assert!(written.is_done(), "a write without a condition");
     let mut response = if form.value("return_to").is_some() {
-        redirect(StatusCode::SEE_OTHER, &Onward::of(app, &form)?.address(app))
+        redirect_to(
+            StatusCode::SEE_OTHER,
+            &ReturnTo::from_form(app, &form)?.address(app),
+        )
     } else {
         let lines = vec!["You can close this page.".to_owned()];
-        let frame = Frame::of(&app.config.public_url);
-        layout::answer(
+        let frame = Frame::for_service(&app.config.public_url);
+        layout::render_page(
             StatusCode::OK,
             &MessagePage {
                 frame,

@@ -31,7 +31,7 @@ use crate::web::form::{Form, with_query};
 
 /// Longest `state`, in bytes: with escapes it is three times as long, and a gateway accepts 10 KB
 /// of headers.
-pub const LONGEST_STATE: usize = 2048;
+pub const MAX_STATE_BYTES: usize = 2048;
 
 /// A request with a known client and redirect URI, for something that the service can give.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ pub struct AuthorizeRequest {
     /// The client, as registered.
     pub client: Client,
     /// Way back to the client.
-    pub back: Back,
+    pub back: ClientReturn,
     /// Requested scopes; may be empty for a request of operator rights alone.
     pub scopes: Scopes,
     /// Whether it asks for operator rights, which last a short while. Such a request is for no
@@ -59,7 +59,7 @@ pub struct AuthorizeRequest {
 
 /// Way back to a client, with the parameters that every answer carries.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Back {
+pub struct ClientReturn {
     /// A redirect URI that the client registered.
     pub redirect: RedirectUri,
     state: Option<String>,
@@ -147,14 +147,14 @@ impl From<UnredirectableError> for ErrorPage {
 
 /// Answer to a request that gets no code.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Refused {
+pub enum RejectedRequest {
     /// An error page.
     Page(UnredirectableError),
     /// A redirect to this address.
     Redirect(String),
 }
 
-impl From<UnredirectableError> for Refused {
+impl From<UnredirectableError> for RejectedRequest {
     fn from(why: UnredirectableError) -> Self {
         Self::Page(why)
     }
@@ -162,7 +162,9 @@ impl From<UnredirectableError> for Refused {
 
 /// Parses the name of the client from a request.
 pub fn client_name(form: &Form) -> Result<ClientName, UnredirectableError> {
-    let id = form.value("client_id").filter(|_| form.sound("client_id"));
+    let id = form
+        .value("client_id")
+        .filter(|_| form.is_sound("client_id"));
     id.and_then(|id| id.parse().ok())
         .ok_or(UnredirectableError::Client)
 }
@@ -177,7 +179,7 @@ impl AuthorizeRequest {
     }
 
     /// Returns the first prompt of the request's sign-in page.
-    pub fn prompt(&self) -> SignInPrompt<'_> {
+    pub fn sign_in_prompt(&self) -> SignInPrompt<'_> {
         SignInPrompt {
             app: Some(self.waiting_app()),
             ..SignInPrompt::default()
@@ -186,25 +188,31 @@ impl AuthorizeRequest {
 
     /// Reads a query for a registered client. `base` is the public URL without a slash at its end,
     /// `issuer` the public URL as it is.
-    pub fn read(form: &Form, client: Client, base: &str, issuer: &str) -> Result<Self, Refused> {
+    pub fn from_form(
+        form: &Form,
+        client: Client,
+        base: &str,
+        issuer: &str,
+    ) -> Result<Self, RejectedRequest> {
         let redirect = form
             .value("redirect_uri")
-            .filter(|_| form.sound("redirect_uri"))
+            .filter(|_| form.is_sound("redirect_uri"))
             .and_then(|text| RedirectUri::parse(text).ok())
             // Earlier versions of vault registered some with parameters that would pass for our
             // answer.
-            .filter(|asked| client.allows(asked) && asked.reserved_parameter().is_none())
+            .filter(|asked| client.allows_redirect(asked) && asked.reserved_parameter().is_none())
             .ok_or(UnredirectableError::Redirect)?;
         let state = form
             .value("state")
-            .filter(|state| form.sound("state") && state.len() <= LONGEST_STATE);
-        let back = Back {
+            .filter(|state| form.is_sound("state") && state.len() <= MAX_STATE_BYTES);
+        let back = ClientReturn {
             redirect,
             state: state.map(str::to_owned),
             issuer: issuer.to_owned(),
         };
-        let invalid =
-            |description: &str| Refused::Redirect(back.error("invalid_request", description));
+        let invalid = |description: &str| {
+            RejectedRequest::Redirect(back.error_address("invalid_request", description))
+        };
 
         form.check().map_err(|bad| invalid(&bad.to_string()))?;
         if form.value("state").is_some() && back.state.is_none() {
@@ -215,8 +223,8 @@ impl AuthorizeRequest {
             None => return Err(invalid("response_type is required")),
             Some(_) => {
                 let location =
-                    back.error("unsupported_response_type", "response_type must be code");
-                return Err(Refused::Redirect(location));
+                    back.error_address("unsupported_response_type", "response_type must be code");
+                return Err(RejectedRequest::Redirect(location));
             }
         }
         if form
@@ -233,17 +241,19 @@ impl AuthorizeRequest {
         let names_resource = form.value("resource").is_some();
         let resource = match form.value("resource") {
             None => base.to_owned(),
-            Some(asked) => resource::canonical(asked, base).ok_or_else(|| {
-                Refused::Redirect(back.error("invalid_target", "resource is not this service"))
+            Some(asked) => resource::canonical_resource(asked, base).ok_or_else(|| {
+                RejectedRequest::Redirect(
+                    back.error_address("invalid_target", "resource is not this service"),
+                )
             })?,
         };
-        let asked = match form.value("scope") {
+        let asked_scopes = match form.value("scope") {
             // The plain client of the interface names neither: it gets what it registered for.
             None if !names_resource => Scopes::ALL,
             None => Scopes::READ,
-            Some(text) => Scopes::known(text),
+            Some(text) => Scopes::parse_known(text),
         };
-        let scopes = asked.and(client.scopes);
+        let scopes = asked_scopes.and(client.scopes);
         let words = |name: &str| form.value(name).unwrap_or_default().split(' ');
         // A client that registered for fewer scopes than all gets no operator rights.
         let operator = words("scope").any(|word| word == OPERATOR)
@@ -263,7 +273,9 @@ impl AuthorizeRequest {
             challenge,
             resource,
         };
-        request.asking_for_something().map_err(Refused::Redirect)
+        request
+            .require_any_right()
+            .map_err(RejectedRequest::Redirect)
     }
 
     /// Restricts the request to what the account can give: only an account that operates the
@@ -271,14 +283,14 @@ impl AuthorizeRequest {
     /// asks for nothing else.
     pub fn for_account(self, account: &Account) -> Result<Self, String> {
         let operator = self.operator && account.operator;
-        Self { operator, ..self }.asking_for_something()
+        Self { operator, ..self }.require_any_right()
     }
 
-    fn asking_for_something(self) -> Result<Self, String> {
+    fn require_any_right(self) -> Result<Self, String> {
         if self.operator || !self.scopes.is_empty() {
             return Ok(self);
         }
-        Err(self.back.error(
+        Err(self.back.error_address(
             "invalid_scope",
             "scope must name read, write or both, as the client registered",
         ))
@@ -293,7 +305,7 @@ impl AuthorizeRequest {
             Administration::None
         } else if members.iter().any(|member| member.user.role == Role::Owner) {
             Administration::Vault
-        } else if members.iter().any(|member| member.user.role.publishes()) {
+        } else if members.iter().any(|member| member.user.role.can_publish()) {
             Administration::Releases
         } else {
             Administration::None
@@ -301,7 +313,7 @@ impl AuthorizeRequest {
     }
 
     /// Returns those of an account's memberships that this request can be for.
-    pub fn fitting(&self, members: Vec<Member>) -> Vec<Member> {
+    pub fn filter_members(&self, members: Vec<Member>) -> Vec<Member> {
         let fits = |Member { user, .. }: &Member| {
             let fixed = self
                 .namespace
@@ -317,7 +329,7 @@ impl AuthorizeRequest {
     /// credentials were entered too long ago.
     ///
     /// `members` are the account's fitting memberships.
-    pub fn code(
+    pub fn create_authorization_code(
         &self,
         consent: Consent<'_>,
         members: &[Member],
@@ -330,7 +342,7 @@ impl AuthorizeRequest {
         let reached = if self.operator {
             auth_time.map(|_| (Reach::Service, Scopes::ALL, 0))
         } else {
-            chosen(&consent, members)
+            chosen_namespace(&consent, members)
         };
         let Some((reach, rights, epoch)) = reached else {
             return Ok(None);
@@ -366,16 +378,19 @@ impl AuthorizeRequest {
         // Stored by its hash alone. The code itself appears in nothing but the redirect.
         let write = Write::put_until(
             code_key(&secret.hash()),
-            Document::of(&code)?,
+            Document::from_value(&code)?,
             When::Absent,
             code.expires_at,
         );
-        Ok(Some((self.back.address(&[("code", secret.text())]), write)))
+        Ok(Some((
+            self.back.answer_address(&[("code", secret.text())]),
+            write,
+        )))
     }
 }
 
 /// Finds the chosen namespace among `members`: its reach, the user's rights there, and its epoch.
-fn chosen(consent: &Consent<'_>, members: &[Member]) -> Option<(Reach, Scopes, u32)> {
+fn chosen_namespace(consent: &Consent<'_>, members: &[Member]) -> Option<(Reach, Scopes, u32)> {
     let (slug, account) = (consent.namespace?, Some(&consent.session.account));
     let mut members = members.iter();
     // Looked up among the person's own memberships, because the form may name any slug.
@@ -391,13 +406,13 @@ fn chosen(consent: &Consent<'_>, members: &[Member]) -> Option<(Reach, Scopes, u
     Some((reach, user.scopes, home.epoch))
 }
 
-impl Back {
+impl ClientReturn {
     /// Returns the address that reports an error to the client (RFC 6749 section 4.1.2.1).
-    pub fn error(&self, code: &str, description: &str) -> String {
-        self.address(&[("error", code), ("error_description", description)])
+    pub fn error_address(&self, code: &str, description: &str) -> String {
+        self.answer_address(&[("error", code), ("error_description", description)])
     }
 
-    fn address(&self, pairs: &[(&str, &str)]) -> String {
+    fn answer_address(&self, pairs: &[(&str, &str)]) -> String {
         let mut pairs = pairs.to_vec();
         if let Some(state) = &self.state {
             pairs.push(("state", state));
@@ -430,8 +445,8 @@ mod tests {
         }
     }
 
-    fn read(query: &str) -> Result<AuthorizeRequest, Refused> {
-        AuthorizeRequest::read(&Form::parse(query), client(), BASE, BASE)
+    fn read(query: &str) -> Result<AuthorizeRequest, RejectedRequest> {
+        AuthorizeRequest::from_form(&Form::parse(query), client(), BASE, BASE)
     }
 
     fn good() -> String {
@@ -473,7 +488,7 @@ mod tests {
             );
             assert_eq!(
                 read(&query).unwrap_err(),
-                Refused::Page(UnredirectableError::Redirect),
+                RejectedRequest::Page(UnredirectableError::Redirect),
                 "{uri}"
             );
         }
@@ -527,7 +542,7 @@ mod tests {
                 "resource",
             ),
         ] {
-            let Err(Refused::Redirect(location)) = read(&query) else {
+            let Err(RejectedRequest::Redirect(location)) = read(&query) else {
                 panic!("{query}")
             };
             let (address, answer) = location.split_once('?').unwrap();
@@ -549,16 +564,16 @@ mod tests {
         let long = format!(
             "{}&state={}",
             good().replace("state=s%26t&", ""),
-            "s".repeat(LONGEST_STATE + 1)
+            "s".repeat(MAX_STATE_BYTES + 1)
         );
-        let Err(Refused::Redirect(location)) = read(&long) else {
+        let Err(RejectedRequest::Redirect(location)) = read(&long) else {
             panic!()
         };
         assert!(
             location.contains("error=invalid_request") && !location.contains("state="),
             "{location}"
         );
-        let write = Scopes::known("write");
+        let write = Scopes::parse_known("write");
         let mcp = "&resource=https%3A%2F%2Fvault.example%2Fmcp";
         for (registered, asked, scopes) in [
             (Scopes::ALL, "", Some(Scopes::ALL)),
@@ -597,11 +612,11 @@ mod tests {
             };
             let query = Form::parse(&format!("{}{asked}", good()));
             match (
-                AuthorizeRequest::read(&query, registered, BASE, BASE),
+                AuthorizeRequest::from_form(&query, registered, BASE, BASE),
                 scopes,
             ) {
                 (Ok(request), Some(scopes)) => assert_eq!(request.scopes, scopes, "{asked}"),
-                (Err(Refused::Redirect(location)), None) => {
+                (Err(RejectedRequest::Redirect(location)), None) => {
                     assert!(location.contains("error=invalid_scope"), "{location}");
                 }
                 (found, _) => panic!("{asked}: {found:?}"),
@@ -613,7 +628,7 @@ mod tests {
     fn who_does_not_operate_the_service_is_not_given_more_than_was_asked_for() {
         let now = Timestamp::from_unix(0);
         let email: Email = "ada@example.org".parse().unwrap();
-        let mut account = Account::new(AccountId::earlier(&email), email, now);
+        let mut account = Account::new(AccountId::of_earlier_version(&email), email, now);
         for (operates, asked, wanted) in [
             (false, "operator", None),
             (false, "read+operator", Some((false, Scopes::READ))),
@@ -651,12 +666,12 @@ mod tests {
             };
             let asked = with_query("", &[("redirect_uri", &uri)])[1..].to_owned();
             let query = self::good().replace("redirect_uri=https%3A%2F%2Fapp.example%2Fcb", &asked);
-            let read = AuthorizeRequest::read(&Form::parse(&query), client, BASE, BASE);
+            let read = AuthorizeRequest::from_form(&Form::parse(&query), client, BASE, BASE);
             match read {
                 Ok(_) => assert!(good, "{uri}"),
                 Err(refused) => assert_eq!(
                     (refused, good),
-                    (Refused::Page(UnredirectableError::Redirect), false),
+                    (RejectedRequest::Page(UnredirectableError::Redirect), false),
                     "{uri}"
                 ),
             }
@@ -677,7 +692,10 @@ mod tests {
             "http%3A%2F%2F127.0.0.1%3A51234%2F",
         );
         assert_eq!(
-            read(&query).unwrap().back.error("access_denied", "no"),
+            read(&query)
+                .unwrap()
+                .back
+                .error_address("access_denied", "no"),
             "http://127.0.0.1:51234/?error=access_denied&error_description=no&state=s%26t&iss=https%3A%2F%2Fvault.example"
         );
     }

@@ -7,16 +7,16 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document as Content, When, Write};
 
-use super::document::{self, BadDocument, LEAST_FRESH, STALE_SECONDS};
+use super::document::{self, BadDocument, MIN_FRESH_SECONDS, STALE_SECONDS};
 use crate::app::App;
 use crate::documents::{ClientName, ClientUrl, FetchError};
 use crate::error::Refusal;
 use crate::model::Versioned;
-use crate::model::client::{Client, DOCUMENT_SECONDS, Described, client_key};
-use crate::model::limits::{Source, Window, count, give_back};
+use crate::model::client::{Client, ClientDocument, DOCUMENT_SECONDS, client_key};
+use crate::model::limits::{Source, Window, count_or_refuse, give_back};
 
 /// Failed fetches per host and source, per hour.
-const FAILURES_PER_HOST: u32 = 20;
+const MAX_FAILURES_PER_HOST: u32 = 20;
 
 /// Finds the client that a request names; `None` when there is none, or when its document is
 /// unavailable or invalid.
@@ -25,28 +25,28 @@ const FAILURES_PER_HOST: u32 = 20;
 /// the host of a valid document fails, the copy is used for another day. Failures are not cached.
 /// They are counted by host and source (429), so that one source cannot block a host for others,
 /// and no host is asked endlessly for what it does not have.
-pub async fn find(
+pub async fn find_client(
     app: &App,
     name: &ClientName,
     source: Option<IpAddr>,
 ) -> Result<Option<Client>, Refusal> {
-    let found = app.get::<Client>(&client_key(&name.id())).await?;
+    let stored_client = app.get::<Client>(&client_key(&name.id())).await?;
     // The key is a shortened hash for a client with a document, and such a client has no second
     // name: the name itself decides.
-    let found = found.filter(|client| name.names(&client.value));
+    let stored_client = stored_client.filter(|client| name.is_name_of(&client.value));
     let ClientName::Document(url) = name else {
-        return Ok(found.map(|client| client.value));
+        return Ok(stored_client.map(|client| client.value));
     };
     let now = app.clock.now();
-    match found {
-        Some(client) if counts(&client.value, now) => Ok(Some(client.value)),
-        Some(client) => renew(app, url, client).await,
-        None => first(app, url, source).await,
+    match stored_client {
+        Some(client) if is_usable(&client.value, now) => Ok(Some(client.value)),
+        Some(client) => refresh_document(app, url, client).await,
+        None => fetch_new(app, url, source).await,
     }
 }
 
 /// Whether the cached document can be used without a fetch.
-fn counts(client: &Client, now: Timestamp) -> bool {
+fn is_usable(client: &Client, now: Timestamp) -> bool {
     client.document.as_ref().is_some_and(|document| {
         // A host that fails is left alone for some minutes, in which the stale copy is used.
         let failing = document.retry_at.is_some_and(|retry_at| now < retry_at);
@@ -55,12 +55,12 @@ fn counts(client: &Client, now: Timestamp) -> bool {
 }
 
 /// Returns the end of the time in which the copy may be used although its host fails.
-fn stale_until(document: &Described) -> Timestamp {
+fn stale_until(document: &ClientDocument) -> Timestamp {
     document.fresh_until.plus_seconds(STALE_SECONDS)
 }
 
 /// Fetches a document that is not cached.
-async fn first(
+async fn fetch_new(
     app: &App,
     url: &ClientUrl,
     source: Option<IpAddr>,
@@ -79,12 +79,12 @@ async fn first(
     let host = format!("{}/{source}", url.host());
     let windows = [
         window("document", source.to_string(), limit),
-        window("document-host", host, limit.min(FAILURES_PER_HOST)),
+        window("document-host", host, limit.min(MAX_FAILURES_PER_HOST)),
     ];
     // Counted before the fetch and taken back after a success, so that parallel requests cannot
     // pass the limit together.
-    count(app, &windows, now).await?;
-    let fetched = fetch(app, url).await;
+    count_or_refuse(app, &windows, now).await?;
+    let fetched = fetch_client(app, url).await;
     match fetched {
         Ok(client) => {
             give_back(app, &windows, now).await;
@@ -92,79 +92,91 @@ async fn first(
             let until = now
                 .plus_seconds(DOCUMENT_SECONDS)
                 .max(client.document.as_ref().map_or(now, stale_until));
-            keep(app, &client, When::Absent, until).await?;
+            store_client(app, &client, When::Absent, until).await?;
             Ok(Some(client))
         }
-        Err(Unread::Ours(refusal)) => Err(refusal),
-        Err(Unread::HostFails | Unread::NotGood) => Ok(None),
+        Err(ClientDocumentError::Internal(refusal)) => Err(refusal),
+        Err(ClientDocumentError::HostUnavailable | ClientDocumentError::Invalid) => Ok(None),
     }
 }
 
 /// Fetches a cached document again. A document is fresh for five minutes at least, so these fetches
 /// need no other limit.
-async fn renew(
+async fn refresh_document(
     app: &App,
     url: &ClientUrl,
-    held: Versioned<Client>,
+    cached: Versioned<Client>,
 ) -> Result<Option<Client>, Refusal> {
     let now = app.clock.now();
-    let when = When::At(held.revision);
-    match fetch(app, url).await {
+    let when = When::At(cached.revision);
+    match fetch_client(app, url).await {
         Ok(mut client) => {
             // People are shown since when a client is known here, which a new copy does not change.
-            client.created_at = held.value.created_at;
+            client.created_at = cached.value.created_at;
             let stale = client.document.as_ref().map_or(now, stale_until);
-            let until = held.expires_at.map_or(stale, |until| until.max(stale));
-            keep(app, &client, when, until).await?;
+            let until = cached.expires_at.map_or(stale, |until| until.max(stale));
+            store_client(app, &client, when, until).await?;
             Ok(Some(client))
         }
-        Err(Unread::HostFails) => {
-            let mut client = held.value;
+        Err(ClientDocumentError::HostUnavailable) => {
+            let mut client = cached.value;
             let Some(document) = client.document.as_mut() else {
                 return Ok(None);
             };
             if now >= stale_until(document) {
                 return Ok(None);
             }
-            document.retry_at = Some(now.plus_seconds(LEAST_FRESH));
+            document.retry_at = Some(now.plus_seconds(MIN_FRESH_SECONDS));
             let until = stale_until(document);
-            let until = held.expires_at.map_or(until, |held| held.max(until));
-            keep(app, &client, when, until).await?;
+            let until = cached.expires_at.map_or(until, |held| held.max(until));
+            store_client(app, &client, when, until).await?;
             Ok(Some(client))
         }
         // The host answered, and no longer describes this client: the stale copy must not be used.
-        Err(Unread::NotGood) => Ok(None),
-        Err(Unread::Ours(refusal)) => Err(refusal),
+        Err(ClientDocumentError::Invalid) => Ok(None),
+        Err(ClientDocumentError::Internal(refusal)) => Err(refusal),
     }
 }
 
 /// Stores the client until the given time, if its record is still as it was read.
-async fn keep(app: &App, client: &Client, when: When, until: Timestamp) -> Result<(), Refusal> {
-    let write = Write::put_until(client_key(&client.id), Content::of(client)?, when, until);
+async fn store_client(
+    app: &App,
+    client: &Client,
+    when: When,
+    until: Timestamp,
+) -> Result<(), Refusal> {
+    let write = Write::put_until(
+        client_key(&client.id),
+        Content::from_value(client)?,
+        when,
+        until,
+    );
     // Another request that fetched it at the same time stored the same.
-    let _ = app.records.commit(vec![write]).await?;
+    let _ = app.records.commit_writes(vec![write]).await?;
     Ok(())
 }
 
 /// Reason for not having a document.
-enum Unread {
+enum ClientDocumentError {
     /// The host does not answer, or reports a failure of its own.
-    HostFails,
+    HostUnavailable,
     /// The host answers, with nothing that describes this client.
-    NotGood,
-    Ours(Refusal),
+    Invalid,
+    Internal(Refusal),
 }
 
 /// Fetches and reads a document.
-async fn fetch(app: &App, url: &ClientUrl) -> Result<Client, Unread> {
+async fn fetch_client(app: &App, url: &ClientUrl) -> Result<Client, ClientDocumentError> {
     let Some(documents) = &app.documents else {
-        return Err(Unread::NotGood);
+        return Err(ClientDocumentError::Invalid);
     };
     let now = app.clock.now();
     let fetched = documents.fetch(url).await.map_err(|error| {
         // The fault is on this side, so neither the client nor its host may be blamed: 503.
         if let FetchError::Ours(cause) = error {
-            return Unread::Ours(StoreError::unavailable(cause.to_string()).into());
+            return ClientDocumentError::Internal(
+                StoreError::unavailable(cause.to_string()).into(),
+            );
         }
         let chain = error_chain(&error);
         tracing::info!(
@@ -173,16 +185,16 @@ async fn fetch(app: &App, url: &ClientUrl) -> Result<Client, Unread> {
             "a client's document was not fetched"
         );
         match error {
-            FetchError::Unreachable(_) => Unread::HostFails,
-            _ => Unread::NotGood,
+            FetchError::Unreachable(_) => ClientDocumentError::HostUnavailable,
+            _ => ClientDocumentError::Invalid,
         }
     })?;
-    document::read(url, &fetched, now).map_err(|error| {
+    document::read_client(url, &fetched, now).map_err(|error| {
         tracing::info!(host = url.host(), %error, "a client's document is not good");
         // Overload and server errors may pass. Any other status is an answer about the document.
         match error {
-            BadDocument::Status(429 | 500..) => Unread::HostFails,
-            _ => Unread::NotGood,
+            BadDocument::Status(429 | 500..) => ClientDocumentError::HostUnavailable,
+            _ => ClientDocumentError::Invalid,
         }
     })
 }

@@ -10,7 +10,7 @@ use crate::model::user::{Role, Scope, Scopes};
 use crate::web::layout::{Frame, SignOut, role_name};
 
 /// A scope that can be granted.
-pub struct Offer {
+pub struct ScopeOffer {
     /// Name of the scope in the interface.
     pub scope: &'static str,
     /// Title for people.
@@ -21,10 +21,10 @@ pub struct Offer {
     pub ticked: bool,
 }
 
-impl Offer {
-    fn of(scope: Scope, members: &[Member], administration: Administration) -> Self {
+impl ScopeOffer {
+    fn for_scope(scope: Scope, members: &[Member], administration: Administration) -> Self {
         let owner = |member: &Member| member.user.role == Role::Owner;
-        let publishes = |member: &Member| member.user.role.publishes();
+        let publishes = |member: &Member| member.user.role.can_publish();
         let (title, text) = match scope {
             Scope::Write if administration == Administration::Service => (
                 "Write",
@@ -50,7 +50,7 @@ impl Offer {
 }
 
 /// A namespace that can be chosen.
-pub struct Choice {
+pub struct NamespaceChoice {
     /// Slug of the namespace.
     pub slug: String,
     /// Role of the person there.
@@ -79,8 +79,8 @@ pub struct ConsentPage {
     pub return_to: String,
     /// Notices about the time since the previous sign-in.
     pub notices: Vec<String>,
-    choices: Vec<Choice>,
-    offers: Vec<Offer>,
+    choices: Vec<NamespaceChoice>,
+    offers: Vec<ScopeOffer>,
     /// Scopes that are given without a box.
     implied: Vec<&'static str>,
     administers_vault: bool,
@@ -89,7 +89,7 @@ pub struct ConsentPage {
 }
 
 /// App, account and form tokens of a consent page.
-pub struct Asking {
+pub struct ConsentParties {
     /// App that asks for access.
     pub app: ShownApp,
     /// Address of the signed-in account.
@@ -109,7 +109,7 @@ impl ConsentPage {
     /// at least one of them can give.
     pub fn new(
         frame: Frame,
-        asking: Asking,
+        asking: ConsentParties,
         members: &[Member],
         asked: Scopes,
         administration: Administration,
@@ -125,12 +125,12 @@ impl ConsentPage {
         };
         // An operator sees the whole service, with or without a box for it.
         let has_box = |scope: &Scope| !(administers_service && *scope == Scope::Read);
-        let choices = users().map(|user| Choice {
+        let choices = users().map(|user| NamespaceChoice {
             slug: user.namespace.slug.to_string(),
             role: role_name(user.role),
             may_write: user.scopes.has(Scope::Write),
         });
-        let Asking {
+        let ConsentParties {
             app,
             account,
             notices,
@@ -162,7 +162,7 @@ impl ConsentPage {
             offers: possible
                 .iter()
                 .filter(has_box)
-                .map(|scope| Offer::of(scope, members, administration))
+                .map(|scope| ScopeOffer::for_scope(scope, members, administration))
                 .collect(),
         }
     }

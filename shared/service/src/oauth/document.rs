@@ -8,19 +8,19 @@ use serde::Deserialize;
 use serde_json::Value;
 use vault_format::time::Timestamp;
 
-use super::register::{self, Metadata, RegisterError};
-use crate::documents::{ClientUrl, Fetched};
-use crate::model::client::{Client, Described};
+use super::register::{self, ClientMetadata, RegisterError};
+use crate::documents::{ClientUrl, FetchedDocument};
+use crate::model::client::{Client, ClientDocument};
 
 /// Shortest time for which a document is fresh, in seconds: one authorization flow sees one
 /// document.
-pub const LEAST_FRESH: i64 = 5 * 60;
+pub const MIN_FRESH_SECONDS: i64 = 5 * 60;
 /// Longest time for which a document is fresh, in seconds: a day.
-pub const MOST_FRESH: i64 = 24 * 3600;
+pub const MAX_FRESH_SECONDS: i64 = 24 * 3600;
 /// Time for which a stale document is used while its host fails, in seconds: a day.
 pub const STALE_SECONDS: i64 = 24 * 3600;
 /// Time for which a document is fresh when its headers do not say, in seconds: an hour.
-const USUAL_FRESH: i64 = 3600;
+const DEFAULT_FRESH_SECONDS: i64 = 3600;
 
 /// Fault of an answer that is not a document of the client.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -50,7 +50,7 @@ pub enum BadDocument {
 
 /// Members that a document has and a registration has not.
 #[derive(Deserialize)]
-struct Own {
+struct DocumentMembers {
     client_id: Option<Value>,
     client_secret: Option<Value>,
     client_secret_expires_at: Option<Value>,
@@ -59,36 +59,40 @@ struct Own {
 
 /// Reads the client from the document at `url`, with the time for which it is fresh. Fails with the
 /// first rule that the document breaks.
-pub fn read(url: &ClientUrl, fetched: &Fetched, now: Timestamp) -> Result<Client, BadDocument> {
+pub fn read_client(
+    url: &ClientUrl,
+    fetched: &FetchedDocument,
+    now: Timestamp,
+) -> Result<Client, BadDocument> {
     if fetched.status != 200 {
         return Err(BadDocument::Status(fetched.status));
     }
     if !fetched.content_type.as_deref().is_some_and(is_json) {
         return Err(BadDocument::MediaType);
     }
-    let own: Own = parse(&fetched.body)?;
+    let own: DocumentMembers = parse_body(&fetched.body)?;
     // Equal byte for byte, or the document could claim to be a client of another address.
     if own.client_id.as_ref().and_then(Value::as_str) != Some(url.as_str()) {
         return Err(BadDocument::OtherClient);
     }
-    let shared = match own.token_endpoint_auth_method.as_ref() {
+    let has_shared_secret = match own.token_endpoint_auth_method.as_ref() {
         None | Some(Value::Null) => false,
         // Every client is public here, so one that could authenticate by a key is treated as if it
         // could not.
         Some(Value::String(method)) => method.starts_with("client_secret"),
         Some(_) => true,
     };
-    if shared || own.client_secret.is_some() || own.client_secret_expires_at.is_some() {
+    if has_shared_secret || own.client_secret.is_some() || own.client_secret_expires_at.is_some() {
         return Err(BadDocument::Secret);
     }
     // The same type and rules as for a registration, so that no client gets more by one way than by
     // the other.
-    let metadata: Metadata = parse(&fetched.body)?;
-    let mut client = register::client(&metadata, url.id(), now)?;
+    let metadata: ClientMetadata = parse_body(&fetched.body)?;
+    let mut client = register::build_client(&metadata, url.id(), now)?;
     if client.name.is_none() {
         return Err(BadDocument::NoName);
     }
-    client.document = Some(Described {
+    client.document = Some(ClientDocument {
         url: url.as_str().to_owned(),
         host: url.host().to_owned(),
         fresh_until: now.plus_seconds(fresh_seconds(fetched)),
@@ -97,7 +101,7 @@ pub fn read(url: &ClientUrl, fetched: &Fetched, now: Timestamp) -> Result<Client
     Ok(client)
 }
 
-fn parse<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, BadDocument> {
+fn parse_body<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, BadDocument> {
     crate::http::parse_json(body).map_err(|_| BadDocument::NotJson)
 }
 
@@ -110,19 +114,19 @@ fn is_json(media_type: &str) -> bool {
 
 /// Returns the time for which a document is fresh by its headers, within our bounds: `no-store`
 /// cannot make each step of a flow fetch it, nor `max-age` keep it for a year.
-fn fresh_seconds(fetched: &Fetched) -> i64 {
+fn fresh_seconds(fetched: &FetchedDocument) -> i64 {
     let Some(control) = &fetched.cache_control else {
-        return USUAL_FRESH;
+        return DEFAULT_FRESH_SECONDS;
     };
     let directives = control.split(',').map(|part| {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));
         let value = value.trim().trim_matches('"').to_owned();
         (name.trim().to_ascii_lowercase(), value)
     });
-    let mut seconds = USUAL_FRESH;
+    let mut seconds = DEFAULT_FRESH_SECONDS;
     for (name, value) in directives {
         match name.as_str() {
-            "no-store" | "no-cache" => return LEAST_FRESH,
+            "no-store" | "no-cache" => return MIN_FRESH_SECONDS,
             "max-age" => {
                 let most = value.parse::<i64>().unwrap_or(0);
                 // Time that it spent in other caches counts.
@@ -131,7 +135,7 @@ fn fresh_seconds(fetched: &Fetched) -> i64 {
             _ => {}
         }
     }
-    seconds.clamp(LEAST_FRESH, MOST_FRESH)
+    seconds.clamp(MIN_FRESH_SECONDS, MAX_FRESH_SECONDS)
 }
 
 #[cfg(test)]
@@ -143,12 +147,12 @@ mod tests {
 
     const URL: &str = "https://app.example/client.json";
 
-    fn fetched(document: &Value) -> Fetched {
-        Fetched {
+    fn fetched(document: &Value) -> FetchedDocument {
+        FetchedDocument {
             status: 200,
             content_type: Some("application/json".into()),
             body: document.to_string().into(),
-            ..Fetched::default()
+            ..FetchedDocument::default()
         }
     }
 
@@ -163,25 +167,25 @@ mod tests {
         })
     }
 
-    fn client(fetched: &Fetched) -> Result<Client, BadDocument> {
-        read(&URL.parse().unwrap(), fetched, Timestamp::from_unix(1000))
+    fn client(fetched: &FetchedDocument) -> Result<Client, BadDocument> {
+        read_client(&URL.parse().unwrap(), fetched, Timestamp::from_unix(1000))
     }
 
     #[test]
     fn requirement_13_a_client_has_one_name() {
         let document: ClientName = URL.parse().unwrap();
         let read = client(&fetched(&good())).unwrap();
-        assert!(document.names(&read));
+        assert!(document.is_name_of(&read));
         let by_id = ClientName::Registered(read.id.clone());
         assert_eq!(by_id.id(), document.id());
-        assert!(!by_id.names(&read), "its id is no second name");
+        assert!(!by_id.is_name_of(&read), "its id is no second name");
         let other: ClientName = "https://app.example/client.jsoN".parse().unwrap();
-        assert!(!other.names(&read) && other.id() != document.id());
+        assert!(!other.is_name_of(&read) && other.id() != document.id());
         let registered = Client {
             document: None,
             ..read
         };
-        assert!(!document.names(&registered) && by_id.names(&registered));
+        assert!(!document.is_name_of(&registered) && by_id.is_name_of(&registered));
     }
 
     #[test]
@@ -276,7 +280,7 @@ mod tests {
             );
         }
         let twice = format!("{{\"client_id\":\"{URL}\",\"client_id\":\"{URL}\"}}");
-        let body = Fetched {
+        let body = FetchedDocument {
             body: twice.into(),
             ..fetched(&good())
         };
@@ -286,7 +290,7 @@ mod tests {
     #[test]
     fn requirement_13_only_a_plain_200_of_json_counts() {
         for status in [201, 204, 301, 302, 303, 304, 307, 308, 400, 404, 500] {
-            let answer = Fetched {
+            let answer = FetchedDocument {
                 status,
                 ..fetched(&good())
             };
@@ -302,7 +306,7 @@ mod tests {
             (None, false),
         ] {
             let content_type = media_type.map(str::to_owned);
-            let answer = Fetched {
+            let answer = FetchedDocument {
                 content_type,
                 ..fetched(&good())
             };
@@ -313,22 +317,22 @@ mod tests {
     #[test]
     fn requirement_13_headers_say_how_long_within_bounds() {
         for (control, age, seconds) in [
-            (None, 0, USUAL_FRESH),
+            (None, 0, DEFAULT_FRESH_SECONDS),
             (Some("max-age=7200"), 0, 7200),
             (Some("public, max-age=7200, immutable"), 1200, 6000),
             (Some("max-age=\"7200\""), 0, 7200),
-            (Some("max-age=60"), 0, LEAST_FRESH),
-            (Some("max-age=0"), 0, LEAST_FRESH),
-            (Some("max-age=31536000"), 0, MOST_FRESH),
-            (Some("max-age=99999999999999999999"), 0, LEAST_FRESH),
-            (Some("max-age=7200"), i64::MAX, LEAST_FRESH),
+            (Some("max-age=60"), 0, MIN_FRESH_SECONDS),
+            (Some("max-age=0"), 0, MIN_FRESH_SECONDS),
+            (Some("max-age=31536000"), 0, MAX_FRESH_SECONDS),
+            (Some("max-age=99999999999999999999"), 0, MIN_FRESH_SECONDS),
+            (Some("max-age=7200"), i64::MAX, MIN_FRESH_SECONDS),
             (Some("max-age=7200"), i64::MIN, 7200),
-            (Some("no-store, max-age=7200"), 0, LEAST_FRESH),
-            (Some("No-Cache"), 0, LEAST_FRESH),
-            (Some("private"), 0, USUAL_FRESH),
-            (Some("=,;="), 0, USUAL_FRESH),
+            (Some("no-store, max-age=7200"), 0, MIN_FRESH_SECONDS),
+            (Some("No-Cache"), 0, MIN_FRESH_SECONDS),
+            (Some("private"), 0, DEFAULT_FRESH_SECONDS),
+            (Some("=,;="), 0, DEFAULT_FRESH_SECONDS),
         ] {
-            let answer = Fetched {
+            let answer = FetchedDocument {
                 cache_control: control.map(str::to_owned),
                 age,
                 ..fetched(&good())

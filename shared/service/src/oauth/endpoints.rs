@@ -7,25 +7,25 @@ use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::Value;
-use vault_store::random::bytes;
+use vault_store::random::random_bytes;
 use vault_store::records::MAX_PAGE;
 
-use super::error_response::{Failure, unstored};
+use super::error_response::{EndpointError, forbid_caching};
 use super::guard::{Revocation, read_form};
 use super::metadata;
-use super::register::{self, Metadata, RegisterError};
+use super::register::{self, ClientMetadata, RegisterError};
 use super::revoke;
-use super::token::{self, TokenAnswer, TokenError, TokenLifetimes, TokenRequest};
+use super::token::{self, TokenAnswer, TokenError, TokenRequest, TokenTerms};
 use crate::app::App;
 use crate::documents::MAX_DOCUMENT_BYTES;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{client_address, json_answer, read_json};
 use crate::model::client::{Client, UNUSED_SECONDS, UnusedPlace, unused_partition};
-use crate::model::limits::{Source, Window, count};
+use crate::model::limits::{Source, Window, count_or_refuse};
 use crate::transaction::Transaction;
 
 /// Largest limit of unused registrations: one page of a list.
-const MOST_PLACES: u32 = 1000;
+const MAX_PLACES: u32 = 1000;
 /// Largest registration, in bytes.
 const MAX_REGISTER_BYTES: usize = MAX_DOCUMENT_BYTES;
 
@@ -46,7 +46,7 @@ pub fn protected_mcp(app: &App) -> Value {
 }
 
 /// `POST /oauth/register`: registers a client.
-pub async fn register(app: &App, request: Request) -> Result<Response, Failure> {
+pub async fn register_client(app: &App, request: Request) -> Result<Response, EndpointError> {
     let (parts, body) = request.into_parts();
     let source = client_address(&app.config, &parts.headers, &parts.extensions);
     let source = Source::of(source);
@@ -58,21 +58,21 @@ pub async fn register(app: &App, request: Request) -> Result<Response, Failure> 
     };
     let now = app.clock.now();
     // Before the body is read, since anyone may register.
-    count(app, &[window], now).await?;
-    let metadata: Metadata = read_json(&parts.headers, body, MAX_REGISTER_BYTES)
+    count_or_refuse(app, &[window], now).await?;
+    let metadata: ClientMetadata = read_json(&parts.headers, body, MAX_REGISTER_BYTES)
         .await
         .map_err(|refusal| {
             // RFC 7591 has no code for a body that is not JSON, so it counts as invalid metadata.
             if refusal.code() == ErrorCode::JsonInvalid {
-                Failure::from(RegisterError::Metadata("the body must be a JSON object"))
+                EndpointError::from(RegisterError::Metadata("the body must be a JSON object"))
             } else {
                 refusal.into()
             }
         })?;
-    let (answer, client) = register::decide(&metadata, now, &app.random)?;
+    let (answer, client) = register::decide_registration(&metadata, now, &app.random)?;
     let store = async |tx| register_in(&tx, app, &client, &source).await;
     app.change(store).await?;
-    Ok(unstored(json_answer(StatusCode::CREATED, &answer)))
+    Ok(forbid_caching(json_answer(StatusCode::CREATED, &answer)))
 }
 
 /// Stores a registration in a free place of its source. Fails with 429 when the source has as many
@@ -82,20 +82,20 @@ async fn register_in(
     app: &App,
     client: &Client,
     source: &Source,
-) -> Result<(), Failure> {
+) -> Result<(), EndpointError> {
     let now = tx.now();
-    let limit = app.config.limits.unused_per_source.min(MOST_PLACES);
+    let limit = app.config.limits.unused_per_source.min(MAX_PLACES);
     let mut client = client.clone();
     if limit > 0 {
         let partition = unused_partition(source);
-        let taken = tx.records.list(&partition, "", None, MAX_PAGE).await?;
+        let taken = tx.records.list_page(&partition, "", None, MAX_PAGE).await?;
         let place = |place: &u32| UnusedPlace {
             source: source.clone(),
             place: *place,
         };
         // Starts at a random place, so that registrations at the same time seldom take the same
         // one.
-        let start = u32::from_be_bytes(bytes::<4>(&tx.random)) % limit;
+        let start = u32::from_be_bytes(random_bytes::<4>(&tx.random)) % limit;
         let places = (0..limit).map(|n| (start + n) % limit);
         let mut free = places.filter(|at| {
             let key = place(at).key();
@@ -110,28 +110,28 @@ async fn register_in(
         };
         client.unused = Some(place);
     }
-    tx.write_all(register::registration(&client, now)?);
+    tx.write_all(register::registration_writes(&client, now)?);
     Ok(())
 }
 
 /// `POST /oauth/token`: exchanges a code or a refresh token for tokens.
-pub async fn token(app: &App, request: Request) -> Result<Response, Failure> {
+pub async fn issue_tokens(app: &App, request: Request) -> Result<Response, EndpointError> {
     let source = client_address(&app.config, request.headers(), request.extensions());
     let by_header = request.headers().contains_key(header::AUTHORIZATION);
     let form = read_form(request).await?;
     // Not merely a missing `client_id`: the client tried to authenticate by a secret, and has to be
     // told that there are none.
-    if by_header && form.sound("client_id") && form.value("client_id").is_none() {
-        return Err(Failure::ByHeader);
+    if by_header && form.is_sound("client_id") && form.value("client_id").is_none() {
+        return Err(EndpointError::HeaderCredentials);
     }
-    let request = TokenRequest::read(&form)?;
-    let terms = TokenLifetimes {
+    let request = TokenRequest::from_form(&form)?;
+    let lifetimes = TokenTerms {
         base: app.config.public_url.base(),
         access_seconds: app.config.token_ttl_seconds,
     };
-    let exchange = async |tx| exchange(&tx, app, &request, terms, source).await;
+    let exchange = async |tx| exchange_token(&tx, app, &request, lifetimes, source).await;
     let answer = app.change(exchange).await?;
-    Ok(unstored(json_answer(StatusCode::OK, &answer)))
+    Ok(forbid_caching(json_answer(StatusCode::OK, &answer)))
 }
 
 /// Counts a refused request by its client and source, for an unknown client by its source alone.
@@ -155,18 +155,18 @@ async fn count_failure(
         limit: app.config.limits.token_failures,
         seconds: 60,
     };
-    count(app, &[window], app.clock.now()).await
+    count_or_refuse(app, &[window], app.clock.now()).await
 }
 
-async fn exchange(
+async fn exchange_token(
     tx: &Transaction<'_>,
     app: &App,
     request: &TokenRequest,
-    terms: TokenLifetimes<'_>,
+    terms: TokenTerms<'_>,
     source: Option<IpAddr>,
-) -> Result<TokenAnswer, Failure> {
-    let known = token::load(tx, request).await?;
-    let mut decision = token::decide(tx, request, &known, terms, source)?;
+) -> Result<TokenAnswer, EndpointError> {
+    let known = token::load_records(tx, request).await?;
+    let mut decision = token::decide_token(tx, request, &known, terms, source)?;
     if decision.answer.is_err() && !decision.ended_family {
         // Before the audit entry, so that requests over the limit cannot fill the log.
         count_failure(app, request, known.client_is_known(request), source).await?;
@@ -178,7 +178,9 @@ async fn exchange(
         limit: app.config.limits.tokens_per_grant,
         seconds: 60,
     });
-    let counted = window.as_ref().and_then(|window| window.counted(now));
+    let counted = window
+        .as_ref()
+        .and_then(|window| window.counting_write(now));
     // First in the commit: by this position `commit_within` tells a full window from a write that
     // another request overtook.
     decision.writes.splice(..0, counted.clone());
@@ -200,7 +202,7 @@ async fn exchange(
 }
 
 /// `POST /oauth/revoke`: ends a token.
-pub async fn revoke(app: &App, request: Revocation) -> Result<Response, Failure> {
+pub async fn revoke_token(app: &App, request: Revocation) -> Result<Response, EndpointError> {
     let Revocation {
         form,
         asker,
@@ -211,14 +213,16 @@ pub async fn revoke(app: &App, request: Revocation) -> Result<Response, Failure>
         .value("token")
         .ok_or_else(|| TokenError::InvalidRequest("token is required".to_owned()))?;
     // What is no token of ours is answered like one that has ended (RFC 7009 section 2.2).
-    let Some(hash) = revoke::hash(token) else {
-        return Ok(unstored(StatusCode::OK.into_response()));
+    let Some(hash) = revoke::hash_token(token) else {
+        return Ok(forbid_caching(StatusCode::OK.into_response()));
     };
     let revoke = async |tx: Transaction<'_>| {
-        let known = revoke::load(&tx, &hash).await?;
-        tx.write_all(revoke::decide(&tx, &hash, &known, &asker, source)?);
-        Ok::<_, Failure>(())
+        let known = revoke::load_token(&tx, &hash).await?;
+        tx.write_all(revoke::decide_revocation(
+            &tx, &hash, &known, &asker, source,
+        )?);
+        Ok::<_, EndpointError>(())
     };
     app.change(revoke).await?;
-    Ok(unstored(StatusCode::OK.into_response()))
+    Ok(forbid_caching(StatusCode::OK.into_response()))
 }

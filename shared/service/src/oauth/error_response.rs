@@ -15,43 +15,43 @@ use crate::http::{Logged, json_answer};
 use crate::route::Audience;
 
 /// Error of an endpoint that programs call.
-pub enum Failure {
+pub enum EndpointError {
     Token(TokenError),
     Register(RegisterError),
     /// The client authenticates by a header: it expects to have a secret, and there are none.
-    ByHeader,
+    HeaderCredentials,
     /// No valid credentials: 401 with the challenge of a bearer route.
     Challenged(Refusal),
     Refused(Refusal),
 }
 
-impl From<TokenError> for Failure {
+impl From<TokenError> for EndpointError {
     fn from(error: TokenError) -> Self {
         Self::Token(error)
     }
 }
 
-impl From<RegisterError> for Failure {
+impl From<RegisterError> for EndpointError {
     fn from(error: RegisterError) -> Self {
         Self::Register(error)
     }
 }
 
-impl From<Refusal> for Failure {
+impl From<Refusal> for EndpointError {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for EndpointError {
     fn from(error: StoreError) -> Self {
         Self::Refused(error.into())
     }
 }
 
-impl Failure {
+impl EndpointError {
     /// Renders the error in the format of RFC 6749.
-    pub fn answer(self, app: &App) -> Response {
+    pub fn render_error(self, app: &App) -> Response {
         match self {
             Self::Token(error) => {
                 let status = if error == TokenError::InvalidClient {
@@ -59,16 +59,18 @@ impl Failure {
                 } else {
                     StatusCode::BAD_REQUEST
                 };
-                said(status, error.code(), &error.to_string())
+                error_response(status, error.error_code(), &error.to_string())
             }
-            Self::Register(error) => {
-                said(StatusCode::BAD_REQUEST, error.code(), &error.to_string())
-            }
-            Self::ByHeader => {
+            Self::Register(error) => error_response(
+                StatusCode::BAD_REQUEST,
+                error.error_code(),
+                &error.to_string(),
+            ),
+            Self::HeaderCredentials => {
                 let error = TokenError::InvalidClient;
-                let mut response = said(
+                let mut response = error_response(
                     StatusCode::UNAUTHORIZED,
-                    error.code(),
+                    error.error_code(),
                     "clients are public: name the client by client_id in the body",
                 );
                 // RFC 6749 section 5.2 requires the scheme that the client tried.
@@ -80,7 +82,7 @@ impl Failure {
             }
             Self::Challenged(refusal) => {
                 let sent_one = refusal.code() == ErrorCode::TokenInvalid;
-                let mut response = said(
+                let mut response = error_response(
                     refusal.status(),
                     if sent_one {
                         "invalid_token"
@@ -90,7 +92,8 @@ impl Failure {
                     "name the client by client_id, or bear an access token",
                 );
                 let error = sent_one.then_some("invalid_token");
-                let challenge = bearer::challenge(&app.config.public_url, Audience::Mcp, error);
+                let challenge =
+                    bearer::audience_challenge(&app.config.public_url, Audience::Mcp, error);
                 response
                     .headers_mut()
                     .insert(header::WWW_AUTHENTICATE, challenge);
@@ -105,7 +108,7 @@ impl Failure {
                 // Headers such as Retry-After come from the refusal, the body is that of OAuth.
                 let mut response = refusal.clone().into_response();
                 response.extensions_mut().remove::<Refusal>();
-                let body = said(refusal.status(), code, &refusal.to_string());
+                let body = error_response(refusal.status(), code, &refusal.to_string());
                 response.headers_mut().extend(body.headers().clone());
                 *response.body_mut() = body.into_body();
                 response.extensions_mut().insert(Logged(refusal));
@@ -115,15 +118,15 @@ impl Failure {
     }
 }
 
-fn said(status: StatusCode, code: &str, description: &str) -> Response {
-    unstored(json_answer(
+fn error_response(status: StatusCode, code: &str, description: &str) -> Response {
+    forbid_caching(json_answer(
         status,
         &json!({ "error": code, "error_description": description }),
     ))
 }
 
 /// Marks a response that no cache may store.
-pub fn unstored(mut response: Response) -> Response {
+pub fn forbid_caching(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // For caches of HTTP/1.0; RFC 6749 section 5.1 requires both headers.

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use axum::extract::Request;
 use axum::http::HeaderMap;
 
-use super::error_response::Failure;
-use super::revoke::Asker;
+use super::error_response::EndpointError;
+use super::revoke::RevocationCaller;
 use super::token::TokenError;
 use crate::app::App;
 use crate::bearer;
@@ -25,20 +25,23 @@ pub struct Revocation {
     /// Fields of the form.
     pub form: Form,
     /// Caller.
-    pub asker: Asker,
+    pub asker: RevocationCaller,
     /// Address that it came from.
     pub source: Option<IpAddr>,
     _proof: (),
 }
 
 /// Admits a client that names itself, or the bearer of a valid token.
-pub async fn client_or_bearer(app: &App, request: Request) -> Result<Revocation, Failure> {
+pub async fn require_client_or_bearer(
+    app: &App,
+    request: Request,
+) -> Result<Revocation, EndpointError> {
     let headers = request.headers().clone();
     let source = client_address(&app.config, &headers, request.extensions());
     let form = read_form(request).await?;
     form.check()
         .map_err(|bad| TokenError::InvalidRequest(bad.to_string()))?;
-    let asker = asker(app, &headers, &form).await?;
+    let asker = identify_asker(app, &headers, &form).await?;
     Ok(Revocation {
         form,
         asker,
@@ -49,40 +52,44 @@ pub async fn client_or_bearer(app: &App, request: Request) -> Result<Revocation,
 
 /// Identifies the caller: a client, the bearer of a valid token, or both. Fails with 401 if it is
 /// neither.
-async fn asker(app: &App, headers: &HeaderMap, form: &Form) -> Result<Asker, Failure> {
+async fn identify_asker(
+    app: &App,
+    headers: &HeaderMap,
+    form: &Form,
+) -> Result<RevocationCaller, EndpointError> {
     let client = match form.value("client_id") {
         None => None,
         Some(id) => Some(registered_client(app, id).await?),
     };
     // Any audience, and no check of the namespace: tokens of a suspended vault can still be
     // revoked.
-    match bearer::identify(app, headers, Audience::Any).await {
-        Ok(bearer) => Ok(Asker {
+    match bearer::identify_bearer(app, headers, Audience::Any).await {
+        Ok(bearer) => Ok(RevocationCaller {
             client,
             bearer: Some((bearer.client_id().clone(), bearer.account().clone())),
         }),
         // An outage is not a bad token: a client that reads 401 would discard tokens that are still
         // valid.
         Err(refusal) if refusal.code().row().fault == Fault::Service => Err(refusal.into()),
-        Err(_) if client.is_some() => Ok(Asker {
+        Err(_) if client.is_some() => Ok(RevocationCaller {
             client,
             bearer: None,
         }),
-        Err(refusal) => Err(Failure::Challenged(refusal)),
+        Err(refusal) => Err(EndpointError::Challenged(refusal)),
     }
 }
 
-async fn registered_client(app: &App, name: &str) -> Result<ClientId, Failure> {
+async fn registered_client(app: &App, name: &str) -> Result<ClientId, EndpointError> {
     let name: ClientName = name.parse().map_err(|_| TokenError::InvalidClient)?;
-    let found = app.get::<Client>(&client_key(&name.id())).await?;
-    found
-        .filter(|client| name.names(&client.value))
+    let stored_client = app.get::<Client>(&client_key(&name.id())).await?;
+    stored_client
+        .filter(|client| name.is_name_of(&client.value))
         .map(|client| client.value.id)
         .ok_or_else(|| TokenError::InvalidClient.into())
 }
 
 /// Reads the form of an endpoint for programs.
-pub async fn read_form(request: Request) -> Result<Form, Failure> {
+pub async fn read_form(request: Request) -> Result<Form, EndpointError> {
     let (parts, body) = request.into_parts();
     let body = read_body(body, MAX_TOKEN_BYTES).await?;
     require_media_type(&parts.headers, "application/x-www-form-urlencoded")?;

@@ -21,7 +21,7 @@ pub const MOST_REDIRECTS: usize = 20;
 /// Longest redirect URI of a client, in bytes.
 pub const LONGEST_REDIRECT: usize = 512;
 /// Most characters of a name that are stored.
-const LONGEST_NAME: usize = 80;
+const MAX_NAME_CHARS: usize = 80;
 
 /// Fault of a registration, with the codes of RFC 7591 section 3.2.2.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -53,7 +53,7 @@ pub enum RegisterError {
 
 impl RegisterError {
     /// Returns the `error` member of the answer.
-    pub const fn code(&self) -> &'static str {
+    pub const fn error_code(&self) -> &'static str {
         match self {
             Self::Redirect(_)
             | Self::NoRedirects
@@ -69,7 +69,7 @@ impl RegisterError {
 /// they are checked.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Metadata {
+pub struct ClientMetadata {
     redirect_uris: Option<Value>,
     client_name: Option<Value>,
     grant_types: Option<Value>,
@@ -78,12 +78,12 @@ pub struct Metadata {
 }
 
 /// Decides about a registration: the answer, and the client to be stored.
-pub fn decide(
-    metadata: &Metadata,
+pub fn decide_registration(
+    metadata: &ClientMetadata,
     now: Timestamp,
     random: &dyn Random,
 ) -> Result<(Registered, Client), RegisterError> {
-    let client = client(metadata, ClientId::fresh(now, random), now)?;
+    let client = build_client(metadata, ClientId::fresh(now, random), now)?;
     let redirect_uris = client.redirect_uris.iter();
     let answer = Registered {
         client_id: client.id.to_string(),
@@ -102,9 +102,13 @@ pub fn decide(
 
 /// Creates the client `id` from its metadata. Fails with the first rule that it breaks; the rules
 /// are the same whether it registers or has a document.
-pub fn client(metadata: &Metadata, id: ClientId, now: Timestamp) -> Result<Client, RegisterError> {
+pub fn build_client(
+    metadata: &ClientMetadata,
+    id: ClientId,
+    now: Timestamp,
+) -> Result<Client, RegisterError> {
     let redirect_uris = redirect_uris(metadata.redirect_uris.as_ref())?;
-    let grants = words(
+    let grants = optional_words(
         metadata.grant_types.as_ref(),
         "grant_types must be a list of words",
     )?;
@@ -122,23 +126,27 @@ pub fn client(metadata: &Metadata, id: ClientId, now: Timestamp) -> Result<Clien
             "grant_types must have authorization_code",
         ));
     }
-    let responses = words(
+    let responses = optional_words(
         metadata.response_types.as_ref(),
         "response_types must be a list of words",
     )?;
     if !responses.iter().all(|response| *response == "code") {
         return Err(RegisterError::Metadata("response_types may be code"));
     }
-    let asked =
-        text(metadata.scope.as_ref(), "scope must be text")?.map_or(Scopes::NONE, Scopes::known);
-    let name = text(metadata.client_name.as_ref(), "client_name must be text")?;
+    let asked_scopes = optional_text(metadata.scope.as_ref(), "scope must be text")?
+        .map_or(Scopes::NONE, Scopes::parse_known);
+    let name = optional_text(metadata.client_name.as_ref(), "client_name must be text")?;
     Ok(Client {
         id,
         name: name.and_then(shown_name),
         redirect_uris,
         // OpenID clients ask for scopes that do not exist here. Without a known one they get the
         // default.
-        scopes: if asked.is_empty() { Scopes::ALL } else { asked },
+        scopes: if asked_scopes.is_empty() {
+            Scopes::ALL
+        } else {
+            asked_scopes
+        },
         created_at: now,
         document: None,
         unused: None,
@@ -147,14 +155,14 @@ pub fn client(metadata: &Metadata, id: ClientId, now: Timestamp) -> Result<Clien
 
 /// Returns the writes of a registration that is not used yet, with the place that it takes among
 /// those of its source, if places are counted.
-pub fn registration(client: &Client, now: Timestamp) -> Result<Vec<Write>, StoreError> {
+pub fn registration_writes(client: &Client, now: Timestamp) -> Result<Vec<Write>, StoreError> {
     let until = now.plus_seconds(UNUSED_SECONDS);
-    let empty = Document::of(&serde_json::Map::new())?;
+    let empty = Document::from_value(&serde_json::Map::new())?;
     let place = client.unused.as_ref();
     let place = place.map(|place| Write::put_until(place.key(), empty, When::Absent, until));
     let client = Write::put_until(
         client_key(&client.id),
-        Document::of(client)?,
+        Document::from_value(client)?,
         When::Absent,
         until,
     );
@@ -188,7 +196,7 @@ fn redirect_uri(index: usize, text: &str) -> Result<RedirectUri, RegisterError> 
     }
 }
 
-fn words<'v>(
+fn optional_words<'v>(
     value: Option<&'v Value>,
     problem: &'static str,
 ) -> Result<Vec<&'v str>, RegisterError> {
@@ -202,7 +210,7 @@ fn words<'v>(
     }
 }
 
-fn text<'v>(
+fn optional_text<'v>(
     value: Option<&'v Value>,
     problem: &'static str,
 ) -> Result<Option<&'v str>, RegisterError> {
@@ -219,19 +227,19 @@ fn shown_name(name: &str) -> Option<String> {
     let visible: String = name
         .chars()
         .map(|c| if c.is_whitespace() { ' ' } else { c })
-        .filter(|c| !misleads(*c))
+        .filter(|c| !is_misleading(*c))
         .collect();
     let joined = visible
         .split(' ')
         .filter(|word| !word.is_empty())
         .collect::<Vec<_>>()
         .join(" ");
-    let short: String = joined.chars().take(LONGEST_NAME).collect();
+    let short: String = joined.chars().take(MAX_NAME_CHARS).collect();
     (!short.is_empty()).then_some(short)
 }
 
 /// Whether a character changes how the text around it reads, or is invisible.
-fn misleads(c: char) -> bool {
+fn is_misleading(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
@@ -246,8 +254,8 @@ mod tests {
     use vault_testing::SeededRandom;
 
     fn register(metadata: Value) -> Result<(Registered, Client), RegisterError> {
-        let metadata: Metadata = serde_json::from_value(metadata).unwrap();
-        decide(
+        let metadata: ClientMetadata = serde_json::from_value(metadata).unwrap();
+        decide_registration(
             &metadata,
             Timestamp::from_unix(1_795_219_200),
             &SeededRandom::new(1),
@@ -345,7 +353,7 @@ mod tests {
             assert_eq!(
                 register(metadata.clone())
                     .map(|_| ())
-                    .map_err(|error| error.code()),
+                    .map_err(|error| error.error_code()),
                 Err(code),
                 "{metadata}"
             );
@@ -384,7 +392,7 @@ mod tests {
             ),
         ] {
             let refused = register(json!({ "redirect_uris": redirects })).unwrap_err();
-            assert_eq!(refused.code(), "invalid_redirect_uri");
+            assert_eq!(refused.error_code(), "invalid_redirect_uri");
             assert_eq!(refused.to_string(), why);
         }
         assert!(register(json!({ "redirect_uris": vec![of_bytes(512); 20] })).is_ok());
@@ -403,6 +411,6 @@ mod tests {
         ] {
             assert_eq!(shown_name(name).as_deref(), shown, "{name:?}");
         }
-        assert_eq!(shown_name(&"x".repeat(500)).unwrap().len(), LONGEST_NAME);
+        assert_eq!(shown_name(&"x".repeat(500)).unwrap().len(), MAX_NAME_CHARS);
     }
 }

@@ -6,8 +6,11 @@
 /// One slash at the end, the case of scheme and host, and the default port of the scheme do not
 /// matter. Everything else is compared as text, without a lenient parser: the audience decides whom
 /// the token is for.
-pub fn canonical(asked: &str, base: &str) -> Option<String> {
-    let (ours, theirs) = (Parts::of(base)?, Parts::of(asked)?);
+pub fn canonical_resource(asked: &str, base: &str) -> Option<String> {
+    let (ours, theirs) = (
+        AddressParts::split_address(base)?,
+        AddressParts::split_address(asked)?,
+    );
     if ours.scheme != theirs.scheme || ours.authority != theirs.authority {
         return None;
     }
@@ -20,14 +23,14 @@ pub fn canonical(asked: &str, base: &str) -> Option<String> {
 }
 
 /// An absolute address, split without interpretation.
-struct Parts<'t> {
+struct AddressParts<'t> {
     scheme: String,
     authority: String,
     path: &'t str,
 }
 
-impl<'t> Parts<'t> {
-    fn of(text: &'t str) -> Option<Self> {
+impl<'t> AddressParts<'t> {
+    fn split_address(text: &'t str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
         let scheme = scheme.to_ascii_lowercase();
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -124,7 +127,7 @@ mod tests {
                 Some("http://127.0.0.1:8080/mcp"),
             ),
         ] {
-            assert_eq!(canonical(asked, base).as_deref(), found, "{asked}");
+            assert_eq!(canonical_resource(asked, base).as_deref(), found, "{asked}");
         }
     }
 }

@@ -15,20 +15,20 @@ use crate::model::Versioned;
 use crate::model::account::AccountId;
 use crate::model::audit::{self, Actor, Change};
 use crate::model::client::ClientId;
-use crate::model::grant::{Grant, Why, grant_key};
+use crate::model::grant::{Grant, RevocationReason, grant_key};
 use crate::model::token::{Family, Secret, SecretKind, Token, TokenKind, token_key};
 use crate::ports::Ports;
 
 /// Caller of the endpoint.
 #[derive(Clone, Debug, Default)]
-pub struct Asker {
+pub struct RevocationCaller {
     /// A client that names itself; public clients have nothing to prove it with.
     pub client: Option<ClientId>,
     /// Client and account of a valid access token.
     pub bearer: Option<(ClientId, AccountId)>,
 }
 
-impl Asker {
+impl RevocationCaller {
     // A public client has no secret. But who knows the token can do worse with it than end it, so
     // its client's name suffices.
     fn may_end(&self, family: &Family) -> bool {
@@ -42,7 +42,7 @@ impl Asker {
 
 /// Returns the hash of a presented token; `None` when it is no token of ours, and there is nothing
 /// to end.
-pub fn hash(token: &str) -> Option<Digest> {
+pub fn hash_token(token: &str) -> Option<Digest> {
     [SecretKind::Access, SecretKind::Refresh]
         .into_iter()
         .find_map(|kind| Secret::parse(kind, token))
@@ -51,19 +51,19 @@ pub fn hash(token: &str) -> Option<Digest> {
 
 /// Records about a token.
 #[derive(Default)]
-pub struct Known {
+pub struct TokenRecords {
     token: Option<Versioned<Token>>,
     grant: Option<Versioned<Grant>>,
 }
 
 /// Loads the token and its grant.
-pub async fn load(ports: &Ports, hash: &Digest) -> Result<Known, StoreError> {
+pub async fn load_token(ports: &Ports, hash: &Digest) -> Result<TokenRecords, StoreError> {
     let Some(token) = ports.get::<Token>(&token_key(hash)).await? else {
-        return Ok(Known::default());
+        return Ok(TokenRecords::default());
     };
     let family = &token.value.family;
     let key = grant_key(family.namespace_id(), &family.client, &family.grant);
-    Ok(Known {
+    Ok(TokenRecords {
         grant: ports.get(&key).await?,
         token: Some(token),
     })
@@ -72,11 +72,11 @@ pub async fn load(ports: &Ports, hash: &Digest) -> Result<Known, StoreError> {
 /// Returns the writes: an access token ends alone, a refresh token with its whole family, and one
 /// that the caller may not end stays. Each case is recorded in the log of the token's namespace. A
 /// token that never existed, or has ended, is not.
-pub fn decide(
+pub fn decide_revocation(
     ports: &Ports,
     hash: &Digest,
-    known: &Known,
-    asker: &Asker,
+    known: &TokenRecords,
+    asker: &RevocationCaller,
     source: Option<IpAddr>,
 ) -> Result<Vec<Write>, StoreError> {
     let Some(token) = known.token.as_ref() else {
@@ -89,7 +89,11 @@ pub fn decide(
             (vec![end], "access")
         }
         (TokenKind::Refresh, Some(grant)) if grant.value.revoked.is_none() => {
-            let end = (grant.value).revocation(grant.revision, Why::Asked, ports.now())?;
+            let end = (grant.value).revocation_writes(
+                grant.revision,
+                RevocationReason::Asked,
+                ports.now(),
+            )?;
             (end.to_vec(), "refresh")
         }
         (TokenKind::Refresh, _) => return Ok(Vec::new()),
@@ -101,10 +105,10 @@ pub fn decide(
         client: asker.client.as_ref().or(client).map(ToString::to_string),
         source,
     };
-    let change = Change::about(&family.grant).before(json!({ "token": what }));
+    let change = Change::about(&family.grant).with_before(json!({ "token": what }));
     let outcome = if may { "done" } else { "not_yours" };
     let namespace = family.namespace_id();
-    let entry = audit::entry(ports, namespace, &actor, "token.revoke", change, outcome)?;
+    let entry = audit::entry_write(ports, namespace, &actor, "token.revoke", change, outcome)?;
     // Only the entry is left: the attempt is recorded although it has no effect.
     writes.retain(|_| may);
     writes.push(entry);

@@ -22,7 +22,7 @@ use crate::model::token::{AuthorizationCode, Secret, SecretKind, Token, code_key
 use crate::ports::Ports;
 use crate::web::form::Form;
 
-use asked::Asked;
+use asked::LoadedRequest;
 
 /// A well-formed token request.
 #[derive(Debug)]
@@ -31,11 +31,11 @@ pub struct TokenRequest {
     pub client: ClientName,
     /// Audience, when it is named again.
     resource: Option<String>,
-    presented: Presented,
+    presented: PresentedSecret,
 }
 
 #[derive(Debug)]
-enum Presented {
+enum PresentedSecret {
     Code {
         hash: Digest,
         verifier: String,
@@ -75,7 +75,7 @@ pub enum TokenError {
 
 impl TokenError {
     /// Returns the `error` member of the answer.
-    pub const fn code(&self) -> &'static str {
+    pub const fn error_code(&self) -> &'static str {
         match self {
             Self::InvalidRequest(_) => "invalid_request",
             Self::InvalidClient => "invalid_client",
@@ -91,23 +91,23 @@ pub use vault_api::Tokens as TokenAnswer;
 
 /// Records that a request depends on.
 #[derive(Default)]
-pub struct Known {
+pub struct RequestRecords {
     client: Option<Versioned<Client>>,
     code: Option<Versioned<AuthorizationCode>>,
     token: Option<Versioned<Token>>,
     standing: Standing,
 }
 
-impl Known {
+impl RequestRecords {
     /// Whether the client that the request names exists: failures of unknown ones are counted by
     /// source alone.
     pub fn client_is_known(&self, request: &TokenRequest) -> bool {
-        self.client(request).is_some()
+        self.matching_client(request).is_some()
     }
 
-    fn client(&self, request: &TokenRequest) -> Option<&Versioned<Client>> {
+    fn matching_client(&self, request: &TokenRequest) -> Option<&Versioned<Client>> {
         let client = self.client.as_ref();
-        client.filter(|client| request.client.names(&client.value))
+        client.filter(|client| request.client.is_name_of(&client.value))
     }
 }
 
@@ -125,7 +125,7 @@ pub struct Decision {
 
 /// Settings that are the same for every request.
 #[derive(Clone, Copy)]
-pub struct TokenLifetimes<'a> {
+pub struct TokenTerms<'a> {
     /// The public URL without a slash at its end.
     pub base: &'a str,
     /// Lifetime of an access token in seconds.
@@ -134,7 +134,7 @@ pub struct TokenLifetimes<'a> {
 
 impl TokenRequest {
     /// Reads the form of a request. Fails with an error that the client can fix.
-    pub fn read(form: &Form) -> Result<Self, TokenError> {
+    pub fn from_form(form: &Form) -> Result<Self, TokenError> {
         form.check()
             .map_err(|bad| TokenError::InvalidRequest(bad.to_string()))?;
         let needed = |name: &str| {
@@ -153,16 +153,18 @@ impl TokenRequest {
             // such.
             let verifier = needed("code_verifier")?;
             let code = Secret::parse(SecretKind::Code, needed("code")?);
-            code.map_or(Presented::Nothing, |code| Presented::Code {
+            code.map_or(PresentedSecret::Nothing, |code| PresentedSecret::Code {
                 hash: code.hash(),
                 verifier: verifier.to_owned(),
                 redirect_uri: form.value("redirect_uri").map(str::to_owned),
             })
         } else {
             let secret = Secret::parse(SecretKind::Refresh, needed("refresh_token")?);
-            secret.map_or(Presented::Nothing, |secret| Presented::Refresh {
-                secret,
-                scopes: form.value("scope").map(str::to_owned),
+            secret.map_or(PresentedSecret::Nothing, |secret| {
+                PresentedSecret::Refresh {
+                    secret,
+                    scopes: form.value("scope").map(str::to_owned),
+                }
             })
         };
         Ok(Self {
@@ -174,32 +176,35 @@ impl TokenRequest {
 }
 
 /// Loads the records of a request: client and code or token first, then those that they depend on.
-pub async fn load(ports: &Ports, request: &TokenRequest) -> Result<Known, StoreError> {
-    let mut known = Known::default();
+pub async fn load_records(
+    ports: &Ports,
+    request: &TokenRequest,
+) -> Result<RequestRecords, StoreError> {
+    let mut known = RequestRecords::default();
     let client = client_key(&request.client.id());
     let family = match &request.presented {
-        Presented::Code { hash, .. } => {
-            let (client, code) = two(ports, client, code_key(hash)).await?;
+        PresentedSecret::Code { hash, .. } => {
+            let (client, code) = read_both(ports, client, code_key(hash)).await?;
             (known.client, known.code) = (Versioned::read(client)?, Versioned::read(code)?);
             known.code.as_ref().map(|code| code.value.family.clone())
         }
-        Presented::Refresh { secret, .. } => {
-            let (client, token) = two(ports, client, token_key(&secret.hash())).await?;
+        PresentedSecret::Refresh { secret, .. } => {
+            let (client, token) = read_both(ports, client, token_key(&secret.hash())).await?;
             (known.client, known.token) = (Versioned::read(client)?, Versioned::read(token)?);
             known.token.as_ref().map(|token| token.value.family.clone())
         }
-        Presented::Nothing => {
+        PresentedSecret::Nothing => {
             known.client = ports.get(&client).await?;
             None
         }
     };
     if let Some(family) = family {
-        known.standing = standing::load(ports, &family).await?;
+        known.standing = standing::load_standing(ports, &family).await?;
     }
     Ok(known)
 }
 
-async fn two(
+async fn read_both(
     ports: &Ports,
     one: RecordKey,
     other: RecordKey,
@@ -212,17 +217,17 @@ async fn two(
 ///
 /// The refusal of a known code or token comes with an entry for the log of its namespace; that of
 /// an unknown one, without.
-pub fn decide(
+pub fn decide_token(
     ports: &Ports,
     request: &TokenRequest,
-    known: &Known,
-    terms: TokenLifetimes<'_>,
+    known: &RequestRecords,
+    terms: TokenTerms<'_>,
     source: Option<IpAddr>,
 ) -> Result<Decision, StoreError> {
-    let Some(client) = known.client(request) else {
+    let Some(client) = known.matching_client(request) else {
         return Ok(Decision::refused(TokenError::InvalidClient));
     };
-    let asked = Asked {
+    let asked = LoadedRequest {
         request,
         known,
         client,
@@ -232,13 +237,15 @@ pub fn decide(
         ports,
     };
     match &request.presented {
-        Presented::Code {
+        PresentedSecret::Code {
             hash,
             verifier,
             redirect_uri,
-        } => asked.exchange(hash, verifier, redirect_uri.as_deref()),
-        Presented::Refresh { secret, scopes } => asked.refresh(secret, scopes.as_deref()),
-        Presented::Nothing => Ok(Decision::refused(TokenError::InvalidGrant)),
+        } => asked.exchange_code(hash, verifier, redirect_uri.as_deref()),
+        PresentedSecret::Refresh { secret, scopes } => {
+            asked.refresh_tokens(secret, scopes.as_deref())
+        }
+        PresentedSecret::Nothing => Ok(Decision::refused(TokenError::InvalidGrant)),
     }
 }
 

@@ -25,7 +25,7 @@ const LIMITS: Limits = Limits {
     least: 0,
 };
 /// Maximum size of an answer, in bytes.
-const MOST_BYTES: u64 = 256 * 1024;
+const MAX_RESPONSE_BYTES: u64 = 256 * 1024;
 /// Maximum number of concurrent requests per process. Others wait, within the time limit of their
 /// handlers.
 const MAX_CONCURRENT: usize = 16;
@@ -45,7 +45,7 @@ impl ProviderClient {
     pub fn new(issuer: &Issuer) -> Self {
         // A provider on this machine is for development: plain HTTP is allowed there, and then only
         // this machine is reachable.
-        let reach = match issuer.loopback() {
+        let reach = match issuer.plain_http_host() {
             None => Reach::Any,
             Some(host) => Reach::Loopback {
                 localhost: host.ends_with("localhost").then(|| host.to_owned()),
@@ -56,7 +56,7 @@ impl ProviderClient {
             client: Client::new(Options {
                 limits: LIMITS,
                 reach,
-                https_only: issuer.loopback().is_none(),
+                https_only: issuer.plain_http_host().is_none(),
                 reuse: true,
                 roots: &[],
             }),
@@ -64,9 +64,12 @@ impl ProviderClient {
         }
     }
 
-    async fn send(&self, request: reqwest::RequestBuilder) -> Result<Response, Unreachable> {
+    async fn send_request(
+        &self,
+        request: reqwest::RequestBuilder,
+    ) -> Result<Response, Unreachable> {
         let request = request.header(header::ACCEPT, "application/json");
-        Ok(self.client.send(request).await?)
+        Ok(self.client.send_request(request).await?)
     }
 }
 
@@ -75,15 +78,15 @@ impl ProviderHttp for ProviderClient {
     async fn get(&self, address: &str, bearer: Option<&str>) -> Result<Bytes, Unreachable> {
         let slot = self.slots.acquire().await;
         let _slot = slot.map_err(|error| Unreachable(error.into()))?;
-        let mut request = self.client.request(Method::GET, address)?;
+        let mut request = self.client.new_request(Method::GET, address)?;
         if let Some(token) = bearer {
             request = request.bearer_auth(token);
         }
-        let answer = self.send(request).await?;
+        let answer = self.send_request(request).await?;
         if answer.status() != 200 {
             return Err(Unreachable(Status(answer.status()).into()));
         }
-        Ok(answer.body(MOST_BYTES).await?.into())
+        Ok(answer.read_body(MAX_RESPONSE_BYTES).await?.into())
     }
 
     async fn post(
@@ -94,21 +97,21 @@ impl ProviderHttp for ProviderClient {
     ) -> Result<(u16, Bytes), Unreachable> {
         let slot = self.slots.acquire().await;
         let _slot = slot.map_err(|error| Unreachable(error.into()))?;
-        let request = self.client.request(Method::POST, address)?;
+        let request = self.client.new_request(Method::POST, address)?;
         let mut request = request
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(form);
         if let Some(authorization) = authorization {
             request = request.header(header::AUTHORIZATION, authorization);
         }
-        let answer = self.send(request).await?;
+        let answer = self.send_request(request).await?;
         let status = answer.status();
         // Not an answer about the code: the provider is overloaded or down, and the person may try
         // again.
         if status == 429 || status >= 500 {
             return Err(Unreachable(Status(status).into()));
         }
-        Ok((status, answer.body(MOST_BYTES).await?.into()))
+        Ok((status, answer.read_body(MAX_RESPONSE_BYTES).await?.into()))
     }
 }
 

@@ -50,21 +50,24 @@ pub enum BadDiscovery {
 
 impl Discovery {
     /// Parses and checks the document that was found at the address of `issuer`.
-    pub fn read(issuer: &Issuer, document: &[u8]) -> Result<Self, BadDiscovery> {
+    pub fn parse_document(issuer: &Issuer, document: &[u8]) -> Result<Self, BadDiscovery> {
         let read: Self = serde_json::from_slice(document).map_err(|_| BadDiscovery::Form)?;
         // Byte for byte: tokens are compared with the configured issuer, so a document of another
         // one leads nowhere.
         if read.issuer != issuer.as_str() {
             return Err(BadDiscovery::Issuer);
         }
-        if read.addresses().all(|address| issuer.may_name(address)) {
+        if read
+            .named_addresses()
+            .all(|address| issuer.may_name(address))
+        {
             Ok(read)
         } else {
             Err(BadDiscovery::Address)
         }
     }
 
-    fn addresses(&self) -> impl Iterator<Item = &String> {
+    fn named_addresses(&self) -> impl Iterator<Item = &String> {
         let required = [
             &self.authorization_endpoint,
             &self.token_endpoint,
@@ -109,7 +112,7 @@ mod tests {
     #[test]
     fn a_document_is_about_the_provider_that_was_asked() {
         let issuer: Issuer = "https://id.example".parse().unwrap();
-        let read = |change: fn(&mut Value)| Discovery::read(&issuer, &document(change));
+        let read = |change: fn(&mut Value)| Discovery::parse_document(&issuer, &document(change));
         assert!(read(|_| {}).is_ok());
         let refused: [(fn(&mut Value), _); 6] = [
             (
@@ -149,7 +152,7 @@ mod tests {
             (json!(["private_key_jwt"]), ClientAuth::Basic),
         ] {
             let document = document(|d| d["token_endpoint_auth_methods_supported"] = methods);
-            let read = Discovery::read(&issuer, &document).unwrap();
+            let read = Discovery::parse_document(&issuer, &document).unwrap();
             assert_eq!(read.client_auth(), wanted);
         }
     }

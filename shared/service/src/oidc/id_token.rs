@@ -13,9 +13,9 @@ use super::keys::KeySet;
 /// Accepted difference between the clocks of provider and service, in seconds: five minutes.
 pub const SKEW_SECONDS: i64 = 300;
 /// Maximum length of a token, in bytes.
-const LONGEST: usize = 16 * 1024;
+const MAX_ID_TOKEN_BYTES: usize = 16 * 1024;
 /// Maximum length of a subject, in bytes (OpenID Connect Core, section 2).
-const LONGEST_SUBJECT: usize = 255;
+const MAX_SUBJECT_BYTES: usize = 255;
 
 /// A token whose signature has not been checked yet.
 pub struct IdToken<'t> {
@@ -37,7 +37,7 @@ struct Header {
 
 /// The values that a token is compared with.
 #[derive(Clone, Copy, Debug)]
-pub struct Expected<'e> {
+pub struct ExpectedClaims<'e> {
     /// Issuer: the provider.
     pub issuer: &'e str,
     /// Client id of this service at the provider.
@@ -135,10 +135,10 @@ impl<'t> IdToken<'t> {
     pub fn parse(text: &'t str) -> Result<Self, BadIdToken> {
         let (signed, signature) = text.rsplit_once('.').ok_or(BadIdToken::Form)?;
         let (header, payload) = signed.split_once('.').ok_or(BadIdToken::Form)?;
-        if text.len() > LONGEST || payload.contains('.') {
+        if text.len() > MAX_ID_TOKEN_BYTES || payload.contains('.') {
             return Err(BadIdToken::Form);
         }
-        let header: Header = decoded(header)?;
+        let header: Header = decode_json(header)?;
         // A critical extension that this service does not understand (RFC 7515, section 4.1.11).
         if header.crit.is_some() {
             return Err(BadIdToken::Form);
@@ -154,23 +154,27 @@ impl<'t> IdToken<'t> {
 
     /// Whether one of `keys` has the key id and the algorithm of the token.
     pub fn has_key(&self, keys: &KeySet) -> bool {
-        self.key(keys).is_some()
+        self.find_key(keys).is_some()
     }
 
-    fn key<'k>(&self, keys: &'k KeySet) -> Option<&'k super::keys::Key> {
-        keys.find(self.header.kid.as_deref(), &self.header.alg)
+    fn find_key<'k>(&self, keys: &'k KeySet) -> Option<&'k super::keys::Key> {
+        keys.find_key(self.header.kid.as_deref(), &self.header.alg)
     }
 
     /// Verifies the signature and all claims; returns the person whom the token is about.
-    pub fn verify(&self, keys: &KeySet, expected: Expected<'_>) -> Result<Person, BadIdToken> {
+    pub fn verify(
+        &self,
+        keys: &KeySet,
+        expected: ExpectedClaims<'_>,
+    ) -> Result<Person, BadIdToken> {
         // Nothing of the payload is read before the signature is known to be good.
-        let key = self.key(keys).ok_or(BadIdToken::UnknownKey)?;
+        let key = self.find_key(keys).ok_or(BadIdToken::UnknownKey)?;
         if !key.verifies(self.signed.as_bytes(), &self.signature) {
             return Err(BadIdToken::Signature);
         }
-        let claims: Claims = decoded(self.payload)?;
-        claims.check(expected)?;
-        let address = Address::of(claims.email, claims.email_verified.as_ref());
+        let claims: Claims = decode_json(self.payload)?;
+        claims.check_claims(expected)?;
+        let address = Address::from_claims(claims.email, claims.email_verified.as_ref());
         Ok(Person {
             subject: claims.sub,
             address,
@@ -179,7 +183,7 @@ impl<'t> IdToken<'t> {
 }
 
 impl Claims {
-    fn check(&self, expected: Expected<'_>) -> Result<(), BadIdToken> {
+    fn check_claims(&self, expected: ExpectedClaims<'_>) -> Result<(), BadIdToken> {
         if self.iss != expected.issuer {
             return Err(BadIdToken::Issuer);
         }
@@ -204,25 +208,25 @@ impl Claims {
         if self.nonce.as_deref() != Some(expected.nonce) {
             return Err(BadIdToken::Nonce);
         }
-        let time = |number: &Number| seconds(number).ok_or(BadIdToken::Time);
+        let time = |number: &Number| whole_seconds(number).ok_or(BadIdToken::Time);
         let now = expected.now.unix();
         let (expires, issued) = (time(&self.exp)?, time(&self.iat)?);
-        let asked = expected.asked_at.unix();
+        let request_time = expected.asked_at.unix();
         // A token from before the request cannot be an answer to it.
         if now >= expires.saturating_add(SKEW_SECONDS)
             || issued > now + SKEW_SECONDS
-            || issued < asked - SKEW_SECONDS
+            || issued < request_time - SKEW_SECONDS
         {
             return Err(BadIdToken::Time);
         }
         // Providers that ignore `max_age` do not send the claim.
         if let Some(entered) = self.auth_time.as_ref().filter(|_| expected.fresh)
-            && time(entered)? < asked - SKEW_SECONDS
+            && time(entered)? < request_time - SKEW_SECONDS
         {
             return Err(BadIdToken::NotFresh);
         }
         let printable = !self.sub.chars().any(char::is_control);
-        if self.sub.is_empty() || self.sub.len() > LONGEST_SUBJECT || !printable {
+        if self.sub.is_empty() || self.sub.len() > MAX_SUBJECT_BYTES || !printable {
             return Err(BadIdToken::Subject);
         }
         Ok(())
@@ -232,7 +236,7 @@ impl Claims {
 impl Address {
     /// Reads the address from the claims `email` and `email_verified`. Some providers send the
     /// second as text.
-    pub fn of(email: Option<String>, verified: Option<&Value>) -> Self {
+    pub fn from_claims(email: Option<String>, verified: Option<&Value>) -> Self {
         let verified = match verified {
             Some(Value::Bool(verified)) => *verified,
             Some(Value::String(text)) => text == "true",
@@ -247,7 +251,7 @@ impl Address {
 }
 
 /// Returns the whole seconds of a `NumericDate`, which may have a fraction (RFC 7519, section 2).
-fn seconds(number: &Number) -> Option<i64> {
+fn whole_seconds(number: &Number) -> Option<i64> {
     if let Some(whole) = number.as_i64() {
         return Some(whole);
     }
@@ -255,7 +259,7 @@ fn seconds(number: &Number) -> Option<i64> {
     text.parse().ok()
 }
 
-fn decoded<T: DeserializeOwned>(part: &str) -> Result<T, BadIdToken> {
+fn decode_json<T: DeserializeOwned>(part: &str) -> Result<T, BadIdToken> {
     let bytes = URL_SAFE_NO_PAD.decode(part);
     let bytes = bytes.map_err(|_| BadIdToken::Form)?;
     serde_json::from_slice(&bytes).map_err(|_| BadIdToken::Form)

@@ -13,7 +13,7 @@ use ring::signature::{
 use serde::Deserialize;
 
 /// Maximum number of keys of a provider that are read.
-const MOST_KEYS: usize = 64;
+const MAX_KEYS_READ: usize = 64;
 
 /// The keys of a provider that can verify ID tokens.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +38,7 @@ enum Material {
 }
 
 #[derive(Deserialize)]
-struct Document {
+struct KeySetDocument {
     keys: Vec<serde_json::Value>,
 }
 
@@ -72,17 +72,17 @@ pub struct BadKeys;
 impl KeySet {
     /// Parses a key set. Keys of unknown types and for other uses are ignored, as RFC 7517 section
     /// 5 says.
-    pub fn read(document: &[u8]) -> Result<Self, BadKeys> {
-        let document: Document = serde_json::from_slice(document).map_err(|_| BadKeys)?;
-        let keys = document.keys.into_iter().take(MOST_KEYS);
+    pub fn parse_set(document: &[u8]) -> Result<Self, BadKeys> {
+        let document: KeySetDocument = serde_json::from_slice(document).map_err(|_| BadKeys)?;
+        let keys = document.keys.into_iter().take(MAX_KEYS_READ);
         // One by one: a key of an unknown form must not make the others unusable.
-        let keys = keys.filter_map(|key| serde_json::from_value(key).ok().and_then(Key::of));
+        let keys = keys.filter_map(|key| serde_json::from_value(key).ok().and_then(Key::from_jwk));
         Ok(Self(keys.collect()))
     }
 
     /// Finds the key that a token names with `kid`; for a token without `kid`, the only key for the
     /// algorithm (OpenID Connect Core, section 10.1).
-    pub fn find(&self, id: Option<&str>, algorithm: &str) -> Option<&Key> {
+    pub fn find_key(&self, id: Option<&str>, algorithm: &str) -> Option<&Key> {
         let mut fitting = self.0.iter().filter(|key| {
             let named = id.is_none() || key.id.as_deref() == id;
             named && key.algorithms().contains(&algorithm)
@@ -96,7 +96,7 @@ impl KeySet {
 }
 
 impl Key {
-    fn of(jwk: Jwk) -> Option<Self> {
+    fn from_jwk(jwk: Jwk) -> Option<Self> {
         if jwk.usage.as_deref().is_some_and(|usage| usage != "sig") {
             return None;
         }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     fn set(keys: &[Value]) -> KeySet {
-        KeySet::read(json!({ "keys": keys }).to_string().as_bytes()).unwrap()
+        KeySet::parse_set(json!({ "keys": keys }).to_string().as_bytes()).unwrap()
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
             (ed25519(), "Ed25519", ED25519_SIGNATURE),
         ] {
             let keys = set(&[key]);
-            let key = keys.find(None, algorithm).unwrap();
+            let key = keys.find_key(None, algorithm).unwrap();
             let mut signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
             assert!(key.verifies(MESSAGE, &signature), "{algorithm}");
             assert!(!key.verifies(b"something else", &signature));
@@ -225,7 +225,7 @@ mod tests {
         let signature = URL_SAFE_NO_PAD.decode(SHORT_SIGNATURE).unwrap();
         assert!(
             !keys
-                .find(None, "RS256")
+                .find_key(None, "RS256")
                 .unwrap()
                 .verifies(MESSAGE, &signature)
         );
@@ -246,14 +246,14 @@ mod tests {
             (None, "", false),
         ] {
             assert_eq!(
-                keys.find(id, algorithm).is_some(),
+                keys.find_key(id, algorithm).is_some(),
                 found,
                 "{id:?} {algorithm}"
             );
         }
         let twice = set(&[rsa(), rsa()]);
         assert!(
-            twice.find(None, "RS256").is_none(),
+            twice.find_key(None, "RS256").is_none(),
             "one of two without a name"
         );
     }
@@ -279,9 +279,13 @@ mod tests {
             assert!(set(std::slice::from_ref(other)).0.is_empty(), "{other}");
         }
         let all: Vec<_> = others.into_iter().chain([rsa()]).collect();
-        assert!(set(&all).find(Some("r"), "RS256").is_some());
+        assert!(set(&all).find_key(Some("r"), "RS256").is_some());
         for bad in ["", "[]", "{}", "{\"keys\":1}"] {
-            assert_eq!(KeySet::read(bad.as_bytes()).unwrap_err(), BadKeys, "{bad}");
+            assert_eq!(
+                KeySet::parse_set(bad.as_bytes()).unwrap_err(),
+                BadKeys,
+                "{bad}"
+            );
         }
     }
 }

@@ -28,7 +28,7 @@ use vault_format::time::Timestamp;
 use crate::config::ProviderSettings;
 pub use client::ProviderClient;
 pub use discovery::{BadDiscovery, ClientAuth, Discovery};
-pub use id_token::{Address, BadIdToken, Expected, IdToken, Person, SKEW_SECONDS};
+pub use id_token::{Address, BadIdToken, ExpectedClaims, IdToken, Person, SKEW_SECONDS};
 pub use keys::{BadKeys, Key, KeySet};
 
 /// Time for which a document of the provider is used without a new request, in seconds: an hour.
@@ -147,12 +147,12 @@ pub struct CodeExchange<'e> {
 }
 
 /// A cached document of the provider, with the times of the last success and failure.
-struct Held<T> {
+struct CachedDocument<T> {
     document: Option<(Arc<T>, Timestamp)>,
     failed_at: Option<Timestamp>,
 }
 
-impl<T> Default for Held<T> {
+impl<T> Default for CachedDocument<T> {
     fn default() -> Self {
         Self {
             document: None,
@@ -161,7 +161,7 @@ impl<T> Default for Held<T> {
     }
 }
 
-impl<T> Held<T> {
+impl<T> CachedDocument<T> {
     fn younger_than(&self, seconds: i64, now: Timestamp) -> Option<Arc<T>> {
         let (document, at) = self.document.as_ref()?;
         (now < at.plus_seconds(seconds)).then(|| Arc::clone(document))
@@ -170,7 +170,7 @@ impl<T> Held<T> {
     /// Returns the document, from the cache or by `fetch`. A failure is remembered for a moment, so
     /// that people who sign in meanwhile do not wait for it, and a document that was fetched before
     /// serves on for a day.
-    async fn get(
+    async fn get_or_fetch(
         &mut self,
         fresh: i64,
         now: Timestamp,
@@ -204,8 +204,8 @@ pub struct Provider {
     http: Arc<dyn ProviderHttp>,
     secret: Option<SecretSource>,
     // Each lock is held while its document is fetched: of many who need it, one fetches it.
-    discovery: Mutex<Held<Discovery>>,
-    keys: Mutex<Held<KeySet>>,
+    discovery: Mutex<CachedDocument<Discovery>>,
+    keys: Mutex<CachedDocument<KeySet>>,
 }
 
 #[derive(Deserialize)]
@@ -250,22 +250,22 @@ impl Provider {
         let issuer = &self.settings.issuer;
         let fetch = async {
             let document = self.http.get(&issuer.discovery_address(), None).await?;
-            Ok(Discovery::read(issuer, &document)?)
+            Ok(Discovery::parse_document(issuer, &document)?)
         };
         self.discovery
             .lock()
             .await
-            .get(FRESH_SECONDS, now, fetch)
+            .get_or_fetch(FRESH_SECONDS, now, fetch)
             .await
     }
 
-    async fn keys(&self, fresh: i64, now: Timestamp) -> Result<Arc<KeySet>, ProviderError> {
+    async fn signing_keys(&self, fresh: i64, now: Timestamp) -> Result<Arc<KeySet>, ProviderError> {
         let address = self.discovery(now).await?.jwks_uri.clone();
         let fetch = async {
             let document = self.http.get(&address, None).await?;
-            Ok(KeySet::read(&document)?)
+            Ok(KeySet::parse_set(&document)?)
         };
-        self.keys.lock().await.get(fresh, now, fetch).await
+        self.keys.lock().await.get_or_fetch(fresh, now, fetch).await
     }
 
     /// Returns keys that verify `token`: the cached ones, or newly fetched ones if none of them
@@ -275,13 +275,13 @@ impl Provider {
         token: &IdToken<'_>,
         now: Timestamp,
     ) -> Result<Arc<KeySet>, ProviderError> {
-        let keys = self.keys(FRESH_SECONDS, now).await?;
+        let keys = self.signing_keys(FRESH_SECONDS, now).await?;
         if token.has_key(&keys) {
             return Ok(keys);
         }
         // The provider may have rotated its keys. The time limit keeps forged tokens with made-up
         // key ids from causing a request each.
-        self.keys(ROTATION_SECONDS, now).await
+        self.signing_keys(ROTATION_SECONDS, now).await
     }
 
     /// Returns the address to which a browser is sent (OpenID Connect Core, section 3.1.2.1).
@@ -315,16 +315,16 @@ impl Provider {
     }
 
     /// Exchanges the code and returns the person whom the ID token is about.
-    pub async fn person(
+    pub async fn identify_person(
         &self,
         exchange: CodeExchange<'_>,
         now: Timestamp,
     ) -> Result<Person, ProviderError> {
         let discovery = self.discovery(now).await?;
-        let answer = self.exchange(&discovery, exchange).await?;
+        let answer = self.exchange_code(&discovery, exchange).await?;
         let token = IdToken::parse(&answer.id_token)?;
         let keys = self.keys_for(&token, now).await?;
-        let expected = Expected {
+        let expected = ExpectedClaims {
             issuer: self.settings.issuer.as_str(),
             client_id: &self.settings.client_id,
             nonce: exchange.request.nonce,
@@ -338,20 +338,20 @@ impl Provider {
             &discovery.userinfo_endpoint,
             &answer.access_token,
         ) {
-            let found = self.http.get(address, Some(access)).await?;
+            let info_body = self.http.get(address, Some(access)).await?;
             let found: UserInfo =
-                serde_json::from_slice(&found).map_err(|_| ProviderError::Answer)?;
+                serde_json::from_slice(&info_body).map_err(|_| ProviderError::Answer)?;
             // Claims about another subject must not be used (OpenID Connect Core, section 5.3.2).
             if found.sub != person.subject {
                 return Err(ProviderError::Answer);
             }
-            person.address = Address::of(found.email, found.email_verified.as_ref());
+            person.address = Address::from_claims(found.email, found.email_verified.as_ref());
         }
         Ok(person)
     }
 
     /// Exchanges a code at the token endpoint.
-    async fn exchange(
+    async fn exchange_code(
         &self,
         discovery: &Discovery,
         exchange: CodeExchange<'_>,
@@ -373,7 +373,9 @@ impl Provider {
         ];
         let mut authorization = None;
         match (&secret, discovery.client_auth()) {
-            (Some(secret), ClientAuth::Basic) => authorization = Some(basic(client_id, secret)),
+            (Some(secret), ClientAuth::Basic) => {
+                authorization = Some(basic_authorization(client_id, secret))
+            }
             (Some(secret), ClientAuth::Post) => fields.extend([
                 ("client_id", client_id.as_str()),
                 ("client_secret", secret.expose_secret()),
@@ -403,7 +405,7 @@ pub fn error_code(text: &str) -> String {
 }
 
 /// `client_secret_basic`: both parts are form-encoded first (RFC 6749, section 2.3.1).
-fn basic(client_id: &str, secret: &SecretString) -> String {
+fn basic_authorization(client_id: &str, secret: &SecretString) -> String {
     let escaped = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
     let pair = format!("{}:{}", escaped(client_id), escaped(secret.expose_secret()));
     format!("Basic {}", STANDARD.encode(pair))

@@ -63,9 +63,9 @@ fn outbound(roots: &'static [&'static [u8]]) -> Outbound {
         ("app.example", &[&["127.0.0.1"]]),
         ("other.example", &[&["127.0.0.1"]]),
     ]);
-    Outbound::with(Options {
+    Outbound::with_options(Options {
         roots,
-        ..options(Guard::with_lookup(table, |ip| ip.is_loopback()))
+        ..request_options(Guard::with_lookup(table, |ip| ip.is_loopback()))
     })
 }
 
@@ -84,7 +84,10 @@ fn causes(error: &FetchError) -> String {
 async fn requirement_13_a_document_comes_from_who_its_certificate_names() {
     let (port, asked) = server(APP);
     let address = format!("https://app.example:{port}/client.json");
-    let fetched = outbound(&[AUTHORITY]).get(&address).await.unwrap();
+    let fetched = outbound(&[AUTHORITY])
+        .fetch_document(&address)
+        .await
+        .unwrap();
     assert_eq!((fetched.status, &fetched.body[..]), (200, &b"{}"[..]));
     assert_eq!(asked.load(Ordering::SeqCst), 1);
 }
@@ -103,7 +106,7 @@ async fn requirement_13_no_request_goes_to_who_has_no_good_certificate() {
     ] {
         let (port, asked) = server(certificate);
         let address = format!("https://{host}:{port}/client.json");
-        let refused = outbound(roots).get(&address).await.unwrap_err();
+        let refused = outbound(roots).fetch_document(&address).await.unwrap_err();
         assert!(
             matches!(refused, FetchError::Unreachable(_)),
             "{host}: {refused:?}"
@@ -119,7 +122,7 @@ async fn requirement_13_nothing_is_asked_in_plain_words() {
     // The port speaks TLS; the address says http, which is refused before anybody is asked.
     let (port, asked) = server(APP);
     let refused = outbound(&[AUTHORITY])
-        .get(&format!("http://app.example:{port}/client.json"))
+        .fetch_document(&format!("http://app.example:{port}/client.json"))
         .await;
     assert!(
         matches!(refused, Err(FetchError::Unreachable(_))),

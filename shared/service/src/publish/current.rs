@@ -23,7 +23,7 @@ async fn current_bytes(
 ) -> Result<Bytes, StoreError> {
     let key = ObjectKey::new(namespace, Class::Catalogs, current.sha256);
     let object = app.object(&key).await?;
-    Ok(object.ok_or_else(|| missing(&key))?.bytes)
+    Ok(object.ok_or_else(|| missing_object(&key))?.bytes)
 }
 
 /// Reads the current catalog. It was verified when it became current, and its bytes are named by
@@ -36,7 +36,7 @@ pub(crate) async fn current_catalog(
     let bytes = current_bytes(app, namespace, current).await?;
     SignedCatalog::parse(&bytes)
         .and_then(|file| file.read_counted(&current.payload_sha256))
-        .map_err(|error| damaged(&error))
+        .map_err(|error| damaged_catalog(&error))
 }
 
 /// Reads the state of the vault's keys: the pinned chain of root versions, which the file of the
@@ -46,7 +46,7 @@ pub(crate) fn read_state(
     namespace: &Namespace,
     file: &SignedCatalog,
 ) -> Result<RootState, CatalogError> {
-    let Some(pin) = namespace.pin.vault() else {
+    let Some(pin) = namespace.pin.vault_pin() else {
         return Ok(RootState::new(
             RootChain::verify(file.roots())?,
             BTreeSet::new(),
@@ -64,25 +64,25 @@ pub(crate) fn read_state(
 
 /// The release that a new one builds on: the current one, read once.
 #[derive(Default)]
-pub(super) struct Base {
+pub(super) struct PublishBase {
     /// The pinned vault; `None` before the first release and after a reset of the pin.
-    pub(super) known: Option<Known>,
+    pub(super) known: Option<PinnedVault>,
     /// The last release of a namespace whose pin was reset.
     unpinned: Option<Catalog>,
 }
 
 /// The pinned vault and its last accepted release.
-pub(super) struct Known {
+pub(super) struct PinnedVault {
     pub(super) state: RootState,
     pub(super) last: LastCatalog,
 }
 
-impl Base {
-    pub(super) async fn load(app: &App, namespace: &Namespace) -> Result<Self, StoreError> {
+impl PublishBase {
+    pub(super) async fn read_base(app: &App, namespace: &Namespace) -> Result<Self, StoreError> {
         let Some(current) = namespace.readable_current() else {
             return Ok(Self::default());
         };
-        let Some(pin) = namespace.pin.vault() else {
+        let Some(pin) = namespace.pin.vault_pin() else {
             return Ok(Self {
                 // After a reset of the pin the old keys do not count any more; only the catalog is
                 // needed, to compare the new one with.
@@ -93,24 +93,25 @@ impl Base {
         let bytes = current_bytes(app, namespace.id, current).await?;
         let read = || {
             let state = read_state(namespace, &SignedCatalog::parse(&bytes)?)?;
-            let last = LastCatalog::read(&bytes, &current.payload_sha256, pin.signers.clone())?;
-            Ok(Known { state, last })
+            let last =
+                LastCatalog::read_stored(&bytes, &current.payload_sha256, pin.signers.clone())?;
+            Ok(PinnedVault { state, last })
         };
         Ok(Self {
-            known: Some(read().map_err(|error| damaged(&error))?),
+            known: Some(read().map_err(|error| damaged_catalog(&error))?),
             unpinned: None,
         })
     }
 
     /// Returns the last accepted catalog of the pinned vault.
-    pub(super) fn last(&self) -> Option<&Catalog> {
+    pub(super) fn last_catalog(&self) -> Option<&Catalog> {
         self.known.as_ref().map(|known| &known.last.catalog)
     }
 
     /// Reads the list of objects of the current release, even if it belongs to another vault than
     /// the pinned one. After a reset of the pin it contains no former skills: the versions of the
     /// old vault do not bind the new one.
-    pub(super) async fn closure(
+    pub(super) async fn read_closure(
         &self,
         app: &App,
         namespace: &Namespace,
@@ -126,12 +127,12 @@ impl Base {
     }
 
     /// Returns the current catalog, even if it belongs to another vault.
-    pub(super) fn catalog(&self) -> Option<&Catalog> {
-        self.last().or(self.unpinned.as_ref())
+    pub(super) fn replaced_catalog(&self) -> Option<&Catalog> {
+        self.last_catalog().or(self.unpinned.as_ref())
     }
 }
 
-fn damaged(error: &CatalogError) -> StoreError {
+fn damaged_catalog(error: &CatalogError) -> StoreError {
     StoreError::Corrupt(format!("the current catalog: {}", error_chain(error)))
 }
 
@@ -142,10 +143,13 @@ pub(crate) async fn current_closure(
     current: &Current,
 ) -> Result<Closure, StoreError> {
     let key = ObjectKey::new(namespace, Class::Closures, current.closure);
-    let object = app.object(&key).await?.ok_or_else(|| missing(&key))?;
+    let object = app
+        .object(&key)
+        .await?
+        .ok_or_else(|| missing_object(&key))?;
     Closure::parse(&object.bytes)
 }
 
-fn missing(key: &ObjectKey) -> StoreError {
+fn missing_object(key: &ObjectKey) -> StoreError {
     StoreError::unavailable(format!("the object {key} is missing from the object store"))
 }

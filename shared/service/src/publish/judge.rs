@@ -4,31 +4,31 @@
 use serde_json::json;
 use vault_format::catalog::{
     Catalog, CatalogError, CatalogOutcome, CatalogReader, CountedCatalog, JudgedRelease, NewRoots,
-    Side, SignedCatalog, SkillEntry, judge_catalog, judge_proposal,
+    ReaderKind, SignedCatalog, SkillEntry, judge_catalog, judge_proposal,
 };
 use vault_format::keys::PublicKey;
 use vault_format::name::SkillName;
 use vault_format::root::{RootChain, RootError, RootState};
 use vault_store::objects::Class;
 
-use super::current::Base;
+use super::current::PublishBase;
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::model::namespace::{MAX_REVOKED_ELSEWHERE, Namespace, Pinned};
 use crate::model::release::Closure;
 
-const EARLIER_PIN: &str = "An earlier version of vault published here. Take its skills into a new vault with \
+const EARLIER_PIN_DETAIL: &str = "An earlier version of vault published here. Take its skills into a new vault with \
     `vault import --from-vault PATH`, then reset the pin of this namespace as its owner.";
 /// Maximum number of skills that a refusal lists; clients read at most 64 KiB of an answer.
 const MAX_RETURNED: usize = 400;
 
-const RETURNED: &str = "A skill that an earlier release removed comes back below the version that it had; `skills` says which one has to be \
+const ROLLED_BACK_DETAIL: &str = "A skill that an earlier release removed comes back below the version that it had; `skills` says which one has to be \
     above which version.";
-const TOO_MANY_FORKS: &str = "The root versions that were given up in this namespace have revoked more keys than it keeps. \
+const TOO_MANY_FORKS_DETAIL: &str = "The root versions that were given up in this namespace have revoked more keys than it keeps. \
     Its owner resets the pin.";
 
 /// A file with valid signatures. The objects that it names are not checked yet.
-pub(super) enum Candidate {
+pub(super) enum VerifiedFile {
     /// Another release than the current one.
     Release(Box<JudgedRelease>),
     /// The payload of the current release, with other root versions or signatures.
@@ -42,21 +42,21 @@ pub(super) enum Candidate {
     },
 }
 
-impl Candidate {
+impl VerifiedFile {
     /// Verifies a file against the pinned state; fails with the error code of the first rule that
     /// is broken.
-    pub(super) fn verify(
+    pub(super) fn verify_file(
         app: &App,
         namespace: &Namespace,
         bytes: &[u8],
-        base: &Base,
+        base: &PublishBase,
     ) -> Result<Self, Refusal> {
-        let known = base.known.as_ref();
-        let judgement = judge_catalog(bytes, &reader(app, namespace, base)?);
-        let outcome = judgement.outcome.map_err(|error| refused(&error))?;
+        let pinned_vault = base.known.as_ref();
+        let judgement = judge_catalog(bytes, &catalog_reader(app, namespace, base)?);
+        let outcome = judgement.outcome.map_err(|error| to_refusal(&error))?;
         let state = match judgement.roots {
             NewRoots::WithCatalog(state) | NewRoots::Now(state) => Some(state),
-            NewRoots::None => known.map(|known| known.state.clone()),
+            NewRoots::None => pinned_vault.map(|known| known.state.clone()),
         };
         let state = state.ok_or(ErrorCode::Internal)?;
         // The chain is stored only inside this file, so the file must carry all of it.
@@ -66,7 +66,7 @@ impl Candidate {
             CatalogOutcome::Equal { signers } => Some(signers),
             CatalogOutcome::RootsOnly => None,
         };
-        let last = &known.ok_or(ErrorCode::Internal)?.last;
+        let last = &pinned_vault.ok_or(ErrorCode::Internal)?.last;
         Ok(Self::SameRelease {
             state,
             signers: signers.unwrap_or_else(|| last.signers.clone()),
@@ -82,13 +82,13 @@ pub(super) fn verify_proposal(
     app: &App,
     namespace: &Namespace,
     bytes: &[u8],
-    base: &Base,
+    base: &PublishBase,
 ) -> Result<JudgedRelease, Refusal> {
     // The service signs nothing, so there is no earlier payload of its own to compare with.
-    let reader = reader(app, namespace, base)?;
+    let reader = catalog_reader(app, namespace, base)?;
     let follows = reader.last.map(|last| last.stored);
     let judgement = judge_proposal(bytes, &reader, follows, &|_, _| None);
-    let release = match judgement.outcome.map_err(|error| refused(&error))? {
+    let release = match judgement.outcome.map_err(|error| to_refusal(&error))? {
         CatalogOutcome::Release(release) => *release,
         // In both cases the content is that of the current release.
         CatalogOutcome::Equal { .. } | CatalogOutcome::RootsOnly => {
@@ -100,27 +100,27 @@ pub(super) fn verify_proposal(
 }
 
 /// Describes the pinned state of the namespace and the expectations for a file.
-fn reader<'a>(
+fn catalog_reader<'a>(
     app: &'a App,
     namespace: &'a Namespace,
-    base: &'a Base,
+    base: &'a PublishBase,
 ) -> Result<CatalogReader<'a>, Refusal> {
     if matches!(namespace.pin, Pinned::Earlier(_)) {
         // Trust is never carried over silently: an owner has to confirm that a new vault replaces
         // the earlier one.
-        return Err(Refusal::new(ErrorCode::CatalogSchema).detail(EARLIER_PIN));
+        return Err(Refusal::new(ErrorCode::CatalogSchema).detail(EARLIER_PIN_DETAIL));
     }
-    let known = base.known.as_ref();
+    let pinned_vault = base.known.as_ref();
     Ok(CatalogReader {
-        side: Side::Service,
+        side: ReaderKind::Service,
         base: app.config.public_url.base(),
         slug: &namespace.slug,
         now: app.clock.now(),
         // Only devices keep the latest time that they have seen: their clock may be set back.
         latest_seen_at: None,
-        own: known.map(|known| &known.state),
+        own: pinned_vault.map(|known| &known.state),
         expected: None,
-        last: known.map(|known| &known.last),
+        last: pinned_vault.map(|known| &known.last),
         // A fork is accepted by a person; a service never chooses between two payloads of one
         // release.
         accept_fork: false,
@@ -129,9 +129,9 @@ fn reader<'a>(
 
 /// Checks that the service can store the root versions that are in effect after this file.
 fn check_state(bytes: &[u8], state: &RootState) -> Result<(), Refusal> {
-    check_carried(bytes, state).map_err(|error| refused(&error))?;
+    check_carried(bytes, state).map_err(|error| to_refusal(&error))?;
     if state.revoked_elsewhere().len() > MAX_REVOKED_ELSEWHERE {
-        return Err(Refusal::new(ErrorCode::RootForked).detail(TOO_MANY_FORKS));
+        return Err(Refusal::new(ErrorCode::RootForked).detail(TOO_MANY_FORKS_DETAIL));
     }
     Ok(())
 }
@@ -152,30 +152,34 @@ fn check_carried(bytes: &[u8], state: &RootState) -> Result<(), CatalogError> {
 /// Accepts a release; `last` is the current catalog and `older` its list of objects. Checks skills
 /// whose versions are lower, or far higher, than the current ones, and skills that return after a
 /// removal. Versions that a revoked or unknown key signed are not compared.
-pub(super) fn accept(
+pub(super) fn accept_release(
     release: JudgedRelease,
     (last, older): (Option<&Catalog>, &Closure),
 ) -> Result<CountedCatalog, Refusal> {
     let state = release.state().clone();
     let has = |name: &SkillName| last.is_some_and(|last| last.skill(name).is_some());
-    let returned = older.former.rolled_back(has, release.catalog(), &state);
+    let returned = older
+        .former
+        .find_rolled_back(has, release.catalog(), &state);
     if !returned.is_empty() {
         let skills = returned.iter().take(MAX_RETURNED);
         let skills: Vec<_> = skills
             .map(|(skill, reached)| json!({ "name": skill.name, "reached": reached }))
             .collect();
-        let refusal = Refusal::new(ErrorCode::SkillRolledBack).detail(RETURNED);
+        let refusal = Refusal::new(ErrorCode::SkillRolledBack).detail(ROLLED_BACK_DETAIL);
         return Err(refusal.member("skills", skills.into()));
     }
-    let counts = |skill: &SkillEntry| {
+    let is_comparable = |skill: &SkillEntry| {
         let node = older.node(Class::Bundles, &skill.bundle_hash);
         node.and_then(|node| node.signer)
             .is_some_and(|signer| state.was_publisher(&signer))
     };
-    release.settle(counts).map_err(|error| refused(&error))
+    release
+        .settle_versions(is_comparable)
+        .map_err(|error| to_refusal(&error))
 }
 
-fn refused(error: &CatalogError) -> Refusal {
+fn to_refusal(error: &CatalogError) -> Refusal {
     let code = match error {
         CatalogError::TooLarge
         | CatalogError::Json(_)

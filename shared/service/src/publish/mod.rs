@@ -15,7 +15,7 @@ mod texts;
 
 use bytes::Bytes;
 use serde_json::json;
-use vault_format::catalog::{Catalog, CatalogChanges, MAX_OBJECT_BYTES, RootChanges, Stored};
+use vault_format::catalog::{Catalog, CatalogChanges, MAX_OBJECT_BYTES, ReleaseRef, RootChanges};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 use vault_format::name::Slug;
@@ -26,12 +26,12 @@ use vault_store::objects::{Class, ObjectKey};
 use vault_store::records::{Document, When, Write};
 
 pub(crate) use current::{current_catalog, current_closure, read_state};
-pub(crate) use proposal::judge as judge_proposal;
+pub(crate) use proposal::verify_proposed_release as judge_proposal;
 
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::model::audit::{Actor, Change};
-use crate::model::kept::{self, FORMER_SECONDS, ObjectName, Why};
+use crate::model::kept::{self, FORMER_SECONDS, ObjectName, RootReason};
 use crate::model::namespace::{self, Current, Namespace, Pin, Pinned};
 use crate::model::notice::Event;
 use crate::model::release::{self, Release, WithdrawnMark, withdrawn_key};
@@ -40,9 +40,9 @@ use crate::ports::Ports;
 use crate::transaction::Transaction;
 use crate::uploads;
 
-use current::Base;
-use judge::{Candidate, accept};
-use objects::close;
+use current::PublishBase;
+use judge::{VerifiedFile, accept_release};
+use objects::collect_closure;
 
 /// The release that the publisher expects to be current.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -57,11 +57,11 @@ pub enum Precondition {
 
 /// A release that became current.
 #[derive(Clone, Debug)]
-pub struct Published {
+pub struct PublishedRelease {
     /// The release.
     pub release: Release,
     /// True if the namespace had no release before.
-    pub first: bool,
+    pub is_first: bool,
 }
 
 /// Publishes the exact `bytes` of a signed catalog in the namespace `slug`.
@@ -69,18 +69,18 @@ pub struct Published {
 /// A file with the payload of the current release but other root versions or signatures replaces
 /// the file of that release. A refusal changes nothing, not even the pinned root versions; objects
 /// that were stored before the refusal are referenced by nothing and are garbage-collected.
-pub async fn publish(
+pub async fn publish_release(
     app: &App,
     slug: &Slug,
     bytes: Bytes,
     precondition: Precondition,
     actor: &Actor,
-) -> Result<Published, Refusal> {
+) -> Result<PublishedRelease, Refusal> {
     if bytes.len() > MAX_OBJECT_BYTES {
         return Err(ErrorCode::BodyTooLarge.into());
     }
     app.change(async |tx| {
-        let (namespace, revision) = namespace::find(&tx, slug)
+        let (namespace, revision) = namespace::find_namespace(&tx, slug)
             .await?
             .ok_or(ErrorCode::NotFound)?;
         // Checked inside the change, like everything below: after a conflict all checks are made
@@ -90,19 +90,22 @@ pub async fn publish(
         }
         // Before the expensive checks: a publisher who builds on an old release has to sign again
         // whatever they say.
-        holds(precondition, namespace.current.as_ref())?;
-        let checked = check(app, &namespace, &bytes).await?;
+        check_precondition(precondition, namespace.current.as_ref())?;
+        let checked = check_and_store(app, &namespace, &bytes).await?;
         let release = make_current(&tx, &namespace, revision, &checked, actor).await?;
-        Ok(Published {
+        Ok(PublishedRelease {
             release,
-            first: namespace.current.is_none(),
+            is_first: namespace.current.is_none(),
         })
     })
     .await
 }
 
 /// Checks the precondition; fails with 412 and the current release.
-fn holds(precondition: Precondition, current: Option<&Current>) -> Result<(), Refusal> {
+fn check_precondition(
+    precondition: Precondition,
+    current: Option<&Current>,
+) -> Result<(), Refusal> {
     let good = match (precondition, current) {
         (Precondition::NothingYet, None) => true,
         (Precondition::Current(wanted), Some(current)) => wanted == current.sha256,
@@ -118,7 +121,7 @@ fn holds(precondition: Precondition, current: Option<&Current>) -> Result<(), Re
 }
 
 /// A verified catalog file that may become current, with everything that follows from it.
-struct Checked {
+struct CheckedFile {
     state: RootState,
     signers: Vec<PublicKey>,
     sha256: Digest,
@@ -150,11 +153,15 @@ struct NewRelease {
 }
 
 /// Verifies a file and stores the objects that follow from it; nothing refers to them yet.
-async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checked, Refusal> {
-    let base = Base::load(app, namespace).await?;
-    let candidate = Candidate::verify(app, namespace, bytes, &base)?;
+async fn check_and_store(
+    app: &App,
+    namespace: &Namespace,
+    bytes: &Bytes,
+) -> Result<CheckedFile, Refusal> {
+    let base = PublishBase::read_base(app, namespace).await?;
+    let candidate = VerifiedFile::verify_file(app, namespace, bytes, &base)?;
     let sha256 = Digest::of(bytes);
-    let mut objects = vec![(namespace.object(Class::Catalogs, sha256), bytes.clone())];
+    let mut objects = vec![(namespace.object_key(Class::Catalogs, sha256), bytes.clone())];
     let mut former: Vec<_> = namespace
         .current
         .iter()
@@ -163,7 +170,7 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
         .map(|current| ObjectName::new(Class::Catalogs, current.sha256))
         .collect();
     let (state, signers, change) = match candidate {
-        Candidate::SameRelease {
+        VerifiedFile::SameRelease {
             state,
             signers,
             root_version,
@@ -175,18 +182,22 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
             };
             (state, signers, change)
         }
-        Candidate::Release(release) => {
-            let older = base.closure(app, namespace).await?;
-            let counted = accept(*release, (base.last(), &older))?;
-            let mut closure = close(app, namespace, &counted, (base.catalog(), &older)).await?;
+        VerifiedFile::Release(release) => {
+            let older = base.read_closure(app, namespace).await?;
+            let counted = accept_release(*release, (base.last_catalog(), &older))?;
+            let mut closure =
+                collect_closure(app, namespace, &counted, (base.replaced_catalog(), &older))
+                    .await?;
             closure.former = older.former.clone();
             // A skill that this release removes must not return below the version that it had. Its
             // signer is remembered too, since a version that a revoked key signed must not bind
             // anybody.
-            if let Some(last) = base.last() {
-                closure.former.follow(last, &counted.catalog, |entry| {
-                    older.node(Class::Bundles, &entry.bundle_hash)?.signer
-                });
+            if let Some(last) = base.last_catalog() {
+                closure
+                    .former
+                    .record_removed(last, &counted.catalog, |entry| {
+                        older.node(Class::Bundles, &entry.bundle_hash)?.signer
+                    });
             }
             closure.former.forget_revoked(&counted.state);
             let quota = namespace.quota_bytes;
@@ -196,7 +207,7 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
             // Kept for 30 days instead of deleted: devices may still be reading the former release.
             former.extend(older.dropped_by(&closure));
             let closure = Bytes::from(closure.to_bytes());
-            let key = ObjectKey::of(namespace.id, Class::Closures, &closure);
+            let key = ObjectKey::for_bytes(namespace.id, Class::Closures, &closure);
             if let Some(current) = &namespace.current
                 && current.closure != key.digest
             {
@@ -204,17 +215,18 @@ async fn check(app: &App, namespace: &Namespace, bytes: &Bytes) -> Result<Checke
             }
             objects.push((key, closure));
             let (catalog, stored) = (counted.catalog, counted.stored);
-            let release = NewRelease::new(catalog, stored, key.digest, base.catalog());
+            let release =
+                NewRelease::from_catalog(catalog, stored, key.digest, base.replaced_catalog());
             let change = ContentChange::Release(Box::new(release));
             (counted.state, counted.signers, change)
         }
     };
     // Before the commit, so that a current release never names an object that is not stored. If the
     // commit fails, garbage collection removes them.
-    uploads::put(app, namespace.id, objects).await?;
-    let known = base.known.as_ref().map(|known| &known.state);
-    Ok(Checked {
-        replaces_key: replaces_key(namespace, known, &state),
+    uploads::put_objects(app, namespace.id, objects).await?;
+    let pinned_state = base.known.as_ref().map(|known| &known.state);
+    Ok(CheckedFile {
+        replaces_key: replaces_key(namespace, pinned_state, &state),
         state,
         signers,
         sha256,
@@ -239,7 +251,12 @@ fn replaces_key(namespace: &Namespace, before: Option<&RootState>, after: &RootS
 impl NewRelease {
     /// Counts the differences between a catalog and the current one, even if that one belongs to
     /// another vault.
-    fn new(catalog: Catalog, stored: Stored, closure: Digest, current: Option<&Catalog>) -> Self {
+    fn from_catalog(
+        catalog: Catalog,
+        stored: ReleaseRef,
+        closure: Digest,
+        current: Option<&Catalog>,
+    ) -> Self {
         let changes = CatalogChanges::between(current, &catalog);
         let withdrawn = changes.withdrawn.iter();
         Self {
@@ -259,7 +276,7 @@ async fn make_current(
     tx: &Transaction<'_>,
     namespace: &Namespace,
     revision: u64,
-    ready: &Checked,
+    ready: &CheckedFile,
     actor: &Actor,
 ) -> Result<Release, StoreError> {
     let (release, current) = match &ready.change {
@@ -273,9 +290,9 @@ async fn make_current(
             root_version,
             release,
         } => {
-            let key = release::key(&namespace.id, *root_version, *release);
-            let held = tx.get::<Release>(&key).await?;
-            let (Some(held), Some(current)) = (held, &namespace.current) else {
+            let release_key = release::release_key(&namespace.id, *root_version, *release);
+            let stored_release = tx.get::<Release>(&release_key).await?;
+            let (Some(held), Some(current)) = (stored_release, &namespace.current) else {
                 let text = "the record of the current release is missing";
                 return Err(StoreError::Corrupt(text.to_owned()));
             };
@@ -284,30 +301,30 @@ async fn make_current(
             if current.sha256 == ready.sha256 {
                 return Ok(held.value);
             }
-            other_file(ready, held.value, current)
+            replace_file(ready, held.value, current)
         }
     };
     let mut after = namespace.clone();
     after.pin = Pinned::Vault(Pin::new(&ready.state, ready.signers.clone()));
     after.current = Some(current);
     let keys = key_changes(namespace, &ready.state);
-    let mut short_after = short(&after);
+    let mut short_after = release_snapshot(&after);
     // The log shows a change of keys as text, beside the numbers: for an owner who reads it, that
     // is the line that matters.
     if let (Some(changes), Some(after)) = (&keys, &mut short_after) {
         after["keys"] = json!(key_lines(changes));
     }
     let change = Change::about(&format!("release {}", release.release))
-        .before(short(namespace))
-        .after(short_after);
-    tx.write(after.update(revision)?);
-    tx.write(release::write(&release, &namespace.id)?);
+        .with_before(release_snapshot(namespace))
+        .with_after(short_after);
+    tx.write(after.update_write(revision)?);
+    tx.write(release::release_write(&release, &namespace.id)?);
     tx.audit(Some(&namespace.id), actor, "catalog.publish", change)?;
     let former = &ready.former;
-    tx.write_all(kept::keep(
+    tx.write_all(kept::root_writes(
         tx,
         &namespace.id,
-        Why::FormerRelease,
+        RootReason::FormerRelease,
         former,
         FORMER_SECONDS,
     )?);
@@ -320,7 +337,7 @@ async fn make_current(
             fingerprint: chain.fingerprint().to_string(),
             changes: keys.as_ref().map(key_lines).unwrap_or_default(),
         };
-        tx.write_all(notices::queue(tx, namespace, event).await?);
+        tx.write_all(notices::queue_notice(tx, namespace, event).await?);
     }
     Ok(release)
 }
@@ -328,7 +345,7 @@ async fn make_current(
 /// Builds the records of a release that becomes current now.
 fn new_current(
     now: Timestamp,
-    ready: &Checked,
+    ready: &CheckedFile,
     new: &NewRelease,
     actor: &Actor,
 ) -> (Release, Current) {
@@ -343,7 +360,7 @@ fn new_current(
         changed: new.changed,
         removed: new.removed,
         skills: Some(new.catalog.skills.len() as u64),
-        signers: fingerprints(&ready.signers),
+        signers: to_fingerprints(&ready.signers),
     };
     let current = Current {
         release: release.release,
@@ -358,15 +375,15 @@ fn new_current(
     (release, current)
 }
 
-fn fingerprints(signers: &[PublicKey]) -> Vec<KeyFingerprint> {
+fn to_fingerprints(signers: &[PublicKey]) -> Vec<KeyFingerprint> {
     signers.iter().map(KeyFingerprint::publisher).collect()
 }
 
 /// Builds the records of a release whose file is replaced by another one with the same payload.
-fn other_file(ready: &Checked, release: Release, current: &Current) -> (Release, Current) {
+fn replace_file(ready: &CheckedFile, release: Release, current: &Current) -> (Release, Current) {
     let release = Release {
         sha256: ready.sha256,
-        signers: fingerprints(&ready.signers),
+        signers: to_fingerprints(&ready.signers),
         ..release
     };
     let current = Current {
@@ -381,20 +398,20 @@ fn other_file(ready: &Checked, release: Release, current: &Current) -> (Release,
 /// Compares the keys in a file with the pinned ones; `None` if they are equal, or if another root
 /// history takes their place.
 fn key_changes(namespace: &Namespace, state: &RootState) -> Option<RootChanges> {
-    let pin = namespace.pin.vault()?;
+    let pin = namespace.pin.vault_pin()?;
     state.chain().find(&pin.root_sha256)?;
-    RootChanges::since(pin.root_version, state)
+    RootChanges::since_version(pin.root_version, state)
 }
 
 fn key_lines(changes: &RootChanges) -> Vec<String> {
-    let lines = changes.lines().into_iter();
+    let lines = changes.describe_lines().into_iter();
     lines.map(|line| line.text).collect()
 }
 
 /// The release of a namespace as the audit log records it before and after a publish.
-fn short(namespace: &Namespace) -> Option<serde_json::Value> {
+fn release_snapshot(namespace: &Namespace) -> Option<serde_json::Value> {
     let current = namespace.current.as_ref()?;
-    let root_version = namespace.pin.vault().map(|pin| pin.root_version);
+    let root_version = namespace.pin.vault_pin().map(|pin| pin.root_version);
     Some(json!({
         "release": current.release, "sha256": current.sha256, "root_version": root_version,
     }))
@@ -408,7 +425,7 @@ async fn mark_withdrawn(
     namespace: &Namespace,
     release: &NewRelease,
 ) -> Result<(), StoreError> {
-    let mark = Document::of(&WithdrawnMark {
+    let mark = Document::from_value(&WithdrawnMark {
         namespace_id: namespace.id,
         since_release: release.catalog.release,
     })?;
@@ -424,7 +441,7 @@ async fn mark_withdrawn(
             })
             .collect();
         // Without conditions nothing can fail but the store.
-        let _ = ports.records.commit(writes).await?;
+        let _ = ports.records.commit_writes(writes).await?;
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ use crate::model::namespace::Namespace;
 use crate::model::release::{Closure, Node};
 use crate::uploads;
 
-use super::texts::{ReadSkill, Reader, Skills};
+use super::texts::{ObjectReader, ReadSkill, ReadSkills};
 
 /// Maximum number of hashes that `objects_missing` lists.
 const MAX_LISTED: usize = 1000;
@@ -32,33 +32,33 @@ const READS_AT_ONCE: usize = 32;
 /// objects of the current release `last`. Fails with 409 and the hashes of objects that are not
 /// stored, and with 422 for a skill whose signing key never was a publisher's or is revoked, or
 /// whose signed values do not follow from its bytes.
-pub(super) async fn close(
+pub(super) async fn collect_closure(
     app: &App,
     namespace: &Namespace,
     counted: &CountedCatalog,
     (last, older): (Option<&Catalog>, &Closure),
 ) -> Result<Closure, Refusal> {
     let catalog = &counted.catalog;
-    let mut walk = Walk {
+    let mut walk = ClosureWalk {
         app,
         namespace,
         state: &counted.state,
         older,
         closure: Closure::default(),
         missing: Vec::new(),
-        skills: Skills::default(),
+        skills: ReadSkills::default(),
     };
-    let leaf = |hash, size| (Reading::Nothing, hash, size);
+    let leaf = |hash, size| (ObjectKind::Nothing, hash, size);
     let policy: Vec<_> = catalog
         .policy
         .iter()
         .map(|policy| leaf(policy.sha256, policy.size))
         .collect();
-    walk.add(Class::Policies, policy).await?;
+    walk.add_objects(Class::Policies, policy).await?;
     let mut named: Vec<_> = catalog
         .skills
         .iter()
-        .map(|skill| (Reading::Bundle, skill.bundle_hash, skill.size))
+        .map(|skill| (ObjectKind::Bundle, skill.bundle_hash, skill.size))
         .collect();
     named.extend(
         catalog
@@ -70,11 +70,11 @@ pub(super) async fn close(
         catalog
             .profiles
             .iter()
-            .map(|profile| (Reading::Profile, profile.bundle_hash, profile.size)),
+            .map(|profile| (ObjectKind::Profile, profile.bundle_hash, profile.size)),
     );
     // A profile names bundles, a bundle names parts, a part names nothing: at most three rounds.
     while !named.is_empty() {
-        named = walk.add(Class::Bundles, named).await?;
+        named = walk.add_objects(Class::Bundles, named).await?;
     }
     if walk.missing.is_empty() {
         // Checked for all, also for skills of the current release: their signers may have been
@@ -83,7 +83,7 @@ pub(super) async fn close(
         if !signers.keys().all(|key| counted.state.was_publisher(key)) {
             return Err(ErrorCode::CatalogSigner.into());
         }
-        let reader = Reader {
+        let reader = ObjectReader {
             app,
             namespace,
             state: &counted.state,
@@ -93,13 +93,13 @@ pub(super) async fn close(
     }
     walk.missing.sort_unstable();
     walk.missing.dedup();
-    let listed: Vec<_> = walk.missing.iter().take(MAX_LISTED).collect();
-    Err(Refusal::new(ErrorCode::ObjectsMissing).member("missing", json!(listed)))
+    let first_missing: Vec<_> = walk.missing.iter().take(MAX_LISTED).collect();
+    Err(Refusal::new(ErrorCode::ObjectsMissing).member("missing", json!(first_missing)))
 }
 
 /// The kind of an object, which tells what it may name.
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum Reading {
+enum ObjectKind {
     /// Names no other object.
     Nothing,
     /// A skill, whose large files are parts.
@@ -108,9 +108,9 @@ enum Reading {
     Profile,
 }
 
-type Named = (Reading, Digest, u64);
+type NamedObject = (ObjectKind, Digest, u64);
 
-struct Walk<'a> {
+struct ClosureWalk<'a> {
     app: &'a App,
     namespace: &'a Namespace,
     state: &'a RootState,
@@ -118,57 +118,61 @@ struct Walk<'a> {
     closure: Closure,
     missing: Vec<Digest>,
     /// Skills whose bundles were read.
-    skills: Skills,
+    skills: ReadSkills,
 }
 
-impl Walk<'_> {
+impl ClosureWalk<'_> {
     /// Adds objects of one class; returns the objects that they name and that are not yet known.
-    async fn add(&mut self, class: Class, named: Vec<Named>) -> Result<Vec<Named>, Refusal> {
-        let mut fresh: BTreeMap<Digest, (Reading, u64)> = BTreeMap::new();
+    async fn add_objects(
+        &mut self,
+        class: Class,
+        named: Vec<NamedObject>,
+    ) -> Result<Vec<NamedObject>, Refusal> {
+        let mut fresh: BTreeMap<Digest, (ObjectKind, u64)> = BTreeMap::new();
         for (reading, hash, size) in named {
             // An object that was recorded as another kind before is read again, and refused if it
             // is not of this kind: only a skill has a signer, and only a profile names others
             // without one.
-            let known = |closure: &Closure| {
+            let size_in = |closure: &Closure| {
                 let node = closure.node(class, &hash)?;
                 let fits = match reading {
-                    Reading::Nothing => true,
-                    Reading::Bundle => node.signer.is_some(),
-                    Reading::Profile => node.signer.is_none() && !node.children.is_empty(),
+                    ObjectKind::Nothing => true,
+                    ObjectKind::Bundle => node.signer.is_some(),
+                    ObjectKind::Profile => node.signer.is_none() && !node.children.is_empty(),
                 };
                 fits.then_some(node.size)
             };
-            match known(&self.closure) {
+            match size_in(&self.closure) {
                 Some(held) if held == size => {}
                 // A hash has only one size, so one of the two is wrong, and an object of that size
                 // can never be uploaded.
                 Some(_) => self.missing.push(hash),
                 // Its objects were verified for the current release, so they are taken over without
                 // reading.
-                None if known(self.older) == Some(size) => {
-                    self.closure.carry(self.older, class, hash, size);
+                None if size_in(self.older) == Some(size) => {
+                    self.closure.carry_from(self.older, class, hash, size);
                 }
                 None => {
-                    let held = fresh.entry(hash).or_insert((reading, size));
-                    if held.1 != size {
+                    let known_size = fresh.entry(hash).or_insert((reading, size));
+                    if known_size.1 != size {
                         self.missing.push(hash);
                     }
                     // The catalog names it as two kinds. It is read as the kind that may name
                     // others, and refused if it is not of that kind.
-                    if held.0 == Reading::Nothing {
-                        held.0 = reading;
+                    if known_size.0 == ObjectKind::Nothing {
+                        known_size.0 = reading;
                     }
                 }
             }
         }
-        let wanted: Vec<_> = fresh
+        let sizes: Vec<_> = fresh
             .iter()
-            .map(|(hash, (_, size))| (self.namespace.object(class, *hash), *size))
+            .map(|(hash, (_, size))| (self.namespace.object_key(class, *hash), *size))
             .collect();
-        for some in wanted.chunks(MAX_ASKED) {
+        for some in sizes.chunks(MAX_ASKED) {
             // An object that is marked for collection may be deleted tomorrow. It counts as
             // missing, so that the client uploads it again.
-            for key in uploads::missing(self.app, self.namespace.id, some).await? {
+            for key in uploads::list_missing(self.app, self.namespace.id, some).await? {
                 fresh.remove(&key.digest);
                 self.missing.push(key.digest);
             }
@@ -176,7 +180,7 @@ impl Walk<'_> {
         let mut below = Vec::new();
         let mut unread = Vec::new();
         for (hash, (reading, size)) in fresh {
-            if reading == Reading::Nothing {
+            if reading == ObjectKind::Nothing {
                 let node = Node {
                     size,
                     signer: None,
@@ -189,19 +193,19 @@ impl Walk<'_> {
         }
         // In small groups: a release may name thousands of bundles of up to 4 MiB each.
         for some in unread.chunks(READS_AT_ONCE) {
-            below.extend(self.read(some).await?);
+            below.extend(self.read_objects(some).await?);
         }
         Ok(below)
     }
 
     /// Reads bundles and profiles concurrently, and adds them with the objects that they name.
-    async fn read(&mut self, some: &[Named]) -> Result<Vec<Named>, Refusal> {
+    async fn read_objects(&mut self, some: &[NamedObject]) -> Result<Vec<NamedObject>, Refusal> {
         let mut readings = JoinSet::new();
         for (reading, hash, size) in some.iter().copied() {
             let objects = Arc::clone(&self.app.objects);
-            let key = self.namespace.object(Class::Bundles, hash);
+            let key = self.namespace.object_key(Class::Bundles, hash);
             readings.spawn(async move {
-                let bytes = objects.get(&key).await?;
+                let bytes = objects.read_object(&key).await?;
                 Ok::<_, StoreError>((reading, hash, size, bytes))
             });
         }
@@ -214,11 +218,11 @@ impl Walk<'_> {
                 self.missing.push(hash);
                 continue;
             };
-            let Read {
+            let ParsedObject {
                 signer,
                 below,
                 skill,
-            } = names(self.state, reading, &bytes, &hash, size)?;
+            } = parse_object(self.state, reading, &bytes, &hash, size)?;
             self.skills.extend(skill.map(|skill| (hash, skill)));
             let node = Node {
                 size,
@@ -234,50 +238,50 @@ impl Walk<'_> {
 
 /// The content of an object, as far as it matters here.
 #[derive(Default)]
-struct Read {
+struct ParsedObject {
     /// The signing key, if the object is a skill.
     signer: Option<PublicKey>,
     /// Objects that it names.
-    below: Vec<Named>,
+    below: Vec<NamedObject>,
     skill: Option<ReadSkill>,
 }
 
 /// Parses an object: its signer and its texts if it is a skill, and the objects that it names.
 /// Fails with 422 `catalog_schema` if it is of another kind than the catalog says.
-fn names(
+fn parse_object(
     state: &RootState,
-    reading: Reading,
+    reading: ObjectKind,
     bytes: &[u8],
     hash: &Digest,
     size: u64,
-) -> Result<Read, Refusal> {
+) -> Result<ParsedObject, Refusal> {
     let wrong = || {
         Refusal::new(ErrorCode::CatalogSchema)
             .detail("The catalog names an object of another kind than it says.")
     };
     match reading {
-        Reading::Nothing => Ok(Read::default()),
-        Reading::Bundle => {
+        ObjectKind::Nothing => Ok(ParsedObject::default()),
+        ObjectKind::Bundle => {
             let bundle = Bundle::parse(bytes, hash, size).map_err(|_| wrong())?;
             let signer = bundle
-                .signed()
+                .signed_manifest()
                 .signer(state)
                 .ok_or(ErrorCode::CatalogSigner)?;
-            let parts = bundle.parts();
-            let parts = parts.map(|part| (Reading::Nothing, part.bundle_hash, part.size));
-            Ok(Read {
+            let parts = bundle.part_refs();
+            let parts = parts.map(|part| (ObjectKind::Nothing, part.bundle_hash, part.size));
+            Ok(ParsedObject {
                 signer: Some(signer),
                 below: parts.collect(),
-                skill: Some(ReadSkill::of(state, bundle, *hash)?),
+                skill: Some(ReadSkill::from_bundle(state, bundle, *hash)?),
             })
         }
-        Reading::Profile => {
+        ObjectKind::Profile => {
             let profile = Profile::parse(bytes).map_err(|_| wrong())?;
             let skills = profile.skills.iter();
-            let skills = skills.map(|skill| (Reading::Bundle, skill.bundle_hash, skill.size));
-            Ok(Read {
+            let skills = skills.map(|skill| (ObjectKind::Bundle, skill.bundle_hash, skill.size));
+            Ok(ParsedObject {
                 below: skills.collect(),
-                ..Read::default()
+                ..ParsedObject::default()
             })
         }
     }

@@ -6,9 +6,9 @@ use vault_format::catalog::{Catalog, MAX_OBJECT_BYTES};
 use vault_format::hash::Digest;
 use vault_format::keys::PublicKey;
 
-use super::current::Base;
-use super::judge::{accept, verify_proposal};
-use super::objects::close;
+use super::current::PublishBase;
+use super::judge::{accept_release, verify_proposal};
+use super::objects::collect_closure;
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::model::namespace::Namespace;
@@ -28,7 +28,7 @@ pub(crate) struct Proposal {
 
 /// Verifies the exact `bytes` of a catalog file against the current release of the namespace;
 /// changes nothing.
-pub(crate) async fn judge(
+pub(crate) async fn verify_proposed_release(
     app: &App,
     namespace: &Namespace,
     bytes: &Bytes,
@@ -39,15 +39,16 @@ pub(crate) async fn judge(
     if !namespace.subscription.is_live(app.clock.now()) {
         return Err(ErrorCode::SubscriptionLapsed.into());
     }
-    let base = Base::load(app, namespace).await?;
+    let base = PublishBase::read_base(app, namespace).await?;
     let release = verify_proposal(app, namespace, bytes, &base)?;
-    let older = base.closure(app, namespace).await?;
-    let counted = accept(release, (base.last(), &older))?;
+    let older = base.read_closure(app, namespace).await?;
+    let counted = accept_release(release, (base.last_catalog(), &older))?;
     // A complete release needs no further signature: its publisher can make it current right away.
     if counted.signers.len() >= counted.state.document().release().threshold() {
         return Err(ErrorCode::ProposalComplete.into());
     }
-    let closure = close(app, namespace, &counted, (base.catalog(), &older)).await?;
+    let closure =
+        collect_closure(app, namespace, &counted, (base.replaced_catalog(), &older)).await?;
     let quota = namespace.quota_bytes;
     if quota.is_some_and(|quota| closure.total_size() > quota) {
         return Err(ErrorCode::QuotaExceeded.into());
@@ -56,6 +57,6 @@ pub(crate) async fn judge(
         payload_sha256: counted.stored.payload_sha256,
         signers: counted.signers,
         catalog: counted.catalog,
-        added: closure.without(&older),
+        added: closure.difference_from(&older),
     })
 }

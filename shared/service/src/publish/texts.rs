@@ -25,18 +25,22 @@ pub(super) struct ReadSkill {
 }
 
 /// Skills that were read, by the hash of their bundle.
-pub(super) type Skills = BTreeMap<Digest, ReadSkill>;
+pub(super) type ReadSkills = BTreeMap<Digest, ReadSkill>;
 
 impl ReadSkill {
     /// Verifies the manifest and the files in the bundle, and derives the texts from them. Parts of
     /// large files are not read: such a file counts as executable, and only a bundle without parts
     /// is compared with the canonical encoding.
-    pub(super) fn of(state: &RootState, bundle: Bundle, hash: Digest) -> Result<Self, Refusal> {
+    pub(super) fn from_bundle(
+        state: &RootState,
+        bundle: Bundle,
+        hash: Digest,
+    ) -> Result<Self, Refusal> {
         let trust = ManifestTrust {
             state,
             place: SkillPlace::Listed,
         };
-        let (in_parts, signed) = (bundle.paths_in_parts(), bundle.signed().clone());
+        let (in_parts, signed) = (bundle.paths_in_parts(), bundle.signed_manifest().clone());
         let wrong = |error: BundleError| {
             Refusal::new(ErrorCode::CatalogSchema)
                 .detail("A skill of the catalog is not what its manifest says.")
@@ -63,7 +67,7 @@ impl ReadSkill {
                 file.mode = Mode::Executable;
             }
         }
-        let frontmatter = derived::check(&manifest, &files);
+        let frontmatter = derived::compare_with_files(&manifest, &files);
         let frontmatter = frontmatter.map_err(|mismatch| {
             let text = format!("{}: {mismatch}.", manifest.name);
             Refusal::new(ErrorCode::DerivedMismatch).detail(text)
@@ -77,13 +81,13 @@ impl ReadSkill {
 
 /// Reader for the objects of a namespace.
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'a> {
+pub(super) struct ObjectReader<'a> {
     pub(super) app: &'a App,
     pub(super) namespace: &'a Namespace,
     pub(super) state: &'a RootState,
 }
 
-impl Reader<'_> {
+impl ObjectReader<'_> {
     /// Compares the names, versions and search texts of a release with those of its skills. Skills
     /// that were not `read` for this release are taken from the index of the `last` one; only if
     /// the index does not match, all skills are read.
@@ -91,10 +95,10 @@ impl Reader<'_> {
         &self,
         catalog: &Catalog,
         last: Option<&Catalog>,
-        mut read: Skills,
+        mut read: ReadSkills,
     ) -> Result<(), Refusal> {
-        let before = last.map_or(&[][..], |last| &last.skills);
-        let before: BTreeMap<_, _> = before
+        let last_skills = last.map_or(&[][..], |last| &last.skills);
+        let before: BTreeMap<_, _> = last_skills
             .iter()
             .map(|skill| (skill.bundle_hash, skill))
             .collect();
@@ -103,30 +107,30 @@ impl Reader<'_> {
             if before.get(&skill.bundle_hash) == Some(&skill) {
                 continue;
             }
-            let said = self.read(skill, &mut read).await?;
-            if said.texts.name != skill.name || said.version != skill.version {
+            let read_skill = self.read_skill(skill, &mut read).await?;
+            if read_skill.texts.name != skill.name || read_skill.version != skill.version {
                 return Err(Refusal::new(ErrorCode::CatalogSchema).detail(
                     "A skill of the catalog has another name or version in its manifest.",
                 ));
             }
         }
         let mut texts: BTreeMap<_, _> = match last {
-            Some(last) => self.index(last).await?,
+            Some(last) => self.read_index(last).await?,
             None => BTreeMap::new(),
         };
         let fresh = read.iter();
         texts.extend(fresh.map(|(hash, skill)| (*hash, skill.texts.clone())));
         let skills = catalog.skills.iter();
-        let known = skills.filter_map(|skill| texts.get(&skill.bundle_hash).cloned());
+        let texts_of_skills = skills.filter_map(|skill| texts.get(&skill.bundle_hash).cloned());
         // Usually enough: a release changes few skills, so the others need not be read again.
-        if index::is_built_from(catalog, known) {
+        if index::is_built_from(catalog, texts_of_skills) {
             return Ok(());
         }
         // The index may have been built by other rules, or the last one could not be read; the
         // bundles decide.
         let mut all = Vec::with_capacity(catalog.skills.len());
         for skill in &catalog.skills {
-            all.push(self.read(skill, &mut read).await?.texts.clone());
+            all.push(self.read_skill(skill, &mut read).await?.texts.clone());
         }
         if index::is_built_from(catalog, all) {
             return Ok(());
@@ -136,12 +140,13 @@ impl Reader<'_> {
     }
 
     /// Reads the search texts of a release by bundle hash; empty if they cannot be read.
-    async fn index(&self, catalog: &Catalog) -> Result<BTreeMap<Digest, IndexEntry>, Refusal> {
+    async fn read_index(&self, catalog: &Catalog) -> Result<BTreeMap<Digest, IndexEntry>, Refusal> {
         let mut texts = BTreeMap::new();
         for part in &catalog.index {
-            let key = self.namespace.object(Class::Bundles, part.bundle_hash);
-            let bytes = self.app.objects.get(&key).await?;
-            let parsed = bytes.and_then(|bytes| index::parse(&bytes, &catalog.vault_id).ok());
+            let key = self.namespace.object_key(Class::Bundles, part.bundle_hash);
+            let bytes = self.app.objects.read_object(&key).await?;
+            let parsed =
+                bytes.and_then(|bytes| index::parse_object(&bytes, &catalog.vault_id).ok());
             let entries = parsed.unwrap_or_default().into_iter();
             texts.extend(entries.map(|entry| (entry.bundle_hash, entry)));
         }
@@ -149,23 +154,23 @@ impl Reader<'_> {
     }
 
     /// Returns a skill; reads its bundle unless it was read before.
-    async fn read<'s>(
+    async fn read_skill<'s>(
         &self,
         skill: &SkillEntry,
-        read: &'s mut Skills,
+        read: &'s mut ReadSkills,
     ) -> Result<&'s ReadSkill, Refusal> {
         let hash = skill.bundle_hash;
         let unread = match read.entry(hash) {
             Entry::Occupied(known) => return Ok(known.into_mut()),
             Entry::Vacant(unread) => unread,
         };
-        let key = self.namespace.object(Class::Bundles, hash);
-        let bytes = self.app.objects.get(&key).await?;
+        let key = self.namespace.object_key(Class::Bundles, hash);
+        let bytes = self.app.objects.read_object(&key).await?;
         let bundle = bytes.and_then(|bytes| Bundle::parse(&bytes, &hash, skill.size).ok());
         let bundle = bundle.ok_or_else(|| {
             Refusal::new(ErrorCode::CatalogSchema)
                 .detail("The catalog names an object of another kind than it says.")
         })?;
-        Ok(unread.insert(ReadSkill::of(self.state, bundle, hash)?))
+        Ok(unread.insert(ReadSkill::from_bundle(self.state, bundle, hash)?))
     }
 }

@@ -17,7 +17,7 @@ use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::Times;
+use super::TimeLimits;
 
 const IDLE: u8 = 0;
 const HEAD: u8 = 1;
@@ -44,7 +44,7 @@ impl Phase {
         self.0.phase.store(phase, Ordering::Relaxed);
     }
 
-    fn reader(&self) -> MutexGuard<'_, Option<Waker>> {
+    fn lock_reader(&self) -> MutexGuard<'_, Option<Waker>> {
         self.0.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -77,7 +77,7 @@ impl Drop for InProgress {
         self.0.set(IDLE);
         // Without a wake-up, the reading task would sleep without a timer, and an idle connection
         // would stay open forever.
-        let reader = self.0.reader().take();
+        let reader = self.0.lock_reader().take();
         if let Some(reader) = reader {
             reader.wake();
         }
@@ -126,7 +126,12 @@ impl Deadline {
     }
 
     /// Fails when `time` has passed since the first call for `timed`.
-    fn poll(&mut self, timed: u8, time: Duration, context: &mut Context<'_>) -> Poll<io::Error> {
+    fn poll_timeout(
+        &mut self,
+        timed: u8,
+        time: Duration,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Error> {
         // Not restarted by later calls, or a client could send one byte at a time forever.
         if self.timed != Some(timed) {
             self.timed = Some(timed);
@@ -144,14 +149,14 @@ impl Deadline {
 /// A stream with these time limits.
 pub(super) struct Bounded<S> {
     stream: S,
-    times: Times,
+    times: TimeLimits,
     phase: Phase,
     reading: Deadline,
     writing: Deadline,
 }
 
 impl<S> Bounded<S> {
-    pub(super) fn new(stream: S, times: Times) -> Self {
+    pub(super) fn new(stream: S, times: TimeLimits) -> Self {
         Self {
             stream,
             times,
@@ -166,7 +171,7 @@ impl<S> Bounded<S> {
         self.phase.clone()
     }
 
-    fn written(
+    fn check_progress(
         &mut self,
         written: Poll<io::Result<usize>>,
         context: &mut Context<'_>,
@@ -177,7 +182,10 @@ impl<S> Bounded<S> {
             self.writing.clear();
             return written;
         }
-        let late = ready!(self.writing.poll(REQUEST, self.times.write, context));
+        let late = ready!(
+            self.writing
+                .poll_timeout(REQUEST, self.times.write, context)
+        );
         Poll::Ready(Err(late))
     }
 }
@@ -205,12 +213,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
             _ => {
                 this.reading.clear();
                 if read.is_pending() {
-                    *this.phase.reader() = Some(context.waker().clone());
+                    *this.phase.lock_reader() = Some(context.waker().clone());
                 }
                 return read;
             }
         };
-        let late = this.reading.poll(phase, time, context);
+        let late = this.reading.poll_timeout(phase, time, context);
         match (read, late) {
             (Poll::Pending, Poll::Ready(late)) => Poll::Ready(Err(late)),
             (read, _) => read,
@@ -225,7 +233,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.written(written, context)
+        self.check_progress(written, context)
     }
 
     fn poll_write_vectored(
@@ -234,7 +242,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.written(written, context)
+        self.check_progress(written, context)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -3,7 +3,7 @@
 use vault_shelf::ShelfError;
 
 /// Runs `work` on a thread for blocking work, since it uses the processor for a long time.
-pub(super) async fn beside<T: Send + 'static>(
+pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ShelfError> + Send + 'static,
 ) -> Result<T, ShelfError> {
     tokio::task::spawn_blocking(work)

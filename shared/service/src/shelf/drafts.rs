@@ -24,15 +24,15 @@ use vault_shelf::{
 use vault_store::StoreError;
 use vault_store::random::ulid_parts;
 
-use super::blocking::beside;
+use super::blocking::run_blocking;
 use crate::app::App;
-use crate::drafts::{Keep, KeepError, Kept, has_room, keep};
+use crate::drafts::{IncomingDraft, KeepError, KeepOutcome, check_room, store_draft};
 use crate::model::audit::Actor;
 use crate::model::draft::{Content, DraftRecord, Place, Queue, Subject, author_queue_key};
 use crate::model::namespace::Namespace;
 
 /// A shelf that is read like another one, and turns every change into a draft.
-pub(crate) struct Drafting {
+pub(crate) struct DraftingShelf {
     pub(crate) inner: Arc<dyn Shelf>,
     pub(crate) app: App,
     pub(crate) namespace: Namespace,
@@ -41,32 +41,32 @@ pub(crate) struct Drafting {
 }
 
 #[async_trait]
-impl Shelf for Drafting {
-    fn owner(&self) -> &str {
-        self.inner.owner()
+impl Shelf for DraftingShelf {
+    fn owner_name(&self) -> &str {
+        self.inner.owner_name()
     }
 
-    fn writes(&self) -> Writes {
+    fn write_mode(&self) -> Writes {
         Writes::Drafted
     }
 
-    async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
-        self.inner.snapshot().await
+    async fn take_snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
+        self.inner.take_snapshot().await
     }
 
-    async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
-        self.inner.load(entry).await
+    async fn load_skill(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
+        self.inner.load_skill(entry).await
     }
 
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
-        let drafts = Drafts {
+        let drafts = DraftTarget {
             app: &self.app,
             namespace: &self.namespace,
             shelf: &*self.inner,
             by,
             source: self.source,
         };
-        submit(&drafts, change).await
+        submit_as_draft(&drafts, change).await
     }
 
     async fn drift(&self, entries: &[&Entry], named: bool) -> Result<Vec<Drift>, ShelfError> {
@@ -75,7 +75,7 @@ impl Shelf for Drafting {
 }
 
 /// The namespace and the author of new drafts.
-pub(super) struct Drafts<'a> {
+pub(super) struct DraftTarget<'a> {
     pub(super) app: &'a App,
     pub(super) namespace: &'a Namespace,
     /// The shelf with the current skills.
@@ -86,7 +86,10 @@ pub(super) struct Drafts<'a> {
 }
 
 /// Submits a change as a draft.
-pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submitted, ShelfError> {
+pub(super) async fn submit_as_draft(
+    drafts: &DraftTarget<'_>,
+    change: Change,
+) -> Result<Submitted, ShelfError> {
     match change {
         Change::Take {
             files,
@@ -95,14 +98,14 @@ pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submit
             hidden,
         } => {
             // The gate uses the processor for a long time.
-            let (verdict, left_out) = beside(move || {
+            let (verdict, left_out) = run_blocking(move || {
                 // No file that looks like a secret is let in: only the people who decide about the
                 // draft could choose that, and they have not seen the files yet.
-                let mut separated = secrets::separate(files, &[]);
+                let mut separated = secrets::separate_secrets(files, &[]);
                 let files = std::mem::take(&mut separated.files);
                 let mut verdict = gate::check(files, &GateOptions::in_service());
                 for finding in separated.findings() {
-                    verdict.warn(finding);
+                    verdict.add_warning(finding);
                 }
                 Ok((verdict, secrets::left_out_text(&separated.left_out)))
             })
@@ -112,7 +115,7 @@ pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submit
                     findings: verdict.findings,
                 });
             };
-            let given = Given {
+            let checked_files = CheckedFiles {
                 package,
                 findings: verdict.findings,
                 left_out,
@@ -120,7 +123,7 @@ pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submit
                 check,
                 hidden,
             };
-            take(drafts, given).await
+            propose_checked(drafts, checked_files).await
         }
         Change::Folder { .. } => Err(ShelfError::SourceUnsupported(
             "a folder cannot be read here; propose the skill's files instead".to_owned(),
@@ -130,17 +133,17 @@ pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submit
             skill,
             agents: _,
             hidden,
-        } => install(drafts, from, skill.as_ref(), hidden).await,
+        } => propose_install(drafts, from, skill.as_ref(), hidden).await,
         Change::Update(name) => {
             // An update has to be fetched from the skill's source, and nothing is fetched here.
-            base(drafts.shelf, &name).await?;
+            require_base(drafts.shelf, &name).await?;
             Err(ShelfError::SourceUnsupported(format!(
                 "`{name}` is updated on the owner's machine"
             )))
         }
         Change::Remove(name) => {
-            let request = Wanted {
-                base: Some(base(drafts.shelf, &name).await?),
+            let request = DraftContent {
+                base: Some(require_base(drafts.shelf, &name).await?),
                 name,
                 request: Request::Remove,
                 flags: Vec::new(),
@@ -153,8 +156,8 @@ pub(super) async fn submit(drafts: &Drafts<'_>, change: Change) -> Result<Submit
 }
 
 /// Returns the bundle of a skill; fails if there is no such skill.
-async fn base(shelf: &dyn Shelf, name: &SkillName) -> Result<Digest, ShelfError> {
-    let snapshot = shelf.snapshot().await?;
+async fn require_base(shelf: &dyn Shelf, name: &SkillName) -> Result<Digest, ShelfError> {
+    let snapshot = shelf.take_snapshot().await?;
     let entry = snapshot.find(name);
     entry
         .map(|entry| entry.texts.bundle_hash)
@@ -162,7 +165,7 @@ async fn base(shelf: &dyn Shelf, name: &SkillName) -> Result<Digest, ShelfError>
 }
 
 /// The content of a draft to be created.
-struct Wanted {
+struct DraftContent {
     name: SkillName,
     base: Option<Digest>,
     request: Request,
@@ -173,7 +176,7 @@ struct Wanted {
 }
 
 /// Files that passed the gate.
-struct Given {
+struct CheckedFiles {
     package: Package,
     findings: Vec<Finding>,
     left_out: Option<String>,
@@ -182,9 +185,12 @@ struct Given {
     hidden: bool,
 }
 
-async fn take(drafts: &Drafts<'_>, given: Given) -> Result<Submitted, ShelfError> {
+async fn propose_checked(
+    drafts: &DraftTarget<'_>,
+    given: CheckedFiles,
+) -> Result<Submitted, ShelfError> {
     let name = given.package.name.clone();
-    let snapshot = drafts.shelf.snapshot().await?;
+    let snapshot = drafts.shelf.take_snapshot().await?;
     // As if there were no such skill, also if the names collide: any other answer would reveal it.
     let entry = snapshot.find(&name).filter(|_| !given.hidden);
     if let Some(entry) = entry {
@@ -193,8 +199,8 @@ async fn take(drafts: &Drafts<'_>, given: Given) -> Result<Submitted, ShelfError
                 "`{name}` comes from a linked vault, whose releases update it"
             )));
         }
-        match drafts.shelf.load(entry).await {
-            Ok(loaded) if holds(&loaded.bundle.files, &given.package.files) => {
+        match drafts.shelf.load_skill(entry).await {
+            Ok(loaded) if has_same_files(&loaded.bundle.files, &given.package.files) => {
                 return Ok(Submitted::Unchanged {
                     name,
                     version: entry.version,
@@ -218,7 +224,7 @@ async fn take(drafts: &Drafts<'_>, given: Given) -> Result<Submitted, ShelfError
             )));
         }
     }
-    let wanted = Wanted {
+    let draft_content = DraftContent {
         base: entry.map(|entry| entry.texts.bundle_hash),
         name,
         flags: given.package.flags,
@@ -230,25 +236,25 @@ async fn take(drafts: &Drafts<'_>, given: Given) -> Result<Submitted, ShelfError
     };
     // A check builds the draft too: its size and form are found out only then.
     if !given.check {
-        return keep_draft(drafts, wanted).await;
+        return keep_draft(drafts, draft_content).await;
     }
-    let (draft, _) = make(
+    let (draft, _) = build_draft(
         drafts,
-        wanted.request,
-        &wanted.name,
-        wanted.base,
-        wanted.flags,
+        draft_content.request,
+        &draft_content.name,
+        draft_content.base,
+        draft_content.flags,
     )
     .await?;
-    has_room(drafts.app, drafts.namespace, &drafts.by.user_id).await?;
+    check_room(drafts.app, drafts.namespace, &drafts.by.user_id).await?;
     Ok(Submitted::WouldPass {
         name: draft.name,
-        findings: wanted.findings,
+        findings: draft_content.findings,
     })
 }
 
 /// Whether a skill has exactly these files. File modes are not compared, since a draft has none.
-pub(crate) fn holds(
+pub(crate) fn has_same_files(
     files: &[vault_format::bundle::File],
     wanted: &[vault_format::bundle::File],
 ) -> bool {
@@ -259,17 +265,17 @@ pub(crate) fn holds(
             .all(|(held, file)| held.path == file.path && held.bytes == file.bytes)
 }
 
-async fn install(
-    drafts: &Drafts<'_>,
+async fn propose_install(
+    drafts: &DraftTarget<'_>,
     from: Source,
     skill: Option<&SkillName>,
     hidden: bool,
 ) -> Result<Submitted, ShelfError> {
     let name = drafted_name(&from, skill)
         .ok_or_else(|| ShelfError::Source("say which skill of this source is meant".to_owned()))?;
-    let snapshot = drafts.shelf.snapshot().await?;
+    let snapshot = drafts.shelf.take_snapshot().await?;
     let entry = snapshot.find(&name).filter(|_| !hidden);
-    let wanted = Wanted {
+    let draft_content = DraftContent {
         base: entry.map(|entry| entry.texts.bundle_hash),
         name,
         request: Request::Install { source: from },
@@ -277,19 +283,19 @@ async fn install(
         findings: Vec::new(),
         left_out: None,
     };
-    keep_draft(drafts, wanted).await
+    keep_draft(drafts, draft_content).await
 }
 
 /// Builds the draft and its bytes.
-async fn make(
-    drafts: &Drafts<'_>,
+async fn build_draft(
+    drafts: &DraftTarget<'_>,
     request: Request,
     name: &SkillName,
     base: Option<Digest>,
     flags: Vec<vault_format::manifest::Flag>,
 ) -> Result<(Draft, Vec<u8>), ShelfError> {
     let (millis, bits) = ulid_parts(&drafts.app.clock, &drafts.app.random);
-    let wanted = Wanted {
+    let draft_content = DraftContent {
         name: name.clone(),
         base,
         request,
@@ -299,14 +305,20 @@ async fn make(
     };
     let (app, namespace) = (drafts.app, drafts.namespace);
     let id = DraftId::from_parts(millis, bits);
-    to_bytes(draft(app, namespace, drafts.by, id, wanted)).await
+    to_bytes(new_draft(app, namespace, drafts.by, id, draft_content)).await
 }
 
 /// Builds the draft with this id.
-fn draft(app: &App, namespace: &Namespace, by: &Submitter, id: DraftId, wanted: Wanted) -> Draft {
+fn new_draft(
+    app: &App,
+    namespace: &Namespace,
+    by: &Submitter,
+    id: DraftId,
+    wanted: DraftContent,
+) -> Draft {
     Draft {
         draft_id: id,
-        vault_id: namespace.pin.vault().map(|pin| pin.vault_id),
+        vault_id: namespace.pin.vault_pin().map(|pin| pin.vault_id),
         slug: namespace.slug.clone(),
         name: wanted.name,
         base_bundle_hash: wanted.base,
@@ -322,19 +334,19 @@ fn draft(app: &App, namespace: &Namespace, by: &Submitter, id: DraftId, wanted: 
 
 /// Stores these files as a draft with this id, in the name of `by`. For skills that come with the
 /// service; whether the namespace has a skill of that name already is for its owner to see.
-pub(crate) async fn propose(
+pub(crate) async fn propose_files(
     app: &App,
     namespace: &Namespace,
     by: &Submitter,
     id: DraftId,
     files: Vec<RawFile>,
 ) -> Result<(), ShelfError> {
-    let verdict = beside(move || Ok(gate::check(files, &GateOptions::in_service()))).await?;
+    let verdict = run_blocking(move || Ok(gate::check(files, &GateOptions::in_service()))).await?;
     let package = verdict
         .package
         .ok_or_else(|| ShelfError::Failed("the gate refuses a skill of this service".into()))?;
     let flags = package.flags.len() as u64;
-    let wanted = Wanted {
+    let draft_content = DraftContent {
         name: package.name,
         base: None,
         request: Request::Propose {
@@ -344,25 +356,25 @@ pub(crate) async fn propose(
         findings: Vec::new(),
         left_out: None,
     };
-    let (draft, bytes) = to_bytes(draft(app, namespace, by, id, wanted)).await?;
-    let record = record(&draft, &bytes, flags);
+    let (draft, bytes) = to_bytes(new_draft(app, namespace, by, id, draft_content)).await?;
+    let record = to_record(&draft, &bytes, flags);
     let actor = Actor {
         user: by.user_id.clone(),
         ..Actor::default()
     };
-    let coming = Keep {
+    let coming = IncomingDraft {
         namespace,
         actor: &actor,
-        objects: vec![(record.object().key(namespace.id), Bytes::from(bytes))],
+        objects: vec![(record.object_name().key(namespace.id), Bytes::from(bytes))],
         record,
     };
-    keep(app, coming).await?;
+    store_draft(app, coming).await?;
     Ok(())
 }
 
 /// Encodes the draft.
 async fn to_bytes(draft: Draft) -> Result<(Draft, Vec<u8>), ShelfError> {
-    beside(move || match draft.to_bytes() {
+    run_blocking(move || match draft.to_bytes() {
         Ok(bytes) => Ok((draft, bytes)),
         Err(error @ (DraftError::TooLarge(_) | DraftError::Files(_))) => {
             Err(ShelfError::TooLarge(error.to_string()))
@@ -374,12 +386,15 @@ async fn to_bytes(draft: Draft) -> Result<(Draft, Vec<u8>), ShelfError> {
 }
 
 /// Stores a draft; the result tells how many drafts of its author wait.
-async fn keep_draft(drafts: &Drafts<'_>, wanted: Wanted) -> Result<Submitted, ShelfError> {
+async fn keep_draft(
+    drafts: &DraftTarget<'_>,
+    wanted: DraftContent,
+) -> Result<Submitted, ShelfError> {
     let (app, namespace, by) = (drafts.app, drafts.namespace, drafts.by);
     // Before anything is built and stored, so that a draft over the limit leaves no objects behind.
-    has_room(app, namespace, &by.user_id).await?;
+    check_room(app, namespace, &by.user_id).await?;
     let flags = wanted.flags.len() as u64;
-    let (draft, bytes) = make(
+    let (draft, bytes) = build_draft(
         drafts,
         wanted.request,
         &wanted.name,
@@ -387,32 +402,32 @@ async fn keep_draft(drafts: &Drafts<'_>, wanted: Wanted) -> Result<Submitted, Sh
         wanted.flags,
     )
     .await?;
-    let mut record = record(&draft, &bytes, flags);
+    let mut record = to_record(&draft, &bytes, flags);
     // The owner who decides would not notice otherwise that files are missing.
     record.reason = wanted.left_out;
-    let objects = vec![(record.object().key(namespace.id), Bytes::from(bytes))];
+    let objects = vec![(record.object_name().key(namespace.id), Bytes::from(bytes))];
     let actor = Actor {
         user: by.user_id.clone(),
         client: by.client_id.clone(),
         source: drafts.source,
     };
-    let coming = Keep {
+    let coming = IncomingDraft {
         namespace,
         actor: &actor,
         record,
         objects,
     };
-    let (Kept::New(record) | Kept::Same(record)) = keep(app, coming).await?;
+    let (KeepOutcome::New(record) | KeepOutcome::Same(record)) = store_draft(app, coming).await?;
     Ok(Submitted::Drafted {
         draft: record.id,
         name: draft.name,
         findings: wanted.findings,
-        waiting: waiting(app, namespace, &by.user_id).await?,
+        waiting: count_waiting(app, namespace, &by.user_id).await?,
     })
 }
 
 /// Builds the record of a draft about a skill.
-fn record(draft: &Draft, bytes: &[u8], flags: u64) -> DraftRecord {
+fn to_record(draft: &Draft, bytes: &[u8], flags: u64) -> DraftRecord {
     let content = Content {
         name: draft.name.clone(),
         base_bundle_hash: draft.base_bundle_hash,
@@ -429,9 +444,9 @@ fn record(draft: &Draft, bytes: &[u8], flags: u64) -> DraftRecord {
 }
 
 /// Counts the pending drafts of an author about skills.
-async fn waiting(app: &App, namespace: &Namespace, author: &str) -> Result<u64, StoreError> {
+async fn count_waiting(app: &App, namespace: &Namespace, author: &str) -> Result<u64, StoreError> {
     let key = author_queue_key(&namespace.id, author);
-    let record = app.records.get(&key).await?;
+    let record = app.records.get_one(&key).await?;
     let queue = record.map_or(Ok(Queue::default()), |record| record.read())?;
     Ok(u64::try_from(queue.own + queue.pending).unwrap_or(0))
 }

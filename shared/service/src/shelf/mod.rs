@@ -22,10 +22,10 @@ use crate::app::App;
 use crate::model::namespace::Namespace;
 
 pub use crate::app::Shelves;
-pub(crate) use drafts::{holds, propose};
-pub(crate) use refusal::{of_shelf, of_tool, sentence};
+pub(crate) use drafts::{has_same_files, propose_files};
+pub(crate) use refusal::{shelf_refusal, to_sentence, tool_refusal};
 use release::{ReleaseShelf, VerifiedReleases};
-pub(crate) use session::{Changes, session};
+pub(crate) use session::{ChangeRule, open_session};
 
 /// The current release of every namespace, for a service without a library of its own. Verified
 /// releases are cached for a while.

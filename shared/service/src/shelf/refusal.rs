@@ -6,24 +6,26 @@ use vault_shelf::ShelfError;
 use crate::error::{ErrorCode, Refusal};
 
 /// Converts the error of a shelf. Its text may name hidden skills, so this is only for owners.
-pub(crate) fn of_shelf(error: ShelfError) -> Refusal {
+pub(crate) fn shelf_refusal(error: ShelfError) -> Refusal {
     match error {
         // An agent is told that the copy is damaged. For a route it is a fault of the service,
         // whose log has the cause.
         ShelfError::Damaged(..) => Refusal::new(ErrorCode::Internal).cause(error),
         ShelfError::Store(error) => error.into(),
         ShelfError::NotReviewed(text) => {
-            Refusal::new(ErrorCode::DraftChanged).detail(sentence(&text))
+            Refusal::new(ErrorCode::DraftChanged).detail(to_sentence(&text))
         }
         // The source is not a parameter of this request, unlike of a tool's call, so the error is
         // not about a parameter.
-        ShelfError::Source(text) => Refusal::new(ErrorCode::SourceRefused).detail(sentence(&text)),
-        error => of_tool(Fault::of_shelf(error, true)),
+        ShelfError::Source(text) => {
+            Refusal::new(ErrorCode::SourceRefused).detail(to_sentence(&text))
+        }
+        error => tool_refusal(Fault::from_shelf(error, true)),
     }
 }
 
 /// Converts the error of a tool.
-pub(crate) fn of_tool(fault: Fault) -> Refusal {
+pub(crate) fn tool_refusal(fault: Fault) -> Refusal {
     match fault {
         Fault::Caller { code, message, .. } => {
             let code = match code {
@@ -38,7 +40,7 @@ pub(crate) fn of_tool(fault: Fault) -> Refusal {
                 ToolError::ReleaseAwaited => ErrorCode::ReleaseAwaited,
                 _ => ErrorCode::ParameterInvalid,
             };
-            Refusal::new(code).detail(sentence(&message))
+            Refusal::new(code).detail(to_sentence(&message))
         }
         Fault::Scope { .. } => ErrorCode::InsufficientScope.into(),
         Fault::Ours { code, cause } => {
@@ -55,7 +57,7 @@ pub(crate) fn of_tool(fault: Fault) -> Refusal {
 }
 
 /// Turns a message into a sentence: a capital letter at the start, a full stop at the end.
-pub(crate) fn sentence(message: &str) -> String {
+pub(crate) fn to_sentence(message: &str) -> String {
     let mut letters = message.chars();
     let first = letters.next().map(|first| first.to_ascii_uppercase());
     let text: String = first.into_iter().chain(letters).collect();
@@ -87,7 +89,7 @@ mod tests {
                 ErrorCode::Unavailable,
             ),
         ] {
-            let refusal = of_shelf(error);
+            let refusal = shelf_refusal(error);
             assert_eq!(refusal.code(), code, "{refusal:?}");
             assert!(refusal.source().is_some(), "{refusal:?}");
         }
@@ -95,7 +97,7 @@ mod tests {
 
     #[test]
     fn words_of_a_shelf_become_a_sentence() {
-        let refusal = of_shelf(ShelfError::Source("no skill in this source".into()));
+        let refusal = shelf_refusal(ShelfError::Source("no skill in this source".into()));
         assert_eq!(refusal.code(), ErrorCode::SourceRefused);
         assert_eq!(refusal.to_string(), "No skill in this source.");
     }

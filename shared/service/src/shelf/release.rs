@@ -34,24 +34,24 @@ use vault_store::StoreError;
 use vault_store::objects::Class;
 use vault_store::recent::Recent;
 
-use super::blocking::beside;
-use super::drafts::{self, Drafts};
+use super::blocking::run_blocking;
+use super::drafts::{self, DraftTarget};
 use crate::app::App;
 use crate::model::namespace::{Current, Kind, Namespace};
 use crate::publish::read_state;
 
 /// Room for verified lists per process, in bytes, roughly. Half of it holds the list of 10,000
 /// skills.
-const LISTS_ROOM: usize = 32 << 20;
+const LISTS_ROOM_BYTES: usize = 32 << 20;
 /// Room for verified skills per process, in bytes.
-const SKILLS_ROOM: usize = 8 << 20;
+const SKILLS_ROOM_BYTES: usize = 8 << 20;
 /// Number of lists that are verified at once.
 const LOAD_LOCKS: usize = 4;
 
 /// Cache of verified content.
 #[derive(Debug)]
 pub(super) struct VerifiedReleases {
-    lists: Recent<(NamespaceId, Digest), Arc<List>>,
+    lists: Recent<(NamespaceId, Digest), Arc<VerifiedList>>,
     skills: Recent<(NamespaceId, Digest), Arc<Loaded>>,
     /// Of many callers who need the same uncached list, one verifies it and the others wait.
     load_locks: [tokio::sync::Mutex<()>; LOAD_LOCKS],
@@ -60,8 +60,8 @@ pub(super) struct VerifiedReleases {
 impl Default for VerifiedReleases {
     fn default() -> Self {
         Self {
-            lists: Recent::new(LISTS_ROOM),
-            skills: Recent::new(SKILLS_ROOM),
+            lists: Recent::new(LISTS_ROOM_BYTES),
+            skills: Recent::new(SKILLS_ROOM_BYTES),
             load_locks: Default::default(),
         }
     }
@@ -69,7 +69,7 @@ impl Default for VerifiedReleases {
 
 /// A verified release: its list of skills, and the keys that are valid for them.
 #[derive(Debug)]
-struct List {
+struct VerifiedList {
     snapshot: Arc<Snapshot>,
     state: Arc<RootState>,
     withdrawn: HashSet<Digest>,
@@ -101,7 +101,7 @@ impl ReleaseShelf {
     }
 
     /// Returns the current release, verified; `None` before the first.
-    async fn list(&self) -> Result<Option<Arc<List>>, ShelfError> {
+    async fn verified_list(&self) -> Result<Option<Arc<VerifiedList>>, ShelfError> {
         let Some(current) = &self.namespace.current else {
             return Ok(None);
         };
@@ -119,38 +119,40 @@ impl ReleaseShelf {
         }
         let (list, size) = self.open_list(current).await?;
         let list = Arc::new(list);
-        self.verified.lists.insert(key, Arc::clone(&list), size);
+        self.verified
+            .lists
+            .insert_value(key, Arc::clone(&list), size);
         Ok(Some(list))
     }
 
-    async fn open_list(&self, current: &Current) -> Result<(List, usize), ShelfError> {
+    async fn open_list(&self, current: &Current) -> Result<(VerifiedList, usize), ShelfError> {
         let bytes = self
-            .object(Class::Catalogs, current.sha256)
+            .read_object(Class::Catalogs, current.sha256)
             .await?
-            .ok_or_else(|| gone("the current catalog"))?;
+            .ok_or_else(|| missing_object("the current catalog"))?;
         let namespace = self.namespace.clone();
         let public_url = &self.app.config.public_url;
         let address = public_url.join(&format!("/v/{}/", namespace.slug));
         // Signatures over a large catalog take long, and must not delay other requests of this
         // thread.
         let (catalog, state, signers) =
-            beside(move || read_catalog(&namespace, &address, &bytes)).await?;
+            run_blocking(move || read_catalog(&namespace, &address, &bytes)).await?;
         let mut parts = Vec::with_capacity(catalog.index.len());
         for part in &catalog.index {
             let bytes = self
-                .exact(Class::Bundles, part.bundle_hash, part.size, "an index")
+                .read_exact_object(Class::Bundles, part.bundle_hash, part.size, "an index")
                 .await?;
             parts.push(bytes);
         }
         let policy = match &catalog.policy {
             Some(policy) => Some(
-                self.exact(Class::Policies, policy.sha256, policy.size, "the policy")
+                self.read_exact_object(Class::Policies, policy.sha256, policy.size, "the policy")
                     .await?,
             ),
             None => None,
         };
         let payload_sha256 = current.payload_sha256;
-        beside(move || {
+        run_blocking(move || {
             let (mut snapshot, size) = read_snapshot(&catalog, &state, &parts, policy.as_deref())?;
             snapshot.catalog = Some(payload_sha256);
             snapshot.keys = Some(ReleaseKeys {
@@ -158,7 +160,7 @@ impl ReleaseShelf {
                 signers,
             });
             let withdrawn = catalog.withdrawn.iter();
-            let list = List {
+            let list = VerifiedList {
                 snapshot: Arc::new(snapshot),
                 state: Arc::new(state),
                 withdrawn: withdrawn.map(|entry| entry.bundle_hash).collect(),
@@ -169,7 +171,7 @@ impl ReleaseShelf {
     }
 
     /// Reads an object whose hash and size the catalog names.
-    async fn exact(
+    async fn read_exact_object(
         &self,
         class: Class,
         digest: Digest,
@@ -177,9 +179,9 @@ impl ReleaseShelf {
         what: &str,
     ) -> Result<Bytes, ShelfError> {
         let bytes = self
-            .object(class, digest)
+            .read_object(class, digest)
             .await?
-            .ok_or_else(|| gone(what))?;
+            .ok_or_else(|| missing_object(what))?;
         if bytes.len() as u64 == size {
             Ok(bytes)
         } else {
@@ -190,31 +192,31 @@ impl ReleaseShelf {
     }
 
     /// Reads an object of the namespace by its hash, which is compared; `None` if it is not stored.
-    async fn object(&self, class: Class, digest: Digest) -> Result<Option<Bytes>, StoreError> {
-        let key = self.namespace.object(class, digest);
+    async fn read_object(&self, class: Class, digest: Digest) -> Result<Option<Bytes>, StoreError> {
+        let key = self.namespace.object_key(class, digest);
         let object = self.app.object(&key).await?;
         Ok(object.map(|object| object.bytes))
     }
 
     /// Reads the bytes of a skill or of one of its parts; fails with `missing` if they are not
     /// stored.
-    async fn content(
+    async fn read_content(
         &self,
         name: &SkillName,
         digest: Digest,
         missing: impl Fn() -> ShelfError,
     ) -> Result<Bytes, ShelfError> {
-        match self.object(Class::Bundles, digest).await {
+        match self.read_object(Class::Bundles, digest).await {
             Ok(bytes) => bytes.ok_or_else(missing),
             Err(StoreError::Corrupt(damage)) => Err(ShelfError::Damaged(name.clone(), damage)),
             Err(error) => Err(error.into()),
         }
     }
 
-    async fn open_skill(&self, list: &List, entry: &Entry) -> Result<Loaded, ShelfError> {
+    async fn open_skill(&self, list: &VerifiedList, entry: &Entry) -> Result<Loaded, ShelfError> {
         let name = entry.name();
         let hash = entry.texts.bundle_hash;
-        let named = list.names(entry);
+        let named = list.lists_bundle(entry);
         // A bundle that the release lists must be there. One that it does not list may be an older
         // version, whose objects were deleted.
         let missing = || {
@@ -224,19 +226,20 @@ impl ReleaseShelf {
                 ShelfError::NotFound(name.clone())
             }
         };
-        let bytes = self.content(name, hash, missing).await?;
+        let bytes = self.read_content(name, hash, missing).await?;
         let size = entry.size;
         let skill = name.clone();
         let bundle =
-            beside(move || Bundle::parse(&bytes, &hash, size).map_err(damaged(&skill))).await?;
+            run_blocking(move || Bundle::parse(&bytes, &hash, size).map_err(damaged_skill(&skill)))
+                .await?;
         let mut parts = Vec::new();
         for part in bundle.part_hashes() {
-            parts.push((part, self.content(name, part, missing).await?));
+            parts.push((part, self.read_content(name, part, missing).await?));
         }
-        let (state, place) = (Arc::clone(&list.state), list.place(entry));
+        let (state, place) = (Arc::clone(&list.state), list.skill_place(entry));
         let (skill, version) = (name.clone(), entry.version);
-        beside(move || {
-            let signer = bundle.signed().signer(&state);
+        run_blocking(move || {
+            let signer = bundle.signed_manifest().signer(&state);
             // Checked before the bundle is opened, so that a revoked signer is reported as such and
             // not as damage.
             if signer.is_some_and(|signer| state.is_revoked(&signer)) {
@@ -252,12 +255,12 @@ impl ReleaseShelf {
                 stored_version: None,
             };
             let part = |wanted: &Digest| {
-                let found = parts.iter().find(|(hash, _)| hash == wanted);
-                found.map(|(_, bytes)| bytes.to_vec())
+                let part_bytes = parts.iter().find(|(hash, _)| hash == wanted);
+                part_bytes.map(|(_, bytes)| bytes.to_vec())
             };
             let bundle = bundle
                 .open(&part, &trust, &expected)
-                .map_err(damaged(&skill))?;
+                .map_err(damaged_skill(&skill))?;
             Ok(Loaded {
                 public_key: signer.ok_or_else(|| {
                     ShelfError::Damaged(
@@ -273,9 +276,9 @@ impl ReleaseShelf {
     }
 }
 
-impl List {
+impl VerifiedList {
     /// Whether the release lists exactly this bundle under this name.
-    fn names(&self, entry: &Entry) -> bool {
+    fn lists_bundle(&self, entry: &Entry) -> bool {
         self.snapshot
             .find(entry.name())
             .is_some_and(|found| found.texts.bundle_hash == entry.texts.bundle_hash)
@@ -283,8 +286,8 @@ impl List {
 
     /// Returns which signers are valid for an entry: for a bundle that the release does not list,
     /// only keys that may publish at present.
-    fn place(&self, entry: &Entry) -> SkillPlace {
-        if self.names(entry) {
+    fn skill_place(&self, entry: &Entry) -> SkillPlace {
+        if self.lists_bundle(entry) {
             SkillPlace::Listed
         } else {
             SkillPlace::Own { taken_over: false }
@@ -292,12 +295,12 @@ impl List {
     }
 }
 
-fn damaged(name: &SkillName) -> impl Fn(BundleError) -> ShelfError + use<> {
+fn damaged_skill(name: &SkillName) -> impl Fn(BundleError) -> ShelfError + use<> {
     let name = name.clone();
     move |error| ShelfError::Damaged(name.clone(), error.to_string())
 }
 
-fn gone(what: &str) -> ShelfError {
+fn missing_object(what: &str) -> ShelfError {
     StoreError::unavailable(format!("{what} is missing from the object store")).into()
 }
 
@@ -316,7 +319,7 @@ fn read_catalog(
     let current = namespace
         .current
         .as_ref()
-        .ok_or_else(|| gone("a release"))?;
+        .ok_or_else(|| missing_object("a release"))?;
     if current.is_earlier() {
         return Err(ShelfError::ReleaseAwaited);
     }
@@ -336,7 +339,7 @@ fn read_catalog(
     }
     // The pin has the signers that were accepted at the publish; without a pin, those found in the
     // file count.
-    let counted = namespace.pin.vault().map(|pin| pin.signers.clone());
+    let counted = namespace.pin.vault_pin().map(|pin| pin.signers.clone());
     let signers = counted.unwrap_or(signers);
     if state.voids_release(&signers) {
         return Err(ShelfError::ReleaseAwaited);
@@ -365,11 +368,11 @@ fn read_snapshot(
     };
     let parts: Vec<Vec<IndexEntry>> = parts
         .iter()
-        .map(|part| index::parse(part, &state.vault_id()))
+        .map(|part| index::parse_object(part, &state.vault_id()))
         .collect::<Result<_, _>>()
         .map_err(|error| wrong("the index", &error))?;
     let skills = catalog.skills.iter();
-    if !index::covers(
+    if !index::covers_skills(
         &parts,
         skills.map(|skill| (&skill.name, &skill.bundle_hash)),
     ) {
@@ -409,31 +412,31 @@ fn texts_size(texts: &IndexEntry) -> usize {
 
 #[async_trait]
 impl Shelf for ReleaseShelf {
-    fn owner(&self) -> &str {
+    fn owner_name(&self) -> &str {
         self.namespace.slug.as_str()
     }
 
-    fn writes(&self) -> Writes {
+    fn write_mode(&self) -> Writes {
         match self.namespace.kind {
             Kind::Hosted => Writes::Drafted,
             Kind::SelfSigned => Writes::Elsewhere,
         }
     }
 
-    async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
-        Ok(match self.list().await? {
+    async fn take_snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
+        Ok(match self.verified_list().await? {
             Some(list) => Arc::clone(&list.snapshot),
             None => Arc::default(),
         })
     }
 
-    async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
+    async fn load_skill(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
         if !self.namespace.subscription.is_live(self.app.clock.now()) {
             // Lists and descriptions stay readable after a lapse; content is what is paid for.
             return Err(ShelfError::SubscriptionLapsed);
         }
         let missing = || ShelfError::NotFound(entry.name().clone());
-        let list = self.list().await?.ok_or_else(missing)?;
+        let list = self.verified_list().await?.ok_or_else(missing)?;
         // Withdrawn means: no caller may read it, even one who still holds the entry of an earlier
         // list.
         if list.withdrawn.contains(&entry.texts.bundle_hash) {
@@ -447,28 +450,33 @@ impl Shelf for ReleaseShelf {
             if manifest.name == *entry.name()
                 && manifest.version == entry.version
                 && manifest.vault_id == list.state.vault_id()
-                && list.state.judge_signer(signer, list.place(entry)).is_ok()
+                && list
+                    .state
+                    .judge_signer(signer, list.skill_place(entry))
+                    .is_ok()
             {
                 return Ok(loaded);
             }
         }
         let loaded = Arc::new(self.open_skill(&list, entry).await?);
-        let size = loaded.size();
-        self.verified.skills.insert(key, Arc::clone(&loaded), size);
+        let size = loaded.memory_size();
+        self.verified
+            .skills
+            .insert_value(key, Arc::clone(&loaded), size);
         Ok(loaded)
     }
 
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
-        match self.writes() {
+        match self.write_mode() {
             Writes::Drafted => {
-                let drafts = Drafts {
+                let drafts = DraftTarget {
                     app: &self.app,
                     namespace: &self.namespace,
                     shelf: self,
                     by,
                     source: self.source,
                 };
-                drafts::submit(&drafts, change).await
+                drafts::submit_as_draft(&drafts, change).await
             }
             Writes::Signed | Writes::Elsewhere => Err(ShelfError::LibraryElsewhere),
         }

@@ -7,7 +7,7 @@ use vault_format::draft::Submitter;
 use vault_mcp::{Names, Person, Right, Session};
 use vault_shelf::Shelf;
 
-use super::drafts::Drafting;
+use super::drafts::DraftingShelf;
 use super::{Releases, Shelves};
 use crate::app::App;
 use crate::bearer::Caller;
@@ -18,7 +18,7 @@ use crate::model::user::{Role, Scope};
 
 /// Rule for the changes of a session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Changes {
+pub(crate) enum ChangeRule {
     /// The namespace, the caller's role and the settings decide.
     ByRole,
     /// All changes become drafts, whoever makes them.
@@ -27,20 +27,20 @@ pub(crate) enum Changes {
 
 /// Opens a session of this caller with the shelf of their namespace: the shelf of `app` if there is
 /// one, otherwise the current release.
-pub(crate) fn session(
+pub(crate) fn open_session(
     app: &App,
     caller: &Caller,
     actor: &Actor,
     releases: &Releases,
-    (names, changes): (Names, Changes),
+    (names, changes): (Names, ChangeRule),
 ) -> Session {
     let shelves: &dyn Shelves = match &app.shelves {
         Some(shelves) => &**shelves,
         None => releases,
     };
     let shelf = shelves.shelf(app, &caller.namespace, actor.source);
-    let shelf: Arc<dyn Shelf> = if changes == Changes::Drafted || are_drafted(app, caller) {
-        Arc::new(Drafting {
+    let shelf: Arc<dyn Shelf> = if changes == ChangeRule::Drafted || are_drafted(app, caller) {
+        Arc::new(DraftingShelf {
             inner: shelf,
             app: app.clone(),
             namespace: caller.namespace.clone(),
@@ -49,7 +49,7 @@ pub(crate) fn session(
     } else {
         shelf
     };
-    Session::new(shelf, person(caller), names)
+    Session::new(shelf, to_person(caller), names)
 }
 
 /// Whether changes of this caller become drafts in a namespace whose own server signs. A publisher
@@ -62,7 +62,7 @@ fn are_drafted(app: &App, caller: &Caller) -> bool {
 }
 
 /// Converts the caller to the form that the tools and the policy use.
-fn person(caller: &Caller) -> Person {
+fn to_person(caller: &Caller) -> Person {
     let right = |scope| {
         if caller.scopes.has(scope) {
             Right::Granted

@@ -10,7 +10,7 @@ use super::cookie;
 use super::csrf::{self, Purpose};
 use super::error_page::ErrorPage;
 use super::form::Form;
-use super::remembered_browser::Returning;
+use super::remembered_browser::RememberedBrowser;
 use crate::app::App;
 use crate::http::{client_address, read_body, require_media_type};
 use crate::model::Versioned;
@@ -27,7 +27,7 @@ pub const MAX_FORM_BYTES: usize = 3 * MAX_QUERY_BYTES + 8 * 1024;
 /// A browser, identified by the random value of its cookie. Viewing a page stores nothing about it.
 pub struct Browser {
     secret: Secret,
-    brought: bool,
+    was_sent: bool,
 }
 
 /// A browser with its session and account.
@@ -40,21 +40,21 @@ pub struct SignedIn {
 
 impl Browser {
     /// Reads the browser from the cookie of a request, or creates a new one.
-    pub fn of(app: &App, headers: &HeaderMap) -> Self {
-        let brought = cookie::value(headers, cookie_name(app))
+    pub fn from_headers(app: &App, headers: &HeaderMap) -> Self {
+        let sent_secret = cookie::find_cookie(headers, cookie_name(app))
             .and_then(|value| Secret::parse(SecretKind::Session, value));
         Self {
-            brought: brought.is_some(),
-            secret: brought.unwrap_or_else(|| Secret::fresh(SecretKind::Session, &app.random)),
+            was_sent: sent_secret.is_some(),
+            secret: sent_secret.unwrap_or_else(|| Secret::fresh(SecretKind::Session, &app.random)),
         }
     }
 
     /// Creates the browser for a sign-in that just succeeded. Its value is new, so a value that an
     /// attacker planted or learned before the sign-in is worthless (session fixation).
-    pub fn fresh(app: &App) -> Self {
+    pub fn for_new_session(app: &App) -> Self {
         Self {
             secret: Secret::fresh(SecretKind::Session, &app.random),
-            brought: false,
+            was_sent: false,
         }
     }
 
@@ -65,13 +65,13 @@ impl Browser {
 
     /// Derives a secret from the cookie and `salt`. It is not stored: only the same browser can
     /// make it again.
-    pub fn derived(&self, kind: SecretKind, salt: &str) -> Secret {
-        Secret::derived(kind, &self.secret, salt)
+    pub fn derive_secret(&self, kind: SecretKind, salt: &str) -> Secret {
+        Secret::derive_from(kind, &self.secret, salt)
     }
 
     /// Creates a form token for this browser.
     pub fn form_token(&self, app: &App, purpose: Purpose, subject: &str) -> String {
-        csrf::token(&self.secret, purpose, subject, app.clock.now(), &app.random)
+        csrf::create_token(&self.secret, purpose, subject, app.clock.now(), &app.random)
     }
 
     /// Verifies the token of a form and returns its nonce. Fails when the browser sent no cookie,
@@ -87,29 +87,29 @@ impl Browser {
         // it.
         let token = form
             .value("csrf")
-            .filter(|_| self.brought)
+            .filter(|_| self.was_sent)
             .ok_or(ErrorPage::FormForged)?;
-        csrf::check(&self.secret, purpose, subject, token, app.clock.now())
+        csrf::verify_token(&self.secret, purpose, subject, token, app.clock.now())
             .ok_or(ErrorPage::FormForged)
     }
 
     /// Loads the session if its sign-in is complete. Fails when the store does.
-    pub async fn signed_in(&self, app: &App) -> Result<Option<SignedIn>, StoreError> {
-        let found = self.session(app).await?;
+    pub async fn load_signed_in(&self, app: &App) -> Result<Option<SignedIn>, StoreError> {
+        let found = self.load_session(app).await?;
         Ok(found.filter(|found| !found.session.code_due))
     }
 
     /// Loads the session if its first proof was accepted and the code of a second factor is still
     /// due. Fails when the store does.
-    pub async fn half_signed_in(&self, app: &App) -> Result<Option<SignedIn>, StoreError> {
-        let found = self.session(app).await?;
+    pub async fn load_half_signed_in(&self, app: &App) -> Result<Option<SignedIn>, StoreError> {
+        let found = self.load_session(app).await?;
         Ok(found.filter(|found| found.session.code_due))
     }
 
     /// Loads the session of the cookie, whether or not a code is still due.
-    async fn session(&self, app: &App) -> Result<Option<SignedIn>, StoreError> {
+    async fn load_session(&self, app: &App) -> Result<Option<SignedIn>, StoreError> {
         // A value that was made for this request cannot have a session.
-        if !self.brought {
+        if !self.was_sent {
             return Ok(None);
         }
         let Some(session) = app.get::<Session>(&session_key(&self.hash())).await? else {
@@ -123,7 +123,7 @@ impl Browser {
         let service = Versioned::<ServiceEpoch>::read(service)?.map(|service| service.value);
         let now = app.clock.now();
         Ok(account
-            .filter(|account| session.value.counts(&account.value, service, now))
+            .filter(|account| session.value.is_valid(&account.value, service, now))
             .map(|account| SignedIn {
                 session: session.value,
                 account: account.value,
@@ -138,7 +138,7 @@ impl Browser {
         } else {
             String::new()
         };
-        (!self.brought)
+        (!self.was_sent)
             .then(|| set_cookie(app, self.secret.text(), &age))
             .flatten()
     }
@@ -175,20 +175,20 @@ fn cookie_name(app: &App) -> &'static str {
 }
 
 /// A form that was sent from a page of ours.
-pub struct Posted {
+pub struct PostedForm {
     /// Fields of the form.
     pub form: Form,
     /// Browser that sent it.
     pub browser: Browser,
     /// Former sign-ins of the browser.
-    pub returning: Returning,
+    pub returning: RememberedBrowser,
     /// Address that it came from.
     pub source: Option<IpAddr>,
 }
 
 /// Reads a form. Fails when another site sent it, when it is too large or not a form, or when a
 /// field other than `scope` is repeated.
-pub async fn posted(app: &App, request: Request) -> Result<Posted, ErrorPage> {
+pub async fn read_posted_form(app: &App, request: Request) -> Result<PostedForm, ErrorPage> {
     let (parts, body) = request.into_parts();
     // Before the body, so that forms of other sites are not even read.
     if !from_our_page(app, &parts.headers) {
@@ -198,12 +198,12 @@ pub async fn posted(app: &App, request: Request) -> Result<Posted, ErrorPage> {
     require_media_type(&parts.headers, "application/x-www-form-urlencoded")?;
     let form = Form::parse(std::str::from_utf8(&body).map_err(|_| ErrorPage::FormMalformed)?);
     // Check boxes of scopes share that one name.
-    form.check_but("scope")
+    form.check_except("scope")
         .map_err(|_| ErrorPage::FormMalformed)?;
-    Ok(Posted {
+    Ok(PostedForm {
         form,
-        browser: Browser::of(app, &parts.headers),
-        returning: Returning::of(app, &parts.headers),
+        browser: Browser::from_headers(app, &parts.headers),
+        returning: RememberedBrowser::from_headers(app, &parts.headers),
         source: client_address(&app.config, &parts.headers, &parts.extensions),
     })
 }
@@ -226,7 +226,7 @@ fn from_our_page(app: &App, headers: &HeaderMap) -> bool {
 
 /// Page that a form finally leads to: always one of ours, so that `return_to` is no open redirect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Onward<'f> {
+pub enum ReturnTo<'f> {
     /// The authorize request with this query.
     Authorize(&'f str),
     /// The page where a password is changed.
@@ -254,15 +254,15 @@ pub const CONSOLE_PATH: &str = "/console";
 /// Longest address of a console page, in bytes.
 const MAX_CONSOLE_BYTES: usize = 1024;
 
-impl<'f> Onward<'f> {
+impl<'f> ReturnTo<'f> {
     /// Reads the field `return_to`. Fails unless it is exactly our authorize address with a query,
     /// or another page of ours.
-    pub fn of(app: &App, form: &'f Form) -> Result<Self, ErrorPage> {
-        Self::at(app, form.value("return_to").unwrap_or_default())
+    pub fn from_form(app: &App, form: &'f Form) -> Result<Self, ErrorPage> {
+        Self::parse_address(app, form.value("return_to").unwrap_or_default())
     }
 
     /// Parses an address that [`Onward::address`] returned.
-    pub fn at(app: &App, address: &'f str) -> Result<Self, ErrorPage> {
+    pub fn parse_address(app: &App, address: &'f str) -> Result<Self, ErrorPage> {
         let path = address
             .strip_prefix(app.config.public_url.prefix())
             .ok_or(ErrorPage::FormMalformed)?;
@@ -273,7 +273,7 @@ impl<'f> Onward<'f> {
             NEW_VAULT_PATH => return Ok(Self::NewVault),
             _ => {}
         }
-        if let Some(page) = Self::console(path) {
+        if let Some(page) = Self::parse_console_address(path) {
             return Ok(page);
         }
         // Printable ASCII only: the query goes into a `Location` header, where a line feed would
@@ -288,7 +288,7 @@ impl<'f> Onward<'f> {
 
     /// Parses the address of a console page: its path below the prefix, and its query. `None` for
     /// an address that no page of the console can have.
-    pub fn console(address: &'f str) -> Option<Self> {
+    pub fn parse_console_address(address: &'f str) -> Option<Self> {
         let (path, query) = address.split_once('?').unwrap_or((address, ""));
         let below = path.strip_prefix(CONSOLE_PATH)?;
         let segment = |text: &str| {
@@ -308,7 +308,7 @@ impl<'f> Onward<'f> {
     }
 
     /// Returns the subject of the form tokens of this page.
-    pub const fn subject(self) -> &'f str {
+    pub const fn form_subject(self) -> &'f str {
         match self {
             Self::Authorize(query) => query,
             Self::Password => PASSWORD_PATH,
@@ -328,7 +328,7 @@ impl<'f> Onward<'f> {
             | Self::SecondFactor
             | Self::NewVault
             | Self::Console(_) => {
-                format!("{}{}", app.config.public_url.prefix(), self.subject())
+                format!("{}{}", app.config.public_url.prefix(), self.form_subject())
             }
         }
     }
@@ -337,8 +337,8 @@ impl<'f> Onward<'f> {
 /// Reads the authorize query from the field `return_to`. Fails unless it is exactly our authorize
 /// address with a query.
 pub fn authorize_query<'f>(app: &App, form: &'f Form) -> Result<&'f str, ErrorPage> {
-    match Onward::of(app, form)? {
-        Onward::Authorize(query) => Ok(query),
+    match ReturnTo::from_form(app, form)? {
+        ReturnTo::Authorize(query) => Ok(query),
         _ => Err(ErrorPage::FormMalformed),
     }
 }
@@ -378,11 +378,15 @@ mod tests {
             ("https://evil.example/console", false),
             ("/console/a\u{e9}", false),
         ] {
-            let page = Onward::console(address);
-            assert_eq!(page, good.then_some(Onward::Console(address)), "{address}");
+            let page = ReturnTo::parse_console_address(address);
+            assert_eq!(
+                page,
+                good.then_some(ReturnTo::Console(address)),
+                "{address}"
+            );
         }
         let long = format!("/console?{}", "a".repeat(MAX_CONSOLE_BYTES - 9));
-        assert!(Onward::console(&long).is_some());
-        assert_eq!(Onward::console(&format!("{long}a")), None);
+        assert!(ReturnTo::parse_console_address(&long).is_some());
+        assert_eq!(ReturnTo::parse_console_address(&format!("{long}a")), None);
     }
 }

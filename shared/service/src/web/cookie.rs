@@ -3,7 +3,7 @@
 use axum::http::header::{self, HeaderMap};
 
 /// Returns the value of the first cookie of this name.
-pub fn value<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+pub fn find_cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers
         // HTTP/2 lets a browser split its cookies over several headers.
         .get_all(header::COOKIE)

@@ -12,23 +12,27 @@ use crate::app::App;
 
 /// Request headers that browsers may send: the media type of the body, a bearer token, and the
 /// header that MCP clients add to discovery requests too.
-const HEADERS: HeaderValue =
+const ALLOWED_HEADERS: HeaderValue =
     HeaderValue::from_static("authorization, content-type, mcp-protocol-version");
 
 /// Answers `OPTIONS` of a discovery document.
 pub fn discovery_preflight() -> Response {
-    open(preflight(HeaderValue::from_static("GET")))
+    allow_any_origin(preflight_response(HeaderValue::from_static("GET")))
 }
 
 /// Answers `OPTIONS` of an endpoint for programs.
 pub fn endpoint_preflight(app: &App, headers: &HeaderMap) -> Response {
-    limited(app, headers, preflight(HeaderValue::from_static("POST")))
+    allow_listed_origin(
+        app,
+        headers,
+        preflight_response(HeaderValue::from_static("POST")),
+    )
 }
 
-fn preflight(methods: HeaderValue) -> Response {
+fn preflight_response(methods: HeaderValue) -> Response {
     let headers = [
         (header::ACCESS_CONTROL_ALLOW_METHODS, methods),
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, HEADERS),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS),
         (
             header::ACCESS_CONTROL_MAX_AGE,
             HeaderValue::from_static("3600"),
@@ -38,7 +42,7 @@ fn preflight(methods: HeaderValue) -> Response {
 }
 
 /// Allows pages of every origin to read the response.
-pub fn open(mut response: Response) -> Response {
+pub fn allow_any_origin(mut response: Response) -> Response {
     response.headers_mut().insert(
         header::ACCESS_CONTROL_ALLOW_ORIGIN,
         HeaderValue::from_static("*"),
@@ -47,14 +51,18 @@ pub fn open(mut response: Response) -> Response {
 }
 
 /// Allows pages of allowed origins to read the response.
-pub fn limited(app: &App, asked: &HeaderMap, mut response: Response) -> Response {
+pub fn allow_listed_origin(
+    app: &App,
+    request_headers: &HeaderMap,
+    mut response: Response,
+) -> Response {
     // Scripts cannot read these headers unless they are named, and clients need the challenge and
     // the time to wait.
-    const NAMES: [HeaderName; 2] = [header::WWW_AUTHENTICATE, header::RETRY_AFTER];
+    const EXPOSED_HEADERS: [HeaderName; 2] = [header::WWW_AUTHENTICATE, header::RETRY_AFTER];
     let headers = response.headers_mut();
     // Without it a cache could hand the answer for one origin to another.
     headers.insert(header::VARY, HeaderValue::from_static("Origin"));
-    let origin = asked.get(header::ORIGIN).filter(|origin| {
+    let origin = request_headers.get(header::ORIGIN).filter(|origin| {
         // Compared whole: matching a suffix would let look-alike origins in.
         let mut allowed = app.config.allowed_origins.iter();
         allowed.any(|allowed| allowed.as_bytes() == origin.as_bytes())
@@ -62,7 +70,9 @@ pub fn limited(app: &App, asked: &HeaderMap, mut response: Response) -> Response
     if let Some(origin) = origin {
         // The header can name one origin only, so the caller's own is returned instead of the list.
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-        if let Ok(names) = HeaderValue::from_str(&NAMES.map(|name| name.to_string()).join(", ")) {
+        if let Ok(names) =
+            HeaderValue::from_str(&EXPOSED_HEADERS.map(|name| name.to_string()).join(", "))
+        {
             headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, names);
         }
     }

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use vault_format::time::Timestamp;
-use vault_store::random::{Random, bytes};
+use vault_store::random::{Random, random_bytes};
 
 use crate::model::token::Secret;
 
@@ -43,7 +43,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    const fn word(self) -> &'static str {
+    const fn as_str(self) -> &'static str {
         match self {
             Self::Login => "login",
             Self::Consent => "consent",
@@ -61,7 +61,7 @@ impl Purpose {
 
 /// Creates a token for the form `purpose` about `subject` (the request it answers), in the browser
 /// with the cookie value `session`.
-pub fn token(
+pub fn create_token(
     session: &Secret,
     purpose: Purpose,
     subject: &str,
@@ -69,8 +69,8 @@ pub fn token(
     random: &dyn Random,
 ) -> String {
     // Tokens of the same second must differ, so that each can be marked as used.
-    let nonce = URL_SAFE_NO_PAD.encode(bytes::<16>(random));
-    let mac = mac(session, purpose, subject, &nonce, now.unix())
+    let nonce = URL_SAFE_NO_PAD.encode(random_bytes::<16>(random));
+    let mac = compute_mac(session, purpose, subject, &nonce, now.unix())
         .finalize()
         .into_bytes();
     format!("{nonce}.{}.{}", now.unix(), URL_SAFE_NO_PAD.encode(mac))
@@ -78,7 +78,7 @@ pub fn token(
 
 /// Verifies a token and returns its nonce, to be marked as used. `None` when the token is forged,
 /// expired, or made for another browser, purpose or subject.
-pub fn check(
+pub fn verify_token(
     session: &Secret,
     purpose: Purpose,
     subject: &str,
@@ -94,14 +94,14 @@ pub fn check(
     let issued: i64 = issued.parse().ok()?;
     let sent = URL_SAFE_NO_PAD.decode(sent).ok()?;
     // `verify_slice` compares in constant time.
-    mac(session, purpose, subject, nonce, issued)
+    compute_mac(session, purpose, subject, nonce, issued)
         .verify_slice(&sent)
         .ok()?;
     // The MAC is valid, so the time was written by this service.
     (now.unix() < issued.saturating_add(FORM_SECONDS)).then(|| nonce.to_owned())
 }
 
-fn mac(
+fn compute_mac(
     session: &Secret,
     purpose: Purpose,
     subject: &str,
@@ -115,7 +115,7 @@ fn mac(
     mac.update(
         format!(
             "vault-csrf/1\n{}\n{nonce}\n{issued}\n{subject}",
-            purpose.word()
+            purpose.as_str()
         )
         .as_bytes(),
     );
@@ -136,25 +136,34 @@ mod tests {
             Secret::fresh(SecretKind::Session, &random),
             Secret::fresh(SecretKind::Session, &random),
         );
-        let made = token(&mine, Purpose::Consent, "a=1", now, &random);
+        let made = create_token(&mine, Purpose::Consent, "a=1", now, &random);
         let nonce = made[..22].to_owned();
         let later = now.plus_seconds(FORM_SECONDS - 1);
         assert_eq!(
-            check(&mine, Purpose::Consent, "a=1", &made, now),
+            verify_token(&mine, Purpose::Consent, "a=1", &made, now),
             Some(nonce.clone())
         );
         assert_eq!(
-            check(&mine, Purpose::Consent, "a=1", &made, later),
+            verify_token(&mine, Purpose::Consent, "a=1", &made, later),
             Some(nonce)
         );
         assert_eq!(
-            check(&mine, Purpose::Consent, "a=1", &made, later.plus_seconds(1)),
+            verify_token(&mine, Purpose::Consent, "a=1", &made, later.plus_seconds(1)),
             None
         );
-        assert_eq!(check(&other, Purpose::Consent, "a=1", &made, now), None);
-        assert_eq!(check(&mine, Purpose::Login, "a=1", &made, now), None);
-        assert_eq!(check(&mine, Purpose::Consent, "a=2", &made, now), None);
-        assert_ne!(made, token(&mine, Purpose::Consent, "a=1", now, &random));
+        assert_eq!(
+            verify_token(&other, Purpose::Consent, "a=1", &made, now),
+            None
+        );
+        assert_eq!(verify_token(&mine, Purpose::Login, "a=1", &made, now), None);
+        assert_eq!(
+            verify_token(&mine, Purpose::Consent, "a=2", &made, now),
+            None
+        );
+        assert_ne!(
+            made,
+            create_token(&mine, Purpose::Consent, "a=1", now, &random)
+        );
         for bad in [
             "",
             "..",
@@ -165,7 +174,7 @@ mod tests {
             &made[..made.len() - 1],
         ] {
             assert_eq!(
-                check(&mine, Purpose::Consent, "a=1", bad, now),
+                verify_token(&mine, Purpose::Consent, "a=1", bad, now),
                 None,
                 "{bad}"
             );

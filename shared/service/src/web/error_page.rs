@@ -89,9 +89,9 @@ impl From<Explanation> for ErrorPage {
 }
 
 /// Status, title and paragraphs of a page.
-type Words = (StatusCode, &'static str, &'static [&'static str]);
+type PageText = (StatusCode, &'static str, &'static [&'static str]);
 
-const fn provider_down(passwords: bool) -> Words {
+const fn provider_down_text(passwords: bool) -> PageText {
     (
         StatusCode::SERVICE_UNAVAILABLE,
         "The identity provider does not answer",
@@ -108,7 +108,7 @@ const fn provider_down(passwords: bool) -> Words {
 
 /// Returns the text for an account without a suitable vault. `fixed`: the app asks for one
 /// particular vault.
-const fn no_namespace(fixed: bool) -> Words {
+const fn no_namespace_text(fixed: bool) -> PageText {
     if fixed {
         (
             StatusCode::FORBIDDEN,
@@ -131,7 +131,7 @@ const fn no_namespace(fixed: bool) -> Words {
 }
 
 /// Returns the text for a refusal by HTTP processing or the store.
-fn refused(refusal: &Refusal) -> Words {
+fn refusal_page_text(refusal: &Refusal) -> PageText {
     let status = refusal.status();
     match refusal.code() {
         // First, whatever the code: a failure of the service must never read as a mistake of the
@@ -164,7 +164,7 @@ fn refused(refusal: &Refusal) -> Words {
 
 impl ErrorPage {
     /// Returns status, title and paragraphs of the page.
-    fn words(&self) -> Words {
+    fn page_text(&self) -> PageText {
         match self {
             Self::Explained(page) => (page.status, page.title, page.lines),
             Self::RequestMalformed => (
@@ -217,9 +217,9 @@ impl ErrorPage {
                     "Nothing was changed.",
                 ],
             ),
-            Self::ProviderDown { passwords, .. } => provider_down(*passwords),
+            Self::ProviderDown { passwords, .. } => provider_down_text(*passwords),
             Self::NoSignUp => (StatusCode::NOT_FOUND, NO_SIGN_UP, &[NO_SIGN_UP_HELP]),
-            Self::NoNamespace { fixed, .. } => no_namespace(*fixed),
+            Self::NoNamespace { fixed, .. } => no_namespace_text(*fixed),
             Self::NotFound => (
                 StatusCode::NOT_FOUND,
                 "This page does not exist",
@@ -228,13 +228,13 @@ impl ErrorPage {
                     "Check the address. To use a vault, ask its owner to invite you.",
                 ],
             ),
-            Self::Refused(refusal) => refused(refusal),
+            Self::Refused(refusal) => refusal_page_text(refusal),
         }
     }
 
     /// Renders the page.
-    pub fn answer(self, app: &App) -> Response {
-        let (status, title, lines) = self.words();
+    pub fn render_error_page(self, app: &App) -> Response {
+        let (status, title, lines) = self.page_text();
         let mut lines: Vec<_> = lines.iter().map(|line| (*line).to_owned()).collect();
         if let Self::Explained(page) = &self {
             lines.extend(page.detail.clone());
@@ -248,12 +248,12 @@ impl ErrorPage {
             _ => (None, None),
         };
         let page = MessagePage {
-            frame: Frame::of(&app.config.public_url),
+            frame: Frame::for_service(&app.config.public_url),
             title,
             lines,
             sign_out,
         };
-        let mut response = layout::answer(status, &page, None);
+        let mut response = layout::render_page(status, &page, None);
         if let Some(refusal) = refusal {
             let wait = match status {
                 StatusCode::SERVICE_UNAVAILABLE => Some(HeaderValue::from_static("5")),

@@ -25,7 +25,7 @@ pub enum BadForm {
 }
 
 /// Most parameters that are parsed; a form with more is unreadable.
-const MOST_PARAMETERS: usize = 64;
+const MAX_PARAMETERS: usize = 64;
 
 impl Form {
     /// Parses `application/x-www-form-urlencoded` text. Defects are stored, and reported when the
@@ -35,18 +35,18 @@ impl Form {
         for (count, pair) in text.split('&').filter(|pair| !pair.is_empty()).enumerate() {
             // Bounds the work of one request: a body within the size limit may hold thousands of
             // tiny pairs.
-            if count == MOST_PARAMETERS {
+            if count == MAX_PARAMETERS {
                 form.unreadable.push("(too many)".to_owned());
                 break;
             }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let Some(name) = decode(name) else {
+            let Some(name) = percent_decode(name) else {
                 form.unreadable.push("(name)".to_owned());
                 continue;
             };
             // All values are stored, so that a repetition is reported and not resolved to the first
             // or the last one.
-            match decode(value) {
+            match percent_decode(value) {
                 None => form.unreadable.push(name),
                 Some(value) => form.values.entry(name).or_default().push(value),
             }
@@ -69,27 +69,27 @@ impl Form {
     }
 
     /// Whether `name` occurs at most once and could be decoded.
-    pub fn sound(&self, name: &str) -> bool {
+    pub fn is_sound(&self, name: &str) -> bool {
         self.all(name).nth(1).is_none() && !self.unreadable.iter().any(|bad| bad == name)
     }
 
     /// Checks that every parameter occurs once and is valid text. Fails with the first that does
     /// not.
     pub fn check(&self) -> Result<(), BadForm> {
-        self.check_but("")
+        self.check_except("")
     }
 
     /// Does the same, except that `boxes` may be repeated.
-    pub fn check_but(&self, boxes: &str) -> Result<(), BadForm> {
+    pub fn check_except(&self, boxes: &str) -> Result<(), BadForm> {
         if let Some((name, _)) = self
             .values
             .iter()
             .find(|(name, values)| values.len() > 1 && *name != boxes)
         {
-            return Err(BadForm::Repeated(printable(name)));
+            return Err(BadForm::Repeated(printable_name(name)));
         }
         match self.unreadable.first() {
-            Some(name) => Err(BadForm::Unreadable(printable(name))),
+            Some(name) => Err(BadForm::Unreadable(printable_name(name))),
             None => Ok(()),
         }
     }
@@ -111,14 +111,14 @@ pub fn with_query(address: &str, pairs: &[(&str, &str)]) -> String {
 
 /// Returns a parameter's name as `error_description` allows it: RFC 6749 permits printable ASCII
 /// without quotes.
-fn printable(name: &str) -> String {
+fn printable_name(name: &str) -> String {
     name.chars()
         .filter(|c| c.is_ascii_alphanumeric() || "_-.()".contains(*c))
         .take(40)
         .collect()
 }
 
-fn decode(text: &str) -> Option<String> {
+fn percent_decode(text: &str) -> Option<String> {
     // Decoded by hand because the decoder of the `url` crate accepts broken escapes and replaces
     // invalid UTF-8.
     let mut bytes = Vec::with_capacity(text.len());
@@ -165,14 +165,14 @@ mod tests {
             ("a=1&a", "a", BadForm::Repeated("a".into())),
         ] {
             let form = Form::parse(text);
-            assert!(!form.sound(name), "{text}");
-            assert!(form.sound("other"), "{text}");
+            assert!(!form.is_sound(name), "{text}");
+            assert!(form.is_sound("other"), "{text}");
             assert_eq!(form.check(), Err(error), "{text}");
         }
         let boxes = Form::parse("a=1&a=2&b=1");
         assert_eq!(boxes.all("a").collect::<Vec<_>>(), ["1", "2"]);
         assert_eq!(
-            (boxes.check_but("a"), boxes.check_but("b")),
+            (boxes.check_except("a"), boxes.check_except("b")),
             (Ok(()), Err(BadForm::Repeated("a".into())))
         );
         assert!(Form::parse(&"a&".repeat(100)).check().is_err());

@@ -48,7 +48,7 @@ pub struct Frame {
 
 impl Frame {
     /// Creates the frame for a service.
-    pub fn of(public: &PublicUrl) -> Self {
+    pub fn for_service(public: &PublicUrl) -> Self {
         Self {
             place: public.authority().to_owned(),
             prefix: public.prefix().to_owned(),
@@ -71,7 +71,7 @@ pub const fn role_name(role: Role) -> &'static str {
 }
 
 /// Returns a person with the role, in words: `an owner`.
-pub const fn role(role: Role) -> &'static str {
+pub const fn role_with_article(role: Role) -> &'static str {
     match role {
         Role::Owner => "an owner",
         Role::Publisher => "a publisher",
@@ -84,7 +84,7 @@ const MONTHS: [&str; 12] = [
 ];
 
 /// Formats the day of a time (UTC): `1 Dec 2026`.
-pub fn day(at: Timestamp) -> String {
+pub fn format_day(at: Timestamp) -> String {
     let text = at.to_string();
     let mut parts = text.split(['-', 'T']);
     let year = parts.next().unwrap_or_default();
@@ -95,10 +95,10 @@ pub fn day(at: Timestamp) -> String {
 }
 
 /// Formats a time to the minute (UTC): `1 Dec 2026, 09:05 UTC`.
-pub fn minute(at: Timestamp) -> String {
+pub fn format_minute(at: Timestamp) -> String {
     let text = at.to_string();
     let clock = text.split('T').nth(1).and_then(|clock| clock.get(..5));
-    format!("{}, {} UTC", day(at), clock.unwrap_or_default())
+    format!("{}, {} UTC", format_day(at), clock.unwrap_or_default())
 }
 
 /// Form token and destination of a button that signs out.
@@ -125,16 +125,20 @@ pub struct MessagePage {
 
 /// Renders a page as a response. `onward` is the address of the client that a form on the page may
 /// lead to besides this service.
-pub fn answer(status: StatusCode, page: &impl Template, onward: Option<&RedirectUri>) -> Response {
-    styled(status, page, onward, &STYLE_SOURCE)
+pub fn render_page(
+    status: StatusCode,
+    page: &impl Template,
+    onward: Option<&RedirectUri>,
+) -> Response {
+    render_with_style(status, page, onward, &STYLE_SOURCE)
 }
 
 /// Renders a console page as a response.
-pub fn console_answer(status: StatusCode, page: &impl Template) -> Response {
-    styled(status, page, None, &CONSOLE_STYLE_SOURCE)
+pub fn render_console_page(status: StatusCode, page: &impl Template) -> Response {
+    render_with_style(status, page, None, &CONSOLE_STYLE_SOURCE)
 }
 
-fn styled(
+fn render_with_style(
     status: StatusCode,
     page: &impl Template,
     onward: Option<&RedirectUri>,
@@ -196,7 +200,10 @@ mod tests {
             ),
         ] {
             let at = at.parse().unwrap();
-            assert_eq!((day(at).as_str(), minute(at).as_str()), (on, until));
+            assert_eq!(
+                (format_day(at).as_str(), format_minute(at).as_str()),
+                (on, until)
+            );
         }
     }
 }

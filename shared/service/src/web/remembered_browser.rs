@@ -24,7 +24,7 @@ const REMEMBERED_SECONDS: i64 = 180 * 24 * 3600;
 
 /// Record that a browser signed in to an account.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
-struct Mark {
+struct SignInMark {
     /// Whether the code of a second factor was entered.
     #[serde(default)]
     second_factor: bool,
@@ -32,25 +32,25 @@ struct Mark {
 
 /// Former sign-ins of a browser.
 #[derive(Debug, Default)]
-pub struct Returning {
-    brought: Option<Secret>,
+pub struct RememberedBrowser {
+    sent_secret: Option<Secret>,
     signed_in: bool,
 }
 
-impl Returning {
+impl RememberedBrowser {
     /// Reads the browser from the cookie of a request.
-    pub fn of(app: &App, headers: &HeaderMap) -> Self {
-        let value = cookie::value(headers, cookie_name(app));
+    pub fn from_headers(app: &App, headers: &HeaderMap) -> Self {
+        let value = cookie::find_cookie(headers, cookie_name(app));
         Self {
-            brought: value.and_then(|value| Secret::parse(SecretKind::Browser, value)),
+            sent_secret: value.and_then(|value| Secret::parse(SecretKind::Browser, value)),
             signed_in: false,
         }
     }
 
     /// Returns a browser in which the account is signed in now.
-    pub fn signed_in() -> Self {
+    pub fn already_signed_in() -> Self {
         Self {
-            brought: None,
+            sent_secret: None,
             signed_in: true,
         }
     }
@@ -61,10 +61,10 @@ impl Returning {
         ports: &Ports,
         account: &Digest,
     ) -> Result<bool, StoreError> {
-        if self.brought.is_none() {
+        if self.sent_secret.is_none() {
             return Ok(self.signed_in);
         }
-        Ok(self.mark(ports, account).await?.is_some())
+        Ok(self.load_mark(ports, account).await?.is_some())
     }
 
     /// Whether the browser signed in to the account before with the code of a second factor.
@@ -73,24 +73,28 @@ impl Returning {
         ports: &Ports,
         typed: &str,
     ) -> Result<bool, StoreError> {
-        let mark = self.mark(ports, &account_name(typed)).await?;
+        let mark = self.load_mark(ports, &account_digest(typed)).await?;
         Ok(mark.is_some_and(|mark| mark.second_factor))
     }
 
-    async fn mark(&self, ports: &Ports, account: &Digest) -> Result<Option<Mark>, StoreError> {
-        let Some(secret) = &self.brought else {
+    async fn load_mark(
+        &self,
+        ports: &Ports,
+        account: &Digest,
+    ) -> Result<Option<SignInMark>, StoreError> {
+        let Some(secret) = &self.sent_secret else {
             return Ok(None);
         };
-        let found = ports
+        let record = ports
             .records
-            .get(&mark_key(&secret.hash(), account))
+            .get_one(&mark_key(&secret.hash(), account))
             .await?;
-        Ok(Versioned::<Mark>::read(found)?.map(|mark| mark.value))
+        Ok(Versioned::<SignInMark>::read(record)?.map(|mark| mark.value))
     }
 
     /// Returns the write that remembers the browser's sign-in to an account, and the cookie by
     /// which the browser is recognised.
-    pub fn remember(
+    pub fn remember_sign_in(
         &self,
         app: &App,
         typed: &str,
@@ -98,15 +102,15 @@ impl Returning {
     ) -> Result<(Write, Option<HeaderValue>), StoreError> {
         // One cookie serves all accounts of a browser, so a value that was sent is used again.
         let fresh;
-        let secret = if let Some(brought) = &self.brought {
+        let secret = if let Some(brought) = &self.sent_secret {
             brought
         } else {
             fresh = Secret::fresh(SecretKind::Browser, &app.random);
             &fresh
         };
         let write = Write::put_until(
-            mark_key(&secret.hash(), &account_name(typed)),
-            Document::of(&Mark { second_factor })?,
+            mark_key(&secret.hash(), &account_digest(typed)),
+            Document::from_value(&SignInMark { second_factor })?,
             When::Any,
             app.clock.now().plus_seconds(REMEMBERED_SECONDS),
         );
@@ -126,7 +130,7 @@ impl Returning {
 
 /// Returns the name under which an account is counted and remembered: the hash of the typed
 /// address.
-pub fn account_name(typed: &str) -> Digest {
+pub fn account_digest(typed: &str) -> Digest {
     // Other case or blanks must not give a guesser a fresh count.
     Digest::of(typed.trim().to_ascii_lowercase().as_bytes())
 }

@@ -22,12 +22,12 @@ struct WelcomePage {
 }
 
 /// Returns the page with this status.
-pub fn page(public: &PublicUrl, status: StatusCode) -> Response {
+pub fn welcome_page(public: &PublicUrl, status: StatusCode) -> Response {
     let page = WelcomePage {
-        frame: Frame::of(public),
+        frame: Frame::for_service(public),
         base: public.base().to_owned(),
     };
-    layout::answer(status, &page, None)
+    layout::render_page(status, &page, None)
 }
 
 /// Whether a request comes from a browser that opens a page.
@@ -57,7 +57,7 @@ pub fn not_found(app: &App, request: &Request) -> Refusal {
 
 /// Whether a refusal of a request for `path` is shown as the welcome page: only at addresses that
 /// serve programs alone.
-pub fn explains(status: StatusCode, path: &str) -> bool {
+pub fn shows_welcome(status: StatusCode, path: &str) -> bool {
     match status {
         StatusCode::UNAUTHORIZED => path == "/mcp" || path.starts_with("/v/"),
         // A browser sends GET, and an agent POST.

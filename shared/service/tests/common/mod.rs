@@ -15,8 +15,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use vault_format::name::NamespaceId;
 use vault_service::App;
-use vault_service::accounts::bootstrap::first_owner;
-use vault_service::bearer::{Bearer, Caller, identify};
+use vault_service::accounts::bootstrap::ensure_first_owner;
+use vault_service::bearer::{Bearer, Caller, identify_bearer};
 use vault_service::error::Refusal;
 use vault_service::model::account::{self, Account, AccountId, Email};
 use vault_service::model::audit::{self, Entry};
@@ -51,7 +51,7 @@ pub const VERIFIER: &str = "a-verifier-that-is-long-enough-for-the-rule-of-43";
 /// Makes the first owner with the namespace `default`.
 pub async fn bootstrap(app: &App) {
     let password = SecretString::from(OWNER_PASSWORD);
-    first_owner(app, Kind::Hosted, Some(OWNER), Some(&password))
+    ensure_first_owner(app, Kind::Hosted, Some(OWNER), Some(&password))
         .await
         .unwrap();
     set_hash(app, OWNER, OWNER_HASH).await;
@@ -61,20 +61,20 @@ pub async fn bootstrap(app: &App) {
 async fn set_hash(app: &App, email: &str, hash: &str) -> Account {
     let (mut account, revision) = found(app, email).await.unwrap();
     account.set_password(hash.to_owned(), app.clock.now());
-    commit(app, vec![account.update(revision).unwrap()]).await;
+    commit(app, vec![account.update_write(revision).unwrap()]).await;
     account
 }
 
 /// An account with the revision of its record.
 async fn found(app: &App, email: &str) -> Option<(Account, u64)> {
-    let found = account::find(app, &email.parse().unwrap()).await;
+    let found = account::find_account(app, &email.parse().unwrap()).await;
     found.unwrap().map(|found| (found.value, found.revision))
 }
 
 /// Makes a namespace that nobody has a part in.
 pub async fn namespace(app: &App, slug: &str) -> NamespaceRef {
     let made = Namespace::new(slug.parse().unwrap(), Kind::Hosted, OWNER.into(), app);
-    commit(app, made.allocation().unwrap()).await;
+    commit(app, made.allocation_writes().unwrap()).await;
     NamespaceRef {
         slug: made.slug,
         id: made.id,
@@ -90,8 +90,8 @@ pub async fn member(
     scopes: Scopes,
 ) -> User {
     let (account, now) = (proven(app, email).await, app.clock.now());
-    let user = User::active(&account, namespace.clone(), role, scopes, now, &app.random);
-    commit(app, user.creation().unwrap()).await;
+    let user = User::new_active(&account, namespace.clone(), role, scopes, now, &app.random);
+    commit(app, user.creation_writes().unwrap()).await;
     user
 }
 
@@ -99,7 +99,7 @@ pub async fn member(
 pub async fn invite(app: &App, email: &str) -> Option<String> {
     let (email, issuer) = (email.parse().unwrap(), app.config.public_url.base());
     let now = app.clock.now();
-    let invited = account::invite(app, &email, issuer, now).await;
+    let invited = account::prepare_invitation(app, &email, issuer, now).await;
     let invited = invited.unwrap();
     commit(app, invited.writes).await;
     let url = invited.url?;
@@ -108,33 +108,33 @@ pub async fn invite(app: &App, email: &str) -> Option<String> {
 
 /// Writes records; panics if a condition of a write does not hold.
 pub async fn commit(app: &App, writes: Vec<Write>) {
-    assert!(app.records.commit(writes).await.unwrap().is_done());
+    assert!(app.records.commit_writes(writes).await.unwrap().is_done());
 }
 
 /// Reads a record that is there.
 pub async fn read<T: DeserializeOwned>(app: &App, key: &RecordKey) -> T {
-    let record = app.records.get(key).await.unwrap();
+    let record = app.records.get_one(key).await.unwrap();
     record.unwrap().read().unwrap()
 }
 
 /// Writes a record past all rules.
 pub async fn put(app: &App, key: RecordKey, value: &impl Serialize) {
-    let write = Write::put(key, Document::of(value).unwrap(), When::Any);
+    let write = Write::put(key, Document::from_value(value).unwrap(), When::Any);
     commit(app, vec![write]).await;
 }
 
 /// A namespace that is there.
 pub async fn home(app: &App, slug: &str) -> Namespace {
-    let found = namespace::find(app, &slug.parse().unwrap()).await;
+    let found = namespace::find_namespace(app, &slug.parse().unwrap()).await;
     found.unwrap().unwrap().0
 }
 
 /// A user whose account nobody made: for lists that only count or search.
 pub fn listed_user(app: &App, email: &str, namespace: &NamespaceRef, scopes: Scopes) -> User {
     let (email, now): (Email, _) = (email.parse().unwrap(), app.clock.now());
-    let account = Account::new(AccountId::earlier(&email), email, now);
+    let account = Account::new(AccountId::of_earlier_version(&email), email, now);
     let namespace = namespace.clone();
-    User::active(&account, namespace, Role::Member, scopes, now, &app.random)
+    User::new_active(&account, namespace, Role::Member, scopes, now, &app.random)
 }
 
 /// Sets the members' password by a link.
@@ -156,10 +156,10 @@ pub async fn proven(app: &App, email: &str) -> Account {
 /// account page knows the connection.
 pub async fn connected(app: &App, email: &str, subject: &str) -> String {
     let (mut account, revision) = found(app, email).await.unwrap();
-    let name = subject::name("https://id.example", subject);
-    let mut writes = account.connect("https://id.example", name, app.clock.now());
-    writes.push(subject::connection(&name, &account.id, When::Absent).unwrap());
-    writes.push(account.update(revision).unwrap());
+    let name = subject::subject_name("https://id.example", subject);
+    let mut writes = account.connect_provider("https://id.example", name, app.clock.now());
+    writes.push(subject::connection_write(&name, &account.id, When::Absent).unwrap());
+    writes.push(account.update_write(revision).unwrap());
     commit(app, writes).await;
     name.to_string()
 }
@@ -187,8 +187,12 @@ pub async fn audited(app: &App, slug: &str) -> Vec<Entry> {
 
 /// What the audit log of a namespace, or of the service, holds, oldest first.
 pub async fn entries_of(app: &App, namespace: Option<&NamespaceId>) -> Vec<Entry> {
-    let partition = audit::partition(namespace);
-    let listed = app.records.list(&partition, "", None, 1000).await.unwrap();
+    let partition = audit::audit_partition(namespace);
+    let listed = app
+        .records
+        .list_page(&partition, "", None, 1000)
+        .await
+        .unwrap();
     let mut entries: Vec<Entry> = listed.iter().map(|record| record.read().unwrap()).collect();
     // Within one moment the ids of the seeded source are in no order.
     entries.sort_by_key(|entry| entry.at);
@@ -215,7 +219,7 @@ pub async fn register(app: &App, redirect: &str) -> String {
 
 /// The authorize address of a client, with more parameters behind.
 pub fn authorize(client: &str, redirect: &str, more: &[(&str, &str)]) -> String {
-    let challenge = serde_json::to_value(Challenge::of(VERIFIER)).unwrap();
+    let challenge = serde_json::to_value(Challenge::of_verifier(VERIFIER)).unwrap();
     let mut fields = vec![
         ("response_type", "code"),
         ("client_id", client),
@@ -273,7 +277,7 @@ pub async fn refresh(app: &App, client: &str, token: &str) -> Reply {
 
 /// Who sent a request with these headers to a route that any token may open.
 pub async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Caller, Refusal> {
-    let Bearer::Caller(caller) = identify(app, headers, Audience::Mcp).await? else {
+    let Bearer::Caller(caller) = identify_bearer(app, headers, Audience::Mcp).await? else {
         panic!("an operator's token is for no vault");
     };
     caller.require_in_service()?;

@@ -16,7 +16,7 @@ use vault_format::dsse::Envelope;
 use vault_format::hash::Digest;
 use vault_format::keys::{PublicKey, SecretKey};
 use vault_format::name::Slug;
-use vault_format::request::{DeviceHeaders, sign};
+use vault_format::request::{DeviceHeaders, sign_request};
 use vault_format::root::{RevokedKey, RootChain, RootState};
 use vault_format::time::Timestamp;
 use vault_service::config::{Config, Limits};
@@ -25,7 +25,7 @@ use vault_service::model::audit::Actor;
 use vault_service::model::device::{self, Device, DeviceStatus};
 use vault_service::model::namespace::{self, Current, Kind, Namespace, Pin, Pinned};
 use vault_service::model::release::{self, Closure, Node, Release};
-use vault_service::publish::{Precondition, Published, publish};
+use vault_service::publish::{Precondition, PublishedRelease, publish_release};
 use vault_service::{App, Ports, error::Refusal, router};
 use vault_store::clock::Clock;
 use vault_store::objects::{Class, ObjectKey};
@@ -55,7 +55,7 @@ pub fn world_with(change: impl FnOnce(&mut Config)) -> World {
     let clock = Arc::new(TestClock::new(NOW.parse().unwrap()));
     let memory = Arc::new(Memory::new(clock.clone()));
     let mut config = Config::new("https://vault.example".parse().unwrap());
-    config.limits = Limits::off();
+    config.limits = Limits::disabled();
     change(&mut config);
     let ports = Ports {
         records: memory.clone(),
@@ -159,7 +159,7 @@ impl World {
     pub async fn namespace(&self, slug: &str, kind: Kind) -> Namespace {
         let slug: Slug = slug.parse().unwrap();
         let namespace = Namespace::new(slug, kind, "owner@example.org".into(), &self.app);
-        commit(&self.app, namespace.allocation().unwrap()).await;
+        commit(&self.app, namespace.allocation_writes().unwrap()).await;
         namespace
     }
 
@@ -201,20 +201,24 @@ impl World {
 
     /// Changes a namespace record.
     pub async fn change(&self, slug: &str, change: impl FnOnce(&mut Namespace)) {
-        let key = namespace::key(&slug.parse().unwrap());
-        let record = self.app.records.get(&key).await.unwrap().unwrap();
+        let key = namespace::namespace_key(&slug.parse().unwrap());
+        let record = self.app.records.get_one(&key).await.unwrap().unwrap();
         let mut namespace: Namespace = record.read().unwrap();
         change(&mut namespace);
-        commit(&self.app, vec![namespace.update(record.revision).unwrap()]).await;
+        commit(
+            &self.app,
+            vec![namespace.update_write(record.revision).unwrap()],
+        )
+        .await;
     }
 
     /// Sets the status of an enrolled device, past all rules.
     pub async fn set_status(&self, slug: &str, key: &SecretKey, status: DeviceStatus) {
         let slug: Slug = slug.parse().unwrap();
-        let at = device::key(&slug, &key.public().to_string());
+        let at = device::device_key(&slug, &key.public().to_string());
         let mut device: Device = read(&self.app, &at).await;
         device.status = status;
-        commit(&self.app, vec![device.write(&slug, When::Any).unwrap()]).await;
+        commit(&self.app, vec![device.to_write(&slug, When::Any).unwrap()]).await;
     }
 
     /// Enrols a device and gives it this status.
@@ -229,19 +233,27 @@ impl World {
     /// Puts the vectors' objects into a namespace: all bundles, indexes, profiles, the policy.
     pub async fn put_vectors(&self, namespace: &Namespace) {
         for (class, digest, bytes) in vector_objects() {
-            let key = namespace.object(*class, *digest);
-            self.app.objects.put(&key, bytes.clone()).await.unwrap();
+            let key = namespace.object_key(*class, *digest);
+            self.app
+                .objects
+                .put_object(&key, bytes.clone())
+                .await
+                .unwrap();
         }
     }
 
     pub async fn put_object(&self, namespace: &Namespace, class: Class, bytes: Vec<u8>) -> Digest {
-        let key = ObjectKey::of(namespace.id, class, &bytes);
-        self.app.objects.put(&key, bytes.into()).await.unwrap();
+        let key = ObjectKey::for_bytes(namespace.id, class, &bytes);
+        self.app
+            .objects
+            .put_object(&key, bytes.into())
+            .await
+            .unwrap();
         key.digest
     }
 
     /// Publishes after whatever is current.
-    pub async fn publish(&self, slug: &str, bytes: Vec<u8>) -> Result<Published, Refusal> {
+    pub async fn publish(&self, slug: &str, bytes: Vec<u8>) -> Result<PublishedRelease, Refusal> {
         let current = self.read_namespace(slug).await.current;
         let precondition = current.map_or(Precondition::NothingYet, |current| {
             Precondition::Current(current.sha256)
@@ -254,13 +266,13 @@ impl World {
         slug: &str,
         bytes: Vec<u8>,
         precondition: Precondition,
-    ) -> Result<Published, Refusal> {
+    ) -> Result<PublishedRelease, Refusal> {
         let slug: Slug = slug.parse().unwrap();
         let actor = Actor {
             user: "usr_test".into(),
             ..Actor::default()
         };
-        publish(&self.app, &slug, bytes.into(), precondition, &actor).await
+        publish_release(&self.app, &slug, bytes.into(), precondition, &actor).await
     }
 
     /// Makes this file the current one of a namespace, past all rules: what the vectors say of a
@@ -277,12 +289,12 @@ impl World {
         let state = RootState::new(chain, revoked);
         let mut closure = Closure::default();
         for skill in &catalog.skills {
-            let key = namespace.object(Class::Bundles, skill.bundle_hash);
-            let object = self.app.objects.get(&key).await.unwrap().unwrap();
+            let key = namespace.object_key(Class::Bundles, skill.bundle_hash);
+            let object = self.app.objects.read_object(&key).await.unwrap().unwrap();
             let bundle = Bundle::parse(&object, &skill.bundle_hash, skill.size).unwrap();
             let node = Node {
                 size: skill.size,
-                signer: bundle.signed().signer(&state),
+                signer: bundle.signed_manifest().signer(&state),
                 children: Vec::new(),
             };
             closure.insert(Class::Bundles, skill.bundle_hash, node);
@@ -307,7 +319,7 @@ impl World {
         };
         commit(
             &self.app,
-            vec![release::write(&release, &namespace.id).unwrap()],
+            vec![release::release_write(&release, &namespace.id).unwrap()],
         )
         .await;
         self.change(namespace.slug.as_str(), |namespace| {
@@ -342,7 +354,7 @@ pub fn signed_at(key: &SecretKey, method: &str, path: &str, at: Timestamp) -> Re
         device,
         timestamp,
         signature,
-    } = sign(key, method, path, at);
+    } = sign_request(key, method, path, at);
     Request::builder()
         .method(method)
         .uri(path)

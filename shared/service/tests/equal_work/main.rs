@@ -13,8 +13,8 @@
 mod common;
 
 use secrecy::SecretString;
-use vault_service::accounts::bootstrap::first_owner;
-use vault_service::accounts::password::work;
+use vault_service::accounts::bootstrap::ensure_first_owner;
+use vault_service::accounts::password::argon2_work;
 use vault_service::model::namespace::Kind;
 
 use common::{CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Visitor, authorize, register};
@@ -23,7 +23,7 @@ use common::{CALLBACK, OWNER, OWNER_PASSWORD, PASSWORD, Visitor, authorize, regi
 async fn requirement_28_every_attempt_costs_the_same_work() {
     let app = common::world::world_with(|_| {}).app;
     let password = SecretString::from(OWNER_PASSWORD);
-    let owner = first_owner(&app, Kind::Hosted, Some(OWNER), Some(&password)).await;
+    let owner = ensure_first_owner(&app, Kind::Hosted, Some(OWNER), Some(&password)).await;
     owner.unwrap();
     let path = common::invite(&app, "ada@example.org").await.unwrap();
     let done = Visitor::new(&app).accept(&path, PASSWORD).await;
@@ -51,11 +51,11 @@ async fn requirement_28_every_attempt_costs_the_same_work() {
     ] {
         let mut visitor = Visitor::new(&app);
         let page = visitor.get(&address).await;
-        let before = work();
+        let before = argon2_work();
         let reply = visitor.log_in(&page, email, password).await;
         assert_eq!(reply.status, status, "{email}");
         assert_eq!(
-            work() - before,
+            argon2_work() - before,
             whole,
             "{email} with {} bytes",
             password.len()

@@ -59,16 +59,16 @@ async fn earlier() -> Earlier {
     let write = |key, document| Write::put(key, document, When::Any);
     let writes = vec![
         write(
-            namespace::key(&desk.acme.slug),
-            Document::of(&record).unwrap(),
+            namespace::namespace_key(&desk.acme.slug),
+            Document::from_value(&record).unwrap(),
         ),
-        write(releases, Document::of(&release).unwrap()),
+        write(releases, Document::from_value(&release).unwrap()),
         write(
             withdrawn_key(&desk.acme.slug, &withdrawn),
-            Document::of(&mark).unwrap(),
+            Document::from_value(&mark).unwrap(),
         ),
     ];
-    let done = desk.world.app.records.commit(writes).await.unwrap();
+    let done = desk.world.app.records.commit_writes(writes).await.unwrap();
     assert!(done.is_done());
     let tag = format!("\"{catalog}\"");
     Earlier { desk, tag }
@@ -91,8 +91,8 @@ impl Earlier {
 
     /// The pin as it is stored.
     async fn stored_pin(&self) -> Value {
-        let key = namespace::key(&self.desk.acme.slug);
-        let record = self.desk.world.app.records.get(&key).await;
+        let key = namespace::namespace_key(&self.desk.acme.slug);
+        let record = self.desk.world.app.records.get_one(&key).await;
         let record = record.unwrap().unwrap();
         record.read::<Value>().unwrap()["pin"].clone()
     }
@@ -100,7 +100,7 @@ impl Earlier {
     async fn content(&self) -> Result<(), ShelfError> {
         let namespace = self.desk.world.read_namespace("acme").await;
         let shelf = Releases::default().shelf(&self.desk.world.app, &namespace, None);
-        shelf.snapshot().await.map(|_| ())
+        shelf.take_snapshot().await.map(|_| ())
     }
 }
 
@@ -187,8 +187,16 @@ async fn nothing_counts_under_it_and_nothing_of_it_is_collected() {
         } else {
             Class::Catalogs
         };
-        let key = desk.acme.object(class, Digest::of(bytes));
-        assert!(desk.world.app.objects.get(&key).await.unwrap().is_some());
+        let key = desk.acme.object_key(class, Digest::of(bytes));
+        assert!(
+            desk.world
+                .app
+                .objects
+                .read_object(&key)
+                .await
+                .unwrap()
+                .is_some()
+        );
     }
 }
 
@@ -221,7 +229,7 @@ async fn a_reset_lets_a_new_vault_follow() {
 
     assert_eq!(earlier.push().await.short(), "200");
     let after = desk.world.read_namespace("acme").await;
-    assert!(after.pin.vault().is_some() && after.readable_current().is_some());
+    assert!(after.pin.vault_pin().is_some() && after.readable_current().is_some());
     earlier.content().await.unwrap();
     let path = format!("{PAGE}/releases?limit=1");
     let page = desk.get(&path).await.json();
@@ -238,15 +246,15 @@ async fn a_reset_lets_a_new_vault_follow() {
 async fn an_earlier_namespace_without_a_release_takes_its_first() {
     let desk = empty_desk().await;
     desk.world.put_vectors(&desk.acme).await;
-    let key = namespace::key(&desk.acme.slug);
+    let key = namespace::namespace_key(&desk.acme.slug);
     let mut record: Value = serde_json::to_value(&desk.acme).unwrap();
     record["pin"] = json!({
         "vault_id": null, "public_key": null, "former_keys": [], "rotation_sequence": 0,
         "recovery_key_sha256": null, "stored": null,
     });
     record.as_object_mut().unwrap().remove("pin_reset");
-    let write = Write::put(key, Document::of(&record).unwrap(), When::Any);
-    let done = desk.world.app.records.commit(vec![write]).await;
+    let write = Write::put(key, Document::from_value(&record).unwrap(), When::Any);
+    let done = desk.world.app.records.commit_writes(vec![write]).await;
     assert!(done.unwrap().is_done());
     let read = desk.world.read_namespace("acme").await;
     assert_eq!(read.pin, Pinned::Nothing);

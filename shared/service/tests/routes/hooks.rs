@@ -34,7 +34,7 @@ fn selling(config: &mut Config) {
         };
         Some(text.to_owned())
     };
-    config.hosting = Hosting::read(variable).unwrap();
+    config.hosting = Hosting::from_variables(variable).unwrap();
 }
 
 async fn shop() -> World {
@@ -132,7 +132,9 @@ async fn reference(visitor: &mut Visitor<'_>, slug: &str) -> String {
 
 async fn steps(world: &World, slug: &str) -> String {
     let namespace = world.read_namespace(slug).await;
-    let steps = provisioning::of(&world.app, &namespace).await.unwrap();
+    let steps = provisioning::namespace_steps(&world.app, &namespace)
+        .await
+        .unwrap();
     let steps = json!(steps);
     let steps = steps.as_array().unwrap().iter();
     steps
@@ -142,7 +144,7 @@ async fn steps(world: &World, slug: &str) -> String {
 
 async fn drafts(world: &World, slug: &str) -> usize {
     let namespace = world.read_namespace(slug).await;
-    let open = vault_service::model::draft::open(&world.app, &namespace.id);
+    let open = vault_service::model::draft::open_drafts(&world.app, &namespace.id);
     open.await.unwrap().len()
 }
 
@@ -501,7 +503,10 @@ async fn a_store_that_fails_leaves_nothing_half_done_and_the_next_event_goes_on(
         if commits % 2 == 0 {
             event(&world, "evt_1", 1, kind, checkout(&paid, "sub_1")).await;
         } else {
-            assert_eq!(maintenance::run(&world.app).await.unwrap().provisioned, 1);
+            assert_eq!(
+                maintenance::run_once(&world.app).await.unwrap().provisioned,
+                1
+            );
         }
         assert_eq!(
             steps(&world, "acme").await,
@@ -509,7 +514,10 @@ async fn a_store_that_fails_leaves_nothing_half_done_and_the_next_event_goes_on(
             "after {commits} commits"
         );
         assert_eq!(drafts(&world, "acme").await, 2, "after {commits} commits");
-        assert_eq!(maintenance::run(&world.app).await.unwrap().provisioned, 0);
+        assert_eq!(
+            maintenance::run_once(&world.app).await.unwrap().provisioned,
+            0
+        );
     }
 }
 

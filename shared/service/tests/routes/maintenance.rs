@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::json;
-use vault_format::catalog::{Catalog, Stored as StoredRelease};
+use vault_format::catalog::{Catalog, ReleaseRef as StoredRelease};
 use vault_format::hash::Digest;
 use vault_format::name::NamespaceId;
 use vault_service::maintenance::Report;
@@ -17,7 +17,7 @@ use vault_service::model::release::Closure;
 use vault_service::{App, Ports, maintenance, uploads};
 use vault_store::StoreError;
 use vault_store::objects::{Class, ObjectKey, Objects, Stored};
-use vault_store::random::{Random, bytes};
+use vault_store::random::{Random, random_bytes};
 use vault_store::records::{Document, RecordKey, When, Write};
 use vault_testing::SeededRandom;
 use vault_testing::memory::Memory;
@@ -37,7 +37,7 @@ const CLASSES: [Class; 4] = [
 
 impl World {
     pub async fn work(&self) -> Report {
-        maintenance::run(&self.app).await.unwrap()
+        maintenance::run_once(&self.app).await.unwrap()
     }
 
     async fn held(&self, namespace: &Namespace) -> BTreeSet<ObjectName> {
@@ -64,16 +64,21 @@ impl World {
     async fn named(&self) -> BTreeSet<ObjectName> {
         let namespace = self.read_namespace("acme").await;
         let current = namespace.current.clone().unwrap();
-        let list = namespace.object(Class::Closures, current.closure);
-        let list = Objects::get(&*self.memory, &list).await.unwrap().unwrap();
-        let mut named: BTreeSet<_> = Closure::parse(&list).unwrap().objects().collect();
+        let list = namespace.object_key(Class::Closures, current.closure);
+        let list = Objects::read_object(&*self.memory, &list)
+            .await
+            .unwrap()
+            .unwrap();
+        let mut named: BTreeSet<_> = Closure::parse(&list).unwrap().object_names().collect();
         named.insert(ObjectName::new(Class::Catalogs, current.sha256));
         named.insert(ObjectName::new(Class::Closures, current.closure));
         named
     }
 
     async fn marks(&self, namespace: &Namespace) -> BTreeSet<ObjectName> {
-        let marks = kept::marks(&self.uncounted(), &namespace.id).await.unwrap();
+        let marks = kept::all_marks(&self.uncounted(), &namespace.id)
+            .await
+            .unwrap();
         marks.iter().map(|marked| marked.name).collect()
     }
 
@@ -99,7 +104,7 @@ impl World {
         let namespace = self.acme().await;
         let named = self.named().await;
         for name in self.held(&namespace).await.difference(&named) {
-            Objects::delete(&*self.memory, &name.key(namespace.id))
+            Objects::delete_object(&*self.memory, &name.key(namespace.id))
                 .await
                 .unwrap();
         }
@@ -134,7 +139,7 @@ impl ListObjects for Memory {
         class: Class,
         after: Option<Digest>,
     ) -> Vec<Digest> {
-        let page = Objects::list(self, namespace, class, after.as_ref(), 1000).await;
+        let page = Objects::list_objects(self, namespace, class, after.as_ref(), 1000).await;
         page.unwrap()
             .into_iter()
             .map(|(digest, _)| digest)
@@ -176,15 +181,15 @@ async fn an_upload_is_kept_7_days_and_a_new_one_takes_the_mark_away() {
     let world = world();
     let namespace = world.emptied().await;
     let orphan = Bytes::from_static(b"named by nothing");
-    let key = ObjectKey::of(namespace.id, Class::Bundles, &orphan);
+    let key = ObjectKey::for_bytes(namespace.id, Class::Bundles, &orphan);
     let put = async || {
-        uploads::put(&world.app, namespace.id, vec![(key, orphan.clone())])
+        uploads::put_objects(&world.app, namespace.id, vec![(key, orphan.clone())])
             .await
             .unwrap()
     };
     let is_missing = async || {
         let asked = [(key, orphan.len() as u64)];
-        let missing = uploads::missing(&world.app, namespace.id, &asked);
+        let missing = uploads::list_missing(&world.app, namespace.id, &asked);
         !missing.await.unwrap().is_empty()
     };
     assert!(is_missing().await);
@@ -239,7 +244,7 @@ async fn upload_missing(
             continue;
         }
         let key = name.key(namespace.id);
-        if let Some(bytes) = Objects::get(source, &key).await.unwrap() {
+        if let Some(bytes) = Objects::read_object(source, &key).await.unwrap() {
             wanted.push((key, bytes));
         }
     }
@@ -247,12 +252,12 @@ async fn upload_missing(
         .iter()
         .map(|(key, bytes)| (*key, bytes.len() as u64))
         .collect();
-    let Ok(missing) = uploads::missing(app, namespace.id, &asked).await else {
+    let Ok(missing) = uploads::list_missing(app, namespace.id, &asked).await else {
         return;
     };
     wanted.retain(|(key, _)| missing.contains(key));
     // Refused while a deletion runs: the next round of the push tries again.
-    let _ = uploads::put(app, namespace.id, wanted).await;
+    let _ = uploads::put_objects(app, namespace.id, wanted).await;
 }
 
 /// A push that brings back what is just being deleted, in many interleavings: once it is published,
@@ -268,8 +273,11 @@ async fn a_push_and_a_collection_at_once_lose_nothing() {
         let home = Memory::default();
         for name in &before {
             let key = name.key(namespace.id);
-            let bytes = Objects::get(&*world.memory, &key).await.unwrap().unwrap();
-            home.put(&key, bytes).await.unwrap();
+            let bytes = Objects::read_object(&*world.memory, &key)
+                .await
+                .unwrap()
+                .unwrap();
+            home.put_object(&key, bytes).await.unwrap();
         }
         world.clock.advance(31 * DAY);
         world.work().await;
@@ -294,7 +302,7 @@ async fn a_push_and_a_collection_at_once_lose_nothing() {
             }
             false
         };
-        let (report, pushed) = tokio::join!(maintenance::run(&world.app), pushing);
+        let (report, pushed) = tokio::join!(maintenance::run_once(&world.app), pushing);
         let deleted = report.unwrap().deleted;
         collected += deleted;
         met += usize::from(deleted > 0 && deleted < 8);
@@ -307,7 +315,7 @@ async fn a_push_and_a_collection_at_once_lose_nothing() {
                 named.difference(&held)
             );
             world.clock.advance(2 * DAY);
-            maintenance::run(&world.app).await.unwrap();
+            maintenance::run_once(&world.app).await.unwrap();
         }
     }
     assert!(
@@ -321,7 +329,7 @@ struct Stepwise(SeededRandom);
 
 impl Stepwise {
     async fn pause(&self) {
-        let [byte] = bytes::<1>(&self.0 as &dyn Random);
+        let [byte] = random_bytes::<1>(&self.0 as &dyn Random);
         for _ in 0..byte % 4 {
             tokio::task::yield_now().await;
         }
@@ -352,14 +360,14 @@ async fn while_an_object_is_being_deleted_its_upload_is_503_and_never_for_ever()
     };
     let write = Write::put(
         kept::mark_key(&namespace.id, name),
-        Document::of(&mark).unwrap(),
+        Document::from_value(&mark).unwrap(),
         When::Absent,
     );
     assert!(
         world
             .app
             .records
-            .commit(vec![write])
+            .commit_writes(vec![write])
             .await
             .unwrap()
             .is_done()
@@ -386,8 +394,8 @@ async fn nothing_is_collected_where_the_current_release_cannot_be_read() {
     let world = world();
     let namespace = world.acme().await;
     let current = world.current("acme").await;
-    let list = namespace.object(Class::Closures, current.closure);
-    Objects::delete(&*world.memory, &list).await.unwrap();
+    let list = namespace.object_key(Class::Closures, current.closure);
+    Objects::delete_object(&*world.memory, &list).await.unwrap();
     let fresh = World {
         app: App::new(
             Ports {
@@ -419,10 +427,16 @@ async fn a_second_run_changes_nothing_and_a_round_goes_over_pages_and_namespaces
     let report = world.work().await;
     assert_eq!((report.marked, report.namespaces), (3 * 2100, 3));
     assert_eq!(world.work().await, Report::default());
-    let (one, other) = tokio::join!(maintenance::run(&world.app), maintenance::run(&world.app));
+    let (one, other) = tokio::join!(
+        maintenance::run_once(&world.app),
+        maintenance::run_once(&world.app)
+    );
     assert_eq!((one.unwrap(), other.unwrap()), Default::default());
     world.clock.advance(DAY);
-    let (one, other) = tokio::join!(maintenance::run(&world.app), maintenance::run(&world.app));
+    let (one, other) = tokio::join!(
+        maintenance::run_once(&world.app),
+        maintenance::run_once(&world.app)
+    );
     assert_eq!(one.unwrap().deleted + other.unwrap().deleted, 3 * 2100);
     for namespace in &all {
         assert!(world.held(namespace).await.is_empty());
@@ -436,12 +450,17 @@ async fn expired_records_are_removed() {
     let end = world.now().plus_seconds(60);
     for n in 0..1200 {
         let key = RecordKey::new("tok/x", format!("{n}"));
-        let write = Write::put_until(key, Document::of(&json!({})).unwrap(), When::Absent, end);
+        let write = Write::put_until(
+            key,
+            Document::from_value(&json!({})).unwrap(),
+            When::Absent,
+            end,
+        );
         assert!(
             world
                 .app
                 .records
-                .commit(vec![write])
+                .commit_writes(vec![write])
                 .await
                 .unwrap()
                 .is_done()

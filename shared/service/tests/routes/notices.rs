@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use vault_service::model::namespace::{Kind, Namespace, Status};
-use vault_service::model::notice::{DUE, Destinations, Event, outbox};
+use vault_service::model::notice::{DUE, Destinations, Event, outbox_partition};
 use vault_service::model::user::{Role, Scopes, User};
-use vault_service::notices::{self, Delivered, deliver};
+use vault_service::notices::{self, Delivered, deliver_due};
 use vault_service::router;
 use vault_service::senders::{Mail, Mailer, SendError, Senders, WebhookMessage, Webhooks};
 use vault_store::records::{Record, Write};
@@ -119,12 +119,12 @@ impl Desk {
 
     async fn send_due(&self) -> (usize, usize) {
         let until = Instant::now() + A_PASS;
-        let Delivered { arrived, failed } = deliver(&self.world.app, until).await.unwrap();
+        let Delivered { arrived, failed } = deliver_due(&self.world.app, until).await.unwrap();
         (arrived, failed)
     }
 
     async fn queue_notice(&self, namespace: &Namespace, event: Event) -> usize {
-        let writes = notices::queue(&self.world.app, namespace, event).await;
+        let writes = notices::queue_notice(&self.world.app, namespace, event).await;
         let writes = writes.unwrap();
         let count = writes.len();
         commit(&self.world.app, writes).await;
@@ -133,13 +133,13 @@ impl Desk {
 
     async fn unsent(&self, namespace: &Namespace) -> Vec<Record> {
         let records = &self.world.app.records;
-        let partition = outbox(&namespace.id);
-        records.list(&partition, "", None, 1000).await.unwrap()
+        let partition = outbox_partition(&namespace.id);
+        records.list_page(&partition, "", None, 1000).await.unwrap()
     }
 
     async fn due(&self) -> usize {
         let records = &self.world.app.records;
-        records.list(DUE, "", None, 1000).await.unwrap().len()
+        records.list_page(DUE, "", None, 1000).await.unwrap().len()
     }
 
     async fn ask_in(&self, n: u8, name: &str) -> String {
@@ -323,7 +323,7 @@ async fn a_slow_endpoint_of_one_tenant_keeps_no_notice_of_another() {
     desk.queue_notice(&desk.other, payment()).await;
     let app = desk.world.app.clone();
     let until = Instant::now() + A_PASS;
-    let pass = tokio::spawn(async move { deliver(&app, until).await.unwrap() });
+    let pass = tokio::spawn(async move { deliver_due(&app, until).await.unwrap() });
     endpoints.arrived.notified().await;
     let quick = endpoints.got().remove(0);
     assert_eq!(quick.address.as_str(), "https://quick.example/");
@@ -404,7 +404,7 @@ async fn two_processes_send_a_notice_once() {
     let pass = || {
         let app = desk.world.app.clone();
         let until = Instant::now() + A_PASS;
-        async move { deliver(&app, until).await.unwrap() }
+        async move { deliver_due(&app, until).await.unwrap() }
     };
     let first = tokio::spawn(pass());
     // The second pass begins while the first one waits for the endpoint.
@@ -438,7 +438,7 @@ async fn a_process_that_dies_during_an_attempt_loses_nothing() {
     desk.queue_notice(&desk.acme, payment()).await;
     let app = desk.world.app.clone();
     let until = Instant::now() + A_PASS;
-    let dying = tokio::spawn(async move { deliver(&app, until).await });
+    let dying = tokio::spawn(async move { deliver_due(&app, until).await });
     while !desk.unsent(&desk.acme).await[0]
         .document
         .as_str()
@@ -653,7 +653,7 @@ async fn an_outbox_that_cannot_be_read_keeps_no_notice_of_another() {
     let (destinations, when) = destinations.unwrap();
     let writes: Vec<Write> = vec![
         destinations
-            .write(&other.id, vault_store::records::When::Any)
+            .to_write(&other.id, vault_store::records::When::Any)
             .unwrap(),
     ];
     assert!(matches!(when, vault_store::records::When::At(_)));

@@ -72,7 +72,7 @@ async fn state(world: &World, slug: &str) -> (Namespace, usize) {
     let releases = world
         .app
         .records
-        .list(&release::partition(&namespace.id), "", None, 1000)
+        .list_page(&release::releases_partition(&namespace.id), "", None, 1000)
         .await
         .unwrap()
         .len();
@@ -134,7 +134,7 @@ async fn every_catalog_that_the_vectors_publish_is_published() {
             .unwrap_or_else(|refusal| panic!("{}: {refusal:?}", case["why"]));
         let namespace = world.read_namespace(slug).await;
         let (pin, current) = (
-            namespace.pin.vault().unwrap(),
+            namespace.pin.vault_pin().unwrap(),
             namespace.current.as_ref().unwrap(),
         );
         let result = &case["result"];
@@ -163,7 +163,7 @@ async fn releases_follow_one_another_and_say_what_changed() {
         .publish("acme", vector("catalog-43-rotated.json"))
         .await
         .unwrap();
-    assert!(!published.first);
+    assert!(!published.is_first);
     insta::assert_json_snapshot!(published.release, @r#"
     {
       "release": 43,
@@ -203,7 +203,7 @@ async fn releases_follow_one_another_and_say_what_changed() {
     let records = world
         .app
         .records
-        .list(&release::partition(&namespace.id), "", None, 10)
+        .list_page(&release::releases_partition(&namespace.id), "", None, 10)
         .await
         .unwrap();
     let numbers: Vec<_> = records
@@ -214,7 +214,7 @@ async fn releases_follow_one_another_and_say_what_changed() {
     let audit = world
         .app
         .records
-        .list(&format!("audit/{}", namespace.id), "", None, 10)
+        .list_page(&format!("audit/{}", namespace.id), "", None, 10)
         .await
         .unwrap();
     let last: Value = audit[2].read().unwrap();
@@ -275,7 +275,7 @@ async fn every_object_that_a_release_names_must_be_there_with_its_size() {
         world.put_vectors(&namespace).await;
         world
             .memory
-            .delete(&namespace.object(class, hash))
+            .delete_object(&namespace.object_key(class, hash))
             .await
             .unwrap();
         let before = state(&world, "acme").await;

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use vault_format::catalog::{Catalog, SignedCatalog, Stored};
+use vault_format::catalog::{Catalog, ReleaseRef, SignedCatalog};
 use vault_format::hash::Digest;
 use vault_format::keys::SecretKey;
 use vault_format::root::{KeyEntry, KeyName, RevokedKey, RootChain, RootEdit};
@@ -130,7 +130,8 @@ impl Case {
                     current.payload_sha256 == published.release.payload_sha256
                 });
                 let after = self.world.read_namespace(&self.slug).await;
-                let root = |namespace: &Namespace| namespace.pin.vault().map(|pin| pin.root_sha256);
+                let root =
+                    |namespace: &Namespace| namespace.pin.vault_pin().map(|pin| pin.root_sha256);
                 let longer = root(&before) != root(&after);
                 if same && !longer { "equal" } else { "ok" }.to_owned()
             }
@@ -141,7 +142,7 @@ impl Case {
     async fn read(&self) -> String {
         let namespace = self.world.read_namespace(&self.slug).await;
         let shelf = Releases::default().shelf(&self.world.app, &namespace, None);
-        match shelf.snapshot().await {
+        match shelf.take_snapshot().await {
             Err(ShelfError::ReleaseAwaited) => "release_awaited".to_owned(),
             Err(error) => error.to_string(),
             Ok(snapshot) => {
@@ -162,7 +163,7 @@ impl Case {
     /// Compares what the service holds with what the step says.
     async fn check_after(&self, after: &Value, what: &str) {
         let namespace = self.world.read_namespace(&self.slug).await;
-        let pin = namespace.pin.vault().unwrap();
+        let pin = namespace.pin.vault_pin().unwrap();
         let current = namespace.current.clone().unwrap();
         if after["roots"].is_array() {
             let wanted = chain(&after["roots"]);
@@ -188,12 +189,19 @@ impl Case {
             assert_eq!(json!(pin.revoked), after["revoked"], "{what}");
         }
         // Whoever links now gets the whole chain from the bytes that are served.
-        let key = namespace.object(Class::Catalogs, current.sha256);
-        let bytes = self.world.app.objects.get(&key).await.unwrap().unwrap();
+        let key = namespace.object_key(Class::Catalogs, current.sha256);
+        let bytes = self
+            .world
+            .app
+            .objects
+            .read_object(&key)
+            .await
+            .unwrap()
+            .unwrap();
         let served = RootChain::verify(SignedCatalog::parse(&bytes).unwrap().roots()).unwrap();
         assert_eq!(*served.newest().payload_sha256(), pin.root_sha256, "{what}");
         // And the release is found by its number, with the bytes that are current.
-        let found = release::find(
+        let found = release::find_release(
             &self.world.app,
             &namespace.id,
             pin.root_version,
@@ -306,11 +314,11 @@ async fn voided_releases_stay_under_their_root_version() {
     assert_eq!((owner.release, thief.release), (44, 44));
     let records = &service.world.app.records;
     for (root_version, sha256) in [(3, thief.sha256), (4, owner.sha256)] {
-        let key = release::key(&namespace.id, root_version, 44);
-        let record = records.get(&key).await.unwrap().unwrap();
+        let key = release::release_key(&namespace.id, root_version, 44);
+        let record = records.get_one(&key).await.unwrap().unwrap();
         assert_eq!(record.read::<Release>().unwrap().sha256, sha256);
     }
-    let found = release::find(&service.world.app, &namespace.id, 4, 44)
+    let found = release::find_release(&service.world.app, &namespace.id, 4, 44)
         .await
         .unwrap();
     assert_eq!(found.unwrap().sha256, owner.sha256);
@@ -336,7 +344,7 @@ async fn a_catalog_of_the_earlier_format_is_refused_with_the_way_out() {
 fn chain_of(owner: &Owner, changes: &[&dyn Fn(&mut RootEdit<'_>)]) -> RootChain {
     let mut chain = owner.chain().clone();
     for change in changes {
-        let mut edit = RootEdit::after(&chain, "2026-11-20T00:00:00Z".parse().unwrap());
+        let mut edit = RootEdit::begin_after(&chain, "2026-11-20T00:00:00Z".parse().unwrap());
         change(&mut edit);
         chain = edit.sign(&[owner.key()]).unwrap();
     }
@@ -344,7 +352,7 @@ fn chain_of(owner: &Owner, changes: &[&dyn Fn(&mut RootEdit<'_>)]) -> RootChain 
 }
 
 /// The file of an empty release of `acme` under the newest version of a chain.
-fn empty_release(owner: &Owner, chain: &RootChain, previous: Option<Stored>) -> Vec<u8> {
+fn empty_release(owner: &Owner, chain: &RootChain, previous: Option<ReleaseRef>) -> Vec<u8> {
     let (mut catalog, _) = read_file(&vector("catalog-1-first.json"));
     catalog.vault_id = chain.vault_id();
     catalog.public_key = owner.key().public();
@@ -387,7 +395,7 @@ async fn a_fork_that_adds_more_revoked_keys_than_a_record_holds_is_refused() {
             .make_current(&namespace, first, signers, revoked)
             .await;
         let current = world.current("acme").await;
-        let previous = Stored {
+        let previous = ReleaseRef {
             release: current.release,
             payload_sha256: current.payload_sha256,
         };
@@ -396,7 +404,7 @@ async fn a_fork_that_adds_more_revoked_keys_than_a_record_holds_is_refused() {
         let word = published.map_err(|refusal| refusal.code().row().code);
         assert_eq!(word.map(|_| ()), wanted, "{held}");
         let pin = world.read_namespace("acme").await.pin;
-        let pin = pin.vault().unwrap();
+        let pin = pin.vault_pin().unwrap();
         assert_eq!(pin.revoked.len(), MAX_REVOKED_ELSEWHERE);
         assert_eq!(pin.revoked.contains(&(&lost).into()), wanted.is_ok());
     }
@@ -413,8 +421,8 @@ async fn what_a_thief_withdrew_is_served_again_after_the_next_release() {
     let world = &service.world;
     let namespace = world.read_namespace(&service.slug).await;
     let current = namespace.current.as_ref().unwrap();
-    let key = namespace.object(Class::Catalogs, current.sha256);
-    let bytes = world.app.objects.get(&key).await.unwrap().unwrap();
+    let key = namespace.object_key(Class::Catalogs, current.sha256);
+    let bytes = world.app.objects.read_object(&key).await.unwrap().unwrap();
     let (thiefs, _) = catalog_of(&bytes);
     let hash = thiefs.withdrawn.first().unwrap().bundle_hash;
     let mark = WithdrawnMark {
@@ -422,8 +430,8 @@ async fn what_a_thief_withdrew_is_served_again_after_the_next_release() {
         since_release: thiefs.release,
     };
     let at = release::withdrawn_key(&namespace.slug, &hash);
-    let write = Write::put(at, Document::of(&mark).unwrap(), When::Any);
-    let done = world.app.records.commit(vec![write]).await.unwrap();
+    let write = Write::put(at, Document::from_value(&mark).unwrap(), When::Any);
+    let done = world.app.records.commit_writes(vec![write]).await.unwrap();
     assert!(done.is_done());
     let device = world.device(&service.slug, 1, DeviceStatus::Active).await;
     let prefix = world.app.config.public_url.prefix();
@@ -482,7 +490,7 @@ async fn an_app_waits_for_the_release_after_a_revocation() {
     let longer = file.with_roots(&chain).unwrap().to_bytes();
     desk.world.publish("acme", longer).await.unwrap();
     assert_eq!(call().await, "release_awaited");
-    let previous = Stored {
+    let previous = ReleaseRef {
         release: 1,
         payload_sha256: file.payload_sha256(),
     };

@@ -102,7 +102,7 @@ impl World {
         texts: impl IntoIterator<Item = IndexEntry>,
     ) -> Vec<ObjectEntry> {
         let mut named = Vec::new();
-        for object in index::build(vault_id, texts) {
+        for object in index::build_objects(vault_id, texts) {
             let size = object.len() as u64;
             let bundle_hash = self.put_object(namespace, Class::Bundles, object).await;
             named.push(ObjectEntry { bundle_hash, size });

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::Request;
 use serde_json::json;
 use tokio::sync::Barrier;
-use vault_format::catalog::{Catalog, ObjectEntry, Schema, SignedCatalog, SkillEntry, Stored};
+use vault_format::catalog::{Catalog, ObjectEntry, ReleaseRef, Schema, SignedCatalog, SkillEntry};
 use vault_format::index;
 use vault_format::keys::{SecretKey, Signer};
 use vault_format::root::{KeyEntry, KeyName, KeyRequest, RootChain, RootEdit};
@@ -35,7 +35,7 @@ impl Team {
         let keys: Vec<_> = (101..101 + publishers)
             .map(|seed| SecretKey::from_seed([seed; 32]))
             .collect();
-        let mut edit = RootEdit::first("2026-11-20T00:00:00Z".parse().unwrap());
+        let mut edit = RootEdit::begin_first("2026-11-20T00:00:00Z".parse().unwrap());
         edit.add_root_key(entry(&root)).unwrap();
         for key in &keys {
             edit.add_publisher(entry(key)).unwrap();
@@ -64,7 +64,7 @@ impl Team {
     /// The same team after another root version.
     #[must_use]
     pub fn changed(&self, change: impl FnOnce(&mut RootEdit<'_>)) -> Self {
-        let mut edit = RootEdit::after(self.chain(), "2026-11-20T01:00:00Z".parse().unwrap());
+        let mut edit = RootEdit::begin_after(self.chain(), "2026-11-20T01:00:00Z".parse().unwrap());
         change(&mut edit);
         let chain = edit.sign(&[&self.root]).unwrap();
         let publishers = self.publishers.iter();
@@ -101,7 +101,7 @@ impl Team {
         }
         let texts = skills.iter().map(|signed| signed.entry.texts.clone());
         let mut index = Vec::new();
-        for object in index::build(&self.chain().vault_id(), texts) {
+        for object in index::build_objects(&self.chain().vault_id(), texts) {
             let size = object.len() as u64;
             let bundle_hash = world.put_object(&namespace, Class::Bundles, object).await;
             index.push(ObjectEntry { bundle_hash, size });
@@ -124,7 +124,7 @@ impl Team {
             public_key: self.key(proposer).public(),
             root_version: self.chain().version(),
             root_sha256: *self.chain().newest().payload_sha256(),
-            previous: current.map(|current| Stored {
+            previous: current.map(|current| ReleaseRef {
                 release: current.release,
                 payload_sha256: current.payload_sha256,
             }),

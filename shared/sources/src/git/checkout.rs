@@ -7,7 +7,7 @@ use vault_format::manifest::{MAX_FILE_BYTES, Mode};
 
 use super::run::{Git, Run};
 use super::{GitSettings, Resolved, is_commit};
-use crate::error::{FetchError, GitFault, Result, shown};
+use crate::error::{FetchError, GitFault, Result, escape_untrusted};
 use crate::source::GitSource;
 
 /// Maximum size of a tree listing, in bytes.
@@ -56,16 +56,20 @@ impl Checkout {
     }
 
     /// Reads blobs by their ids. Fails if they exceed `max` bytes in total.
-    pub(crate) async fn read(&self, ids: &[&str], max: u64) -> Result<HashMap<String, Vec<u8>>> {
-        let mut asked: Vec<&str> = ids.to_vec();
-        asked.sort_unstable();
-        asked.dedup();
-        let mut input = asked.join("\n");
+    pub(crate) async fn read_blobs(
+        &self,
+        ids: &[&str],
+        max: u64,
+    ) -> Result<HashMap<String, Vec<u8>>> {
+        let mut blob_ids: Vec<&str> = ids.to_vec();
+        blob_ids.sort_unstable();
+        blob_ids.dedup();
+        let mut input = blob_ids.join("\n");
         input.push('\n');
         let limit = usize::try_from(max)
             .unwrap_or(usize::MAX)
             // git precedes each blob with a header line, so allow 100 bytes per blob for it.
-            .saturating_add(asked.len() * 100);
+            .saturating_add(blob_ids.len() * 100);
         let git = Git {
             settings: &self.settings,
             place: &self.place,
@@ -76,19 +80,19 @@ impl Checkout {
             ..Run::new(limit, self.settings.fetch_time)
         };
         let out = git
-            .run(&["cat-file", "--batch"], &run)
+            .run_command(&["cat-file", "--batch"], &run)
             .await
             .map_err(|error| match error {
                 FetchError::TooLarge { .. } => FetchError::too_large(&self.place, max, "bytes"),
                 error => error,
             })?;
-        objects(&self.place, &out)
+        parse_objects(&self.place, &out)
     }
 }
 
 /// Parses the output of `git cat-file --batch`.
-fn objects(place: &str, mut out: &[u8]) -> Result<HashMap<String, Vec<u8>>> {
-    let broken = || FetchError::content(place, "git gave an unexpected answer");
+fn parse_objects(place: &str, mut out: &[u8]) -> Result<HashMap<String, Vec<u8>>> {
+    let broken = || FetchError::content_error(place, "git gave an unexpected answer");
     let mut found = HashMap::new();
     while !out.is_empty() {
         let end = out
@@ -109,7 +113,7 @@ fn objects(place: &str, mut out: &[u8]) -> Result<HashMap<String, Vec<u8>>> {
             // file.
             [id, "missing"] => {
                 return Err(FetchError::too_large(
-                    format!("a file of {place} ({})", shown(id)),
+                    format!("a file of {place} ({})", escape_untrusted(id)),
                     MAX_FILE_BYTES,
                     "bytes",
                 ));
@@ -132,7 +136,7 @@ pub(crate) enum Depth {
 /// Fetches one commit. If the server does not serve single commits, fetches the branch or tag
 /// instead. If the branch or tag moved in the meantime, everything that is read and recorded
 /// belongs to the newer commit.
-pub(crate) async fn fetch(
+pub(crate) async fn fetch_commit(
     settings: &GitSettings,
     source: &GitSource,
     resolved: &Resolved,
@@ -142,7 +146,7 @@ pub(crate) async fn fetch(
     let folder = tempfile::Builder::new()
         .prefix("vault-git-")
         .tempdir()
-        .map_err(|error| FetchError::local("making a temporary folder", &error))?;
+        .map_err(|error| FetchError::local_error("making a temporary folder", &error))?;
     let place = source.place.clone();
     let git = Git {
         settings,
@@ -157,8 +161,8 @@ pub(crate) async fn fetch(
     };
     // The empty template keeps hooks and settings of the user's template out.
     let init = ["init", "--quiet", "--bare", "--template=", format];
-    git.run(&init, &small).await?;
-    download(&git, source, resolved, depth, pinned_to).await?;
+    git.run_command(&init, &small).await?;
+    download_objects(&git, source, resolved, depth, pinned_to).await?;
     // Fetching an annotated tag gives the tag object, so ask for the commit behind it.
     let head = [
         "rev-parse",
@@ -167,13 +171,13 @@ pub(crate) async fn fetch(
         "FETCH_HEAD^{commit}",
     ];
     // Read the commit id from `FETCH_HEAD`: after a fetch by name it may be a newer commit.
-    let commit = git.run(&head, &small).await?;
+    let commit = git.run_command(&head, &small).await?;
     let commit = String::from_utf8_lossy(&commit).trim().to_owned();
     let (root, committed) = commit_facts(&git, &commit).await?;
     let listing = Run::new(MAX_LISTING_BYTES, settings.fetch_time);
     // `-z` ends each entry with NUL, so that a newline in a file name cannot forge an entry.
     let list = ["ls-tree", "-r", "-t", "-z", "--full-tree", &commit];
-    let tree = entries(&place, &git.run(&list, &listing).await?)?;
+    let tree = parse_entries(&place, &git.run_command(&list, &listing).await?)?;
     Ok(Checkout {
         folder,
         settings: settings.clone(),
@@ -186,7 +190,7 @@ pub(crate) async fn fetch(
 }
 
 /// Downloads the objects of a commit into the repository of `git`.
-async fn download(
+async fn download_objects(
     git: &Git<'_>,
     source: &GitSource,
     resolved: &Resolved,
@@ -235,9 +239,11 @@ async fn download(
 /// Returns the root tree id and the committer date of a commit. Reads the raw object, whose format
 /// does not depend on git's configuration.
 async fn commit_facts(git: &Git<'_>, commit: &str) -> Result<(String, i64)> {
-    let broken = || FetchError::content(git.place, "the commit cannot be read");
+    let broken = || FetchError::content_error(git.place, "the commit cannot be read");
     let run = Run::new(1 << 20, git.settings.list_time);
-    let bytes = git.run(&["cat-file", "commit", commit], &run).await?;
+    let bytes = git
+        .run_command(&["cat-file", "commit", commit], &run)
+        .await?;
     let text = String::from_utf8_lossy(&bytes);
     // The message below the empty line is free text and may contain lines that look like these.
     let head = text.split("\n\n").next().unwrap_or_default();
@@ -256,8 +262,8 @@ async fn commit_facts(git: &Git<'_>, commit: &str) -> Result<(String, i64)> {
     Ok((tree.to_owned(), time))
 }
 
-fn entries(place: &str, out: &[u8]) -> Result<Vec<TreeEntry>> {
-    let broken = || FetchError::content(place, "git gave an unexpected answer");
+fn parse_entries(place: &str, out: &[u8]) -> Result<Vec<TreeEntry>> {
+    let broken = || FetchError::content_error(place, "git gave an unexpected answer");
     let mut entries = Vec::new();
     let mut names = HashSet::new();
     for line in out.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
@@ -286,13 +292,13 @@ fn entries(place: &str, out: &[u8]) -> Result<Vec<TreeEntry>> {
             .split('/')
             .all(|part| !matches!(part, "" | "." | ".." | ".git"));
         if !is_inside || !names.insert(name) {
-            let path = shown(&path);
+            let path = escape_untrusted(&path);
             let reason = if is_inside {
                 format!("it holds {path} twice")
             } else {
                 format!("{path} is not a path inside the repository")
             };
-            return Err(FetchError::content(place, reason));
+            return Err(FetchError::content_error(place, reason));
         }
         entries.push(TreeEntry {
             kind,

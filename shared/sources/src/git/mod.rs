@@ -12,10 +12,10 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use checkout::{Checkout, Depth, EntryKind, fetch};
+pub(crate) use checkout::{Checkout, Depth, EntryKind, fetch_commit};
 use run::{Git, Run};
 
-use crate::error::{FetchError, Result, shown};
+use crate::error::{FetchError, Result, escape_untrusted};
 use crate::source::GitSource;
 
 /// Settings for running git.
@@ -63,7 +63,7 @@ pub(crate) struct Resolved {
 }
 
 /// Resolves a source to its current commit. Lists the remote's references and changes nothing.
-pub(crate) async fn resolve(
+pub(crate) async fn resolve_commit(
     settings: &GitSettings,
     source: &GitSource,
     pinned_to: &[String],
@@ -87,11 +87,11 @@ pub(crate) async fn resolve(
             .collect(),
     };
     let ids = list_remote(settings, source, &candidates, pinned_to).await?;
-    if let Some(found) = candidates
+    if let Some(resolved) = candidates
         .iter()
         .find_map(|candidate| resolve_name(source, candidate, &ids))
     {
-        return Ok(found);
+        return Ok(resolved);
     }
     // The first segment of the tail may be a commit id, which `ls-remote` does not list.
     if let [commit, rest @ ..] = &source.tail[..]
@@ -105,7 +105,11 @@ pub(crate) async fn resolve(
         });
     }
     if let Some(asked) = candidates.last() {
-        let mut text = format!("{} has no branch and no tag {}", source.place, shown(asked));
+        let mut text = format!(
+            "{} has no branch and no tag {}",
+            source.place,
+            escape_untrusted(asked)
+        );
         if asked.len() >= 7 && asked.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             text.push_str("; a commit is named by its full id");
         }
@@ -165,7 +169,7 @@ async fn list_remote(
     let names = candidates.iter().flat_map(|candidate| names_of(candidate));
     arguments.extend(names.map(|(listed, _)| listed));
     let out = git
-        .run(&arguments, &Run::new(1 << 20, settings.list_time))
+        .run_command(&arguments, &Run::new(1 << 20, settings.list_time))
         .await?;
     let listed = String::from_utf8_lossy(&out).into_owned();
     let lines = listed.lines().filter_map(|line| line.split_once('\t'));
@@ -210,7 +214,7 @@ pub(crate) async fn configured_ssh(settings: &GitSettings) -> Option<String> {
     };
     let run = Run::new(4096, settings.list_time);
     let out = git
-        .run(&["config", "--get", "core.sshCommand"], &run)
+        .run_command(&["config", "--get", "core.sshCommand"], &run)
         .await
         .ok()?;
     let text = String::from_utf8(out).ok()?.trim().to_owned();
@@ -219,7 +223,7 @@ pub(crate) async fn configured_ssh(settings: &GitSettings) -> Option<String> {
 
 /// Returns git arguments that pin a host to its checked addresses, so that git's own DNS lookup
 /// cannot lead elsewhere. They also disable redirects and proxies, which would bypass the pin.
-pub(crate) fn pin(host: &str, port: u16, addresses: &[std::net::IpAddr]) -> Vec<String> {
+pub(crate) fn pin_arguments(host: &str, port: u16, addresses: &[std::net::IpAddr]) -> Vec<String> {
     let list: Vec<String> = addresses
         .iter()
         .map(|ip| match ip {

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 
 use super::GitSettings;
-use crate::error::{FetchError, GitFault, Result, shown};
+use crate::error::{FetchError, GitFault, Result, escape_untrusted};
 
 /// Maximum size of the objects that a fetch downloads, in bytes.
 const MAX_REPOSITORY_BYTES: u64 = 512 << 20;
@@ -31,7 +31,7 @@ pub(super) struct Git<'a> {
 /// Input and limits of one git command.
 pub(super) struct Run {
     pub(super) input: Vec<u8>,
-    pub(super) most: usize,
+    pub(super) max_output: usize,
     pub(super) time: Duration,
 }
 
@@ -41,7 +41,7 @@ impl Run {
     pub(super) const fn new(most: usize, time: Duration) -> Self {
         Self {
             input: Vec::new(),
-            most,
+            max_output: most,
             time,
         }
     }
@@ -92,7 +92,7 @@ const REMOVED_VARIABLES: [&str; 12] = [
 ];
 
 impl Git<'_> {
-    fn command(&self, arguments: &[impl AsRef<str>]) -> Command {
+    fn build_command(&self, arguments: &[impl AsRef<str>]) -> Command {
         let mut command = Command::new(&self.settings.program);
         // Settings on the command line take precedence over all of git's configuration files.
         for setting in CONFIGURATION {
@@ -153,11 +153,15 @@ impl Git<'_> {
 
     /// Runs git and returns its standard output. Fails if git fails, exceeds its time limit or
     /// writes too much. In the last two cases, the whole process group is killed.
-    pub(super) async fn run(&self, arguments: &[impl AsRef<str>], run: &Run) -> Result<Vec<u8>> {
-        let work = self.to_the_end(arguments, run);
+    pub(super) async fn run_command(
+        &self,
+        arguments: &[impl AsRef<str>],
+        run: &Run,
+    ) -> Result<Vec<u8>> {
+        let work = self.run_to_end(arguments, run);
         match tokio::time::timeout(run.time, work).await {
             Ok(done) => done,
-            Err(_) => Err(FetchError::unreachable(
+            Err(_) => Err(FetchError::unreachable_error(
                 self.place,
                 format!("git did not end within {} s", run.time.as_secs_f32()),
             )),
@@ -182,7 +186,7 @@ impl Git<'_> {
             }
         };
         tokio::select! {
-            done = self.run(arguments, run) => done,
+            done = self.run_command(arguments, run) => done,
             () = watch => Err(FetchError::too_large(
                 self.place,
                 MAX_REPOSITORY_BYTES,
@@ -191,8 +195,8 @@ impl Git<'_> {
         }
     }
 
-    async fn to_the_end(&self, arguments: &[impl AsRef<str>], run: &Run) -> Result<Vec<u8>> {
-        let mut child = self.command(arguments).spawn().map_err(|error| {
+    async fn run_to_end(&self, arguments: &[impl AsRef<str>], run: &Run) -> Result<Vec<u8>> {
+        let mut child = self.build_command(arguments).spawn().map_err(|error| {
             if error.kind() == std::io::ErrorKind::NotFound {
                 FetchError::Unsupported {
                     message: "git is not installed, and repositories are fetched with it"
@@ -200,19 +204,19 @@ impl Git<'_> {
                     hint: "install git, or add a downloaded folder".to_owned(),
                 }
             } else {
-                FetchError::local("starting git", &error)
+                FetchError::local_error("starting git", &error)
             }
         })?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok());
         // From here on, dropping this future kills git together with its children.
         let mut group = Group(pid.and_then(rustix::process::Pid::from_raw));
-        let failed = |error: std::io::Error| FetchError::local("running git", &error);
-        let (out, said) = exchange(&mut child, run).await;
+        let failed = |error: std::io::Error| FetchError::local_error("running git", &error);
+        let (out, said) = exchange_data(&mut child, run).await;
         let out = out.map_err(failed)?;
-        if out.len() > run.most {
+        if out.len() > run.max_output {
             return Err(FetchError::too_large(
                 self.place,
-                run.most as u64,
+                run.max_output as u64,
                 "bytes in a listing",
             ));
         }
@@ -222,14 +226,14 @@ impl Git<'_> {
         if status.success() {
             return Ok(out);
         }
-        Err(self.failure(
+        Err(self.classify_failure(
             &String::from_utf8_lossy(&said.map_err(failed)?),
             status.code(),
         ))
     }
 
     /// Maps git's error output to an error.
-    fn failure(&self, said: &str, code: Option<i32>) -> FetchError {
+    fn classify_failure(&self, said: &str, code: Option<i32>) -> FetchError {
         if code == Some(2) && said.trim().is_empty() {
             // `ls-remote --exit-code` exits with status 2 if no reference matches.
             return FetchError::NotFound(format!(
@@ -238,10 +242,10 @@ impl Git<'_> {
             ));
         }
         let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
-        let lines: Vec<String> = lines.take(MAX_SAID_LINES).map(shown).collect();
+        let lines: Vec<String> = lines.take(MAX_SAID_LINES).map(escape_untrusted).collect();
         FetchError::Git {
             place: self.place.to_owned(),
-            fault: GitFault::of(said),
+            fault: GitFault::from_output(said),
             said: lines.join("\n"),
         }
     }
@@ -250,7 +254,7 @@ impl Git<'_> {
 /// Writes a process's input and reads both of its outputs, standard output up to one byte beyond
 /// its limit. If the limit is exceeded, reading stops. The process may then block forever, and the
 /// caller must kill it.
-async fn exchange(child: &mut Child, run: &Run) -> (io::Result<Vec<u8>>, io::Result<Vec<u8>>) {
+async fn exchange_data(child: &mut Child, run: &Run) -> (io::Result<Vec<u8>>, io::Result<Vec<u8>>) {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let write = async {
         if let Some(mut stdin) = stdin {
@@ -261,7 +265,7 @@ async fn exchange(child: &mut Child, run: &Run) -> (io::Result<Vec<u8>>, io::Res
     let read = async {
         let mut out = Vec::new();
         if let Some(stdout) = stdout {
-            let mut stdout = stdout.take(run.most as u64 + 1);
+            let mut stdout = stdout.take(run.max_output as u64 + 1);
             stdout.read_to_end(&mut out).await?;
         }
         Ok(out)
@@ -284,7 +288,7 @@ async fn exchange(child: &mut Child, run: &Run) -> (io::Result<Vec<u8>>, io::Res
             said = &mut listen => return (read.await, said),
         };
         match out {
-            Ok(out) if out.len() > run.most => (Ok(out), Ok(Vec::new())),
+            Ok(out) if out.len() > run.max_output => (Ok(out), Ok(Vec::new())),
             out => (out, listen.await),
         }
     });

@@ -13,13 +13,14 @@ use vault_shelf::fetch::{FetchedSkill, Upstream};
 
 use super::round::Comparison;
 use super::{
-    Kind, MAX_SKILL_MD_BYTES, describe, fetch_file, join, plain_file, skill_file, upstream,
+    Kind, MAX_SKILL_MD_BYTES, describe_skill, fetch_file, join_path, new_upstream, plain_file,
+    skill_file,
 };
 use crate::access::Access;
 use crate::archive::{self, MAX_DOWNLOAD_BYTES};
-use crate::error::{FetchError, Result, shown};
+use crate::error::{FetchError, Result, escape_untrusted};
 use crate::find;
-use crate::opened::{Content, Found, Opened, last_part};
+use crate::opened::{Content, OfferedSkill, Opened, last_part};
 
 /// A local archive.
 pub(crate) struct LocalArchive<'a>(pub(crate) &'a Path);
@@ -40,17 +41,17 @@ struct FileSet {
 
 #[async_trait]
 impl Kind for LocalArchive<'_> {
-    async fn open(&self, _: Access<'_>) -> Result<Opened> {
+    async fn open_source(&self, _: Access<'_>) -> Result<Opened> {
         let place = self.0.display().to_string();
         let bytes = read_file(self.0, MAX_DOWNLOAD_BYTES)?;
-        let files = archive::unpack(&place, &bytes)?;
+        let files = archive::unpack_archive(&place, &bytes)?;
         let name = self.0.file_name().and_then(|name| name.to_str());
         let identifier = format!("local:{}", name.unwrap_or("archive").trim());
-        let upstream = upstream(&identifier, format!("sha256:{}", Digest::of(&bytes)))?;
+        let upstream = new_upstream(&identifier, format!("sha256:{}", Digest::of(&bytes)))?;
         open_all(files, upstream, &place)
     }
 
-    async fn compare(&self, _: &Comparison<'_>) -> Result<DriftState> {
+    async fn compare_state(&self, _: &Comparison<'_>) -> Result<DriftState> {
         let reason = "there is nothing to compare with".to_owned();
         Ok(DriftState::Unchecked(reason))
     }
@@ -58,17 +59,17 @@ impl Kind for LocalArchive<'_> {
 
 #[async_trait]
 impl Kind for RemoteArchive<'_> {
-    async fn open(&self, access: Access<'_>) -> Result<Opened> {
+    async fn open_source(&self, access: Access<'_>) -> Result<Opened> {
         let url = self.0;
-        let got = access.fetch(url, MAX_DOWNLOAD_BYTES).await?;
-        let files = archive::unpack(url.as_str(), &got.body)?;
+        let got = access.fetch_required(url, MAX_DOWNLOAD_BYTES).await?;
+        let files = archive::unpack_archive(url.as_str(), &got.body)?;
         open_all(files, web_upstream(url, &got.body)?, url.as_str())
     }
 }
 
 #[async_trait]
 impl Kind for RemoteSkillMd<'_> {
-    async fn open(&self, access: Access<'_>) -> Result<Opened> {
+    async fn open_source(&self, access: Access<'_>) -> Result<Opened> {
         let url = self.0;
         let body = fetch_file(access, url, MAX_SKILL_MD_BYTES).await?;
         let upstream = web_upstream(url, &body)?;
@@ -85,10 +86,10 @@ impl Kind for RemoteSkillMd<'_> {
 
 /// Lists every skill among these files.
 pub(super) fn open_all(files: Vec<RawFile>, upstream: Upstream, place: &str) -> Result<Opened> {
-    let folders = find::skills(files.iter().map(|file| file.path.as_str()), "");
+    let folders = find::skill_folders(files.iter().map(|file| file.path.as_str()), "");
     if folders.is_empty() {
         // The name of a local archive may hold any character.
-        let place = shown(place);
+        let place = escape_untrusted(place);
         return Err(FetchError::NotFound(format!("{place} holds no SKILL.md")));
     }
     Ok(open_folders(&folders, files, upstream, place))
@@ -101,12 +102,12 @@ pub(super) fn open_folders(
     upstream: Upstream,
     place: &str,
 ) -> Opened {
-    let found: Vec<Found> = folders
+    let found: Vec<OfferedSkill> = folders
         .iter()
         .map(|folder| {
-            let path = join(folder, SKILL_MD);
+            let path = join_path(folder, SKILL_MD);
             let document = files.iter().find(|file| file.path == path);
-            describe(folder, place, document.map(|file| file.bytes.as_slice()))
+            describe_skill(folder, place, document.map(|file| file.bytes.as_slice()))
         })
         .collect();
     let has_several = found.len() > 1;
@@ -131,13 +132,13 @@ pub(super) fn web_upstream(url: &Url, body: &[u8]) -> Result<Upstream> {
     };
     Ok(Upstream {
         address: plain.map(|_| url.to_string()),
-        ..upstream(&identifier, format!("sha256:{}", Digest::of(body)))?
+        ..new_upstream(&identifier, format!("sha256:{}", Digest::of(body)))?
     })
 }
 
 #[async_trait]
 impl Content for FileSet {
-    async fn take(&self, _: Access<'_>, found: &Found) -> Result<FetchedSkill> {
+    async fn take_skill(&self, _: Access<'_>, found: &OfferedSkill) -> Result<FetchedSkill> {
         let kept = self.files.iter().filter_map(|file| {
             let path = skill_file(&file.path, &found.folder)?;
             Some(RawFile {
@@ -159,7 +160,7 @@ impl Content for FileSet {
         })
     }
 
-    fn base(&self) -> Option<&str> {
+    fn base_folder(&self) -> Option<&str> {
         Some("")
     }
 }
@@ -180,21 +181,26 @@ fn read_file(path: &Path, max: u64) -> Result<Vec<u8>> {
     use std::io::Read as _;
     let place = path.display().to_string();
     let failed = |error: &dyn std::fmt::Display| {
-        FetchError::content(&place, format!("it cannot be read: {error}"))
+        FetchError::content_error(&place, format!("it cannot be read: {error}"))
     };
     // Do not block when opening a pipe, and do not follow a symbolic link.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
     // The system's own words for these causes do not name them.
     let fd = open(path, flags, Bits::empty()).map_err(|error| match error {
-        Errno::NOENT => FetchError::NotFound(format!("{} does not exist", shown(&place))),
-        Errno::LOOP => FetchError::content(&place, "it is a symbolic link"),
-        Errno::NXIO => FetchError::content(&place, "it is not a regular file"),
+        Errno::NOENT => {
+            FetchError::NotFound(format!("{} does not exist", escape_untrusted(&place)))
+        }
+        Errno::LOOP => FetchError::content_error(&place, "it is a symbolic link"),
+        Errno::NXIO => FetchError::content_error(&place, "it is not a regular file"),
         error => failed(&error),
     })?;
     // Check the open file: the path could lead to another file by now.
     let stat = fstat(&fd).map_err(|error| failed(&error))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(FetchError::content(&place, "it is not a regular file"));
+        return Err(FetchError::content_error(
+            &place,
+            "it is not a regular file",
+        ));
     }
     let mut bytes = Vec::new();
     std::fs::File::from(fd)

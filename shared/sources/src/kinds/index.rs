@@ -13,7 +13,7 @@ use vault_shelf::fetch::SignedSkill;
 use super::{join_url, parse_object};
 use crate::access::Access;
 use crate::archive::MAX_ARCHIVE_FILES;
-use crate::error::{FetchError, Result, shown};
+use crate::error::{FetchError, Result, escape_untrusted};
 use crate::find;
 use crate::source::origin_text;
 
@@ -32,12 +32,12 @@ pub(crate) struct Site {
     pub(super) origin: Url,
     /// The URL of the index after all redirects. Addresses in the index are relative to it.
     pub(super) base: Url,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<SiteEntry>,
     pub(super) notices: Vec<String>,
 }
 
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct SiteEntry {
     pub(super) name: String,
     pub(super) description: Option<String>,
     pub(super) artifact: Artifact,
@@ -69,7 +69,7 @@ struct Index {
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct IndexItem {
     name: String,
     #[serde(rename = "type")]
     kind: Option<String>,
@@ -98,19 +98,19 @@ fn read_index(body: &[u8]) -> Result<(bool, Vec<Box<RawValue>>), String> {
         None => Ok((false, index.skills)),
         Some(other) => Err(format!(
             "the index has the schema {}, which is not known",
-            shown(other)
+            escape_untrusted(other)
         )),
     }
 }
 
-impl Entry {
+impl SiteEntry {
     /// Parses an entry. `is_pinned` means that the index contains digests. Fails with the reason
     /// for skipping the entry.
     fn parse(value: &RawValue, is_pinned: bool) -> Result<Self, String> {
-        let listed: Listed = parse_object(value.get().as_bytes())
+        let listed: IndexItem = parse_object(value.get().as_bytes())
             .map_err(|why| format!("an entry was skipped: {why}"))?;
-        let skipped = |why: &str| format!("{} was skipped: {why}", shown(&listed.name));
-        let artifact = artifact(is_pinned, &listed).map_err(|why| skipped(&why))?;
+        let skipped = |why: &str| format!("{} was skipped: {why}", escape_untrusted(&listed.name));
+        let artifact = parse_artifact(is_pinned, &listed).map_err(|why| skipped(&why))?;
         if !is_name(&listed.name) {
             return Err(skipped("it is not the name of a skill"));
         }
@@ -134,7 +134,7 @@ fn is_name(name: &str) -> bool {
             .any(|c| c.is_whitespace() || vault_format::name::is_deceptive(c))
 }
 
-fn artifact(is_pinned: bool, listed: &Listed) -> Result<Artifact, String> {
+fn parse_artifact(is_pinned: bool, listed: &IndexItem) -> Result<Artifact, String> {
     if !is_pinned {
         let files = listed.files.clone().ok_or("it lists no files")?;
         if files.len() > MAX_ARCHIVE_FILES || !files.iter().any(|file| file == SKILL_MD) {
@@ -144,7 +144,7 @@ fn artifact(is_pinned: bool, listed: &Listed) -> Result<Artifact, String> {
         }
         let mut paths = HashSet::new();
         if let Some(twice) = files.iter().find(|file| !paths.insert(file.as_str())) {
-            return Err(format!("it lists {} twice", shown(twice)));
+            return Err(format!("it lists {} twice", escape_untrusted(twice)));
         }
         return Ok(Artifact::Files(files));
     }
@@ -160,19 +160,19 @@ fn artifact(is_pinned: bool, listed: &Listed) -> Result<Artifact, String> {
         Some("archive") => Ok(Artifact::Archive { url, digest }),
         other => Err(format!(
             "its type {} is not known",
-            shown(other.unwrap_or("nothing"))
+            escape_untrusted(other.unwrap_or("nothing"))
         )),
     }
 }
 
 impl Site {
     /// Fetches and parses the index of a site.
-    pub(super) async fn fetch(access: Access<'_>, origin: &Url) -> Result<Self> {
+    pub(super) async fn fetch_index(access: Access<'_>, origin: &Url) -> Result<Self> {
         let (index, older) = (join_url(origin, INDEX)?, join_url(origin, OLDER_INDEX)?);
         // Use the older index only if the newer one does not exist.
-        let got = match access.get(&index, MAX_INDEX_BYTES).await? {
+        let got = match access.fetch_if_found(&index, MAX_INDEX_BYTES).await? {
             Some(got) => Some(got),
-            None => access.get(&older, MAX_INDEX_BYTES).await?,
+            None => access.fetch_if_found(&older, MAX_INDEX_BYTES).await?,
         };
         let got = got.ok_or_else(|| {
             FetchError::NotFound(format!(
@@ -181,7 +181,7 @@ impl Site {
             ))
         })?;
         let index = read_index(&got.body);
-        let (is_pinned, values) = index.map_err(|why| FetchError::content(&got.url, why))?;
+        let (is_pinned, values) = index.map_err(|why| FetchError::content_error(&got.url, why))?;
         let mut notices = Vec::new();
         if !is_pinned {
             // Only an index with digests fixes the content, which `signed_only` demands.
@@ -195,11 +195,11 @@ impl Site {
                 "unpinned: the site's index is of version 0.1.0, which has no digests".to_owned(),
             );
         }
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<SiteEntry> = Vec::new();
         let mut twice = BTreeSet::new();
         for value in values.iter().take(find::MAX_SKILLS) {
             // One faulty entry must not hide the others, so it becomes a notice.
-            match Entry::parse(value, is_pinned) {
+            match SiteEntry::parse(value, is_pinned) {
                 Ok(entry) if entries.iter().any(|other| other.name == entry.name) => {
                     twice.insert(entry.name);
                 }
@@ -227,16 +227,16 @@ impl Site {
         })
     }
 
-    pub(super) fn entry(&self, name: &str) -> Result<&Entry> {
+    pub(super) fn find_entry(&self, name: &str) -> Result<&SiteEntry> {
         let entry = self.entries.iter().find(|entry| entry.name == name);
-        entry.ok_or_else(|| self.lacks(name))
+        entry.ok_or_else(|| self.missing_skill_error(name))
     }
 
-    pub(super) fn lacks(&self, name: &str) -> FetchError {
+    pub(super) fn missing_skill_error(&self, name: &str) -> FetchError {
         FetchError::NotFound(format!(
             "{} lists no skill named {}",
             origin_text(&self.origin),
-            shown(name)
+            escape_untrusted(name)
         ))
     }
 }

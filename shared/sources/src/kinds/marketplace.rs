@@ -7,10 +7,10 @@ use serde::Deserialize;
 use super::files::{open_folders, web_upstream};
 use super::npm::Package;
 use super::repository::Repository;
-use super::{Kind, MAX_JSON_BYTES, join, parse_json};
+use super::{Kind, MAX_JSON_BYTES, join_path, parse_json};
 use crate::access::Access;
 use crate::archive;
-use crate::error::{FetchError, Result, shown};
+use crate::error::{FetchError, Result, escape_untrusted};
 use crate::find;
 use crate::git::is_commit;
 use crate::opened::Opened;
@@ -35,7 +35,7 @@ struct Market {
     #[serde(default)]
     metadata: Metadata,
     #[serde(default)]
-    plugins: Vec<Entry>,
+    plugins: Vec<PluginEntry>,
 }
 
 #[derive(Default, Deserialize)]
@@ -45,9 +45,9 @@ struct Metadata {
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct PluginEntry {
     name: String,
-    source: Place,
+    source: PluginSource,
     #[serde(default)]
     strict: Option<bool>,
     #[serde(default)]
@@ -63,7 +63,7 @@ enum Folders {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Place {
+enum PluginSource {
     Path(String),
     RemotePlugin(RemotePlugin),
 }
@@ -83,40 +83,44 @@ struct RemotePlugin {
 
 #[async_trait]
 impl Kind for Plugin<'_> {
-    async fn open(&self, access: Access<'_>) -> Result<Opened> {
-        let repository = Repository::fetch(access, self.market).await?;
+    async fn open_source(&self, access: Access<'_>) -> Result<Opened> {
+        let repository = Repository::fetch_repository(access, self.market).await?;
         let place = format!("{}/{FILE}", self.market.place);
-        let (root, entry) = self.entry(&repository, &place).await?;
+        let (root, entry) = self.find_plugin(&repository, &place).await?;
         let selection = Selection {
             named: entry.skills,
             strict: entry.strict,
         };
-        let plugin = shown(self.name);
+        let plugin = escape_untrusted(self.name);
         match entry.source {
-            Place::Path(path) => {
-                let base = joined(&root, &path).ok_or_else(|| {
-                    FetchError::content(&place, "a plugin's path points out of the repository")
+            PluginSource::Path(path) => {
+                let base = join_inside(&root, &path).ok_or_else(|| {
+                    FetchError::content_error(
+                        &place,
+                        "a plugin's path points out of the repository",
+                    )
                 })?;
-                let paths: Vec<&str> = repository.paths().collect();
-                let folders = selection.folders(&paths, &base, &place, &plugin)?;
+                let paths: Vec<&str> = repository.file_paths().collect();
+                let folders = selection.skill_folders(&paths, &base, &place, &plugin)?;
                 let mut opened = repository.open_folders(folders).await?;
                 opened
                     .notices
                     .push(format!("skills of the plugin {plugin}"));
                 Ok(opened)
             }
-            Place::RemotePlugin(elsewhere) if elsewhere.source == "npm" => {
+            PluginSource::RemotePlugin(elsewhere) if elsewhere.source == "npm" => {
                 let package = elsewhere.package.as_deref().unwrap_or_default();
                 let package = Package::new(package, elsewhere.version.as_deref());
-                let package = package.map_err(|reason| FetchError::content(&place, reason))?;
+                let package =
+                    package.map_err(|reason| FetchError::content_error(&place, reason))?;
                 open_package(access, &package, selection, &plugin).await
             }
-            Place::RemotePlugin(elsewhere) => {
-                let source = elsewhere.source(&access.fetcher.settings.parse, &place)?;
+            PluginSource::RemotePlugin(elsewhere) => {
+                let source = elsewhere.git_source(&access.fetcher.settings.parse, &place)?;
                 // The policy was checked for the marketplace only, and the plugin is in another
                 // repository.
-                access.policy.check(&Source::Git(source.clone()))?;
-                let repository = Repository::fetch(access, &source).await?;
+                access.policy.check_source(&Source::Git(source.clone()))?;
+                let repository = Repository::fetch_repository(access, &source).await?;
                 repository.open_all().await
             }
         }
@@ -126,18 +130,26 @@ impl Kind for Plugin<'_> {
 impl Plugin<'_> {
     /// Returns the base folder for relative plugin paths, and the plugin's entry in the
     /// marketplace.
-    async fn entry(&self, repository: &Repository, place: &str) -> Result<(String, Entry)> {
+    async fn find_plugin(
+        &self,
+        repository: &Repository,
+        place: &str,
+    ) -> Result<(String, PluginEntry)> {
         let checkout = &repository.checkout;
         let file = checkout.tree.iter().find(|entry| entry.path == FILE);
         let file = file.ok_or_else(|| {
             let market = &self.market.place;
             FetchError::NotFound(format!("{market} is not a marketplace: it has no {FILE}"))
         })?;
-        let mut bytes = checkout.read(&[&file.id], MAX_JSON_BYTES).await?;
+        let mut bytes = checkout.read_blobs(&[&file.id], MAX_JSON_BYTES).await?;
         let market: Market = parse_json(place, &bytes.remove(&file.id).unwrap_or_default())?;
-        let names = market.plugins.iter().take(50).map(|e| shown(&e.name));
+        let names = market
+            .plugins
+            .iter()
+            .take(50)
+            .map(|e| escape_untrusted(&e.name));
         let names: Vec<String> = names.collect();
-        let plugin = shown(self.name);
+        let plugin = escape_untrusted(self.name);
         let mut entries = market.plugins.into_iter().filter(|e| e.name == self.name);
         let entry = entries.next().ok_or_else(|| {
             FetchError::NotFound(format!(
@@ -149,7 +161,7 @@ impl Plugin<'_> {
         // Tools differ in which of two entries counts.
         if entries.next().is_some() {
             let reason = format!("it lists the plugin {plugin} twice");
-            return Err(FetchError::content(place, reason));
+            return Err(FetchError::content_error(place, reason));
         }
         Ok((market.metadata.root.unwrap_or_default(), entry))
     }
@@ -161,12 +173,13 @@ async fn open_package(
     selection: Selection,
     plugin: &str,
 ) -> Result<Opened> {
-    let archive = package.fetch(access).await?;
-    let files = archive::unpack(&archive.shown, &archive.body)?;
+    let archive = package.fetch_archive(access).await?;
+    let files = archive::unpack_archive(&archive.shown, &archive.body)?;
     let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
     // An npm archive contains one top-level folder, usually `package`.
     let base = paths.first().and_then(|path| path.split('/').next());
-    let folders = selection.folders(&paths, base.unwrap_or_default(), &archive.shown, plugin)?;
+    let folders =
+        selection.skill_folders(&paths, base.unwrap_or_default(), &archive.shown, plugin)?;
     let upstream = web_upstream(&archive.url, &archive.body)?;
     let mut opened = open_folders(&folders, files, upstream, archive.url.as_str());
     opened.notices.push(format!(
@@ -179,7 +192,13 @@ async fn open_package(
 impl Selection {
     /// Returns the skill folders of a plugin among these files, below `base`. Fails if there are
     /// none.
-    fn folders(self, files: &[&str], base: &str, place: &str, plugin: &str) -> Result<Vec<String>> {
+    fn skill_folders(
+        self,
+        files: &[&str],
+        base: &str,
+        place: &str,
+        plugin: &str,
+    ) -> Result<Vec<String>> {
         let files = || files.iter().copied();
         let named = match self.named {
             Some(Folders::One(one)) => Some(vec![one]),
@@ -192,19 +211,22 @@ impl Selection {
             Some(named) => {
                 let mut all = Vec::new();
                 for folder in named {
-                    let folder = joined(base, &folder).ok_or_else(|| {
-                        FetchError::content(place, "a skill's path points out of the repository")
+                    let folder = join_inside(base, &folder).ok_or_else(|| {
+                        FetchError::content_error(
+                            place,
+                            "a skill's path points out of the repository",
+                        )
                     })?;
-                    all.extend(find::skills(files(), &folder));
+                    all.extend(find::skill_folders(files(), &folder));
                 }
                 if self.strict != Some(false) {
-                    all.extend(find::skills(files(), &join(base, "skills")));
+                    all.extend(find::skill_folders(files(), &join_path(base, "skills")));
                 }
                 all.sort();
                 all.dedup();
                 all
             }
-            None => find::skills(files(), &join(base, "skills")),
+            None => find::skill_folders(files(), &join_path(base, "skills")),
         };
         if folders.is_empty() {
             return Err(FetchError::NotFound(format!(
@@ -216,7 +238,7 @@ impl Selection {
 }
 
 impl RemotePlugin {
-    fn source(self, options: &ParseOptions, place: &str) -> Result<GitSource> {
+    fn git_source(self, options: &ParseOptions, place: &str) -> Result<GitSource> {
         let text = match (self.source.as_str(), &self.repo, &self.url) {
             ("github" | "git-subdir", Some(repo), None) => format!("github:{repo}"),
             ("url" | "git" | "git-subdir", _, Some(url))
@@ -225,13 +247,13 @@ impl RemotePlugin {
                 format!("git:{url}")
             }
             (other, ..) => {
-                return Err(FetchError::content(
+                return Err(FetchError::content_error(
                     place,
-                    format!("a plugin's source {} is not known", shown(other)),
+                    format!("a plugin's source {} is not known", escape_untrusted(other)),
                 ));
             }
         };
-        let bad = |bad: BadSource| FetchError::content(place, bad.to_string());
+        let bad = |bad: BadSource| FetchError::content_error(place, bad.to_string());
         // A marketplace comes from elsewhere and must not name a local path.
         let mut source = Source::parse(&text, options, &|_| false).map_err(bad)?;
         if let Some(path) = self
@@ -246,7 +268,7 @@ impl RemotePlugin {
         let reference = match &self.sha {
             Some(sha) if is_commit(sha) => Some(sha),
             Some(_) => {
-                return Err(FetchError::content(
+                return Err(FetchError::content_error(
                     place,
                     "a plugin's sha is not a full commit id",
                 ));
@@ -258,7 +280,7 @@ impl RemotePlugin {
         }
         match source {
             Source::Git(git) => Ok(git),
-            _ => Err(FetchError::content(
+            _ => Err(FetchError::content_error(
                 place,
                 "a plugin's source is not a repository",
             )),
@@ -268,7 +290,7 @@ impl RemotePlugin {
 
 /// Joins two relative paths and removes `.` segments. Returns `None` if the result leaves the
 /// repository.
-fn joined(base: &str, path: &str) -> Option<String> {
+fn join_inside(base: &str, path: &str) -> Option<String> {
     let parts: Vec<&str> = base
         .split('/')
         .chain(path.split('/'))

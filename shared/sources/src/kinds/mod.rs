@@ -23,8 +23,8 @@ use vault_shelf::fetch::{FetchedSkill, Upstream};
 use round::Comparison;
 
 use crate::access::{Access, Fetcher};
-use crate::error::{FetchError, Result, shown};
-use crate::opened::{Found, Opened, last_part};
+use crate::error::{FetchError, Result, escape_untrusted};
+use crate::opened::{OfferedSkill, Opened, last_part};
 
 use crate::source::{BadSource, GitSource, ParseOptions, Source};
 
@@ -37,11 +37,11 @@ pub(crate) const MAX_JSON_BYTES: u64 = 1 << 20;
 #[async_trait]
 pub(crate) trait Kind: Send + Sync {
     /// Opens the source and lists its skills.
-    async fn open(&self, access: Access<'_>) -> Result<Opened>;
+    async fn open_source(&self, access: Access<'_>) -> Result<Opened>;
 
     /// Compares the source's current state with what is recorded of a skill. The default fetches
     /// the skill again. Kinds with a cheaper check override it.
-    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
+    async fn compare_state(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
         comparison.by_bytes().await
     }
 }
@@ -92,7 +92,7 @@ pub(crate) fn kind_of<'a>(
                 message: format!(
                     "vault:{slug}/{name} comes with its linked vault and cannot be added"
                 ),
-                hint: format!("vault cloud pull --skill {}", shown(name)),
+                hint: format!("vault cloud pull --skill {}", escape_untrusted(name)),
             });
         }
     })
@@ -109,27 +109,30 @@ pub(crate) async fn fetch_recorded(
         message: bad.to_string(),
         hint: "add it again from its new place".to_owned(),
     })?;
-    let opened = open(access, &source, None).await?;
+    let opened = open_checked(access, &source, None).await?;
     let found = match &upstream.path {
         // The only skill that is left in a source may be another one.
-        Some(folder) => opened.found.iter().find(|found| found.folder == *folder),
-        None => opened.only(),
+        Some(folder) => opened.skills.iter().find(|found| found.folder == *folder),
+        None => opened.default_skill(),
     };
     let found = found.ok_or_else(|| {
         FetchError::NotFound(match upstream.path.as_deref() {
-            None => format!("{} has several skills now", source.shown()),
-            Some("") => format!("{} no longer has a skill at its root", source.shown()),
-            Some(folder) => format!("{} no longer has a folder {folder}", source.shown()),
+            None => format!("{} has several skills now", source.display_name()),
+            Some("") => format!(
+                "{} no longer has a skill at its root",
+                source.display_name()
+            ),
+            Some(folder) => format!("{} no longer has a folder {folder}", source.display_name()),
         })
     })?;
     let skill = opened
         .content
-        .take(access.to_source(&source), found)
+        .take_skill(access.to_source(&source), found)
         .await?;
     // Whoever takes over the source later must not be able to replace the pinned signer's skill.
     let pin = upstream.check_pin(&skill.upstream);
     pin.map_err(|error| FetchError::Signer {
-        place: source.shown(),
+        place: source.display_name(),
         reason: error.to_string(),
     })?;
     Ok(skill)
@@ -137,14 +140,14 @@ pub(crate) async fn fetch_recorded(
 
 /// Opens a source and lists its skills, if the policy allows it. `plugin` selects a plugin of a
 /// marketplace.
-pub(crate) async fn open(
+pub(crate) async fn open_checked(
     access: Access<'_>,
     source: &Source,
     plugin: Option<&str>,
 ) -> Result<Opened> {
-    access.policy.check(source)?;
+    access.policy.check_source(source)?;
     let access = access.to_source(source);
-    let mut opened = kind_of(source, plugin)?.open(access).await?;
+    let mut opened = kind_of(source, plugin)?.open_source(access).await?;
     opened.scope = access.scope;
     Ok(opened)
 }
@@ -219,10 +222,10 @@ pub(crate) fn source_of(fetcher: &Fetcher, upstream: &Upstream) -> Result<Source
 }
 
 /// Describes a skill by its SKILL.md. Falls back to the folder's name if that cannot be parsed.
-pub(crate) fn describe(folder: &str, place: &str, document: Option<&[u8]>) -> Found {
+pub(crate) fn describe_skill(folder: &str, place: &str, document: Option<&[u8]>) -> OfferedSkill {
     let parsed = document.and_then(|bytes| Document::parse(bytes).ok());
     let own = parsed.as_ref().map(Document::frontmatter);
-    Found {
+    OfferedSkill {
         name: own
             .map(|own| own.name.clone())
             .filter(|name| !name.is_empty())
@@ -235,10 +238,10 @@ pub(crate) fn describe(folder: &str, place: &str, document: Option<&[u8]>) -> Fo
 }
 
 /// Creates the origin to record for a skill: its identifier, and its commit, version or digest.
-pub(crate) fn upstream(identifier: &str, revision: impl Into<String>) -> Result<Upstream> {
+pub(crate) fn new_upstream(identifier: &str, revision: impl Into<String>) -> Result<Upstream> {
     let parsed: Result<ProvenanceId, _> = identifier.parse();
     let identifier = parsed.map_err(|error| {
-        FetchError::content(identifier, format!("no source can be recorded: {error}"))
+        FetchError::content_error(identifier, format!("no source can be recorded: {error}"))
     })?;
     Ok(Upstream {
         identifier,
@@ -256,7 +259,7 @@ pub(crate) fn upstream(identifier: &str, revision: impl Into<String>) -> Result<
 /// Resolves an address relative to a base URL.
 pub(crate) fn join_url(base: &Url, path: &str) -> Result<Url> {
     base.join(path)
-        .map_err(|error| FetchError::content(path, error.to_string()))
+        .map_err(|error| FetchError::content_error(path, error.to_string()))
 }
 
 /// Parses a JSON response. `place` names it in error messages.
@@ -265,7 +268,7 @@ pub(crate) fn parse_json<T: serde::de::DeserializeOwned>(
     body: &[u8],
 ) -> Result<T> {
     parse_object(body).map_err(|reason| {
-        FetchError::content(place, format!("its answer cannot be read: {reason}"))
+        FetchError::content_error(place, format!("its answer cannot be read: {reason}"))
     })
 }
 
@@ -275,12 +278,12 @@ pub(crate) fn parse_object<T: serde::de::DeserializeOwned>(body: &[u8]) -> Resul
     if !body.trim_ascii_start().starts_with(b"{") {
         return Err("it is not a JSON object".to_owned());
     }
-    serde_json::from_slice(body).map_err(|error| shown(&error.to_string()))
+    serde_json::from_slice(body).map_err(|error| escape_untrusted(&error.to_string()))
 }
 
 /// Fetches a file of a skill. Fails if the server answers with a web page instead.
 pub(crate) async fn fetch_file(access: Access<'_>, url: &Url, max: u64) -> Result<Vec<u8>> {
-    let got = access.fetch(url, max).await?;
+    let got = access.fetch_required(url, max).await?;
     // Many servers answer with a page and status 200 if they do not have the file, or if the
     // address is not that of the raw file.
     let name = url.path().rsplit('/').next().unwrap_or_default();
@@ -289,7 +292,7 @@ pub(crate) async fn fetch_file(access: Access<'_>, url: &Url, max: u64) -> Resul
         .iter()
         .any(|page| ending.eq_ignore_ascii_case(page));
     if got.content_type.starts_with("text/html") && !is_page {
-        return Err(FetchError::content(
+        return Err(FetchError::content_error(
             url,
             format!("it is a web page, not a {name}"),
         ));
@@ -305,7 +308,7 @@ pub(crate) fn plain_file(path: &str, bytes: Vec<u8>) -> RawFile {
     }
 }
 
-pub(crate) fn join(folder: &str, name: &str) -> String {
+pub(crate) fn join_path(folder: &str, name: &str) -> String {
     if folder.is_empty() {
         name.to_owned()
     } else {

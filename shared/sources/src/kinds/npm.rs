@@ -10,7 +10,7 @@ use url::Url;
 use super::{MAX_JSON_BYTES, parse_json};
 use crate::access::Access;
 use crate::archive::MAX_DOWNLOAD_BYTES;
-use crate::error::{FetchError, Result, shown};
+use crate::error::{FetchError, Result, escape_untrusted};
 use crate::source::Source;
 
 /// Maximum length of a package name in npm, in bytes.
@@ -69,7 +69,10 @@ impl Package {
             None => is_part(name),
         };
         if !is_name || name.len() > MAX_NAME {
-            return Err(format!("{} is not the name of a package", shown(name)));
+            return Err(format!(
+                "{} is not the name of a package",
+                escape_untrusted(name)
+            ));
         }
         let version = version.unwrap_or("latest");
         let is_version = (1..=MAX_VERSION).contains(&version.len())
@@ -80,7 +83,7 @@ impl Package {
         if !is_version {
             return Err(format!(
                 "{} is not a version of the package {name}: a range is not accepted",
-                shown(version)
+                escape_untrusted(version)
             ));
         }
         Ok(Self {
@@ -91,18 +94,18 @@ impl Package {
 
     /// Queries the registry for the version and fetches its archive. Fails if the registry lists no
     /// SHA-512 digest or the archive does not match it.
-    pub(crate) async fn fetch(&self, access: Access<'_>) -> Result<Archive> {
+    pub(crate) async fn fetch_archive(&self, access: Access<'_>) -> Result<Archive> {
         let base = &access.fetcher.settings.npm;
         let access = access.to_base(Some(base));
         let mut url = base.clone();
         // `push` escapes the slash of a scoped name, as the registry expects it.
         url.path_segments_mut()
-            .map_err(|()| FetchError::content(base, "it is not a base address"))?
+            .map_err(|()| FetchError::content_error(base, "it is not a base address"))?
             .pop_if_empty()
             .push(&self.name)
             .push(&self.version);
-        access.policy.check(&Source::Archive(url.clone()))?;
-        let got = access.get(&url, MAX_JSON_BYTES).await?;
+        access.policy.check_source(&Source::Archive(url.clone()))?;
+        let got = access.fetch_if_found(&url, MAX_JSON_BYTES).await?;
         let got = got.ok_or_else(|| {
             FetchError::NotFound(format!(
                 "the registry has no package {}@{}",
@@ -112,8 +115,8 @@ impl Package {
         let description: Description = parse_json(&url, &got.body)?;
         let place = format!(
             "{}@{}",
-            shown(&description.name),
-            shown(&description.version)
+            escape_untrusted(&description.name),
+            escape_untrusted(&description.version)
         );
         // Only a tag may stand for another version, and tags do not begin with a digit. npm drops
         // what follows a `+`.
@@ -121,29 +124,31 @@ impl Package {
         let is_tag = !version.starts_with(|first: char| first.is_ascii_digit());
         if description.name != self.name || !is_tag && description.version != version {
             let reason = format!("it describes {place}, not {}@{}", self.name, self.version);
-            return Err(FetchError::content(&url, reason));
+            return Err(FetchError::content_error(&url, reason));
         }
         let archive: Url = description
             .dist
             .tarball
             .parse()
-            .map_err(|_| FetchError::content(&url, "its archive has no address"))?;
+            .map_err(|_| FetchError::content_error(&url, "its archive has no address"))?;
         // Old versions only have a SHA-1, against which collisions can be made.
         let announced = description.dist.integrity.unwrap_or_default();
         let announced = announced
             .split_whitespace()
             .find_map(|digest| digest.strip_prefix("sha512-"))
             .ok_or_else(|| {
-                FetchError::content(&place, "the registry names no SHA-512 of its archive")
+                FetchError::content_error(&place, "the registry names no SHA-512 of its archive")
             })?;
         // The archive may be on another host than the registry.
-        access.policy.check(&Source::Archive(archive.clone()))?;
-        let got = access.fetch(&archive, MAX_DOWNLOAD_BYTES).await?;
+        access
+            .policy
+            .check_source(&Source::Archive(archive.clone()))?;
+        let got = access.fetch_required(&archive, MAX_DOWNLOAD_BYTES).await?;
         let found = STANDARD.encode(Sha512::digest(&got.body));
         if found != announced {
             return Err(FetchError::Digest {
                 place,
-                wanted: format!("sha512-{}", shown(announced)),
+                wanted: format!("sha512-{}", escape_untrusted(announced)),
                 found: format!("sha512-{found}"),
             });
         }

@@ -13,12 +13,12 @@ use super::files::open_all;
 use super::repository::Repository;
 use super::round::Comparison;
 use super::{
-    Kind, MAX_JSON_BYTES, MAX_SKILL_MD_BYTES, fetch_file, join_url, parse_json, plain_file,
-    upstream,
+    Kind, MAX_JSON_BYTES, MAX_SKILL_MD_BYTES, fetch_file, join_url, new_upstream, parse_json,
+    plain_file,
 };
 use crate::access::Access;
 use crate::archive::{self, MAX_DOWNLOAD_BYTES};
-use crate::error::{FetchError, Result, shown};
+use crate::error::{FetchError, Result, escape_untrusted};
 use crate::git::is_commit;
 use crate::opened::Opened;
 use crate::source::{GitSource, ParseOptions, Source};
@@ -84,16 +84,16 @@ struct HandOff {
 
 #[async_trait]
 impl Kind for ClawHub<'_> {
-    async fn open(&self, access: Access<'_>) -> Result<Opened> {
+    async fn open_source(&self, access: Access<'_>) -> Result<Opened> {
         let api = api_base(access).await?;
-        let version = self.resolve(access, &api).await?;
-        self.verify(access, &api, &version).await?;
-        let mut url = endpoint(&api, &["download"])?;
+        let version = self.resolve_version(access, &api).await?;
+        self.check_verdict(access, &api, &version).await?;
+        let mut url = api_endpoint(&api, &["download"])?;
         url.query_pairs_mut()
             .append_pair("slug", self.slug)
             .append_pair("version", &version);
-        let got = access.get(&url, MAX_DOWNLOAD_BYTES).await?;
-        let got = got.ok_or_else(|| self.missing(Some(&version)))?;
+        let got = access.fetch_if_found(&url, MAX_DOWNLOAD_BYTES).await?;
+        let got = got.ok_or_else(|| self.missing_error(Some(&version)))?;
         let owner = self.owner.map(|owner| format!("{owner}/"));
         let identifier = format!(
             "registry:clawhub/{}{}",
@@ -102,29 +102,29 @@ impl Kind for ClawHub<'_> {
         );
         let recorded = Upstream {
             reference: self.version.map(str::to_owned),
-            ..upstream(&identifier, version)?
+            ..new_upstream(&identifier, version)?
         };
         // JSON instead of an archive refers to a commit of a repository.
         if got.content_type.contains("json") {
             let hand_off: HandOff = parse_json(&url, &got.body)?;
-            let source = hand_off.source(&url, &access.fetcher.settings.parse)?;
+            let source = hand_off.git_source(&url, &access.fetcher.settings.parse)?;
             // The repository is another source than the registry, so the policy decides again.
-            access.policy.check(&Source::Git(source.clone()))?;
-            let repository = Repository::fetch(access, &source).await?;
+            access.policy.check_source(&Source::Git(source.clone()))?;
+            let repository = Repository::fetch_repository(access, &source).await?;
             return repository.recorded_as(recorded).open_all().await;
         }
-        let files = archive::unpack(url.as_str(), &got.body)?;
+        let files = archive::unpack_archive(url.as_str(), &got.body)?;
         open_all(files, recorded, &format!("clawhub:{}", self.slug))
     }
 
-    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
+    async fn compare_state(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
         // A published version does not change.
         if self.version.is_some() {
             return Ok(DriftState::UpToDate);
         }
         let access = comparison.access;
         let api = api_base(access).await?;
-        let latest = self.resolve(access, &api).await?;
+        let latest = self.resolve_version(access, &api).await?;
         Ok(comparison.with_revision(&latest))
     }
 }
@@ -132,13 +132,13 @@ impl Kind for ClawHub<'_> {
 impl ClawHub<'_> {
     /// Returns the version to fetch: the requested one, or else the latest. Fails if the registry
     /// blocks the skill as malware or names a different owner.
-    async fn resolve(&self, access: Access<'_>, api: &Url) -> Result<String> {
-        let url = endpoint(api, &["skills", self.slug])?;
-        let got = access.get(&url, MAX_JSON_BYTES).await?;
-        let got = got.ok_or_else(|| self.missing(None))?;
+    async fn resolve_version(&self, access: Access<'_>, api: &Url) -> Result<String> {
+        let url = api_endpoint(api, &["skills", self.slug])?;
+        let got = access.fetch_if_found(&url, MAX_JSON_BYTES).await?;
+        let got = got.ok_or_else(|| self.missing_error(None))?;
         let skill: Skill = parse_json(&url, &got.body)?;
         if skill.moderation.is_some_and(|state| state.blocked) {
-            return Err(self.refused("the registry marks it as malware".to_owned()));
+            return Err(self.policy_error("the registry marks it as malware".to_owned()));
         }
         let handle = skill.owner.and_then(|owner| owner.handle);
         // The slug may belong to another publisher by now, so a given owner must match. Patterns of
@@ -149,7 +149,7 @@ impl ClawHub<'_> {
                 Some(handle) if asked.eq_ignore_ascii_case(handle) => None,
                 Some(handle) => Some(format!(
                     "clawhub:{slug} is published by {}, not by {asked}",
-                    shown(handle)
+                    escape_untrusted(handle)
                 )),
                 None => Some(format!(
                     "the registry names no publisher of clawhub:{slug}, so it is not known to be \
@@ -168,15 +168,15 @@ impl ClawHub<'_> {
             (1..=100).contains(&version.len())
                 && version.bytes().all(|byte| byte.is_ascii_graphic())
         });
-        version.ok_or_else(|| FetchError::content(&url, "the skill has no published version"))
+        version.ok_or_else(|| FetchError::content_error(&url, "the skill has no published version"))
     }
 
     /// Fails if the registry's own check rejects the version. Succeeds if the registry has no such
     /// check.
-    async fn verify(&self, access: Access<'_>, api: &Url, version: &str) -> Result<()> {
-        let mut url = endpoint(api, &["skills", self.slug, "verify"])?;
+    async fn check_verdict(&self, access: Access<'_>, api: &Url, version: &str) -> Result<()> {
+        let mut url = api_endpoint(api, &["skills", self.slug, "verify"])?;
         url.query_pairs_mut().append_pair("version", version);
-        let Some(got) = access.get(&url, MAX_JSON_BYTES).await? else {
+        let Some(got) = access.fetch_if_found(&url, MAX_JSON_BYTES).await? else {
             return Ok(());
         };
         let verdict: Verdict = parse_json(&url, &got.body)?;
@@ -186,23 +186,23 @@ impl ClawHub<'_> {
         let reasons = verdict.reasons.iter().take(5);
         let reasons: Vec<String> = reasons
             .map(|reason| match reason.as_str() {
-                Some(text) => shown(text),
-                None => shown(&reason.to_string()),
+                Some(text) => escape_untrusted(text),
+                None => escape_untrusted(&reason.to_string()),
             })
             .collect();
         let reasons = reasons.join("; ");
-        Err(self.refused(format!("the registry's own scan refuses it: {reasons}")))
+        Err(self.policy_error(format!("the registry's own scan refuses it: {reasons}")))
     }
 
-    fn refused(&self, reason: String) -> FetchError {
+    fn policy_error(&self, reason: String) -> FetchError {
         FetchError::Policy {
             place: format!("clawhub:{}", self.slug),
             reason,
         }
     }
 
-    fn missing(&self, version: Option<&str>) -> FetchError {
-        let version = version.map(|version| format!(" in version {}", shown(version)));
+    fn missing_error(&self, version: Option<&str>) -> FetchError {
+        let version = version.map(|version| format!(" in version {}", escape_untrusted(version)));
         FetchError::NotFound(format!(
             "the registry has no skill {}{}",
             self.slug,
@@ -212,9 +212,9 @@ impl ClawHub<'_> {
 }
 
 impl HandOff {
-    fn source(&self, url: &Url, options: &ParseOptions) -> Result<GitSource> {
+    fn git_source(&self, url: &Url, options: &ParseOptions) -> Result<GitSource> {
         if !is_commit(&self.commit) {
-            return Err(FetchError::content(
+            return Err(FetchError::content_error(
                 url,
                 "it points to a repository without a full commit id",
             ));
@@ -233,8 +233,8 @@ impl HandOff {
         });
         match source {
             Ok(Source::Git(source)) => Ok(source),
-            Ok(_) => Err(FetchError::content(url, "it points to no repository")),
-            Err(bad) => Err(FetchError::content(url, bad.to_string())),
+            Ok(_) => Err(FetchError::content_error(url, "it points to no repository")),
+            Err(bad) => Err(FetchError::content_error(url, bad.to_string())),
         }
     }
 }
@@ -244,7 +244,7 @@ impl HandOff {
 async fn api_base(access: Access<'_>) -> Result<Url> {
     let base = &access.fetcher.settings.clawhub;
     let address = join_url(base, "/.well-known/clawhub.json")?;
-    let Some(got) = access.get(&address, MAX_JSON_BYTES).await? else {
+    let Some(got) = access.fetch_if_found(&address, MAX_JSON_BYTES).await? else {
         return Ok(base.clone());
     };
     let discovery: Discovery = parse_json(&address, &got.body)?;
@@ -253,13 +253,13 @@ async fn api_base(access: Access<'_>) -> Result<Url> {
     };
     let url: Url = text
         .parse()
-        .map_err(|_| FetchError::content(&address, "its apiBase is not an address"))?;
+        .map_err(|_| FetchError::content_error(&address, "its apiBase is not an address"))?;
     // Without this check, the discovery document could direct requests to any host.
     access.policy.check_hop(base, &url)?;
     Ok(url)
 }
 
-fn endpoint(api: &Url, parts: &[&str]) -> Result<Url> {
+fn api_endpoint(api: &Url, parts: &[&str]) -> Result<Url> {
     let mut url = api.clone();
     url.set_query(None);
     // A base address without an API path gets the default one.
@@ -269,7 +269,7 @@ fn endpoint(api: &Url, parts: &[&str]) -> Result<Url> {
         &["api", "v1"]
     };
     url.path_segments_mut()
-        .map_err(|()| FetchError::content(api, "it is not a base address"))?
+        .map_err(|()| FetchError::content_error(api, "it is not a base address"))?
         .pop_if_empty()
         .extend(prefix)
         .extend(parts);
@@ -278,7 +278,7 @@ fn endpoint(api: &Url, parts: &[&str]) -> Result<Url> {
 
 #[async_trait]
 impl Kind for FileRegistry<'_> {
-    async fn open(&self, access: Access<'_>) -> Result<Opened> {
+    async fn open_source(&self, access: Access<'_>) -> Result<Opened> {
         let base = access.fetcher.settings.registry.as_ref();
         let base = base.ok_or_else(|| FetchError::Unsupported {
             message: "no registry is set".to_owned(),
@@ -290,7 +290,7 @@ impl Kind for FileRegistry<'_> {
         let slug = slug.unwrap_or(self.slug);
         let mut url = base.clone();
         url.path_segments_mut()
-            .map_err(|()| FetchError::content(base, "it is not a base address"))?
+            .map_err(|()| FetchError::content_error(base, "it is not a base address"))?
             .pop_if_empty()
             .push("skills")
             .extend(slug.split('/'))
@@ -305,13 +305,13 @@ impl Kind for FileRegistry<'_> {
         let host = host.trim_matches(['[', ']']).replace(':', "-");
         let upstream = Upstream {
             reference: self.version.map(str::to_owned),
-            ..upstream(&format!("registry:{host}/{slug}"), revision)?
+            ..new_upstream(&format!("registry:{host}/{slug}"), revision)?
         };
         let files = vec![plain_file(SKILL_MD, body)];
         open_all(files, upstream, &format!("registry:{}", self.slug))
     }
 
-    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
+    async fn compare_state(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
         match self.version {
             Some(_) => Ok(DriftState::UpToDate),
             None => comparison.by_bytes().await,

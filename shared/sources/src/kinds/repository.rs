@@ -8,14 +8,14 @@ use vault_gate::RawFile;
 use vault_shelf::DriftState;
 use vault_shelf::fetch::{FetchedSkill, Upstream};
 
-use super::round::{Comparison, once};
-use super::{Kind, MAX_SKILL_MD_BYTES, describe, join, skill_file, upstream};
-use crate::access::{Access, Fetcher, short};
+use super::round::{Comparison, share_result};
+use super::{Kind, MAX_SKILL_MD_BYTES, describe_skill, join_path, new_upstream, skill_file};
+use crate::access::{Access, Fetcher, short_commit};
 use crate::archive::{MAX_ARCHIVE_FILES, MAX_UNPACKED_BYTES};
-use crate::error::{FetchError, Result, shown};
+use crate::error::{FetchError, Result, escape_untrusted};
 use crate::find;
 use crate::git::{self, Checkout, Depth, EntryKind, Resolved, is_commit};
-use crate::opened::{Content, Found, Opened, last_part};
+use crate::opened::{Content, OfferedSkill, Opened, last_part};
 use crate::source::{GitSource, Source};
 
 /// A git repository as a [`Kind`] of source.
@@ -33,11 +33,14 @@ pub(crate) struct Repository {
 
 #[async_trait]
 impl Kind for Address<'_> {
-    async fn open(&self, access: Access<'_>) -> Result<Opened> {
-        Repository::fetch(access, self.0).await?.open_all().await
+    async fn open_source(&self, access: Access<'_>) -> Result<Opened> {
+        Repository::fetch_repository(access, self.0)
+            .await?
+            .open_all()
+            .await
     }
 
-    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
+    async fn compare_state(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
         let (source, upstream) = (self.0, comparison.upstream);
         // A commit never changes, so a skill that was added at one needs no request.
         if upstream.reference.as_deref().is_some_and(is_commit) {
@@ -48,8 +51,8 @@ impl Kind for Address<'_> {
             "{} {:?} {:?}",
             source.address, source.reference, source.tail
         );
-        let resolve = git::resolve(&settings, source, &pinned);
-        let resolved = once(&comparison.round.commits, asked.clone(), resolve).await?;
+        let resolve = git::resolve_commit(&settings, source, &pinned);
+        let resolved = share_result(&comparison.round.commits, asked.clone(), resolve).await?;
         if resolved.commit == comparison.recorded {
             return Ok(DriftState::UpToDate);
         }
@@ -57,20 +60,21 @@ impl Kind for Address<'_> {
         // changed.
         let path = upstream.path.as_deref().unwrap_or_default();
         let fetch = async {
-            let fetched = git::fetch(&settings, source, &resolved, Depth::Trees, &pinned).await;
+            let fetched =
+                git::fetch_commit(&settings, source, &resolved, Depth::Trees, &pinned).await;
             fetched.map(Arc::new)
         };
-        let checkout = once(&comparison.round.trees, asked, fetch).await?;
+        let checkout = share_result(&comparison.round.trees, asked, fetch).await?;
         match (checkout.tree_id(path), &upstream.tree) {
             (Some(tree), Some(before)) if tree == before => Ok(DriftState::UpToDate),
             (Some(_), _) => Ok(DriftState::Drifted {
-                recorded: short(comparison.recorded).to_owned(),
-                upstream: short(&checkout.commit).to_owned(),
+                recorded: short_commit(comparison.recorded).to_owned(),
+                upstream: short_commit(&checkout.commit).to_owned(),
             }),
             (None, _) => Err(FetchError::NotFound(format!(
                 "{} no longer has a folder {path} at commit {}",
                 source.place,
-                short(&checkout.commit)
+                short_commit(&checkout.commit)
             ))),
         }
     }
@@ -78,10 +82,11 @@ impl Kind for Address<'_> {
 
 impl Repository {
     /// Fetches the source's current commit. Fails if it is younger than the policy allows.
-    pub(crate) async fn fetch(access: Access<'_>, source: &GitSource) -> Result<Self> {
+    pub(crate) async fn fetch_repository(access: Access<'_>, source: &GitSource) -> Result<Self> {
         let (pinned, settings) = access.fetcher.git_access(source).await?;
-        let resolved = git::resolve(&settings, source, &pinned).await?;
-        let checkout = git::fetch(&settings, source, &resolved, Depth::Files, &pinned).await?;
+        let resolved = git::resolve_commit(&settings, source, &pinned).await?;
+        let checkout =
+            git::fetch_commit(&settings, source, &resolved, Depth::Files, &pinned).await?;
         // The date is the committer's claim. The rule delays new releases, but does not stop a
         // forged date.
         access.policy.check_age(
@@ -106,7 +111,7 @@ impl Repository {
     }
 
     /// Returns the paths of all regular files.
-    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn file_paths(&self) -> impl Iterator<Item = &str> {
         self.checkout
             .tree
             .iter()
@@ -117,12 +122,12 @@ impl Repository {
     /// Lists every skill at or below the folder that the source names.
     pub(crate) async fn open_all(self) -> Result<Opened> {
         let base = self.resolved.path.clone().unwrap_or_default();
-        let folders = find::skills(self.paths(), &base);
+        let folders = find::skill_folders(self.file_paths(), &base);
         if folders.is_empty() {
             return Err(FetchError::NotFound(format!(
                 "{} holds no SKILL.md at commit {}",
-                join(&self.source.place, &base).trim_end_matches('/'),
-                short(&self.checkout.commit)
+                join_path(&self.source.place, &base).trim_end_matches('/'),
+                short_commit(&self.checkout.commit)
             )));
         }
         self.open_folders(folders).await
@@ -133,7 +138,7 @@ impl Repository {
         let documents: Vec<(String, &str)> = folders
             .into_iter()
             .filter_map(|folder| {
-                let path = join(&folder, SKILL_MD);
+                let path = join_path(&folder, SKILL_MD);
                 let entry = self.checkout.tree.iter().find(|entry| entry.path == path)?;
                 Some((folder, entry.id.as_str()))
             })
@@ -141,11 +146,11 @@ impl Repository {
         let ids: Vec<&str> = documents.iter().map(|(_, id)| *id).collect();
         // All documents together may have the size of 200 documents of maximum size.
         let max = MAX_SKILL_MD_BYTES * (ids.len() as u64).min(200);
-        let bytes = self.checkout.read(&ids, max).await?;
+        let bytes = self.checkout.read_blobs(&ids, max).await?;
         let found = documents
             .iter()
             .map(|(folder, id)| {
-                describe(
+                describe_skill(
                     folder,
                     &self.source.place,
                     bytes.get(*id).map(Vec::as_slice),
@@ -157,9 +162,9 @@ impl Repository {
 
     /// Reads the files of a skill. Fails for symbolic links, submodules and LFS files, or if a
     /// limit is exceeded.
-    async fn files(&self, folder: &str) -> Result<Vec<RawFile>> {
+    async fn read_files(&self, folder: &str) -> Result<Vec<RawFile>> {
         let place = &self.source.place;
-        let mut wanted = Vec::new();
+        let mut skill_files = Vec::new();
         for entry in &self.checkout.tree {
             let Some(path) = skill_file(&entry.path, folder) else {
                 continue;
@@ -167,35 +172,37 @@ impl Repository {
             let what = match entry.kind {
                 EntryKind::Folder => continue,
                 EntryKind::File(mode) => {
-                    wanted.push((path, mode, entry.id.as_str()));
+                    skill_files.push((path, mode, entry.id.as_str()));
                     continue;
                 }
                 EntryKind::Link => "a symbolic link",
                 EntryKind::Submodule => "a submodule",
             };
-            let path = shown(&entry.path);
+            let path = escape_untrusted(&entry.path);
             let reason = format!("{path} is {what}; a skill holds regular files only");
-            return Err(FetchError::content(place, reason));
+            return Err(FetchError::content_error(place, reason));
         }
-        if wanted.len() > MAX_ARCHIVE_FILES {
+        if skill_files.len() > MAX_ARCHIVE_FILES {
             return Err(FetchError::too_large(
                 place,
                 MAX_ARCHIVE_FILES as u64,
                 "files in one skill",
             ));
         }
-        let ids: Vec<&str> = wanted.iter().map(|(_, _, id)| *id).collect();
-        let contents = self.checkout.read(&ids, MAX_UNPACKED_BYTES).await?;
-        let files = wanted.into_iter().map(|(path, mode, id)| {
-            let bytes = contents
-                .get(id)
-                .cloned()
-                .ok_or_else(|| FetchError::content(place, format!("{} is missing", shown(path))))?;
+        let ids: Vec<&str> = skill_files.iter().map(|(_, _, id)| *id).collect();
+        let contents = self.checkout.read_blobs(&ids, MAX_UNPACKED_BYTES).await?;
+        let files = skill_files.into_iter().map(|(path, mode, id)| {
+            let bytes = contents.get(id).cloned().ok_or_else(|| {
+                FetchError::content_error(place, format!("{} is missing", escape_untrusted(path)))
+            })?;
             // git stores a pointer in place of an LFS file, and signing the pointer would sign the
             // wrong content.
             if bytes.starts_with(b"version https://git-lfs.github.com/spec/") {
-                let reason = format!("{} is in Git LFS, which vault does not fetch", shown(path));
-                return Err(FetchError::content(place, reason));
+                let reason = format!(
+                    "{} is in Git LFS, which vault does not fetch",
+                    escape_untrusted(path)
+                );
+                return Err(FetchError::content_error(place, reason));
             }
             Ok(RawFile {
                 path: path.to_owned(),
@@ -207,7 +214,7 @@ impl Repository {
     }
 
     /// Returns the origin to record for the skill in a folder.
-    fn upstream(&self, fetcher: &Fetcher, folder: &str) -> Result<Upstream> {
+    fn upstream_of(&self, fetcher: &Fetcher, folder: &str) -> Result<Upstream> {
         let tree = self.checkout.tree_id(folder).map(str::to_owned);
         // Updates have to ask the registry again, which may name another repository by then.
         if let Some(recorded) = &self.recorded {
@@ -217,7 +224,7 @@ impl Repository {
             });
         }
         let source = &self.source;
-        let upstream = upstream(&source.identifier_of(folder), &self.checkout.commit)?;
+        let upstream = new_upstream(&source.identifier_of(folder), &self.checkout.commit)?;
         // Record the address only if parsing the identifier yields a different one.
         let default = Source::of_identifier(&upstream.identifier, None, &fetcher.settings.parse);
         let is_default = matches!(&default, Ok(Source::Git(git)) if git.address == source.address);
@@ -233,20 +240,20 @@ impl Repository {
 
 #[async_trait]
 impl Content for Repository {
-    async fn take(&self, access: Access<'_>, found: &Found) -> Result<FetchedSkill> {
+    async fn take_skill(&self, access: Access<'_>, found: &OfferedSkill) -> Result<FetchedSkill> {
         let folder = &found.folder;
         // The policy may allow only some folders of the repository.
         access
             .policy
             .check_names(&self.source.policy_names(Some(folder)))?;
         Ok(FetchedSkill {
-            files: self.files(folder).await?,
+            files: self.read_files(folder).await?,
             folder: last_part(folder).or_else(|| last_part(&self.source.place)),
-            upstream: self.upstream(access.fetcher, folder)?,
+            upstream: self.upstream_of(access.fetcher, folder)?,
         })
     }
 
-    fn base(&self) -> Option<&str> {
+    fn base_folder(&self) -> Option<&str> {
         Some(self.resolved.path.as_deref().unwrap_or_default())
     }
 }

@@ -9,8 +9,8 @@ use vault_shelf::fetch::Upstream;
 
 use super::fetch_recorded;
 use super::index::Site;
-use crate::access::{Access, short};
-use crate::error::{Result, shown};
+use crate::access::{Access, short_commit};
+use crate::error::{Result, escape_untrusted};
 use crate::git::{Checkout, Resolved};
 
 /// Results of one batch of comparisons, shared by skills of the same repository or site.
@@ -26,15 +26,15 @@ type Answers<T> = Mutex<HashMap<String, Arc<OnceCell<Result<T>>>>>;
 
 /// Returns the result for a key. Only the first caller runs `ask`; a failure is shared like a
 /// success.
-pub(crate) async fn once<T: Clone>(
+pub(crate) async fn share_result<T: Clone>(
     answers: &Answers<T>,
     question: String,
     ask: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     let answer = {
         // Hold the lock only to find the cell, not during the request.
-        let mut known = answers.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(known.entry(question).or_default())
+        let mut cells = answers.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(cells.entry(question).or_default())
     };
     answer.get_or_init(|| ask).await.clone()
 }
@@ -56,8 +56,8 @@ impl Comparison<'_> {
         }
         // Show a version in full, but only the first 12 characters of a digest.
         let cut = |text: &str| match text.strip_prefix("sha256:") {
-            Some(digest) => format!("sha256:{}", short(digest)),
-            None => shown(text),
+            Some(digest) => format!("sha256:{}", short_commit(digest)),
+            None => escape_untrusted(text),
         };
         DriftState::Drifted {
             recorded: cut(self.recorded),

@@ -21,13 +21,13 @@ use vault_shelf::DriftState;
 use vault_shelf::fetch::{FetchedSkill, SignedSkill, Upstream};
 
 pub use super::index::SCHEMA;
-use super::index::{Artifact, Entry, Site};
-use super::round::{Comparison, once};
-use super::{Kind, fetch_file, join_url, plain_file, upstream};
+use super::index::{Artifact, Site, SiteEntry};
+use super::round::{Comparison, share_result};
+use super::{Kind, fetch_file, join_url, new_upstream, plain_file};
 use crate::access::Access;
 use crate::archive::{self, MAX_DOWNLOAD_BYTES, MAX_UNPACKED_BYTES};
-use crate::error::{FetchError, Result, shown};
-use crate::opened::{Content, Found, Opened};
+use crate::error::{FetchError, Result, escape_untrusted};
+use crate::opened::{Content, OfferedSkill, Opened};
 use crate::source::{origin_text, well_known_names};
 
 /// Maximum size of a signed manifest, in bytes.
@@ -41,21 +41,21 @@ pub(crate) struct Address<'a> {
 
 #[async_trait]
 impl Kind for Address<'_> {
-    async fn open(&self, access: Access<'_>) -> Result<Opened> {
-        let mut site = Site::fetch(access, self.origin).await?;
-        let wanted = |entry: &&Entry| self.skill.is_none_or(|skill| entry.name == skill);
-        let found: Vec<Found> = site
+    async fn open_source(&self, access: Access<'_>) -> Result<Opened> {
+        let mut site = Site::fetch_index(access, self.origin).await?;
+        let is_selected = |entry: &&SiteEntry| self.skill.is_none_or(|skill| entry.name == skill);
+        let found: Vec<OfferedSkill> = site
             .entries
             .iter()
-            .filter(wanted)
-            .map(|entry| Found {
+            .filter(is_selected)
+            .map(|entry| OfferedSkill {
                 name: entry.name.clone(),
                 folder: entry.name.clone(),
                 description: entry.description.clone(),
             })
             .collect();
         if let (Some(skill), true) = (self.skill, found.is_empty()) {
-            return Err(site.lacks(skill));
+            return Err(site.missing_skill_error(skill));
         }
         let notices = std::mem::take(&mut site.notices);
         let mut opened = Opened::new(found, site);
@@ -63,13 +63,13 @@ impl Kind for Address<'_> {
         Ok(opened)
     }
 
-    async fn compare(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
+    async fn compare_state(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
         let fetch = async {
-            let site = Site::fetch(comparison.access, self.origin).await;
+            let site = Site::fetch_index(comparison.access, self.origin).await;
             site.map(Arc::new)
         };
-        let site = once(&comparison.round.sites, self.origin.to_string(), fetch).await?;
-        match &site.entry(self.skill.unwrap_or_default())?.artifact {
+        let site = share_result(&comparison.round.sites, self.origin.to_string(), fetch).await?;
+        match &site.find_entry(self.skill.unwrap_or_default())?.artifact {
             Artifact::SkillMd { digest, .. } | Artifact::Archive { digest, .. } => {
                 Ok(comparison.with_revision(&format!("sha256:{digest}")))
             }
@@ -90,20 +90,24 @@ struct Signature {
 
 impl Site {
     /// Fetches the files of a skill. Returns them with the digest to record.
-    async fn files_of(&self, access: Access<'_>, entry: &Entry) -> Result<(Vec<RawFile>, Digest)> {
+    async fn files_of(
+        &self,
+        access: Access<'_>,
+        entry: &SiteEntry,
+    ) -> Result<(Vec<RawFile>, Digest)> {
         match &entry.artifact {
             Artifact::SkillMd { url, digest } => {
-                let body = self.artifact(access, url, digest).await?;
+                let body = self.fetch_artifact(access, url, digest).await?;
                 Ok((vec![plain_file(SKILL_MD, body)], *digest))
             }
             Artifact::Archive { url, digest } => {
-                let body = self.artifact(access, url, digest).await?;
-                let files = archive::unpack(url, &body)?;
+                let body = self.fetch_artifact(access, url, digest).await?;
+                let files = archive::unpack_archive(url, &body)?;
                 if files.iter().any(|file| file.path == SKILL_MD) {
                     Ok((files, *digest))
                 } else {
                     let reason = format!("the archive has no {SKILL_MD} at its root");
-                    Err(FetchError::content(url, reason))
+                    Err(FetchError::content_error(url, reason))
                 }
             }
             Artifact::Files(paths) => {
@@ -118,10 +122,10 @@ impl Site {
     /// Verifies the signed manifest of a skill against exactly these files and the name in the
     /// index. Returns the vault and the signed version. Fails if the signature is invalid,
     /// or if the policy does not list the signer.
-    async fn signature(
+    async fn verify_signature(
         &self,
         access: Access<'_>,
-        entry: &Entry,
+        entry: &SiteEntry,
         signed: &SignedSkill,
         files: &mut [RawFile],
     ) -> Result<Signature> {
@@ -132,10 +136,10 @@ impl Site {
         let at = join_url(&self.base, &signed.manifest)?;
         access.policy.check_hop(&self.origin, &at)?;
         let wrong = |reason: String| FetchError::Signer {
-            place: shown(at.as_str()),
+            place: escape_untrusted(at.as_str()),
             reason,
         };
-        let got = access.get(&at, MAX_MANIFEST_BYTES).await?;
+        let got = access.fetch_if_found(&at, MAX_MANIFEST_BYTES).await?;
         let body = got
             .ok_or_else(|| wrong("it does not exist, although the index names it".to_owned()))?
             .body;
@@ -147,7 +151,7 @@ impl Site {
         let chain = RootChain::verify(&roots).map_err(|error| wrong(error.to_string()))?;
         let state = RootState::new(chain, BTreeSet::new());
         let released = match &export.catalog {
-            Some(name) => self.released(access, &at, name, &state).await?,
+            Some(name) => self.fetch_release(access, &at, name, &state).await?,
             None => None,
         };
         // Whether the signer counts here is decided once the bundle is known.
@@ -182,7 +186,7 @@ impl Site {
             Ok(()) => {}
             Err(SignerRefusal::NotReleased) => {
                 return Err(FetchError::ReleaseAwaited {
-                    place: shown(at.as_str()),
+                    place: escape_untrusted(at.as_str()),
                 });
             }
             Err(refusal) => return Err(wrong(refusal.to_string())),
@@ -196,7 +200,7 @@ impl Site {
 
     /// Fetches and verifies the release in the file of this name beside a manifest; `None` if it
     /// does not exist. Fails unless enough publishers have signed it.
-    async fn released(
+    async fn fetch_release(
         &self,
         access: Access<'_>,
         manifest: &Url,
@@ -204,7 +208,7 @@ impl Site {
         state: &RootState,
     ) -> Result<Option<Catalog>> {
         let wrong = |reason: String| FetchError::Signer {
-            place: shown(manifest.as_str()),
+            place: escape_untrusted(manifest.as_str()),
             reason,
         };
         // Only a file beside the manifest: what a manifest says must not point to another folder or
@@ -215,7 +219,7 @@ impl Site {
         let at =
             at.ok_or_else(|| wrong("the release that it names is not beside it".to_owned()))?;
         access.policy.check_hop(&self.origin, &at)?;
-        let Some(got) = access.get(&at, MAX_OBJECT_BYTES as u64).await? else {
+        let Some(got) = access.fetch_if_found(&at, MAX_OBJECT_BYTES as u64).await? else {
             return Ok(None);
         };
         let file = SignedCatalog::parse(&got.body).map_err(|error| wrong(error.to_string()))?;
@@ -223,16 +227,23 @@ impl Site {
         catalog.map(Some).map_err(|error| wrong(error.to_string()))
     }
 
-    async fn artifact(&self, access: Access<'_>, url: &str, digest: &Digest) -> Result<Vec<u8>> {
-        let at = join_url(&self.base, url)?;
-        access.policy.check_hop(&self.origin, &at)?;
-        let got = access.fetch(&at, MAX_DOWNLOAD_BYTES).await?;
+    async fn fetch_artifact(
+        &self,
+        access: Access<'_>,
+        url: &str,
+        digest: &Digest,
+    ) -> Result<Vec<u8>> {
+        let release_url = join_url(&self.base, url)?;
+        access.policy.check_hop(&self.origin, &release_url)?;
+        let got = access
+            .fetch_required(&release_url, MAX_DOWNLOAD_BYTES)
+            .await?;
         let body = got.body;
         // Check the digest before any parser reads the bytes.
         let found = Digest::of(&body);
         if found != *digest {
             return Err(FetchError::Digest {
-                place: shown(at.as_str()),
+                place: escape_untrusted(release_url.as_str()),
                 wanted: digest.to_string(),
                 found: found.to_string(),
             });
@@ -244,7 +255,7 @@ impl Site {
     async fn listed_files(
         &self,
         access: Access<'_>,
-        entry: &Entry,
+        entry: &SiteEntry,
         paths: &[String],
     ) -> Result<Vec<RawFile>> {
         let mut left = MAX_UNPACKED_BYTES;
@@ -263,9 +274,12 @@ impl Site {
                 // Check the parsed URL too, because the URL parser normalizes paths.
                 .filter(|at| fine && at.path().starts_with(&folder))
                 .ok_or_else(|| {
-                    FetchError::content(
+                    FetchError::content_error(
                         &self.base,
-                        format!("{} is not the path of a skill's file", shown(path)),
+                        format!(
+                            "{} is not the path of a skill's file",
+                            escape_untrusted(path)
+                        ),
                     )
                 })?;
             // The limit applies to all files together, as for an archive.
@@ -278,7 +292,7 @@ impl Site {
     }
 }
 
-impl Entry {
+impl SiteEntry {
     /// Checks that these are exactly the signed files. Returns the hash of their bundle.
     fn match_files(
         &self,
@@ -295,26 +309,29 @@ impl Entry {
         let found = files
             .iter()
             .map(|file| (file.path.as_str(), file.mode, file.bytes.as_slice()));
-        manifest.compare(found)?;
+        manifest.compare_files(found)?;
         let bytes = |path: &FilePath| {
             let file = files.iter().find(|file| file.path == path.as_str())?;
             Some(file.bytes.clone())
         };
         // A release lists bundles by their hashes, so compute the hash from the files at hand.
-        Ok(bundle::hash_of(signed, manifest, bytes))
+        Ok(bundle::compute_bundle_hash(signed, manifest, bytes))
     }
 }
 
 #[async_trait]
 impl Content for Site {
-    async fn take(&self, access: Access<'_>, found: &Found) -> Result<FetchedSkill> {
-        let entry = self.entry(&found.folder)?;
+    async fn take_skill(&self, access: Access<'_>, found: &OfferedSkill) -> Result<FetchedSkill> {
+        let entry = self.find_entry(&found.folder)?;
         access
             .policy
             .check_names(&well_known_names(&self.origin, Some(&entry.name)))?;
         let (mut files, digest) = self.files_of(access, entry).await?;
         let signature = match &entry.signed {
-            Some(signed) => Some(self.signature(access, entry, signed, &mut files).await?),
+            Some(signed) => Some(
+                self.verify_signature(access, entry, signed, &mut files)
+                    .await?,
+            ),
             None => None,
         };
         // Identifiers have no form for plain HTTP, which only sites on this machine use. Record it
@@ -333,12 +350,12 @@ impl Content for Site {
                 signer: signature.as_ref().map(|signature| signature.vault),
                 root_version: signature.as_ref().map(|signature| signature.root_version),
                 signed_version: signature.map(|signature| signature.version),
-                ..upstream(&identifier, format!("sha256:{digest}"))?
+                ..new_upstream(&identifier, format!("sha256:{digest}"))?
             },
         })
     }
 
-    fn base(&self) -> Option<&str> {
+    fn base_folder(&self) -> Option<&str> {
         None
     }
 }

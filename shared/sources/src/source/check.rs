@@ -7,7 +7,7 @@ use super::{BadSource, FORMS};
 
 /// Decodes percent escapes in a path segment. Returns the segment unchanged if the result is not
 /// UTF-8.
-pub(super) fn decoded(segment: &str) -> String {
+pub(super) fn decode_segment(segment: &str) -> String {
     match percent_encoding::percent_decode_str(segment).decode_utf8() {
         Ok(decoded) => decoded.into_owned(),
         Err(_) => segment.to_owned(),
@@ -27,14 +27,14 @@ pub(super) fn check_segments<'a>(
             && !segment.contains(['\\', ':', '?', '#', '@'])
             && !segment.chars().any(|c| is_deceptive(c) || c == '\0')
     });
-    require(
+    require_valid(
         fine,
         text,
         "a part of its path is empty, `.`, `..`, begins with `-`, or holds one of \\ : ? # @",
     )
 }
 
-fn require(fine: bool, text: &str, reason: &str) -> Result<(), BadSource> {
+fn require_valid(fine: bool, text: &str, reason: &str) -> Result<(), BadSource> {
     if fine {
         Ok(())
     } else {
@@ -53,7 +53,7 @@ pub(super) fn check_repository_part(text: &str, part: &str) -> Result<(), BadSou
         "{} is not the name of an owner or repository",
         printable(part)
     );
-    require(fine, text, &reason).map_err(|bad| bad.with_hint(format!("a source is {FORMS}")))
+    require_valid(fine, text, &reason).map_err(|bad| bad.with_hint(format!("a source is {FORMS}")))
 }
 
 /// Checks a user or host name. Both become part of an SSH command line.
@@ -63,7 +63,7 @@ pub(super) fn check_ssh_word(text: &str, word: &str) -> Result<(), BadSource> {
         && word.chars().all(|c| {
             c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+' | '[' | ']' | ':')
         });
-    require(
+    require_valid(
         fine,
         text,
         "its user or host has characters that are not allowed",
@@ -84,5 +84,5 @@ pub(crate) fn check_reference(text: &str) -> Result<(), BadSource> {
         && !text
             .split('/')
             .any(|part| part.starts_with('.') || part.strip_suffix(".lock").is_some());
-    require(fine, text, "it is not a branch, tag, commit or version")
+    require_valid(fine, text, "it is not a branch, tag, commit or version")
 }

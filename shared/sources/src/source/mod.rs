@@ -231,7 +231,7 @@ impl Source {
                 registry: None,
             });
         }
-        match parse::remote(text, options)? {
+        match parse::parse_remote(text, options)? {
             // Without a colon, the text is neither an address nor prefixed, so it may be a mistyped
             // path.
             Self::Git(repository) if !text.contains(':') => {
@@ -279,7 +279,7 @@ impl Source {
                     "it was added from an archive or as text, so there is no address to fetch it from",
                 ));
             }
-            _ => parse::remote(text, options)?,
+            _ => parse::parse_remote(text, options)?,
         };
         match reference {
             Some(reference) => source.with_reference(reference),
@@ -353,7 +353,7 @@ impl Source {
     }
 
     /// Returns the source's name for messages.
-    pub fn shown(&self) -> String {
+    pub fn display_name(&self) -> String {
         match self {
             Self::Local(path) => path.display().to_string(),
             Self::Git(git) => match &git.path {
@@ -427,7 +427,7 @@ pub(crate) fn origin_text(origin: &Url) -> String {
 
 /// Returns a URL's names for policy patterns: host and path, and the whole URL.
 pub(crate) fn url_names(url: &Url) -> Vec<String> {
-    let authority = authority(url);
+    let authority = host_and_port(url);
     vec![
         format!("{authority}{}", url.path()),
         url.as_str().to_owned(),
@@ -446,7 +446,7 @@ pub fn is_loopback(url: &Url) -> bool {
 
 /// Returns the names of a site or of one of its skills for policy patterns.
 pub(crate) fn well_known_names(origin: &Url, skill: Option<&str>) -> Vec<String> {
-    let (origin, authority) = (origin_text(origin), authority(origin));
+    let (origin, authority) = (origin_text(origin), host_and_port(origin));
     match skill {
         Some(skill) => vec![
             format!("wellknown:{origin}/{skill}"),
@@ -456,7 +456,7 @@ pub(crate) fn well_known_names(origin: &Url, skill: Option<&str>) -> Vec<String>
     }
 }
 
-fn authority(url: &Url) -> String {
+fn host_and_port(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     match url.port() {
         Some(port) => format!("{host}:{port}"),

@@ -6,13 +6,13 @@ use vault_format::provenance::is_archive;
 use vault_format::text::printable;
 
 use super::check::{
-    check_reference, check_repository_part, check_segments, check_ssh_word, decoded,
+    check_reference, check_repository_part, check_segments, check_ssh_word, decode_segment,
 };
 use super::{BadSource, FORMS, GitSource, ParseOptions, Source, is_loopback, origin_text};
 
 /// Parses an address, a prefixed text or `owner/repository`, each with an optional `#reference`.
-pub(super) fn remote(text: &str, options: &ParseOptions) -> Result<Source, BadSource> {
-    Parser { text, options }.remote()
+pub(super) fn parse_remote(text: &str, options: &ParseOptions) -> Result<Source, BadSource> {
+    Parser { text, options }.parse_with_reference()
 }
 
 /// Parses the address of a git repository.
@@ -26,11 +26,11 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn bad(&self, reason: impl Into<String>) -> BadSource {
+    fn invalid_source(&self, reason: impl Into<String>) -> BadSource {
         BadSource::new(self.text, reason)
     }
 
-    fn remote(&self) -> Result<Source, BadSource> {
+    fn parse_with_reference(&self) -> Result<Source, BadSource> {
         let (rest, reference) = match self.text.rsplit_once('#') {
             Some((rest, reference)) => {
                 check_reference(reference)?;
@@ -38,33 +38,33 @@ impl Parser<'_> {
             }
             None => (self.text, None),
         };
-        let source = self.unpinned(rest)?;
+        let source = self.parse_unpinned(rest)?;
         match reference {
             Some(reference) => source.with_reference(reference),
             None => Ok(source),
         }
     }
 
-    fn unpinned(&self, text: &str) -> Result<Source, BadSource> {
+    fn parse_unpinned(&self, text: &str) -> Result<Source, BadSource> {
         // The only valid `::` in an address is part of an IPv6 address in brackets.
         let in_brackets = text.split_once("://[").is_some_and(|(scheme, rest)| {
             let after = rest.split_once(']').map_or(rest, |(_, after)| after);
             !scheme.contains("::") && !after.contains("::")
         });
         if text.contains("::") && !in_brackets {
-            return Err(
-                self.bad("`::` would start a helper program of git; only https and ssh are used")
-            );
+            return Err(self.invalid_source(
+                "`::` would start a helper program of git; only https and ssh are used",
+            ));
         }
         if text.split('/').any(|part| part == "..") {
-            return Err(self.bad("`..` leads out of its start"));
+            return Err(self.invalid_source("`..` leads out of its start"));
         }
         if let Some((scheme, _)) = text.split_once("://")
             && scheme
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'.' | b'-'))
         {
-            return self.address(&scheme.to_ascii_lowercase(), text);
+            return self.parse_address(&scheme.to_ascii_lowercase(), text);
         }
         // A colon behind a slash belongs to a path.
         if let Some((before, _)) = text.split_once(':')
@@ -74,59 +74,61 @@ impl Parser<'_> {
             if before.contains(['@', '.']) && !before.starts_with('@') {
                 return self.git_address(text).map(Source::Git);
             }
-            return self.prefixed(before, &text[before.len() + 1..]);
+            return self.parse_prefixed(before, &text[before.len() + 1..]);
         }
         if text.contains('/') && !text.starts_with('@') {
             return self.project_and_path(&self.options.default_host, text);
         }
-        let is_registry_skill = !is_archive(text) && self.clawhub(text).is_ok();
+        let is_registry_skill = !is_archive(text) && self.parse_clawhub(text).is_ok();
         Err(BadSource::Missing {
             text: self.text.to_owned(),
             registry: is_registry_skill.then(|| format!("clawhub:{}", self.text)),
         })
     }
 
-    fn address(&self, scheme: &str, text: &str) -> Result<Source, BadSource> {
+    fn parse_address(&self, scheme: &str, text: &str) -> Result<Source, BadSource> {
         match scheme {
-            "https" => self.web(&self.url(text)?),
-            "http" if self.options.loopback => self.web(&self.url(text)?),
+            "https" => self.parse_web(&self.parse_url(text)?),
+            "http" if self.options.loopback => self.parse_web(&self.parse_url(text)?),
             "http" if is_this_machine(text) && self.options.local_sites => {
-                self.web(&self.url(text)?)
+                self.parse_web(&self.parse_url(text)?)
             }
             "http" if is_this_machine(text) => Err(self
-                .bad("it is an address of this machine, which only its user may add from")
+                .invalid_source(
+                    "it is an address of this machine, which only its user may add from",
+                )
                 .with_hint("add it with the command line on this machine")),
             "http" | "git" => Err(self
-                .bad(format!("`{scheme}://` is not encrypted"))
+                .invalid_source(format!("`{scheme}://` is not encrypted"))
                 .with_hint("use the https address")),
             "ssh" => self.git_address(text).map(Source::Git),
             "git+https" | "git+ssh" => self.git_address(&text[4..]).map(Source::Git),
             "file" if self.options.loopback => self.git_address(text).map(Source::Git),
             "file" => Err(self
-                .bad("`file:` addresses are not supported")
+                .invalid_source("`file:` addresses are not supported")
                 .with_hint("give the folder's path")),
             "mcp+https" => Err(self
-                .bad("skills of an MCP server cannot be added yet")
+                .invalid_source("skills of an MCP server cannot be added yet")
                 .with_hint(
                     "link the vault behind it (vault link), or add the skill from its repository",
                 )),
             _ => Err(self
-                .bad(format!("{scheme}:// addresses are not supported"))
+                .invalid_source(format!("{scheme}:// addresses are not supported"))
                 .with_hint("use an https or ssh address")),
         }
     }
 
-    fn url(&self, text: &str) -> Result<Url, BadSource> {
+    fn parse_url(&self, text: &str) -> Result<Url, BadSource> {
         let url: Url = text
             .parse()
-            .map_err(|error| self.bad(format!("it is not an address: {error}")))?;
+            .map_err(|error| self.invalid_source(format!("it is not an address: {error}")))?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(self.bad("an address cannot contain a user name or password").with_hint(
+            return Err(self.invalid_source("an address cannot contain a user name or password").with_hint(
                 "git's credential helpers are used for private repositories: leave the credentials out",
             ));
         }
         if url.host_str().is_none_or(str::is_empty) {
-            return Err(self.bad("it names no host"));
+            return Err(self.invalid_source("it names no host"));
         }
         // The URL parser has already resolved these escapes, so check the original text. Escaped
         // dots and slashes serve only to leave the path.
@@ -135,17 +137,22 @@ impl Parser<'_> {
             .iter()
             .any(|escape| written.contains(escape))
         {
-            return Err(self.bad("it holds escaped dots, slashes or NUL"));
+            return Err(self.invalid_source("it holds escaped dots, slashes or NUL"));
         }
         Ok(url)
     }
 
     /// Parses a web address as copied from a browser.
-    fn web(&self, url: &Url) -> Result<Source, BadSource> {
+    fn parse_web(&self, url: &Url) -> Result<Source, BadSource> {
         let host = url.host_str().unwrap_or_default();
         let segments: Vec<String> = url
             .path_segments()
-            .map(|parts| parts.filter(|part| !part.is_empty()).map(decoded).collect())
+            .map(|parts| {
+                parts
+                    .filter(|part| !part.is_empty())
+                    .map(decode_segment)
+                    .collect()
+            })
             .unwrap_or_default();
         // GitLab and npm put a lone hyphen between project and page, and npm puts an `@` before the
         // scope of a package.
@@ -198,14 +205,16 @@ impl Parser<'_> {
                 let tail = match tail {
                     ["refs", "heads" | "tags", tail @ ..] | tail => tail,
                 };
-                Some(self.hosted("github.com", &[owner, repository], tail))
+                Some(self.hosted_repository("github.com", &[owner, repository], tail))
             }
             (
                 "github.com" | "www.github.com",
                 [owner, repository, "tree" | "blob" | "raw", tail @ ..],
-            ) if !tail.is_empty() => Some(self.hosted("github.com", &[owner, repository], tail)),
+            ) if !tail.is_empty() => {
+                Some(self.hosted_repository("github.com", &[owner, repository], tail))
+            }
             ("github.com" | "www.github.com", [owner, repository]) => {
-                Some(self.hosted("github.com", &[owner, repository], &[]))
+                Some(self.hosted_repository("github.com", &[owner, repository], &[]))
             }
             // GitLab puts a lone hyphen between the project, at any depth of groups, and its pages.
             (_, parts) if parts.contains(&"-") => {
@@ -214,21 +223,26 @@ impl Parser<'_> {
                     (project @ [_, _, ..], ["tree" | "blob" | "raw", tail @ ..])
                         if !tail.is_empty() =>
                     {
-                        Some(self.project(url, project, tail))
+                        Some(self.gitlab_project(url, project, tail))
                     }
                     _ => None,
                 }
             }
-            ("gitlab.com", [_, _, ..]) => Some(self.project(url, parts, &[])),
+            ("gitlab.com", [_, _, ..]) => Some(self.gitlab_project(url, parts, &[])),
             _ => None,
         }
     }
 
     /// Parses a project of a GitLab server, at any depth of groups.
-    fn project(&self, url: &Url, project: &[&str], tail: &[&str]) -> Result<Source, BadSource> {
+    fn gitlab_project(
+        &self,
+        url: &Url,
+        project: &[&str],
+        tail: &[&str],
+    ) -> Result<Source, BadSource> {
         let host = url.host_str().unwrap_or_default();
         if host == "gitlab.com" && project.len() == 2 {
-            return self.hosted(host, project, tail);
+            return self.hosted_repository(host, project, tail);
         }
         let address = format!("{}/{}", origin_text(&origin_of(url)), project.join("/"));
         let mut git = self.git_address(&address)?;
@@ -240,7 +254,12 @@ impl Parser<'_> {
     }
 
     /// Creates the source for `owner/repository` on a host.
-    fn hosted(&self, host: &str, project: &[&str], tail: &[&str]) -> Result<Source, BadSource> {
+    fn hosted_repository(
+        &self,
+        host: &str,
+        project: &[&str],
+        tail: &[&str],
+    ) -> Result<Source, BadSource> {
         let mut project: Vec<String> = project.iter().map(|part| (*part).to_owned()).collect();
         if let Some(last) = project.last_mut()
             && let Some(bare) = last.strip_suffix(".git")
@@ -270,7 +289,7 @@ impl Parser<'_> {
             || (text.contains("::") && !literal)
             || text.chars().any(|c| c.is_whitespace() || is_deceptive(c))
         {
-            return Err(self.bad("git cannot fetch this address"));
+            return Err(self.invalid_source("git cannot fetch this address"));
         }
         // In an address with a scheme, a second `//` separates the repository from a folder in it.
         let (text, inside) = match text.find("://").map(|at| at + 3) {
@@ -283,7 +302,7 @@ impl Parser<'_> {
         let mut git = if text.contains("://") {
             self.git_url(text)?
         } else {
-            self.scp(text)?
+            self.parse_scp(text)?
         };
         if let Some(inside) = inside.map(|inside| inside.trim_matches('/')) {
             check_segments(self.text, inside.split('/'))?;
@@ -295,19 +314,21 @@ impl Parser<'_> {
     fn git_url(&self, text: &str) -> Result<GitSource, BadSource> {
         let url: Url = text
             .parse()
-            .map_err(|error| self.bad(format!("it is not an address: {error}")))?;
+            .map_err(|error| self.invalid_source(format!("it is not an address: {error}")))?;
         let plain = matches!(url.scheme(), "http" | "file") && self.options.loopback;
         if url.scheme() == "http" && !plain && is_loopback(&url) {
             return Err(self
-                .bad("repositories are fetched over https or ssh")
+                .invalid_source("repositories are fetched over https or ssh")
                 .with_hint("clone it, then add the folder"));
         }
         if !plain && !matches!(url.scheme(), "https" | "ssh") {
-            return Err(self.bad(format!("{}: addresses are not supported", url.scheme())));
+            return Err(
+                self.invalid_source(format!("{}: addresses are not supported", url.scheme()))
+            );
         }
         // The user name of an SSH address is no secret, and most hosts require `git@`.
         if url.scheme() != "ssh" && !url.username().is_empty() || url.password().is_some() {
-            return Err(self.bad("an address cannot contain a user name or password").with_hint(
+            return Err(self.invalid_source("an address cannot contain a user name or password").with_hint(
                 "git's credential helpers are used for private repositories: leave the credentials out",
             ));
         }
@@ -319,12 +340,12 @@ impl Parser<'_> {
         };
         check_ssh_word(self.text, host)?;
         if host.is_empty() || url.query().is_some() || url.fragment().is_some() {
-            return Err(self.bad("a repository has a host and a path, and no query"));
+            return Err(self.invalid_source("a repository has a host and a path, and no query"));
         }
         let path = url.path().trim_matches('/');
         check_segments(self.text, path.split('/'))?;
         if path.contains('%') {
-            return Err(self.bad("the path of a repository holds no escapes"));
+            return Err(self.invalid_source("the path of a repository holds no escapes"));
         }
         let authority = match url.port() {
             Some(port) => format!("{host}:{port}"),
@@ -335,13 +356,18 @@ impl Parser<'_> {
         } else {
             "https"
         };
-        Ok(Self::repository(text.to_owned(), scheme, &authority, path))
+        Ok(Self::repository_source(
+            text.to_owned(),
+            scheme,
+            &authority,
+            path,
+        ))
     }
 
-    fn scp(&self, text: &str) -> Result<GitSource, BadSource> {
+    fn parse_scp(&self, text: &str) -> Result<GitSource, BadSource> {
         let (login, path) = text
             .split_once(':')
-            .ok_or_else(|| self.bad("git cannot fetch this address"))?;
+            .ok_or_else(|| self.invalid_source("git cannot fetch this address"))?;
         let (user, host) = match login.rsplit_once('@') {
             Some((user, host)) => (user, host),
             None => ("", login),
@@ -356,13 +382,13 @@ impl Parser<'_> {
                 .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'));
         let path = path.trim_matches('/');
         if !host_is_fine || path.contains('%') {
-            return Err(self.bad("git cannot fetch this address"));
+            return Err(self.invalid_source("git cannot fetch this address"));
         }
         check_segments(self.text, path.split('/'))?;
-        Ok(Self::repository(text.to_owned(), "ssh", &host, path))
+        Ok(Self::repository_source(text.to_owned(), "ssh", &host, path))
     }
 
-    fn repository(address: String, scheme: &str, authority: &str, path: &str) -> GitSource {
+    fn repository_source(address: String, scheme: &str, authority: &str, path: &str) -> GitSource {
         let bare = path.strip_suffix(".git").unwrap_or(path);
         // Only projects directly below an owner have a short identifier.
         let two = bare.split('/').count() == 2;
@@ -374,7 +400,7 @@ impl Parser<'_> {
         GitSource::new(address, identifier, format!("{authority}/{bare}"))
     }
 
-    fn prefixed(&self, prefix: &str, rest: &str) -> Result<Source, BadSource> {
+    fn parse_prefixed(&self, prefix: &str, rest: &str) -> Result<Source, BadSource> {
         match prefix {
             "github" | "gitlab" => {
                 let host = format!("{prefix}.com");
@@ -382,47 +408,49 @@ impl Parser<'_> {
             }
             "git" => self.git_address(rest).map(Source::Git),
             "wellknown" => {
-                let url = self.url(rest)?;
+                let url = self.parse_url(rest)?;
                 let is_plain = self.options.loopback
                     || url.scheme() == "http" && self.options.local_sites && is_loopback(&url);
                 if url.scheme() != "https" && !is_plain {
-                    return Err(self.bad("sites must use https, or http on this machine"));
+                    return Err(
+                        self.invalid_source("sites must use https, or http on this machine")
+                    );
                 }
                 let skill = url.path().trim_matches('/');
                 let skill = (!skill.is_empty()).then(|| skill.to_owned());
                 if skill.as_ref().is_some_and(|skill| skill.contains('/')) {
-                    return Err(self.bad("a site's skill has one name"));
+                    return Err(self.invalid_source("a site's skill has one name"));
                 }
                 Ok(Source::WellKnown {
                     origin: origin_of(&url),
                     skill,
                 })
             }
-            "clawhub" => self.clawhub(rest),
+            "clawhub" => self.parse_clawhub(rest),
             "registry" => match rest.strip_prefix("clawhub/") {
-                Some(slug) => self.clawhub(slug),
+                Some(slug) => self.parse_clawhub(slug),
                 None => {
                     let (slug, version) = self.slug_and_version(rest)?;
                     Ok(Source::Registry { slug, version })
                 }
             },
             "vault" => {
-                let (slug, name) = rest
-                    .rsplit_once('/')
-                    .ok_or_else(|| self.bad("a linked vault's skill is `vault:<slug>/<name>`"))?;
+                let (slug, name) = rest.rsplit_once('/').ok_or_else(|| {
+                    self.invalid_source("a linked vault's skill is `vault:<slug>/<name>`")
+                })?;
                 Ok(Source::Vault {
                     slug: slug.to_owned(),
                     name: name.to_owned(),
                 })
             }
             "local" => Err(self
-                .bad("`local:` is what is recorded of a folder")
+                .invalid_source("`local:` is what is recorded of a folder")
                 .with_hint("give the folder's path")),
             "file" => Err(self
-                .bad("`file:` addresses are not supported")
+                .invalid_source("`file:` addresses are not supported")
                 .with_hint("give the folder's path")),
             _ => Err(self
-                .bad(format!("unknown prefix `{}:`", printable(prefix)))
+                .invalid_source(format!("unknown prefix `{}:`", printable(prefix)))
                 .with_hint(format!("a source is {FORMS}"))),
         }
     }
@@ -436,11 +464,13 @@ impl Parser<'_> {
         let parts: Vec<&str> = text.trim_end_matches('/').split('/').collect();
         let [owner, repository, path @ ..] = &parts[..] else {
             return Err(self
-                .bad("there is no such path on this machine, and it is no other kind of source")
+                .invalid_source(
+                    "there is no such path on this machine, and it is no other kind of source",
+                )
                 .with_hint(format!("a source is {FORMS}")));
         };
         check_segments(self.text, path.iter().copied())?;
-        let mut source = self.hosted(host, &[owner, repository], &[])?;
+        let mut source = self.hosted_repository(host, &[owner, repository], &[])?;
         if let Source::Git(git) = &mut source {
             git.path = (!path.is_empty()).then(|| path.join("/"));
             if let Some(skill) = skill {
@@ -451,14 +481,14 @@ impl Parser<'_> {
         Ok(source)
     }
 
-    fn clawhub(&self, text: &str) -> Result<Source, BadSource> {
+    fn parse_clawhub(&self, text: &str) -> Result<Source, BadSource> {
         let (slug, version) = self.slug_and_version(text)?;
         let (owner, slug) = match slug.split_once('/') {
             Some((owner, slug)) => (Some(owner.to_owned()), slug.to_owned()),
             None => (None, slug),
         };
         if slug.contains('/') {
-            return Err(self.bad("a registry's skill is `[@owner/]name[@version]`"));
+            return Err(self.invalid_source("a registry's skill is `[@owner/]name[@version]`"));
         }
         Ok(Source::ClawHub {
             owner,
@@ -482,7 +512,9 @@ impl Parser<'_> {
         };
         if !slug.split('/').all(fits) || !version.is_none_or(fits) {
             return Err(self
-                .bad("there is no such path on this machine, and it is no other kind of source")
+                .invalid_source(
+                    "there is no such path on this machine, and it is no other kind of source",
+                )
                 .with_hint(format!("a source is {FORMS}")));
         }
         Ok((slug.to_owned(), version.map(str::to_owned)))

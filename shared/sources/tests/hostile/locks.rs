@@ -153,7 +153,7 @@ const FILES: &[(&str, &str)] = &[
 fn a_lock_file() {
     let read = |text: &str| {
         let options = ParseOptions::default();
-        locks::read(text.as_bytes(), Path::new("/project"), &options)
+        locks::parse_lock(text.as_bytes(), Path::new("/project"), &options)
     };
     for (row, members, part) in ENTRIES {
         let skills = read(&format!(r#"{{"skills":{{"pdf":{{{members}}}}}}}"#)).unwrap();

@@ -246,7 +246,7 @@ async fn a_plugin_of_a_marketplace() {
     let mut get = async |row: &str, text: &str, code: &str, part: &str| {
         repository.write(".claude-plugin/marketplace.json", text);
         repository.commit();
-        let opened = fetcher.open(&source, Some("tools"), &policy).await;
+        let opened = fetcher.open_source(&source, Some("tools"), &policy).await;
         table.check(row, opened, code, part);
     };
     for (row, text, code, part) in MARKETS {

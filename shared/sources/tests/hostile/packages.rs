@@ -248,7 +248,7 @@ async fn an_npm_package() {
     let source = parse(&repository.address());
     let mut table = Table::default();
     let mut get = async |row: &str, code: &str, part: &str| {
-        let opened = fetcher.open(&source, Some("tools"), &policy).await;
+        let opened = fetcher.open_source(&source, Some("tools"), &policy).await;
         table.check(row, opened, code, part);
     };
     for (row, name, version, part) in REFERENCES {

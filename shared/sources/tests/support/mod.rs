@@ -283,7 +283,9 @@ pub fn plain_fetcher() -> Arc<Fetcher> {
 }
 
 pub async fn open(fetcher: &Fetcher, source: &Source) -> Result<Opened, FetchError> {
-    fetcher.open(source, None, &SourcePolicy::default()).await
+    fetcher
+        .open_source(source, None, &SourcePolicy::default())
+        .await
 }
 
 /// The error that opening a source, or fetching its only skill, fails with.
@@ -298,12 +300,12 @@ pub async fn fetch(
     name: Option<&str>,
 ) -> Result<FetchedSkill, FetchError> {
     let policy = SourcePolicy::default();
-    let opened = fetcher.open(source, None, &policy).await?;
+    let opened = fetcher.open_source(source, None, &policy).await?;
     let found = match name {
         Some(name) => opened.by_name(name).unwrap(),
-        None => opened.only().expect("one skill"),
+        None => opened.default_skill().expect("one skill"),
     };
-    fetcher.take(&opened, found, &policy).await
+    fetcher.take_skill(&opened, found, &policy).await
 }
 
 /// Returns the code of the error that a fetch failed with.
@@ -338,7 +340,7 @@ pub fn policy(toml: &str) -> SourcePolicy {
 }
 
 pub fn names(opened: &Opened) -> Vec<&str> {
-    let names = opened.found.iter().map(|found| found.name.as_str());
+    let names = opened.skills.iter().map(|found| found.name.as_str());
     names.collect()
 }
 

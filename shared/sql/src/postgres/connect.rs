@@ -33,7 +33,7 @@ pub const BEGIN: &str = "begin isolation level read committed; set local lock_ti
 const SESSION: &str = "set idle_in_transaction_session_timeout = 10000; set statement_timeout = 10000; set client_min_messages = warning";
 
 /// Creates the pool for an address. It opens no connection yet.
-pub fn pool(url: &str, patience: Duration) -> Result<Connections, SqlError> {
+pub fn create_pool(url: &str, patience: Duration) -> Result<Connections, SqlError> {
     let (url, authority) = take_authority(url)?;
     let mut config: Config = url.parse().map_err(SqlError::ServerAddress)?;
     config.application_name("vault");
@@ -51,7 +51,7 @@ pub fn pool(url: &str, patience: Duration) -> Result<Connections, SqlError> {
         // Set the mode that was decided here: with `prefer`, the client would continue without TLS
         // if the server refused it.
         config.ssl_mode(SslMode::Require);
-        Manager::from_config(config, tls(authority.as_deref())?, recycling)
+        Manager::from_config(config, tls_connector(authority.as_deref())?, recycling)
     } else {
         Manager::from_config(config, NoTls, recycling)
     };
@@ -70,7 +70,7 @@ pub fn pool(url: &str, patience: Duration) -> Result<Connections, SqlError> {
         }))
         .runtime(Runtime::Tokio1)
         .build()
-        .map_err(SqlError::open)?;
+        .map_err(SqlError::from_source)?;
     Ok(Connections::new(pool))
 }
 
@@ -81,19 +81,19 @@ fn take_authority(url: &str) -> Result<(String, Option<String>), SqlError> {
         return Ok((url.to_owned(), None));
     };
     let mut authority = None;
-    let mut kept = Vec::new();
+    let mut kept_pairs = Vec::new();
     for pair in query.split('&') {
         match pair.split_once('=') {
             Some(("sslrootcert", value)) => authority = Some(percent_decoded(value)?),
             // `require` verifies as much here, because a certificate is always verified.
-            Some(("sslmode", "verify-ca" | "verify-full")) => kept.push("sslmode=require"),
+            Some(("sslmode", "verify-ca" | "verify-full")) => kept_pairs.push("sslmode=require"),
             // `allow` would try without encryption first; `prefer` is the closest mode that
             // `wants_tls` decides.
-            Some(("sslmode", "allow")) => kept.push("sslmode=prefer"),
-            _ => kept.push(pair),
+            Some(("sslmode", "allow")) => kept_pairs.push("sslmode=prefer"),
+            _ => kept_pairs.push(pair),
         }
     }
-    Ok((format!("{base}?{}", kept.join("&")), authority))
+    Ok((format!("{base}?{}", kept_pairs.join("&")), authority))
 }
 
 fn percent_decoded(text: &str) -> Result<String, SqlError> {
@@ -137,7 +137,7 @@ fn is_local(host: &Host) -> bool {
     }
 }
 
-fn tls(authority: Option<&str>) -> Result<MakeRustlsConnect, SqlError> {
+fn tls_connector(authority: Option<&str>) -> Result<MakeRustlsConnect, SqlError> {
     let unusable = |reason: &dyn std::fmt::Display| SqlError::Certificates(reason.to_string());
     let Some(file) = authority else {
         // The loader of the system's roots uses the process's provider. Ring is the only one that
@@ -251,8 +251,8 @@ mod tests {
         let url = format!(
             "postgres://vault:secret@db.example:{port}/vault?hostaddr=127.0.0.1&sslrootcert={files}/ca.pem"
         );
-        let connections = pool(&url, Duration::from_secs(5)).unwrap();
-        assert!(connections.lease(false).await.is_err());
+        let connections = create_pool(&url, Duration::from_secs(5)).unwrap();
+        assert!(connections.lease_connection(false).await.is_err());
         assert_eq!(server.await.unwrap(), b"", "neither name nor password");
     }
 }

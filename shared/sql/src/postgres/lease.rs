@@ -29,7 +29,7 @@ impl Connections {
 
     /// Leases a connection. `fresh` closes all idle ones first: after a restart of the server all
     /// of them are dead, and each would have to be tried.
-    pub async fn lease(&self, fresh: bool) -> Result<Lease, StoreError> {
+    pub async fn lease_connection(&self, fresh: bool) -> Result<Lease, StoreError> {
         if fresh {
             self.0.retain(|_, _| false);
         }
@@ -40,15 +40,18 @@ impl Connections {
 
     /// Runs one statement that may be repeated. It is repeated once if the connection turns out to
     /// be dead.
-    pub async fn query(
+    pub async fn query_once(
         &self,
         statement: &str,
         values: &Values<'_>,
     ) -> Result<Vec<Row>, StoreError> {
         let mut fresh = false;
         loop {
-            let lease = self.lease(fresh).await?;
-            match lease.bounded(lease.run(statement, values)).await {
+            let lease = self.lease_connection(fresh).await?;
+            match lease
+                .run_bounded(lease.run_statement(statement, values))
+                .await
+            {
                 Ok(rows) => {
                     lease.give_back();
                     return Ok(rows);
@@ -71,31 +74,35 @@ impl Lease {
     }
 
     /// Prepares a statement, once for each connection.
-    pub async fn prepare(&self, statement: &str) -> Result<Statement, Failure> {
-        Ok(self.client().prepare_cached(statement).await?)
+    pub async fn prepare_statement(&self, statement: &str) -> Result<Statement, Failure> {
+        Ok(self.client_object().prepare_cached(statement).await?)
     }
 
     /// Runs a prepared statement.
-    pub async fn query(
+    pub async fn query_prepared(
         &self,
         statement: &Statement,
         values: &Values<'_>,
     ) -> Result<Vec<Row>, Failure> {
-        Ok(self.client().query(statement, values).await?)
+        Ok(self.client_object().query(statement, values).await?)
     }
 
-    async fn run(&self, statement: &str, values: &Values<'_>) -> Result<Vec<Row>, Failure> {
-        let statement = self.prepare(statement).await?;
-        self.query(&statement, values).await
+    async fn run_statement(
+        &self,
+        statement: &str,
+        values: &Values<'_>,
+    ) -> Result<Vec<Row>, Failure> {
+        let statement = self.prepare_statement(statement).await?;
+        self.query_prepared(&statement, values).await
     }
 
     /// Runs statements that have no values and no results.
-    pub async fn batch(&self, statements: &str) -> Result<(), Failure> {
-        Ok(self.client().batch_execute(statements).await?)
+    pub async fn run_batch(&self, statements: &str) -> Result<(), Failure> {
+        Ok(self.client_object().batch_execute(statements).await?)
     }
 
     /// Runs an attempt and ends it if the server takes too long.
-    pub async fn bounded<T>(
+    pub async fn run_bounded<T>(
         &self,
         attempt: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
@@ -104,7 +111,7 @@ impl Lease {
             .map_err(|_| Failure::Slow)?
     }
 
-    fn client(&self) -> &Object {
+    fn client_object(&self) -> &Object {
         self.0
             .as_ref()
             .expect("the connection is there until the lease ends")

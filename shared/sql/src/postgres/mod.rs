@@ -25,11 +25,11 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::clock::Clock;
 use vault_store::objects::{self, Class, ObjectKey, Objects, Stored};
-use vault_store::random::{SystemRandom, bytes};
+use vault_store::random::{SystemRandom, random_bytes};
 use vault_store::records::{self, After, Commit, Document, Record, RecordKey, Records, Write};
 
 use self::lease::{Connections, Failure, Lease};
-use crate::bounds::Bounds;
+use crate::bounds::KeyRange;
 use crate::{Options, SqlError};
 
 /// Time for which a commit is repeated when other writers interfere.
@@ -85,50 +85,51 @@ pub struct Postgres {
 
 impl Postgres {
     /// Connects and migrates the database.
-    pub async fn open(
+    pub async fn connect(
         url: &str,
         clock: Arc<dyn Clock>,
         options: Options,
     ) -> Result<Self, SqlError> {
-        let connections = connect::pool(url, options.patience)?;
-        migrations::run(&connections).await?;
+        let connections = connect::create_pool(url, options.patience)?;
+        migrations::run_migrations(&connections).await?;
         Ok(Self { clock, connections })
     }
 
     /// Makes one attempt at a commit: under locks, in a transaction of its own.
-    async fn attempt(
+    async fn attempt_commit(
         &self,
         lease: &Lease,
         writes: &[Write],
         now: Timestamp,
     ) -> Result<Commit, Failure> {
-        let locks = Locks::of(writes);
-        let asked = Asked::of(
+        let locks = Locks::for_writes(writes);
+        let key_arrays = KeyArrays::from_keys(
             writes
                 .iter()
                 .filter(|write| !write.is_blind())
                 .map(Write::key),
         );
-        let wanted = i32::try_from(writes.len()).unwrap_or(i32::MAX);
+        let revision_count = i32::try_from(writes.len()).unwrap_or(i32::MAX);
         let statements = tokio::try_join!(
-            lease.prepare(LOCKS),
-            lease.prepare(RECORDS),
-            lease.prepare(REVISIONS)
+            lease.prepare_statement(LOCKS),
+            lease.prepare_statement(RECORDS),
+            lease.prepare_statement(REVISIONS)
         )?;
         let lock_values: [&(dyn ToSql + Sync); 2] = [&locks.numbers, &locks.own];
-        let record_values: [&(dyn ToSql + Sync); 3] = [&asked.partitions, &asked.keys, &now.unix()];
-        let revision_values: [&(dyn ToSql + Sync); 1] = [&wanted];
+        let record_values: [&(dyn ToSql + Sync); 3] =
+            [&key_arrays.partitions, &key_arrays.keys, &now.unix()];
+        let revision_values: [&(dyn ToSql + Sync); 1] = [&revision_count];
         // The statements are sent together and run in this order. Each one sees what was committed
         // before the locks were granted, and a revision drawn under the lock is above every earlier
         // one of the key.
-        let ((), _, held, revisions) = tokio::try_join!(
+        let ((), _, rows, revisions) = tokio::try_join!(
             biased;
-            lease.batch(connect::BEGIN),
-            lease.query(&statements.0, &lock_values),
-            lease.query(&statements.1, &record_values),
-            lease.query(&statements.2, &revision_values),
+            lease.run_batch(connect::BEGIN),
+            lease.query_prepared(&statements.0, &lock_values),
+            lease.query_prepared(&statements.1, &record_values),
+            lease.query_prepared(&statements.2, &revision_values),
         )?;
-        let held = asked.answers(&held)?;
+        let held = key_arrays.records_in_order(&rows)?;
         let mut held = held.into_iter();
         let mut changes = Changes::default();
         let mut done = Vec::with_capacity(writes.len());
@@ -141,7 +142,7 @@ impl Postgres {
             let Some(after) = write.applied_to(held.as_ref()) else {
                 // End the transaction here, so that the connection can return to the pool and the
                 // locks are released.
-                lease.batch("rollback").await?;
+                lease.run_batch("rollback").await?;
                 return Ok(Commit::Failed { index, found: held });
             };
             let revision: i64 = revision.try_get(0)?;
@@ -149,9 +150,9 @@ impl Postgres {
             // Only a `Put` reports its revision, as in every adapter: DynamoDB cannot tell that of
             // a counter.
             done.push(is_put.then_some(revision.cast_unsigned()));
-            changes.add(write.key(), after, revision);
+            changes.add_change(write.key(), after, revision);
         }
-        changes.write(lease).await?;
+        changes.write_all(lease).await?;
         Ok(Commit::Done(done))
     }
 
@@ -159,20 +160,25 @@ impl Postgres {
         &self,
         objects: &[&(ObjectKey, Bytes)],
     ) -> Result<HashSet<ObjectKey>, StoreError> {
-        let place = Place::of(objects.iter().map(|(key, _)| key));
+        let key_arrays = ObjectKeyArrays::from_keys(objects.iter().map(|(key, _)| key));
         let contents: Vec<&[u8]> = objects.iter().map(|(_, bytes)| &bytes[..]).collect();
         let rows = self
             .connections
-            .query(
+            .query_once(
                 PUT,
-                &[&place.namespaces, &place.classes, &place.digests, &contents],
+                &[
+                    &key_arrays.namespaces,
+                    &key_arrays.classes,
+                    &key_arrays.digests,
+                    &contents,
+                ],
             )
             .await?;
         let new: Result<HashSet<(String, String, Vec<u8>)>, tokio_postgres::Error> = rows
             .iter()
             .map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)))
             .collect();
-        let new = new.map_err(damaged)?;
+        let new = new.map_err(read_error)?;
         let is_new = |key: &ObjectKey| {
             let text = (
                 key.namespace.to_string(),
@@ -187,21 +193,21 @@ impl Postgres {
 
 #[async_trait]
 impl Objects for Postgres {
-    async fn get(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
-        let (namespace, class, digest) = texts(key);
+    async fn read_object(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
+        let (namespace, class, digest) = key_columns(key);
         let rows = self
             .connections
-            .query(OBJECT, &[&namespace, &class, &digest])
+            .query_once(OBJECT, &[&namespace, &class, &digest])
             .await?;
         let bytes = rows
             .first()
             .map(|row| row.try_get::<_, Vec<u8>>(0))
             .transpose()
-            .map_err(damaged)?;
+            .map_err(read_error)?;
         Ok(bytes.map(Bytes::from))
     }
 
-    async fn put(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
+    async fn put_object(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
         let stored = self.put_many(vec![(*key, bytes)]).await?;
         Ok(stored.first().copied().unwrap_or(Stored::Present))
     }
@@ -238,9 +244,12 @@ impl Objects for Postgres {
         Ok(objects.iter().map(|(key, _)| key).map(stored).collect())
     }
 
-    async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError> {
+    async fn find_missing(
+        &self,
+        wanted: &[(ObjectKey, u64)],
+    ) -> Result<Vec<ObjectKey>, StoreError> {
         objects::check_missing(wanted)?;
-        let place = Place::of(wanted.iter().map(|(key, _)| key));
+        let key_arrays = ObjectKeyArrays::from_keys(wanted.iter().map(|(key, _)| key));
         // A size that does not fit an `i64` becomes -1, which no object has.
         let sizes: Vec<i64> = wanted
             .iter()
@@ -248,18 +257,23 @@ impl Objects for Postgres {
             .collect();
         let rows = self
             .connections
-            .query(
+            .query_once(
                 HELD,
-                &[&place.namespaces, &place.classes, &place.digests, &sizes],
+                &[
+                    &key_arrays.namespaces,
+                    &key_arrays.classes,
+                    &key_arrays.digests,
+                    &sizes,
+                ],
             )
             .await?;
         let held: Result<HashSet<i64>, _> = rows.iter().map(|row| row.try_get(0)).collect();
-        let held = held.map_err(damaged)?;
+        let held = held.map_err(read_error)?;
         let missing = (1..).zip(wanted).filter(|(place, _)| !held.contains(place));
         Ok(missing.map(|(_, (key, _))| *key).collect())
     }
 
-    async fn list(
+    async fn list_objects(
         &self,
         namespace: &NamespaceId,
         class: Class,
@@ -271,26 +285,31 @@ impl Objects for Postgres {
         let after: &[u8] = after.map_or(&[], |digest| digest.as_bytes());
         let rows = self
             .connections
-            .query(
+            .query_once(
                 OBJECTS,
-                &[&namespace.as_str(), &class.as_str(), &after, &count(limit)],
+                &[
+                    &namespace.as_str(),
+                    &class.as_str(),
+                    &after,
+                    &to_bigint(limit),
+                ],
             )
             .await?;
         let listed = rows.iter().map(|row| {
-            let digest: &[u8] = row.try_get(0).map_err(damaged)?;
+            let digest: &[u8] = row.try_get(0).map_err(read_error)?;
             let digest = digest
                 .try_into()
                 .map_err(|_| StoreError::Corrupt("a digest of odd length".to_owned()))?;
-            let size: i64 = row.try_get(1).map_err(damaged)?;
+            let size: i64 = row.try_get(1).map_err(read_error)?;
             Ok((Digest::from_bytes(digest), size.cast_unsigned()))
         });
         listed.collect()
     }
 
-    async fn delete(&self, key: &ObjectKey) -> Result<(), StoreError> {
-        let (namespace, class, digest) = texts(key);
+    async fn delete_object(&self, key: &ObjectKey) -> Result<(), StoreError> {
+        let (namespace, class, digest) = key_columns(key);
         self.connections
-            .query(FORGET, &[&namespace, &class, &digest])
+            .query_once(FORGET, &[&namespace, &class, &digest])
             .await
             .map(drop)
     }
@@ -304,15 +323,18 @@ impl Records for Postgres {
             return Ok(Vec::new());
         }
         let now = self.clock.now();
-        let asked = Asked::of(keys);
+        let key_arrays = KeyArrays::from_keys(keys);
         let rows = self
             .connections
-            .query(RECORDS, &[&asked.partitions, &asked.keys, &now.unix()])
+            .query_once(
+                RECORDS,
+                &[&key_arrays.partitions, &key_arrays.keys, &now.unix()],
+            )
             .await?;
-        asked.answers(&rows).map_err(damaged)
+        key_arrays.records_in_order(&rows).map_err(read_error)
     }
 
-    async fn list(
+    async fn list_page(
         &self,
         partition: &str,
         prefix: &str,
@@ -320,41 +342,41 @@ impl Records for Postgres {
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
         records::check_list(partition, prefix, after, limit)?;
-        let bounds = Bounds::of(prefix, after);
+        let bounds = KeyRange::for_prefix(prefix, after);
         let now = self.clock.now().unix();
         let rows = self
             .connections
-            .query(
+            .query_once(
                 PAGE,
                 &[
                     &partition,
-                    &bounds.from,
-                    &bounds.before,
-                    &bounds.but,
+                    &bounds.start,
+                    &bounds.end,
+                    &bounds.exclude,
                     &now,
-                    &count(limit),
+                    &to_bigint(limit),
                 ],
             )
             .await?;
         let listed = rows.iter().map(|row| {
             let key: String = row.try_get(0)?;
-            record(RecordKey::new(partition, key), row)
+            read_record(RecordKey::new(partition, key), row)
         });
-        listed.collect::<Result<_, _>>().map_err(damaged)
+        listed.collect::<Result<_, _>>().map_err(read_error)
     }
 
-    async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
+    async fn commit_writes(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
         records::check_commit(&writes)?;
         if writes.is_empty() {
             return Ok(Commit::Done(Vec::new()));
         }
         let until = Instant::now() + CONFLICT;
-        let mut pause = 10;
+        let mut max_wait_ms = 10;
         let mut fresh = false;
         loop {
-            let lease = self.connections.lease(fresh).await?;
+            let lease = self.connections.lease_connection(fresh).await?;
             let failure = match lease
-                .bounded(self.attempt(&lease, &writes, self.clock.now()))
+                .run_bounded(self.attempt_commit(&lease, &writes, self.clock.now()))
                 .await
             {
                 Ok(commit) => {
@@ -372,30 +394,30 @@ impl Records for Postgres {
                 fresh = true;
             } else if failure.is_conflict() {
                 let wait = Duration::from_millis(
-                    u64::from(u16::from_be_bytes(bytes(&SystemRandom))) % pause,
+                    u64::from(u16::from_be_bytes(random_bytes(&SystemRandom))) % max_wait_ms,
                 );
                 if Instant::now() + wait >= until {
                     return Err(StoreError::Conflict);
                 }
                 tokio::time::sleep(wait).await;
-                pause = (pause * 2).min(640);
+                max_wait_ms = (max_wait_ms * 2).min(640);
             } else {
                 return Err(failure.into());
             }
         }
     }
 
-    async fn sweep(&self, limit: usize) -> Result<usize, StoreError> {
+    async fn sweep_expired(&self, limit: usize) -> Result<usize, StoreError> {
         let now = self.clock.now().unix();
         let gone = self
             .connections
-            .query(SWEEP, &[&now, &count(limit)])
+            .query_once(SWEEP, &[&now, &to_bigint(limit)])
             .await?;
         Ok(gone.len())
     }
 
-    async fn ping(&self) -> Result<(), StoreError> {
-        self.connections.query("select 1", &[]).await.map(drop)
+    async fn check_health(&self) -> Result<(), StoreError> {
+        self.connections.query_once("select 1", &[]).await.map(drop)
     }
 }
 
@@ -407,7 +429,7 @@ struct Locks {
 }
 
 impl Locks {
-    fn of(writes: &[Write]) -> Self {
+    fn for_writes(writes: &[Write]) -> Self {
         let mut locks = BTreeMap::new();
         for write in writes {
             let RecordKey { partition, key } = write.key();
@@ -428,13 +450,13 @@ impl Locks {
 }
 
 /// The keys of a query, as arrays for the server.
-struct Asked<'a> {
+struct KeyArrays<'a> {
     partitions: Vec<&'a str>,
     keys: Vec<&'a str>,
 }
 
-impl<'a> Asked<'a> {
-    fn of(keys: impl IntoIterator<Item = &'a RecordKey>) -> Self {
+impl<'a> KeyArrays<'a> {
+    fn from_keys(keys: impl IntoIterator<Item = &'a RecordKey>) -> Self {
         let (partitions, keys) = keys
             .into_iter()
             .map(|key| (key.partition.as_str(), key.key.as_str()))
@@ -443,13 +465,13 @@ impl<'a> Asked<'a> {
     }
 
     /// Returns the records of [`RECORDS`] in the order of the keys.
-    fn answers(&self, rows: &[Row]) -> Result<Vec<Option<Record>>, tokio_postgres::Error> {
+    fn records_in_order(&self, rows: &[Row]) -> Result<Vec<Option<Record>>, tokio_postgres::Error> {
         let mut records = vec![None; self.keys.len()];
         for row in rows {
             let place: i64 = row.try_get(0)?; // counted from 1
             let index = usize::try_from(place - 1).unwrap_or(usize::MAX);
             if let Some(record) = records.get_mut(index) {
-                *record = Some(self::record(
+                *record = Some(self::read_record(
                     RecordKey::new(self.partitions[index], self.keys[index]),
                     row,
                 )?);
@@ -472,7 +494,7 @@ struct Changes<'a> {
 }
 
 impl<'a> Changes<'a> {
-    fn add(&mut self, key: &'a RecordKey, after: After, revision: i64) {
+    fn add_change(&mut self, key: &'a RecordKey, after: After, revision: i64) {
         match after {
             After::Same => {}
             After::Nothing => {
@@ -493,8 +515,11 @@ impl<'a> Changes<'a> {
     }
 
     /// Writes all changes and ends the transaction.
-    async fn write(&self, lease: &Lease) -> Result<(), Failure> {
-        let (upsert, delete) = tokio::try_join!(lease.prepare(UPSERT), lease.prepare(DELETE))?;
+    async fn write_all(&self, lease: &Lease) -> Result<(), Failure> {
+        let (upsert, delete) = tokio::try_join!(
+            lease.prepare_statement(UPSERT),
+            lease.prepare_statement(DELETE)
+        )?;
         let documents: Vec<&str> = self.documents.iter().map(Document::as_str).collect();
         let put: [&(dyn ToSql + Sync); 5] = [
             &self.partitions,
@@ -509,12 +534,12 @@ impl<'a> Changes<'a> {
         let written = tokio::try_join!(
             biased;
             async {
-                if self.keys.is_empty() { Ok(()) } else { lease.query(&upsert, &put).await.map(drop) }
+                if self.keys.is_empty() { Ok(()) } else { lease.query_prepared(&upsert, &put).await.map(drop) }
             },
             async {
-                if self.gone_keys.is_empty() { Ok(()) } else { lease.query(&delete, &gone).await.map(drop) }
+                if self.gone_keys.is_empty() { Ok(()) } else { lease.query_prepared(&delete, &gone).await.map(drop) }
             },
-            lease.batch("commit"),
+            lease.run_batch("commit"),
         );
         // From here on it is unknown whether the server has reached the commit.
         written.map(drop).map_err(Failure::at_commit)
@@ -522,21 +547,21 @@ impl<'a> Changes<'a> {
 }
 
 /// The keys of objects, as arrays for the server.
-struct Place<'a> {
+struct ObjectKeyArrays<'a> {
     namespaces: Vec<&'a str>,
     classes: Vec<&'a str>,
     digests: Vec<&'a [u8]>,
 }
 
-impl<'a> Place<'a> {
-    fn of(keys: impl Iterator<Item = &'a ObjectKey>) -> Self {
+impl<'a> ObjectKeyArrays<'a> {
+    fn from_keys(keys: impl Iterator<Item = &'a ObjectKey>) -> Self {
         let mut place = Self {
             namespaces: Vec::new(),
             classes: Vec::new(),
             digests: Vec::new(),
         };
         for key in keys {
-            let (namespace, class, digest) = texts(key);
+            let (namespace, class, digest) = key_columns(key);
             place.namespaces.push(namespace);
             place.classes.push(class);
             place.digests.push(digest);
@@ -545,7 +570,7 @@ impl<'a> Place<'a> {
     }
 }
 
-fn texts(key: &ObjectKey) -> (&str, &'static str, &[u8]) {
+fn key_columns(key: &ObjectKey) -> (&str, &'static str, &[u8]) {
     (
         key.namespace.as_str(),
         key.class.as_str(),
@@ -554,19 +579,19 @@ fn texts(key: &ObjectKey) -> (&str, &'static str, &[u8]) {
 }
 
 /// Reads the record in columns 1 to 3 of a row.
-fn record(key: RecordKey, row: &Row) -> Result<Record, tokio_postgres::Error> {
+fn read_record(key: RecordKey, row: &Row) -> Result<Record, tokio_postgres::Error> {
     Ok(Record {
         key,
         revision: row.try_get::<_, i64>(1)?.cast_unsigned(),
         expires_at: row.try_get::<_, Option<i64>>(2)?.map(Timestamp::from_unix),
-        document: Document::stored(row.try_get::<_, &str>(3)?),
+        document: Document::from_stored(row.try_get::<_, &str>(3)?),
     })
 }
 
-fn count(limit: usize) -> i64 {
+fn to_bigint(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
-fn damaged(error: tokio_postgres::Error) -> StoreError {
+fn read_error(error: tokio_postgres::Error) -> StoreError {
     StoreError::from(Failure::from(error))
 }

@@ -26,8 +26,8 @@ use vault_store::records::{self, Commit, Record, RecordKey, Records, Write};
 
 use self::readers::Readers;
 use self::writer::Writer;
-use crate::bounds::Bounds;
-use crate::error::{pending, worker_gone};
+use crate::bounds::KeyRange;
+use crate::error::{next_migration, worker_gone};
 use crate::{Options, SqlError};
 
 /// The schema: one script for each version, forward only. A released script is never edited.
@@ -51,7 +51,7 @@ pub struct Sqlite {
 
 impl Sqlite {
     /// Opens or creates the file (readable only by its owner) and its folder, and migrates it.
-    pub async fn open(
+    pub async fn open_file(
         path: PathBuf,
         clock: Arc<dyn Clock>,
         options: Options,
@@ -59,51 +59,54 @@ impl Sqlite {
         // Opening reads and may migrate the file, so keep it off the async worker.
         let opened = tokio::task::spawn_blocking(move || {
             // The writer comes first: it creates and migrates the file that the readers open.
-            let writer = create(&path, options.patience)?;
-            let readers = Readers::open(&path, options.patience)?;
-            let writer = Writer::start(writer, Arc::clone(&clock), options.patience)
-                .map_err(SqlError::open)?;
+            let writer = open_writer(&path, options.patience)?;
+            let readers = Readers::open_readers(&path, options.patience)?;
+            let writer = Writer::start_thread(writer, Arc::clone(&clock), options.patience)
+                .map_err(SqlError::from_source)?;
             Ok(Self {
                 clock,
                 readers: Arc::new(readers),
                 writer,
             })
         });
-        opened.await.map_err(SqlError::open)?
+        opened.await.map_err(SqlError::from_source)?
     }
 }
 
 #[async_trait]
 impl Objects for Sqlite {
-    async fn get(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
+    async fn read_object(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
         let key = *key;
         self.readers
-            .patiently(move |connection| rows::object(connection, &key))
+            .read_waiting(move |connection| rows::read_object(connection, &key))
             .await
     }
 
-    async fn put(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
+    async fn put_object(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
         let stored = self.put_many(vec![(*key, bytes)]).await?;
         stored.first().copied().ok_or_else(worker_gone)
     }
 
     async fn put_many(&self, objects: Vec<(ObjectKey, Bytes)>) -> Result<Vec<Stored>, StoreError> {
-        let objects = checked(objects).await?;
+        let objects = check_objects(objects).await?;
         let bytes = objects.iter().map(|(_, bytes)| bytes.len()).sum();
         self.writer
-            .write(bytes, move |batch| batch.put(&objects))
+            .enqueue(bytes, move |batch| batch.put_objects(&objects))
             .await
     }
 
-    async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError> {
+    async fn find_missing(
+        &self,
+        wanted: &[(ObjectKey, u64)],
+    ) -> Result<Vec<ObjectKey>, StoreError> {
         objects::check_missing(wanted)?;
         let wanted = wanted.to_vec();
         self.readers
-            .patiently(move |connection| rows::missing(connection, &wanted))
+            .read_waiting(move |connection| rows::find_missing(connection, &wanted))
             .await
     }
 
-    async fn list(
+    async fn list_objects(
         &self,
         namespace: &NamespaceId,
         class: Class,
@@ -113,15 +116,17 @@ impl Objects for Sqlite {
         objects::check_list(limit)?;
         let (namespace, after) = (*namespace, after.copied());
         self.readers
-            .patiently(move |connection| {
-                rows::objects(connection, &namespace, class, after.as_ref(), limit)
+            .read_waiting(move |connection| {
+                rows::list_objects(connection, &namespace, class, after.as_ref(), limit)
             })
             .await
     }
 
-    async fn delete(&self, key: &ObjectKey) -> Result<(), StoreError> {
+    async fn delete_object(&self, key: &ObjectKey) -> Result<(), StoreError> {
         let key = *key;
-        self.writer.write(0, move |batch| batch.delete(&key)).await
+        self.writer
+            .enqueue(0, move |batch| batch.delete_object(&key))
+            .await
     }
 }
 
@@ -134,19 +139,19 @@ impl Records for Sqlite {
         // several times that.
         match self
             .readers
-            .at_once(|connection| rows::records(connection, keys, now))
+            .read_now(|connection| rows::read_records(connection, keys, now))
         {
             Some(read) => read,
             None => {
                 let keys = keys.to_vec();
                 self.readers
-                    .patiently(move |connection| rows::records(connection, &keys, now))
+                    .read_waiting(move |connection| rows::read_records(connection, &keys, now))
                     .await
             }
         }
     }
 
-    async fn list(
+    async fn list_page(
         &self,
         partition: &str,
         prefix: &str,
@@ -155,35 +160,41 @@ impl Records for Sqlite {
     ) -> Result<Vec<Record>, StoreError> {
         records::check_list(partition, prefix, after, limit)?;
         let now = self.clock.now();
-        let (partition, bounds) = (partition.to_owned(), Bounds::of(prefix, after));
+        let (partition, bounds) = (partition.to_owned(), KeyRange::for_prefix(prefix, after));
         self.readers
-            .patiently(move |connection| rows::page(connection, &partition, &bounds, limit, now))
+            .read_waiting(move |connection| {
+                rows::list_records(connection, &partition, &bounds, limit, now)
+            })
             .await
     }
 
-    async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
+    async fn commit_writes(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
         records::check_commit(&writes)?;
-        let bytes = writes.iter().map(weight).sum();
+        let bytes = writes.iter().map(document_bytes).sum();
         self.writer
-            .write(bytes, move |batch| batch.commit(&writes))
+            .enqueue(bytes, move |batch| batch.apply_writes(&writes))
             .await
     }
 
-    async fn sweep(&self, limit: usize) -> Result<usize, StoreError> {
-        self.writer.write(0, move |batch| batch.sweep(limit)).await
+    async fn sweep_expired(&self, limit: usize) -> Result<usize, StoreError> {
+        self.writer
+            .enqueue(0, move |batch| batch.sweep_expired(limit))
+            .await
     }
 
-    async fn ping(&self) -> Result<(), StoreError> {
+    async fn check_health(&self) -> Result<(), StoreError> {
         // A file that can be read is not enough: the writing thread must be alive too.
         if !self.writer.is_alive() {
             return Err(worker_gone());
         }
-        self.readers.patiently(rows::ping).await
+        self.readers.read_waiting(rows::check_readable).await
     }
 }
 
 /// Checks the hashes of objects, outside the async worker if they are large.
-async fn checked(objects: Vec<(ObjectKey, Bytes)>) -> Result<Vec<(ObjectKey, Bytes)>, StoreError> {
+async fn check_objects(
+    objects: Vec<(ObjectKey, Bytes)>,
+) -> Result<Vec<(ObjectKey, Bytes)>, StoreError> {
     let size: usize = objects.iter().map(|(_, bytes)| bytes.len()).sum();
     if size < LARGE {
         objects::check_put_many(&objects)?;
@@ -195,7 +206,7 @@ async fn checked(objects: Vec<(ObjectKey, Bytes)>) -> Result<Vec<(ObjectKey, Byt
         .map_err(|_| worker_gone())?
 }
 
-fn weight(write: &Write) -> usize {
+fn document_bytes(write: &Write) -> usize {
     match write {
         Write::Put { document, .. } => document.as_str().len(),
         _ => 0,
@@ -204,20 +215,20 @@ fn weight(write: &Write) -> usize {
 
 /// Opens the writing connection: creates the folder and the file, sets the file's options, and
 /// migrates it.
-fn create(path: &Path, patience: Duration) -> Result<Connection, SqlError> {
+fn open_writer(path: &Path, patience: Duration) -> Result<Connection, SqlError> {
     if let Some(folder) = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
     {
-        std::fs::create_dir_all(folder).map_err(SqlError::open)?;
+        std::fs::create_dir_all(folder).map_err(SqlError::from_source)?;
     }
-    make_private(path).map_err(SqlError::open)?;
+    make_private(path).map_err(SqlError::from_source)?;
     let until = Instant::now() + patience;
     loop {
-        let opened = connect(path, patience)
+        let opened = open_connection(path, patience)
             .map_err(SqlError::from)
             .and_then(|connection| {
-                prepare(&connection)?;
+                prepare_database(&connection)?;
                 Ok(connection)
             });
         match opened {
@@ -241,7 +252,7 @@ fn make_private(path: &Path) -> std::io::Result<()> {
     options.open(path).map(drop)
 }
 
-fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
+fn open_connection(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
     // No URI: a path that begins with `file:` is a path. No mutex: each connection is behind ours.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
@@ -253,7 +264,7 @@ fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-fn prepare(connection: &Connection) -> Result<(), SqlError> {
+fn prepare_database(connection: &Connection) -> Result<(), SqlError> {
     // `synchronous = full` flushes the log at each commit, so that acknowledged writes survive a
     // power failure. The size limit truncates the log after a burst of large objects, which would
     // otherwise keep its size forever. A page of 8 KiB holds a typical record in its row, which may
@@ -262,10 +273,10 @@ fn prepare(connection: &Connection) -> Result<(), SqlError> {
     connection.execute_batch(
         "pragma page_size = 8192; pragma journal_mode = wal; pragma synchronous = full; pragma journal_size_limit = 16777216;",
     )?;
-    migrate(connection)
+    migrate_schema(connection)
 }
 
-fn migrate(connection: &Connection) -> Result<(), SqlError> {
+fn migrate_schema(connection: &Connection) -> Result<(), SqlError> {
     // Take the write lock before the version is read, so that two processes cannot both run the
     // same script.
     connection.execute_batch("begin immediate")?;
@@ -286,11 +297,11 @@ fn run_migrations(connection: &Connection) -> Result<(), SqlError> {
         ) strict",
     )?;
     let version = "select version from vault_schema where only_row = 1";
-    let found = connection
+    let schema_version = connection
         .query_row(version, (), |row| row.get(0))
         .optional()?
         .unwrap_or(0);
-    let next = pending(found, MIGRATIONS.len())?;
+    let next = next_migration(schema_version, MIGRATIONS.len())?;
     for script in &MIGRATIONS[next..] {
         connection.execute_batch(script)?;
     }

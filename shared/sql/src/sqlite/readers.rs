@@ -19,7 +19,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode};
 use vault_store::StoreError;
 
-use super::{connect, store_error};
+use super::{open_connection, store_error};
 use crate::error::worker_gone;
 
 /// Number of connections for reads that may wait. More would only wait for the same disk.
@@ -30,14 +30,14 @@ pub struct Readers {
     quick: Vec<Mutex<Connection>>,
     /// For reads on threads that may wait.
     patient: Vec<Mutex<Connection>>,
-    turn: AtomicUsize,
+    next_connection: AtomicUsize,
 }
 
 impl Readers {
-    pub fn open(path: &Path, patience: Duration) -> rusqlite::Result<Self> {
+    pub fn open_readers(path: &Path, patience: Duration) -> rusqlite::Result<Self> {
         let workers = available_parallelism().map_or(2, usize::from).clamp(1, 8);
         let open = |patience: Duration| {
-            let connection = connect(path, patience)?;
+            let connection = open_connection(path, patience)?;
             // A cache of 1 MiB each is enough: the system caches the file's pages for all
             // connections.
             connection.execute_batch("pragma query_only = on; pragma cache_size = -1024;")?;
@@ -49,29 +49,30 @@ impl Readers {
         Ok(Self {
             quick: quick?,
             patient: patient?,
-            turn: AtomicUsize::new(0),
+            next_connection: AtomicUsize::new(0),
         })
     }
 
     /// Reads on the calling thread. Returns `None` if the database is locked at this moment, and
     /// nothing was read.
-    pub fn at_once<T>(
+    pub fn read_now<T>(
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Option<Result<T, StoreError>> {
-        match read(&self.free(&self.quick)) {
+        match read(&self.lock_connection(&self.quick)) {
             Err(error) if is_locked(&error) => None,
             answer => Some(answer.map_err(store_error)),
         }
     }
 
     /// Reads on a thread that may wait.
-    pub async fn patiently<T: Send + 'static>(
+    pub async fn read_waiting<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let readers = Arc::clone(self);
-        let reading = tokio::task::spawn_blocking(move || read(&readers.free(&readers.patient)));
+        let reading =
+            tokio::task::spawn_blocking(move || read(&readers.lock_connection(&readers.patient)));
         reading
             .await
             .map_err(|_| worker_gone())?
@@ -80,7 +81,10 @@ impl Readers {
 
     /// Returns a free connection, or the next one in turn. A reader that panicked left its
     /// connection intact, because it only read.
-    fn free<'a>(&self, connections: &'a [Mutex<Connection>]) -> MutexGuard<'a, Connection> {
+    fn lock_connection<'a>(
+        &self,
+        connections: &'a [Mutex<Connection>],
+    ) -> MutexGuard<'a, Connection> {
         for connection in connections {
             match connection.try_lock() {
                 Ok(free) => return free,
@@ -89,7 +93,7 @@ impl Readers {
             }
         }
         // All are in use. Taking turns spreads the waiting callers over all connections.
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % connections.len();
+        let turn = self.next_connection.fetch_add(1, Ordering::Relaxed) % connections.len();
         connections[turn]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

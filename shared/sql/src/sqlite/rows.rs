@@ -8,16 +8,16 @@ use vault_format::time::Timestamp;
 use vault_store::objects::{Class, ObjectKey};
 use vault_store::records::{Document, Record, RecordKey};
 
-use crate::bounds::Bounds;
+use crate::bounds::KeyRange;
 
 /// Returns the records under these keys that are alive at `now`, all of one moment.
-pub fn records(
+pub fn read_records(
     connection: &Connection,
     keys: &[RecordKey],
     now: Timestamp,
 ) -> rusqlite::Result<Vec<Option<Record>>> {
     match keys {
-        [key] => return Ok(vec![record(connection, key, now)?]),
+        [key] => return Ok(vec![read_record(connection, key, now)?]),
         [_, _] => return side_by_side(connection, TWO, keys, now),
         [_, _, _] => return side_by_side(connection, THREE, keys, now),
         [_, _, _, _, _] => return side_by_side(connection, FIVE, keys, now),
@@ -27,7 +27,7 @@ pub fn records(
     connection.prepare_cached("begin")?.execute(())?;
     let read = keys
         .iter()
-        .map(|key| record(connection, key, now))
+        .map(|key| read_record(connection, key, now))
         .collect();
     connection.prepare_cached("rollback")?.execute(())?;
     read
@@ -80,27 +80,27 @@ fn side_by_side(
 ) -> rusqlite::Result<Vec<Option<Record>>> {
     let mut statement = connection.prepare_cached(statement)?;
     statement.raw_bind_parameter(1, now.unix())?;
-    for (at, key) in keys.iter().enumerate() {
-        statement.raw_bind_parameter(2 + 2 * at, &key.partition)?;
-        statement.raw_bind_parameter(3 + 2 * at, &key.key)?;
+    for (position, key) in keys.iter().enumerate() {
+        statement.raw_bind_parameter(2 + 2 * position, &key.partition)?;
+        statement.raw_bind_parameter(3 + 2 * position, &key.key)?;
     }
     // Absent records yield no row, so each row carries the position of its key.
-    let mut found: Vec<Option<Record>> = keys.iter().map(|_| None).collect();
+    let mut records: Vec<Option<Record>> = keys.iter().map(|_| None).collect();
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next()? {
         let slot = usize::from(row.get::<_, u8>(0)?);
-        found[slot] = Some(Record {
+        records[slot] = Some(Record {
             key: keys[slot].clone(),
-            revision: revision(row, 1)?,
-            expires_at: expiry(row, 2)?,
-            document: document(row, 3)?,
+            revision: revision_column(row, 1)?,
+            expires_at: expiry_column(row, 2)?,
+            document: document_column(row, 3)?,
         });
     }
-    Ok(found)
+    Ok(records)
 }
 
 /// Returns the record under this key if it is alive at `now`.
-pub fn record(
+pub fn read_record(
     connection: &Connection,
     key: &RecordKey,
     now: Timestamp,
@@ -112,19 +112,19 @@ pub fn record(
     let found = statement.query_row(params![key.partition, key.key, now.unix()], |row| {
         Ok(Record {
             key: key.clone(),
-            revision: revision(row, 0)?,
-            expires_at: expiry(row, 1)?,
-            document: document(row, 2)?,
+            revision: revision_column(row, 0)?,
+            expires_at: expiry_column(row, 1)?,
+            document: document_column(row, 2)?,
         })
     });
     found.optional()
 }
 
 /// Returns a page of the records of a partition that are alive at `now`.
-pub fn page(
+pub fn list_records(
     connection: &Connection,
     partition: &str,
-    bounds: &Bounds,
+    bounds: &KeyRange,
     limit: usize,
     now: Timestamp,
 ) -> rusqlite::Result<Vec<Record>> {
@@ -136,25 +136,25 @@ pub fn page(
     )?;
     let values = params![
         partition,
-        bounds.from,
-        bounds.before,
-        bounds.but,
+        bounds.start,
+        bounds.end,
+        bounds.exclude,
         now.unix(),
-        count(limit)
+        to_integer(limit)
     ];
     let listed = statement.query_map(values, |row| {
         Ok(Record {
             key: RecordKey::new(partition, row.get::<_, String>(0)?),
-            revision: revision(row, 1)?,
-            expires_at: expiry(row, 2)?,
-            document: document(row, 3)?,
+            revision: revision_column(row, 1)?,
+            expires_at: expiry_column(row, 2)?,
+            document: document_column(row, 3)?,
         })
     });
     listed?.collect()
 }
 
 /// Returns an object's bytes.
-pub fn object(connection: &Connection, key: &ObjectKey) -> rusqlite::Result<Option<Bytes>> {
+pub fn read_object(connection: &Connection, key: &ObjectKey) -> rusqlite::Result<Option<Bytes>> {
     let mut statement = connection.prepare_cached(
         "select bytes from objects where namespace = ?1 and class = ?2 and digest = ?3",
     )?;
@@ -169,7 +169,7 @@ pub fn object(connection: &Connection, key: &ObjectKey) -> rusqlite::Result<Opti
 }
 
 /// Returns the keys that do not exist with the given size.
-pub fn missing(
+pub fn find_missing(
     connection: &Connection,
     wanted: &[(ObjectKey, u64)],
 ) -> rusqlite::Result<Vec<ObjectKey>> {
@@ -199,7 +199,7 @@ pub fn missing(
 }
 
 /// Returns a page of one class of objects.
-pub fn objects(
+pub fn list_objects(
     connection: &Connection,
     namespace: &NamespaceId,
     class: Class,
@@ -212,7 +212,7 @@ pub fn objects(
     )?;
     // The empty byte string sorts before every digest.
     let after: &[u8] = after.map_or(&[], |digest| digest.as_bytes());
-    let values = params![namespace.as_str(), class.as_str(), after, count(limit)];
+    let values = params![namespace.as_str(), class.as_str(), after, to_integer(limit)];
     let listed = statement.query_map(values, |row| {
         Ok((
             Digest::from_bytes(row.get(0)?),
@@ -223,25 +223,25 @@ pub fn objects(
 }
 
 /// Checks that the file can be read.
-pub fn ping(connection: &Connection) -> rusqlite::Result<()> {
+pub fn check_readable(connection: &Connection) -> rusqlite::Result<()> {
     connection
         .prepare_cached("select last from revision")?
         .query_row((), |_| Ok(()))
 }
 
 /// Converts a limit to SQLite's type.
-pub fn count(limit: usize) -> i64 {
+pub fn to_integer(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
-fn revision(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+fn revision_column(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     Ok(row.get::<_, i64>(column)?.cast_unsigned())
 }
 
-fn expiry(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
+fn expiry_column(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
     Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_unix))
 }
 
-fn document(row: &Row<'_>, column: usize) -> rusqlite::Result<Document> {
-    Ok(Document::stored(row.get_ref(column)?.as_str()?))
+fn document_column(row: &Row<'_>, column: usize) -> rusqlite::Result<Document> {
+    Ok(Document::from_stored(row.get_ref(column)?.as_str()?))
 }

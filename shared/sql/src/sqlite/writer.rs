@@ -50,13 +50,13 @@ impl Drop for Writer {
 
 impl Writer {
     /// Moves the connection to a new thread. Fails if the system cannot start one.
-    pub fn start(
+    pub fn start_thread(
         connection: Connection,
         clock: Arc<dyn Clock>,
         patience: Duration,
     ) -> std::io::Result<Self> {
         let (queue, requests) = unbounded_channel();
-        let writing = Writing {
+        let writing = WriterThread {
             connection,
             clock,
             patience,
@@ -65,7 +65,7 @@ impl Writer {
         };
         let thread = std::thread::Builder::new()
             .name("sqlite-writer".to_owned())
-            .spawn(move || writing.run())?;
+            .spawn(move || writing.run_loop())?;
         Ok(Self {
             queue: Some(queue),
             thread: Some(thread),
@@ -74,7 +74,7 @@ impl Writer {
 
     /// Runs `work` in the next group and answers when it is durable. `bytes` is the amount that it
     /// writes. The work runs at most once, and a cancelled caller does not stop it.
-    pub async fn write<T, W>(&self, bytes: usize, work: W) -> Result<T, StoreError>
+    pub async fn enqueue<T, W>(&self, bytes: usize, work: W) -> Result<T, StoreError>
     where
         T: Send + 'static,
         W: FnOnce(&mut Batch<'_>) -> rusqlite::Result<T> + Send + 'static,
@@ -100,12 +100,12 @@ impl Writer {
 
 /// A request of any result type, as the thread sees it.
 trait Request: Send {
-    fn since(&self) -> Instant;
-    fn bytes(&self) -> usize;
+    fn queued_at(&self) -> Instant;
+    fn size(&self) -> usize;
     /// Does the work. An error means that nothing of it was written.
-    fn run(&mut self, batch: &mut Batch<'_>) -> rusqlite::Result<()>;
+    fn run_work(&mut self, batch: &mut Batch<'_>) -> rusqlite::Result<()>;
     /// Sends the result of the work, or the error for which everything was undone.
-    fn answer(self: Box<Self>, in_vain: Option<StoreError>);
+    fn send_answer(self: Box<Self>, in_vain: Option<StoreError>);
 }
 
 struct Job<T, W> {
@@ -121,22 +121,22 @@ where
     T: Send,
     W: FnOnce(&mut Batch<'_>) -> rusqlite::Result<T> + Send,
 {
-    fn since(&self) -> Instant {
+    fn queued_at(&self) -> Instant {
         self.since
     }
 
-    fn bytes(&self) -> usize {
+    fn size(&self) -> usize {
         self.bytes
     }
 
-    fn run(&mut self, batch: &mut Batch<'_>) -> rusqlite::Result<()> {
+    fn run_work(&mut self, batch: &mut Batch<'_>) -> rusqlite::Result<()> {
         if let Some(work) = self.work.take() {
             self.outcome = Some(work(batch)?);
         }
         Ok(())
     }
 
-    fn answer(self: Box<Self>, in_vain: Option<StoreError>) {
+    fn send_answer(self: Box<Self>, in_vain: Option<StoreError>) {
         let answer = match in_vain {
             Some(error) => Err(error),
             None => self.outcome.ok_or_else(worker_gone),
@@ -146,7 +146,7 @@ where
     }
 }
 
-struct Writing {
+struct WriterThread {
     connection: Connection,
     clock: Arc<dyn Clock>,
     patience: Duration,
@@ -154,20 +154,20 @@ struct Writing {
     waiting: Vec<Box<dyn Request>>,
 }
 
-impl Writing {
-    fn run(mut self) {
-        while self.collect() {
+impl WriterThread {
+    fn run_loop(mut self) {
+        while self.collect_group() {
             // The wait of the oldest request counts, so that none waits for another process's lock
             // longer than the patience.
-            let waited = self.waiting[0].since().elapsed();
+            let waited = self.waiting[0].queued_at().elapsed();
             let begun = self
                 .connection
                 .busy_timeout(self.patience.saturating_sub(waited))
                 // Take the write lock at once. A transaction that begins as a reader could fail to
                 // upgrade after work was done.
-                .and_then(|()| self.execute("begin immediate"));
+                .and_then(|()| self.execute_statement("begin immediate"));
             match begun {
-                Ok(()) => self.group(),
+                Ok(()) => self.run_group(),
                 Err(error) => self.give_up(&error),
             }
         }
@@ -175,7 +175,7 @@ impl Writing {
 
     /// Fills the group from the queue and waits for a first request. Returns `false` if no sender
     /// is left.
-    fn collect(&mut self) -> bool {
+    fn collect_group(&mut self) -> bool {
         // After a lock that could not be taken, `waiting` still holds requests, which must not wait
         // for a new one to arrive.
         if self.waiting.is_empty() {
@@ -184,29 +184,29 @@ impl Writing {
                 None => return false,
             }
         }
-        let mut bytes: usize = self.waiting.iter().map(|request| request.bytes()).sum();
+        let mut bytes: usize = self.waiting.iter().map(|request| request.size()).sum();
         while self.waiting.len() < MAX_REQUESTS && bytes < MAX_BYTES {
             let Ok(request) = self.requests.try_recv() else {
                 break;
             };
-            bytes += request.bytes();
+            bytes += request.size();
             self.waiting.push(request);
         }
         true
     }
 
     /// Runs the group in the open transaction, ends the transaction, and answers.
-    fn group(&mut self) {
+    fn run_group(&mut self) {
         let group = std::mem::take(&mut self.waiting);
         let mut done = Vec::with_capacity(group.len());
         let mut failed = Vec::new();
         let mut batch = match Batch::new(&self.connection, self.clock.now()) {
             Ok(batch) => batch,
-            Err(error) => return self.undo(group, &error),
+            Err(error) => return self.undo_group(group, &error),
         };
         let mut group = group.into_iter();
         while let Some(mut request) = group.next() {
-            match batch.savepoint(|batch| request.run(batch)) {
+            match batch.run_in_savepoint(|batch| request.run_work(batch)) {
                 Ok(()) => done.push(request),
                 // A full disk or a failed write ends the whole transaction, not only this request's
                 // part. The next savepoint would silently begin a new one.
@@ -214,34 +214,38 @@ impl Writing {
                     done.push(request);
                     done.extend(failed.into_iter().map(|(request, _)| request));
                     done.extend(group);
-                    return self.undo(done, &error);
+                    return self.undo_group(done, &error);
                 }
                 Err(error) => failed.push((request, error)),
             }
         }
-        let ended = batch.end().and_then(|()| self.execute("commit"));
+        let ended = batch
+            .save_revision()
+            .and_then(|()| self.execute_statement("commit"));
         // A failed request was rolled back to its savepoint, so its answer does not depend on the
         // commit.
         for (request, error) in failed {
-            request.answer(Some(store_error(error)));
+            request.send_answer(Some(store_error(error)));
         }
         match ended {
-            Ok(()) => done.into_iter().for_each(|request| request.answer(None)),
-            Err(error) => self.undo(done, &error),
+            Ok(()) => done
+                .into_iter()
+                .for_each(|request| request.send_answer(None)),
+            Err(error) => self.undo_group(done, &error),
         }
     }
 
     /// Rolls the transaction back and tells all callers that nothing of theirs was written.
-    fn undo(&self, group: Vec<Box<dyn Request>>, error: &rusqlite::Error) {
+    fn undo_group(&self, group: Vec<Box<dyn Request>>, error: &rusqlite::Error) {
         if !group.is_empty() {
             tracing::error!(%error, requests = group.len(), "a transaction of grouped writes failed");
         }
         if !self.connection.is_autocommit() {
             // If even this fails, the next `begin` fails and reports it to its callers.
-            let _ = self.execute("rollback");
+            let _ = self.execute_statement("rollback");
         }
         for request in group {
-            request.answer(Some(in_vain(error)));
+            request.send_answer(Some(in_vain(error)));
         }
     }
 
@@ -253,13 +257,13 @@ impl Writing {
         let over = self
             .waiting
             .extract_if(.., |request| {
-                !locked || request.since().elapsed() >= patience
+                !locked || request.queued_at().elapsed() >= patience
             })
             .collect();
-        self.undo(over, error);
+        self.undo_group(over, error);
     }
 
-    fn execute(&self, statement: &str) -> rusqlite::Result<()> {
+    fn execute_statement(&self, statement: &str) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached(statement)?
             .execute(())
@@ -300,42 +304,42 @@ impl<'a> Batch<'a> {
         })
     }
 
-    fn end(&self) -> rusqlite::Result<()> {
+    fn save_revision(&self) -> rusqlite::Result<()> {
         // A group that changed no record must not write the page of the revision.
         if self.revision != self.revision_before {
-            self.execute("update revision set last = ?1", [self.revision])?;
+            self.execute_with("update revision set last = ?1", [self.revision])?;
         }
         Ok(())
     }
 
-    fn savepoint(
+    fn run_in_savepoint(
         &mut self,
         run: impl FnOnce(&mut Self) -> rusqlite::Result<()>,
     ) -> rusqlite::Result<()> {
-        self.execute("savepoint request", ())?;
+        self.execute_with("savepoint request", ())?;
         let ran = run(self);
         if ran.is_err() {
             if self.connection.is_autocommit() {
                 return ran; // there is nothing left to go back to
             }
-            self.execute("rollback to request", ())?;
+            self.execute_with("rollback to request", ())?;
         }
         // A rollback to a savepoint leaves it open, so release it in both cases.
-        self.execute("release request", ())?;
+        self.execute_with("release request", ())?;
         ran
     }
 
     /// Stores the objects that do not exist yet.
-    pub fn put(&mut self, objects: &[(ObjectKey, Bytes)]) -> rusqlite::Result<Vec<Stored>> {
+    pub fn put_objects(&mut self, objects: &[(ObjectKey, Bytes)]) -> rusqlite::Result<Vec<Stored>> {
         let put = objects.iter().map(|(key, bytes)| {
-            let new = self.execute(
+            let new = self.execute_with(
                 "insert into objects (namespace, class, digest, size, bytes) values (?1, ?2, ?3, ?4, ?5)
                  on conflict do nothing",
                 params![
                     key.namespace.as_str(),
                     key.class.as_str(),
                     key.digest.as_bytes(),
-                    rows::count(bytes.len()),
+                    rows::to_integer(bytes.len()),
                     &bytes[..]
                 ],
             )?;
@@ -345,8 +349,8 @@ impl<'a> Batch<'a> {
     }
 
     /// Deletes an object.
-    pub fn delete(&mut self, key: &ObjectKey) -> rusqlite::Result<()> {
-        self.execute(
+    pub fn delete_object(&mut self, key: &ObjectKey) -> rusqlite::Result<()> {
+        self.execute_with(
             "delete from objects where namespace = ?1 and class = ?2 and digest = ?3",
             params![
                 key.namespace.as_str(),
@@ -358,47 +362,52 @@ impl<'a> Batch<'a> {
     }
 
     /// Applies the writes if every condition holds.
-    pub fn commit(&mut self, writes: &[Write]) -> rusqlite::Result<Commit> {
+    pub fn apply_writes(&mut self, writes: &[Write]) -> rusqlite::Result<Commit> {
         // Decide every write before the first change, so that a failed condition needs no rollback.
         let mut changes = Vec::with_capacity(writes.len());
         for (index, write) in writes.iter().enumerate() {
-            let held = if write.is_blind() {
+            let live_record = if write.is_blind() {
                 None
             } else {
-                self.held(write.key())?
+                self.read_live(write.key())?
             };
-            match write.applied_to(held.as_ref()) {
+            match write.applied_to(live_record.as_ref()) {
                 Some(after) => changes.push(after),
-                None => return Ok(Commit::Failed { index, found: held }),
+                None => {
+                    return Ok(Commit::Failed {
+                        index,
+                        found: live_record,
+                    });
+                }
             }
         }
         let changed = writes
             .iter()
             .zip(changes)
-            .map(|(write, after)| self.change(write, &after));
+            .map(|(write, after)| self.write_change(write, &after));
         Ok(Commit::Done(changed.collect::<rusqlite::Result<_>>()?))
     }
 
     /// Deletes up to `limit` expired records.
-    pub fn sweep(&mut self, limit: usize) -> rusqlite::Result<usize> {
-        self.execute(
+    pub fn sweep_expired(&mut self, limit: usize) -> rusqlite::Result<usize> {
+        self.execute_with(
             "delete from records where (partition, key) in
              (select partition, key from records where expires_at is not null and expires_at <= ?1 limit ?2)",
-            params![self.now.unix(), rows::count(limit)],
+            params![self.now.unix(), rows::to_integer(limit)],
         )
     }
 
-    fn held(&self, key: &RecordKey) -> rusqlite::Result<Option<Record>> {
-        rows::record(self.connection, key, self.now)
+    fn read_live(&self, key: &RecordKey) -> rusqlite::Result<Option<Record>> {
+        rows::read_record(self.connection, key, self.now)
     }
 
-    fn change(&mut self, write: &Write, after: &After) -> rusqlite::Result<Option<u64>> {
+    fn write_change(&mut self, write: &Write, after: &After) -> rusqlite::Result<Option<u64>> {
         let key = write.key();
         match after {
             After::Same => Ok(None),
             After::Nothing => {
                 let place = params![key.partition, key.key];
-                self.execute(
+                self.execute_with(
                     "delete from records where partition = ?1 and key = ?2",
                     place,
                 )?;
@@ -409,7 +418,7 @@ impl<'a> Batch<'a> {
                 expires_at,
             } => {
                 self.revision += 1;
-                self.execute(
+                self.execute_with(
                     "insert or replace into records (partition, key, revision, expires_at, document)
                      values (?1, ?2, ?3, ?4, ?5)",
                     params![
@@ -425,7 +434,11 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn execute(&self, statement: &str, values: impl rusqlite::Params) -> rusqlite::Result<usize> {
+    fn execute_with(
+        &self,
+        statement: &str,
+        values: impl rusqlite::Params,
+    ) -> rusqlite::Result<usize> {
         self.connection.prepare_cached(statement)?.execute(values)
     }
 }

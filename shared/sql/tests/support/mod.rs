@@ -9,7 +9,7 @@ use vault_store::records::{Document, RecordKey, When, Write};
 
 /// The database with the machine's clock.
 pub async fn open(url: &str) -> Sql {
-    Sql::open(url, Arc::new(SystemClock))
+    Sql::open_database(url, Arc::new(SystemClock))
         .await
         .expect("the database opens")
 }
@@ -17,7 +17,7 @@ pub async fn open(url: &str) -> Sql {
 /// A record named in the store and counted beside it, in one commit: either both or neither is
 /// there.
 pub fn counted(name: &str, max: i64) -> Vec<Write> {
-    let document = Document::of(&json!({ "name": name })).expect("a small object");
+    let document = Document::from_value(&json!({ "name": name })).expect("a small object");
     vec![
         Write::put(RecordKey::new("items", name), document, When::Absent),
         Write::count(RecordKey::new("sums", "items"), "n", 1, max),
@@ -26,7 +26,7 @@ pub fn counted(name: &str, max: i64) -> Vec<Write> {
 
 /// Commits [`counted`], which must succeed.
 pub async fn add(sql: &Sql, name: &str) {
-    let commit = sql.records().commit(counted(name, 1_000_000)).await;
+    let commit = sql.records().commit_writes(counted(name, 1_000_000)).await;
     assert!(commit.expect("it answers").is_done());
 }
 
@@ -37,7 +37,7 @@ pub async fn names(sql: &Sql) -> Vec<String> {
     let (mut names, mut more) = (Vec::<String>::new(), true);
     while more {
         let page = records
-            .list("items", "", names.last().map(String::as_str), 1000)
+            .list_page("items", "", names.last().map(String::as_str), 1000)
             .await
             .expect("it answers");
         more = page.len() == 1000;
@@ -51,7 +51,7 @@ pub async fn names(sql: &Sql) -> Vec<String> {
 pub async fn sum(sql: &Sql) -> usize {
     let sum = sql
         .records()
-        .get(&RecordKey::new("sums", "items"))
+        .get_one(&RecordKey::new("sums", "items"))
         .await
         .expect("it answers");
     let sum: Value = sum.map_or(json!({"n": 0}), |record| record.read().expect("it reads"));

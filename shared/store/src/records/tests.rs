@@ -21,13 +21,13 @@ fn a_document_is_a_small_object_without_nul() {
     ];
     for (value, good) in cases {
         let short: String = value.to_string().chars().take(60).collect();
-        assert_eq!(Document::of(&value).is_ok(), good, "{short}");
+        assert_eq!(Document::from_value(&value).is_ok(), good, "{short}");
     }
 }
 
 #[test]
 fn documents_are_equal_as_json() {
-    let stored = |text: &str| Document::stored(text.to_owned());
+    let stored = |text: &str| Document::from_stored(text.to_owned());
     assert_eq!(stored(r#"{"a":1,"b":2}"#), stored(r#"{"b": 2, "a": 1}"#));
     assert_ne!(stored(r#"{"a":1}"#), stored(r#"{"a":2}"#));
     assert_ne!(
@@ -39,7 +39,7 @@ fn documents_are_equal_as_json() {
 
 #[test]
 fn a_document_that_does_not_read_is_damage() {
-    let document = Document::stored(r#"{"a":1}"#.to_owned());
+    let document = Document::from_stored(r#"{"a":1}"#.to_owned());
     assert!(matches!(
         document.read::<Vec<u8>>(),
         Err(StoreError::Corrupt(_))

@@ -43,7 +43,7 @@ pub struct RecordsFixture {
 impl RecordsFixture {
     async fn commit(&self, writes: impl Into<Vec<Write>>) -> Commit {
         self.records
-            .commit(writes.into())
+            .commit_writes(writes.into())
             .await
             .expect("the store answers")
     }
@@ -70,12 +70,12 @@ impl RecordsFixture {
     }
 
     async fn refused(&self, writes: Vec<Write>) {
-        let answer = self.records.commit(writes).await;
+        let answer = self.records.commit_writes(writes).await;
         assert!(matches!(answer, Err(StoreError::Invalid(_))), "{answer:?}");
     }
 
     async fn get(&self, key: &RecordKey) -> Option<Record> {
-        self.records.get(key).await.expect("the store answers")
+        self.records.get_one(key).await.expect("the store answers")
     }
 
     async fn get_many(&self, keys: &[RecordKey]) -> Vec<Option<Record>> {
@@ -98,7 +98,7 @@ impl RecordsFixture {
     ) -> Vec<String> {
         let listed = self
             .records
-            .list(partition, prefix, after, limit)
+            .list_page(partition, prefix, after, limit)
             .await
             .expect("the store answers");
         assert!(
@@ -115,7 +115,7 @@ fn key(name: &str) -> RecordKey {
 }
 
 fn document(value: &serde_json::Value) -> Document {
-    Document::of(value).expect("a small object")
+    Document::from_value(value).expect("a small object")
 }
 
 fn number(n: u64) -> Document {
@@ -126,7 +126,7 @@ fn number(n: u64) -> Document {
 /// port does.
 async fn decided(records: &dyn Records, writes: &[Write]) -> Commit {
     for _ in 0..100 {
-        match records.commit(writes.to_vec()).await {
+        match records.commit_writes(writes.to_vec()).await {
             Err(StoreError::Conflict) => {}
             answer => return answer.expect("the store answers"),
         }

@@ -16,20 +16,23 @@ use vault_store::objects::{Class, MAX_ASKED, MAX_OBJECT_BYTES, MAX_PAGE, ObjectK
 impl ObjectsFixture {
     async fn put(&self, key: &ObjectKey, bytes: &Bytes) -> Stored {
         self.objects
-            .put(key, bytes.clone())
+            .put_object(key, bytes.clone())
             .await
             .expect("the store answers")
     }
 
     async fn get(&self, key: &ObjectKey) -> Option<Bytes> {
-        self.objects.get(key).await.expect("the store answers")
+        self.objects
+            .read_object(key)
+            .await
+            .expect("the store answers")
     }
 
     async fn fill(&self, namespace: &NamespaceId, class: Class, count: u32) -> Vec<Digest> {
         let mut objects = Vec::new();
         for n in 0..count {
             let bytes = Bytes::from(format!("object {n}"));
-            objects.push((ObjectKey::of(*namespace, class, &bytes), bytes));
+            objects.push((ObjectKey::for_bytes(*namespace, class, &bytes), bytes));
         }
         let mut digests: Vec<Digest> = objects.iter().map(|(key, _)| key.digest).collect();
         self.objects
@@ -47,7 +50,10 @@ fn namespace(n: u128) -> NamespaceId {
 
 fn object(text: impl Into<Bytes>) -> (ObjectKey, Bytes) {
     let bytes = text.into();
-    (ObjectKey::of(namespace(1), Class::Bundles, &bytes), bytes)
+    (
+        ObjectKey::for_bytes(namespace(1), Class::Bundles, &bytes),
+        bytes,
+    )
 }
 
 /// What was put comes back byte for byte: every byte value, nothing at all, and the largest object.
@@ -78,12 +84,12 @@ pub async fn what_was_never_written_is_none(store: &ObjectsFixture) {
 pub async fn wrong_bytes_are_refused(store: &ObjectsFixture) {
     let (key, _) = object("right");
     for wrong in ["", "wrong", "righ", "right "] {
-        let answer = store.objects.put(&key, Bytes::from(wrong)).await;
+        let answer = store.objects.put_object(&key, Bytes::from(wrong)).await;
         assert_matches!(answer, Err(StoreError::Invalid(_)), "{wrong:?}");
         assert_eq!(store.get(&key).await, None, "{wrong:?}");
     }
     store.put(&key, &Bytes::from("right")).await;
-    let answer = store.objects.put(&key, Bytes::from("wrong")).await;
+    let answer = store.objects.put_object(&key, Bytes::from("wrong")).await;
     assert!(matches!(answer, Err(StoreError::Invalid(_))), "{answer:?}");
     assert_eq!(
         store.get(&key).await,
@@ -95,7 +101,7 @@ pub async fn wrong_bytes_are_refused(store: &ObjectsFixture) {
 /// One byte over 4 MiB is refused.
 pub async fn bytes_over_the_limit_are_refused(store: &ObjectsFixture) {
     let (key, bytes) = object(vec![7; MAX_OBJECT_BYTES + 1]);
-    let answer = store.objects.put(&key, bytes).await;
+    let answer = store.objects.put_object(&key, bytes).await;
     assert!(matches!(answer, Err(StoreError::Invalid(_))), "{answer:?}");
     assert_eq!(store.get(&key).await, None);
 }
@@ -156,7 +162,7 @@ pub async fn missing_keys_are_named_in_the_order_asked(store: &ObjectsFixture) {
         .collect();
     let missing = store
         .objects
-        .missing(&wanted)
+        .find_missing(&wanted)
         .await
         .expect("the store answers");
     let absent: Vec<_> = objects
@@ -168,7 +174,11 @@ pub async fn missing_keys_are_named_in_the_order_asked(store: &ObjectsFixture) {
         .collect();
     assert_eq!(missing, absent);
     assert_eq!(
-        store.objects.missing(&[]).await.expect("the store answers"),
+        store
+            .objects
+            .find_missing(&[])
+            .await
+            .expect("the store answers"),
         []
     );
 }
@@ -182,7 +192,7 @@ pub async fn another_size_counts_as_missing(store: &ObjectsFixture) {
         for (asked, absent) in [(size, false), (size + 1, true), (u64::MAX, true)] {
             let missing = store
                 .objects
-                .missing(&[(key, asked)])
+                .find_missing(&[(key, asked)])
                 .await
                 .expect("the store answers");
             assert_eq!(missing, if absent { vec![key] } else { vec![] }, "{asked}");
@@ -204,19 +214,19 @@ pub async fn missing_answers_for_ten_thousand(store: &ObjectsFixture) {
             Class::Policies
         };
         wanted.push((
-            ObjectKey::of(namespace(1), class, n.to_string().as_bytes()),
+            ObjectKey::for_bytes(namespace(1), class, n.to_string().as_bytes()),
             4,
         ));
     }
     // "object 0" to "object 9" have 8 bytes, the other ninety have 9.
     let missing = store
         .objects
-        .missing(&wanted)
+        .find_missing(&wanted)
         .await
         .expect("the store answers");
     assert_eq!(missing.len(), MAX_ASKED - 90);
     wanted.push((object("one too many").0, 1));
-    let answer = store.objects.missing(&wanted).await;
+    let answer = store.objects.find_missing(&wanted).await;
     assert!(
         matches!(answer, Err(StoreError::Invalid(_))),
         "{:?}",
@@ -233,7 +243,7 @@ pub async fn a_list_is_ordered_and_paged(store: &ObjectsFixture) {
         loop {
             let page = store
                 .objects
-                .list(&place, Class::Drafts, seen.last(), limit)
+                .list_objects(&place, Class::Drafts, seen.last(), limit)
                 .await
                 .expect("the store answers");
             assert!(page.len() <= limit);
@@ -248,7 +258,7 @@ pub async fn a_list_is_ordered_and_paged(store: &ObjectsFixture) {
     for (from, rest) in [([0; 32], 25), ([255; 32], 0)] {
         let page = store
             .objects
-            .list(
+            .list_objects(
                 &place,
                 Class::Drafts,
                 Some(&Digest::from_bytes(from)),
@@ -267,7 +277,7 @@ pub async fn a_list_knows_sizes(store: &ObjectsFixture) {
     }
     let page = store
         .objects
-        .list(&namespace(1), Class::Bundles, None, 10)
+        .list_objects(&namespace(1), Class::Bundles, None, 10)
         .await
         .expect("the store answers");
     let mut sizes: Vec<u64> = page.into_iter().map(|(_, size)| size).collect();
@@ -278,7 +288,7 @@ pub async fn a_list_knows_sizes(store: &ObjectsFixture) {
 /// The same bytes in another namespace or class are another object, for every operation.
 pub async fn namespaces_and_classes_do_not_mix(store: &ObjectsFixture) {
     let bytes = Bytes::from("the same everywhere");
-    let key = ObjectKey::of(namespace(2), Class::Policies, &bytes);
+    let key = ObjectKey::for_bytes(namespace(2), Class::Policies, &bytes);
     store.put(&key, &bytes).await;
     let mut others: Vec<ObjectKey> = Class::ALL
         .into_iter()
@@ -293,13 +303,13 @@ pub async fn namespaces_and_classes_do_not_mix(store: &ObjectsFixture) {
         assert_eq!(store.get(other).await, None, "{other}");
         let page = store
             .objects
-            .list(&other.namespace, other.class, None, 10)
+            .list_objects(&other.namespace, other.class, None, 10)
             .await
             .expect("the store answers");
         assert_eq!(page, [], "{other}");
         store
             .objects
-            .delete(other)
+            .delete_object(other)
             .await
             .expect("the store answers");
     }
@@ -311,7 +321,7 @@ pub async fn namespaces_and_classes_do_not_mix(store: &ObjectsFixture) {
     assert_eq!(
         store
             .objects
-            .missing(&wanted)
+            .find_missing(&wanted)
             .await
             .expect("the store answers"),
         others
@@ -324,7 +334,7 @@ pub async fn a_page_has_limits(store: &ObjectsFixture) {
     for limit in [0, MAX_PAGE + 1] {
         let answer = store
             .objects
-            .list(&namespace(1), Class::Bundles, None, limit)
+            .list_objects(&namespace(1), Class::Bundles, None, limit)
             .await;
         assert_matches!(answer, Err(StoreError::Invalid(_)), "{limit}");
     }
@@ -335,7 +345,7 @@ pub async fn deleting_is_idempotent(store: &ObjectsFixture) {
     let (gone, stays) = (object("gone"), object("stays"));
     store
         .objects
-        .delete(&gone.0)
+        .delete_object(&gone.0)
         .await
         .expect("nothing to delete is no error");
     store.put(&gone.0, &gone.1).await;
@@ -343,7 +353,7 @@ pub async fn deleting_is_idempotent(store: &ObjectsFixture) {
     for _ in 0..2 {
         store
             .objects
-            .delete(&gone.0)
+            .delete_object(&gone.0)
             .await
             .expect("the store answers");
         assert_eq!(store.get(&gone.0).await, None);
@@ -357,7 +367,11 @@ pub async fn a_deleted_object_can_come_back(store: &ObjectsFixture) {
     for _ in 0..3 {
         assert_eq!(store.put(&key, &bytes).await, Stored::New);
         assert_eq!(store.get(&key).await.as_ref(), Some(&bytes));
-        store.objects.delete(&key).await.expect("the store answers");
+        store
+            .objects
+            .delete_object(&key)
+            .await
+            .expect("the store answers");
     }
 }
 
@@ -371,7 +385,10 @@ pub async fn twenty_writers_of_one_object_agree(store: &ObjectsFixture) {
         let bytes = bytes.clone();
         writers.spawn(async move {
             start.wait().await;
-            objects.put(&key, bytes).await.expect("the store answers")
+            objects
+                .put_object(&key, bytes)
+                .await
+                .expect("the store answers")
         });
     }
     let stored = writers.join_all().await;
@@ -395,7 +412,8 @@ pub async fn readers_see_whole_objects_only(store: &ObjectsFixture) {
             let (objects, bytes) = (Arc::clone(&store.objects), bytes.clone());
             readers.spawn(async move {
                 loop {
-                    if let Some(read) = objects.get(&key).await.expect("the store answers") {
+                    if let Some(read) = objects.read_object(&key).await.expect("the store answers")
+                    {
                         assert!(read == bytes, "half an object was visible");
                         return;
                     }

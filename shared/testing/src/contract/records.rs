@@ -346,7 +346,11 @@ pub async fn revisions_rise_and_never_repeat(store: &RecordsFixture) {
                 .await,
         );
         if seen.len() < 10 {
-            store.records.sweep(100).await.expect("the store answers");
+            store
+                .records
+                .sweep_expired(100)
+                .await
+                .expect("the store answers");
         }
         seen.push(store.put(absent("k", 5)).await);
     }
@@ -395,8 +399,8 @@ pub async fn what_breaks_the_rules_of_a_commit_is_refused(store: &RecordsFixture
     let count = |field| Write::count(key("k"), field, 1, 9);
     store.refused(vec![count("n"), count("m")]).await;
     let text = |bytes: usize| json!({ "a": "x".repeat(bytes - 8) }).to_string();
-    let big = Document::stored(text(MAX_DOCUMENT_BYTES));
-    let bigger = Document::stored(text(MAX_DOCUMENT_BYTES + 1));
+    let big = Document::from_stored(text(MAX_DOCUMENT_BYTES));
+    let bigger = Document::from_stored(text(MAX_DOCUMENT_BYTES + 1));
     store
         .refused(vec![any("k", 1), Write::put(key("l"), bigger, When::Any)])
         .await;
@@ -435,15 +439,15 @@ pub async fn what_breaks_the_rules_of_reading_is_refused(store: &RecordsFixture)
     let mut answers = vec![records.get_many(&keys).await.map(drop)];
     assert_eq!(store.get_many(&keys[1..]).await, vec![None; 100]);
     for odd in ["", "a\0b", "\r", &"x".repeat(MAX_KEY_BYTES + 1)] {
-        answers.push(records.get(&key(odd)).await.map(drop));
-        answers.push(records.list(odd, "", None, 1).await.map(drop));
+        answers.push(records.get_one(&key(odd)).await.map(drop));
+        answers.push(records.list_page(odd, "", None, 1).await.map(drop));
         if !odd.is_empty() {
-            answers.push(records.list("p", odd, None, 1).await.map(drop));
-            answers.push(records.list("p", "", Some(odd), 1).await.map(drop));
+            answers.push(records.list_page("p", odd, None, 1).await.map(drop));
+            answers.push(records.list_page("p", "", Some(odd), 1).await.map(drop));
         }
     }
     for limit in [0, MAX_PAGE + 1] {
-        answers.push(records.list("p", "", None, limit).await.map(drop));
+        answers.push(records.list_page("p", "", None, limit).await.map(drop));
     }
     for (number, answer) in answers.into_iter().enumerate() {
         assert_matches!(answer, Err(StoreError::Invalid(_)), "answer {number}");
@@ -739,7 +743,11 @@ pub async fn a_sweep_removes_only_what_expired(store: &RecordsFixture) {
         }
     }
     assert_eq!(
-        store.records.sweep(100).await.expect("the store answers"),
+        store
+            .records
+            .sweep_expired(100)
+            .await
+            .expect("the store answers"),
         0,
         "nothing is expired yet"
     );
@@ -748,7 +756,11 @@ pub async fn a_sweep_removes_only_what_expired(store: &RecordsFixture) {
     assert!(before.iter().eq(&alive));
     let mut swept = 0;
     loop {
-        let now = store.records.sweep(4).await.expect("the store answers");
+        let now = store
+            .records
+            .sweep_expired(4)
+            .await
+            .expect("the store answers");
         assert!(now <= 4);
         swept += now;
         if now == 0 {
@@ -761,5 +773,9 @@ pub async fn a_sweep_removes_only_what_expired(store: &RecordsFixture) {
 
 /// The store gives a sign of life.
 pub async fn a_store_gives_a_sign_of_life(store: &RecordsFixture) {
-    store.records.ping().await.expect("the store answers");
+    store
+        .records
+        .check_health()
+        .await
+        .expect("the store answers");
 }

@@ -117,7 +117,7 @@ impl ShelfFixture {
     }
 
     async fn snapshot(&self) -> Arc<Snapshot> {
-        self.shelf.snapshot().await.expect("the shelf answers")
+        self.shelf.take_snapshot().await.expect("the shelf answers")
     }
 
     async fn entry(&self, text: &str) -> Entry {
@@ -126,7 +126,10 @@ impl ShelfFixture {
     }
 
     async fn load(&self, entry: &Entry) -> Arc<Loaded> {
-        self.shelf.load(entry).await.expect("a good skill loads")
+        self.shelf
+            .load_skill(entry)
+            .await
+            .expect("a good skill loads")
     }
 
     async fn submit(&self, change: Change) -> Result<Submitted, ShelfError> {
@@ -138,7 +141,7 @@ impl ShelfFixture {
     }
 
     fn signs(&self) -> bool {
-        match self.shelf.writes() {
+        match self.shelf.write_mode() {
             Writes::Signed => true,
             Writes::Drafted => false,
             Writes::Elsewhere => panic!("a shelf without changes cannot be tried"),
@@ -158,7 +161,7 @@ impl ShelfFixture {
 }
 
 fn text(loaded: &Loaded, path: &str) -> String {
-    let file = loaded.file(path).expect("the file is there");
+    let file = loaded.find_file(path).expect("the file is there");
     String::from_utf8(file.bytes.clone()).expect("text")
 }
 
@@ -172,7 +175,7 @@ pub async fn an_empty_shelf_has_no_skills(fixture: &ShelfFixture) {
         fixture.shelf.drift(&[], false).await.expect("an answer"),
         []
     );
-    assert!(!fixture.shelf.owner().is_empty());
+    assert!(!fixture.shelf.owner_name().is_empty());
 }
 
 /// Skills are listed in the order of their names, whatever the order in which they came, and found
@@ -231,7 +234,7 @@ pub async fn a_loaded_skill_proves_itself(fixture: &ShelfFixture) {
     let loaded = fixture.load(&entry).await;
     assert_eq!(text(&loaded, "notes.txt"), "notes on one\n");
     assert!(text(&loaded, "SKILL.md").ends_with("---\none\n"));
-    assert!(loaded.file("other.txt").is_none());
+    assert!(loaded.find_file("other.txt").is_none());
     let envelope = Envelope::parse(loaded.bundle.signed.as_bytes()).expect("an envelope");
     assert_eq!(
         envelope.valid_signers(&[loaded.public_key]),
@@ -281,7 +284,7 @@ pub async fn an_older_entry_is_never_something_newer(fixture: &ShelfFixture) {
     let old = fixture.put("alpha", "one").await;
     fixture.put("alpha", "two").await;
     for _ in 0..2 {
-        match fixture.shelf.load(&old).await {
+        match fixture.shelf.load_skill(&old).await {
             Ok(loaded) => {
                 assert_eq!(text(&loaded, "notes.txt"), "notes on one\n");
                 assert_eq!(loaded.bundle_hash, old.texts.bundle_hash);
@@ -312,7 +315,11 @@ pub async fn a_damaged_skill_is_never_content(fixture: &ShelfFixture) {
     fixture.put("beta", "one").await;
     let entry = fixture.entry("alpha").await;
     fixture.hand.damage(&entry).await;
-    let failed = fixture.shelf.load(&entry).await.expect_err("no content");
+    let failed = fixture
+        .shelf
+        .load_skill(&entry)
+        .await
+        .expect_err("no content");
     assert_matches!(&failed, ShelfError::Damaged(failed, _) if failed == entry.name());
     fixture.load(&fixture.entry("beta").await).await;
 }
@@ -333,7 +340,7 @@ pub async fn a_made_up_entry_loads_nothing(fixture: &ShelfFixture) {
     // Before the good one is loaded, and once more when a shelf may remember it.
     for _ in 0..2 {
         for entry in [&wrong_name, &swapped, &unknown, &later] {
-            let answer = fixture.shelf.load(entry).await;
+            let answer = fixture.shelf.load_skill(entry).await;
             assert_matches!(
                 answer,
                 Err(ShelfError::NotFound(_) | ShelfError::Damaged(..))
@@ -373,7 +380,7 @@ pub async fn a_new_skill_is_signed_or_drafted(fixture: &ShelfFixture) {
     let before = fixture.all().await;
     let files = skill("alpha", "one");
     let submitted = fixture.done(take(files.clone(), false)).await;
-    assert_eq!(submitted.outcome(), Some(Outcome::Accepted));
+    assert_eq!(submitted.gate_outcome(), Some(Outcome::Accepted));
     match submitted {
         Submitted::Signed {
             name: signed,
@@ -486,7 +493,7 @@ pub async fn a_check_changes_nothing(fixture: &ShelfFixture) {
     let bad = fixture
         .done(checked(vec![file("notes.txt", b"x".to_vec())], false))
         .await;
-    assert_eq!(bad.outcome(), Some(Outcome::Blocked));
+    assert_eq!(bad.gate_outcome(), Some(Outcome::Blocked));
     assert_eq!(fixture.all().await, before);
 }
 
@@ -513,7 +520,7 @@ pub async fn what_the_gate_refuses_changes_nothing(fixture: &ShelfFixture) {
             checked(files, true),
         ] {
             let submitted = fixture.done(change).await;
-            assert_eq!(submitted.outcome(), Some(Outcome::Blocked));
+            assert_eq!(submitted.gate_outcome(), Some(Outcome::Blocked));
             assert_matches!(&submitted, Submitted::Refused { findings } if !findings.is_empty());
         }
     }
@@ -672,11 +679,11 @@ pub async fn readers_see_whole_skills_only(fixture: &ShelfFixture) {
     let reader = tokio::spawn(async move {
         let mut read = 0;
         while read == 0 || !stopped.load(std::sync::atomic::Ordering::SeqCst) {
-            let snapshot = shelf.snapshot().await.expect("the shelf answers");
+            let snapshot = shelf.take_snapshot().await.expect("the shelf answers");
             let names: Vec<_> = snapshot.entries().iter().map(Entry::name).collect();
             assert_eq!(names, [&name("alpha"), &name("beta")]);
             for entry in snapshot.entries() {
-                let loaded = shelf.load(entry).await.expect("a listed skill loads");
+                let loaded = shelf.load_skill(entry).await.expect("a listed skill loads");
                 assert_eq!(loaded.bundle_hash, entry.texts.bundle_hash);
                 let body = text(&loaded, "notes.txt");
                 assert!(text(&loaded, "SKILL.md").ends_with(&body["notes on ".len()..]));

@@ -73,66 +73,69 @@ impl<H: Hook> Records for Hooked<H> {
         self.around(Call::GetMany(keys), answer).await
     }
 
-    async fn list(
+    async fn list_page(
         &self,
         partition: &str,
         prefix: &str,
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
-        let answer = Records::list(&*self.memory, partition, prefix, after, limit);
+        let answer = Records::list_page(&*self.memory, partition, prefix, after, limit);
         self.around(Call::List, answer).await
     }
 
-    async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
+    async fn commit_writes(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
         let call = Call::Commit(&writes);
         self.hook.before(call).await?;
-        let done = self.memory.commit(writes.clone()).await?;
+        let done = self.memory.commit_writes(writes.clone()).await?;
         self.hook.after(call, done.is_done()).await;
         Ok(done)
     }
 
-    async fn sweep(&self, limit: usize) -> Result<usize, StoreError> {
-        let answer = self.memory.sweep(limit);
+    async fn sweep_expired(&self, limit: usize) -> Result<usize, StoreError> {
+        let answer = self.memory.sweep_expired(limit);
         self.around(Call::Sweep, answer).await
     }
 
-    async fn ping(&self) -> Result<(), StoreError> {
-        let answer = self.memory.ping();
+    async fn check_health(&self) -> Result<(), StoreError> {
+        let answer = self.memory.check_health();
         self.around(Call::Ping, answer).await
     }
 }
 
 #[async_trait]
 impl<H: Hook> Objects for Hooked<H> {
-    async fn get(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
-        let answer = Objects::get(&*self.memory, key);
+    async fn read_object(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
+        let answer = Objects::read_object(&*self.memory, key);
         self.around(Call::Get(key), answer).await
     }
 
-    async fn put(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
-        let answer = self.memory.put(key, bytes);
+    async fn put_object(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
+        let answer = self.memory.put_object(key, bytes);
         self.around(Call::Put(key), answer).await
     }
 
-    async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError> {
-        let answer = self.memory.missing(wanted);
+    async fn find_missing(
+        &self,
+        wanted: &[(ObjectKey, u64)],
+    ) -> Result<Vec<ObjectKey>, StoreError> {
+        let answer = self.memory.find_missing(wanted);
         self.around(Call::Missing, answer).await
     }
 
-    async fn list(
+    async fn list_objects(
         &self,
         namespace: &NamespaceId,
         class: Class,
         after: Option<&Digest>,
         limit: usize,
     ) -> Result<Vec<(Digest, u64)>, StoreError> {
-        let answer = Objects::list(&*self.memory, namespace, class, after, limit);
+        let answer = Objects::list_objects(&*self.memory, namespace, class, after, limit);
         self.around(Call::ListObjects, answer).await
     }
 
-    async fn delete(&self, key: &ObjectKey) -> Result<(), StoreError> {
-        let answer = self.memory.delete(key);
+    async fn delete_object(&self, key: &ObjectKey) -> Result<(), StoreError> {
+        let answer = self.memory.delete_object(key);
         self.around(Call::Delete(key), answer).await
     }
 }

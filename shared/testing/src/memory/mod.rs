@@ -53,12 +53,12 @@ impl Default for Memory {
 
 #[async_trait]
 impl Objects for Memory {
-    async fn get(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
+    async fn read_object(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
         Ok(lock(&self.objects).get(key).cloned())
     }
 
-    async fn put(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
-        key.check(&bytes)?;
+    async fn put_object(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
+        key.check_bytes(&bytes)?;
         let was = lock(&self.objects).insert(*key, bytes);
         Ok(if was.is_some() {
             Stored::Present
@@ -67,7 +67,10 @@ impl Objects for Memory {
         })
     }
 
-    async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError> {
+    async fn find_missing(
+        &self,
+        wanted: &[(ObjectKey, u64)],
+    ) -> Result<Vec<ObjectKey>, StoreError> {
         objects::check_missing(wanted)?;
         let held = lock(&self.objects);
         let has = |key, size| {
@@ -81,7 +84,7 @@ impl Objects for Memory {
             .collect())
     }
 
-    async fn list(
+    async fn list_objects(
         &self,
         namespace: &NamespaceId,
         class: Class,
@@ -108,7 +111,7 @@ impl Objects for Memory {
         Ok(listed)
     }
 
-    async fn delete(&self, key: &ObjectKey) -> Result<(), StoreError> {
+    async fn delete_object(&self, key: &ObjectKey) -> Result<(), StoreError> {
         lock(&self.objects).remove(key);
         Ok(())
     }
@@ -126,7 +129,7 @@ impl Records for Memory {
             .collect())
     }
 
-    async fn list(
+    async fn list_page(
         &self,
         partition: &str,
         prefix: &str,
@@ -149,7 +152,7 @@ impl Records for Memory {
         Ok(listed)
     }
 
-    async fn commit(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
+    async fn commit_writes(&self, writes: Vec<Write>) -> Result<Commit, StoreError> {
         records::check_commit(&writes)?;
         let now = self.clock.now();
         let mut state = lock(&self.records);
@@ -174,7 +177,7 @@ impl Records for Memory {
         ))
     }
 
-    async fn sweep(&self, limit: usize) -> Result<usize, StoreError> {
+    async fn sweep_expired(&self, limit: usize) -> Result<usize, StoreError> {
         let now = self.clock.now();
         let mut state = lock(&self.records);
         let dead: Vec<_> = state
@@ -190,7 +193,7 @@ impl Records for Memory {
         Ok(dead.len())
     }
 
-    async fn ping(&self) -> Result<(), StoreError> {
+    async fn check_health(&self) -> Result<(), StoreError> {
         Ok(())
     }
 }

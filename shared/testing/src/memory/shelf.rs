@@ -68,7 +68,7 @@ impl Owner {
             public_key,
             name: KeyName::default_for(&public_key),
         };
-        let mut edit = RootEdit::first(Timestamp::from_unix(NOW));
+        let mut edit = RootEdit::begin_first(Timestamp::from_unix(NOW));
         let chain = edit
             .add_root_key(entry.clone())
             .and_then(|edit| edit.add_publisher(entry))
@@ -428,15 +428,15 @@ fn unsupported() -> ShelfError {
 
 #[async_trait]
 impl Shelf for MemoryShelf {
-    fn owner(&self) -> &str {
+    fn owner_name(&self) -> &str {
         &self.owner
     }
 
-    fn writes(&self) -> Writes {
+    fn write_mode(&self) -> Writes {
         self.writes
     }
 
-    async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
+    async fn take_snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
         let mut state = self.lock();
         match state.trouble {
             Some(Trouble::Down) => return Err(down()),
@@ -457,7 +457,7 @@ impl Shelf for MemoryShelf {
         Ok(snapshot)
     }
 
-    async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
+    async fn load_skill(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
         let mut state = self.lock();
         state.loads += 1;
         let name = entry.name().clone();

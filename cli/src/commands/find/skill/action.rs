@@ -15,8 +15,8 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     habits,
-    lookup::{named, suggest},
-    output::{Report, clean, either, nearest},
+    lookup::{parse_installed_name, suggest_name},
+    output::{Report, clean, either, nearest_name},
 };
 
 /// Runs an action. The first word names the action, the second the skill; the rest are the action's
@@ -35,7 +35,7 @@ pub fn run(
         }
         let failure = fail!(Usage, "`{}` of which skill?", clean(action, 32));
         return Err(
-            match nearest(action, ["list", "search", "which"].into_iter()) {
+            match nearest_name(action, ["list", "search", "which"].into_iter()) {
                 Some(near) => failure.hint(format!(
                     "did you mean `vault skill {near}`? An action needs the name of its skill"
                 )),
@@ -51,7 +51,7 @@ pub fn run(
         )
         .hint("actions are lower-case words; options of vault stand before the action")
     })?;
-    let (vault, name) = named(vault, name)?;
+    let (vault, name) = parse_installed_name(vault, name)?;
     // A leading `--` separates vault's arguments from the action's. Do not pass it on.
     let extra = words.get(2..).unwrap_or_default();
     let extra = match extra.first() {
@@ -63,7 +63,7 @@ pub fn run(
         scope,
     };
     let project = super::project_here(vault)?;
-    let prepared = run::prepare(vault, project.as_ref(), &name, &action, &environment);
+    let prepared = run::prepare_run(vault, project.as_ref(), &name, &action, &environment);
     let mut prepared = prepared.map_err(|error| {
         let habit = habits::command_for(&["skill", action.as_str(), &name.to_string()]);
         if let (Some(command), RunError::UnknownSkill(_) | RunError::UnknownAction { .. }) =
@@ -73,7 +73,7 @@ pub fn run(
         }
         let swapped = matches!(error, RunError::UnknownSkill(_))
             && action.as_str().parse().is_ok_and(|skill: SkillRef| {
-                run::find(vault, skill).is_ok_and(|found| found.is_some())
+                run::find_skill(vault, skill).is_ok_and(|found| found.is_some())
             });
         if swapped {
             fail!(
@@ -82,7 +82,7 @@ pub fn run(
             )
             .hint(format!("vault skill {name} {action}"))
         } else {
-            suggest(vault, error)
+            suggest_name(vault, error)
         }
     })?;
     prepared.command.args(extra);

@@ -20,7 +20,7 @@ use crate::{
     context::Context,
     errors::{Failure, Place},
     mcp_config::EditError,
-    output::{BOLD, DIM, HINT, Report, TICK, clean, join, nearest, paint},
+    output::{BOLD, DIM, HINT, Report, TICK, clean, join, nearest_name, paint},
 };
 
 /// The largest settings file that is read, in bytes.
@@ -97,7 +97,10 @@ pub fn install(context: &Context, arguments: &Arguments) -> Result<Report, Failu
         let failed = |error: EditError| unreadable(known, file, &error);
         let entry = known.entry(&server);
         let old = text.as_deref().unwrap_or_default();
-        let present = known.format.entry(old, known.path, name).map_err(failed)?;
+        let present = known
+            .format
+            .find_entry(old, known.path, name)
+            .map_err(failed)?;
         if let Some(other) = present
             .as_ref()
             .filter(|entry| !starts_vault(entry, &server.command))
@@ -112,7 +115,7 @@ pub fn install(context: &Context, arguments: &Arguments) -> Result<Report, Failu
         }
         let after = known
             .format
-            .put(old, known.path, name, &entry)
+            .put_entry(old, known.path, name, &entry)
             .map_err(failed)?;
         let outcome = match present {
             None => Outcome::Added,
@@ -141,19 +144,19 @@ pub fn uninstall(context: &Context, arguments: &Arguments) -> Result<Report, Fai
         };
         let failed = |error: EditError| unreadable(known, file, &error);
         let (format, path) = (known.format, known.path);
-        let present = format.entry(old, path, name).map_err(failed)?;
+        let present = format.find_entry(old, path, name).map_err(failed)?;
         let Some(entry) = present.filter(|entry| starts_vault(entry, &server.command)) else {
             return Ok((Some(old.clone()), Value::Null, Outcome::Absent));
         };
         // If nothing else changed the file since the install, the backup is restored byte for byte.
         let is_old = |original: &str| {
-            let with_entry = format.put(original, path, name, &entry);
+            let with_entry = format.put_entry(original, path, name, &entry);
             with_entry.is_ok_and(|text| text == *old)
         };
         let after = match read(&backup_of(file))? {
             Some(backup) if is_old(&backup) => Some(backup),
             None if is_old("") => None,
-            _ => Some(format.remove(old, path, name).map_err(failed)?),
+            _ => Some(format.remove_entry(old, path, name).map_err(failed)?),
         };
         Ok((after, entry, Outcome::Removed))
     })?;
@@ -184,7 +187,7 @@ fn server(context: &Context, project: bool) -> Result<Server, Failure> {
         std::env::current_exe().map_err(|error| Failure::io("finding", "vault", &error))?;
     let settings = context.settings()?;
     if context.global.vault.is_some() || settings.text("VAULT_STORAGE_PATH").is_some() {
-        let root = context.paths()?.root;
+        let root = context.paths_json()?.root;
         args.extend(["--vault".to_owned(), root.display().to_string()]);
     }
     let default = context.process.home().map(|home| home.join(".config"));
@@ -287,7 +290,7 @@ fn find_agent(word: &str, folders: &Folders) -> Result<&'static AgentSettings, F
         .iter()
         .filter(|known| known.installed_mark(folders).is_some());
     let here = join(here.map(|known| known.id));
-    let hint = match nearest(word, ids()) {
+    let hint = match nearest_name(word, ids()) {
         Some(near) => format!("did you mean `{near}`?"),
         None if here.is_empty() => format!("known: {}", join(ids())),
         None => format!("on this machine: {here}"),

@@ -114,7 +114,7 @@ fn serve(context: &Context) -> Result<Report, Failure> {
             .with_folders()
             .with_agents(context.process.machine(None).filter(|_| !is_remote));
         let shelf = std::sync::Arc::new(shelf);
-        let server = Server::of(Session::new(shelf, Person::local(), names));
+        let server = Server::with_session(Session::new(shelf, Person::local_owner(), names));
         let failed = |error: &dyn std::fmt::Display| fail!(Mcp, "the conversation ended: {error}");
         let parent = rustix::process::getppid();
         let io = |error: std::io::Error| failed(&error);

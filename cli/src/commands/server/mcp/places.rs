@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn every_agent_has_a_file_and_an_entry_that_is_recognised() {
-        let folders = Folders::new(Machine::at("/home/ann"));
+        let folders = Folders::new(Machine::with_home("/home/ann"));
         let server = Server {
             command: "/opt/bin/vault".to_owned(),
             args: vec!["mcp".to_owned()],

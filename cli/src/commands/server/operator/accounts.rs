@@ -154,7 +154,7 @@ pub async fn reset_in(
         .map_err(|_| fail!(Usage, "`{}` is not an e-mail address", clean(email, 254)))?;
     ask_to_reset(context, email)?;
     let clock = Arc::new(SystemClock);
-    let sql = Sql::open(database, clock.clone()).await;
+    let sql = Sql::open_database(database, clock.clone()).await;
     let sql = sql.map_err(|error| database_failure(&error))?;
     let ports = Ports {
         records: sql.records(),

@@ -139,7 +139,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         };
         let tokens = sign_in(context, wanted).await?;
         let (membership, others) = find_vault(context, base, named, &tokens).await?;
-        let file = TokenFile::of(context, base, membership.slug.as_str())?;
+        let file = TokenFile::for_service(context, base, membership.slug.as_str())?;
         file.write(&tokens, &file.lock()?)?;
         let connection = Connection {
             base: base.clone(),
@@ -150,7 +150,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         }
         connection.save(&vault)?;
         if membership.role == Role::Owner {
-            let client = connection.owner(context)?;
+            let client = connection.owner_client(context)?;
             let path = format!("/admin/vaults/{}", connection.slug);
             // The sign-in stands even if this can't be read.
             if let Ok(shown) = client.get::<VaultHead>(&path).await {
@@ -206,8 +206,8 @@ async fn find_vault(
     tokens: &Tokens,
 ) -> Result<(VaultSummary, Vec<VaultSummary>), Failure> {
     // The token is fresh, so this client never refreshes it and never writes the file `@new`.
-    let file = TokenFile::of(context, base, "@new")?;
-    let client = OwnerClient::with(context, base, file, tokens.clone())?;
+    let file = TokenFile::for_service(context, base, "@new")?;
+    let client = OwnerClient::with_tokens(context, base, file, tokens.clone())?;
     let mut all = client.list::<VaultSummary>("/admin/vaults").await?;
     let slugs: Vec<String> = all.iter().map(|vault| vault.slug.to_string()).collect();
     let mut found = None;

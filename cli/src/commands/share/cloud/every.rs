@@ -213,7 +213,7 @@ fn timer_of(context: &Context, root: &Path, seconds: u64) -> Result<Timer, Failu
     let program =
         std::env::current_exe().map_err(|error| Failure::io("finding", "vault", &error))?;
     let mut random = [0; 8];
-    SystemRandom.fill(&mut random);
+    SystemRandom.fill_random(&mut random);
     let settings = Settings {
         service: if cfg!(target_os = "macos") {
             Service::Launchd

@@ -20,7 +20,7 @@ const SKIP: &str = "decide later";
 /// Shows each draft with its findings and differences and asks; then publishes what was accepted.
 pub(super) fn run(context: &Context) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
-    let client = connection.owner(context)?;
+    let client = connection.owner_client(context)?;
     let drafts = DraftClient::new(&client, &connection);
     let waiting = context.block_on(drafts.list(false))?;
     let (content, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_content);
@@ -45,7 +45,7 @@ pub(super) fn run(context: &Context) -> Result<Report, Failure> {
             .hint("run it on a terminal, or read one with vault drafts show <id> and accept it with vault drafts accept <id> --bundle <sha256>")
             .details(titles));
     }
-    let vault = context.vault()?;
+    let vault = context.open_vault()?;
     let reviewer = Reviewer::new(context, &vault, &connection)?;
     let mut decisions = Decisions::default();
     for draft in &content {
@@ -79,8 +79,8 @@ fn decide(
     decisions: &mut Decisions,
 ) -> Result<(), Failure> {
     let ui = &context.ui;
-    let bytes = context.block_on(drafts.bytes(draft))?;
-    let review = match reviewer.review(draft, &bytes, &Choices::default()) {
+    let bytes = context.block_on(drafts.fetch_bytes(draft))?;
+    let review = match reviewer.review_draft(draft, &bytes, &Choices::default()) {
         Ok(review) => review,
         Err(failure) => {
             // One that the gate refuses, or that is outdated, does not keep back the others.
@@ -106,7 +106,7 @@ fn decide(
     }
     match &*ui.choose_first("What about this draft?", options)? {
         ACCEPT => {
-            reviewer.take(&review)?;
+            reviewer.carry_out(&review)?;
             decisions.accepted.push(review);
         }
         DECLINE => {

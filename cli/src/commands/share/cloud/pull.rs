@@ -35,13 +35,13 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{
-        BOLD, DIM, HINT, Report, SingleOrList, TICK, WARN, changes, clean, count, finding, join,
-        size,
+        BOLD, DIM, HINT, Report, SingleOrList, TICK, WARN, changes, clean, count, finding,
+        format_size, join,
     },
     profiles::{self, AgentLinks, ShownLinks, agent_id},
     service::{DeviceClient, in_flight},
     subscription::{
-        accept, address, check_not_rolled_back, device_client, find_link, not_linked,
+        accept_catalog, check_not_rolled_back, device_client, find_link, link_address, not_linked,
         selection_text, warn_of_end,
     },
 };
@@ -180,17 +180,17 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         note(&vault, link, &pulled)?;
         match pulled? {
             Some(pulled) => {
-                if let Some(link) = subscribe::find(&vault, link.id())?
+                if let Some(link) = subscribe::find_link_by_id(&vault, link.id())?
                     && let Some(catalog) = link.catalog(&vault)?
                 {
-                    warn_of_end(context, &address(&link), catalog.expires_at, false);
+                    warn_of_end(context, &link_address(&link), catalog.expires_at, false);
                 }
                 unlinked |= !pulled.report.unlinked.is_empty();
                 lines.push(pulled.text(context, link));
                 pulls.push((link, Changes::Pulled(Box::new(pulled))));
             }
             None => {
-                let address = address(link);
+                let address = link_address(link);
                 lines.push(format!(
                     "{HINT}{address}{HINT:#} has not published anything yet."
                 ));
@@ -208,13 +208,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     agents.unlinked = unlinked;
     pulled?;
     let pulls = pulls.into_iter().map(|(link, changes)| PulledLink {
-        address: address(link),
+        address: link_address(link),
         link: link.id().clone(),
         changes,
-        agents: agents.shown(),
+        agents: agents.to_shown(),
     });
     let pulls = SingleOrList::of(pulls);
-    lines.extend(agents.text(context));
+    lines.extend(agents.links_table(context));
     lines.extend(agents.next);
     Ok(Report::view(pulls, lines.join("\n")))
 }
@@ -223,7 +223,7 @@ fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failur
     if let Some(from) = &arguments.from {
         return Ok(vec![find_link(vault, from)?]);
     }
-    let links = subscribe::all(vault)?;
+    let links = subscribe::list_links(vault)?;
     if links.is_empty() {
         return Err(not_linked());
     }
@@ -288,9 +288,9 @@ async fn pull(
     arguments: &Arguments,
 ) -> Result<Option<Pulled>, Failure> {
     let client = Arc::new(device_client(context, vault, link)?);
-    let state = client.current().await?;
+    let state = client.fetch_current().await?;
     if state.status == DeviceStatus::Revoked {
-        let address = address(link);
+        let address = link_address(link);
         return Err(fail!(
             DeviceRevoked,
             "access for this machine was revoked at {address}"
@@ -308,10 +308,10 @@ async fn pull(
     let options = AcceptOptions {
         expected: arguments.expect_key,
         accept_fork: arguments.accept_fork,
-        lenient: !context.strict()?,
+        lenient: !context.is_strict()?,
         ..AcceptOptions::default()
     };
-    let catalog = accept(context, vault, link, &bytes, &options)?;
+    let catalog = accept_catalog(context, vault, link, &bytes, &options)?;
     if state.status == DeviceStatus::Pending {
         // Pin the vault from the first catalog on, even if the owner has not admitted this machine
         // yet.
@@ -331,16 +331,16 @@ async fn pull(
     let object = |hash: &Digest| objects.get(hash).cloned();
     if given.is_some() {
         let is_known = |agent: &AgentId| agents::by_name(agent.as_str()).is_some();
-        catalog.check(&selection, &is_known, &object)?;
+        catalog.check_selection(&selection, &is_known, &object)?;
     }
-    let chosen = catalog.choose(&selection, &object)?;
+    let chosen = catalog.resolve_selection(&selection, &object)?;
     if given.is_some_and(|given| given != link.selection()) {
         confirm_removal(context, &catalog.left_out(link, &chosen))?;
     }
-    let missing = catalog.missing(vault, &chosen);
+    let missing = catalog.missing_bundles(vault, &chosen);
     let (staged, bytes) = fetch(context, vault, &client, &catalog, &missing).await?;
     Ok(Some(Pulled {
-        report: subscribe::install(vault, &catalog, &selection, &chosen, staged)?,
+        report: subscribe::install_selection(vault, &catalog, &selection, &chosen, staged)?,
         selects_nothing: chosen.is_empty() && !catalog.catalog().skills.is_empty(),
         selection: Some(selection).filter(|selection| !selection.is_all()),
         fetched: missing.len(),
@@ -373,7 +373,7 @@ async fn catalog_bytes(
     {
         return Ok(Some(stored));
     }
-    client.catalog().await
+    client.fetch_catalog().await
 }
 
 async fn fetch_objects(
@@ -387,7 +387,9 @@ async fn fetch_objects(
         |object| {
             let client = Arc::clone(client);
             async move {
-                let bytes = client.bundle(&object.bundle_hash, object.size).await?;
+                let bytes = client
+                    .fetch_bundle(&object.bundle_hash, object.size)
+                    .await?;
                 Ok((object.bundle_hash, bytes))
             }
         },
@@ -415,11 +417,11 @@ async fn fetch(
         |skill| {
             let client = Arc::clone(client);
             async move {
-                let bytes = client.bundle(&skill.bundle_hash, skill.size).await?;
+                let bytes = client.fetch_bundle(&skill.bundle_hash, skill.size).await?;
                 let mut parts = HashMap::new();
-                for (hash, size) in StagedBundles::parts(&skill, &bytes)? {
+                for (hash, size) in StagedBundles::list_parts(&skill, &bytes)? {
                     if let Entry::Vacant(part) = parts.entry(hash) {
-                        part.insert(client.bundle(&hash, size).await?);
+                        part.insert(client.fetch_bundle(&hash, size).await?);
                     }
                 }
                 Ok((skill, bytes, parts))
@@ -427,7 +429,7 @@ async fn fetch(
         },
         |(skill, bytes, parts)| {
             total += bytes.len() as u64 + parts.values().map(|part| part.len() as u64).sum::<u64>();
-            staged.add(catalog, &skill, &bytes, &|hash| parts.get(hash).cloned())?;
+            staged.add_bundle(catalog, &skill, &bytes, &|hash| parts.get(hash).cloned())?;
             bar.inc(1);
             bar.set_message(skill.name.to_string());
             Ok(())
@@ -470,7 +472,7 @@ impl Pulled {
             let hint = format!(
                 "vault audit {vault}/{} says where; vault link {} --gate refuse keeps such skills out",
                 flagged.name,
-                address(link)
+                link_address(link)
             );
             context.ui.warn_with("gate_blocked", text, hint);
         }
@@ -482,7 +484,7 @@ impl Pulled {
             context.ui.warn_with("selection_empty", text, hint);
         }
         let (release, summary) = (report.release, summary(report));
-        let address = address(link);
+        let address = link_address(link);
         let mut lines = vec![format!(
             "{TICK} release {release} of {HINT}{address}{HINT:#}: {summary}"
         )];
@@ -505,7 +507,7 @@ impl Pulled {
                 }),
         );
         if self.fetched > 0 {
-            let (bundles, bytes) = (count(self.fetched, "bundle"), size(self.bytes));
+            let (bundles, bytes) = (count(self.fetched, "bundle"), format_size(self.bytes));
             lines.push(format!(
                 "{DIM}  fetched and verified {bundles}, {bytes}{DIM:#}"
             ));

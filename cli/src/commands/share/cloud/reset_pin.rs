@@ -12,7 +12,7 @@ use crate::{
     output::{HINT, Report, TICK},
     service::{
         connection::Connection,
-        sign_in::{Needs, ready},
+        sign_in::{RequiredSignIn, ready_client},
     },
 };
 
@@ -55,7 +55,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         )
         .hint(format!("vault cloud reset-pin {slug}")));
     }
-    let client = context.block_on(ready(context, &connection, Needs::FreshSignIn))?;
+    let client = context.block_on(ready_client(
+        context,
+        &connection,
+        RequiredSignIn::FreshSignIn,
+    ))?;
     context.ui.confirm_step(
         "Reset the pin of the vault that publishes here?",
         &[

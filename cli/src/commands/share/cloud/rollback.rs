@@ -4,7 +4,7 @@
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use vault_format::{catalog::Stored, hash::Digest, name::SkillName};
+use vault_format::{catalog::ReleaseRef, hash::Digest, name::SkillName};
 use vault_library::{
     Vault,
     adopt::{self, Exceptions, Rollback},
@@ -18,8 +18,9 @@ use crate::{
     output::{BOLD, DIM, Report, TICK, count},
     policy_file,
     publishing::{
-        Publisher, SyncOptions, SyncOutcome, SyncReport, report,
+        Publisher, SyncOptions, SyncOutcome, SyncReport,
         review::{Question, ReleaseReview},
+        sync_report,
     },
     service::connection::Connection,
 };
@@ -40,7 +41,7 @@ pub struct Arguments {
     /// After a recovery: the release and its payload hash, as `vault status --cloud` shows them on
     /// a linked machine
     #[arg(long, value_name = "RELEASE:SHA256", value_parser = last_good)]
-    last_good: Option<Stored>,
+    last_good: Option<ReleaseRef>,
     /// Publish with a release number above this one, because a machine may have seen it
     #[arg(long, value_name = "N")]
     above_release: Option<u64>,
@@ -95,7 +96,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if arguments.dry_run {
         if !rollback.known {
             let flags = &arguments.review.flags;
-            context.block_on(publisher.review(&rollback.change, &exceptions, flags))?;
+            context.block_on(publisher.review_release(&rollback.change, &exceptions, flags))?;
         }
         let text = format!("Going back to release {release} would change:\n{lines}");
         return Ok(Report::view(view, text));
@@ -106,7 +107,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let question = format!("Roll {skills} back to release {release} and publish?");
     ask(context, &publisher, &rollback, &arguments.review, &question)?;
     let outcome = context.block_on(roll_back(&publisher, &rollback, &exceptions, arguments))?;
-    let synced = report(&connection, &outcome);
+    let synced = sync_report(&connection, &outcome);
     view.sync = Some(synced.view);
     let text = format!(
         "{TICK} rolled back to release {release}{DIM}, as a new release{DIM:#}\n{}",
@@ -150,7 +151,7 @@ fn ask(
         rollback.release, rollback.payload_sha256
     ));
     let exceptions = review.exceptions(context)?;
-    let shown = publisher.review(&rollback.change, &exceptions, &review.flags);
+    let shown = publisher.review_release(&rollback.change, &exceptions, &review.flags);
     let shown = context.block_on(shown)?.shown;
     let ui = &context.ui;
     ui.confirm_review(&shown, &question, payload, &review.flags)
@@ -183,7 +184,7 @@ async fn roll_back(
         above_release: arguments.above_release,
         ..SyncOptions::default()
     };
-    publisher.sync(&options).await
+    publisher.sync_release(&options).await
 }
 
 /// Warns if the release has a policy and this library has none, as after a recovery on an empty
@@ -193,7 +194,7 @@ fn warn_of_missing_policy(
     vault: &Vault,
     rollback: &Rollback,
 ) -> Result<(), Failure> {
-    if rollback.has_policy && policy_file::own(context, Some(vault))?.is_none() {
+    if rollback.has_policy && policy_file::own_policy(context, Some(vault))?.is_none() {
         let message = format!(
             "release {} has a policy and this library has none: members see no skills until you publish one",
             rollback.release

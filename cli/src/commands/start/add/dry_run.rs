@@ -6,7 +6,7 @@ use vault_format::{bundle::File, manifest::Mode, path::FilePath, provenance::Pro
 use vault_gate::{Outcome, document::Secret, finding::Level, package::Package, report::Audited};
 use vault_library::{
     Origin, Vault,
-    admit::{self, Admission, AdmitError, Candidate, Neighbours, Secrets, examine},
+    admit::{self, Admission, AdmitError, Candidate, Neighbours, Secrets, examine_candidate},
     run,
 };
 use vault_store::clock::{Clock as _, SystemClock};
@@ -14,15 +14,17 @@ use vault_store::clock::{Clock as _, SystemClock};
 use super::gather::{Gathered, Item};
 use crate::{
     admission::{
-        allow_hint,
+        admission_failure, allow_hint,
         outcomes::{FailedSkill, SkillLabel},
-        refused,
         texts::Texts,
     },
-    audit_report::judged,
+    audit_report::audited_skill,
     context::Context,
     errors::{Exit, Failure},
-    output::{BAD, BOLD, DIM, GOOD, Report, SingleOrList, clean, count, paint, size, thousands},
+    output::{
+        BAD, BOLD, DIM, GOOD, Report, SingleOrList, clean, count, format_size, format_thousands,
+        paint,
+    },
 };
 
 /// A skill that was judged, or a source that could not be.
@@ -146,17 +148,18 @@ fn judge(
 ) -> Gathered<CheckedSkill> {
     let texts = Texts::of_source(&item.shown, &item.source);
     let (shown, source) = (clean(&item.shown, 200), item.shown);
-    let examined = examine(item.source, &item.options, neighbours).and_then(|candidate| {
-        let admission = admission(vault, &candidate)?;
-        Ok((candidate, admission))
-    });
+    let examined =
+        examine_candidate(item.source, &item.options, neighbours).and_then(|candidate| {
+            let admission = admission(vault, &candidate)?;
+            Ok((candidate, admission))
+        });
     match examined {
         Ok((candidate, admission)) => {
             let package = &candidate.package;
             let all = context.ui.is_verbose();
             let findings = package.findings.iter();
             let findings = findings.filter(|finding| all || finding.level > Level::Note);
-            lines.extend(findings.map(|finding| texts.excerpt(finding)));
+            lines.extend(findings.map(|finding| texts.render_finding(finding)));
             let mark = match admission {
                 Admission::Unchanged => paint(DIM, "= unchanged"),
                 Admission::Updated => paint(GOOD, "✓ would be updated"),
@@ -164,7 +167,7 @@ fn judge(
             };
             lines.push(format!("{mark} {shown}"));
             lines.extend(package_lines(&candidate));
-            let audit = judged(&source, candidate.outcome, Some(package), &package.findings);
+            let audit = audited_skill(&source, candidate.outcome, Some(package), &package.findings);
             Ok(CheckedSkill {
                 audit,
                 source,
@@ -173,19 +176,19 @@ fn judge(
             })
         }
         Err(AdmitError::Blocked { findings }) => {
-            lines.extend(findings.iter().map(|finding| texts.excerpt(finding)));
+            lines.extend(findings.iter().map(|finding| texts.render_finding(finding)));
             lines.push(format!("{BAD}✗ would be refused{BAD:#} {shown}"));
             lines.extend(allow_hint(findings.iter()).map(|hint| format!("  {hint}")));
             let outcome = Outcome::Blocked;
             Ok(CheckedSkill {
-                audit: judged(&source, outcome, None, &findings),
+                audit: audited_skill(&source, outcome, None, &findings),
                 source,
                 outcome,
                 addition: None,
             })
         }
         Err(error) => {
-            let failure = refused(&source, &texts, error);
+            let failure = admission_failure(&source, &texts, error);
             Err((source, failure))
         }
     }
@@ -196,10 +199,10 @@ fn admission(vault: Option<&Vault>, candidate: &Candidate) -> Result<Admission, 
     let Some(vault) = vault else {
         return Ok(Admission::Added);
     };
-    if admit::preview(vault, candidate)?.is_some() {
+    if admit::preview_admission(vault, candidate)?.is_some() {
         return Ok(Admission::Unchanged);
     }
-    Ok(match run::find(vault, &candidate.package.name) {
+    Ok(match run::find_skill(vault, &candidate.package.name) {
         Ok(Some(found)) if found.origin == Origin::Local => Admission::Updated,
         _ => Admission::Added,
     })
@@ -224,7 +227,10 @@ impl Addition {
 fn package_lines(candidate: &Candidate) -> Vec<String> {
     let package = &candidate.package;
     let bytes: usize = package.files.iter().map(|file| file.bytes.len()).sum();
-    let (files, bytes) = (count(package.files.len(), "file"), size(bytes as u64));
+    let (files, bytes) = (
+        count(package.files.len(), "file"),
+        format_size(bytes as u64),
+    );
     let name = paint(BOLD, &package.name);
     let from = clean(candidate.provenance.identifier.as_str(), 200);
     let mut lines = vec![format!("  {name}  {files}, {bytes}, from {from}")];
@@ -235,7 +241,7 @@ fn package_lines(candidate: &Candidate) -> Vec<String> {
             '*'
         };
         let path = clean(file.path.as_str(), 200);
-        let bytes = size(file.bytes.len() as u64);
+        let bytes = format_size(file.bytes.len() as u64);
         lines.push(format!("{DIM}    {path}{mark} {bytes}{DIM:#}"));
     }
     for secret in &package.frontmatter.requires_secrets {
@@ -246,7 +252,7 @@ fn package_lines(candidate: &Candidate) -> Vec<String> {
     let cost = ContextCost::of(package);
     let (listed, read) = (
         count(cost.listed_tokens, "token"),
-        thousands(cost.read_tokens),
+        format_thousands(cost.read_tokens),
     );
     lines.push(format!(
         "  costs about {listed} of context in every list, {read} when it is read"

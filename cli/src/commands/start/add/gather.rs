@@ -7,7 +7,7 @@ use vault_format::{manifest::SKILL_MD, provenance::is_archive};
 use vault_gate::document::Document;
 use vault_library::admit::{self, Options};
 use vault_shelf::fetch::FetchedSkill;
-use vault_sources::{Found, Source, find, locks};
+use vault_sources::{OfferedSkill, Source, find, locks};
 
 use super::Arguments;
 use crate::{
@@ -86,7 +86,7 @@ impl Gatherer<'_> {
                 return Err(fail!(LockTooLarge, "the lock file is larger than 4 MiB"));
             }
             let folder = path.parent().unwrap_or(Path::new("."));
-            let entries = locks::read(&bytes, folder, &options).map_err(|reason| {
+            let entries = locks::parse_lock(&bytes, folder, &options).map_err(|reason| {
                 fail!(LockInvalid, "{}: {}", path.display(), clean(&reason, 300))
             })?;
             let parsed = entries.into_iter().map(|entry| match entry.source {
@@ -104,8 +104,8 @@ impl Gatherer<'_> {
         let (path, reference) = (arguments.path.as_deref(), arguments.reference.as_deref());
         let mut sources = Vec::new();
         for text in arguments.sources.clone() {
-            let parsed = fetch::parse(context, &text, &options)
-                .and_then(|source| fetch::refined(source, path, reference));
+            let parsed = fetch::parse_source(context, &text, &options)
+                .and_then(|source| fetch::refine_source(source, path, reference));
             sources.push(match parsed {
                 Ok(source) => Ok(ParsedSource {
                     text,
@@ -144,19 +144,19 @@ impl Gatherer<'_> {
         } else {
             find::local_skills(path)
         };
-        let found = below.into_iter().map(|folder| Found {
+        let found = below.into_iter().map(|folder| OfferedSkill {
             name: folder.rsplit('/').next().unwrap_or_default().to_owned(),
             description: description(&path.join(&folder)),
             folder,
         });
-        let found: Vec<Found> = found.collect();
+        let found: Vec<OfferedSkill> = found.collect();
         let only = match &found[..] {
             // Either this is one skill, or the library reports why it is not.
             [] => return Ok(vec![self.folder_item(shown)]),
             [only] => Some(only),
             _ => None,
         };
-        let chosen = fetch::choose(self.context, &shown, &found, only, self.selection())?;
+        let chosen = fetch::choose_skills(self.context, &shown, &found, only, self.selection())?;
         let root = Path::new(shown.trim_end_matches('/'));
         let items = chosen.into_iter().map(|found| {
             let folder = root.join(&found.folder);
@@ -201,7 +201,7 @@ impl Gatherer<'_> {
         let Some(fetching) = &self.fetching else {
             return Ok(Vec::new());
         };
-        let shown = parsed.source.shown();
+        let shown = parsed.source.display_name();
         let bar = context
             .ui
             .spinner(format!("Fetching {}", clean(&shown, 100)));
@@ -250,11 +250,14 @@ impl Gatherer<'_> {
         source: &Source,
         bar: &indicatif::ProgressBar,
     ) -> Result<Vec<(String, FetchedSkill)>, Failure> {
-        let failed = |error: vault_sources::FetchError| fetch::failure(&error);
+        let failed = |error: vault_sources::FetchError| fetch::fetch_failure(&error);
         let (fetcher, policy) = (&fetching.fetcher, &fetching.policy);
         let plugin = self.arguments.plugin.as_deref();
-        let opened = fetcher.open(source, plugin, policy).await.map_err(failed)?;
-        let shown = source.shown();
+        let opened = fetcher
+            .open_source(source, plugin, policy)
+            .await
+            .map_err(failed)?;
+        let shown = source.display_name();
         for notice in &opened.notices {
             let mut warning = Warning::new("source_notice", clean(notice, 400));
             warning.path = Some(clean(&shown, 200));
@@ -276,11 +279,11 @@ impl Gatherer<'_> {
             (_, selection) => selection,
         };
         bar.set_message(String::new());
-        let chosen = fetch::choose(
+        let chosen = fetch::choose_skills(
             self.context,
             &shown,
-            &opened.found,
-            opened.only(),
+            &opened.skills,
+            opened.default_skill(),
             selection,
         );
         let chosen = match (chosen, &in_source) {
@@ -297,7 +300,10 @@ impl Gatherer<'_> {
         let mut skills = Vec::new();
         for found in chosen {
             bar.set_message(format!("Fetching {}", clean(&found.name, 100)));
-            let skill = fetcher.take(&opened, found, policy).await.map_err(failed)?;
+            let skill = fetcher
+                .take_skill(&opened, found, policy)
+                .await
+                .map_err(failed)?;
             skills.push((found.name.clone(), skill));
         }
         Ok(skills)

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Demo, Home, OWNER, SLUG, text};
 use crate::{
     errors::Failure,
-    output::{BOLD, HINT, count, size},
+    output::{BOLD, HINT, count, format_size},
     starter,
 };
 
@@ -100,7 +100,7 @@ pub(super) const STEPS: [Step; 10] = [
 impl<'d> Tour<'d> {
     pub(super) fn new(demo: &'d Demo<'_>) -> Result<Self, Failure> {
         let skills = demo.folder.join("starter");
-        starter::unpack(&skills).map_err(|error| Failure::io("writing", &skills, &error))?;
+        starter::unpack_all(&skills).map_err(|error| Failure::io("writing", &skills, &error))?;
         Ok(Self {
             owner: demo.home("owner", "your machine")?,
             laptop: demo.home("laptop", "the other machine")?,
@@ -115,7 +115,7 @@ impl<'d> Tour<'d> {
 
     fn add(&mut self) -> Result<String, Failure> {
         let mut arguments = vec!["add".to_owned()];
-        let folders = starter::names().into_iter();
+        let folders = starter::skill_names().into_iter();
         arguments.extend(folders.map(|name| self.skills.join(name).display().to_string()));
         let data = self.owner.json(&arguments)?;
         let added = members(&data["added"]);
@@ -124,7 +124,7 @@ impl<'d> Tour<'d> {
             "{} accepted by the gate: {}, {}",
             count(added.len() as u64, "skill"),
             count(total("files"), "file"),
-            size(total("bytes"))
+            format_size(total("bytes"))
         );
         self.results.push(data);
         Ok(outcome)
@@ -154,7 +154,7 @@ impl<'d> Tour<'d> {
             data["release"],
             count(number(&data["skills"]), "skill"),
             count(number(&data["uploaded"]), "object"),
-            size(number(&data["bytes"]))
+            format_size(number(&data["bytes"]))
         );
         self.results.push(data);
         Ok(outcome)
@@ -189,7 +189,7 @@ impl<'d> Tour<'d> {
             "{} installed: {} fetched, {}, every hash and signature checked",
             count(members(&data["installed"]).len() as u64, "skill"),
             count(number(&data["fetched"]), "bundle"),
-            size(number(&data["bytes"]))
+            format_size(number(&data["bytes"]))
         );
         self.results.push(data);
         Ok(outcome)
@@ -217,7 +217,7 @@ impl<'d> Tour<'d> {
         Ok(format!(
             "{} identical in content and mode, {}",
             count(starter::FILES.len() as u64, "file"),
-            size(total)
+            format_size(total)
         ))
     }
 

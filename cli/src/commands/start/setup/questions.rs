@@ -15,7 +15,7 @@ use crate::{
     context::Context,
     diff::{Detail, diff_texts},
     errors::Failure,
-    output::{BAD, BOLD, DIM, GOOD, Table, WARN, clean, count, either, join, paint, size},
+    output::{BAD, BOLD, DIM, GOOD, Table, WARN, clean, count, either, format_size, join, paint},
     profiles, starter,
 };
 
@@ -82,8 +82,8 @@ pub fn overview(
     let (ui, process) = (&context.ui, &context.process);
     ui.must_see(format!("\n{BOLD}Found on this machine{BOLD:#}"));
     let root = context
-        .paths()
-        .map(|paths| process.short(&paths.root))
+        .paths_json()
+        .map(|paths| process.short_path(&paths.root))
         .unwrap_or_default();
     let state = match vault {
         Some(_) => count(installed, "skill"),
@@ -108,7 +108,7 @@ pub fn overview(
     for (path, reason) in &scan.skipped {
         ui.must_see(format!(
             "  {WARN}!{WARN:#} {}: {reason}",
-            process.short(path)
+            process.short_path(path)
         ));
     }
 }
@@ -123,7 +123,7 @@ fn skill_table(context: &Context, skills: &[NativeSkill]) -> String {
     };
     for skill in skills {
         let name = paint(BOLD, &skill.name);
-        let mut row = vec![format!("  {name}"), context.process.short(&skill.root)];
+        let mut row = vec![format!("  {name}"), context.process.short_path(&skill.root)];
         if has_sources {
             let from = skill.provenance.as_ref();
             row.push(clean(from.map_or("this machine", |from| from.as_str()), 60));
@@ -158,13 +158,17 @@ fn show_findings(context: &Context, skill: &NativeSkill) {
         0 => String::new(),
         more => format!("{more} more; "),
     };
-    let path = context.process.short(&skill.path);
+    let path = context.process.short_path(&skill.path);
     ui.must_see(paint(DIM, format!("    {more}details: vault audit {path}")));
 }
 
 fn state_text(skill: &NativeSkill) -> String {
     match &skill.state {
-        NativeState::New => format!("{}, {}", count(skill.files, "file"), size(skill.bytes)),
+        NativeState::New => format!(
+            "{}, {}",
+            count(skill.files, "file"),
+            format_size(skill.bytes)
+        ),
         NativeState::Same => paint(GOOD, "same as in the vault"),
         NativeState::Differs => paint(WARN, "differs from the vault's"),
         NativeState::Refused { findings } => {
@@ -181,7 +185,7 @@ pub fn starters(
     installed: &[String],
     has_none: bool,
 ) -> Result<Vec<(String, Option<PathBuf>)>, Failure> {
-    let mut available = starter::offers(context.process.starter_dir().as_deref());
+    let mut available = starter::list_offers(context.process.starter_dir().as_deref());
     available.retain(|name, _| !installed.contains(name));
     if available.is_empty() {
         return Ok(Vec::new());
@@ -267,7 +271,7 @@ pub fn adoption(
                 chosen.push((skill.clone(), mode, differs || twice));
             }
         } else if differs || twice {
-            let path = context.process.short(&skill.path);
+            let path = context.process.short_path(&skill.path);
             let reason = either(twice, "was found first", "is in the vault");
             let text = format!("{path} stays as it is: another skill of this name {reason}");
             let hint = "vault setup --review asks about each skill";
@@ -314,8 +318,8 @@ pub fn had_by(plan: &Plan, skill: &NativeSkill) -> Vec<AgentId> {
 /// Shows a skill for review: its path, its contents, and its difference from the vault's version.
 fn show(context: &Context, vault: Option<&Vault>, skill: &NativeSkill) {
     let ui = &context.ui;
-    let (name, path) = (&skill.name, context.process.short(&skill.path));
-    let (files, bytes) = (count(skill.files, "file"), size(skill.bytes));
+    let (name, path) = (&skill.name, context.process.short_path(&skill.path));
+    let (files, bytes) = (count(skill.files, "file"), format_size(skill.bytes));
     ui.must_see(format!(
         "{BOLD}{name}{BOLD:#}  {path}  {DIM}{files}, {bytes}{DIM:#}"
     ));
@@ -326,7 +330,7 @@ fn show(context: &Context, vault: Option<&Vault>, skill: &NativeSkill) {
     let (NativeState::Differs, Some(vault)) = (&skill.state, vault) else {
         return;
     };
-    let Ok(found) = vault_library::run::inspect(vault, name) else {
+    let Ok(found) = vault_library::run::inspect_skill(vault, name) else {
         return ui.must_see(format!("  {WARN}!{WARN:#} the vault's is damaged"));
     };
     let document = found
@@ -378,7 +382,7 @@ pub fn summary(context: &Context, user: &Machine, is_new: bool, plan: &Plan) {
             (_, false) => "import and move to .bak",
             (_, true) => "import in place of the vault's skill, and move to .bak",
         };
-        ui.must_see(format!("  {what}: {}", process.short(&skill.path)));
+        ui.must_see(format!("  {what}: {}", process.short_path(&skill.path)));
         if !skill.left_out.is_empty() {
             let files = clean(&skill.left_out.join(", "), 300);
             ui.must_see(format!("    without what looks like secrets: {files}"));
@@ -395,10 +399,10 @@ pub fn summary(context: &Context, user: &Machine, is_new: bool, plan: &Plan) {
     let keeps = !plan.share && !others(plan).is_empty();
     let which = either(keeps, "the vault's skills", "every skill");
     let link = |agent: &AgentId, path: &Path| {
-        let path = process.short(path);
+        let path = process.short_path(path);
         ui.must_see(format!("  link {which} for {agent} in {path}"));
     };
-    for agent in agents::found(user) {
+    for agent in agents::detect_agents(user) {
         if plan.agents.contains(&agent.id) {
             for root in agent.global_roots(user) {
                 link(&agent.id, &root.path);

@@ -3,7 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use vault_format::catalog::{SignedCatalog, Stored};
+use vault_format::catalog::{ReleaseRef, SignedCatalog};
 use vault_library::{
     Vault,
     publish::{self, PlanRequest, Review, ShownRelease, SuspectSkill},
@@ -66,7 +66,7 @@ pub(super) fn show_releases(
     vault: &Vault,
     connection: Option<&Connection>,
     catalog: Option<&[u8]>,
-    last_good: Option<Stored>,
+    last_good: Option<ReleaseRef>,
 ) -> Result<Shown<Option<ShownReleases>>, Failure> {
     let (place, shown) = match (connection, catalog) {
         (Some(connection), _) => {
@@ -94,7 +94,7 @@ pub(super) fn show_releases(
         last_good,
         ..PlanRequest::new(place.base.as_str(), &place.slug, None)
     };
-    let review = publish::review(vault, &request, &catalogs)?;
+    let review = publish::review_catalogs(vault, &request, &catalogs)?;
     for (at, reason) in &review.refused {
         let text = format!("release {} of {}: {reason}", numbers[*at], place.address());
         context.ui.warn(Warning::new("release_refused", text));
@@ -124,7 +124,7 @@ fn fetch(
     context: &Context,
     vault: &Vault,
     connection: &Connection,
-    last_good: Option<Stored>,
+    last_good: Option<ReleaseRef>,
 ) -> Result<Vec<(u64, Vec<u8>)>, Failure> {
     let publisher = Publisher::new(context, vault, connection)?;
     let wanted = last_good.map(|good| good.release);
@@ -195,7 +195,7 @@ pub(super) fn end_sign_ins(
     own: bool,
 ) -> Result<Shown<Vec<EndedSignIns>>, Failure> {
     let (mut lines, mut data) = (Vec::new(), Vec::new());
-    for connection in everywhere::namespaces(context, vault)? {
+    for connection in everywhere::known_namespaces(context, vault)? {
         let address = connection.address();
         let (ended, done) = match end_at(context, &connection, own) {
             Ok(ended) => {
@@ -244,7 +244,7 @@ fn end_at(context: &Context, connection: &Connection, own: bool) -> Result<Vec<S
     let owner = OwnerClient::open(context, base, slug.as_str())?;
     let ended = context.block_on(sessions::end_sign_ins(&owner, own))?;
     if own {
-        let file = TokenFile::of(context, base, slug.as_str())?;
+        let file = TokenFile::for_service(context, base, slug.as_str())?;
         file.remove(&file.lock()?)?;
     }
     Ok(ended)

@@ -7,7 +7,9 @@ use vault_library::{
 };
 
 use super::{RootKey, changed, open_for, published_to};
-use crate::{context::Context, errors::Failure, output::Report, publishing::everywhere::What};
+use crate::{
+    context::Context, errors::Failure, output::Report, publishing::everywhere::KeyPublication,
+};
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
@@ -32,14 +34,21 @@ pub(super) fn run(
         &[
             format!("Machines with another list, up to version {above}, replace it with this one and warn their users"),
             "Keys that only the other list has can no longer publish".to_owned(),
-            published_to(context, vault, What::Release)?,
+            published_to(context, vault, KeyPublication::Release)?,
         ],
     )?;
-    let report = roots::heal(vault, root_key.as_mut(), above)?;
+    let report = roots::heal_fork(vault, root_key.as_mut(), above)?;
     let done = if version > above {
         format!("the keys already have a version above {above}")
     } else {
         format!("signed the keys again, up to version {}", report.changes.to)
     };
-    Ok(changed(context, vault, &report, &done, Some(What::Release))?.into())
+    Ok(changed(
+        context,
+        vault,
+        &report,
+        &done,
+        Some(KeyPublication::Release),
+    )?
+    .into())
 }

@@ -39,10 +39,10 @@ use crate::{
     errors::Failure,
     key_changes,
     output::{BOLD, DIM, Done, HINT, Report, TICK, join},
-    publishing::everywhere::{self, What, publish_everywhere},
+    publishing::everywhere::{self, KeyPublication, publish_everywhere},
     service::{
         connection::Connection,
-        sign_in::{Needs, ready},
+        sign_in::{RequiredSignIn, ready_client},
     },
 };
 
@@ -122,9 +122,10 @@ impl RootKey {
 /// show. A service that cannot be reached is a warning.
 pub(super) fn ask_services(context: &Context, vault: &Vault) -> Result<(), Failure> {
     if context.ui.may_ask() {
-        for connection in everywhere::published(context, vault)? {
+        for connection in everywhere::published_namespaces(context, vault)? {
             // What fails here is a warning when the service is asked for newer keys.
-            let _warned = context.block_on(ready(context, &connection, Needs::SignIn));
+            let _warned =
+                context.block_on(ready_client(context, &connection, RequiredSignIn::SignIn));
         }
     }
     everywhere::take_newer_keys(context, vault)
@@ -138,23 +139,23 @@ pub(super) fn open_for(
     change: &KeyChange,
 ) -> Result<Option<RecoveryKey>, Failure> {
     let opened = root_key.open(context)?;
-    roots::check(vault, opened.as_ref(), change)?;
+    roots::check_change(vault, opened.as_ref(), change)?;
     Ok(opened)
 }
 
 /// This machine, for a vault that is recovered or joined on it.
 pub(super) fn recovered_place(context: &Context) -> Result<RecoveredPlace, Failure> {
     Ok(RecoveredPlace {
-        paths: context.paths()?,
+        paths: context.paths_json()?,
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
-        passphrases: context.passphrases()?,
+        passphrases: context.key_passphrases()?,
     })
 }
 
 /// Opens a recovery file. Asks for its passphrase if it has one.
 fn open_recovery(context: &Context, path: &Path) -> Result<RecoveryKey, Failure> {
-    Ok(RecoveryKey::open(path, &*context.passphrases()?)?)
+    Ok(RecoveryKey::open(path, &*context.key_passphrases()?)?)
 }
 
 impl Arguments {
@@ -178,7 +179,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         // It also works where there is no vault yet.
         return recovery_use::run(context, arguments);
     }
-    let vault = context.vault()?;
+    let vault = context.open_vault()?;
     match &arguments.action {
         Action::Show => show::run(&vault),
         Action::Create(arguments) => create::run(context, &context.vault_or_new()?, arguments),
@@ -196,7 +197,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 pub(super) fn published_to(
     context: &Context,
     vault: &Vault,
-    what: What,
+    what: KeyPublication,
 ) -> Result<String, Failure> {
     let trust = vault.require_trust()?;
     let needed = trust.chain().document().release().threshold();
@@ -207,18 +208,20 @@ pub(super) fn published_to(
 pub(super) fn published_with(
     context: &Context,
     vault: &Vault,
-    what: What,
+    what: KeyPublication,
     needed: usize,
 ) -> Result<String, Failure> {
-    let published = everywhere::published(context, vault)?;
+    let published = everywhere::published_namespaces(context, vault)?;
     if published.is_empty() {
         return Ok("Nothing is published yet, so nobody else is affected".to_owned());
     }
     let addresses = join(published.iter().map(Connection::address));
     Ok(match (what, needed) {
-        (What::Keys, _) => format!("The new keys are published to {addresses}"),
-        (What::Release, 1) => format!("A release under the new keys is published to {addresses}"),
-        (What::Release, _) => format!(
+        (KeyPublication::Keys, _) => format!("The new keys are published to {addresses}"),
+        (KeyPublication::Release, 1) => {
+            format!("A release under the new keys is published to {addresses}")
+        }
+        (KeyPublication::Release, _) => format!(
             "The new keys are published to {addresses}, and a release under them is proposed: \
              it needs {needed} signatures"
         ),
@@ -282,7 +285,7 @@ pub(super) fn changed(
     vault: &Vault,
     report: &RootReport,
     done: &str,
-    what: Option<What>,
+    what: Option<KeyPublication>,
 ) -> Result<Done<ChangedKeys>, Failure> {
     if let Some(error) = &report.unwritten {
         let text = format!("the recovery file was not updated: {error}");

@@ -14,7 +14,7 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{DIM, Report, TICK, either},
-    publishing::everywhere::What,
+    publishing::everywhere::KeyPublication,
 };
 
 #[derive(Args, Debug)]
@@ -72,7 +72,7 @@ pub(super) fn run(
     if arguments.renew.is_some() {
         ask_services(context, vault)?;
     }
-    recovery::check(vault, &key, arguments.at_least)?;
+    recovery::check_recovery_key(vault, &key, arguments.at_least)?;
     let path = arguments.file.display();
     if let Some(Months(months)) = arguments.renew {
         let until = months.map(|months| SystemClock.now().plus_days(months * 365 / 12));
@@ -85,7 +85,7 @@ pub(super) fn run(
             &[
                 "After that date, machines install nothing new until you renew with this file"
                     .to_owned(),
-                published_to(context, vault, What::Release)?,
+                published_to(context, vault, KeyPublication::Release)?,
             ],
         )?;
         let report = roots::set_expiry(vault, Some(&mut key), until)?;
@@ -95,7 +95,14 @@ pub(super) fn run(
             }
             None => format!("{path} belongs to this vault; the keys no longer expire"),
         };
-        return Ok(changed(context, vault, &report, &done, Some(What::Release))?.into());
+        return Ok(changed(
+            context,
+            vault,
+            &report,
+            &done,
+            Some(KeyPublication::Release),
+        )?
+        .into());
     }
     let protected = either(
         key.is_encrypted(),

@@ -14,7 +14,7 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{HINT, Report, clean, either, join},
-    publishing::everywhere::{self, What},
+    publishing::everywhere::{self, KeyPublication},
     service::connection::Connection,
 };
 
@@ -62,10 +62,14 @@ pub(super) fn run(
     files.extend(second_file(context, arguments)?);
     let passphrase = arguments
         .passphrase
-        .then(|| context.passphrases()?.choose(context, "the recovery key"))
+        .then(|| {
+            context
+                .key_passphrases()?
+                .choose_passphrase(context, "the recovery key")
+        })
         .transpose()?;
-    let known = everywhere::namespaces(context, vault)?;
-    let created = recovery::create(
+    let known = everywhere::known_namespaces(context, vault)?;
+    let created = recovery::create_recovery_key(
         vault,
         root_key.as_ref(),
         NewRecovery {
@@ -82,7 +86,13 @@ pub(super) fn run(
         "the recovery key already exists",
         "created a recovery key",
     );
-    let mut done = changed(context, &vault, &created.report, what, Some(What::Release))?;
+    let mut done = changed(
+        context,
+        &vault,
+        &created.report,
+        what,
+        Some(KeyPublication::Release),
+    )?;
     if let Some(resigned) = &created.resigned {
         warn_of_unsigned(context, resigned);
         done.text.push_str(&format!(
@@ -113,7 +123,7 @@ fn ask(context: &Context, vault: &Vault, is_asked: bool) -> Result<(), Failure> 
     let mut effects = vec![
         "Only this file can then change the vault's keys. If you lose it, you cannot change them either".to_owned(),
         "Anyone who gets the file can take over the vault".to_owned(),
-        published_to(context, vault, What::Release)?,
+        published_to(context, vault, KeyPublication::Release)?,
     ];
     let again = recovery::to_sign_anew(vault)?;
     if !again.is_empty() {

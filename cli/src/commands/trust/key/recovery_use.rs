@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 use vault_format::{
-    catalog::{SignedCatalog, Stored},
+    catalog::{ReleaseRef, SignedCatalog},
     keys::PublicKey,
     root::{KeyFingerprint, KeyName, RootChain},
 };
@@ -28,7 +28,7 @@ use crate::{
     errors::Failure,
     key_changes,
     output::{Done, HINT, Report, Warning, clean, either, join},
-    publishing::everywhere::What,
+    publishing::everywhere::KeyPublication,
     service::{Address, connection::Connection, sign_in::signed_in},
 };
 
@@ -64,7 +64,7 @@ pub(super) struct Arguments {
     destroyed: bool,
     /// The last release that you published yourself, as `vault status` shows it on a linked machine
     #[arg(long, value_name = "RELEASE:SHA256", value_parser = last_good)]
-    last_good: Option<Stored>,
+    last_good: Option<ReleaseRef>,
     /// The name of the new key in the list of publishers
     #[arg(long, value_name = "NAME", value_parser = key_name)]
     name: Option<KeyName>,
@@ -104,7 +104,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     }
     // A run that was interrupted has written a version to the file that only this machine knows.
     if key.file().version <= chain.version() {
-        key.check(&chain, None)?;
+        key.check_role(&chain, None)?;
     }
     let own_key = before.as_ref().and_then(|vault| vault.release_key().ok());
     let keeps_key = own_key.is_some_and(|own| lost.is_some_and(|lost| lost != own));
@@ -118,13 +118,13 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
         destroyed: arguments.destroyed,
         name: arguments.name.clone(),
     };
-    let (vault, report) = recovery::recover(&place, input)?;
+    let (vault, report) = recovery::recover_vault(&place, input)?;
     if let Some(connection) = &shown.connection {
         connection.save(&vault)?;
     }
     // A destroyed key cannot be misused, so the last release that it signed stays valid until the
     // next one.
-    let what = (!arguments.destroyed).then_some(What::Keys);
+    let what = (!arguments.destroyed).then_some(KeyPublication::Keys);
     let done = either(
         keeps_key,
         "this machine signs with the key that it has",
@@ -184,7 +184,7 @@ fn limit_theft(
 
 /// The commands that follow, for a machine with or without the vault's skills.
 fn next_steps(vault: &Vault) -> Result<String, Failure> {
-    let listing = shelf::list(vault)?;
+    let listing = shelf::list_installed(vault)?;
     let own = listing.skills.iter().map(|skill| &skill.origin);
     let withheld = listing.damaged.iter().map(|(_, origin, _)| origin);
     if !own.chain(withheld).any(|origin| *origin == Origin::Local) {
@@ -275,7 +275,7 @@ async fn fetch_catalog(
     let answer = client
         .read(&format!("/admin/vaults/{slug}/catalog"))
         .await?;
-    Ok((answer.good()?.body, signed_in_now))
+    Ok((answer.require_good()?.body, signed_in_now))
 }
 
 /// The newest keys that are shown: by the catalog, or else by this machine.
@@ -323,7 +323,7 @@ fn lost_key(
         return Ok((!here.contains(only)).then_some(*only));
     }
     let names = publishers.iter();
-    let names = names.map(|key| key_changes::name(&NamedKey::of(chain, key)));
+    let names = names.map(|key| key_changes::name(&NamedKey::from_chain(chain, key)));
     let names: Vec<String> = names.collect();
     if !context.ui.may_ask() {
         let failure = fail!(

@@ -13,7 +13,7 @@ use crate::{
     context::Context,
     errors::Failure,
     output::Report,
-    publishing::everywhere::{self, What},
+    publishing::everywhere::{self, KeyPublication},
 };
 
 #[derive(Args, Debug)]
@@ -47,20 +47,20 @@ pub(super) fn run(
         &[
             "The old key is deleted; skills that it signed stay valid".to_owned(),
             "Linked machines follow automatically".to_owned(),
-            published_to(context, vault, What::Release)?,
+            published_to(context, vault, KeyPublication::Release)?,
         ],
     )?;
     let name = arguments.name.clone();
     let report = match arguments.new_key.prepare(context)? {
         Some(key) => roots::rotate_to_agent(vault, root_key.as_mut(), name, key)?,
-        None => roots::rotate(vault, root_key.as_mut(), name)?,
+        None => roots::rotate_key(vault, root_key.as_mut(), name)?,
     };
     let done = changed(
         context,
         vault,
         &report,
         "replaced this machine's key",
-        Some(What::Release),
+        Some(KeyPublication::Release),
     )?;
     Ok(done.into())
 }

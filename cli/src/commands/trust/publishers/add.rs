@@ -21,12 +21,12 @@ use crate::{
     errors::Failure,
     key_changes,
     output::{Done, Report, Warning, clean},
-    publishing::everywhere::{self, What},
+    publishing::everywhere::{self, KeyPublication},
     service::{
         OwnerClient,
         connection::Connection,
         drafts::DraftClient,
-        sign_in::{Needs, ready},
+        sign_in::{RequiredSignIn, ready_client},
     },
 };
 
@@ -81,7 +81,7 @@ pub(super) fn run(
     let fingerprint = KeyFingerprint::publisher(key);
     let who = request.as_ref().map_or_else(String::new, |request| {
         let author = &request.submitted_by;
-        let who = author.name();
+        let who = author.display_name();
         format!(", requested by {}", clean(who, 80))
     });
     let what = publish_change(vault, false)?;
@@ -121,19 +121,23 @@ pub(super) fn run(
 /// unless this account is an owner there.
 fn may_change_roles(context: &Context) -> Result<(OwnerClient, Connection), Failure> {
     let connection = Connection::load(context)?;
-    let client = context.block_on(ready(context, &connection, Needs::FreshSignIn))?;
+    let client = context.block_on(ready_client(
+        context,
+        &connection,
+        RequiredSignIn::FreshSignIn,
+    ))?;
     let _: Value = context.block_on(client.get("/admin/users?limit=1"))?;
     Ok((client, connection))
 }
 
 /// What is published after a change of keys: where releases need several signatures, only the keys.
-pub(super) fn publish_change(vault: &Vault, is_revoked: bool) -> Result<What, Failure> {
+pub(super) fn publish_change(vault: &Vault, is_revoked: bool) -> Result<KeyPublication, Failure> {
     let trust = vault.require_trust()?;
     let alone = trust.chain().document().release().threshold() == 1;
     Ok(if alone && !is_revoked {
-        What::Release
+        KeyPublication::Release
     } else {
-        What::Keys
+        KeyPublication::Keys
     })
 }
 
@@ -172,7 +176,7 @@ fn find(context: &Context, vault: &Vault, arguments: &Arguments) -> Result<Candi
         });
     }
     let connection = Connection::load(context)?;
-    let client = connection.owner(context)?;
+    let client = connection.owner_client(context)?;
     let drafts = DraftClient::new(&client, &connection);
     let waiting = context.block_on(drafts.list(false))?;
     let mut requests = waiting.into_iter().filter(|draft| {
@@ -197,7 +201,7 @@ fn find(context: &Context, vault: &Vault, arguments: &Arguments) -> Result<Candi
             "run vault publishers request <url>/v/<slug> on that machine; vault publishers list shows all requests",
         ));
     };
-    let bytes = context.block_on(drafts.bytes(&request))?;
+    let bytes = context.block_on(drafts.fetch_bytes(&request))?;
     let asked = KeyRequest::verify(&bytes, *vault.id(), &connection.slug).map_err(|error| {
         fail!(
             ManifestSignature,
@@ -254,7 +258,7 @@ fn finish_request(
     let role = context.block_on(set_role(client, user, Role::Member, Role::Publisher));
     if let Err(failure) = role {
         let author = &request.submitted_by;
-        let who = clean(author.name(), 80);
+        let who = clean(author.display_name(), 80);
         let text = format!("{who} may not upload yet: {}", failure.message);
         let first = failure
             .hint
@@ -262,7 +266,7 @@ fn finish_request(
         let hint = format!("{first}vault users role {who} publisher");
         context.ui.warn_with("role_unchanged", text, hint);
     }
-    let state = publish::state::read(vault, connection.base.as_str(), &connection.slug)?;
+    let state = publish::state::read_state(vault, connection.base.as_str(), &connection.slug)?;
     let release = state.and_then(|state| state.published);
     let release = release.map_or(0, |published| published.release);
     let drafts = DraftClient::new(client, connection);

@@ -59,7 +59,7 @@ fn waiting(context: &Context) -> Result<Vec<Draft>, Failure> {
     let Some(connection) = Connection::find(context)? else {
         return Ok(Vec::new());
     };
-    let asked = connection.owner(context).and_then(|client| {
+    let asked = connection.owner_client(context).and_then(|client| {
         let drafts = DraftClient::new(&client, &connection);
         context.block_on(drafts.list(false))
     });
@@ -115,7 +115,7 @@ pub(super) fn run(context: &Context, vault: &Vault) -> Result<Report, Failure> {
     for request in &requests {
         let Some(key) = &request.key else { continue };
         let author = &request.submitted_by;
-        let who = author.name();
+        let who = author.display_name();
         text.push_str(&format!(
             "\n{} asks to publish: {}  (by {})\n  compare it with what that machine shows, then: {}",
             paint(BOLD, clean(key.name.as_str(), 64)),

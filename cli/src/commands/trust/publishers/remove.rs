@@ -24,7 +24,7 @@ use crate::{
         OwnerClient,
         connection::Connection,
         drafts::DraftClient,
-        sign_in::{Needs, ready},
+        sign_in::{RequiredSignIn, ready_client},
         users::USERS,
     },
 };
@@ -154,7 +154,7 @@ fn account_of(context: &Context, key: &PublicKey) -> Result<Option<Account>, Fai
     let Some(connection) = Connection::find(context)? else {
         return Ok(None);
     };
-    let client = connection.owner(context)?;
+    let client = connection.owner_client(context)?;
     let drafts = DraftClient::new(&client, &connection);
     let asked = context.block_on(drafts.list(true))?;
     let mut requests = asked.iter().rev().filter(|draft| {
@@ -166,8 +166,12 @@ fn account_of(context: &Context, key: &PublicKey) -> Result<Option<Account>, Fai
     };
     let author = &request.submitted_by;
     let user = author.user_id.clone();
-    let email = author.name().to_owned();
-    let client = context.block_on(ready(context, &connection, Needs::FreshSignIn))?;
+    let email = author.display_name().to_owned();
+    let client = context.block_on(ready_client(
+        context,
+        &connection,
+        RequiredSignIn::FreshSignIn,
+    ))?;
     let users: Vec<User> = context.block_on(client.list(USERS))?;
     if users.iter().all(|known| known.id != user) {
         return Ok(None);

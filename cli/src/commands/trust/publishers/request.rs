@@ -24,7 +24,7 @@ use crate::{
     key_changes,
     output::{BOLD, HINT, Report, TICK, clean},
     service::{Address, connection::Connection, drafts::DraftClient, sign_in::signed_in},
-    subscription::{accept, device_client},
+    subscription::{accept_catalog, device_client},
 };
 
 #[derive(Args, Debug)]
@@ -97,7 +97,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
         take_shown_keys(context, &vault, &connection)?;
     }
     let in_agent = arguments.new_key.prepare(context)?;
-    let (vault, key) = join::join(&place, &wanted, in_agent)?;
+    let (vault, key) = join::join_vault(&place, &wanted, in_agent)?;
     connection.save(&vault)?;
     let fingerprint = KeyFingerprint::publisher(&key);
     let standing = vault.require_trust()?.roots().standing(&key);
@@ -111,7 +111,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
         let text = format!("{TICK} this machine may publish already: {HINT}vault sync{HINT:#}");
         return Ok(Report::view(view, text));
     }
-    let bytes = join::request(&vault, &connection.slug, &key, arguments.name.clone())?;
+    let bytes = join::sign_key_request(&vault, &connection.slug, &key, arguments.name.clone())?;
     let drafts = DraftClient::new(&client, &connection);
     let draft = context.block_on(drafts.request_key(bytes))?;
     let address = clean(&connection.address(), 200);
@@ -167,14 +167,15 @@ fn take_shown_keys(
     vault: &Vault,
     connection: &Connection,
 ) -> Result<(), Failure> {
-    for link in subscribe::all(vault)? {
+    for link in subscribe::list_links(vault)? {
         let pin = link.pin();
         if pin.base != connection.base.as_str() || pin.slug != connection.slug {
             continue;
         }
-        let shown = async { device_client(context, vault, &link)?.catalog().await };
+        let shown = async { device_client(context, vault, &link)?.fetch_catalog().await };
         if let Ok(Some(bytes)) = context.block_on(shown)
-            && let Err(refused) = accept(context, vault, &link, &bytes, &AcceptOptions::default())
+            && let Err(refused) =
+                accept_catalog(context, vault, &link, &bytes, &AcceptOptions::default())
         {
             tracing::debug!(reason = %refused.message, "the shown release does not count");
         }

@@ -11,7 +11,7 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{HINT, Report, count},
-    publishing::everywhere::{self, What},
+    publishing::everywhere::{self, KeyPublication},
 };
 
 #[derive(Args, Debug)]
@@ -47,9 +47,9 @@ pub(super) fn run(
     let mut root_key = open_for(context, vault, &arguments.root_key, &change)?;
     everywhere::require_taken_over(context, vault)?;
     let what = if needed > 1 {
-        What::Keys
+        KeyPublication::Keys
     } else {
-        What::Release
+        KeyPublication::Release
     };
     let publishers = count(u64::from(arguments.needed), "publisher");
     context.ui.confirm_step(

@@ -9,12 +9,12 @@ use vault_format::name::{AgentId, is_deceptive};
 use vault_format::text::{Position, quoted};
 
 /// Error: a value of the wrong type, with the expected type in the words of a message.
-pub(super) struct Unfit {
+pub(super) struct TypeMismatch {
     pub(super) wanted: String,
     pub(super) at: Position,
 }
 
-impl Unfit {
+impl TypeMismatch {
     pub(super) fn new(wanted: impl Into<String>, node: &Node) -> Self {
         Self {
             wanted: wanted.into(),
@@ -23,18 +23,21 @@ impl Unfit {
     }
 }
 
-pub(super) fn text(node: &Node) -> Result<String, Unfit> {
+pub(super) fn text(node: &Node) -> Result<String, TypeMismatch> {
     match &node.value {
         Value::Text(text) => Ok(text.clone()),
-        _ => Err(Unfit::new(format!("text, not {}", node.kind()), node)),
+        _ => Err(TypeMismatch::new(
+            format!("text, not {}", node.kind()),
+            node,
+        )),
     }
 }
 
 /// Reads text that is shown or run: not empty, one line, nothing invisible.
-pub(super) fn line_text(node: &Node) -> Result<String, Unfit> {
+pub(super) fn line_text(node: &Node) -> Result<String, TypeMismatch> {
     let text = text(node)?;
     if text.is_empty() || text.chars().any(is_unseen) {
-        return Err(Unfit::new(
+        return Err(TypeMismatch::new(
             "one line of text without control characters",
             node,
         ));
@@ -48,23 +51,23 @@ pub(super) fn is_unseen(character: char) -> bool {
     is_hidden(character) || is_deceptive(character)
 }
 
-pub(super) fn boolean(node: &Node) -> Result<bool, Unfit> {
+pub(super) fn read_boolean(node: &Node) -> Result<bool, TypeMismatch> {
     match node.value {
         Value::Bool(value) => Ok(value),
-        _ => Err(Unfit::new("`true` or `false`", node)),
+        _ => Err(TypeMismatch::new("`true` or `false`", node)),
     }
 }
 
-pub(super) fn text_list(node: &Node) -> Result<Vec<String>, Unfit> {
+pub(super) fn text_list(node: &Node) -> Result<Vec<String>, TypeMismatch> {
     let Value::List(items) = &node.value else {
-        return Err(Unfit::new(
+        return Err(TypeMismatch::new(
             format!("a list of texts, not {}", node.kind()),
             node,
         ));
     };
     let item = |item: &Node| {
         text(item).map_err(|_| {
-            Unfit::new(
+            TypeMismatch::new(
                 format!("a list of texts, and this is {}", item.kind()),
                 item,
             )
@@ -73,10 +76,10 @@ pub(super) fn text_list(node: &Node) -> Result<Vec<String>, Unfit> {
     items.iter().map(item).collect()
 }
 
-pub(super) fn argument_list(node: &Node) -> Result<Vec<String>, Unfit> {
+pub(super) fn argument_list(node: &Node) -> Result<Vec<String>, TypeMismatch> {
     let args = text_list(node)?;
     if args.len() > MAX_ARGS {
-        return Err(Unfit::new(
+        return Err(TypeMismatch::new(
             format!("a list of at most {MAX_ARGS} texts"),
             node,
         ));
@@ -84,7 +87,7 @@ pub(super) fn argument_list(node: &Node) -> Result<Vec<String>, Unfit> {
     // Arguments are shown before an action runs; a hidden character would make them read
     // differently.
     if args.iter().any(|arg| arg.chars().any(is_unseen)) {
-        return Err(Unfit::new(
+        return Err(TypeMismatch::new(
             "a list of texts without control characters",
             node,
         ));
@@ -92,11 +95,11 @@ pub(super) fn argument_list(node: &Node) -> Result<Vec<String>, Unfit> {
     Ok(args)
 }
 
-pub(super) fn text_or_list(node: &Node) -> Result<String, Unfit> {
+pub(super) fn text_or_list(node: &Node) -> Result<String, TypeMismatch> {
     match &node.value {
         Value::Text(text) => Ok(text.clone()),
         Value::List(_) => Ok(text_list(node)?.join(", ")),
-        _ => Err(Unfit::new(
+        _ => Err(TypeMismatch::new(
             format!("text or a list of texts, not {}", node.kind()),
             node,
         )),
@@ -104,7 +107,7 @@ pub(super) fn text_or_list(node: &Node) -> Result<String, Unfit> {
 }
 
 /// Reads a list, or text split at commas. Items are trimmed, empty and repeated ones left out.
-pub(super) fn comma_list(node: &Node) -> Result<Vec<String>, Unfit> {
+pub(super) fn comma_list(node: &Node) -> Result<Vec<String>, TypeMismatch> {
     let items = match &node.value {
         Value::Text(text) => text.split(',').map(str::to_owned).collect(),
         _ => text_list(node)?,
@@ -119,7 +122,7 @@ pub(super) fn comma_list(node: &Node) -> Result<Vec<String>, Unfit> {
 
 /// Reads a list, or text split at white space and commas outside of brackets: `Bash(git add:*)` is
 /// one tool.
-pub(super) fn tool_list(node: &Node) -> Result<Vec<String>, Unfit> {
+pub(super) fn tool_list(node: &Node) -> Result<Vec<String>, TypeMismatch> {
     let Value::Text(text) = &node.value else {
         return text_list(node);
     };
@@ -141,10 +144,10 @@ pub(super) fn tool_list(node: &Node) -> Result<Vec<String>, Unfit> {
     Ok(tools)
 }
 
-pub(super) fn agent_list(node: &Node) -> Result<Vec<AgentId>, Unfit> {
+pub(super) fn agent_list(node: &Node) -> Result<Vec<AgentId>, TypeMismatch> {
     let agent = |id: String| {
         id.parse().map_err(|_| {
-            Unfit::new(
+            TypeMismatch::new(
                 format!("a list of agent ids, and {} is none", quoted(&id)),
                 node,
             )
@@ -155,11 +158,11 @@ pub(super) fn agent_list(node: &Node) -> Result<Vec<AgentId>, Unfit> {
 
 const SECRETS: &str = "a list of variables: names, or `{ name, description, required }`";
 
-pub(super) fn secrets(node: &Node) -> Result<Vec<Secret>, Unfit> {
+pub(super) fn read_secrets(node: &Node) -> Result<Vec<Secret>, TypeMismatch> {
     if matches!(node.value, Value::Text(_)) {
         let names = comma_list(node)?;
         if !names.iter().all(|name| is_variable(name)) {
-            return Err(Unfit::new(SECRETS, node));
+            return Err(TypeMismatch::new(SECRETS, node));
         }
         let secret = |name| Secret {
             name,
@@ -169,13 +172,13 @@ pub(super) fn secrets(node: &Node) -> Result<Vec<Secret>, Unfit> {
         return Ok(names.into_iter().map(secret).collect());
     }
     let Value::List(items) = &node.value else {
-        return Err(Unfit::new(SECRETS, node));
+        return Err(TypeMismatch::new(SECRETS, node));
     };
-    items.iter().map(secret).collect()
+    items.iter().map(read_secret).collect()
 }
 
 /// Reads a variable: its name alone, or a map with details.
-fn secret(node: &Node) -> Result<Secret, Unfit> {
+fn read_secret(node: &Node) -> Result<Secret, TypeMismatch> {
     if let Value::Text(name) = &node.value
         && is_variable(name)
     {
@@ -186,14 +189,17 @@ fn secret(node: &Node) -> Result<Secret, Unfit> {
         });
     }
     let Value::Map(members) = &node.value else {
-        return Err(Unfit::new(SECRETS, node));
+        return Err(TypeMismatch::new(SECRETS, node));
     };
     let Some(member) = member_of(members, "name") else {
-        return Err(Unfit::new("a list in which each entry has a `name`", node));
+        return Err(TypeMismatch::new(
+            "a list in which each entry has a `name`",
+            node,
+        ));
     };
     let name = text(&member.node)?;
     if !is_variable(&name) {
-        return Err(Unfit::new(
+        return Err(TypeMismatch::new(
             "a list in which each `name` can be an environment variable",
             &member.node,
         ));
@@ -204,7 +210,7 @@ fn secret(node: &Node) -> Result<Secret, Unfit> {
             .map(|member| text(&member.node))
             .transpose()?,
         required: member_of(members, "required")
-            .map_or(Ok(true), |member| boolean(&member.node))?,
+            .map_or(Ok(true), |member| read_boolean(&member.node))?,
     })
 }
 
@@ -214,13 +220,16 @@ pub(super) fn is_variable(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-pub(super) fn capabilities(node: &Node) -> Result<Capabilities, Unfit> {
+pub(super) fn read_capabilities(node: &Node) -> Result<Capabilities, TypeMismatch> {
     let Value::Map(members) = &node.value else {
-        return Err(Unfit::new(format!("a map, not {}", node.kind()), node));
+        return Err(TypeMismatch::new(
+            format!("a map, not {}", node.kind()),
+            node,
+        ));
     };
     let part = |key| member_of(members, key).map(|member| &member.node);
     Ok(Capabilities {
-        network: part("network").map(boolean).transpose()?,
+        network: part("network").map(read_boolean).transpose()?,
         filesystem: part("filesystem").map(text).transpose()?,
         tools: part("tools")
             .map(tool_list)

@@ -1,6 +1,6 @@
 //! Documents whose text stands between tags or in JSON.
 
-use super::Contained;
+use super::ContainerContent;
 use crate::rule::{position, replace};
 
 /// Whether a part of an office document holds text that its reader sees or code of its macros.
@@ -19,23 +19,23 @@ pub(super) fn is_office_text(name: &[u8]) -> bool {
 
 /// Adds the cells of a notebook: text as Markdown, code as Python, outputs as plain text. Returns
 /// `None` if the bytes are no notebook.
-pub(super) fn notebook(bytes: &[u8], found: &mut Contained) -> Option<()> {
+pub(super) fn add_notebook(bytes: &[u8], content: &mut ContainerContent) -> Option<()> {
     let value: serde_json::Value = serde_json::from_slice(bytes).ok()?;
     for (number, cell) in value.get("cells")?.as_array()?.iter().enumerate() {
         let ending = match cell.get("cell_type").and_then(|kind| kind.as_str()) {
             Some("code") => "py",
             _ => "md",
         };
-        let source = cell.get("source").map(joined).unwrap_or_default();
+        let source = cell.get("source").map(joined_lines).unwrap_or_default();
         let mut parts = vec![(format!("cell-{number}.{ending}"), source)];
         // An agent reads outputs too, and their author can write them without running any code.
         let outputs = cell.get("outputs").and_then(|outputs| outputs.as_array());
-        let outputs: String = outputs.into_iter().flatten().map(output).collect();
+        let outputs: String = outputs.into_iter().flatten().map(output_text).collect();
         if !outputs.is_empty() {
             parts.push((format!("output-{number}.md"), outputs));
         }
         for (name, text) in parts {
-            if found.add(name.as_bytes(), text.as_bytes()).is_none() {
+            if content.add_part(name.as_bytes(), text.as_bytes()).is_none() {
                 return Some(());
             }
         }
@@ -44,12 +44,12 @@ pub(super) fn notebook(bytes: &[u8], found: &mut Contained) -> Option<()> {
 }
 
 /// Returns the text of an output: of a stream, or of all data that is text.
-fn output(output: &serde_json::Value) -> String {
-    let mut text = output.get("text").map(joined).unwrap_or_default();
+fn output_text(output: &serde_json::Value) -> String {
+    let mut text = output.get("text").map(joined_lines).unwrap_or_default();
     let data = output.get("data").and_then(|data| data.as_object());
     for (kind, data) in data.into_iter().flatten() {
         if kind.starts_with("text/") {
-            text.push_str(&joined(data));
+            text.push_str(&joined_lines(data));
             text.push('\n');
         }
     }
@@ -57,7 +57,7 @@ fn output(output: &serde_json::Value) -> String {
 }
 
 /// Returns a text that may be a list of lines.
-fn joined(value: &serde_json::Value) -> String {
+fn joined_lines(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::String(text) => text.clone(),
         serde_json::Value::Array(lines) => lines.iter().filter_map(|line| line.as_str()).collect(),
@@ -67,7 +67,7 @@ fn joined(value: &serde_json::Value) -> String {
 
 /// Returns XML without its tags: the end of a paragraph, a row or an element of text ends a line.
 /// Comments stay as they are.
-pub(super) fn untagged(xml: &[u8]) -> Vec<u8> {
+pub(super) fn strip_tags(xml: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(xml.len() / 2);
     let mut rest = xml;
     while let Some(at) = rest.iter().position(|byte| *byte == b'<') {

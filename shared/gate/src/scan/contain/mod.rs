@@ -8,7 +8,7 @@ mod document;
 mod pdf;
 
 use super::bytes::{HEAD, is_binary, is_picture_or_font};
-use document::{notebook, untagged};
+use document::{add_notebook, strip_tags};
 use flate2::read::{DeflateDecoder, MultiGzDecoder};
 use std::io::Read;
 
@@ -26,7 +26,7 @@ pub(super) struct Part {
 }
 
 /// Content of a container.
-pub(super) struct Contained {
+pub(super) struct ContainerContent {
     /// Bytes that its parts may unpack to.
     most: usize,
     /// Bytes that were unpacked, whether they became a part or not.
@@ -41,7 +41,7 @@ pub(super) struct Contained {
     pub is_locked: bool,
 }
 
-impl Contained {
+impl ContainerContent {
     const fn new(most: usize) -> Self {
         Self {
             most,
@@ -54,18 +54,18 @@ impl Contained {
     }
 
     /// Returns the bytes that may still be unpacked.
-    const fn left(&self) -> usize {
+    const fn bytes_left(&self) -> usize {
         self.most.saturating_sub(self.unpacked)
     }
 
     /// Whether no more fits.
     const fn is_full(&self) -> bool {
-        self.left() == 0 || self.parts.len() >= MOST_PARTS
+        self.bytes_left() == 0 || self.parts.len() >= MOST_PARTS
     }
 
     /// Unpacks a source as far as the bound allows, and notes damage and the bound.
     fn unpack(&mut self, source: impl Read) -> Vec<u8> {
-        let left = self.left();
+        let left = self.bytes_left();
         let mut bytes = Vec::new();
         // One byte more than allowed tells a source that ends here from one that goes on.
         let read = source.take(left as u64 + 1).read_to_end(&mut bytes);
@@ -77,7 +77,7 @@ impl Contained {
     }
 
     /// Adds a part; returns `None` once no more fits.
-    fn add(&mut self, name: &[u8], source: impl Read) -> Option<&mut Part> {
+    fn add_part(&mut self, name: &[u8], source: impl Read) -> Option<&mut Part> {
         if self.is_full() {
             self.is_beyond = true;
             return None;
@@ -125,37 +125,37 @@ fn is_tar(bytes: &[u8]) -> bool {
         header[range].iter().map(|byte| usize::from(*byte)).sum()
     };
     // The field of the sum itself counts as eight spaces.
-    octal(&header[148..156]) == Some(sum(0..148) + 8 * usize::from(b' ') + sum(156..BLOCK))
+    parse_octal(&header[148..156]) == Some(sum(0..148) + 8 * usize::from(b' ') + sum(156..BLOCK))
 }
 
 /// Reads the content of a file if it is a container of a known kind, unpacked to at most `most`
 /// bytes.
-pub(super) fn open(path: &str, bytes: &[u8], most: usize) -> Option<Contained> {
+pub(super) fn open_container(path: &str, bytes: &[u8], most: usize) -> Option<ContainerContent> {
     let ending = path.rsplit('.').next().unwrap_or_default();
-    let mut found = Contained::new(most);
+    let mut content = ContainerContent::new(most);
     // By the bytes wherever they tell the kind, because the name is the attacker's choice.
     if bytes.starts_with(b"PK\x03\x04") {
-        zip(bytes, &mut found);
+        read_zip(bytes, &mut content);
     } else if bytes.starts_with(b"\x1f\x8b") {
-        gzip(bytes, &mut found);
+        read_gzip(bytes, &mut content);
     } else if is_tar(bytes) {
-        tar(bytes, &mut found);
+        read_tar(bytes, &mut content);
     } else if bytes.starts_with(b"%PDF-") {
-        pdf::read(bytes, &mut found);
+        pdf::read_pdf(bytes, &mut content);
     } else if ending.eq_ignore_ascii_case("ipynb") {
-        notebook(bytes, &mut found)?;
+        add_notebook(bytes, &mut content)?;
     } else if ending.eq_ignore_ascii_case("svg") {
-        found.add(b"text.md", untagged(bytes).as_slice());
+        content.add_part(b"text.md", strip_tags(bytes).as_slice());
     } else if is_archive(bytes) {
-        found.is_cut = true;
+        content.is_cut = true;
     } else {
         return None;
     }
-    Some(found)
+    Some(content)
 }
 
 /// Reads a number of two or four bytes, the lowest first.
-fn number(bytes: &[u8], at: usize, length: usize) -> Option<usize> {
+fn little_endian(bytes: &[u8], at: usize, length: usize) -> Option<usize> {
     let bytes = bytes.get(at..at.checked_add(length)?)?;
     Some(
         bytes
@@ -166,57 +166,59 @@ fn number(bytes: &[u8], at: usize, length: usize) -> Option<usize> {
 }
 
 /// Reads the files of the central directory, which programs unpack by; local headers alone may lie.
-fn zip(bytes: &[u8], found: &mut Contained) {
+fn read_zip(bytes: &[u8], content: &mut ContainerContent) {
     // The record that leads to the directory is the last one, with a comment of up to 64 KiB behind
     // it.
     let tail = bytes.len().saturating_sub((1 << 16) + 22);
     let end = bytes[tail..]
         .windows(4)
         .rposition(|four| four == b"PK\x05\x06");
-    let start = end.and_then(|end| Some((tail + end, number(bytes, tail + end + 16, 4)?)));
+    let start = end.and_then(|end| Some((tail + end, little_endian(bytes, tail + end + 16, 4)?)));
     let Some((end, mut at)) = start else {
-        found.is_cut = true;
+        content.is_cut = true;
         // Without a directory there is the first header at least.
-        found.is_locked = bytes.get(6).is_some_and(|flags| flags & 1 != 0);
+        content.is_locked = bytes.get(6).is_some_and(|flags| flags & 1 != 0);
         return;
     };
     while bytes
         .get(at..)
         .is_some_and(|rest| rest.starts_with(b"PK\x01\x02"))
     {
-        if found.is_full() {
-            found.is_beyond = true;
+        if content.is_full() {
+            content.is_beyond = true;
             break;
         }
         // A field beyond the end becomes a number that no sum below accepts.
-        let field = |offset, length| number(bytes, at + offset, length).unwrap_or(usize::MAX);
+        let field =
+            |offset, length| little_endian(bytes, at + offset, length).unwrap_or(usize::MAX);
         let (flags, method, packed, local) =
             (field(8, 2), field(10, 2), field(20, 4), field(42, 4));
         let (name_length, extra, comment) = (field(28, 2), field(30, 2), field(32, 2));
-        found.is_locked |= flags & 1 != 0;
+        content.is_locked |= flags & 1 != 0;
         let name = bytes.get(at + 46..at.saturating_add(46).saturating_add(name_length));
         // The packed size is that of the directory: a local header may leave it out.
         let data = (|| {
-            let skip = number(bytes, local.checked_add(26)?, 2)? + number(bytes, local + 28, 2)?;
+            let skip = little_endian(bytes, local.checked_add(26)?, 2)?
+                + little_endian(bytes, local + 28, 2)?;
             let from = local + 30 + skip;
             bytes.get(from..from.checked_add(packed)?)
         })();
         let (Some(name), Some(data)) = (name, data) else {
-            found.is_cut = true;
+            content.is_cut = true;
             break;
         };
         let part = match method {
-            0 => found.add(name, data),
-            8 => found.add(name, DeflateDecoder::new(data)),
+            0 => content.add_part(name, data),
+            8 => content.add_part(name, DeflateDecoder::new(data)),
             _ => {
-                found.is_cut = true;
+                content.is_cut = true;
                 None
             }
         };
         if let Some(part) = part
             && document::is_office_text(name)
         {
-            part.bytes = untagged(&part.bytes);
+            part.bytes = strip_tags(&part.bytes);
             part.name.push_str(".md");
         }
         at = at
@@ -227,14 +229,14 @@ fn zip(bytes: &[u8], found: &mut Contained) {
     }
     // Other programs find a directory that the record does not lead to (zip64, or bytes before the
     // archive), so one that does not reach from there to the record was not read.
-    found.is_cut |= !found.is_beyond && at != end;
+    content.is_cut |= !content.is_beyond && at != end;
 }
 
-fn gzip(bytes: &[u8], found: &mut Contained) {
+fn read_gzip(bytes: &[u8], found: &mut ContainerContent) {
     // Every member: programs unpack them all, and an attack may stand in the second.
     let content = found.unpack(MultiGzDecoder::new(bytes));
     if is_tar(&content) {
-        tar(&content, found);
+        read_tar(&content, found);
     } else {
         found.is_cut |= is_unread(&content);
         // Not through `add`, which would count the same bytes twice.
@@ -246,7 +248,7 @@ fn gzip(bytes: &[u8], found: &mut Contained) {
 }
 
 /// Parses a number in octal digits, with white space or NUL around it.
-fn octal(field: &[u8]) -> Option<usize> {
+fn parse_octal(field: &[u8]) -> Option<usize> {
     let digits = field.trim_ascii_start();
     if digits.iter().all(|byte| *byte == 0) {
         return Some(0);
@@ -257,9 +259,9 @@ fn octal(field: &[u8]) -> Option<usize> {
 }
 
 /// Parses the length of a part: octal digits, or a binary number if the first bit is set.
-fn length(field: &[u8]) -> Option<usize> {
+fn parse_length(field: &[u8]) -> Option<usize> {
     if field[0] & 0x80 == 0 {
-        return octal(field);
+        return parse_octal(field);
     }
     let mut bytes = field.iter().skip(1);
     bytes.try_fold(usize::from(field[0] & 0x7F), |sum, byte| {
@@ -267,7 +269,7 @@ fn length(field: &[u8]) -> Option<usize> {
     })
 }
 
-fn tar(bytes: &[u8], found: &mut Contained) {
+fn read_tar(bytes: &[u8], content: &mut ContainerContent) {
     let mut at = 0;
     // Only a block of zeros ends an archive: programs read on behind a file without a name.
     let is_header = |header: &&[u8]| header.iter().any(|byte| *byte != 0);
@@ -277,17 +279,17 @@ fn tar(bytes: &[u8], found: &mut Contained) {
             .next()
             .unwrap_or_default();
         let from = at + BLOCK;
-        let data = length(&header[124..136])
+        let data = parse_length(&header[124..136])
             .and_then(|size| from.checked_add(size))
             .and_then(|to| bytes.get(from..to));
         let Some(data) = data else {
-            found.is_cut = true;
+            content.is_cut = true;
             return;
         };
         // What links, devices and long names hold is not content; a file of a kind that is not
         // known may be one.
         let is_file = matches!(header[156], 0 | b'0' | b'7' | b'A'..=b'F' | b'H'..=b'J' | b'M'..=b'W' | b'Y'..=b'Z');
-        if is_file && found.add(name, data).is_none() {
+        if is_file && content.add_part(name, data).is_none() {
             return;
         }
         at = from + data.len().div_ceil(BLOCK) * BLOCK;
@@ -303,7 +305,7 @@ mod tests {
     const MOST: usize = 1 << 20;
 
     fn texts(path: &str, bytes: &[u8]) -> (Vec<(String, String)>, bool) {
-        let found = open(path, bytes, MOST).expect("a container");
+        let found = open_container(path, bytes, MOST).expect("a container");
         let parts = found.parts.iter().map(|part| {
             let text = String::from_utf8_lossy(&part.bytes).trim().to_owned();
             (part.name.clone(), text)
@@ -379,7 +381,7 @@ mod tests {
             .map(|(name, _)| name)
             .collect();
         assert_eq!(names, ["cell-0.py", "output-0.md", "cell-1.md"]);
-        let xml = untagged(b"<w:p><w:r><w:t>Run</w:t></w:r> <w:t>it</w:t></w:p><w:p>now</w:p>");
+        let xml = strip_tags(b"<w:p><w:r><w:t>Run</w:t></w:r> <w:t>it</w:t></w:p><w:p>now</w:p>");
         assert_eq!(String::from_utf8_lossy(&xml), "Run it\nnow\n");
     }
 
@@ -456,8 +458,8 @@ mod tests {
             assert_eq!(texts("a.zip", &bytes), (Vec::new(), true), "{offset}");
         }
         let prefixed = [b"#!/bin/sh\n".as_slice(), &good].concat();
-        let mut found = Contained::new(MOST);
-        zip(&prefixed, &mut found);
+        let mut found = ContainerContent::new(MOST);
+        read_zip(&prefixed, &mut found);
         assert!(found.is_cut);
     }
 
@@ -487,7 +489,7 @@ mod tests {
         assert!(is_cut);
         for flags in [1, 9] {
             let locked = zipped("x", 0, flags, b"y");
-            assert!(open("a.zip", &locked, MOST).is_some_and(|found| found.is_locked));
+            assert!(open_container("a.zip", &locked, MOST).is_some_and(|found| found.is_locked));
         }
     }
 
@@ -529,7 +531,7 @@ mod tests {
         let pdf = |streams: &[Vec<u8>]| [b"%PDF-1.7\n".to_vec(), streams.concat()].concat();
         let filler = deflated(&vec![b' '; MOST / 4]);
         let many = pdf(&vec![stream("/Filter /FlateDecode", &filler); 64]);
-        let found = open("a.pdf", &many, MOST).unwrap();
+        let found = open_container("a.pdf", &many, MOST).unwrap();
         assert!(found.is_beyond && found.unpacked <= MOST);
         let far = stream(
             &format!("/Filter /FlateDecode /X ({})", "x".repeat(900)),
@@ -568,10 +570,10 @@ mod tests {
             for fill in [0_u8, 0xFF, b'(', b'P'] {
                 let mut bytes = head.to_vec();
                 bytes.resize(2000, fill);
-                let _ = open("a", &bytes, MOST);
+                let _ = open_container("a", &bytes, MOST);
                 bytes.extend(b"PK\x05\x06");
                 bytes.resize(2100, fill);
-                let _ = open("a", &bytes, MOST);
+                let _ = open_container("a", &bytes, MOST);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Reads the text of a PDF: the strings that it draws.
 
-use super::{Contained, Part};
+use super::{ContainerContent, Part};
 use crate::rule::{has, position};
 use crate::scan::bytes::{HEAD, is_binary};
 use flate2::read::ZlibDecoder;
@@ -11,7 +11,7 @@ const GLANCE: u64 = 8 << 10;
 
 /// Text that was drawn.
 #[derive(Default)]
-struct Drawn {
+struct DrawnText {
     text: Vec<u8>,
     /// Bytes of strings that are not letters: numbers of glyphs, which only the font maps to
     /// letters.
@@ -21,29 +21,29 @@ struct Drawn {
 /// Reads the strings of streams that are packed with Deflate or not at all, and those outside of
 /// streams. A stream that is packed in another way and is no picture is noted as unread, and so is
 /// text in numbers of glyphs.
-pub(super) fn read(bytes: &[u8], found: &mut Contained) {
-    let mut drawn = Drawn::default();
+pub(super) fn read_pdf(bytes: &[u8], content: &mut ContainerContent) {
+    let mut drawn = DrawnText::default();
     let mut rest = bytes;
     while let Some(at) = position(rest, b"stream") {
         let (head, body) = rest.split_at(at);
-        drawn.add(head);
+        drawn.add_strings(head);
         let body = &body[6..];
         let body = body
             .strip_prefix(b"\r\n")
             .or_else(|| body.strip_prefix(b"\n"))
             .unwrap_or(body);
         let Some(end) = position(body, b"endstream") else {
-            found.is_cut = true;
+            content.is_cut = true;
             break;
         };
-        stream(head, &body[..end], found, &mut drawn);
+        read_stream(head, &body[..end], content, &mut drawn);
         rest = &body[end + 9..];
     }
-    drawn.add(rest);
+    drawn.add_strings(rest);
     // In an encrypted file the strings are ciphertext, which reads as no words.
-    found.is_cut |= has(bytes, b"/Encrypt") || drawn.glyphs > drawn.text.len() / 2;
+    content.is_cut |= has(bytes, b"/Encrypt") || drawn.glyphs > drawn.text.len() / 2;
     // What is drawn was counted when it was unpacked.
-    found.parts.push(Part {
+    content.parts.push(Part {
         name: "text.md".to_owned(),
         bytes: drawn.text,
     });
@@ -51,7 +51,7 @@ pub(super) fn read(bytes: &[u8], found: &mut Contained) {
 
 /// Reads one stream by the dictionary of its object, which ends where the stream begins. The
 /// dictionary is untrusted: each claim is checked against the data.
-fn stream(head: &[u8], data: &[u8], found: &mut Contained, drawn: &mut Drawn) {
+fn read_stream(head: &[u8], data: &[u8], content: &mut ContainerContent, drawn: &mut DrawnText) {
     let object = head.windows(4).rposition(|four| four == b" obj");
     let dictionary = &head[object.unwrap_or(0)..];
     let has = |word: &[u8]| has(dictionary, word);
@@ -66,40 +66,40 @@ fn stream(head: &[u8], data: &[u8], found: &mut Contained, drawn: &mut Drawn) {
     if is_jpeg {
         return;
     }
-    if found.left() == 0 {
-        found.is_beyond = true;
+    if content.bytes_left() == 0 {
+        content.is_beyond = true;
     } else if others.iter().any(|other| has(other)) {
-        found.is_cut = true;
+        content.is_cut = true;
     } else if has(b"/FlateDecode") {
         let mut glance = Vec::new();
         let picture = ZlibDecoder::new(data).take(GLANCE).read_to_end(&mut glance);
         // The glance counts too, or a file of small pictures would unpack without a bound.
-        found.unpacked += glance.len();
+        content.unpacked += glance.len();
         if has(b"/Image") && picture.is_ok() && is_binary(&glance) {
             return;
         }
-        let content = found.unpack(ZlibDecoder::new(data));
+        let content = content.unpack(ZlibDecoder::new(data));
         // Fonts and tables of the file itself hold no strings that are drawn.
         if !is_binary(&content[..content.len().min(HEAD)]) {
-            drawn.add(&content);
+            drawn.add_strings(&content);
         }
     } else if has(b"/Filter") {
-        found.is_cut = true;
+        content.is_cut = true;
     } else {
-        let content = found.unpack(data);
-        drawn.add(&content);
+        let content = content.unpack(data);
+        drawn.add_strings(&content);
     }
 }
 
-impl Drawn {
+impl DrawnText {
     /// Adds the strings of a content, in brackets or in hex; a line ends at an operator that moves
     /// to another line.
-    fn add(&mut self, content: &[u8]) {
+    fn add_strings(&mut self, content: &[u8]) {
         let mut at = 0;
         while at < content.len() {
             match content[at] {
-                b'(' => at = self.bracketed(content, at + 1),
-                b'<' if content.get(at + 1) != Some(&b'<') => at = self.hex(content, at + 1),
+                b'(' => at = self.add_bracketed(content, at + 1),
+                b'<' if content.get(at + 1) != Some(&b'<') => at = self.add_hex(content, at + 1),
                 b'<' => at += 2,
                 b'T' if matches!(content.get(at + 1), Some(b'd' | b'D' | b'*')) => {
                     self.text.push(b'\n');
@@ -111,7 +111,7 @@ impl Drawn {
         self.text.push(b'\n');
     }
 
-    fn letter(&mut self, byte: u8) {
+    fn add_letter(&mut self, byte: u8) {
         if byte < b' ' && !byte.is_ascii_whitespace() {
             self.glyphs += 1;
         } else {
@@ -120,7 +120,7 @@ impl Drawn {
     }
 
     /// Adds a string whose opening bracket stands before this offset; returns its end.
-    fn bracketed(&mut self, content: &[u8], from: usize) -> usize {
+    fn add_bracketed(&mut self, content: &[u8], from: usize) -> usize {
         let mut depth = 1;
         let mut at = from;
         while at < content.len() && depth > 0 {
@@ -128,20 +128,20 @@ impl Drawn {
                 b'\\' => {
                     at += 1;
                     if let Some(escaped) = content.get(at) {
-                        self.letter(*escaped);
+                        self.add_letter(*escaped);
                     }
                 }
                 b'(' => {
                     depth += 1;
-                    self.letter(b'(');
+                    self.add_letter(b'(');
                 }
                 b')' => {
                     depth -= 1;
                     if depth > 0 {
-                        self.letter(b')');
+                        self.add_letter(b')');
                     }
                 }
-                byte => self.letter(byte),
+                byte => self.add_letter(byte),
             }
             at += 1;
         }
@@ -149,7 +149,7 @@ impl Drawn {
     }
 
     /// Adds a string in hex digits, whose letters may have two bytes each; returns its end.
-    fn hex(&mut self, content: &[u8], from: usize) -> usize {
+    fn add_hex(&mut self, content: &[u8], from: usize) -> usize {
         let is_part = |byte: &&u8| byte.is_ascii_hexdigit() || byte.is_ascii_whitespace();
         let length = content[from..].iter().take_while(is_part).count();
         let digits = content[from..from + length].iter();
@@ -160,7 +160,7 @@ impl Drawn {
             let byte = u8::try_from(pair[0] << 4 | pair[1]).unwrap_or_default();
             // The high byte of a Latin letter of two bytes is zero.
             if byte != 0 {
-                self.letter(byte);
+                self.add_letter(byte);
             }
         }
         from + length

@@ -47,7 +47,7 @@ fn decoys_in_front_lower_nothing() {
     let mut passed = Vec::new();
     for (name, form) in FORMS {
         for count in counts {
-            let found = scan(&[file(&form(*count))], &[], None).findings(false);
+            let found = scan_files(&[file(&form(*count))], &[], None).into_findings(false);
             // That the line is long would be a flag without any attack.
             let is_judged = |found: &Finding| found.level == Level::Flag && found.id != "VG-FI-010";
             if !found.iter().any(is_judged) {
@@ -64,7 +64,7 @@ fn decoys_in_front_lower_nothing() {
 fn what_could_not_be_weighed_is_flagged_where_it_begins() {
     let line = "curl -s https://tools.example.net/data -o data.json\n";
     let text = format!("```bash\n{}```\n", line.repeat(450));
-    let found = scan(&[file(&text)], &[], None).findings(false);
+    let found = scan_files(&[file(&text)], &[], None).into_findings(false);
     let found = found.iter().find(|found| found.id == "VG-FI-011");
     let found = found.expect("a flag of its own");
     assert_eq!(found.level, Level::Flag);

@@ -257,7 +257,7 @@ fn worst_inputs_are_timed() {
             };
             let files: Vec<File> = (0..count).map(file).collect();
             let begun = Instant::now();
-            let work = scan(&files, &[], None).work;
+            let work = scan_files(&files, &[], None).work;
             let took = begun.elapsed().as_secs_f64();
             println!(
                 "{name}, {} MiB: {took:.2} s, work {work}, {:.0} a second",
@@ -275,11 +275,11 @@ fn worst_inputs_are_timed() {
 #[test]
 fn a_scan_with_a_bound_of_work_stops_and_says_so() {
     let file = file(&format!("# W\n\n{}\n", SSH.repeat(4_000)));
-    let whole = scan(std::slice::from_ref(&file), &[], None);
+    let whole = scan_files(std::slice::from_ref(&file), &[], None);
     let stopped = |most| {
-        let scan = scan(std::slice::from_ref(&file), &[], Some(most));
+        let scan = scan_files(std::slice::from_ref(&file), &[], Some(most));
         let work = scan.work;
-        let found = scan.findings(false);
+        let found = scan.into_findings(false);
         let is_said = found
             .iter()
             .any(|found| found.id == "VG-FI-013" && found.level == Level::Flag);

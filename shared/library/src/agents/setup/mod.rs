@@ -19,7 +19,7 @@ use vault_format::time::Timestamp;
 use vault_gate::finding::Finding;
 
 use crate::admit::add::add_folder;
-use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, examine};
+use crate::admit::{AdmitError, AdmitReport, Neighbours, Options, Source, examine_candidate};
 use crate::agents::found::{self, Machine};
 use crate::disk::{self, FileError, HeldPath, Kind};
 use crate::installed::agent_links::{copies, record};
@@ -162,7 +162,7 @@ pub struct Adopted {
 /// Finds skills in all folders that a detected agent reads, including those of the machine's
 /// project, and in `further`. Symlinks and entries that the vault put there are skipped. Files that
 /// look like secrets are left out.
-pub fn scan(
+pub fn scan_folders(
     vault: Option<&Vault>,
     machine: &Machine,
     further: &[(AgentId, PathBuf)],
@@ -180,7 +180,7 @@ pub fn scan_with(
     include: &[String],
 ) -> Result<Scan, VaultError> {
     let mut readers: BTreeMap<PathBuf, Vec<AgentId>> = BTreeMap::new();
-    for agent in found::found(machine) {
+    for agent in found::detect_agents(machine) {
         for root in agent.folders_to_scan(machine) {
             readers.entry(root).or_default().push(agent.id.clone());
         }
@@ -191,13 +191,13 @@ pub fn scan_with(
     let mut reader = NativeReader {
         // A scan admits nothing and so records no time: any timestamp will do.
         neighbours: Neighbours::new(vault, Timestamp::from_unix(0)),
-        records: records::read(machine),
+        records: records::read_records(machine),
         strict,
         include,
     };
     let mut scan = Scan::default();
     let mut seen = std::collections::BTreeSet::new();
-    let mut left = MAX_FOLDERS;
+    let mut folders_left = MAX_FOLDERS;
     for (root, agents) in readers {
         // Scan a folder that has several paths only once.
         let Ok(real) = disk::resolve(&root) else {
@@ -219,16 +219,16 @@ pub fn scan_with(
             if kind != Kind::Dir || copies.iter().any(|copy| copy.as_str() == name) {
                 continue;
             }
-            if left == 0 {
+            if folders_left == 0 {
                 scan.skipped
                     .push((root.clone(), format!("more than {MAX_FOLDERS} folders")));
                 break;
             }
-            left -= 1;
-            if disk::kind(&path.join("SKILL.md"))? != Some(Kind::File) {
+            folders_left -= 1;
+            if disk::kind_at(&path.join("SKILL.md"))? != Some(Kind::File) {
                 continue;
             }
-            match reader.read(&root, &agents, &path, name) {
+            match reader.read_native_skill(&root, &agents, &path, name) {
                 Some(skill) => scan.skills.push(skill),
                 None => scan.skipped.push((
                     path,
@@ -253,7 +253,7 @@ struct NativeReader<'a> {
 impl NativeReader<'_> {
     /// Reads one skill folder and runs the gate on it; `None` if no valid skill name can be derived
     /// from the folder name.
-    fn read(
+    fn read_native_skill(
         &mut self,
         root: &Path,
         agents: &[AgentId],
@@ -280,9 +280,9 @@ impl NativeReader<'_> {
             warnings: Vec::new(),
             included: Vec::new(),
             left_out: Vec::new(),
-            content: copies::content(path),
+            content: copies::hash_skill_folder(path),
         };
-        match examine(Source::folder(path), &options, &mut self.neighbours) {
+        match examine_candidate(Source::folder(path), &options, &mut self.neighbours) {
             Ok(candidate) => {
                 skill.included = candidate.secrets.included;
                 skill.left_out = candidate.secrets.left_out;
@@ -290,12 +290,14 @@ impl NativeReader<'_> {
                 skill.files = package.files.len();
                 skill.bytes = package.size();
                 skill.warnings.clone_from(&package.findings);
-                if let Some((by, source)) = self.records.find(folder, path, package.document()) {
+                if let Some((by, source)) =
+                    self.records.find_source(folder, path, package.document())
+                {
                     skill.provenance = Some(source);
                     skill.recorded_by = Some(by);
                 }
                 if let Some(vault) = self.neighbours.vault() {
-                    skill.state = state(vault, &skill.name, &package.files);
+                    skill.state = compare_with_vault(vault, &skill.name, &package.files);
                 }
             }
             Err(AdmitError::Blocked { findings }) => {
@@ -311,9 +313,13 @@ impl NativeReader<'_> {
     }
 }
 
-fn state(vault: &Vault, name: &SkillName, files: &[vault_format::bundle::File]) -> NativeState {
-    match crate::run::inspect(vault, name) {
-        Ok(found) if found.examined.files == files => NativeState::Same,
+fn compare_with_vault(
+    vault: &Vault,
+    name: &SkillName,
+    files: &[vault_format::bundle::File],
+) -> NativeState {
+    match crate::run::inspect_skill(vault, name) {
+        Ok(verified) if verified.examined.files == files => NativeState::Same,
         Err(crate::run::RunError::UnknownSkill(_)) => NativeState::New,
         // A damaged skill of the vault counts as different, because its bytes can't be compared.
         _ => NativeState::Differs,
@@ -324,7 +330,7 @@ fn state(vault: &Vault, name: &SkillName, files: &[vault_format::bundle::File]) 
 /// Removes only files whose bytes the vault has stored. Not for [`AdoptionMode::Augment`], which
 /// adopts no skills. `replace` allows it to replace a skill of the vault with the same name. Fails
 /// without changing the folder if the gate rejects it or its bytes changed since the scan.
-pub fn adopt(
+pub fn adopt_skill(
     vault: &Vault,
     skill: &NativeSkill,
     mode: AdoptionMode,
@@ -353,7 +359,8 @@ pub fn adopt(
     let report = add_folder(vault, &skill.path, &options)?;
     // The bytes are now signed and flushed to the vault. Check that the folder still has the
     // scanned content before moving it: later edits are not in the vault.
-    let unchanged = skill.content.is_some() && copies::content(&skill.path) == skill.content;
+    let unchanged =
+        skill.content.is_some() && copies::hash_skill_folder(&skill.path) == skill.content;
     if !unchanged {
         return Err(AdoptNativeError::Changed(skill.path.clone()));
     }
@@ -366,7 +373,7 @@ pub fn adopt(
             backup = Some(kept);
         }
         AdoptionMode::InPlace => {
-            let stored = originals::stored(vault, &report)?;
+            let stored = originals::read_stored(vault, &report)?;
             // Before the move, which may create that folder.
             let had_backups = disk::is_there(&originals::backups_of(root));
             let kept = originals::move_aside_anywhere(root, &skill.path)?;
@@ -403,6 +410,6 @@ fn record_folder(vault: &Vault, report: &AdmitReport, kept: &Path) -> Result<(),
         identifier: report.provenance.clone(),
         path: path.to_owned(),
     };
-    let _change = vault.change()?;
-    vault.change_own_skills(|known| known.note_local(&report.name, local))
+    let _change = vault.begin_change()?;
+    vault.change_own_skills(|own_skills| own_skills.note_local(&report.name, local))
 }

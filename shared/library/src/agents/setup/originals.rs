@@ -20,7 +20,7 @@ use crate::vault::{Vault, VaultError};
 /// link to one.
 pub(crate) fn check_backups(root: &Path) -> Result<(), FileError> {
     let backups = backups_of(root);
-    match disk::kind(&backups)? {
+    match disk::kind_at(&backups)? {
         None | Some(Kind::Dir) => Ok(()),
         Some(_) => {
             let cause = io::Error::new(io::ErrorKind::NotADirectory, "it is not a plain folder");
@@ -66,16 +66,16 @@ pub(crate) fn move_aside_anywhere(root: &Path, folder: &Path) -> Result<PathBuf,
 }
 
 /// Returns the stored files of a skill that was just added, verified from their bytes.
-pub(crate) fn stored(vault: &Vault, report: &AdmitReport) -> Result<Vec<File>, VaultError> {
-    let (store, trusted) = (vault.store(), vault.trusted()?);
+pub(crate) fn read_stored(vault: &Vault, report: &AdmitReport) -> Result<Vec<File>, VaultError> {
+    let (store, trusted) = (vault.store_folder(), vault.trusted()?);
     // Read the files back from the store: only bytes that are really there may be removed
     // elsewhere.
-    let found = store::examine(&store, &report.bundle, Some(&report.name), &trusted);
+    let examined = store::examine_stored(&store, &report.bundle, Some(&report.name), &trusted);
     let damaged = |damage: Damage| VaultError::Damaged {
-        path: vault.skills().join(report.name.as_str()).path(),
+        path: vault.skills_folder().join(report.name.as_str()).path(),
         reason: damage.to_string(),
     };
-    Ok(found.map_err(damaged)?.files)
+    Ok(examined.map_err(damaged)?.files)
 }
 
 /// Removes each file whose bytes are those of the stored file of its path, then the folders that
@@ -89,13 +89,17 @@ pub(crate) fn remove_stored(folder: &HeldPath, stored: &[File]) -> Result<Vec<St
         let above = Path::new(file.path.as_str()).ancestors().skip(1);
         let above: Vec<PathBuf> = above.map(Path::to_owned).collect();
         // A link among the folders would lead to files that are not of the original.
-        let is_plain =
-            |part: &PathBuf| matches!(disk::kind(&below(folder, part)), Ok(Some(Kind::Dir)));
+        let is_plain = |part: &PathBuf| {
+            matches!(
+                disk::kind_at(&join_below(folder, part)),
+                Ok(Some(Kind::Dir))
+            )
+        };
         if !above.iter().all(is_plain) || !has_bytes(&path, &file.bytes) {
             continue;
         }
         if let Some(parent) = above.first() {
-            make_writable(&below(folder, parent));
+            make_writable(&join_below(folder, parent));
         }
         if let Err(failed) = disk::remove_file(&path) {
             tracing::warn!(%failed, "a file that the vault has stored was not removed");
@@ -104,18 +108,18 @@ pub(crate) fn remove_stored(folder: &HeldPath, stored: &[File]) -> Result<Vec<St
     }
     // A folder sorts before what is in it.
     for parent in parents.iter().rev() {
-        disk::remove_empty(&below(folder, parent))?;
+        disk::remove_empty(&join_below(folder, parent))?;
     }
-    let mut left = Vec::new();
-    if matches!(disk::kind(folder)?, Some(Kind::Dir)) {
-        list_left(folder, Path::new(""), &parents, &mut left)?;
+    let mut remaining = Vec::new();
+    if matches!(disk::kind_at(folder)?, Some(Kind::Dir)) {
+        list_left(folder, Path::new(""), &parents, &mut remaining)?;
     }
-    left.sort();
-    Ok(left)
+    remaining.sort();
+    Ok(remaining)
 }
 
 /// Joins a path to a folder. An empty path would add a slash.
-fn below(folder: &HeldPath, path: &Path) -> HeldPath {
+fn join_below(folder: &HeldPath, path: &Path) -> HeldPath {
     if path.as_os_str().is_empty() {
         folder.clone()
     } else {
@@ -127,18 +131,18 @@ fn below(folder: &HeldPath, path: &Path) -> HeldPath {
 /// another letter case.
 fn actual_path(folder: &HeldPath, stored: &str) -> Result<HeldPath, FileError> {
     let path = folder.join(stored);
-    if stored != SKILL_MD || disk::kind(&path)?.is_some() {
+    if stored != SKILL_MD || disk::kind_at(&path)?.is_some() {
         return Ok(path);
     }
     let mut entries = disk::list(folder)?.into_iter().map(|(name, _)| name);
-    let found = entries.find(|name| name.eq_ignore_ascii_case(SKILL_MD));
-    Ok(found.map_or(path, |name| folder.join(name)))
+    let document = entries.find(|name| name.eq_ignore_ascii_case(SKILL_MD));
+    Ok(document.map_or(path, |name| folder.join(name)))
 }
 
 fn has_bytes(path: &HeldPath, stored: &[u8]) -> bool {
     // A longer file is an error of `read`, so it counts as different and is never read whole.
-    let found = disk::read(path, stored.len() as u64);
-    matches!(found, Ok(Some(found)) if found == stored)
+    let actual = disk::read(path, stored.len() as u64);
+    matches!(actual, Ok(Some(found)) if found == stored)
 }
 
 /// Lets the owner remove entries of a folder. A failure is not reported here, because the removal
@@ -157,15 +161,15 @@ fn list_left(
     parents: &BTreeSet<PathBuf>,
     left: &mut Vec<String>,
 ) -> Result<(), FileError> {
-    for (name, kind) in disk::list(&below(folder, path))? {
+    for (name, kind) in disk::list(&join_below(folder, path))? {
         let entry = path.join(&name);
-        let shown = entry.to_string_lossy().into_owned();
+        let path_text = entry.to_string_lossy().into_owned();
         match kind {
             Kind::Dir if parents.contains(&entry) => list_left(folder, &entry, parents, left)?,
             // A folder without any stored file is one line: it may be a `.git` with thousands of
             // files.
-            Kind::Dir => left.push(format!("{shown}/")),
-            Kind::File | Kind::Link | Kind::Other => left.push(shown),
+            Kind::Dir => left.push(format!("{path_text}/")),
+            Kind::File | Kind::Link | Kind::Other => left.push(path_text),
         }
     }
     Ok(())

@@ -32,26 +32,26 @@ pub struct RecordedSource {
 }
 
 #[derive(Deserialize)]
-struct Lock {
+struct LockFile {
     #[serde(default)]
-    skills: BTreeMap<String, Locked>,
+    skills: BTreeMap<String, LockEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Locked {
+struct LockEntry {
     source: Option<String>,
     source_type: Option<String>,
     skill_path: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Origin {
+struct ClawhubOrigin {
     slug: Option<String>,
 }
 
 /// Reads the lock files that exist. Unreadable files are skipped.
-pub(crate) fn read(machine: &Machine) -> Records {
+pub(crate) fn read_records(machine: &Machine) -> Records {
     let mut paths = vec![machine.home.join(".agents/.skill-lock.json")];
     if let Some(state) = machine.variables.get("XDG_STATE_HOME") {
         paths.push(Path::new(state).join("skills/.skill-lock.json"));
@@ -67,15 +67,15 @@ pub(crate) fn read(machine: &Machine) -> Records {
         let Ok(Some(bytes)) = disk::read(&path, MAX_LOCK) else {
             continue;
         };
-        let Ok(lock) = serde_json::from_slice::<Lock>(&bytes) else {
+        let Ok(lock) = serde_json::from_slice::<LockFile>(&bytes) else {
             tracing::warn!(path = %path.display(), "this lock file can't be read, so the sources are unknown");
             continue;
         };
         for (name, locked) in lock.skills {
-            if let Some(text) = locked.remote() {
+            if let Some(text) = locked.remote_source() {
                 records.written.insert(name.clone(), text);
             }
-            if let Some(source) = locked.identifier(&name) {
+            if let Some(source) = locked.provenance_id(&name) {
                 records.locked.insert(name, source);
             }
         }
@@ -83,21 +83,21 @@ pub(crate) fn read(machine: &Machine) -> Records {
     records
 }
 
-impl Locked {
+impl LockEntry {
     /// Returns the source as it is written, unless it is a folder of this machine.
-    fn remote(&self) -> Option<String> {
+    fn remote_source(&self) -> Option<String> {
         let is_local = self.source_type.as_deref() == Some("local");
         // An entry without a source still has the kind of its source.
         let source = self.source.clone().or_else(|| self.source_type.clone());
         source.filter(|_| !is_local)
     }
 
-    fn identifier(&self, name: &str) -> Option<ProvenanceId> {
+    fn provenance_id(&self, name: &str) -> Option<ProvenanceId> {
         let source = self.source.as_deref()?.trim_end_matches(".git");
         let inside = self.skill_path.as_deref();
         match self.source_type.as_deref()? {
             host @ ("github" | "gitlab") => {
-                repository(host, &format!("https://{host}.com/{source}"), inside)
+                repository_id(host, &format!("https://{host}.com/{source}"), inside)
             }
             "well-known" => {
                 let site = source.trim_end_matches('/');
@@ -115,7 +115,7 @@ impl Locked {
 
 /// Builds `<host>:owner/repository[/path]` from a repository address on that host and the path of a
 /// skill's folder or SKILL.md in the repository.
-fn repository(host: &str, address: &str, inside: Option<&str>) -> Option<ProvenanceId> {
+fn repository_id(host: &str, address: &str, inside: Option<&str>) -> Option<ProvenanceId> {
     let rest = address
         .strip_prefix("https://")?
         // An address on another host must not become an identifier of this one.
@@ -133,7 +133,7 @@ fn repository(host: &str, address: &str, inside: Option<&str>) -> Option<Provena
 impl Records {
     /// Returns the recorded source of the skill in this folder, and the name of the tool that
     /// recorded it.
-    pub(crate) fn find(
+    pub(crate) fn find_source(
         &self,
         folder: &str,
         path: &Path,
@@ -143,7 +143,7 @@ impl Records {
         if let Some(source) = gh_skill(document) {
             return Some(("gh skill", source));
         }
-        if let Some(source) = clawhub(path) {
+        if let Some(source) = clawhub_source(path) {
             return Some(("clawhub", source));
         }
         let source = self.locked.get(folder)?;
@@ -153,7 +153,7 @@ impl Records {
     /// Returns the remote source that an installer recorded for the skill in this folder. Unlike
     /// [`Self::find`], it also finds a source that has no identifier here, such as a repository on
     /// another host. `homepage`, `repository` and links in the text are no such record.
-    pub(crate) fn remote(
+    pub(crate) fn find_remote(
         &self,
         folder: &str,
         path: &Path,
@@ -165,7 +165,8 @@ impl Records {
         }
         // Even a damaged record shows that the skill came from ClawHub.
         if disk::is_there(&path.join(ORIGIN)) {
-            let source = clawhub(path).map_or_else(|| ORIGIN.to_owned(), |id| id.to_string());
+            let source =
+                clawhub_source(path).map_or_else(|| ORIGIN.to_owned(), |id| id.to_string());
             return Some(recorded("clawhub", source));
         }
         let text = self.written.get(folder)?;
@@ -191,13 +192,13 @@ fn gh_skill(document: &[u8]) -> Option<ProvenanceId> {
     let fields = frontmatter_json(document)?;
     let metadata = fields.get("metadata")?.as_object()?;
     let text = |key: &str| metadata.get(key)?.as_str();
-    repository("github", text("github-repo")?, text("github-path"))
+    repository_id("github", text("github-repo")?, text("github-path"))
 }
 
 /// Returns the source in ClawHub's file next to a skill.
-fn clawhub(path: &Path) -> Option<ProvenanceId> {
+fn clawhub_source(path: &Path) -> Option<ProvenanceId> {
     let bytes = disk::read(&path.join(ORIGIN), 64 << 10).ok()??;
-    let origin: Origin = serde_json::from_slice(&bytes).ok()?;
+    let origin: ClawhubOrigin = serde_json::from_slice(&bytes).ok()?;
     let slug = origin.slug?;
     format!("registry:clawhub/{}", slug.trim_start_matches('@'))
         .parse()
@@ -219,7 +220,7 @@ mod tests {
             "npm":{"source":"x","sourceType":"npm"}}}"#;
         std::fs::create_dir(home.path().join(".agents")).unwrap();
         std::fs::write(home.path().join(".agents/.skill-lock.json"), lock).unwrap();
-        let records = read(&Machine::at(home.path()));
+        let records = read_records(&Machine::with_home(home.path()));
         for (name, source) in [
             ("pdf", Some("github:acme/skills/tools/pdf")),
             ("root", Some("gitlab:acme/one")),
@@ -228,7 +229,7 @@ mod tests {
             ("npm", None),
             ("unknown", None),
         ] {
-            let found = records.find(name, home.path(), b"");
+            let found = records.find_source(name, home.path(), b"");
             assert_eq!(
                 found.as_ref().map(|(_, source)| source.as_str()),
                 source,
@@ -242,7 +243,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let records = Records::default();
         let text = "---\nname: x\ndescription: y\nmetadata:\n  github-repo: https://github.com/acme/skills\n  github-path: skills/x\n---\n";
-        let found = records.find("x", folder.path(), text.as_bytes()).unwrap();
+        let found = records
+            .find_source("x", folder.path(), text.as_bytes())
+            .unwrap();
         assert_eq!(
             (found.0, found.1.as_str()),
             ("gh skill", "github:acme/skills/skills/x")
@@ -251,7 +254,9 @@ mod tests {
         let origin =
             r#"{"version":1,"registry":"https://clawhub.example","slug":"@openclaw/gifgrep"}"#;
         std::fs::write(folder.path().join(".clawhub/origin.json"), origin).unwrap();
-        let found = records.find("x", folder.path(), b"---\n---\n").unwrap();
+        let found = records
+            .find_source("x", folder.path(), b"---\n---\n")
+            .unwrap();
         assert_eq!(found.1.as_str(), "registry:clawhub/openclaw/gifgrep");
     }
 
@@ -264,10 +269,10 @@ mod tests {
             "near":{"source":"/home/a/near","sourceType":"local"}}}"#;
         std::fs::create_dir(home.path().join(".agents")).unwrap();
         std::fs::write(home.path().join(".agents/.skill-lock.json"), lock).unwrap();
-        let records = read(&Machine::at(home.path()));
+        let records = read_records(&Machine::with_home(home.path()));
         let remote = |name: &str, fields: &str| {
             let document = format!("---\nname: x\ndescription: y\n{fields}---\n");
-            let found = records.remote(name, home.path(), document.as_bytes());
+            let found = records.find_remote(name, home.path(), document.as_bytes());
             found.map(|found| format!("{} {}", found.tool, found.text))
         };
         for (name, fields, expected) in [
@@ -303,7 +308,12 @@ mod tests {
         std::fs::create_dir(home.path().join(".agents")).unwrap();
         for text in ["", "[]", "{\"skills\":[]}", "{\"skills\":{\"a\":1}}"] {
             std::fs::write(home.path().join(".agents/.skill-lock.json"), text).unwrap();
-            assert!(read(&Machine::at(home.path())).locked.is_empty(), "{text}");
+            assert!(
+                read_records(&Machine::with_home(home.path()))
+                    .locked
+                    .is_empty(),
+                "{text}"
+            );
         }
     }
 }

@@ -23,7 +23,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn read_it(path: &Path) -> Result<SourceFolder, SourceError> {
-    read(path, LIMITS, &|name| name == ".git")
+    read_skill_folder(path, LIMITS, &|name| name == ".git")
 }
 
 #[test]

@@ -16,18 +16,18 @@ pub(crate) const ASIDE: &str = ".vault-aside-";
 
 /// Returns one hash over the paths, modes and bytes of a skill in a folder, without ignored files;
 /// `None` if the folder can't be read.
-pub(crate) fn content(folder: &Path) -> Option<Digest> {
-    hash_of(folder, &gate::is_ignored)
+pub(crate) fn hash_skill_folder(folder: &Path) -> Option<Digest> {
+    hash_folder(folder, &gate::is_ignored)
 }
 
 /// Like [`content`], for a copy that may be removed: a `.git` folder or an editor's draft in it
 /// counts as an edit by the user. Only metadata that systems create by themselves is ignored.
-pub(crate) fn copy_content(folder: &Path) -> Option<Digest> {
-    hash_of(folder, &gate::is_system_metadata)
+pub(crate) fn hash_copy_folder(folder: &Path) -> Option<Digest> {
+    hash_folder(folder, &gate::is_system_metadata)
 }
 
-fn hash_of(folder: &Path, ignored: &dyn Fn(&str) -> bool) -> Option<Digest> {
-    let read = source::read(folder, LIMITS, ignored).ok()?;
+fn hash_folder(folder: &Path, ignored: &dyn Fn(&str) -> bool) -> Option<Digest> {
+    let read = source::read_skill_folder(folder, LIMITS, ignored).ok()?;
     let lines = read.files.iter().map(|file| {
         (
             file.path.as_str(),
@@ -35,10 +35,10 @@ fn hash_of(folder: &Path, ignored: &dyn Fn(&str) -> bool) -> Option<Digest> {
             &file.bytes[..],
         )
     });
-    Some(content_of(lines))
+    Some(hash_files(lines))
 }
 
-pub(crate) fn content_of<'a>(files: impl Iterator<Item = (&'a str, bool, &'a [u8])>) -> Digest {
+pub(crate) fn hash_files<'a>(files: impl Iterator<Item = (&'a str, bool, &'a [u8])>) -> Digest {
     let mut lines: Vec<String> = files
         .map(|(path, executable, bytes)| format!("{executable} {} {path}\n", Digest::of(bytes)))
         .collect();
@@ -48,9 +48,9 @@ pub(crate) fn content_of<'a>(files: impl Iterator<Item = (&'a str, bool, &'a [u8
 }
 
 /// Removes a copy: renames it first, so that it disappears in one step, then deletes it.
-pub(crate) fn remove(root: &Path, name: &str) -> Result<(), FileError> {
+pub(crate) fn remove_copy(root: &Path, name: &str) -> Result<(), FileError> {
     let root = HeldPath::new(root);
-    let old = aside(&root, name, "old");
+    let old = aside_path(&root, name, "old");
     // A killed removal may have left a copy here, and a rename onto a full folder fails.
     disk::remove_tree(&old)?;
     disk::rename(&root.join(name), &old)?;
@@ -58,6 +58,6 @@ pub(crate) fn remove(root: &Path, name: &str) -> Result<(), FileError> {
     disk::remove_tree(&old)
 }
 
-pub(crate) fn aside(root: &HeldPath, name: &str, what: &str) -> HeldPath {
+pub(crate) fn aside_path(root: &HeldPath, name: &str, what: &str) -> HeldPath {
     root.join(format!("{ASIDE}{what}-{name}"))
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::record::trees;
+use super::record::link_trees_folder;
 use crate::disk::{self, FileError, Kind, Location};
 use crate::vault::Vault;
 
@@ -19,13 +19,13 @@ pub(crate) enum Entry {
 }
 
 /// The entries of a folder, sorted by name; empty if it is absent.
-pub(crate) fn entries(
+pub(crate) fn list_entries(
     folder: &(impl Location + ?Sized),
 ) -> Result<Vec<(OsString, Entry)>, FileError> {
     let named = disk::list(folder)?.into_iter().map(|(name, kind)| {
         // A link that vanished or can't be read is an entry of unknown kind, which is never
         // removed.
-        let target = || disk::link_target(&folder.entry(&name)).ok().flatten();
+        let target = || disk::link_target(&folder.held_entry(&name)).ok().flatten();
         let entry = match kind {
             Kind::Link => target().map_or(Entry::Other, |target| {
                 Entry::Link(target.into_os_string().into_encoded_bytes())
@@ -50,15 +50,15 @@ pub(crate) fn is_ours(target: &[u8], homes: &[PathBuf]) -> bool {
 
 /// The folders that the vault's own links point into: `profiles/` by the path the vault was opened
 /// with, and by its real path.
-pub(crate) fn homes(vault: &Vault) -> Vec<PathBuf> {
-    both_paths(vault, &trees(vault).path(), "profiles")
+pub(crate) fn own_link_targets(vault: &Vault) -> Vec<PathBuf> {
+    both_paths(vault, &link_trees_folder(vault).path(), "profiles")
 }
 
 /// The folders that links to a skill point into, including links that other tools or people made.
 /// They would dangle once the skill is removed.
-pub(crate) fn homes_of_removed(vault: &Vault) -> Vec<PathBuf> {
-    let mut homes = homes(vault);
-    homes.extend(both_paths(vault, &vault.skills().path(), "skills"));
+pub(crate) fn removed_link_targets(vault: &Vault) -> Vec<PathBuf> {
+    let mut homes = own_link_targets(vault);
+    homes.extend(both_paths(vault, &vault.skills_folder().path(), "skills"));
     homes
 }
 

@@ -104,7 +104,7 @@ pub(crate) struct CopyRecord {
 
 /// All folders that the vault links into.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct Record {
+pub(crate) struct AgentFolders {
     schema: String,
     pub(crate) roots: Vec<RootRecord>,
     /// Agents whose folders the user declined to link.
@@ -112,7 +112,7 @@ pub(crate) struct Record {
     pub(crate) declined: BTreeSet<AgentId>,
 }
 
-impl Default for Record {
+impl Default for AgentFolders {
     fn default() -> Self {
         Self {
             schema: SCHEMA.to_owned(),
@@ -123,14 +123,14 @@ impl Default for Record {
 }
 
 /// The vault's folder of link trees.
-pub(crate) fn trees(vault: &Vault) -> HeldPath {
+pub(crate) fn link_trees_folder(vault: &Vault) -> HeldPath {
     vault.folder().join("profiles")
 }
 
 /// Name of the record.
 const RECORD: &str = "agent-folders.json";
 
-impl Record {
+impl AgentFolders {
     /// Reads the record; it is empty if nothing has been linked yet.
     pub(crate) fn read(vault: &Vault) -> Result<Self, VaultError> {
         let folder = vault.trust_folder();
@@ -150,20 +150,26 @@ impl Record {
     /// Removes the records from a copy of the trust folder.
     pub(crate) fn remove_from_copy(config: &Path) -> Result<(), VaultError> {
         let vaults = PrivateFolder::new(config, "vaults");
-        for id in vaults.folders()? {
-            vaults.child(&id).remove(RECORD)?;
+        for id in vaults.folder_names()? {
+            vaults.child(&id).remove_file(RECORD)?;
         }
         Ok(())
     }
 
     pub(crate) fn write(&self, vault: &Vault, change: &mut Change<'_>) -> Result<(), VaultError> {
         // The record is part of the vault's state, so watchers must notice the change.
-        change.switching()?;
+        change.mark_changing()?;
         Ok(vault.trust_folder().write_record(RECORD, self)?)
     }
 
     /// Adds a folder, or adds an agent to a folder that is already recorded.
-    pub(crate) fn note(&mut self, path: &Path, agent: &AgentId, scope: RootScope, mode: RootMode) {
+    pub(crate) fn add_folder(
+        &mut self,
+        path: &Path,
+        agent: &AgentId,
+        scope: RootScope,
+        mode: RootMode,
+    ) {
         // The same path has separate records for profiles; all other scopes share one.
         let same = |root: &&mut RootRecord| {
             root.path == path
@@ -193,7 +199,7 @@ impl Record {
 
 /// The names of the vault's copies in a folder.
 pub(crate) fn copies_in(vault: &Vault, root: &Path) -> Result<Vec<SkillName>, VaultError> {
-    Ok(Record::read(vault)?
+    Ok(AgentFolders::read(vault)?
         .roots
         .into_iter()
         .filter(|known| known.path == root)

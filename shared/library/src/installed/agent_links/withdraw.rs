@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use vault_format::name::SkillName;
 
 use super::copies;
-use super::entries::{Entry, entries, homes_of_removed, is_ours};
-use super::record::{CopyRecord, Record, trees};
+use super::entries::{Entry, is_ours, list_entries, removed_link_targets};
+use super::record::{AgentFolders, CopyRecord, link_trees_folder};
 use crate::disk::{self, FileError, Kind};
 use crate::vault::{Change, Vault, VaultError};
 
@@ -20,42 +20,42 @@ pub(crate) fn withdraw(
     names: &[SkillName],
     further: &[PathBuf],
 ) -> Result<Vec<(PathBuf, Vec<SkillName>)>, VaultError> {
-    let mut record = Record::read(vault)?;
-    let homes = homes_of_removed(vault);
-    let mut gone = Vec::new();
+    let mut record = AgentFolders::read(vault)?;
+    let homes = removed_link_targets(vault);
+    let mut removed = Vec::new();
     for root in &mut record.roots {
-        let names = unlink(&root.path, names, &homes, &mut root.copies)?;
-        gone.push((root.path.clone(), names));
+        let names = unlink_skills(&root.path, names, &homes, &mut root.copies)?;
+        removed.push((root.path.clone(), names));
     }
     for path in further {
         if record.roots.iter().all(|root| root.path != *path) {
-            let names = unlink(path, names, &homes, &mut BTreeMap::new())?;
-            gone.push((path.clone(), names));
+            let names = unlink_skills(path, names, &homes, &mut BTreeMap::new())?;
+            removed.push((path.clone(), names));
         }
     }
-    gone.retain(|(_, names)| !names.is_empty());
+    removed.retain(|(_, names)| !names.is_empty());
     // Most removals touch no copies, and then the record needs no write.
-    if record != Record::read(vault)? {
+    if record != AgentFolders::read(vault)? {
         record.write(vault, change)?;
     }
     unlink_trees(vault, names)?;
-    Ok(gone)
+    Ok(removed)
 }
 
 /// Removes the links and unedited copies of these skills from a folder and from `copies_there`.
 /// Returns the names that were there.
-pub(crate) fn unlink(
+pub(crate) fn unlink_skills(
     root: &Path,
     names: &[SkillName],
     homes: &[PathBuf],
     copies_there: &mut BTreeMap<SkillName, CopyRecord>,
 ) -> Result<Vec<SkillName>, FileError> {
-    let mut gone = Vec::new();
+    let mut removed = Vec::new();
     if !disk::is_folder(root) {
-        return Ok(gone);
+        return Ok(removed);
     }
     let real = disk::resolve(root)?;
-    for (entry_name, entry) in entries(&real)? {
+    for (entry_name, entry) in list_entries(&real)? {
         let Entry::Link(target) = &entry else {
             continue;
         };
@@ -70,31 +70,31 @@ pub(crate) fn unlink(
         });
         if let Some(name) = aimed {
             disk::remove_file(&real.join(&entry_name))?;
-            if !gone.contains(name) {
-                gone.push(name.clone());
+            if !removed.contains(name) {
+                removed.push(name.clone());
             }
         }
     }
-    if !gone.is_empty() {
+    if !removed.is_empty() {
         disk::sync_dir(&real)?;
     }
     for name in names {
         let Some(record) = copies_there.remove(name) else {
             continue;
         };
-        let found = copies::copy_content(&real.join(name.as_str()));
+        let copy_hash = copies::hash_copy_folder(&real.join(name.as_str()));
         // A copy that the user edited is theirs: it stays, and its record is dropped.
-        if found.is_some_and(|found| record.contents.contains(&found)) {
-            copies::remove(&real, name.as_str())?;
-            gone.push(name.clone());
+        if copy_hash.is_some_and(|found| record.contents.contains(&found)) {
+            copies::remove_copy(&real, name.as_str())?;
+            removed.push(name.clone());
         }
     }
-    Ok(gone)
+    Ok(removed)
 }
 
 /// Removes the links of these skills from every link tree; returns whether there were any.
 pub(crate) fn unlink_trees(vault: &Vault, names: &[SkillName]) -> Result<bool, FileError> {
-    let root = trees(vault);
+    let root = link_trees_folder(vault);
     let mut any = false;
     for (folder, kind) in disk::list(&root)? {
         if kind != Kind::Dir {
@@ -105,7 +105,7 @@ pub(crate) fn unlink_trees(vault: &Vault, names: &[SkillName]) -> Result<bool, F
         for name in names {
             let path = folder.join(name.as_str());
             // The vault puts nothing but links here, so any other entry is the user's.
-            if disk::kind(&path)? == Some(Kind::Link) {
+            if disk::kind_at(&path)? == Some(Kind::Link) {
                 changed |= disk::remove_file(&path)?;
             }
         }

@@ -10,7 +10,7 @@ use crate::fault::Fault;
 
 /// A source in its canonical text.
 #[derive(Debug, Eq, PartialEq)]
-pub struct Written {
+pub struct CanonicalSource {
     /// The canonical identifier, which is recorded.
     pub identifier: ProvenanceId,
     /// The branch, tag, commit or version that the text itself names.
@@ -18,18 +18,22 @@ pub struct Written {
 }
 
 /// Parses the text of a source of this kind. Fails if it is no source, or one of another kind.
-pub fn parse(kind: SourceKind, text: &str, skill: Option<&SkillName>) -> Result<Written, Fault> {
+pub fn parse_source(
+    kind: SourceKind,
+    text: &str,
+    skill: Option<&SkillName>,
+) -> Result<CanonicalSource, Fault> {
     let text = text.trim();
     let (recorded, reference) = match kind {
-        SourceKind::Git => git(text)?,
-        SourceKind::Registry => registry(text),
-        SourceKind::Url => (prefixed("https:", "https://", text), None),
-        SourceKind::Wellknown => (site(text, skill)?, None),
+        SourceKind::Git => parse_git(text)?,
+        SourceKind::Registry => parse_registry(text),
+        SourceKind::Url => (add_prefix("https:", "https://", text), None),
+        SourceKind::Wellknown => (parse_site(text, skill)?, None),
         SourceKind::Local => (text.to_owned(), None),
     };
-    let identifier: ProvenanceId = recorded
-        .parse()
-        .map_err(|error| Fault::arguments(format!("`identifier`: {}: {error}", printable(text))))?;
+    let identifier: ProvenanceId = recorded.parse().map_err(|error| {
+        Fault::bad_arguments(format!("`identifier`: {}: {error}", printable(text)))
+    })?;
     let fits = matches!(
         (kind, identifier.kind()),
         (SourceKind::Git, Kind::CodeHost)
@@ -39,18 +43,18 @@ pub fn parse(kind: SourceKind, text: &str, skill: Option<&SkillName>) -> Result<
             | (SourceKind::Local, Kind::Local)
     );
     if !fits {
-        return Err(Fault::arguments(
+        return Err(Fault::bad_arguments(
             "`identifier` is of another kind than `source`",
         ));
     }
-    Ok(Written {
+    Ok(CanonicalSource {
         identifier,
         reference,
     })
 }
 
 /// Adds the prefix of an identifier to an address; returns any other text unchanged.
-fn prefixed(prefix: &str, scheme: &str, text: &str) -> String {
+fn add_prefix(prefix: &str, scheme: &str, text: &str) -> String {
     if text.starts_with(scheme) {
         format!("{prefix}{text}")
     } else {
@@ -60,14 +64,14 @@ fn prefixed(prefix: &str, scheme: &str, text: &str) -> String {
 
 /// Parses `owner/repository[/path]`, or the address of a repository or of a page of one, each with
 /// an optional `#ref`.
-fn git(text: &str) -> Result<(String, Option<String>), Fault> {
+fn parse_git(text: &str) -> Result<(String, Option<String>), Fault> {
     let (text, reference) = match text.rsplit_once('#') {
         Some((text, reference)) => (text, Some(reference.to_owned())),
         None => (text, None),
     };
     let text = text.strip_prefix("git+").unwrap_or(text);
     let text = text.trim_end_matches('/');
-    if let Some(rest) = text.strip_prefix("ssh://").or_else(|| scp(text)) {
+    if let Some(rest) = text.strip_prefix("ssh://").or_else(|| scp_address(text)) {
         // A server has none of the caller's SSH keys.
         return Ok((over_ssh(rest)?, reference));
     }
@@ -75,7 +79,7 @@ fn git(text: &str) -> Result<(String, Option<String>), Fault> {
         return Ok(if text.contains(':') {
             (text.to_owned(), reference)
         } else {
-            (format!("github:{}", page(text).0), reference)
+            (format!("github:{}", split_page_path(text).0), reference)
         });
     };
     for (host, scheme) in [
@@ -84,13 +88,13 @@ fn git(text: &str) -> Result<(String, Option<String>), Fault> {
         ("gitlab.com/", "gitlab"),
     ] {
         if let Some(rest) = address.strip_prefix(host) {
-            let (path, named) = page(rest);
+            let (path, named) = split_page_path(rest);
             return Ok((format!("{scheme}:{path}"), reference.or(named)));
         }
     }
     // Git would ask the site for a repository of this name and fail with an unclear error.
     if address.ends_with("/SKILL.md") {
-        return Err(Fault::arguments(
+        return Err(Fault::bad_arguments(
             "`identifier`: this is the address of a SKILL.md: use the source `url`",
         ));
     }
@@ -98,7 +102,7 @@ fn git(text: &str) -> Result<(String, Option<String>), Fault> {
 }
 
 /// Returns the text if it is an address of the form `user@host:path`.
-fn scp(text: &str) -> Option<&str> {
+fn scp_address(text: &str) -> Option<&str> {
     let (login, _) = text.split_once(':')?;
     (login.contains('@') && !login.contains('/')).then_some(text)
 }
@@ -108,19 +112,19 @@ fn scp(text: &str) -> Option<&str> {
 fn over_ssh(rest: &str) -> Result<String, Fault> {
     let (_, place) = rest.split_once('@').unwrap_or(("", rest));
     let hosts = [("github.com", "github"), ("gitlab.com", "gitlab")];
-    let known = hosts.iter().find_map(|(host, scheme)| {
+    let public_repository = hosts.iter().find_map(|(host, scheme)| {
         let path = place.strip_prefix(host)?.strip_prefix([':', '/'])?;
-        Some(format!("{scheme}:{}", page(path).0))
+        Some(format!("{scheme}:{}", split_page_path(path).0))
     });
-    known.ok_or_else(|| {
-        Fault::arguments(
+    public_repository.ok_or_else(|| {
+        Fault::bad_arguments(
             "`identifier`: write the repository's https address; over SSH only the person's own command line fetches",
         )
     })
 }
 
 /// Splits the path of a web page into repository with folder, and the branch, tag or commit.
-fn page(path: &str) -> (String, Option<String>) {
+fn split_page_path(path: &str) -> (String, Option<String>) {
     let mut parts: Vec<&str> = path.split('/').collect();
     if let Some(repository) = parts.get_mut(1)
         && let Some(bare) = repository.strip_suffix(".git")
@@ -144,7 +148,7 @@ fn page(path: &str) -> (String, Option<String>) {
 }
 
 /// Parses `name[@version]` or `@owner/name[@version]`, with or without the name of the registry.
-fn registry(text: &str) -> (String, Option<String>) {
+fn parse_registry(text: &str) -> (String, Option<String>) {
     if text.starts_with("registry:") {
         return (text.to_owned(), None);
     }
@@ -157,7 +161,7 @@ fn registry(text: &str) -> (String, Option<String>) {
 }
 
 /// Parses a site, with the skill's name in the path or in `skill`.
-fn site(text: &str, skill: Option<&SkillName>) -> Result<String, Fault> {
+fn parse_site(text: &str, skill: Option<&SkillName>) -> Result<String, Fault> {
     let address = text.strip_prefix("wellknown:").unwrap_or(text);
     let address = address.trim_end_matches('/');
     let has_name = address
@@ -166,7 +170,7 @@ fn site(text: &str, skill: Option<&SkillName>) -> Result<String, Fault> {
     match skill {
         _ if has_name => Ok(format!("wellknown:{address}")),
         Some(skill) => Ok(format!("wellknown:{address}/{skill}")),
-        None => Err(Fault::arguments(
+        None => Err(Fault::bad_arguments(
             "a site may have several skills: name one with `skill`",
         )),
     }
@@ -220,7 +224,7 @@ mod tests {
             for row in table.lines() {
                 let (text, expected) = row.trim().split_once(" = ").unwrap();
                 let skill: SkillName = "pdf".parse().unwrap();
-                let written = parse(kind, text, Some(&skill)).unwrap();
+                let written = parse_source(kind, text, Some(&skill)).unwrap();
                 let mut found = written.identifier.as_str().to_owned();
                 if let Some(reference) = written.reference {
                     found.push_str(&format!(" {reference}"));
@@ -249,7 +253,7 @@ mod tests {
             (Wellknown, "https://docs.example.com"),
             (Wellknown, "http://docs.example.com/pdf"),
         ] {
-            let refused = parse(kind, text, None);
+            let refused = parse_source(kind, text, None);
             assert!(
                 matches!(&refused, Err(Fault::Caller { .. })),
                 "{text}: {refused:?}"

@@ -14,11 +14,11 @@ use axum::response::Response;
 use vault_format::hash::Digest;
 use vault_store::records::{When, Write};
 
-use super::refused::Refused;
-use super::{account_of, connect};
+use super::refused::RefusedSignIn;
+use super::{connect, find_account};
 use crate::accounts::audit;
 use crate::accounts::second_factor;
-use crate::accounts::session::{CompletedSignIn, half_session};
+use crate::accounts::session::{CompletedSignIn, new_half_session};
 use crate::app::App;
 use crate::config::SignUp;
 use crate::model::Versioned;
@@ -28,9 +28,9 @@ use crate::model::provider_request::{PendingConnection, ProviderRequest};
 use crate::model::subject;
 use crate::oidc::{Address, Person};
 use crate::transaction::Transaction;
-use crate::web::browser::{Browser, Onward};
+use crate::web::browser::{Browser, ReturnTo};
 use crate::web::error_page::ErrorPage;
-use crate::web::remembered_browser::Returning;
+use crate::web::remembered_browser::RememberedBrowser;
 
 /// Action of a first sign-in that creates an account.
 const SIGN_UP: &str = "account.sign-up";
@@ -38,47 +38,49 @@ const SIGN_UP: &str = "account.sign-up";
 const CONNECT: &str = "account.connect";
 
 /// A person who came back from the provider, and the browser.
-pub struct Arrival<'a> {
+pub struct ReturnedPerson<'a> {
     pub app: &'a App,
     pub issuer: &'a str,
     pub sign_up: SignUp,
     pub browser: &'a Browser,
-    pub returning: &'a Returning,
+    pub returning: &'a RememberedBrowser,
     pub source: Option<IpAddr>,
-    pub onward: Onward<'a>,
+    pub onward: ReturnTo<'a>,
     pub request: &'a ProviderRequest,
     pub person: &'a Person,
 }
 
-impl Arrival<'_> {
+impl ReturnedPerson<'_> {
     /// Signs the person in, within the commit of `tx`.
     pub async fn sign_in(&self, tx: &Transaction<'_>) -> Result<Response, ErrorPage> {
-        let subject = subject::name(self.issuer, &self.person.subject);
-        let (known, when) = account_of(tx, &subject).await?;
-        if let Some(known) = known {
-            let key = account_key(&known.value.id);
+        let subject = subject::subject_name(self.issuer, &self.person.subject);
+        let (connected, when) = find_account(tx, &subject).await?;
+        if let Some(connected) = connected {
+            let key = account_key(&connected.value.id);
             // The account must be unchanged at the commit: it may be disabled or reset at this
             // moment.
-            tx.write(Write::check(key, When::At(known.revision)));
-            return self.complete(tx, known.value, audit::SIGN_IN).await;
+            tx.write(Write::check(key, When::At(connected.revision)));
+            return self
+                .complete_sign_in(tx, connected.value, audit::SIGN_IN)
+                .await;
         }
         // An unverified address proves nothing: its owner may be another person.
         let Address::Verified(address) = &self.person.address else {
-            return Err(Refused::AddressUnverified.into());
+            return Err(RefusedSignIn::AddressUnverified.into());
         };
         let address: Result<Email, _> = address.parse();
-        let address = address.map_err(|_| Refused::AddressUnverified)?;
-        match account::find(tx, &address).await? {
+        let address = address.map_err(|_| RefusedSignIn::AddressUnverified)?;
+        match account::find_account(tx, &address).await? {
             Some(found) if found.value.proofs.is_empty() => {
-                self.first_proof(tx, found, subject, when).await
+                self.connect_first_proof(tx, found, subject, when).await
             }
             Some(found) => self.ask_for_proof(tx, found.value, subject).await,
-            None => self.new_account(tx, address, subject, when).await,
+            None => self.create_account(tx, address, subject, when).await,
         }
     }
 
     /// Connects the person to an account without a proven owner. The verified address is the proof.
-    async fn first_proof(
+    async fn connect_first_proof(
         &self,
         tx: &Transaction<'_>,
         found: Versioned<Account>,
@@ -86,13 +88,13 @@ impl Arrival<'_> {
         when: When,
     ) -> Result<Response, ErrorPage> {
         let mut account = found.value;
-        tx.write_all(account.connect(self.issuer, subject, tx.now()));
-        tx.write(account.update(found.revision)?);
-        tx.write(subject::connection(&subject, &account.id, when)?);
-        self.complete(tx, account, CONNECT).await
+        tx.write_all(account.connect_provider(self.issuer, subject, tx.now()));
+        tx.write(account.update_write(found.revision)?);
+        tx.write(subject::connection_write(&subject, &account.id, when)?);
+        self.complete_sign_in(tx, account, CONNECT).await
     }
 
-    async fn new_account(
+    async fn create_account(
         &self,
         tx: &Transaction<'_>,
         address: Email,
@@ -103,21 +105,21 @@ impl Arrival<'_> {
         if self.sign_up == SignUp::Invited {
             // Any invitation suffices. The person accepts or declines it once signed in.
             let invitations = invitations_partition(&address);
-            let invited = tx.records.list(&invitations, "", None, 1).await?;
+            let invited = tx.records.list_page(&invitations, "", None, 1).await?;
             if invited.is_empty() {
-                return Err(Refused::NotInvited.into());
+                return Err(RefusedSignIn::NotInvited.into());
             }
         }
         let id = AccountId::fresh(now, &tx.random);
         let mut account = Account::new(id, address, now);
-        tx.write_all(account.connect(self.issuer, subject, now));
-        tx.write_all(account.creation()?);
-        tx.write(subject::connection(&subject, &account.id, when)?);
-        self.complete(tx, account, SIGN_UP).await
+        tx.write_all(account.connect_provider(self.issuer, subject, now));
+        tx.write_all(account.creation_writes()?);
+        tx.write(subject::connection_write(&subject, &account.id, when)?);
+        self.complete_sign_in(tx, account, SIGN_UP).await
     }
 
     /// Signs the person in to `account`, or asks for the code of its second factor.
-    async fn complete(
+    async fn complete_sign_in(
         &self,
         tx: &Transaction<'_>,
         account: Account,
@@ -125,14 +127,19 @@ impl Arrival<'_> {
     ) -> Result<Response, ErrorPage> {
         let app = self.app;
         self.refuse_disabled(&account).await?;
-        tx.write_all(self.counted_back());
+        tx.write_all(self.give_back_write());
         // The provider was not told to ask for credentials, so the session must not count as a
         // fresh sign-in.
         let silent = !self.request.fresh;
         if account.second_factor.is_some() {
-            let (half, session) = half_session(app, self.browser, &account, silent).await?;
+            let (half, session) = new_half_session(app, self.browser, &account, silent).await?;
             tx.write_all(session);
-            return Ok(second_factor::code_page(app, &half, self.onward, None));
+            return Ok(second_factor::render_code_page(
+                app,
+                &half,
+                self.onward,
+                None,
+            ));
         }
         let completed = CompletedSignIn {
             browser: self.browser,
@@ -142,9 +149,9 @@ impl Arrival<'_> {
             action,
             second_factor: false,
             without_credentials: silent,
-            notice: self.changed_address(&account),
+            notice: self.address_notice(&account),
         };
-        Ok(completed.begin(tx, app, &account).await?)
+        Ok(completed.begin_session(tx, app, &account).await?)
     }
 
     /// Shows the page on which the person proves an account that has other proofs.
@@ -158,17 +165,17 @@ impl Arrival<'_> {
         self.refuse_disabled(&account).await?;
         // The page can ask for a password only. An account with nothing but another provider
         // sign-in has none.
-        if account.password().is_none() {
-            return Err(Refused::Unprovable.into());
+        if account.password_hash().is_none() {
+            return Err(RefusedSignIn::Unprovable.into());
         }
         let pending = PendingConnection {
             account: account.id.clone(),
             issuer: self.issuer.to_owned(),
             subject,
         };
-        tx.write(pending.creation(&self.browser.hash(), tx.now())?);
-        tx.write_all(self.counted_back());
-        Ok(connect::page(
+        tx.write(pending.creation_write(&self.browser.hash(), tx.now())?);
+        tx.write_all(self.give_back_write());
+        Ok(connect::render_page(
             app,
             self.browser,
             self.onward,
@@ -182,19 +189,21 @@ impl Arrival<'_> {
             return Ok(());
         }
         let email = account.email.as_str();
-        audit::refused_sign_in(self.app, email, self.source, "account_disabled").await;
-        Err(Refused::Disabled.into())
+        audit::record_refused_sign_in(self.app, email, self.source, "account_disabled").await;
+        Err(RefusedSignIn::Disabled.into())
     }
 
     /// Returns the write that takes back the count of the request, which was no failure.
-    fn counted_back(&self) -> Option<Write> {
+    fn give_back_write(&self) -> Option<Write> {
         let limit = self.app.config.limits.sign_in_failures;
-        self.request.window(limit).given_back(self.request.at)
+        self.request
+            .sign_in_window(limit)
+            .given_back(self.request.at)
     }
 
     /// Returns the notice to a person whose address at the provider is no longer that of the
     /// account.
-    fn changed_address(&self, account: &Account) -> Option<String> {
+    fn address_notice(&self, account: &Account) -> Option<String> {
         let (Address::Verified(now) | Address::Unverified(now)) = &self.person.address else {
             return None;
         };

@@ -11,19 +11,19 @@ use vault_store::StoreError;
 use vault_store::records::{When, Write};
 use zeroize::Zeroizing;
 
-use super::refused::Refused;
-use super::{account_of, offered};
+use super::refused::RefusedSignIn;
+use super::{find_account, require_provider};
 use crate::accounts::audit;
-use crate::accounts::second_factor::{self, TOO_MANY, WRONG};
+use crate::accounts::second_factor::{self, TOO_MANY_CODES, WRONG_CODE};
 use crate::accounts::session::CompletedSignIn;
-use crate::accounts::sign_in::{self, Checked, TOO_MANY_ATTEMPTS};
+use crate::accounts::sign_in::{self, PasswordCheck, TOO_MANY_ATTEMPTS};
 use crate::app::App;
 use crate::model::Versioned;
 use crate::model::account::{Account, account_key};
 use crate::model::provider_request::{PendingConnection, pending_key};
 use crate::model::subject;
 use crate::transaction::Transaction;
-use crate::web::browser::{Browser, Onward, Posted, posted};
+use crate::web::browser::{Browser, PostedForm, ReturnTo, read_posted_form};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::layout::{self, Frame};
@@ -46,29 +46,29 @@ struct ConnectPage {
 }
 
 /// Status, sentence, and the seconds to wait if there were too many attempts.
-type Problem = (StatusCode, &'static str, Option<u64>);
+type ConnectProblem = (StatusCode, &'static str, Option<u64>);
 
 /// Renders the page in a browser with a pending connection.
-pub fn page(
+pub fn render_page(
     app: &App,
     browser: &Browser,
-    onward: Onward<'_>,
+    onward: ReturnTo<'_>,
     account: &Account,
-    problem: Option<Problem>,
+    problem: Option<ConnectProblem>,
 ) -> Response {
     let provider = app.provider.as_ref();
     let name = provider.map(|provider| provider.settings().name.clone());
     let page = ConnectPage {
-        frame: Frame::of(&app.config.public_url),
+        frame: Frame::for_service(&app.config.public_url),
         email: account.email.to_string(),
         name: name.unwrap_or_default(),
         second_factor: account.second_factor.is_some(),
-        csrf: browser.form_token(app, Purpose::Connect, onward.subject()),
+        csrf: browser.form_token(app, Purpose::Connect, onward.form_subject()),
         return_to: onward.address(app),
         problem: problem.map(|(_, problem, _)| problem),
     };
     let status = problem.map_or(StatusCode::OK, |(status, ..)| status);
-    let mut response = layout::answer(status, &page, None);
+    let mut response = layout::render_page(status, &page, None);
     if let Some(wait) = problem.and_then(|(_, _, wait)| wait) {
         let headers = response.headers_mut();
         headers.insert(header::RETRY_AFTER, HeaderValue::from(wait));
@@ -77,35 +77,44 @@ pub fn page(
 }
 
 /// `POST /oauth/oidc/connect`: checks the password and the code, connects the person and signs in.
-pub async fn connect(app: &App, request: Request) -> Result<Response, ErrorPage> {
-    offered(app)?;
-    let posted = posted(app, request).await?;
+pub async fn connect_account(app: &App, request: Request) -> Result<Response, ErrorPage> {
+    require_provider(app)?;
+    let posted = read_posted_form(app, request).await?;
     let (form, browser) = (&posted.form, &posted.browser);
-    let onward = Onward::of(app, form)?;
-    browser.check_form(app, form, Purpose::Connect, onward.subject())?;
-    let expired = || ErrorPage::from(Refused::Expired);
+    let onward = ReturnTo::from_form(app, form)?;
+    browser.check_form(app, form, Purpose::Connect, onward.form_subject())?;
+    let expired = || ErrorPage::from(RefusedSignIn::Expired);
     // The key is made from the cookie, so no other browser can use the pending connection.
     let pending_key = pending_key(&browser.hash());
-    let pending = app.records.get(&pending_key).await?;
+    let pending = app.records.get_one(&pending_key).await?;
     let pending = Versioned::<PendingConnection>::read(pending)?.ok_or_else(expired)?;
     let key = account_key(&pending.value.account);
-    let found = app.get::<Account>(&key).await?;
-    let found = found.ok_or_else(expired)?;
-    let (mut account, writes) = match prove(app, &posted, found.value.clone()).await? {
-        Ok(proven) => proven,
-        Err(problem) => return Ok(page(app, browser, onward, &found.value, Some(problem))),
-    };
+    let stored_account = app.get::<Account>(&key).await?;
+    let stored_account = stored_account.ok_or_else(expired)?;
+    let (mut account, writes) =
+        match prove_account(app, &posted, stored_account.value.clone()).await? {
+            Ok(proven) => proven,
+            Err(problem) => {
+                return Ok(render_page(
+                    app,
+                    browser,
+                    onward,
+                    &stored_account.value,
+                    Some(problem),
+                ));
+            }
+        };
     let (now, subject) = (app.clock.now(), pending.value.subject);
-    let (connected_meanwhile, when) = account_of(app, &subject).await?;
+    let (connected_meanwhile, when) = find_account(app, &subject).await?;
     // Another browser connected the same person meanwhile, perhaps to another account.
     if connected_meanwhile.is_some() {
         return Err(expired());
     }
     let second_factor = account.second_factor.is_some();
     let mut writes = writes;
-    writes.extend(account.connect(&pending.value.issuer, subject, now));
-    writes.push(account.update(found.revision)?);
-    writes.push(subject::connection(&subject, &account.id, when)?);
+    writes.extend(account.connect_provider(&pending.value.issuer, subject, now));
+    writes.push(account.update_write(stored_account.revision)?);
+    writes.push(subject::connection_write(&subject, &account.id, when)?);
     writes.push(Write::delete(pending_key, When::At(pending.revision)));
     let completed = CompletedSignIn {
         browser,
@@ -119,7 +128,7 @@ pub async fn connect(app: &App, request: Request) -> Result<Response, ErrorPage>
     };
     let begin = async |tx: Transaction<'_>| {
         tx.write_all(writes);
-        completed.begin(&tx, app, &account).await
+        completed.begin_session(&tx, app, &account).await
     };
     let response = app.attempt(begin).await?;
     response.ok_or_else(|| StoreError::Conflict.into())
@@ -127,28 +136,30 @@ pub async fn connect(app: &App, request: Request) -> Result<Response, ErrorPage>
 
 /// Checks the password and, where the account has one, a code of its second factor. Returns the
 /// account, and the writes that take the attempt's count back.
-async fn prove(
+async fn prove_account(
     app: &App,
-    posted: &Posted,
+    posted: &PostedForm,
     account: Account,
-) -> Result<Result<(Account, Vec<Write>), Problem>, ErrorPage> {
+) -> Result<Result<(Account, Vec<Write>), ConnectProblem>, ErrorPage> {
     let typed = |name: &str| posted.form.value(name).unwrap_or_default();
     let password = Zeroizing::new(typed("password").to_owned());
     let (email, source) = (account.email.to_string(), posted.source);
     let refused = async |outcome, problem| {
-        audit::refused_sign_in(app, &email, source, outcome).await;
+        audit::record_refused_sign_in(app, &email, source, outcome).await;
         Ok(Err(problem))
     };
     let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
-    let checked = sign_in::check(app, &email, password, source, &posted.returning).await?;
+    let checked = sign_in::check_password(app, &email, password, source, &posted.returning).await?;
     let writes = match checked {
         // The password must be that of the very account that the connection is for, as it was read:
         // the address may belong to another account by now.
-        Checked::Good {
+        PasswordCheck::Good {
             account: checked,
             taken_back,
-        } if checked.id == account.id && checked.password() == account.password() => taken_back,
-        Checked::TooMany { retry_after } => {
+        } if checked.id == account.id && checked.password_hash() == account.password_hash() => {
+            taken_back
+        }
+        PasswordCheck::TooMany { retry_after } => {
             let too_many = StatusCode::TOO_MANY_REQUESTS;
             let problem = (too_many, TOO_MANY_ATTEMPTS, Some(retry_after));
             return refused("rate_limited", problem).await;
@@ -158,11 +169,11 @@ async fn prove(
     let mut account = account;
     if let Some(mut factor) = account.second_factor.take() {
         let known = async || posted.returning.passed_second_factor(app, &email).await;
-        if !second_factor::admit(app, &account, known).await? {
-            return Ok(Err((StatusCode::TOO_MANY_REQUESTS, TOO_MANY, None)));
+        if !second_factor::admit_code_attempt(app, &account, known).await? {
+            return Ok(Err((StatusCode::TOO_MANY_REQUESTS, TOO_MANY_CODES, None)));
         }
-        if factor.take(typed("code"), app.clock.now()).is_none() {
-            return refused("wrong_code", (unprocessable, WRONG, None)).await;
+        if factor.use_code(typed("code"), app.clock.now()).is_none() {
+            return refused("wrong_code", (unprocessable, WRONG_CODE, None)).await;
         }
         // Stored with the account, because the code is used up now.
         account.second_factor = Some(factor);

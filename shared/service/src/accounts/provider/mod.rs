@@ -24,28 +24,28 @@ use vault_format::text::error_chain;
 use vault_store::StoreError;
 use vault_store::records::{When, Write};
 
-use super::provider::arrival::Arrival;
-use super::provider::refused::Refused;
+use super::provider::arrival::ReturnedPerson;
+use super::provider::refused::RefusedSignIn;
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::client_address;
 use crate::model::Versioned;
 use crate::model::account::{Account, account_key};
-use crate::model::limits::{Source, count};
+use crate::model::limits::{Source, count_or_refuse};
 use crate::model::pkce::Challenge;
 use crate::model::provider_request::{ProviderRequest, request_key};
 use crate::model::secret::{Secret, SecretKind};
-use crate::model::subject::{Connected, subject_key};
+use crate::model::subject::{SubjectEntry, subject_key};
 use crate::oidc::{
     BadIdToken, CodeExchange, Person, Provider, ProviderError, SignInRequest, error_code,
 };
 use crate::ports::Ports;
-use crate::web::browser::{Browser, Onward, Posted, posted};
+use crate::web::browser::{Browser, PostedForm, ReturnTo, read_posted_form};
 use crate::web::csrf::Purpose;
 use crate::web::error_page::ErrorPage;
 use crate::web::form::Form;
 use crate::web::layout::{self, Frame};
-use crate::web::remembered_browser::Returning;
+use crate::web::remembered_browser::RememberedBrowser;
 
 /// Path that the provider sends browsers back to, below the public URL.
 pub const CALLBACK_PATH: &str = "/oauth/oidc/callback";
@@ -61,9 +61,9 @@ struct LeavingPage {
 }
 
 /// Returns the identity provider, or the error page of a service that has none.
-fn offered(app: &App) -> Result<&Arc<Provider>, ErrorPage> {
+fn require_provider(app: &App) -> Result<&Arc<Provider>, ErrorPage> {
     let provider = app.provider.as_ref();
-    provider.ok_or_else(|| Refused::NotOffered.into())
+    provider.ok_or_else(|| RefusedSignIn::NotOffered.into())
 }
 
 /// Secrets of one request, derived from the browser and the state.
@@ -74,15 +74,15 @@ struct RequestSecrets {
 }
 
 impl RequestSecrets {
-    fn of(app: &App, browser: &Browser, state: &Secret) -> Self {
+    fn derive_for(app: &App, browser: &Browser, state: &Secret) -> Self {
         Self {
-            nonce: browser.derived(SecretKind::ProviderNonce, state.text()),
-            verifier: browser.derived(SecretKind::ProviderVerifier, state.text()),
+            nonce: browser.derive_secret(SecretKind::ProviderNonce, state.text()),
+            verifier: browser.derive_secret(SecretKind::ProviderVerifier, state.text()),
             redirect_uri: app.config.public_url.join(CALLBACK_PATH),
         }
     }
 
-    fn request<'r>(&'r self, state: &'r Secret, fresh: bool) -> SignInRequest<'r> {
+    fn to_sign_in_request<'r>(&'r self, state: &'r Secret, fresh: bool) -> SignInRequest<'r> {
         SignInRequest {
             redirect_uri: &self.redirect_uri,
             state: state.text(),
@@ -94,44 +94,44 @@ impl RequestSecrets {
 
 /// `POST /oauth/oidc/start`: sends the browser to the provider. `app_wants_credentials` tells
 /// whether the authorize request of a query asks for fresh credentials.
-pub async fn start(
+pub async fn start_sign_in(
     app: &App,
     request: Request,
     app_wants_credentials: impl AsyncFnOnce(&str, Option<IpAddr>) -> Result<bool, ErrorPage>,
 ) -> Result<Response, ErrorPage> {
-    let provider = offered(app)?;
-    let Posted {
+    let provider = require_provider(app)?;
+    let PostedForm {
         form,
         browser,
         source,
         ..
-    } = posted(app, request).await?;
-    let onward = Onward::of(app, &form)?;
-    browser.check_form(app, &form, Purpose::Login, onward.subject())?;
+    } = read_posted_form(app, request).await?;
+    let onward = ReturnTo::from_form(app, &form)?;
+    browser.check_form(app, &form, Purpose::Login, onward.form_subject())?;
     // A browser that is signed in was sent to the sign-in page because its session was not enough.
     let fresh = match onward {
-        _ if browser.signed_in(app).await?.is_some() => true,
-        Onward::Authorize(query) => app_wants_credentials(query, source).await?,
+        _ if browser.load_signed_in(app).await?.is_some() => true,
+        ReturnTo::Authorize(query) => app_wants_credentials(query, source).await?,
         _ => false,
     };
     let now = app.clock.now();
-    let made = ProviderRequest {
+    let provider_request = ProviderRequest {
         return_to: onward.address(app),
         fresh,
         at: now,
         source: Source::of(source),
     };
     let state = Secret::fresh(SecretKind::ProviderState, &app.random);
-    let secrets = RequestSecrets::of(app, &browser, &state);
-    let challenge = Challenge::of(secrets.verifier.text());
-    let asked = secrets.request(&state, made.fresh);
-    let address = provider.sign_in_address(asked, challenge.as_str(), now);
-    let address = address.await.map_err(|error| stopped(app, error))?;
+    let secrets = RequestSecrets::derive_for(app, &browser, &state);
+    let challenge = Challenge::of_verifier(secrets.verifier.text());
+    let sign_in_request = secrets.to_sign_in_request(&state, provider_request.fresh);
+    let address = provider.sign_in_address(sign_in_request, challenge.as_str(), now);
+    let address = address.await.map_err(|error| failure_page(app, error))?;
     // Counted against the source until the person comes back signed in, so that sign-ins that are
     // never finished are bounded.
-    let window = made.window(app.config.limits.sign_in_failures);
-    count(app, &[window], now).await?;
-    let creation = made.creation(&browser.hash(), &state.hash())?;
+    let window = provider_request.sign_in_window(app.config.limits.sign_in_failures);
+    count_or_refuse(app, &[window], now).await?;
+    let creation = provider_request.creation_write(&browser.hash(), &state.hash())?;
     if !app.try_commit(vec![creation]).await? {
         return Err(StoreError::Conflict.into());
     }
@@ -139,11 +139,11 @@ pub async fn start(
     // starts, and the addresses that the provider redirects to are unknown.
     let refresh = HeaderValue::from_str(&format!("0;url={address}"));
     let page = LeavingPage {
-        frame: Frame::of(&app.config.public_url),
+        frame: Frame::for_service(&app.config.public_url),
         name: provider.settings().name.clone(),
         address,
     };
-    let mut response = layout::answer(StatusCode::OK, &page, None);
+    let mut response = layout::render_page(StatusCode::OK, &page, None);
     if let Ok(refresh) = refresh {
         let name = HeaderName::from_static("refresh");
         response.headers_mut().insert(name, refresh);
@@ -152,54 +152,61 @@ pub async fn start(
 }
 
 /// `GET /oauth/oidc/callback`: takes the browser back from the provider.
-pub async fn callback(app: &App, request: Request) -> Result<Response, ErrorPage> {
-    let provider = offered(app)?;
+pub async fn finish_sign_in(app: &App, request: Request) -> Result<Response, ErrorPage> {
+    let provider = require_provider(app)?;
     let answer = Form::parse(request.uri().query().unwrap_or_default());
-    let browser = Browser::of(app, request.headers());
+    let browser = Browser::from_headers(app, request.headers());
     // HEAD is safe (RFC 9110 section 9.2.1), so it must not use up the request. With a repeated
     // parameter it would be open which value counts.
     if request.method() == Method::HEAD || answer.check().is_err() {
-        return Err(Refused::Expired.into());
+        return Err(RefusedSignIn::Expired.into());
     }
-    let (state, made) = take(app, &browser, &answer).await?;
-    let person = person(app, provider, &browser, &answer, (&state, &made)).await?;
-    let arrival = Arrival {
+    let (state, provider_request) = take_request(app, &browser, &answer).await?;
+    let person = fetch_person(
+        app,
+        provider,
+        &browser,
+        &answer,
+        (&state, &provider_request),
+    )
+    .await?;
+    let arrival = ReturnedPerson {
         app,
         issuer: provider.settings().issuer.as_str(),
         sign_up: provider.settings().sign_up,
         browser: &browser,
-        returning: &Returning::of(app, request.headers()),
+        returning: &RememberedBrowser::from_headers(app, request.headers()),
         source: client_address(&app.config, request.headers(), request.extensions()),
-        onward: Onward::at(app, &made.return_to)?,
-        request: &made,
+        onward: ReturnTo::parse_address(app, &provider_request.return_to)?,
+        request: &provider_request,
         person: &person,
     };
     app.change(async |tx| arrival.sign_in(&tx).await).await
 }
 
 /// Takes the request of this browser that an answer is for. It is answered once.
-async fn take(
+async fn take_request(
     app: &App,
     browser: &Browser,
     answer: &Form,
 ) -> Result<(Secret, ProviderRequest), ErrorPage> {
-    let expired = || ErrorPage::from(Refused::Expired);
+    let expired = || ErrorPage::from(RefusedSignIn::Expired);
     let state = answer.value("state").unwrap_or_default();
     let state = Secret::parse(SecretKind::ProviderState, state).ok_or_else(expired)?;
     let key = request_key(&browser.hash(), &state.hash());
-    let found = app.get::<ProviderRequest>(&key).await?;
-    let found = found.ok_or_else(expired)?;
+    let stored_request = app.get::<ProviderRequest>(&key).await?;
+    let stored_request = stored_request.ok_or_else(expired)?;
     // Deleted before the code is exchanged: of two callbacks with one state, only one gets on.
-    let taken = vec![Write::delete(key, When::At(found.revision))];
+    let taken = vec![Write::delete(key, When::At(stored_request.revision))];
     if app.try_commit(taken).await? {
-        Ok((state, found.value))
+        Ok((state, stored_request.value))
     } else {
         Err(expired())
     }
 }
 
 /// Loads the person who came back, as the provider describes them.
-async fn person(
+async fn fetch_person(
     app: &App,
     provider: &Provider,
     browser: &Browser,
@@ -208,7 +215,7 @@ async fn person(
 ) -> Result<Person, ErrorPage> {
     let now = app.clock.now();
     let discovery = provider.discovery(now).await;
-    let discovery = discovery.map_err(|error| stopped(app, error))?;
+    let discovery = discovery.map_err(|error| failure_page(app, error))?;
     // An answer of another provider must not pass, although the browser may have been sent there
     // meanwhile (mix-up, RFC 9207).
     let issuer = provider.settings().issuer.as_str();
@@ -218,33 +225,33 @@ async fn person(
     };
     if !from_provider {
         tracing::warn!("the answer to a sign-in does not name the identity provider");
-        return Err(Refused::NotValid.into());
+        return Err(RefusedSignIn::NotValid.into());
     }
     if let Some(error) = answer.value("error") {
         let code = error_code(error);
         tracing::info!(code, "the identity provider refused a sign-in");
-        return Err(Refused::Answered(code).into());
+        return Err(RefusedSignIn::Answered(code).into());
     }
     let code = answer.value("code");
-    let code = code.ok_or(Refused::NotValid)?;
-    let secrets = RequestSecrets::of(app, browser, state);
+    let code = code.ok_or(RefusedSignIn::NotValid)?;
+    let secrets = RequestSecrets::derive_for(app, browser, state);
     let exchange = CodeExchange {
         code,
         verifier: secrets.verifier.text(),
-        request: secrets.request(state, made.fresh),
+        request: secrets.to_sign_in_request(state, made.fresh),
         asked_at: made.at,
     };
-    let person = provider.person(exchange, now).await;
-    person.map_err(|error| stopped(app, error))
+    let person = provider.identify_person(exchange, now).await;
+    person.map_err(|error| failure_page(app, error))
 }
 
 /// Finds the account that a person of the provider signs in to, and the condition under which the
 /// record that finds it may be written.
-async fn account_of(
+async fn find_account(
     ports: &Ports,
     subject: &Digest,
 ) -> Result<(Option<Versioned<Account>>, When), StoreError> {
-    let connected = ports.get::<Connected>(&subject_key(subject)).await?;
+    let connected = ports.get::<SubjectEntry>(&subject_key(subject)).await?;
     let Some(connected) = connected else {
         return Ok((None, When::Absent));
     };
@@ -256,7 +263,7 @@ async fn account_of(
 }
 
 /// Returns the page for a failure of the provider, and logs the cause.
-fn stopped(app: &App, error: ProviderError) -> ErrorPage {
+fn failure_page(app: &App, error: ProviderError) -> ErrorPage {
     let chain = error_chain(&error);
     // Neither the person nor the answer is to blame: 503, and a password may help meanwhile.
     if error.is_outage() {
@@ -269,7 +276,7 @@ fn stopped(app: &App, error: ProviderError) -> ErrorPage {
         "a sign-in through the identity provider failed"
     );
     ErrorPage::from(match error {
-        ProviderError::IdToken(BadIdToken::NotFresh) => Refused::NotFresh,
-        _ => Refused::NotValid,
+        ProviderError::IdToken(BadIdToken::NotFresh) => RefusedSignIn::NotFresh,
+        _ => RefusedSignIn::NotValid,
     })
 }

@@ -6,7 +6,7 @@ use crate::web::error_page::{ErrorPage, Explanation};
 
 /// Reason for refusing a sign-in through the provider.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Refused {
+pub enum RefusedSignIn {
     /// The service has no identity provider.
     NotOffered,
     /// No request of this browser has this state: it was answered, has expired, or belongs to
@@ -29,9 +29,9 @@ pub enum Refused {
     Unprovable,
 }
 
-impl Refused {
+impl RefusedSignIn {
     /// Returns status, title and paragraphs of the page.
-    const fn words(&self) -> (StatusCode, &'static str, &'static [&'static str]) {
+    const fn page_text(&self) -> (StatusCode, &'static str, &'static [&'static str]) {
         match self {
             Self::NotOffered => (
                 StatusCode::NOT_FOUND,
@@ -102,7 +102,7 @@ impl Refused {
     }
 
     /// Returns a paragraph about this case alone.
-    fn detail(&self) -> Option<String> {
+    fn case_detail(&self) -> Option<String> {
         match self {
             Self::Answered(code) if code == "access_denied" => {
                 Some("The sign-in was declined there.".to_owned())
@@ -113,10 +113,10 @@ impl Refused {
     }
 }
 
-impl From<Refused> for ErrorPage {
-    fn from(refused: Refused) -> Self {
-        let (status, title, lines) = refused.words();
-        let detail = refused.detail();
+impl From<RefusedSignIn> for ErrorPage {
+    fn from(refused: RefusedSignIn) -> Self {
+        let (status, title, lines) = refused.page_text();
+        let detail = refused.case_detail();
         Explanation {
             status,
             title,

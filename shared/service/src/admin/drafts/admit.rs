@@ -12,14 +12,14 @@ use vault_gate::RawFile;
 use vault_shelf::{Change, Entry, Shelf, ShelfError, Submitted};
 use vault_store::StoreError;
 
-use super::find;
-use super::step::{end, ending, is_being_admitted, state_refusal};
+use super::find_visible;
+use super::step::{end_in, is_being_admitted, new_ending, state_refusal};
 use crate::admin::principal::Principal;
 use crate::app::{Accepted, Shelves};
-use crate::drafts::Found;
+use crate::drafts::FoundDraft;
 use crate::error::{ErrorCode, Refusal};
 use crate::model::draft::{DraftRecord, State};
-use crate::shelf::{holds, of_shelf};
+use crate::shelf::{has_same_files, shelf_refusal};
 use crate::transaction::Transaction;
 
 /// Duration of a claim, in seconds. Longer than a call may take, including the work that it started
@@ -29,7 +29,7 @@ const BUSY: &str = "The server is admitting the draft already; ask again in a mi
 
 /// The content that the accepting owner has reviewed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ReviewedContent {
     /// SHA-256 over the files ([`vault_format::bundle::files_sha256`]); for a draft that removes a
     /// skill, SHA-256 of the draft.
     pub(crate) content: Digest,
@@ -39,10 +39,10 @@ pub(crate) struct Seen {
 
 /// Admits a pending draft, publishes it and marks it as accepted. A draft that was accepted before
 /// is returned unchanged.
-pub(super) async fn admit(
+pub(super) async fn admit_found(
     by: &Principal<'_>,
-    found: Found,
-    seen: Seen,
+    found: FoundDraft,
+    seen: ReviewedContent,
 ) -> Result<DraftRecord, Refusal> {
     if found.record.state == State::Accepted {
         return Ok(found.record);
@@ -51,48 +51,48 @@ pub(super) async fn admit(
     let id = found.record.id.to_string();
     // Read before the claim: a draft whose bytes are missing would otherwise stay claimed for a
     // minute.
-    let draft = read(by, &found.record).await?;
-    if let Some(accepted) = claim(by, &id).await? {
+    let draft = load_draft(by, &found.record).await?;
+    if let Some(accepted) = claim_draft(by, &id).await? {
         return Ok(accepted);
     }
-    let signed = sign(by, &*shelves, &draft, &found.record, seen).await;
+    let signed = sign_change(by, &*shelves, &draft, &found.record, seen).await;
     let release = match signed {
         Ok(()) => shelves
             .publish(by.app, by.namespace)
             .await
-            .map_err(of_shelf),
+            .map_err(shelf_refusal),
         Err(refusal) => Err(refusal),
     };
     let release = match release {
         Ok(release) => release,
         // A failure must leave the draft open to a decline or another try at once.
         Err(refusal) => {
-            unclaim(by, &id).await?;
+            release_claim(by, &id).await?;
             return Err(refusal);
         }
     };
-    let ending = ending(by, State::Accepted, release, None);
+    let ending = new_ending(by, State::Accepted, release, None);
     // Signing took seconds, in which the claim may have run out and another owner may have decided;
     // so the state is read again.
     let accept = async |tx: Transaction<'_>| {
-        let found = find(by, &id).await?;
-        match found.record.state {
-            State::Pending => Ok(end(&tx, by, &found, &ending, "draft.accept")?),
-            State::Accepted => Ok(found.record),
-            _ => Err(state_refusal(&found.record, None)),
+        let draft_now = find_visible(by, &id).await?;
+        match draft_now.record.state {
+            State::Pending => Ok(end_in(&tx, by, &draft_now, &ending, "draft.accept")?),
+            State::Accepted => Ok(draft_now.record),
+            _ => Err(state_refusal(&draft_now.record, None)),
         }
     };
     by.app.change(accept).await
 }
 
 /// Reads the bytes of a draft and parses them.
-pub(crate) async fn read(by: &Principal<'_>, record: &DraftRecord) -> Result<Draft, Refusal> {
+pub(crate) async fn load_draft(by: &Principal<'_>, record: &DraftRecord) -> Result<Draft, Refusal> {
     let namespace = by.namespace;
-    let key = record.object().key(namespace.id);
+    let key = record.object_name().key(namespace.id);
     let object = by.app.object(&key).await?.ok_or_else(|| {
         StoreError::unavailable("the bytes of a draft are missing from the object store")
     })?;
-    let pinned = namespace.pin.vault().map(|pin| pin.vault_id);
+    let pinned = namespace.pin.vault_pin().map(|pin| pin.vault_id);
     let parse = |vault_id| {
         let slug = &namespace.slug;
         Draft::parse(&object.bytes, &DraftContext { slug, vault_id })
@@ -103,47 +103,47 @@ pub(crate) async fn read(by: &Principal<'_>, record: &DraftRecord) -> Result<Dra
 }
 
 /// Claims the draft for this call; returns the draft if it was accepted in the meantime.
-async fn claim(by: &Principal<'_>, id: &str) -> Result<Option<DraftRecord>, Refusal> {
+async fn claim_draft(by: &Principal<'_>, id: &str) -> Result<Option<DraftRecord>, Refusal> {
     let claim = async |tx: Transaction<'_>| {
-        let found = find(by, id).await?;
-        match found.record.state {
-            State::Pending if is_being_admitted(by, &found.record) => {
-                Err(state_refusal(&found.record, Some(BUSY)))
+        let stored_draft = find_visible(by, id).await?;
+        match stored_draft.record.state {
+            State::Pending if is_being_admitted(by, &stored_draft.record) => {
+                Err(state_refusal(&stored_draft.record, Some(BUSY)))
             }
             State::Pending => {
                 let until = tx.now().plus_seconds(CLAIM_SECONDS);
                 let set = |draft: &mut DraftRecord| draft.admitting_until = Some(until);
-                tx.write_all(found.update(by.namespace, set)?);
+                tx.write_all(stored_draft.update_write(by.namespace, set)?);
                 Ok(None)
             }
-            State::Accepted => Ok(Some(found.record)),
-            _ => Err(state_refusal(&found.record, None)),
+            State::Accepted => Ok(Some(stored_draft.record)),
+            _ => Err(state_refusal(&stored_draft.record, None)),
         }
     };
     by.app.change(claim).await
 }
 
 /// Ends the claim after a failure, so that the draft can be declined at once.
-async fn unclaim(by: &Principal<'_>, id: &str) -> Result<(), Refusal> {
-    let found = find(by, id).await?;
-    let freed = found.update(by.namespace, |draft| draft.admitting_until = None)?;
+async fn release_claim(by: &Principal<'_>, id: &str) -> Result<(), Refusal> {
+    let stored_draft = find_visible(by, id).await?;
+    let freed = stored_draft.update_write(by.namespace, |draft| draft.admitting_until = None)?;
     // A failed commit is harmless: the claim expires by itself.
     by.app.try_commit(Vec::from_iter(freed)).await?;
     Ok(())
 }
 
 /// Makes the library contain the change that the draft asks for.
-async fn sign(
+async fn sign_change(
     by: &Principal<'_>,
     shelves: &dyn Shelves,
     draft: &Draft,
     record: &DraftRecord,
-    seen: Seen,
+    seen: ReviewedContent,
 ) -> Result<(), Refusal> {
     let shelf = shelves.shelf(by.app, by.namespace, by.actor.source);
-    let snapshot = shelf.snapshot().await.map_err(of_shelf)?;
+    let snapshot = shelf.take_snapshot().await.map_err(shelf_refusal)?;
     let current = snapshot.find(&draft.name);
-    if is_done(&*shelf, draft, current).await? {
+    if is_signed(&*shelf, draft, current).await? {
         return Ok(());
     }
     check_base(draft, current, seen.base)?;
@@ -155,7 +155,7 @@ async fn sign(
     let accepted = Accepted {
         author: &draft.submitted_by,
         actor: by.actor,
-        change: change(draft, current.is_some()),
+        change: to_shelf_change(draft, current.is_some()),
         reviewed: (!is_removal).then_some(seen.content),
     };
     match shelves.sign(by.app, by.namespace, accepted).await {
@@ -169,24 +169,24 @@ async fn sign(
         Ok(Submitted::Drafted { .. } | Submitted::WouldPass { .. }) => {
             Err(ErrorCode::Internal.into())
         }
-        Err(error) => Err(of_shelf(error)),
+        Err(error) => Err(shelf_refusal(error)),
     }
 }
 
 /// Whether the library contains the change already, because an earlier call signed it and failed
 /// before it could record that.
-async fn is_done(
+async fn is_signed(
     shelf: &dyn Shelf,
     draft: &Draft,
     current: Option<&Entry>,
 ) -> Result<bool, Refusal> {
     match (&draft.request, current) {
         (Request::Remove, None) => Ok(true),
-        (Request::Propose { files }, Some(entry)) => match shelf.load(entry).await {
-            Ok(loaded) => Ok(holds(&loaded.bundle.files, files)),
+        (Request::Propose { files }, Some(entry)) => match shelf.load_skill(entry).await {
+            Ok(loaded) => Ok(has_same_files(&loaded.bundle.files, files)),
             // A damaged or missing skill cannot be compared; it is replaced like any other.
             Err(ShelfError::Damaged(..) | ShelfError::NotFound(_)) => Ok(false),
-            Err(error) => Err(of_shelf(error)),
+            Err(error) => Err(shelf_refusal(error)),
         },
         _ => Ok(false),
     }
@@ -202,7 +202,7 @@ fn check_base(draft: &Draft, current: Option<&Entry>, seen: Option<Digest>) -> R
     Err(Refusal::new(ErrorCode::DraftBase).member("bundle_hash", json!(current)))
 }
 
-fn change(draft: &Draft, replace: bool) -> Change {
+fn to_shelf_change(draft: &Draft, replace: bool) -> Change {
     match &draft.request {
         Request::Propose { files } => Change::Take {
             files: files.iter().cloned().map(RawFile::from).collect(),

@@ -7,15 +7,15 @@ use serde_json::{Map, Value, json};
 use vault_format::draft::Submitter;
 use vault_format::name::DraftId;
 use vault_format::root::{KeyRequest, KeyRequestError, MAX_KEY_REQUEST_BYTES};
-use vault_mcp::{Asked, Names};
+use vault_mcp::{DraftRequestKind, Names};
 use vault_shelf::Submitted;
 use vault_store::objects::{Class, MAX_OBJECT_BYTES, ObjectKey};
 use vault_store::random::ulid_parts;
 
-use super::item;
-use super::list::kind;
+use super::list::parse_kind;
+use super::to_api_draft_for;
 use crate::admin::call::{Answer, Call};
-use crate::drafts::{Keep, KeepError, Kept, find, keep};
+use crate::drafts::{IncomingDraft, KeepError, KeepOutcome, find_draft, store_draft};
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{json_answer, parse_json, read_body, require_media_type};
 use crate::model::draft::{DraftRecord, Kind, RequestedKey, Subject};
@@ -23,27 +23,27 @@ use crate::model::kept::ObjectName;
 use crate::model::namespace::Namespace;
 use crate::model::proposal::Proposed;
 use crate::publish::judge_proposal;
-use crate::shelf::{Changes, Releases, of_tool, sentence, session};
+use crate::shelf::{ChangeRule, Releases, open_session, to_sentence, tool_refusal};
 
 /// Maximum size of a change as JSON, in bytes: a draft of 1 MiB in any of its encodings.
 const MAX_CHANGE_BYTES: usize = 2 * 1024 * 1024;
 
 /// Stores a draft; answers 201, or 200 if its author sent the same before and that draft is
 /// pending.
-pub(in crate::admin) async fn create(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
-    let word = call.query("kind").unwrap_or_default();
-    match kind(&word).ok_or(ErrorCode::ParameterInvalid)? {
-        Kind::Release => propose(&call, &namespace).await,
+pub(in crate::admin) async fn create_draft(call: Call) -> Answer {
+    let (namespace, _) = call.path_namespace()?;
+    let word = call.query_param("kind").unwrap_or_default();
+    match parse_kind(&word).ok_or(ErrorCode::ParameterInvalid)? {
+        Kind::Release => propose_release(&call, &namespace).await,
         Kind::KeyRequest => request_key(&call, &namespace).await,
-        Kind::Propose => change(&call, &namespace, Asked::Propose).await,
-        Kind::Install => change(&call, &namespace, Asked::Install).await,
-        Kind::Remove => change(&call, &namespace, Asked::Remove).await,
+        Kind::Propose => propose_change(&call, &namespace, DraftRequestKind::Propose).await,
+        Kind::Install => propose_change(&call, &namespace, DraftRequestKind::Install).await,
+        Kind::Remove => propose_change(&call, &namespace, DraftRequestKind::Remove).await,
     }
 }
 
 /// Stores a catalog file that lacks signatures.
-async fn propose(call: &Call, namespace: &Namespace) -> Answer {
+async fn propose_release(call: &Call, namespace: &Namespace) -> Answer {
     call.caller.require_publisher()?;
     call.hosted_namespace()?;
     let bytes = exact_bytes(call, MAX_OBJECT_BYTES).await?;
@@ -52,7 +52,7 @@ async fn propose(call: &Call, namespace: &Namespace) -> Answer {
     // The objects that only the proposal names would be deleted as unreferenced; the stored list
     // keeps them while the draft is pending.
     let added = Bytes::from(proposal.added.to_bytes());
-    let added_key = ObjectKey::of(namespace.id, Class::Closures, &added);
+    let added_key = ObjectKey::for_bytes(namespace.id, Class::Closures, &added);
     let proposed = Proposed::new(
         &proposal.catalog,
         proposal.payload_sha256,
@@ -62,7 +62,7 @@ async fn propose(call: &Call, namespace: &Namespace) -> Answer {
         app.clock.now(),
     );
     let objects = vec![(added_key, added)];
-    keep_bytes(call, namespace, Subject::Release(proposed), bytes, objects).await
+    store_signed_draft(call, namespace, Subject::Release(proposed), bytes, objects).await
 }
 
 /// Stores a statement that a user has signed with the key to publish with.
@@ -71,7 +71,7 @@ async fn request_key(call: &Call, namespace: &Namespace) -> Answer {
     let bytes = exact_bytes(call, MAX_KEY_REQUEST_BYTES).await?;
     let pin = namespace
         .pin
-        .vault()
+        .vault_pin()
         .ok_or(ErrorCode::CatalogNotPublished)?;
     // The signature inside proves that the author holds the private key: a request for the key of
     // somebody else must not be possible.
@@ -87,7 +87,7 @@ async fn request_key(call: &Call, namespace: &Namespace) -> Answer {
         name: request.name,
     };
     let subject = Subject::KeyRequest(key);
-    keep_bytes(call, namespace, subject, bytes, Vec::new()).await
+    store_signed_draft(call, namespace, subject, bytes, Vec::new()).await
 }
 
 /// Reads the exact bytes of a signed document; fails with 413 or 415.
@@ -97,7 +97,7 @@ async fn exact_bytes(call: &Call, limit: usize) -> Result<Bytes, Refusal> {
     Ok(bytes)
 }
 
-async fn keep_bytes(
+async fn store_signed_draft(
     call: &Call,
     namespace: &Namespace,
     subject: Subject,
@@ -114,36 +114,41 @@ async fn keep_bytes(
     let record = DraftRecord::new(id, subject, &bytes, app.clock.now(), by);
     let name = ObjectName::new(Class::Drafts, record.sha256);
     objects.push((name.key(namespace.id), bytes));
-    let coming = Keep {
+    let coming = IncomingDraft {
         namespace,
         actor: &call.actor,
         record,
         objects,
     };
-    let (status, record) = match keep(app, coming).await {
-        Ok(Kept::New(record)) => (StatusCode::CREATED, record),
-        Ok(Kept::Same(record)) => (StatusCode::OK, record),
+    let (status, record) = match store_draft(app, coming).await {
+        Ok(KeepOutcome::New(record)) => (StatusCode::CREATED, record),
+        Ok(KeepOutcome::Same(record)) => (StatusCode::OK, record),
         Err(KeepError::Full(full)) => {
-            return Err(Refusal::new(ErrorCode::DraftQueueFull).detail(sentence(&full.to_string())));
+            return Err(
+                Refusal::new(ErrorCode::DraftQueueFull).detail(to_sentence(&full.to_string()))
+            );
         }
         Err(KeepError::OfAnother) => return Err(ErrorCode::KeyRequested.into()),
         Err(KeepError::Store(error)) => return Err(error.into()),
     };
-    Ok(json_answer(status, &item(&call.principal(), record).await?))
+    Ok(json_answer(
+        status,
+        &to_api_draft_for(&call.to_principal(), record).await?,
+    ))
 }
 
 /// Stores the change of a skill; it becomes a draft for every caller, owners included.
-async fn change(call: &Call, namespace: &Namespace, asked: Asked) -> Answer {
+async fn propose_change(call: &Call, namespace: &Namespace, kind: DraftRequestKind) -> Answer {
     let app = &call.app;
     let bytes = read_body(call.take_body(), MAX_CHANGE_BYTES).await?;
     require_media_type(&call.parts.headers, "application/json")?;
     let arguments: Map<String, Value> = parse_json(&bytes)?;
-    let how = (Names::Plain, Changes::Drafted);
-    let session = session(app, &call.caller, &call.actor, &Releases::default(), how);
+    let how = (Names::Plain, ChangeRule::Drafted);
+    let session = open_session(app, &call.caller, &call.actor, &Releases::default(), how);
     // Through the tools' own crate, so that a draft of this route passes the same checks of
     // arguments and the same gate as one from an agent.
-    let submitted = vault_mcp::hand_in(&session, asked, arguments).await;
-    let id = match submitted.map_err(of_tool)? {
+    let submitted = vault_mcp::hand_in(&session, kind, arguments).await;
+    let id = match submitted.map_err(tool_refusal)? {
         Submitted::Drafted { draft, .. } => draft,
         Submitted::Refused { findings } => {
             return Err(Refusal::new(ErrorCode::SkillBlocked).member("findings", json!(findings)));
@@ -153,9 +158,9 @@ async fn change(call: &Call, namespace: &Namespace, asked: Asked) -> Answer {
             return Err(ErrorCode::Internal.into());
         }
     };
-    let found = find(app, namespace, &id)
+    let created_draft = find_draft(app, namespace, &id)
         .await?
         .ok_or(ErrorCode::Internal)?;
-    let item = item(&call.principal(), found.record).await?;
+    let item = to_api_draft_for(&call.to_principal(), created_draft.record).await?;
     Ok(json_answer(StatusCode::CREATED, &item))
 }

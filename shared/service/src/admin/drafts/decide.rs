@@ -7,12 +7,12 @@ use vault_api::{DraftAcceptance, DraftRefusal};
 use vault_format::name::is_deceptive;
 use vault_format::root::MAX_VERSION;
 
-use super::admit::{Seen, admit};
-use super::step::{self, ending, is_being_admitted, state_refusal};
-use super::{find, item};
+use super::admit::{ReviewedContent, admit_found};
+use super::step::{self, is_being_admitted, new_ending, state_refusal};
+use super::{find_visible, to_api_draft_for};
 use crate::admin::call::{Answer, Call};
 use crate::admin::principal::Principal;
-use crate::drafts::Found;
+use crate::drafts::FoundDraft;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::draft::{DraftRecord, Ending, Kind, MAX_REASON_CHARS, State};
@@ -27,73 +27,80 @@ const BEING_ADMITTED: &str = "This vault's server is admitting the draft; try ag
 
 /// Records which release contains the change that a draft asks for. In a self-signed namespace the
 /// server admits and publishes the change, at an owner's request.
-pub(in crate::admin) async fn accept(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
-    let wanted: DraftAcceptance = call.json().await?;
-    let (by, id) = (call.principal(), call.param("id"));
-    let ended = match (namespace.kind, wanted.release) {
-        (NamespaceKind::SelfSigned, None) if wanted.reason.is_none() => {
+pub(in crate::admin) async fn accept_draft(call: Call) -> Answer {
+    let (namespace, _) = call.path_namespace()?;
+    let acceptance: DraftAcceptance = call.json_body().await?;
+    let (by, id) = (call.to_principal(), call.param("id"));
+    let ended = match (namespace.kind, acceptance.release) {
+        (NamespaceKind::SelfSigned, None) if acceptance.reason.is_none() => {
             // The source of an `install` draft may deliver other files than the owner has reviewed,
             // so the hash of the reviewed ones is required.
-            let content = wanted
+            let content = acceptance
                 .reviewed_sha256
                 .ok_or_else(|| Refusal::new(ErrorCode::ParameterInvalid).detail(UNREVIEWED))?;
-            let base = wanted.base_bundle_hash;
-            admit_draft(&by, id, Seen { content, base }).await?
+            let base = acceptance.base_bundle_hash;
+            admit_draft(&by, id, ReviewedContent { content, base }).await?
         }
         (NamespaceKind::Hosted, Some(number))
-            if wanted.base_bundle_hash.is_none() && wanted.reviewed_sha256.is_none() =>
+            if acceptance.base_bundle_hash.is_none() && acceptance.reviewed_sha256.is_none() =>
         {
-            let found = acceptable(&by, id).await?;
-            let number = published(&by, &found, number).await?;
-            let reason = wanted.reason.map(readable_reason).transpose()?;
-            let ending = ending(&by, State::Accepted, number, reason);
-            end(&by, id, &ending, "draft.accept").await?
+            let pending_draft = find_acceptable(&by, id).await?;
+            let number = check_published(&by, &pending_draft, number).await?;
+            let reason = acceptance.reason.map(check_reason).transpose()?;
+            let ending = new_ending(&by, State::Accepted, number, reason);
+            end_draft(&by, id, &ending, "draft.accept").await?
         }
         // A draft that is not there or not acceptable is reported first; then the members are wrong
         // for this kind of namespace.
         _ => {
-            acceptable(&by, id).await?;
+            find_acceptable(&by, id).await?;
             return Err(ErrorCode::ParameterInvalid.into());
         }
     };
-    Ok(json_answer(StatusCode::OK, &item(&by, ended).await?))
+    Ok(json_answer(
+        StatusCode::OK,
+        &to_api_draft_for(&by, ended).await?,
+    ))
 }
 
 /// Finds the draft of this id if the caller may accept drafts of its kind.
-async fn acceptable(by: &Principal<'_>, id: &str) -> Result<Found, Refusal> {
-    let found = find(by, id).await?;
-    match found.record.kind() {
+async fn find_acceptable(by: &Principal<'_>, id: &str) -> Result<FoundDraft, Refusal> {
+    let stored_draft = find_visible(by, id).await?;
+    match stored_draft.record.kind() {
         // A proposal that was published counts as accepted, so accepting it again is a repetition.
-        Kind::Release if found.record.state != State::Accepted => {
-            return Err(state_refusal(&found.record, Some(PUBLISH_IT)));
+        Kind::Release if stored_draft.record.state != State::Accepted => {
+            return Err(state_refusal(&stored_draft.record, Some(PUBLISH_IT)));
         }
         Kind::KeyRequest => by.require_owner()?,
         _ => {}
     }
-    Ok(found)
+    Ok(stored_draft)
 }
 
 /// Makes the server that signs the vault admit the change of a draft and publish it.
 pub(crate) async fn admit_draft(
     by: &Principal<'_>,
     id: &str,
-    seen: Seen,
+    seen: ReviewedContent,
 ) -> Result<DraftRecord, Refusal> {
-    let found = acceptable(by, id).await?;
+    let pending_draft = find_acceptable(by, id).await?;
     by.require_owner()?;
-    admit(by, found, seen).await
+    admit_found(by, pending_draft, seen).await
 }
 
 /// Checks that the release was published; fails with 422 otherwise. A key takes effect with a root
 /// version, so a key request may be accepted without a release.
-async fn published(by: &Principal<'_>, found: &Found, number: u64) -> Result<Option<u64>, Refusal> {
+async fn check_published(
+    by: &Principal<'_>,
+    found: &FoundDraft,
+    number: u64,
+) -> Result<Option<u64>, Refusal> {
     if number == 0 && found.record.kind() == Kind::KeyRequest {
         return Ok(None);
     }
-    let pin = by.namespace.pin.vault();
+    let pin = by.namespace.pin.vault_pin();
     let newest = pin.map_or(MAX_VERSION, |pin| pin.root_version);
-    let release = release::find(by.app, &by.namespace.id, newest, number).await?;
+    let release = release::find_release(by.app, &by.namespace.id, newest, number).await?;
     match release {
         Some(release) => Ok(Some(release.release)),
         None => Err(Refusal::new(ErrorCode::ParameterInvalid)
@@ -102,12 +109,15 @@ async fn published(by: &Principal<'_>, found: &Found, number: u64) -> Result<Opt
 }
 
 /// Declines a draft; its author sees the reason.
-pub(in crate::admin) async fn decline(call: Call) -> Answer {
-    call.namespace()?;
-    let DraftRefusal { reason } = call.json().await?;
-    let by = call.principal();
+pub(in crate::admin) async fn handle_decline(call: Call) -> Answer {
+    call.path_namespace()?;
+    let DraftRefusal { reason } = call.json_body().await?;
+    let by = call.to_principal();
     let ended = decline_draft(&by, call.param("id"), reason).await?;
-    Ok(json_answer(StatusCode::OK, &item(&by, ended).await?))
+    Ok(json_answer(
+        StatusCode::OK,
+        &to_api_draft_for(&by, ended).await?,
+    ))
 }
 
 /// Declines the draft of this id with a reason that its author sees.
@@ -116,18 +126,18 @@ pub(crate) async fn decline_draft(
     id: &str,
     reason: String,
 ) -> Result<DraftRecord, Refusal> {
-    let reason = readable_reason(reason)?;
-    let found = find(by, id).await?;
+    let reason = check_reason(reason)?;
+    let stored_draft = find_visible(by, id).await?;
     // Publishers cannot see the key requests of others, but they can see their own.
-    if found.record.kind() == Kind::KeyRequest {
+    if stored_draft.record.kind() == Kind::KeyRequest {
         by.require_owner()?;
     }
-    let ending = ending(by, State::Declined, None, Some(reason));
-    end(by, id, &ending, "draft.decline").await
+    let ending = new_ending(by, State::Declined, None, Some(reason));
+    end_draft(by, id, &ending, "draft.decline").await
 }
 
 /// Checks that the author can read the reason: no hidden or misleading characters.
-fn readable_reason(reason: String) -> Result<String, Refusal> {
+fn check_reason(reason: String) -> Result<String, Refusal> {
     let is_good = (1..=MAX_REASON_CHARS).contains(&reason.chars().count())
         && !reason.chars().any(is_deceptive);
     if !is_good || reason.trim().is_empty() {
@@ -138,34 +148,37 @@ fn readable_reason(reason: String) -> Result<String, Refusal> {
 }
 
 /// Withdraws a draft: possible for its author and for owners.
-pub(in crate::admin) async fn withdraw(call: Call) -> Answer {
-    call.namespace()?;
-    let (by, id) = (call.principal(), call.param("id"));
-    let found = find(&by, id).await?;
-    if found.record.submitted_by.user_id != by.user_id {
+pub(in crate::admin) async fn withdraw_draft(call: Call) -> Answer {
+    call.path_namespace()?;
+    let (by, id) = (call.to_principal(), call.param("id"));
+    let stored_draft = find_visible(&by, id).await?;
+    if stored_draft.record.submitted_by.user_id != by.user_id {
         by.require_owner()?;
     }
-    let ending = ending(&by, State::Withdrawn, None, None);
-    let ended = end(&by, id, &ending, "draft.withdraw").await?;
-    Ok(json_answer(StatusCode::OK, &item(&by, ended).await?))
+    let ending = new_ending(&by, State::Withdrawn, None, None);
+    let ended = end_draft(&by, id, &ending, "draft.withdraw").await?;
+    Ok(json_answer(
+        StatusCode::OK,
+        &to_api_draft_for(&by, ended).await?,
+    ))
 }
 
 /// Ends the draft of this id; fails with 409 if another decision has ended it.
-async fn end(
+async fn end_draft(
     by: &Principal<'_>,
     id: &str,
     ending: &Ending,
     action: &str,
 ) -> Result<DraftRecord, Refusal> {
     let end = async |tx: Transaction<'_>| {
-        let found = find(by, id).await?;
-        let draft = &found.record;
+        let stored_draft = find_visible(by, id).await?;
+        let draft = &stored_draft.record;
         // A client whose answer was lost repeats the request; that must not look like a conflict.
         if draft.state != State::Pending {
             let is_repeated = draft.state == ending.state
                 && (ending.state != State::Accepted || draft.release == ending.release);
             return if is_repeated {
-                Ok(found.record)
+                Ok(stored_draft.record)
             } else {
                 Err(state_refusal(draft, None))
             };
@@ -175,7 +188,7 @@ async fn end(
         if is_being_admitted(by, draft) {
             return Err(state_refusal(draft, Some(BEING_ADMITTED)));
         }
-        Ok(step::end(&tx, by, &found, ending, action)?)
+        Ok(step::end_in(&tx, by, &stored_draft, ending, action)?)
     };
     by.app.change(end).await
 }

@@ -7,11 +7,11 @@ use vault_store::records::{MAX_KEYS, Record};
 use super::is_visible;
 use crate::admin::call::{Answer, Call, Items, Page};
 use crate::admin::principal::Principal;
-use crate::drafts::standing;
+use crate::drafts::resolve_states;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::json_answer;
 use crate::model::Versioned;
-use crate::model::draft::{self, Authored, DraftRecord, Kind, State};
+use crate::model::draft::{self, AuthorEntry, DraftRecord, Kind, State};
 
 /// Maximum number of records that one request reads per partition: a page may be short and still
 /// have a `next`.
@@ -19,7 +19,7 @@ const MAX_READ: usize = 256;
 
 /// Filter for drafts.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct DraftFilter {
     /// State; `None` for any.
     pub(crate) state: Option<State>,
     /// Kind; `None` for any.
@@ -27,37 +27,37 @@ pub(crate) struct Wanted {
 }
 
 /// Drafts that were read, in the order of their ids.
-struct Read {
+struct ReadDrafts {
     drafts: Vec<DraftRecord>,
     /// The last id up to which the list is complete; `None` if there is nothing behind it.
     end: Option<String>,
 }
 
 /// Lists drafts: pending ones, or those of `?state=`, of any kind or of `?kind=`.
-pub(in crate::admin) async fn list(call: Call) -> Answer {
-    call.namespace()?;
-    let wanted = Wanted::of(&call)?;
-    let page = call.page()?;
-    let by = call.principal();
-    let Items { items, next } = drafts(&by, wanted, &page).await?;
-    let items = super::items(&by, items).await?;
+pub(in crate::admin) async fn list_drafts(call: Call) -> Answer {
+    call.path_namespace()?;
+    let filter = DraftFilter::from_query(&call)?;
+    let page = call.page_params()?;
+    let by = call.to_principal();
+    let Items { items, next } = read_page(&by, filter, &page).await?;
+    let items = super::to_api_drafts(&by, items).await?;
     Ok(json_answer(StatusCode::OK, &Items { items, next }))
 }
 
 /// Reads one page of the drafts that the caller may see, in their present state, oldest first.
-pub(crate) async fn drafts(
+pub(crate) async fn read_page(
     by: &Principal<'_>,
-    wanted: Wanted,
+    wanted: DraftFilter,
     page: &Page,
 ) -> Result<Items<DraftRecord>, StoreError> {
-    let read = if by.role.publishes() {
-        all(by, wanted, page).await?
+    let read = if by.role.can_publish() {
+        read_all(by, wanted, page).await?
     } else {
-        own(by, page).await?
+        read_own(by, page).await?
     };
     let (mut items, mut next) = (Vec::new(), read.end);
-    for draft in standing(by.app, by.namespace, read.drafts).await? {
-        if !wanted.has(&draft) || !is_visible(by, &draft) {
+    for draft in resolve_states(by.app, by.namespace, read.drafts).await? {
+        if !wanted.matches_draft(&draft) || !is_visible(by, &draft) {
             continue;
         }
         if items.len() == page.limit {
@@ -71,45 +71,49 @@ pub(crate) async fn drafts(
     Ok(Items { items, next })
 }
 
-impl Wanted {
+impl DraftFilter {
     /// Reads `?state=` and `?kind=`; fails with 422 for unknown words.
-    fn of(call: &Call) -> Result<Self, Refusal> {
-        let state = match call.query("state").as_deref() {
+    fn from_query(call: &Call) -> Result<Self, Refusal> {
+        let state = match call.query_param("state").as_deref() {
             None => Some(State::Pending),
             Some("all") => None,
             Some(word) => Some(word.parse().map_err(|_| ErrorCode::ParameterInvalid)?),
         };
-        let kind = match call.query("kind") {
+        let kind = match call.query_param("kind") {
             None => None,
-            Some(word) => Some(kind(&word).ok_or(ErrorCode::ParameterInvalid)?),
+            Some(word) => Some(parse_kind(&word).ok_or(ErrorCode::ParameterInvalid)?),
         };
         Ok(Self { state, kind })
     }
 
-    fn has(self, draft: &DraftRecord) -> bool {
+    fn matches_draft(self, draft: &DraftRecord) -> bool {
         self.state.is_none_or(|state| draft.state == state)
             && self.kind.is_none_or(|kind| draft.kind() == kind)
     }
 }
 
 /// Parses the word for a kind of draft.
-pub(super) fn kind(word: &str) -> Option<Kind> {
+pub(super) fn parse_kind(word: &str) -> Option<Kind> {
     word.parse().ok()
 }
 
 /// Reads drafts of the namespace behind a page: the open ones, and the ended ones if the filter
 /// includes them.
-async fn all(by: &Principal<'_>, wanted: Wanted, page: &Page) -> Result<Read, StoreError> {
+async fn read_all(
+    by: &Principal<'_>,
+    wanted: DraftFilter,
+    page: &Page,
+) -> Result<ReadDrafts, StoreError> {
     let namespace = by.namespace;
-    let mut partitions = vec![draft::partition(&namespace.id)];
+    let mut partitions = vec![draft::drafts_partition(&namespace.id)];
     if wanted.state != Some(State::Pending) {
         partitions.push(draft::ended_partition(&namespace.id));
     }
     let records = &by.app.records;
-    let (mut found, mut end) = (Vec::new(), None::<String>);
+    let (mut page_records, mut end) = (Vec::new(), None::<String>);
     for partition in partitions {
         let read = records
-            .list(&partition, "", page.after.as_deref(), MAX_READ)
+            .list_page(&partition, "", page.after.as_deref(), MAX_READ)
             .await?;
         // Behind the last record of a full read there may be more, so records of the other
         // partition count only up to the same id.
@@ -120,48 +124,56 @@ async fn all(by: &Principal<'_>, wanted: Wanted, page: &Page) -> Result<Read, St
                 None => last,
             });
         }
-        found.extend(read);
+        page_records.extend(read);
     }
-    found.retain(|record| end.as_ref().is_none_or(|end| record.key.key <= *end));
-    found.sort_by(|one, other| one.key.key.cmp(&other.key.key));
+    page_records.retain(|record| end.as_ref().is_none_or(|end| record.key.key <= *end));
+    page_records.sort_by(|one, other| one.key.key.cmp(&other.key.key));
     // A draft that was ended between the two reads is in both partitions.
-    found.dedup_by(|one, other| one.key.key == other.key.key);
-    let drafts = found.iter().map(Record::read).collect::<Result<_, _>>()?;
-    Ok(Read { drafts, end })
+    page_records.dedup_by(|one, other| one.key.key == other.key.key);
+    let drafts = page_records
+        .iter()
+        .map(Record::read)
+        .collect::<Result<_, _>>()?;
+    Ok(ReadDrafts { drafts, end })
 }
 
 /// Reads the caller's own drafts behind a page, open and ended.
-async fn own(by: &Principal<'_>, page: &Page) -> Result<Read, StoreError> {
+async fn read_own(by: &Principal<'_>, page: &Page) -> Result<ReadDrafts, StoreError> {
     let (namespace, prefix) = (by.namespace, format!("{}/", by.user_id));
     let after = page.after.as_ref().map(|after| format!("{prefix}{after}"));
     let partition = draft::authored_partition(&namespace.id);
     let records = &by.app.records;
-    let listed = records
-        .list(&partition, &prefix, after.as_deref(), MAX_READ)
+    let index_records = records
+        .list_page(&partition, &prefix, after.as_deref(), MAX_READ)
         .await?;
-    let end = listed.last().filter(|_| listed.len() == MAX_READ);
+    let end = index_records
+        .last()
+        .filter(|_| index_records.len() == MAX_READ);
     let end = end.map(|last| last.key.key[prefix.len()..].to_owned());
     // Two keys per draft: it is either open or ended, and the index does not tell which.
-    let mut drafts = Vec::with_capacity(listed.len());
-    for some in listed.chunks(MAX_KEYS / 2) {
-        drafts.extend(of_index(by, some).await?);
+    let mut drafts = Vec::with_capacity(index_records.len());
+    for some in index_records.chunks(MAX_KEYS / 2) {
+        drafts.extend(read_indexed(by, some).await?);
     }
-    Ok(Read { drafts, end })
+    Ok(ReadDrafts { drafts, end })
 }
 
 /// Reads the drafts that these entries of an author's index refer to.
-async fn of_index(by: &Principal<'_>, index: &[Record]) -> Result<Vec<DraftRecord>, StoreError> {
+async fn read_indexed(
+    by: &Principal<'_>,
+    index: &[Record],
+) -> Result<Vec<DraftRecord>, StoreError> {
     let namespace = &by.namespace.id;
     let mut keys = Vec::with_capacity(2 * index.len());
     for entry in index {
-        let id = entry.read::<Authored>()?.id;
-        keys.push(draft::key(namespace, &id));
+        let id = entry.read::<AuthorEntry>()?.id;
+        keys.push(draft::draft_key(namespace, &id));
         keys.push(draft::ended_key(namespace, &id));
     }
     let mut drafts = Vec::new();
     for pair in by.app.records.get_many(&keys).await?.chunks(2) {
-        let found = pair.iter().flatten().next();
-        let seen = Versioned::<DraftRecord>::read(found.cloned())?;
+        let open_or_ended = pair.iter().flatten().next();
+        let seen = Versioned::<DraftRecord>::read(open_or_ended.cloned())?;
         drafts.extend(seen.map(|seen| seen.value));
     }
     Ok(drafts)

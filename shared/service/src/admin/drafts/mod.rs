@@ -18,23 +18,23 @@ use vault_format::root::KeyFingerprint;
 use vault_store::StoreError;
 use vault_store::records::MAX_KEYS;
 
-use super::call::{Answer, Call, exact};
+use super::call::{Answer, Call, exact_answer};
 use super::principal::Principal;
-use crate::drafts::{self, Found};
+use crate::drafts::{self, FoundDraft};
 use crate::error::{ErrorCode, Refusal};
 use crate::model::account::Email;
 use crate::model::draft::{DraftRecord, Kind, Subject};
 use crate::model::user::{Role, User, user_key};
 
-pub(crate) use admit::{Seen, read as read_draft};
-pub(super) use create::create;
-pub(super) use decide::{accept, decline, withdraw};
+pub(crate) use admit::{ReviewedContent, load_draft as read_draft};
+pub(super) use create::create_draft;
+pub(super) use decide::{accept_draft, handle_decline, withdraw_draft};
 pub(crate) use decide::{admit_draft, decline_draft};
-pub(super) use list::list;
-pub(crate) use list::{Wanted, drafts as listed_drafts};
+pub(super) use list::list_drafts;
+pub(crate) use list::{DraftFilter, read_page as listed_drafts};
 
 /// Converts a draft to its form in the API.
-fn shown(draft: DraftRecord, email: Option<Email>) -> Draft {
+fn to_api_draft(draft: DraftRecord, email: Option<Email>) -> Draft {
     let kind = draft.kind();
     let (mut name, mut base_bundle_hash, mut flags) = (None, None, 0);
     let (mut proposal, mut key, mut expires_at) = (None, None, None);
@@ -87,23 +87,26 @@ fn shown(draft: DraftRecord, email: Option<Email>) -> Draft {
 
 /// Converts drafts for this caller: with the e-mail addresses of their authors if the caller is an
 /// owner or a publisher.
-async fn items(by: &Principal<'_>, drafts: Vec<DraftRecord>) -> Result<Vec<Draft>, StoreError> {
-    let emails = authors(by, &drafts).await?;
+async fn to_api_drafts(
+    by: &Principal<'_>,
+    drafts: Vec<DraftRecord>,
+) -> Result<Vec<Draft>, StoreError> {
+    let emails = read_author_emails(by, &drafts).await?;
     let item = |draft: DraftRecord| {
         let email = emails.get(&draft.submitted_by.user_id).cloned();
-        shown(draft, email)
+        to_api_draft(draft, email)
     };
     Ok(drafts.into_iter().map(item).collect())
 }
 
 /// Reads the addresses of the authors of these drafts by user id, as far as they are still users of
 /// the vault. Empty if the caller is neither owner nor publisher.
-async fn authors(
+async fn read_author_emails(
     by: &Principal<'_>,
     drafts: &[DraftRecord],
 ) -> Result<BTreeMap<String, Email>, StoreError> {
     let mut emails = BTreeMap::new();
-    if !by.role.publishes() {
+    if !by.role.can_publish() {
         return Ok(emails);
     }
     // Most drafts of a page are of few authors, so each user is read once.
@@ -113,8 +116,8 @@ async fn authors(
     let key = |id: &&String| user_key(&by.namespace.id, id);
     for some in authors.chunks(MAX_KEYS) {
         let keys: Vec<_> = some.iter().map(key).collect();
-        let found = by.app.records.get_many(&keys).await?;
-        for record in found.into_iter().flatten() {
+        let user_records = by.app.records.get_many(&keys).await?;
+        for record in user_records.into_iter().flatten() {
             let user: User = record.read()?;
             emails.insert(user.id, user.email);
         }
@@ -123,8 +126,8 @@ async fn authors(
 }
 
 /// Converts one draft for this caller.
-async fn item(by: &Principal<'_>, draft: DraftRecord) -> Result<Draft, Refusal> {
-    let items = items(by, vec![draft]).await?;
+async fn to_api_draft_for(by: &Principal<'_>, draft: DraftRecord) -> Result<Draft, Refusal> {
+    let items = to_api_drafts(by, vec![draft]).await?;
     let item = items.into_iter().next();
     item.ok_or_else(|| ErrorCode::Internal.into())
 }
@@ -142,25 +145,25 @@ fn is_visible(by: &Principal<'_>, draft: &DraftRecord) -> bool {
 }
 
 /// Finds the draft of this id if the caller may see it; fails with 404 otherwise.
-pub(crate) async fn find(by: &Principal<'_>, id: &str) -> Result<Found, Refusal> {
+pub(crate) async fn find_visible(by: &Principal<'_>, id: &str) -> Result<FoundDraft, Refusal> {
     let missing = || Refusal::new(ErrorCode::DraftNotFound);
     let id: DraftId = id.parse().map_err(|_| missing())?;
-    let found = drafts::find(by.app, by.namespace, &id).await?;
-    found
+    let stored_draft = drafts::find_draft(by.app, by.namespace, &id).await?;
+    stored_draft
         .filter(|found| is_visible(by, &found.record))
         .ok_or_else(missing)
 }
 
 /// Returns the exact bytes of a draft while they are kept.
-pub(super) async fn read(call: Call) -> Answer {
-    let (namespace, _) = call.namespace()?;
-    let found = find(&call.principal(), call.param("id")).await?;
-    let key = found.record.object().key(namespace.id);
+pub(super) async fn read_draft_bytes(call: Call) -> Answer {
+    let (namespace, _) = call.path_namespace()?;
+    let stored_draft = find_visible(&call.to_principal(), call.param("id")).await?;
+    let key = stored_draft.record.object_name().key(namespace.id);
     let object = call.app.object(&key).await?;
     let object = object.ok_or(ErrorCode::DraftNotFound)?;
-    Ok(exact(
+    Ok(exact_answer(
         object.bytes,
-        &found.record.sha256,
+        &stored_draft.record.sha256,
         "application/json",
     ))
 }

@@ -4,13 +4,13 @@ use serde_json::json;
 use vault_store::StoreError;
 
 use crate::admin::principal::Principal;
-use crate::drafts::{self, Found};
+use crate::drafts::{self, FoundDraft};
 use crate::error::{ErrorCode, Refusal};
 use crate::model::draft::{DraftRecord, Ending, State};
 use crate::transaction::Transaction;
 
 /// Describes a decision of this caller.
-pub(super) fn ending(
+pub(super) fn new_ending(
     by: &Principal<'_>,
     state: State,
     release: Option<u64>,
@@ -25,14 +25,14 @@ pub(super) fn ending(
 }
 
 /// Ends a pending draft in the commit of `tx`.
-pub(super) fn end(
+pub(super) fn end_in(
     tx: &Transaction<'_>,
     by: &Principal<'_>,
-    found: &Found,
+    found: &FoundDraft,
     ending: &Ending,
     action: &str,
 ) -> Result<DraftRecord, StoreError> {
-    drafts::end(tx, by.namespace, found, ending, by.actor, action)
+    drafts::write_ending(tx, by.namespace, found, ending, by.actor, action)
 }
 
 /// Whether a server is admitting the draft at present.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use vault_api::PaymentEvent;
 use vault_format::time::Timestamp;
 
-use crate::model::payment::{EventId, Reported, SubscriptionId};
+use crate::model::payment::{EventId, ReportedState, SubscriptionId};
 use crate::model::provisioning::Reference;
 
 /// Maximum length of an id of the provider, in characters.
@@ -21,12 +21,12 @@ pub struct Event {
     /// Time of the event, by the provider's clock.
     pub created: Timestamp,
     /// Meaning of the event.
-    pub content: Content,
+    pub content: EventContent,
 }
 
 /// Meaning of an event, as far as this service acts on it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Content {
+pub enum EventContent {
     /// A checkout ended: the subscription belongs to the sign-up with this reference.
     Checkout(Checkout),
     /// A subscription has a new state.
@@ -34,7 +34,7 @@ pub enum Content {
         /// The subscription.
         subscription: SubscriptionId,
         /// Its state.
-        reported: Reported,
+        reported: ReportedState,
     },
     /// Nothing that this service acts on: another type, or a payment without a subscription.
     Other {
@@ -53,7 +53,7 @@ pub struct Checkout {
     /// The provider's id of the person.
     pub customer: Option<String>,
     /// Whether the first payment arrived, or none is due.
-    pub reported: Reported,
+    pub reported: ReportedState,
 }
 
 impl Event {
@@ -65,8 +65,10 @@ impl Event {
             created: Timestamp::from_unix(wire.created),
             // An event that has no meaning here is not an error, or the provider would keep
             // repeating it.
-            content: content(&wire.kind, &wire.data.object).unwrap_or_else(|| Content::Other {
-                kind: wire.kind.chars().take(MAX_ID_CHARS).collect(),
+            content: parse_content(&wire.kind, &wire.data.object).unwrap_or_else(|| {
+                EventContent::Other {
+                    kind: wire.kind.chars().take(MAX_ID_CHARS).collect(),
+                }
             }),
         })
     }
@@ -74,41 +76,41 @@ impl Event {
 
 /// Returns the meaning of an event of type `kind` about `object`; `None` where this service has
 /// nothing to do about it.
-fn content(kind: &str, object: &Value) -> Option<Content> {
+fn parse_content(kind: &str, object: &Value) -> Option<EventContent> {
     let content = match kind {
         "checkout.session.completed" | "checkout.session.async_payment_succeeded" => {
             // A trial or a full discount says `no_payment_required`, which counts as paid. So the
             // test is for the one word that means that money is missing.
             let unpaid = object["payment_status"] == "unpaid";
-            Content::Checkout(Checkout {
-                reference: text(&object["client_reference_id"]).and_then(Reference::parse),
+            EventContent::Checkout(Checkout {
+                reference: bounded_text(&object["client_reference_id"]).and_then(Reference::parse),
                 subscription: subscription_id(&object["subscription"])?,
                 customer: id_text(&object["customer"]).map(str::to_owned),
                 reported: if unpaid {
-                    Reported::Incomplete
+                    ReportedState::Incomplete
                 } else {
-                    Reported::Paid
+                    ReportedState::Paid
                 },
             })
         }
         "customer.subscription.created"
         | "customer.subscription.updated"
         | "customer.subscription.paused"
-        | "customer.subscription.resumed" => Content::Subscription {
+        | "customer.subscription.resumed" => EventContent::Subscription {
             subscription: subscription_id(&object["id"])?,
-            reported: Reported::of_status(text(&object["status"])?),
+            reported: ReportedState::of_status(bounded_text(&object["status"])?),
         },
-        "customer.subscription.deleted" => Content::Subscription {
+        "customer.subscription.deleted" => EventContent::Subscription {
             subscription: subscription_id(&object["id"])?,
-            reported: Reported::Ended,
+            reported: ReportedState::Ended,
         },
-        "invoice.paid" => Content::Subscription {
-            subscription: invoiced(object)?,
-            reported: Reported::Paid,
+        "invoice.paid" => EventContent::Subscription {
+            subscription: invoice_subscription(object)?,
+            reported: ReportedState::Paid,
         },
-        "invoice.payment_failed" => Content::Subscription {
-            subscription: invoiced(object)?,
-            reported: Reported::PaymentFailed,
+        "invoice.payment_failed" => EventContent::Subscription {
+            subscription: invoice_subscription(object)?,
+            reported: ReportedState::PaymentFailed,
         },
         _ => return None,
     };
@@ -117,7 +119,7 @@ fn content(kind: &str, object: &Value) -> Option<Content> {
 
 /// Returns the subscription of an invoice. The provider's API moved it from the invoice into its
 /// `parent`, so both places are read.
-fn invoiced(invoice: &Value) -> Option<SubscriptionId> {
+fn invoice_subscription(invoice: &Value) -> Option<SubscriptionId> {
     let parent = &invoice["parent"]["subscription_details"]["subscription"];
     subscription_id(parent).or_else(|| subscription_id(&invoice["subscription"]))
 }
@@ -128,10 +130,10 @@ fn subscription_id(value: &Value) -> Option<SubscriptionId> {
 
 /// Returns an id, which may stand alone or in the object that it names.
 fn id_text(value: &Value) -> Option<&str> {
-    text(value).or_else(|| text(&value["id"]))
+    bounded_text(value).or_else(|| bounded_text(&value["id"]))
 }
 
-fn text(value: &Value) -> Option<&str> {
+fn bounded_text(value: &Value) -> Option<&str> {
     // A longer text is no id of the provider. It would end up in records and in the log.
     value.as_str().filter(|text| text.len() <= MAX_ID_CHARS)
 }
@@ -142,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    fn parsed(kind: &str, object: &Value) -> Content {
+    fn parsed(kind: &str, object: &Value) -> EventContent {
         let event = json!({
             "id": "evt_1", "object": "event", "type": kind, "created": 7, "livemode": false,
             "data": { "object": object },
@@ -160,15 +162,15 @@ mod tests {
     fn a_checkout_names_the_sign_up_and_the_subscription() {
         let reference = "0123456789abcdef0123456789abcdef";
         for (status, reported) in [
-            ("paid", Reported::Paid),
-            ("no_payment_required", Reported::Paid),
-            ("unpaid", Reported::Incomplete),
+            ("paid", ReportedState::Paid),
+            ("no_payment_required", ReportedState::Paid),
+            ("unpaid", ReportedState::Incomplete),
         ] {
             let object = json!({
                 "client_reference_id": reference, "subscription": "sub_1", "customer": "cus_1",
                 "payment_status": status,
             });
-            let wanted = Content::Checkout(Checkout {
+            let wanted = EventContent::Checkout(Checkout {
                 reference: Reference::parse(reference),
                 subscription: id("sub_1"),
                 customer: Some("cus_1".to_owned()),
@@ -180,11 +182,11 @@ mod tests {
             "client_reference_id": "a-vault", "customer": null,
             "subscription": { "id": "sub_1" }, "payment_status": "paid",
         });
-        let wanted = Content::Checkout(Checkout {
+        let wanted = EventContent::Checkout(Checkout {
             reference: None,
             subscription: id("sub_1"),
             customer: None,
-            reported: Reported::Paid,
+            reported: ReportedState::Paid,
         });
         assert_eq!(parsed("checkout.session.completed", &object), wanted);
     }
@@ -198,63 +200,67 @@ mod tests {
             (
                 "customer.subscription.created",
                 status("trialing"),
-                Reported::Paid,
+                ReportedState::Paid,
             ),
             (
                 "customer.subscription.updated",
                 status("active"),
-                Reported::Paid,
+                ReportedState::Paid,
             ),
             (
                 "customer.subscription.resumed",
                 status("active"),
-                Reported::Paid,
+                ReportedState::Paid,
             ),
             (
                 "customer.subscription.updated",
                 status("past_due"),
-                Reported::PastDue,
+                ReportedState::PastDue,
             ),
             (
                 "customer.subscription.created",
                 status("incomplete"),
-                Reported::Incomplete,
+                ReportedState::Incomplete,
             ),
             (
                 "customer.subscription.updated",
                 status("incomplete_expired"),
-                Reported::Ended,
+                ReportedState::Ended,
             ),
             (
                 "customer.subscription.updated",
                 status("unpaid"),
-                Reported::Withheld,
+                ReportedState::Withheld,
             ),
             (
                 "customer.subscription.paused",
                 status("paused"),
-                Reported::Withheld,
+                ReportedState::Withheld,
             ),
             (
                 "customer.subscription.updated",
                 status("canceled"),
-                Reported::Ended,
+                ReportedState::Ended,
             ),
             (
                 "customer.subscription.deleted",
                 status("active"),
-                Reported::Ended,
+                ReportedState::Ended,
             ),
             (
                 "customer.subscription.updated",
                 status("new"),
-                Reported::Unknown,
+                ReportedState::Unknown,
             ),
-            ("invoice.paid", invoice.clone(), Reported::Paid),
-            ("invoice.payment_failed", invoice, Reported::PaymentFailed),
-            ("invoice.paid", parent, Reported::Paid),
+            ("invoice.paid", invoice.clone(), ReportedState::Paid),
+            (
+                "invoice.payment_failed",
+                invoice,
+                ReportedState::PaymentFailed,
+            ),
+            ("invoice.paid", parent, ReportedState::Paid),
         ] {
-            let wanted = Content::Subscription {
+            let wanted = EventContent::Subscription {
                 subscription: id("sub_1"),
                 reported,
             };
@@ -278,7 +284,7 @@ mod tests {
                 json!({ "id": "sub/1", "status": "active" }),
             ),
         ] {
-            let wanted = Content::Other {
+            let wanted = EventContent::Other {
                 kind: kind.to_owned(),
             };
             assert_eq!(parsed(kind, &object), wanted, "{kind} {object}");

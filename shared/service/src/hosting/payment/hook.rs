@@ -7,8 +7,8 @@ use axum::response::Response;
 use vault_api::PaymentOutcome;
 
 use super::event::Event;
-use super::receive;
-use super::signature::{BadSignature, verify};
+use super::process_event;
+use super::signature::{BadSignature, verify_signature};
 use crate::app::App;
 use crate::error::{ErrorCode, Refusal};
 use crate::http::{json_answer, read_body};
@@ -20,7 +20,7 @@ const SIGNATURE: &str = "stripe-signature";
 
 /// Receives an event. Where no secret is configured, the route does not exist. The body is verified
 /// as the bytes that arrived, before anything parses it.
-pub(crate) async fn payment(app: App, request: Request) -> Result<Response, Refusal> {
+pub(crate) async fn receive_payment(app: App, request: Request) -> Result<Response, Refusal> {
     let secrets = &app.config.hosting.payment_secrets;
     if secrets.is_empty() {
         return Err(ErrorCode::NotFound.into());
@@ -33,9 +33,9 @@ pub(crate) async fn payment(app: App, request: Request) -> Result<Response, Refu
         (Some(header), None) => header.to_str().unwrap_or_default(),
         _ => "",
     };
-    verify(header, &body, secrets, app.clock.now())?;
+    verify_signature(header, &body, secrets, app.clock.now())?;
     let event = Event::parse(&body).ok_or(ErrorCode::JsonInvalid)?;
-    let outcome = receive(&app, &event).await?;
+    let outcome = process_event(&app, &event).await?;
     Ok(json_answer(StatusCode::OK, &PaymentOutcome { outcome }))
 }
 

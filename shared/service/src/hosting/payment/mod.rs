@@ -12,15 +12,15 @@ use serde_json::json;
 use vault_store::StoreError;
 use vault_store::records::When;
 
-use super::payment::event::{Checkout, Content, Event};
+use super::payment::event::{Checkout, Event, EventContent};
 use super::provisioning;
 use crate::app::App;
 use crate::model::audit::{self, Actor, Change};
 use crate::model::namespace::{self, Subscription};
 use crate::model::payment::{
-    PaidSubscription, Reported, SubscriptionId, event_key, event_mark, subscription_key,
+    PaidSubscription, ReportedState, SubscriptionId, event_key, event_mark, subscription_key,
 };
-use crate::model::provisioning::{Happened, Provisioning, Reference};
+use crate::model::provisioning::{Provisioning, ProvisioningEvent, Reference};
 use crate::model::{Versioned, notice};
 use crate::notices;
 use crate::transaction::Transaction;
@@ -28,15 +28,15 @@ use crate::transaction::Transaction;
 pub(crate) use vault_api::PaymentOutcomeWord as Outcome;
 
 /// Processes a verified event. Fails only when the store does; the provider then sends it again.
-pub(crate) async fn receive(app: &App, event: &Event) -> Result<Outcome, StoreError> {
-    let take = async |tx| take(&tx, app, event).await;
+pub(crate) async fn process_event(app: &App, event: &Event) -> Result<Outcome, StoreError> {
+    let take = async |tx| apply_event(&tx, app, event).await;
     let (outcome, reference) = app.change(take).await?;
     let (id, outcome_word) = (event.id.as_str(), outcome.as_str());
     match &event.content {
-        Content::Other { kind } => tracing::info!(event = id, kind, "payment: not acted on"),
-        Content::Subscription {
+        EventContent::Other { kind } => tracing::info!(event = id, kind, "payment: not acted on"),
+        EventContent::Subscription {
             subscription,
-            reported: Reported::Unknown,
+            reported: ReportedState::Unknown,
         } => tracing::error!(
             event = id,
             subscription = subscription.as_str(),
@@ -46,37 +46,37 @@ pub(crate) async fn receive(app: &App, event: &Event) -> Result<Outcome, StoreEr
     }
     // For a repeated event too: it continues what the first delivery left undone.
     if let Some(reference) = reference {
-        provisioning::advance(app, &reference).await?;
+        provisioning::advance_sign_up(app, &reference).await?;
     }
     Ok(outcome)
 }
 
 /// Processes an event in the commit of `tx`. Also returns the sign-up that it is about.
-async fn take(
+async fn apply_event(
     tx: &Transaction<'_>,
     app: &App,
     event: &Event,
 ) -> Result<(Outcome, Option<Reference>), StoreError> {
     let (id, reported) = match &event.content {
-        Content::Other { .. } => return Ok((Outcome::Ignored, None)),
-        Content::Checkout(checkout) => (&checkout.subscription, checkout.reported),
-        Content::Subscription {
+        EventContent::Other { .. } => return Ok((Outcome::Ignored, None)),
+        EventContent::Checkout(checkout) => (&checkout.subscription, checkout.reported),
+        EventContent::Subscription {
             subscription,
             reported,
         } => (subscription, *reported),
     };
     let keys = [event_key(&event.id), subscription_key(id)];
-    let [mark, held] = tx.get_all(keys).await?;
-    let held = Versioned::<PaidSubscription>::read(held)?;
+    let [mark, record] = tx.get_all(keys).await?;
+    let stored = Versioned::<PaidSubscription>::read(record)?;
     // The mark is part of the commit of all effects, so where it exists they are done.
     if mark.is_some() {
-        let reference = held.and_then(|held| held.value.reference);
+        let reference = stored.and_then(|held| held.value.reference);
         return Ok((Outcome::Repeated, reference));
     }
     // Events arrive in any order, and one that is older than the newest changes nothing.
-    let (paid, when) = match held {
+    let (paid, when) = match stored {
         Some(held) => (
-            held.value.after(reported, event.created),
+            held.value.after_event(reported, event.created),
             When::At(held.revision),
         ),
         None => (
@@ -88,36 +88,36 @@ async fn take(
     // repeated.
     tx.write(event_mark(&event.id, tx.now())?);
     let paid = match &event.content {
-        Content::Checkout(checkout) => bind(tx, app, paid, checkout).await?,
-        _ => Some(follow(tx, app, paid).await?),
+        EventContent::Checkout(checkout) => bind_subscription(tx, app, paid, checkout).await?,
+        _ => Some(update_sign_up(tx, app, paid).await?),
     };
     let Some(paid) = paid else {
         return Ok((Outcome::Ignored, None));
     };
-    tx.write(paid.write(when, tx.now())?);
+    tx.write(paid.to_write(when, tx.now())?);
     Ok((Outcome::Taken, paid.reference))
 }
 
 /// Applies the new state of a subscription to the sign-up that it is bound to.
-async fn follow(
+async fn update_sign_up(
     tx: &Transaction<'_>,
     app: &App,
     paid: PaidSubscription,
 ) -> Result<PaidSubscription, StoreError> {
     if let Some(reference) = &paid.reference
-        && let Some(sign_up) = provisioning::find(tx, reference).await?
+        && let Some(sign_up) = provisioning::find_sign_up(tx, reference).await?
         // A subscription that was replaced by another one no longer decides anything.
         && sign_up.value.subscription.as_ref() == Some(&paid.id)
     {
         let after = sign_up.value.clone();
-        settle(tx, app, &sign_up, after, &paid).await?;
+        settle_sign_up(tx, app, &sign_up, after, &paid).await?;
     }
     Ok(paid)
 }
 
 /// Binds a subscription to the sign-up that its checkout names. Returns the subscription as it is
 /// then; `None` leaves it unchanged.
-async fn bind(
+async fn bind_subscription(
     tx: &Transaction<'_>,
     app: &App,
     paid: PaidSubscription,
@@ -125,7 +125,7 @@ async fn bind(
 ) -> Result<Option<PaidSubscription>, StoreError> {
     let subscription = paid.id.as_str().to_owned();
     let sign_up = match &checkout.reference {
-        Some(reference) => provisioning::find(tx, reference).await?,
+        Some(reference) => provisioning::find_sign_up(tx, reference).await?,
         None => None,
     };
     let Some(sign_up) = sign_up else {
@@ -162,13 +162,15 @@ async fn bind(
         customer: checkout.customer.clone().or(paid.customer),
         ..paid
     };
-    let bound = sign_up.value.after(Happened::Bound(paid.id.clone()));
+    let bound = sign_up
+        .value
+        .after_event(ProvisioningEvent::Bound(paid.id.clone()));
     // Nothing changes where the sign-up is bound to this subscription already.
     let bound = bound
         .ok()
         .flatten()
         .unwrap_or_else(|| sign_up.value.clone());
-    settle(tx, app, &sign_up, bound, &paid).await?;
+    settle_sign_up(tx, app, &sign_up, bound, &paid).await?;
     Ok(Some(paid))
 }
 
@@ -182,52 +184,53 @@ async fn is_second(
     let Some(first) = sign_up.subscription.as_ref().filter(|first| *first != id) else {
         return Ok(false);
     };
-    let held = tx.get::<PaidSubscription>(&subscription_key(first)).await?;
-    if held.is_none_or(|held| held.value.is_over()) {
+    let first_paid = tx.get::<PaidSubscription>(&subscription_key(first)).await?;
+    if first_paid.is_none_or(|held| held.value.is_over()) {
         return Ok(false);
     }
     let change = Change::about(&sign_up.slug)
-        .before(json!({ "subscription_id": first }))
-        .after(json!({ "subscription_id": id }));
-    log(tx, sign_up, "payment.second", &change, "ignored")?;
+        .with_before(json!({ "subscription_id": first }))
+        .with_after(json!({ "subscription_id": id }));
+    write_audits(tx, sign_up, "payment.second", &change, "ignored")?;
     Ok(true)
 }
 
 /// Applies a subscription to the sign-up that it pays for, read as `seen` and changed to `after`,
 /// and to the vault of the sign-up.
-async fn settle(
+async fn settle_sign_up(
     tx: &Transaction<'_>,
     app: &App,
     seen: &Versioned<Provisioning>,
     after: Provisioning,
     paid: &PaidSubscription,
 ) -> Result<(), StoreError> {
-    let access = paid.access(app.config.hosting.grace_days);
+    let access = paid.vault_access(app.config.hosting.grace_days);
     // A first payment that failed confirms nothing: the sign-up goes on waiting.
     let confirmed = match access {
-        Subscription::Active => after.after(Happened::Paid).ok().flatten(),
+        Subscription::Active => after.after_event(ProvisioningEvent::Paid).ok().flatten(),
         _ => None,
     };
     let is_confirmed = confirmed.is_some();
     let after = confirmed.unwrap_or(after);
     if after != seen.value {
-        tx.write(after.write(When::At(seen.revision))?);
+        tx.write(after.to_write(When::At(seen.revision))?);
         let change = Change::about(&after.slug)
-            .before(json!({ "paid_access": seen.value.paid_access }))
-            .after(json!({
+            .with_before(json!({ "paid_access": seen.value.paid_access }))
+            .with_after(json!({
                 "paid_access": after.paid_access, "subscription_id": paid.id,
             }));
-        log(tx, &after, "payment.bind", &change, "done")?;
+        write_audits(tx, &after, "payment.bind", &change, "done")?;
     }
     if is_confirmed {
-        tx.write_all(provisioning::confirmed(tx, &after).await?);
+        tx.write_all(provisioning::confirmation_writes(tx, &after).await?);
     }
     let Some(reference) = &after.namespace else {
         return Ok(());
     };
     // The id decides, since a slug does not say which allocation was paid for.
-    let found = namespace::find(tx, &reference.slug).await?;
-    let Some((mut namespace, revision)) = found.filter(|(found, _)| found.id == reference.id)
+    let namespace_and_revision = namespace::find_namespace(tx, &reference.slug).await?;
+    let Some((mut namespace, revision)) =
+        namespace_and_revision.filter(|(found, _)| found.id == reference.id)
     else {
         tracing::warn!(
             subscription = paid.id.as_str(),
@@ -237,8 +240,8 @@ async fn settle(
     };
     if namespace.subscription != access {
         let change = Change::about(&namespace.slug)
-            .before(json!({ "subscription": namespace.subscription }))
-            .after(json!({ "subscription": access }));
+            .with_before(json!({ "subscription": namespace.subscription }))
+            .with_after(json!({ "subscription": access }));
         namespace.subscription = access;
         // One notice for each change of state, however many attempts to collect a payment fail.
         let served_until = match access {
@@ -248,16 +251,16 @@ async fn settle(
         };
         if let Some(served_until) = served_until {
             let event = notice::Event::PaymentFailed { served_until };
-            tx.write_all(notices::queue(tx, &namespace, event).await?);
+            tx.write_all(notices::queue_notice(tx, &namespace, event).await?);
         }
-        tx.write(namespace.update(revision)?);
-        log(tx, &after, "payment.change", &change, "done")?;
+        tx.write(namespace.update_write(revision)?);
+        write_audits(tx, &after, "payment.change", &change, "done")?;
     }
     Ok(())
 }
 
 /// Adds the audit entries about a payment, to the log of the service and to that of the vault.
-fn log(
+fn write_audits(
     tx: &Transaction<'_>,
     sign_up: &Provisioning,
     action: &str,
@@ -269,7 +272,7 @@ fn log(
         .as_ref()
         .map(|namespace| Some(&namespace.id));
     for log in std::iter::once(None).chain(vault) {
-        let entry = audit::entry(tx, log, &Actor::server(), action, change.clone(), outcome)?;
+        let entry = audit::entry_write(tx, log, &Actor::server(), action, change.clone(), outcome)?;
         tx.write(entry);
     }
     Ok(())

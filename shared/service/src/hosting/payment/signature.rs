@@ -28,13 +28,13 @@ pub enum BadSignature {
 
 /// Verifies that `header` has a signature of exactly these bytes by one of the secrets, made at
 /// most [`TOLERANCE_SECONDS`] from `now`.
-pub fn verify(
+pub fn verify_signature(
     header: &str,
     body: &[u8],
     secrets: &[SecretString],
     now: Timestamp,
 ) -> Result<(), BadSignature> {
-    let signed = Signed::parse(header).ok_or(BadSignature::Forged)?;
+    let signed = SignatureHeader::parse(header).ok_or(BadSignature::Forged)?;
     let message = |secret: &SecretString| {
         let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose_secret().as_bytes())
             .expect("HMAC takes a key of any length");
@@ -63,12 +63,12 @@ pub fn verify(
 }
 
 /// Members of the header that are used.
-struct Signed<'h> {
+struct SignatureHeader<'h> {
     time: &'h str,
     signatures: Vec<[u8; 32]>,
 }
 
-impl<'h> Signed<'h> {
+impl<'h> SignatureHeader<'h> {
     /// Parses the header; `None` without exactly one time, or with more signatures than are
     /// compared.
     fn parse(header: &'h str) -> Option<Self> {
@@ -115,7 +115,7 @@ mod tests {
     fn judge(header: &str, body: &str, secrets: &[&str], now: i64) -> Result<(), BadSignature> {
         let secrets: Vec<_> = secrets.iter().map(|text| (*text).into()).collect();
         let now = Timestamp::from_unix(now);
-        verify(header, body.as_bytes(), &secrets, now)
+        verify_signature(header, body.as_bytes(), &secrets, now)
     }
 
     /// Made by `webhooks.generateTestHeaderString` of the npm package stripe 23.1.0.

@@ -11,13 +11,15 @@ use crate::model::account::{Account, account_key};
 use crate::model::audit::{Actor, Change};
 use crate::model::namespace::{self, Kind, Namespace, NamespaceRef, Subscription};
 use crate::model::payment::{PaidSubscription, subscription_key};
-use crate::model::provisioning::{Happened, Link, Provisioning, link_key, reservation_key};
+use crate::model::provisioning::{
+    Link, Provisioning, ProvisioningEvent, link_key, reservation_key,
+};
 use crate::model::user::{Role, Scopes, User};
 use crate::transaction::Transaction;
 
 /// Allocates the namespace of a sign-up and makes the account its owner. Returns false where the
 /// name belongs to another vault, or where the account no longer exists.
-pub(super) async fn allocate(
+pub(super) async fn allocate_namespace(
     tx: &Transaction<'_>,
     app: &App,
     seen: &Versioned<Provisioning>,
@@ -25,21 +27,21 @@ pub(super) async fn allocate(
     let sign_up = &seen.value;
     let keys = [
         account_key(&sign_up.account),
-        namespace::key(&sign_up.slug),
+        namespace::namespace_key(&sign_up.slug),
         reservation_key(&sign_up.slug),
     ];
     let [account, taken, reservation] = tx.get_all(keys).await?;
-    let held = Versioned::<Link>::read(reservation)?;
+    let reserved = Versioned::<Link>::read(reservation)?;
     let is_its = |link: &Versioned<Link>| link.value.reference == sign_up.reference;
     // A deleted vault keeps its name, so any record under it means that it is taken.
-    if taken.is_some() || held.as_ref().is_some_and(|link| !is_its(link)) {
+    if taken.is_some() || reserved.as_ref().is_some_and(|link| !is_its(link)) {
         return Ok(false);
     }
     let Some(account) = Versioned::<Account>::read(account)? else {
         tracing::error!("a sign-up was paid for whose account is deleted");
         return Ok(false);
     };
-    let (subscription, paid) = subscription(tx, app, sign_up).await?;
+    let (subscription, paid) = read_subscription(tx, app, sign_up).await?;
     let slug = sign_up.slug.clone();
     let email = account.value.email.to_string();
     let mut namespace = Namespace::new(slug, Kind::Hosted, email, tx);
@@ -48,12 +50,12 @@ pub(super) async fn allocate(
         slug: namespace.slug.clone(),
         id: namespace.id,
     };
-    let after = sign_up.after(Happened::Allocated(reference.clone()));
+    let after = sign_up.after_event(ProvisioningEvent::Allocated(reference.clone()));
     let Ok(Some(after)) = after else {
         return Err(tx.conflict());
     };
     let now = tx.now();
-    let owner = User::active(
+    let owner = User::new_active(
         &account.value,
         reference,
         Role::Owner,
@@ -62,26 +64,26 @@ pub(super) async fn allocate(
         &tx.random,
     );
     let reservation = reservation_key(&sign_up.slug);
-    tx.write_all(namespace.allocation()?);
-    tx.write_all(owner.creation()?);
-    tx.write(after.write(When::At(seen.revision))?);
+    tx.write_all(namespace.allocation_writes()?);
+    tx.write_all(owner.creation_writes()?);
+    tx.write(after.to_write(When::At(seen.revision))?);
     let link = link_key(&namespace.slug);
-    tx.write(Write::put(link, after.link()?, When::Absent));
+    tx.write(Write::put(link, after.link_document()?, When::Absent));
     // A reservation may have expired. Then it has to be absent still, or another sign-up has the
     // name.
-    tx.write(match &held {
+    tx.write(match &reserved {
         Some(held) => Write::delete(reservation, When::At(held.revision)),
         None => Write::check(reservation, When::Absent),
     });
     tx.write_all(paid);
-    log(tx, &namespace, &owner, &after)?;
+    write_audits(tx, &namespace, &owner, &after)?;
     tx.commit_within(0).await?;
     Ok(true)
 }
 
 /// Returns the subscription state of the new namespace, and a check that it is still as it was
 /// read.
-async fn subscription(
+async fn read_subscription(
     tx: &Transaction<'_>,
     app: &App,
     sign_up: &Provisioning,
@@ -94,18 +96,18 @@ async fn subscription(
         // Without its record nothing shows that the subscription was paid.
         return Ok((Subscription::Lapsed, None));
     };
-    let access = paid.value.access(app.config.hosting.grace_days);
+    let access = paid.value.vault_access(app.config.hosting.grace_days);
     Ok((access, Some(Write::check(key, When::At(paid.revision)))))
 }
 
 /// Adds the audit entries: to the log of the service, and as the first one to that of the vault.
-fn log(
+fn write_audits(
     tx: &Transaction<'_>,
     namespace: &Namespace,
     owner: &User,
     sign_up: &Provisioning,
 ) -> Result<(), StoreError> {
-    let change = Change::about(&namespace.slug).after(json!({
+    let change = Change::about(&namespace.slug).with_after(json!({
         "namespace_id": namespace.id, "owner": owner.email, "plan": sign_up.plan,
     }));
     let by = |user: String| Actor {

@@ -20,8 +20,8 @@ use crate::app::App;
 use crate::drafts;
 use crate::model::namespace::{self, Namespace, NamespaceRef};
 use crate::model::provisioning::{
-    Happened, Link, Next, OPEN, Provisioning, Reference, SIGN_UPS, Step, link_key, open_key,
-    provisioning_key, sign_up_key, slot_keys, steps_by_operator,
+    Link, NextAction, OPEN, Provisioning, ProvisioningEvent, Reference, SIGN_UPS, Step, link_key,
+    open_key, provisioning_key, sign_up_key, slot_keys, steps_by_operator,
 };
 use crate::model::user::{Membership, membership_key};
 use crate::model::{Versioned, account};
@@ -29,12 +29,12 @@ use crate::ports::Ports;
 use crate::transaction::Transaction;
 use crate::{shelf, starter};
 
-pub(crate) use sign_up::{Choice, NotReserved, rename, sign_up};
+pub(crate) use sign_up::{ReservationError, SignUpChoice, rename_sign_up, sign_up};
 
 /// Maximum number of an account's sign-ups that are shown.
-const MOST_SIGN_UPS: usize = 50;
+const MAX_SIGN_UPS: usize = 50;
 /// Maximum number of sign-ups that background work reads at once.
-const OPEN_AT_ONCE: usize = 100;
+const OPEN_PAGE_SIZE: usize = 100;
 
 /// Progress of a sign-up, as far as the service alone can take it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -50,15 +50,15 @@ pub(crate) enum Progress {
 }
 
 /// Returns the set-up steps of a namespace, in the order of the interface.
-pub async fn of(app: &App, namespace: &Namespace) -> Result<Vec<Step>, StoreError> {
+pub async fn namespace_steps(app: &App, namespace: &Namespace) -> Result<Vec<Step>, StoreError> {
     let sign_ups = of_namespaces(app, std::slice::from_ref(namespace)).await?;
     let sign_up = sign_ups.first().and_then(Option::as_ref);
-    Ok(steps(namespace, sign_up).to_vec())
+    Ok(setup_steps(namespace, sign_up).to_vec())
 }
 
 /// Returns the set-up steps of a namespace from the sign-up that led to it; `None` where an
 /// operator created the namespace.
-pub(crate) fn steps(namespace: &Namespace, sign_up: Option<&Provisioning>) -> [Step; 5] {
+pub(crate) fn setup_steps(namespace: &Namespace, sign_up: Option<&Provisioning>) -> [Step; 5] {
     let synced = namespace.current.is_some();
     match sign_up {
         Some(sign_up) => sign_up.steps(synced),
@@ -85,12 +85,12 @@ pub(crate) async fn of_namespaces(
     if keys.is_empty() {
         return Ok(vec![None; namespaces.len()]);
     }
-    let mut found = app.records.get_many(&keys).await?.into_iter();
+    let mut records = app.records.get_many(&keys).await?.into_iter();
     let mut sign_ups = Vec::with_capacity(namespaces.len());
     for (namespace, link) in namespaces.iter().zip(&links) {
         // There is one record for each link and not for each namespace, so only a link takes the
         // next one.
-        let record = link.as_ref().and_then(|_| found.next().flatten());
+        let record = link.as_ref().and_then(|_| records.next().flatten());
         let sign_up = Versioned::<Provisioning>::read(record)?.map(|seen| seen.value);
         // The link stands under the slug, so the id of the namespace is compared, too.
         let is_its = |sign_up: &Provisioning| {
@@ -104,7 +104,7 @@ pub(crate) async fn of_namespaces(
 
 /// Returns the writes that remove the sign-up of a deleted namespace and give its place back to the
 /// account. Empty where an operator created the namespace.
-pub(crate) async fn removal(
+pub(crate) async fn removal_writes(
     app: &App,
     slug: &Slug,
     namespace: &NamespaceId,
@@ -118,7 +118,7 @@ pub(crate) async fn removal(
         Write::delete(provisioning_key(&reference), When::Any),
         Write::delete(open_key(&reference), When::Any),
     ];
-    let Some(sign_up) = find(app, &reference).await? else {
+    let Some(sign_up) = find_sign_up(app, &reference).await? else {
         return Ok(writes);
     };
     let sign_up = sign_up.value;
@@ -130,7 +130,7 @@ pub(crate) async fn removal(
         sign_up_key(&sign_up.account, &reference),
         When::Any,
     ));
-    for (key, held) in slots(app, &sign_up.account).await? {
+    for (key, held) in read_slots(app, &sign_up.account).await? {
         if let Some(held) = held.filter(|held| held.value.reference == reference) {
             writes.push(Write::delete(key, When::At(held.revision)));
         }
@@ -139,7 +139,7 @@ pub(crate) async fn removal(
 }
 
 /// Reads a sign-up with its revision.
-pub(crate) async fn find(
+pub(crate) async fn find_sign_up(
     ports: &Ports,
     reference: &Reference,
 ) -> Result<Option<Versioned<Provisioning>>, StoreError> {
@@ -151,10 +151,10 @@ pub(crate) async fn sign_ups(
     app: &App,
     account: &account::AccountId,
 ) -> Result<Vec<Provisioning>, StoreError> {
-    let partition = account::partition(account);
+    let partition = account::account_partition(account);
     let listed = app
         .records
-        .list(&partition, SIGN_UPS, None, MOST_SIGN_UPS)
+        .list_page(&partition, SIGN_UPS, None, MAX_SIGN_UPS)
         .await?;
     let keys = listed
         .iter()
@@ -164,8 +164,8 @@ pub(crate) async fn sign_ups(
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    let found = app.records.get_many(&keys).await?;
-    let mut sign_ups = found
+    let records = app.records.get_many(&keys).await?;
+    let mut sign_ups = records
         .iter()
         .flatten()
         .map(Record::read)
@@ -177,7 +177,7 @@ pub(crate) async fn sign_ups(
 
 /// Advances a sign-up as far as possible now. Returns `None` when there is none with this
 /// reference.
-pub(crate) async fn advance(
+pub(crate) async fn advance_sign_up(
     app: &App,
     reference: &Reference,
 ) -> Result<Option<Progress>, StoreError> {
@@ -194,16 +194,16 @@ async fn advance_in(
 ) -> Result<Option<Progress>, StoreError> {
     loop {
         // Read again for each step, since the commit of the last one changed the revision.
-        let Some(seen) = find(tx, reference).await? else {
+        let Some(seen) = find_sign_up(tx, reference).await? else {
             return Ok(None);
         };
-        let progress = match seen.value.next() {
-            Next::Wait => Progress::AwaitsPayment,
-            Next::Nothing => Progress::SetUp,
-            Next::Allocate if allocate::allocate(tx, app, &seen).await? => continue,
-            Next::Allocate => Progress::NameTaken,
-            Next::Import => {
-                import(tx, app, &seen).await?;
+        let progress = match seen.value.next_action() {
+            NextAction::Wait => Progress::AwaitsPayment,
+            NextAction::Nothing => Progress::SetUp,
+            NextAction::Allocate if allocate::allocate_namespace(tx, app, &seen).await? => continue,
+            NextAction::Allocate => Progress::NameTaken,
+            NextAction::Import => {
+                import_starters(tx, app, &seen).await?;
                 continue;
             }
         };
@@ -213,25 +213,25 @@ async fn advance_in(
 
 /// Saves the chosen starter skills as drafts of the new namespace, then records that this is done.
 /// The id of a draft is derived from the sign-up and the skill, so that none is saved twice.
-async fn import(
+async fn import_starters(
     tx: &Transaction<'_>,
     app: &App,
     seen: &Versioned<Provisioning>,
 ) -> Result<(), StoreError> {
     let sign_up = &seen.value;
     if let Some(reference) = &sign_up.namespace
-        && let Some((namespace, owner)) = home(app, sign_up, reference).await?
+        && let Some((namespace, owner)) = find_home(app, sign_up, reference).await?
     {
         for name in &sign_up.starter_skills {
             let id = draft_id(sign_up, name.as_str());
-            if drafts::find(app, &namespace, &id).await?.is_some() {
+            if drafts::find_draft(app, &namespace, &id).await?.is_some() {
                 continue;
             }
-            let files = starter::files(name.as_str());
-            let saved = shelf::propose(app, &namespace, &owner, id, files).await;
+            let files = starter::skill_files(name.as_str());
+            let saved = shelf::propose_files(app, &namespace, &owner, id, files).await;
             // Two runs at once save the same draft: one of them fails, but the draft is there.
             if let Err(error) = saved
-                && drafts::find(app, &namespace, &id).await?.is_none()
+                && drafts::find_draft(app, &namespace, &id).await?.is_none()
             {
                 return Err(StoreError::unavailable(format!(
                     "the starter skill `{name}` was not saved as a draft: {error}"
@@ -240,23 +240,24 @@ async fn import(
         }
     }
     // Recorded also where the namespace or its owner is gone: then nothing is left to save.
-    let Ok(Some(after)) = sign_up.after(Happened::Imported) else {
+    let Ok(Some(after)) = sign_up.after_event(ProvisioningEvent::Imported) else {
         return Ok(());
     };
-    tx.write(after.write(When::At(seen.revision))?);
+    tx.write(after.to_write(When::At(seen.revision))?);
     tx.write(Write::delete(open_key(&after.reference), When::Any));
     tx.commit_within(0).await?;
     Ok(())
 }
 
 /// Returns the namespace of a sign-up and its owner there; `None` when either is gone.
-async fn home(
+async fn find_home(
     app: &App,
     sign_up: &Provisioning,
     reference: &NamespaceRef,
 ) -> Result<Option<(Namespace, Submitter)>, StoreError> {
-    let found = namespace::find(app, &reference.slug).await?;
-    let Some((namespace, _)) = found.filter(|(found, _)| found.id == reference.id) else {
+    let namespace_and_revision = namespace::find_namespace(app, &reference.slug).await?;
+    let Some((namespace, _)) = namespace_and_revision.filter(|(found, _)| found.id == reference.id)
+    else {
         return Ok(None);
     };
     let key = membership_key(&sign_up.account, &reference.slug);
@@ -282,19 +283,23 @@ fn draft_id(sign_up: &Provisioning, skill: &str) -> DraftId {
 
 /// Returns the writes that go with a confirmed payment: the sign-up is kept for good, is open for
 /// background work, and frees its place among the unpaid ones of its account.
-pub(crate) async fn confirmed(
+pub(crate) async fn confirmation_writes(
     ports: &Ports,
     sign_up: &Provisioning,
 ) -> Result<Vec<Write>, StoreError> {
     let mut writes = vec![
-        Write::put(open_key(&sign_up.reference), sign_up.link()?, When::Any),
+        Write::put(
+            open_key(&sign_up.reference),
+            sign_up.link_document()?,
+            When::Any,
+        ),
         Write::put(
             sign_up_key(&sign_up.account, &sign_up.reference),
-            sign_up.link()?,
+            sign_up.link_document()?,
             When::Any,
         ),
     ];
-    for (key, seen) in slots(ports, &sign_up.account).await? {
+    for (key, seen) in read_slots(ports, &sign_up.account).await? {
         if let Some(seen) = seen
             && seen.value.reference == sign_up.reference
         {
@@ -305,25 +310,25 @@ pub(crate) async fn confirmed(
 }
 
 /// Returns the places of an account's unpaid sign-ups, each with its present holder.
-async fn slots(
+async fn read_slots(
     ports: &Ports,
     account: &account::AccountId,
 ) -> Result<Vec<(RecordKey, Option<Versioned<Link>>)>, StoreError> {
     let keys = slot_keys(account);
-    let found = ports.records.get_many(&keys).await?;
+    let records = ports.records.get_many(&keys).await?;
     let read = |(key, record)| Ok((key, Versioned::<Link>::read(record)?));
-    keys.into_iter().zip(found).map(read).collect()
+    keys.into_iter().zip(records).map(read).collect()
 }
 
 /// Continues every sign-up that was interrupted, as background work, until `until`. Returns how
 /// many were completed. One that fails does not hold up the others.
-pub(crate) async fn resume(app: &App, until: Instant) -> Result<usize, StoreError> {
+pub(crate) async fn resume_sign_ups(app: &App, until: Instant) -> Result<usize, StoreError> {
     let mut completed = 0;
     let mut after: Option<String> = None;
     loop {
         let page = app
             .records
-            .list(OPEN, "", after.as_deref(), OPEN_AT_ONCE)
+            .list_page(OPEN, "", after.as_deref(), OPEN_PAGE_SIZE)
             .await?;
         for record in &page {
             let left = until.saturating_duration_since(Instant::now());
@@ -334,7 +339,7 @@ pub(crate) async fn resume(app: &App, until: Instant) -> Result<usize, StoreErro
                 continue;
             };
             // A step that is cancelled here can be repeated from any point.
-            match timeout(left, advance(app, &reference)).await {
+            match timeout(left, advance_sign_up(app, &reference)).await {
                 Ok(Ok(Some(Progress::SetUp))) => completed += 1,
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => {
@@ -345,7 +350,7 @@ pub(crate) async fn resume(app: &App, until: Instant) -> Result<usize, StoreErro
             }
         }
         match page.last() {
-            Some(last) if page.len() == OPEN_AT_ONCE => after = Some(last.key.key.clone()),
+            Some(last) if page.len() == OPEN_PAGE_SIZE => after = Some(last.key.key.clone()),
             _ => return Ok(completed),
         }
     }

@@ -6,14 +6,14 @@ use vault_format::time::Timestamp;
 use vault_store::StoreError;
 use vault_store::records::{Document, RecordKey, When, Write};
 
-use super::{find, slots};
+use super::{find_sign_up, read_slots};
 use crate::app::App;
 use crate::model::Versioned;
 use crate::model::account::Account;
 use crate::model::audit::{Actor, Change};
 use crate::model::namespace;
 use crate::model::provisioning::{
-    Happened, Link, MAX_UNPAID, PaidAccess, Provisioning, RESERVATION_SECONDS, Reference,
+    Link, MAX_UNPAID, PaidAccess, Provisioning, ProvisioningEvent, RESERVATION_SECONDS, Reference,
     UNPAID_DAYS, open_key, reservation_key, sign_up_key,
 };
 use crate::ports::Ports;
@@ -21,7 +21,7 @@ use crate::transaction::Transaction;
 
 /// Choices of a person who signs up.
 #[derive(Clone, Debug)]
-pub(crate) struct Choice {
+pub(crate) struct SignUpChoice {
     /// Name of the vault; never a reserved one.
     pub(crate) slug: Slug,
     /// Plan; `None` where vaults are free.
@@ -32,7 +32,7 @@ pub(crate) struct Choice {
 
 /// Failure to reserve a name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub(crate) enum NotReserved {
+pub(crate) enum ReservationError {
     /// A vault has the name or had it, or another sign-up has reserved it.
     #[error("The name is taken. Choose another one.")]
     Taken,
@@ -50,38 +50,38 @@ pub(crate) enum NotReserved {
 pub(crate) async fn sign_up(
     app: &App,
     account: &Account,
-    choice: &Choice,
+    choice: &SignUpChoice,
     actor: &Actor,
-) -> Result<Result<Reference, NotReserved>, StoreError> {
-    app.change(async |tx| reserve(&tx, account, choice, actor).await)
+) -> Result<Result<Reference, ReservationError>, StoreError> {
+    app.change(async |tx| reserve_name(&tx, account, choice, actor).await)
         .await
 }
 
 /// Reserves a name in the commit of `tx`.
-async fn reserve(
+async fn reserve_name(
     tx: &Transaction<'_>,
     account: &Account,
-    choice: &Choice,
+    choice: &SignUpChoice,
     actor: &Actor,
-) -> Result<Result<Reference, NotReserved>, StoreError> {
-    match holder(tx, &choice.slug).await? {
-        Holder::Nobody => {}
-        Holder::Vault => return Ok(Err(NotReserved::Taken)),
-        Holder::SignUp(reference) => {
+) -> Result<Result<Reference, ReservationError>, StoreError> {
+    match find_holder(tx, &choice.slug).await? {
+        NameHolder::Nobody => {}
+        NameHolder::Vault => return Ok(Err(ReservationError::Taken)),
+        NameHolder::SignUp(reference) => {
             // A form that is sent twice finds the reservation of its own account. One of another
             // account gets the answer that a vault gets.
-            let same = find(tx, &reference).await?;
-            let same = same.filter(|held| held.value.account == account.id);
-            return Ok(match same {
+            let existing = find_sign_up(tx, &reference).await?;
+            let own_reservation = existing.filter(|held| held.value.account == account.id);
+            return Ok(match own_reservation {
                 Some(held) => Ok(held.value.reference),
-                None => Err(NotReserved::Taken),
+                None => Err(ReservationError::Taken),
             });
         }
     }
     // A few places for each account bound how many names one person can hold without paying.
-    let slots = slots(tx, &account.id).await?;
+    let slots = read_slots(tx, &account.id).await?;
     let Some((slot, _)) = slots.into_iter().find(|(_, held)| held.is_none()) else {
-        return Ok(Err(NotReserved::TooMany));
+        return Ok(Err(ReservationError::TooMany));
     };
     let is_free = choice.plan.is_none();
     let now = tx.now();
@@ -101,12 +101,15 @@ async fn reserve(
         imported: false,
         created_at: now,
     };
-    let link = sign_up.link()?;
+    let link = sign_up.link_document()?;
     let listed = sign_up_key(&account.id, &sign_up.reference);
-    tx.write(sign_up.write(When::Absent)?);
+    tx.write(sign_up.to_write(When::Absent)?);
     // A vault may take the name between the reading and the commit.
-    tx.write(Write::check(namespace::key(&sign_up.slug), When::Absent));
-    tx.write(reservation(now, &sign_up, link.clone()));
+    tx.write(Write::check(
+        namespace::namespace_key(&sign_up.slug),
+        When::Absent,
+    ));
+    tx.write(reservation_write(now, &sign_up, link.clone()));
     if is_free {
         // A free vault keeps its place for good, since no payment ever frees it.
         tx.write(Write::put(slot, link.clone(), When::Absent));
@@ -122,19 +125,19 @@ async fn reserve(
         tx.write(Write::put_until(listed, link, When::Absent, kept_until));
     }
     let change = Change::about(&sign_up.slug)
-        .after(json!({ "plan": sign_up.plan, "reference": sign_up.reference }));
+        .with_after(json!({ "plan": sign_up.plan, "reference": sign_up.reference }));
     tx.audit(None, actor, "vault.sign-up", change)?;
     Ok(Ok(sign_up.reference))
 }
 
 /// Changes the name of a sign-up that has no vault yet.
-pub(crate) async fn rename(
+pub(crate) async fn rename_sign_up(
     app: &App,
     account: &Account,
     reference: &Reference,
     slug: &Slug,
     actor: &Actor,
-) -> Result<Result<(), NotReserved>, StoreError> {
+) -> Result<Result<(), ReservationError>, StoreError> {
     app.change(async |tx| rename_in(&tx, account, reference, slug, actor).await)
         .await
 }
@@ -146,42 +149,45 @@ async fn rename_in(
     reference: &Reference,
     slug: &Slug,
     actor: &Actor,
-) -> Result<Result<(), NotReserved>, StoreError> {
-    let found = find(tx, reference).await?;
-    let Some(seen) = found.filter(|found| found.value.account == account.id) else {
-        return Ok(Err(NotReserved::Gone));
+) -> Result<Result<(), ReservationError>, StoreError> {
+    let stored = find_sign_up(tx, reference).await?;
+    let Some(seen) = stored.filter(|found| found.value.account == account.id) else {
+        return Ok(Err(ReservationError::Gone));
     };
-    let after = match seen.value.after(Happened::Renamed(slug.clone())) {
-        Err(_) => return Ok(Err(NotReserved::Gone)),
+    let after = match seen
+        .value
+        .after_event(ProvisioningEvent::Renamed(slug.clone()))
+    {
+        Err(_) => return Ok(Err(ReservationError::Gone)),
         // The same name again: its reservation may have expired, so it is made anew below.
         Ok(None) => seen.value.clone(),
         Ok(Some(after)) => after,
     };
-    match holder(tx, slug).await? {
-        Holder::Nobody => {}
-        Holder::SignUp(holder) if holder == *reference => return Ok(Ok(())),
-        _ => return Ok(Err(NotReserved::Taken)),
+    match find_holder(tx, slug).await? {
+        NameHolder::Nobody => {}
+        NameHolder::SignUp(holder) if holder == *reference => return Ok(Ok(())),
+        _ => return Ok(Err(ReservationError::Taken)),
     }
-    tx.write(after.write(When::At(seen.revision))?);
-    tx.write(Write::check(namespace::key(slug), When::Absent));
-    tx.write(reservation(tx.now(), &after, after.link()?));
+    tx.write(after.to_write(When::At(seen.revision))?);
+    tx.write(Write::check(namespace::namespace_key(slug), When::Absent));
+    tx.write(reservation_write(tx.now(), &after, after.link_document()?));
     // The old name becomes free at once, unless another sign-up has reserved it meanwhile.
     let before = reservation_key(&seen.value.slug);
     if seen.value.slug != *slug
-        && let Some(held) = tx.get::<Link>(&before).await?
-        && held.value.reference == *reference
+        && let Some(old_reservation) = tx.get::<Link>(&before).await?
+        && old_reservation.value.reference == *reference
     {
-        tx.write(Write::delete(before, When::At(held.revision)));
+        tx.write(Write::delete(before, When::At(old_reservation.revision)));
     }
     let change = Change::about(&slug)
-        .before(json!({ "slug": seen.value.slug }))
-        .after(json!({ "slug": slug }));
+        .with_before(json!({ "slug": seen.value.slug }))
+        .with_after(json!({ "slug": slug }));
     tx.audit(None, actor, "vault.sign-up", change)?;
     Ok(Ok(()))
 }
 
 /// Present holder of a name.
-enum Holder {
+enum NameHolder {
     Nobody,
     /// A vault, a deleted one included.
     Vault,
@@ -190,19 +196,19 @@ enum Holder {
 }
 
 /// Returns the present holder of a name.
-async fn holder(ports: &Ports, slug: &Slug) -> Result<Holder, StoreError> {
-    let keys = [namespace::key(slug), reservation_key(slug)];
+async fn find_holder(ports: &Ports, slug: &Slug) -> Result<NameHolder, StoreError> {
+    let keys = [namespace::namespace_key(slug), reservation_key(slug)];
     let [vault, reservation] = ports.get_all(keys).await?;
     Ok(match (vault, Versioned::<Link>::read(reservation)?) {
-        (Some(_), _) => Holder::Vault,
-        (None, Some(held)) => Holder::SignUp(held.value.reference),
-        (None, None) => Holder::Nobody,
+        (Some(_), _) => NameHolder::Vault,
+        (None, Some(held)) => NameHolder::SignUp(held.value.reference),
+        (None, None) => NameHolder::Nobody,
     })
 }
 
 /// Returns the write that reserves the name of a sign-up. It fails where another sign-up has
 /// reserved it.
-fn reservation(now: Timestamp, sign_up: &Provisioning, link: Document) -> Write {
+fn reservation_write(now: Timestamp, sign_up: &Provisioning, link: Document) -> Write {
     let key: RecordKey = reservation_key(&sign_up.slug);
     let until = now.plus_seconds(RESERVATION_SECONDS);
     Write::put_until(key, link, When::Absent, until)

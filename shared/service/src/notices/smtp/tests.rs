@@ -152,9 +152,9 @@ fn client(encryption: Encryption, port: u16) -> Smtp {
 fn mail(text: &str) -> Mail {
     Mail {
         to: "ann@example.org".parse().unwrap(),
-        subject: HeaderText::cleaned("[vault] team: a test"),
+        subject: HeaderText::from_text("[vault] team: a test"),
         text: text.to_owned(),
-        id: HeaderText::cleaned("msg_1"),
+        id: HeaderText::from_text("msg_1"),
         at: Timestamp::from_unix(1_795_219_200),
     }
 }

@@ -9,14 +9,16 @@ use subtle::ConstantTimeEq as _;
 use vault_format::hash::Digest;
 use vault_format::time::Timestamp;
 use vault_store::StoreError;
-use vault_store::random::bytes;
+use vault_store::random::random_bytes;
 use vault_store::records::{Document, When, Write};
 
-use super::pair::{Secrets, pair};
-use super::{Decision, Known, TokenError, TokenLifetimes, TokenRequest};
+use super::pair::{PairSecrets, issue_pair};
+use super::{Decision, RequestRecords, TokenError, TokenRequest, TokenTerms};
 use crate::model::audit::{self, Actor, Change};
 use crate::model::client::{Client, Connection, USED_SECONDS, client_key, connection_key};
-use crate::model::grant::{GRACE_SECONDS, GRANT_SECONDS, Grant, OPERATOR_SECONDS, Previous, Why};
+use crate::model::grant::{
+    GRACE_SECONDS, GRANT_SECONDS, Grant, OPERATOR_SECONDS, Previous, RevocationReason,
+};
 use crate::model::token::{
     AuthorizationCode, CODE_SECONDS, Family, Reach, Secret, TokenKind, USED_CODE_SECONDS, code_key,
 };
@@ -26,22 +28,22 @@ use crate::oauth::resource;
 use crate::ports::Ports;
 
 /// Action of the endpoint in the audit log.
-const ACTION: &str = "token.grant";
+const GRANT_ACTION: &str = "token.grant";
 
 /// A request with the records that it depends on.
-pub(super) struct Asked<'a> {
+pub(super) struct LoadedRequest<'a> {
     pub(super) request: &'a TokenRequest,
-    pub(super) known: &'a Known,
+    pub(super) known: &'a RequestRecords,
     pub(super) client: &'a Versioned<Client>,
-    pub(super) terms: TokenLifetimes<'a>,
+    pub(super) terms: TokenTerms<'a>,
     pub(super) source: Option<IpAddr>,
     pub(super) now: Timestamp,
     pub(super) ports: &'a Ports,
 }
 
-impl Asked<'_> {
+impl LoadedRequest<'_> {
     /// Exchanges a code for the first pair of tokens of a family.
-    pub(super) fn exchange(
+    pub(super) fn exchange_code(
         &self,
         hash: &Digest,
         verifier: &str,
@@ -52,23 +54,23 @@ impl Asked<'_> {
         };
         let family = &code.value.family;
         if family.client != self.client.value.id {
-            return self.refused(TokenError::InvalidGrant, family, "code_of_another_client");
+            return self.refuse_known(TokenError::InvalidGrant, family, "code_of_another_client");
         }
         // Another exchange may come between the two reads: then only the grant shows the use.
         if code.value.used || self.known.standing.grant.is_some() {
-            return self.end_family(family, Why::CodeReused);
+            return self.end_family(family, RevocationReason::CodeReused);
         }
         if let Some(problem) = self.code_problem(&code.value, verifier, redirect_uri) {
-            return self.refused(TokenError::InvalidGrant, family, problem);
+            return self.refuse_known(TokenError::InvalidGrant, family, problem);
         }
-        let family = &self.narrowed(family);
-        let scopes = match self.standing(family, code.value.scopes) {
+        let family = &self.narrow_family(family);
+        let scopes = match self.check_scopes(family, code.value.scopes) {
             Ok(scopes) => scopes,
-            Err(error) => return self.refused(error, family, "no_standing"),
+            Err(error) => return self.refuse_known(error, family, "no_standing"),
         };
         let consented_at = code.value.expires_at.plus_seconds(-CODE_SECONDS);
-        let Some((family, connected)) = self.connect(family, consented_at)? else {
-            return self.refused(TokenError::InvalidClient, family, "connection_ended");
+        let Some((family, connected)) = self.connect_client(family, consented_at)? else {
+            return self.refuse_known(TokenError::InvalidClient, family, "connection_ended");
         };
         let family = &family;
         let lifetime = if family.is_operator() {
@@ -77,8 +79,8 @@ impl Asked<'_> {
             GRANT_SECONDS
         };
         let ends_at = self.now.plus_seconds(lifetime);
-        let secrets = Secrets::fresh(&self.ports.random);
-        let pair = pair(
+        let secrets = PairSecrets::fresh(&self.ports.random);
+        let pair = issue_pair(
             &secrets,
             family,
             (code.value.scopes, scopes),
@@ -103,16 +105,21 @@ impl Asked<'_> {
             // Kept for a day, so that a second use is recognised and ends the family.
             Write::put_until(
                 code_key(hash),
-                Document::of(&used)?,
+                Document::from_value(&used)?,
                 When::At(code.revision),
                 self.now.plus_seconds(USED_CODE_SECONDS),
             ),
-            Write::put_until(grant.key(), Document::of(&grant)?, When::Absent, ends_at),
-            grant.listed(self.client.value.name.as_deref())?,
+            Write::put_until(
+                grant.key(),
+                Document::from_value(&grant)?,
+                When::Absent,
+                ends_at,
+            ),
+            grant.listing_write(self.client.value.name.as_deref())?,
         ];
         writes.extend(connected);
         writes.extend(pair.writes);
-        writes.extend(self.keep_client()?);
+        writes.extend(self.prolong_client()?);
         Ok(Decision {
             answer: Ok(pair.answer),
             writes,
@@ -140,7 +147,7 @@ impl Asked<'_> {
     }
 
     /// Exchanges a refresh token for the next pair of tokens.
-    pub(super) fn refresh(
+    pub(super) fn refresh_tokens(
         &self,
         secret: &Secret,
         scopes: Option<&str>,
@@ -151,38 +158,38 @@ impl Asked<'_> {
         };
         let family = &grant.value.family;
         if family.client != self.client.value.id {
-            return self.refused(TokenError::InvalidGrant, family, "token_of_another_client");
+            return self.refuse_known(TokenError::InvalidGrant, family, "token_of_another_client");
         }
-        let good = token.value.kind == TokenKind::Refresh
+        let is_valid = token.value.kind == TokenKind::Refresh
             && self.now < token.value.expires_at
             && grant.value.is_alive(self.now);
-        if !good {
+        if !is_valid {
             // Expired, or ended and recorded: a client that keeps asking must not fill the log.
             return Ok(Decision::refused(TokenError::InvalidGrant));
         }
-        let repeated = self.repeated(&grant.value, hash);
+        let repeated = self.find_repeated_rotation(&grant.value, hash);
         // Neither the newest token nor a repetition in time: it was stolen or replayed.
-        if repeated.is_none() && !same(hash, &grant.value.refresh) {
-            return self.end_family(family, Why::RefreshReused);
+        if repeated.is_none() && !is_same_digest(hash, &grant.value.refresh) {
+            return self.end_family(family, RevocationReason::RefreshReused);
         }
-        let Some(connected) = self.connected(family) else {
+        let Some(connected) = self.connection_check(family) else {
             // The owner's entry records the end. An app that keeps asking must not fill the log.
             return Ok(Decision::refused(TokenError::InvalidClient));
         };
-        let wanted = scopes.map_or(Ok(grant.value.scopes), |text| {
-            narrowed(text, grant.value.scopes)
+        let wanted_scopes = scopes.map_or(Ok(grant.value.scopes), |text| {
+            narrow_scopes(text, grant.value.scopes)
         });
-        let scopes = match wanted.and_then(|wanted| self.standing(family, wanted)) {
+        let scopes = match wanted_scopes.and_then(|wanted| self.check_scopes(family, wanted)) {
             Ok(scopes) => scopes,
             Err(error) => return Ok(Decision::refused(error)),
         };
         if let Some(previous) = repeated {
-            return Ok(self.repeat(secret, previous, grant, connected));
+            return Ok(self.repeat_answer(secret, previous, grant, connected));
         }
         // The next pair is derived and not stored, so that a lost answer can be given again.
-        let salt = URL_SAFE_NO_PAD.encode(bytes::<16>(&self.ports.random));
-        let secrets = Secrets::following(secret, &salt);
-        let pair = pair(
+        let salt = URL_SAFE_NO_PAD.encode(random_bytes::<16>(&self.ports.random));
+        let secrets = PairSecrets::derive_from(secret, &salt);
+        let pair = issue_pair(
             &secrets,
             family,
             (grant.value.scopes, scopes),
@@ -203,15 +210,15 @@ impl Asked<'_> {
         let mut writes = vec![
             Write::put_until(
                 next.key(),
-                Document::of(&next)?,
+                Document::from_value(&next)?,
                 When::At(grant.revision),
                 next.ends_at,
             ),
-            next.listed(self.client.value.name.as_deref())?,
+            next.listing_write(self.client.value.name.as_deref())?,
             connected,
         ];
         writes.extend(pair.writes);
-        writes.extend(self.keep_client()?);
+        writes.extend(self.prolong_client()?);
         Ok(Decision {
             answer: Ok(pair.answer),
             writes,
@@ -221,32 +228,32 @@ impl Asked<'_> {
     }
 
     /// Returns the rotation that `hash` began, while its answer may be asked for again.
-    fn repeated<'g>(&self, grant: &'g Grant, hash: &Digest) -> Option<&'g Previous> {
+    fn find_repeated_rotation<'g>(&self, grant: &'g Grant, hash: &Digest) -> Option<&'g Previous> {
         // The token that replaced it is still unused, or `previous` would name that one: so the
         // answer may have been lost.
         let previous = grant.previous.as_ref();
-        let previous = previous.filter(|previous| same(hash, &previous.refresh))?;
+        let previous = previous.filter(|previous| is_same_digest(hash, &previous.refresh))?;
         (self.now <= previous.rotated_at.plus_seconds(GRACE_SECONDS)).then_some(previous)
     }
 
     /// Repeats the answer of a rotation: the same pair, so that two refreshes at the same time both
     /// get valid tokens.
-    fn repeat(
+    fn repeat_answer(
         &self,
         secret: &Secret,
         previous: &Previous,
         grant: &Versioned<Grant>,
         connected: Write,
     ) -> Decision {
-        let secrets = Secrets::following(secret, &previous.salt);
-        if !same(&secrets.refresh.hash(), &grant.value.refresh) {
+        let secrets = PairSecrets::derive_from(secret, &previous.salt);
+        if !is_same_digest(&secrets.refresh.hash(), &grant.value.refresh) {
             // An earlier version of vault issued a random pair, which cannot be derived again.
             return Decision::refused(TokenError::InvalidGrant);
         }
         let access_until = previous.rotated_at.plus_seconds(self.terms.access_seconds);
         let access_until = access_until.min(grant.value.ends_at);
         Decision {
-            answer: Ok(secrets.answer(
+            answer: Ok(secrets.to_answer(
                 access_until.unix() - self.now.unix(),
                 previous.scopes,
                 false,
@@ -263,9 +270,9 @@ impl Asked<'_> {
 
     /// Returns the family of a code, for the resource that the exchange names: a family for the
     /// service as a whole may be narrowed (RFC 8707 section 2.2).
-    fn narrowed(&self, family: &Family) -> Family {
+    fn narrow_family(&self, family: &Family) -> Family {
         let named = self.request.resource.as_deref();
-        let named = named.and_then(|named| resource::canonical(named, self.terms.base));
+        let named = named.and_then(|named| resource::canonical_resource(named, self.terms.base));
         let mut family = family.clone();
         // Operator tokens are for the service as a whole and nothing else.
         let may = family.resource == self.terms.base && !family.is_operator();
@@ -276,14 +283,14 @@ impl Asked<'_> {
     }
 
     /// Returns the scopes that `family` may be given now, cut to the user's present rights.
-    fn standing(&self, family: &Family, wanted: Scopes) -> Result<Scopes, TokenError> {
+    fn check_scopes(&self, family: &Family, wanted: Scopes) -> Result<Scopes, TokenError> {
         let named = self.request.resource.as_deref();
         if named.is_some_and(|named| {
-            resource::canonical(named, self.terms.base).as_ref() != Some(&family.resource)
+            resource::canonical_resource(named, self.terms.base).as_ref() != Some(&family.resource)
         }) {
             return Err(TokenError::InvalidTarget);
         }
-        let rights = self.known.standing.rights(family);
+        let rights = self.known.standing.present_rights(family);
         let scopes = wanted.and(rights.ok_or(TokenError::InvalidGrant)?);
         if scopes.is_empty() && !family.is_operator() {
             Err(TokenError::InvalidScope)
@@ -294,7 +301,7 @@ impl Asked<'_> {
 
     /// Refuses a known code or token, and records it in the log of the namespace that it would have
     /// opened.
-    fn refused(
+    fn refuse_known(
         &self,
         error: TokenError,
         family: &Family,
@@ -305,15 +312,15 @@ impl Asked<'_> {
             client: Some(self.client.value.id.to_string()),
             source: self.source,
         };
-        let change = Change::about(&family.grant).after(json!({ "reason": reason }));
-        let (namespace, code) = (family.namespace_id(), error.code());
-        let entry = audit::entry(self.ports, namespace, &actor, ACTION, change, code)?;
+        let change = Change::about(&family.grant).with_after(json!({ "reason": reason }));
+        let (namespace, code) = (family.namespace_id(), error.error_code());
+        let entry = audit::entry_write(self.ports, namespace, &actor, GRANT_ACTION, change, code)?;
         let mut decision = Decision::refused(error);
         decision.writes.push(entry);
         Ok(decision)
     }
 
-    fn end_family(&self, family: &Family, why: Why) -> Result<Decision, StoreError> {
+    fn end_family(&self, family: &Family, why: RevocationReason) -> Result<Decision, StoreError> {
         let Some(grant) = &self.known.standing.grant else {
             return Ok(Decision::refused(TokenError::InvalidGrant));
         };
@@ -322,12 +329,14 @@ impl Asked<'_> {
             return Ok(Decision::refused(TokenError::InvalidGrant));
         }
         let reason = match why {
-            Why::CodeReused => "code_reused",
-            Why::RefreshReused => "refresh_reused",
-            Why::Asked => "asked",
+            RevocationReason::CodeReused => "code_reused",
+            RevocationReason::RefreshReused => "refresh_reused",
+            RevocationReason::Asked => "asked",
         };
-        let mut decision = self.refused(TokenError::InvalidGrant, family, reason)?;
-        let end = grant.value.revocation(grant.revision, why, self.now)?;
+        let mut decision = self.refuse_known(TokenError::InvalidGrant, family, reason)?;
+        let end = grant
+            .value
+            .revocation_writes(grant.revision, why, self.now)?;
         decision.writes.extend(end);
         decision.ended_family = true;
         Ok(decision)
@@ -339,7 +348,7 @@ impl Asked<'_> {
     ///
     /// A person who consents after that end connects the client again. Its tokens from before stay
     /// invalid, since they name the former connection.
-    fn connect(
+    fn connect_client(
         &self,
         family: &Family,
         consented_at: Timestamp,
@@ -355,15 +364,17 @@ impl Asked<'_> {
             return Ok(Some((family, None)));
         };
         let key = connection_key(&namespace.id, &client.id);
-        let held = self.known.standing.connection.as_ref();
-        let ended_before_at = held.and_then(|held| held.value.last_ended_at());
+        let connection_record = self.known.standing.connection.as_ref();
+        let ended_before_at = connection_record.and_then(|held| held.value.last_ended_at());
         // A consent from before the end must not bring the connection back.
         if ended_before_at.is_some_and(|ended| consented_at <= ended) {
             return Ok(None);
         }
-        let when = held.map_or(When::Absent, |held| When::At(held.revision));
-        if let Some(held) = held.filter(|held| held.value.revoked_at.is_none()) {
-            connection.clone_from(&held.value.id);
+        let when = connection_record.map_or(When::Absent, |held| When::At(held.revision));
+        if let Some(connection_record) =
+            connection_record.filter(|held| held.value.revoked_at.is_none())
+        {
+            connection.clone_from(&connection_record.value.id);
             return Ok(Some((family, Some(Write::check(key, when)))));
         }
         let fresh = Connection {
@@ -376,13 +387,13 @@ impl Asked<'_> {
             ended_before_at,
         };
         connection.clone_from(&fresh.id);
-        let write = Write::put(key, Document::of(&fresh)?, when);
+        let write = Write::put(key, Document::from_value(&fresh)?, when);
         Ok(Some((family, Some(write))))
     }
 
     /// Returns the check that the family's connection still stands when a token is issued; `None`
     /// when it was ended. An operator's tokens have no connection, and are not refreshed.
-    fn connected(&self, family: &Family) -> Option<Write> {
+    fn connection_check(&self, family: &Family) -> Option<Write> {
         let standing = &self.known.standing;
         let held = standing.connection.as_ref();
         let held = held.filter(|_| standing.is_connected(family))?;
@@ -392,7 +403,7 @@ impl Asked<'_> {
 
     /// Returns the writes that prolong a registration in use. They are rare, so that not every
     /// refresh costs another write.
-    fn keep_client(&self) -> Result<Vec<Write>, StoreError> {
+    fn prolong_client(&self) -> Result<Vec<Write>, StoreError> {
         let half = self.now.plus_seconds(USED_SECONDS / 2);
         let expires_at = self.client.expires_at;
         if expires_at.is_none_or(|expires_at| expires_at > half) {
@@ -407,7 +418,7 @@ impl Asked<'_> {
         };
         let kept = Write::put_until(
             client_key(&client.id),
-            Document::of(&client)?,
+            Document::from_value(&client)?,
             When::At(self.client.revision),
             self.now.plus_seconds(USED_SECONDS),
         );
@@ -416,15 +427,15 @@ impl Asked<'_> {
 }
 
 /// Narrows the granted scopes to a `scope` parameter, which can never widen them.
-fn narrowed(text: &str, granted: Scopes) -> Result<Scopes, TokenError> {
-    let wanted = Scopes::known(text);
-    if wanted.is_empty() || !wanted.within(granted) {
+fn narrow_scopes(text: &str, granted: Scopes) -> Result<Scopes, TokenError> {
+    let wanted = Scopes::parse_known(text);
+    if wanted.is_empty() || !wanted.is_subset_of(granted) {
         return Err(TokenError::InvalidScope);
     }
     Ok(wanted)
 }
 
-fn same(one: &Digest, other: &Digest) -> bool {
+fn is_same_digest(one: &Digest, other: &Digest) -> bool {
     // In constant time, so that response times tell nothing about a stored hash.
     one.as_bytes()
         .as_slice()

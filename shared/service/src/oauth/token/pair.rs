@@ -6,13 +6,13 @@ use vault_store::StoreError;
 use vault_store::random::Random;
 use vault_store::records::{Document, When, Write};
 
-use super::{TokenAnswer, TokenLifetimes};
+use super::{TokenAnswer, TokenTerms};
 use crate::model::grant::REFRESH_SECONDS;
 use crate::model::token::{Family, Secret, SecretKind, Token, TokenKind, token_key};
 use crate::model::user::{OPERATOR, Scope, Scopes};
 
 /// A new access and refresh token.
-pub(super) struct Pair {
+pub(super) struct TokenPair {
     pub(super) writes: Vec<Write>,
     pub(super) access: Digest,
     pub(super) refresh: Digest,
@@ -20,12 +20,12 @@ pub(super) struct Pair {
 }
 
 /// The secrets of an access and a refresh token.
-pub(super) struct Secrets {
+pub(super) struct PairSecrets {
     pub(super) access: Secret,
     pub(super) refresh: Secret,
 }
 
-impl Secrets {
+impl PairSecrets {
     pub(super) fn fresh(random: &dyn Random) -> Self {
         Self {
             access: Secret::fresh(SecretKind::Access, random),
@@ -34,14 +34,14 @@ impl Secrets {
     }
 
     /// Derives the secrets that replace a refresh token.
-    pub(super) fn following(presented: &Secret, salt: &str) -> Self {
+    pub(super) fn derive_from(presented: &Secret, salt: &str) -> Self {
         Self {
-            access: Secret::derived(SecretKind::Access, presented, salt),
-            refresh: Secret::derived(SecretKind::Refresh, presented, salt),
+            access: Secret::derive_from(SecretKind::Access, presented, salt),
+            refresh: Secret::derive_from(SecretKind::Refresh, presented, salt),
         }
     }
 
-    pub(super) fn answer(&self, expires_in: i64, scopes: Scopes, operator: bool) -> TokenAnswer {
+    pub(super) fn to_answer(&self, expires_in: i64, scopes: Scopes, operator: bool) -> TokenAnswer {
         let mut words: Vec<_> = scopes.iter().map(Scope::as_str).collect();
         words.extend(operator.then_some(OPERATOR));
         TokenAnswer {
@@ -57,14 +57,14 @@ impl Secrets {
 
 /// Creates the tokens of `family` from `now` on. The access token carries `scopes`, a part of what
 /// was `granted`; nothing outlives `ends_at`.
-pub(super) fn pair(
-    secrets: &Secrets,
+pub(super) fn issue_pair(
+    secrets: &PairSecrets,
     family: &Family,
     (granted, scopes): (Scopes, Scopes),
     (now, ends_at): (Timestamp, Timestamp),
-    terms: TokenLifetimes<'_>,
-) -> Result<Pair, StoreError> {
-    let Secrets { access, refresh } = secrets;
+    terms: TokenTerms<'_>,
+) -> Result<TokenPair, StoreError> {
+    let PairSecrets { access, refresh } = secrets;
     let access_until = now.plus_seconds(terms.access_seconds).min(ends_at);
     let refresh_until = now.plus_seconds(REFRESH_SECONDS).min(ends_at);
     let write = |kind, scopes, secret: &Secret, expires_at| -> Result<Write, StoreError> {
@@ -77,7 +77,7 @@ pub(super) fn pair(
         };
         Ok(Write::put_until(
             token_key(&secret.hash()),
-            Document::of(&token)?,
+            Document::from_value(&token)?,
             When::Absent,
             expires_at,
         ))
@@ -88,11 +88,11 @@ pub(super) fn pair(
         // section 6).
         writes.push(write(TokenKind::Refresh, granted, refresh, refresh_until)?);
     }
-    Ok(Pair {
+    Ok(TokenPair {
         writes,
         access: access.hash(),
         refresh: refresh.hash(),
-        answer: secrets.answer(
+        answer: secrets.to_answer(
             access_until.unix() - now.unix(),
             scopes,
             family.is_operator(),

@@ -3,7 +3,7 @@
 use serde_json::json;
 use vault_format::hash::Digest;
 use vault_service::model::grant::REFRESH_SECONDS;
-use vault_service::model::session::{Begun, Session, listed_session_key, session_key};
+use vault_service::model::session::{Session, SessionEntry, listed_session_key, session_key};
 use vault_service::model::user::{Role, Scopes};
 
 use super::{about, account_page};
@@ -183,8 +183,8 @@ async fn an_app_without_access_is_not_shown() {
         );
         assert_eq!(shown(&desk, BOB).await, 0, "{way}");
         // An ended entry leaves the list where the app, the person or a replay ended it.
-        let partition = vault_service::model::account::partition(&bob.account().unwrap());
-        let left = app.records.list(&partition, "grant/", None, 10).await;
+        let partition = vault_service::model::account::account_partition(&bob.account().unwrap());
+        let left = app.records.list_page(&partition, "grant/", None, 10).await;
         let gone = ["app ends itself", "a used refresh token comes again"].contains(&way);
         assert_eq!(left.unwrap().is_empty(), gone, "{way}");
     }
@@ -243,10 +243,15 @@ async fn the_newest_browsers_are_shown_and_this_one_first() {
         common::put(
             app,
             listed_session_key(&ada.id, &hash),
-            &Begun { at: now, from },
+            &SessionEntry { at: now, from },
         )
         .await;
-        common::put(app, session_key(&hash), &Session::begun(&ada, None, now)).await;
+        common::put(
+            app,
+            session_key(&hash),
+            &Session::begin_now(&ada, None, now),
+        )
+        .await;
         let page = visitor.get("/account").await;
         let shown = page.body.matches("name=\"session\"").count();
         let all = others + 2 + usize::from(n);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use vault_service::App;
-use vault_service::accounts::bootstrap::owner;
+use vault_service::accounts::bootstrap::load_owner;
 use vault_service::model::client::connection_key;
 use vault_service::model::grant::grant_key;
 use vault_service::model::namespace::Namespace;
@@ -16,9 +16,15 @@ use crate::admin::{ADA, BOB, Desk, EVE, empty_desk};
 use crate::common::{self, OWNER, OWNER_PASSWORD, PASSWORD, Visitor};
 
 async fn put(app: &App, partition: String, key: &str, value: &Value) {
-    let document = Document::of(value).unwrap();
+    let document = Document::from_value(value).unwrap();
     let write = Write::put(RecordKey::new(partition, key), document, When::Any);
-    assert!(app.records.commit(vec![write]).await.unwrap().is_done());
+    assert!(
+        app.records
+            .commit_writes(vec![write])
+            .await
+            .unwrap()
+            .is_done()
+    );
 }
 
 /// Writes an account with the password of `like`, and its user in a namespace, in the earlier form.
@@ -131,7 +137,7 @@ async fn what_was_signed_in_with_a_password_of_an_inviter_ends_with_it() {
     let desk = empty_desk().await;
     let (app, acme) = (&desk.world.app, &desk.acme);
     let hash = common::account(app, ADA).await;
-    let hash = hash.password().unwrap().to_owned();
+    let hash = hash.password_hash().unwrap().to_owned();
     let invited = json!({ "password": hash, "invited_by": { "slug": "acme", "id": acme.id } });
     let carol = "carol@example.org";
     for (email, members) in [(BOB, invited), (carol, json!({ "password": hash }))] {
@@ -143,7 +149,7 @@ async fn what_was_signed_in_with_a_password_of_an_inviter_ends_with_it() {
     );
     let mark = json!({ "email": OWNER, "created_at": "2026-11-19T09:00:00Z" });
     put(app, "service".to_owned(), "owner", &mark).await;
-    owner(app).await.unwrap();
+    load_owner(app).await.unwrap();
     assert_eq!(carols.alive(&desk).await, [true; 3], "her own password");
     assert_eq!(bobs.alive(&desk).await, [false; 3]);
     // The documented way back, after which the person has the account alone.
@@ -162,7 +168,7 @@ async fn memberships_stay_and_passwords_that_an_owner_could_have_set_end() {
     let app = &desk.world.app;
     let hash = common::account(app, ADA)
         .await
-        .password()
+        .password_hash()
         .unwrap()
         .to_owned();
     let default = desk.world.read_namespace("default").await;
@@ -193,12 +199,12 @@ async fn memberships_stay_and_passwords_that_an_owner_could_have_set_end() {
     put(app, "service".to_owned(), "owner", &mark).await;
 
     for _ in 0..2 {
-        assert_eq!(owner(app).await.unwrap(), Some(OWNER.parse().unwrap()));
+        assert_eq!(load_owner(app).await.unwrap(), Some(OWNER.parse().unwrap()));
     }
     let mut states = Vec::new();
     for record in app
         .records
-        .list(&users_partition(&acme.id), "", None, 100)
+        .list_page(&users_partition(&acme.id), "", None, 100)
         .await
         .unwrap()
     {
@@ -206,7 +212,7 @@ async fn memberships_stay_and_passwords_that_an_owner_could_have_set_end() {
         states.push((user.email.to_string(), user.state() == State::Active));
         let left = app
             .records
-            .list(&format!("acct/{}", user.email), "", None, 10)
+            .list_page(&format!("acct/{}", user.email), "", None, 10)
             .await
             .unwrap();
         assert_eq!(left.len(), 0, "nothing of the earlier form: {left:?}");

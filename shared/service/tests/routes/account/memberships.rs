@@ -107,9 +107,9 @@ async fn an_invitation_is_found_behind_any_number_of_others() {
     for slug in &slugs {
         let home = reference(&desk.world.namespace(slug, Kind::Hosted).await);
         let (role, scopes) = (Role::Member, Scopes::READ);
-        let user = User::invited(Email::clone(&email), home, role, scopes, now, &app.random);
-        let user = user.by(&ADA.parse().unwrap());
-        common::commit(app, user.creation().unwrap()).await;
+        let user = User::new_invited(Email::clone(&email), home, role, scopes, now, &app.random);
+        let user = user.with_inviter(&ADA.parse().unwrap());
+        common::commit(app, user.creation_writes().unwrap()).await;
         if slug != "zeta" && slug != "more-119" {
             let suspend = |home: &mut Namespace| home.status = Status::Suspended;
             desk.world.change(slug, suspend).await;

@@ -250,11 +250,11 @@ async fn the_last_sign_in_is_forgotten_with_the_account_and_after_400_days() {
     let app = &desk.world.app;
     let key = sign_in_key(&common::proven(app, BOB).await.id);
     account_page(&desk, BOB, PASSWORD).await;
-    let held = app.records.get(&key).await.unwrap().unwrap();
+    let held = app.records.get_one(&key).await.unwrap().unwrap();
     let until = desk.world.now().plus_days(400);
     assert_eq!(held.expires_at, Some(until));
     let operator = desk.operator().await;
     let path = format!("/admin/operator/accounts/{BOB}");
     assert_eq!(desk.ask(&operator, "DELETE", &path, None).await.status, 200);
-    assert_eq!(app.records.get(&key).await.unwrap(), None);
+    assert_eq!(app.records.get_one(&key).await.unwrap(), None);
 }

@@ -24,10 +24,11 @@ impl Desk {
             for _ in 0..some {
                 self.world.clock.advance(1);
                 let namespace = Some(&self.acme.id);
-                let entry = audit::entry(app, namespace, &actor, action, Change::default(), "done");
+                let entry =
+                    audit::entry_write(app, namespace, &actor, action, Change::default(), "done");
                 writes.push(entry.unwrap());
             }
-            assert!(app.records.commit(writes).await.unwrap().is_done());
+            assert!(app.records.commit_writes(writes).await.unwrap().is_done());
         }
     }
 

@@ -1,7 +1,7 @@
 //! `…/catalog`: reading the current catalog, and pushing the next.
 
 use serde_json::{Value, json};
-use vault_format::catalog::{Catalog, Stored};
+use vault_format::catalog::{Catalog, ReleaseRef};
 use vault_format::hash::Digest;
 use vault_service::model::namespace::{Kind, Namespace, Subscription};
 use vault_store::objects::Class;
@@ -31,8 +31,8 @@ impl Desk {
     /// Deletes the bytes of the current catalog.
     pub async fn lose_catalog(&self) {
         let sha256 = self.world.current("acme").await.sha256;
-        let key = self.acme.object(Class::Catalogs, sha256);
-        self.world.app.objects.delete(&key).await.unwrap();
+        let key = self.acme.object_key(Class::Catalogs, sha256);
+        self.world.app.objects.delete_object(&key).await.unwrap();
     }
 
     /// A catalog that follows release 42, with changes.
@@ -41,7 +41,7 @@ impl Desk {
         let now = self.world.now();
         resigned("catalog-42.json", |catalog| {
             catalog.release = 43;
-            catalog.previous = Some(Stored {
+            catalog.previous = Some(ReleaseRef {
                 release: 42,
                 payload_sha256: current.payload_sha256,
             });

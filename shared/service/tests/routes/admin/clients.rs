@@ -79,7 +79,13 @@ async fn clients_are_listed_with_their_hosts_and_use() {
 
     // A registration that has expired leaves what the connection knows.
     let gone = Write::delete(client_key(&bobs.client.parse().unwrap()), When::Any);
-    assert!(app.records.commit(vec![gone]).await.unwrap().is_done());
+    assert!(
+        app.records
+            .commit_writes(vec![gone])
+            .await
+            .unwrap()
+            .is_done()
+    );
     let listed = desk.get(CLIENTS).await.json();
     assert_eq!(
         (
@@ -226,7 +232,7 @@ async fn a_client_that_is_ended_during_an_exchange_keeps_nothing() {
             assert_eq!(exchanged.short(), "401 invalid_client");
         }
         let connection = connection_key(&desk.acme.id, &adas.client.parse().unwrap());
-        let kept = app.records.get(&connection).await.unwrap().unwrap();
+        let kept = app.records.get_one(&connection).await.unwrap().unwrap();
         assert!(kept.document.as_str().contains("\"revoked_at\":\""));
     }
 }

@@ -13,7 +13,7 @@ async fn busy() -> Desk {
     let limits = Limits {
         enrol_per_slug: 100,
         enrol_per_source: 100,
-        ..Limits::off()
+        ..Limits::disabled()
     };
     let desk = desk_of(Kind::Hosted, |config| config.limits = limits).await;
     desk.world.put_vectors(&desk.acme).await;

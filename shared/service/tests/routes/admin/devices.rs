@@ -23,10 +23,10 @@ impl Desk {
     async fn waiting(&self) -> (i64, usize) {
         let slug = "acme".parse().unwrap();
         let records = &self.world.app.records;
-        let queue = records.get(&namespace::queue_key(&slug)).await.unwrap();
+        let queue = records.get_one(&namespace::queue_key(&slug)).await.unwrap();
         let queue: Queue = queue.map_or_else(Queue::default, |record| record.read().unwrap());
         let partition = device::pending_partition(&slug);
-        let listed = records.list(&partition, "", None, 100).await.unwrap();
+        let listed = records.list_page(&partition, "", None, 100).await.unwrap();
         (queue.pending, listed.len())
     }
 
@@ -421,7 +421,7 @@ async fn the_list_shows_the_day_of_a_devices_last_visit_and_the_release_that_it_
         assert_eq!(answer.status, 200, "{path}");
     };
     let revision = async || {
-        let record = desk.world.app.records.get(&seen).await.unwrap();
+        let record = desk.world.app.records.get_one(&seen).await.unwrap();
         record.map(|record| record.revision)
     };
     let listed = async || {

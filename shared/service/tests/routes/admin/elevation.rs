@@ -110,10 +110,10 @@ async fn an_elevated_token_ends_with_the_operator() {
     let token = desk.operator().await;
     let app = &desk.world.app;
     let email = OWNER.parse().unwrap();
-    let found = vault_service::model::account::find(app, &email).await;
+    let found = vault_service::model::account::find_account(app, &email).await;
     let mut found = found.unwrap().unwrap();
     found.value.operator = false;
-    let write = found.value.update(found.revision).unwrap();
+    let write = found.value.update_write(found.revision).unwrap();
     common::commit(app, vec![write]).await;
     let refused = desk.ask(&token, "GET", LIST, None).await;
     assert_eq!(refused.short(), "401 token_invalid");

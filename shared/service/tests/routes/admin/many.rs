@@ -1,7 +1,7 @@
 //! The largest vault under the longest chain of root versions, from the push to the pull.
 
 use vault_format::catalog::{
-    Catalog, CatalogOutcome, CatalogReader, MAX_OBJECT_BYTES, NewRoots, Schema, Side,
+    Catalog, CatalogOutcome, CatalogReader, MAX_OBJECT_BYTES, NewRoots, ReaderKind, Schema,
     SignedCatalog, judge_catalog,
 };
 use vault_format::name::Slug;
@@ -20,7 +20,7 @@ fn filled(owner: &Owner) -> RootChain {
     let issued_at = owner.chain().document().issued_at();
     let mut full = owner.chain().clone();
     loop {
-        let mut edit = RootEdit::after(&full, issued_at);
+        let mut edit = RootEdit::begin_after(&full, issued_at);
         match edit.use_reserve().sign(&[owner.key()]) {
             Ok(longer) => full = longer,
             Err(_) => return full,
@@ -85,7 +85,7 @@ async fn ten_thousand_skills_under_the_longest_chain_are_published_and_pulled() 
     );
     let (slug, own): (Slug, _) = ("acme".parse().unwrap(), first.state());
     let reader = CatalogReader {
-        side: Side::Device,
+        side: ReaderKind::Device,
         base: "https://vault.example",
         slug: &slug,
         now,
@@ -100,7 +100,7 @@ async fn ten_thousand_skills_under_the_longest_chain_are_published_and_pulled() 
     let Ok(CatalogOutcome::Release(release)) = judged.outcome else {
         panic!("{:?}", judged.outcome)
     };
-    assert_eq!(release.settle(|_| true).unwrap().catalog, catalog);
+    assert_eq!(release.settle_versions(|_| true).unwrap().catalog, catalog);
     let last = &catalog.skills[SKILLS - 1].bundle_hash;
     let path = format!("/v/acme/bundles/{last}.json");
     let bundle = desk.world.ask(&machine, "GET", &path).await;

@@ -167,9 +167,9 @@ impl Desk {
 
     /// The audit entries of a namespace, oldest first.
     pub async fn entries(&self, namespace: &Namespace) -> Vec<Entry> {
-        let partition = log::partition(Some(&namespace.id));
+        let partition = log::audit_partition(Some(&namespace.id));
         let records = &self.world.app.records;
-        let listed = records.list(&partition, "", None, 1000).await.unwrap();
+        let listed = records.list_page(&partition, "", None, 1000).await.unwrap();
         let mut entries: Vec<Entry> = listed.iter().map(|entry| entry.read().unwrap()).collect();
         // Ids of one millisecond sort by chance, and the clock of these tests stands still.
         entries.sort_by_key(|entry| entry.at);
@@ -273,7 +273,7 @@ impl Hook for Commits {
         }
         let sooner = std::mem::take(&mut *self.sooner.lock().unwrap());
         if !sooner.is_empty() {
-            assert!(self.memory.commit(sooner).await?.is_done());
+            assert!(self.memory.commit_writes(sooner).await?.is_done());
         }
         let demoted = self.demoted.lock().unwrap().take_if(|_| writes.len() > 1);
         if let Some(user) = demoted {
@@ -281,8 +281,8 @@ impl Hook for Commits {
                 role: Role::Member,
                 ..user
             };
-            let write = Write::put(member.key(), Document::of(&member)?, When::Any);
-            assert!(self.memory.commit(vec![write]).await?.is_done());
+            let write = Write::put(member.key(), Document::from_value(&member)?, When::Any);
+            assert!(self.memory.commit_writes(vec![write]).await?.is_done());
         }
         Ok(())
     }

@@ -49,7 +49,7 @@ impl Desk {
                 .world
                 .app
                 .objects
-                .list(&self.acme.id, class, None, 1000)
+                .list_objects(&self.acme.id, class, None, 1000)
                 .await
                 .unwrap()
                 .len();

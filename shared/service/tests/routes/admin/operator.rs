@@ -200,7 +200,7 @@ async fn of_many_at_once_one_gets_the_name() {
         let namespace = desk.world.read_namespace(&slug).await;
         assert_eq!(won[0].json()["owner"], json!(namespace.owner));
         let partition = users_partition(&namespace.id);
-        let users = kept::all(&desk.world.app, &partition).await;
+        let users = kept::all_records(&desk.world.app, &partition).await;
         assert_eq!(users.unwrap().len(), 1);
     }
 }

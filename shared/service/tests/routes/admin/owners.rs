@@ -59,10 +59,10 @@ async fn another_owner_is_found_behind_many_members() {
     for _ in 0..21 {
         let mut writes = Vec::new();
         for _ in 0..50 {
-            let number = vault_store::random::ulid(&app.clock, &app.random).to_lowercase();
+            let number = vault_store::random::new_ulid(&app.clock, &app.random).to_lowercase();
             let email = format!("m{number}@example.org");
             let user = common::listed_user(app, &email, &reference(&desk.acme), Scopes::READ);
-            writes.extend(user.creation().unwrap());
+            writes.extend(user.creation_writes().unwrap());
         }
         common::commit(app, writes).await;
     }
@@ -174,7 +174,7 @@ async fn whatever_owners_do_to_each_other_one_stays() {
     let random = vault_testing::SeededRandom::new(7);
     let mut seen = std::collections::BTreeSet::new();
     for step in 0..400 {
-        let [by, on, what, _] = vault_store::random::bytes::<4>(&random).map(usize::from);
+        let [by, on, what, _] = vault_store::random::random_bytes::<4>(&random).map(usize::from);
         let (by, on) = (by % 5, on % 5);
         // Removing is rare, or nobody would be left to go on.
         let what = if step % 10 == 9 { 4 } else { what % 4 };

@@ -19,7 +19,7 @@ impl Desk {
 async fn credentials_that_were_just_entered_are_asked_for() {
     let desk = desk().await;
     let pin = desk.world.read_namespace("acme").await.pin;
-    assert!(pin.vault().is_some());
+    assert!(pin.vault_pin().is_some());
     for (body, wanted) in [
         (json!({"slug": "other"}), "422 confirmation_mismatch"),
         (json!({"slug": "ACME"}), "422 confirmation_mismatch"),
@@ -45,7 +45,7 @@ async fn credentials_that_were_just_entered_are_asked_for() {
     );
     let after = desk.world.read_namespace("acme").await.pin;
     assert_eq!(after, Pinned::Nothing);
-    let pin = pin.vault().unwrap();
+    let pin = pin.vault_pin().unwrap();
     let entries = desk.entries(&desk.acme).await;
     let done = entries
         .iter()
@@ -138,7 +138,7 @@ async fn a_reset_is_shown_to_every_owner_for_thirty_days() {
     let shown = async || desk.get("/admin/vaults/acme").await.json()["pin_reset"].clone();
     assert_eq!(shown().await, Value::Null);
     let namespace = desk.world.read_namespace("acme").await;
-    let pin = namespace.pin.vault().unwrap();
+    let pin = namespace.pin.vault_pin().unwrap();
     assert_eq!(desk.reset(&json!({"slug": "acme"})).await.short(), "200");
     let reset = shown().await;
     assert_eq!(reset["vault_id"], json!(pin.vault_id));

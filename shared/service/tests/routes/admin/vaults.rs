@@ -175,13 +175,19 @@ async fn a_role_taken_away_acts_at_once() {
             scopes,
             ..bob.clone()
         };
-        let document = vault_store::records::Document::of(&changed).unwrap();
+        let document = vault_store::records::Document::from_value(&changed).unwrap();
         let write = vault_store::records::Write::put(
             changed.key(),
             document,
             vault_store::records::When::Any,
         );
-        assert!(app.records.commit(vec![write]).await.unwrap().is_done());
+        assert!(
+            app.records
+                .commit_writes(vec![write])
+                .await
+                .unwrap()
+                .is_done()
+        );
         assert_eq!(
             desk.ask(&token, "GET", "/admin/vaults/acme", None)
                 .await

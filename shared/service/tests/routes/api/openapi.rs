@@ -57,7 +57,7 @@ fn sorted(value: Value) -> Value {
 }
 
 fn described(operation: &Operation) -> Value {
-    let group = operation.route.group.function();
+    let group = operation.route.group.function_name();
     let mut described = json!({
         "operationId": operation.route.name,
         "summary": operation.summary,

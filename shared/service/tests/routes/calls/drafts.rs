@@ -18,7 +18,11 @@ pub(super) async fn ask_drafts(scene: &Scene, name: &str, case: &str) -> u16 {
     let world = &scene.world;
     let slug = SLUG.parse().unwrap();
     let team = Team::new(SLUG, 2, 2);
-    if namespace::find(&world.app, &slug).await.unwrap().is_none() {
+    if namespace::find_namespace(&world.app, &slug)
+        .await
+        .unwrap()
+        .is_none()
+    {
         let home = reference(&world.namespace(SLUG, Kind::Hosted).await);
         common::member(&world.app, ADA, &home, Role::Owner, Scopes::ALL).await;
         team.publish(world, &[]).await;

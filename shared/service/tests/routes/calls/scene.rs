@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use serde_json::Value;
-use vault_format::catalog::{Stored as StoredRelease, Withdrawn};
+use vault_format::catalog::{ReleaseRef as StoredRelease, Withdrawn};
 use vault_format::keys::SecretKey;
 use vault_format::name::Slug;
 use vault_format::request::device_id;
@@ -93,7 +93,7 @@ impl Scene {
                 unused_per_source: all,
                 token_failures: all,
                 tokens_per_grant: all,
-                ..Limits::off()
+                ..Limits::disabled()
             };
         });
         let counting = Arc::new(Counting::default());
@@ -114,7 +114,7 @@ impl Scene {
             common::member(&app, ADA, &reference(&more), Role::Member, Scopes::ALL).await;
             let email = format!("user-{at}@example.org");
             let user = common::listed_user(&app, &email, &reference(&acme), Scopes::ALL);
-            common::commit(&app, user.creation().unwrap()).await;
+            common::commit(&app, user.creation_writes().unwrap()).await;
             common::register(&app, CALLBACK).await;
         }
         let owner = token(&world, ADA, "acme", Scopes::ALL).await;
@@ -204,13 +204,13 @@ impl Scene {
     /// Where the entry of a user stands: with the account, or with an address that was invited.
     pub(super) async fn entry_key(&self, email: &str) -> RecordKey {
         let (email, acme): (Email, Slug) = (email.parse().unwrap(), "acme".parse().unwrap());
-        let found = account::find(&self.world.uncounted(), &email)
+        let found = account::find_account(&self.world.uncounted(), &email)
             .await
             .unwrap();
         let key = found.map(|account| membership_key(&account.value.id, &acme));
         match key {
             Some(key)
-                if Records::get(&*self.world.memory, &key)
+                if Records::get_one(&*self.world.memory, &key)
                     .await
                     .unwrap()
                     .is_some() =>

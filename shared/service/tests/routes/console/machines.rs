@@ -28,8 +28,8 @@ fn page_of(machine: &SecretKey) -> String {
 }
 
 async fn read(desk: &Desk, machine: &SecretKey) -> Option<Device> {
-    let at = device::key(&slug(), &machine.public().to_string());
-    let found = desk.world.app.records.get(&at).await.unwrap();
+    let at = device::device_key(&slug(), &machine.public().to_string());
+    let found = desk.world.app.records.get_one(&at).await.unwrap();
     found.map(|record| record.read().unwrap())
 }
 
@@ -305,9 +305,9 @@ async fn a_thousand_machines_are_listed_in_pages_of_fifty() {
             let mut device = Device::new(&home.slug, home.id, key, name, now);
             device.status = DeviceStatus::Active;
             let release = Some(if n % 10 == 0 { 41 } else { 42 });
-            let seen = LastSeen::after(None, home.id, release, now).unwrap();
-            writes.push(device.write(&home.slug, When::Absent).unwrap());
-            writes.push(seen.write(&home.slug, &key.to_string(), now).unwrap());
+            let seen = LastSeen::after_visit(None, home.id, release, now).unwrap();
+            writes.push(device.to_write(&home.slug, When::Absent).unwrap());
+            writes.push(seen.to_write(&home.slug, &key.to_string(), now).unwrap());
         }
         common::commit(app, writes).await;
     }

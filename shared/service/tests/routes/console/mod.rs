@@ -71,8 +71,8 @@ async fn lose_catalog(desk: &Desk, release: u64) {
     let address = format!("/admin/vaults/acme/releases/{release}");
     let shown = desk.get(&address).await.json();
     let sha256: Digest = shown["sha256"].as_str().unwrap().parse().unwrap();
-    let key = desk.acme.object(Class::Catalogs, sha256);
-    desk.world.app.objects.delete(&key).await.unwrap();
+    let key = desk.acme.object_key(Class::Catalogs, sha256);
+    desk.world.app.objects.delete_object(&key).await.unwrap();
 }
 
 /// Sends the form of a page that goes to `path`, with the token of the page and these fields.

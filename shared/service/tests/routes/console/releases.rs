@@ -186,8 +186,8 @@ async fn releases_with_one_number_are_compared_with_each_other() {
         root_version: 2,
         ..serde_json::from_value(shown).unwrap()
     };
-    let write = release::write(&under_second, &desk.acme.id).unwrap();
-    assert!(records.commit(vec![write]).await.unwrap().is_done());
+    let write = release::release_write(&under_second, &desk.acme.id).unwrap();
+    assert!(records.commit_writes(vec![write]).await.unwrap().is_done());
     let mut owner = signed_in(&desk, ADA).await;
     let page = open(&mut owner, "/console/acme/releases/2?root_version=2").await;
     for text in [
@@ -323,8 +323,8 @@ async fn a_release_that_is_no_longer_kept_is_said_to_be_gone() {
     let mut owner = signed_in(&desk, ADA).await;
     let shown = desk.get("/admin/vaults/acme/releases/1").await.json();
     let sha256: Digest = shown["sha256"].as_str().unwrap().parse().unwrap();
-    let key = desk.acme.object(Class::Catalogs, sha256);
-    desk.world.app.objects.delete(&key).await.unwrap();
+    let key = desk.acme.object_key(Class::Catalogs, sha256);
+    desk.world.app.objects.delete_object(&key).await.unwrap();
     // A process that has not read it before.
     let restarted = desk.world.restarted();
     let mut fresh = crate::common::Visitor::new(&restarted.app);
@@ -369,8 +369,8 @@ async fn pages_read_the_file_of_a_catalog_once() {
     let releases = desk.get("/admin/vaults/acme/releases").await.json();
     for release in releases["items"].as_array().unwrap() {
         let sha256: Digest = release["sha256"].as_str().unwrap().parse().unwrap();
-        let key = desk.acme.object(Class::Catalogs, sha256);
-        desk.world.app.objects.delete(&key).await.unwrap();
+        let key = desk.acme.object_key(Class::Catalogs, sha256);
+        desk.world.app.objects.delete_object(&key).await.unwrap();
     }
     for path in paths {
         let page = open(path).await;
@@ -398,11 +398,11 @@ async fn a_thousand_releases_fit_on_pages_of_fifty() {
                 skills: Some(10_000),
                 signers: Vec::new(),
             };
-            release::write(&release, &desk.acme.id).unwrap()
+            release::release_write(&release, &desk.acme.id).unwrap()
         };
         let writes = some.iter().map(write).collect();
         let records = &desk.world.app.records;
-        assert!(records.commit(writes).await.unwrap().is_done());
+        assert!(records.commit_writes(writes).await.unwrap().is_done());
     }
     let mut owner = signed_in(&desk, ADA).await;
     let first = open(&mut owner, "/console/acme/releases").await;

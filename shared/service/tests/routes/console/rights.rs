@@ -34,7 +34,7 @@ async fn each_page_opens_for_the_roles_that_its_row_names() {
     common::member(app, CY, &acme, Role::Publisher, Scopes::ALL).await;
     let other = reference(&desk.other);
     common::member(app, EVE, &other, Role::Owner, Scopes::ALL).await;
-    let rows = router::all().filter(|row| row.path.starts_with("/console/{slug}"));
+    let rows = router::all_routes().filter(|row| row.path.starts_with("/console/{slug}"));
     let rows: Vec<&Route> = rows.filter(|row| row.method == "GET").collect();
     for (who, role) in [
         (ADA, Some(Role::Owner)),
@@ -209,7 +209,7 @@ async fn waiting(desk: &Desk) -> (String, vault_format::keys::SecretKey) {
 }
 
 async fn status(desk: &Desk, machine: &vault_format::keys::SecretKey) -> DeviceStatus {
-    let at = device::key(&"acme".parse().unwrap(), &machine.public().to_string());
+    let at = device::device_key(&"acme".parse().unwrap(), &machine.public().to_string());
     let device: Device = common::read(&desk.world.app, &at).await;
     device.status
 }
@@ -226,7 +226,7 @@ async fn a_form_counts_only_from_its_own_page_in_the_own_browser() {
     let cookie = ada.cookie.clone().unwrap();
     let secret = Secret::parse(SecretKind::Session, cookie.split_once('=').unwrap().1).unwrap();
     let token = |purpose, subject: &str| {
-        csrf::token(&secret, purpose, subject, world.now(), &world.app.random)
+        csrf::create_token(&secret, purpose, subject, world.now(), &world.app.random)
     };
     for (why, token) in [
         ("no token", String::new()),
@@ -283,7 +283,7 @@ async fn a_good_token_does_not_make_up_for_the_role_or_the_scope() {
         let secret = cookie.split_once('=').unwrap().1;
         let secret = Secret::parse(SecretKind::Session, secret).unwrap();
         let (now, random) = (world.now(), &app.random);
-        let token = csrf::token(&secret, Purpose::Console, &path, now, random);
+        let token = csrf::create_token(&secret, Purpose::Console, &path, now, random);
         let fields = [("csrf", token.as_str()), ("change", "admit")];
         let reply = visitor.post(&path, &fields).await;
         assert_eq!(reply.status, answer, "{who}: {}", reply.body);

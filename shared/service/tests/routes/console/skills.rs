@@ -207,7 +207,7 @@ async fn a_person_behind_the_first_hundred_can_be_chosen() {
         let email = format!("person-{number}@example.org");
         let user = common::listed_user(app, &email, &acme, Scopes::READ);
         last = last.max(user.id.clone());
-        common::commit(app, user.creation().unwrap()).await;
+        common::commit(app, user.creation_writes().unwrap()).await;
     }
     let (mut ada, page) = at(&desk, ADA, LIST).await;
     let cut = "The fields offer only the first 100 people of this vault.";
@@ -227,19 +227,19 @@ struct Listing(Arc<Snapshot>);
 
 #[async_trait::async_trait]
 impl Shelf for Listing {
-    fn owner(&self) -> &'static str {
+    fn owner_name(&self) -> &'static str {
         "acme"
     }
 
-    fn writes(&self) -> Writes {
+    fn write_mode(&self) -> Writes {
         Writes::Elsewhere
     }
 
-    async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
+    async fn take_snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
         Ok(Arc::clone(&self.0))
     }
 
-    async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
+    async fn load_skill(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
         Err(ShelfError::Unavailable(entry.name().clone()))
     }
 

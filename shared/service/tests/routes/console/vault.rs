@@ -30,7 +30,7 @@ async fn it_says_what_is_paid_stored_and_pinned() {
     for text in [
         "lapsed: machines get no skills",
         "of the 1.0 GiB that one release may have",
-        &acme.pin.vault().unwrap().vault_id.to_string(),
+        &acme.pin.vault_pin().unwrap().vault_id.to_string(),
         &fingerprint,
     ] {
         assert!(page.body.contains(text), "{text}: {}", page.body);
@@ -99,7 +99,7 @@ async fn a_reset_of_the_pin_is_asked_for_as_a_deletion_is() {
             .read_namespace("acme")
             .await
             .pin
-            .vault()
+            .vault_pin()
             .is_none()
     );
     assert_eq!(desk.count("pin.reset done").await, 1);
@@ -118,9 +118,9 @@ async fn the_overview_says_nothing_of_machines_that_it_did_not_count() {
             let key = SecretKey::from_seed(seed).public();
             let mut device = Device::new(&home.slug, home.id, key, "runner".to_owned(), now);
             device.status = DeviceStatus::Active;
-            let seen = LastSeen::after(None, home.id, Some(42), now).unwrap();
-            writes.push(device.write(&home.slug, When::Absent).unwrap());
-            writes.push(seen.write(&home.slug, &key.to_string(), now).unwrap());
+            let seen = LastSeen::after_visit(None, home.id, Some(42), now).unwrap();
+            writes.push(device.to_write(&home.slug, When::Absent).unwrap());
+            writes.push(seen.to_write(&home.slug, &key.to_string(), now).unwrap());
         }
         common::commit(&desk.world.app, writes).await;
     }
@@ -145,10 +145,10 @@ async fn the_export_has_no_machine_of_another_vault_of_the_same_name() {
             .world
             .device("acme", number, DeviceStatus::Active)
             .await;
-        let key = device::key(&desk.acme.slug, &key.public().to_string());
+        let key = device::device_key(&desk.acme.slug, &key.public().to_string());
         let mut device: Device = common::read(&desk.world.app, &key).await;
         device.namespace_id = home.unwrap_or(device.namespace_id);
-        let write = device.write(&desk.acme.slug, When::Any).unwrap();
+        let write = device.to_write(&desk.acme.slug, When::Any).unwrap();
         common::commit(&desk.world.app, vec![write]).await;
     }
     let mut owner = signed_in(&desk, ADA).await;

@@ -187,7 +187,7 @@ async fn a_suspended_vault_says_so() {
         .await;
     let mut home = home(&world.app, "default").await;
     home.status = Status::Suspended;
-    put(&world.app, namespace::key(&home.slug), &home).await;
+    put(&world.app, namespace::namespace_key(&home.slug), &home).await;
     let reply = world.call(&member, "skill_list", json!({})).await;
     assert_eq!(reply.status, 403);
     assert_eq!(reply.json()["error"]["data"]["code"], "vault_suspended");

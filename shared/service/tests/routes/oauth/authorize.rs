@@ -399,7 +399,7 @@ async fn requirement_21_scopes_are_what_was_asked_what_the_user_has_and_what_was
         member(&place.app, email, &acme, Role::Member, scopes).await;
     }
     let client = register(&place.app, CALLBACK).await;
-    let write = Scopes::known("write");
+    let write = Scopes::parse_known("write");
     for (email, asked, ticked, granted) in [
         (WRITER, BOTH, Scopes::ALL, Some(BOTH)),
         (WRITER, BOTH, Scopes::READ, Some("read")),

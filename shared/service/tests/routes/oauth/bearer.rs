@@ -5,7 +5,7 @@ use vault_service::bearer::Caller;
 use vault_service::error::Refusal;
 use vault_service::model::account::{Account, account_key};
 use vault_service::model::client::connection_key;
-use vault_service::model::grant::{Grant, Why};
+use vault_service::model::grant::{Grant, RevocationReason};
 use vault_service::model::namespace::{self, Namespace, Status};
 use vault_service::model::user::{Role, Scope, Scopes, User};
 use vault_service::route::Audience;
@@ -124,7 +124,7 @@ async fn one_write_on_grant_user_client_account_or_namespace_ends_every_token() 
     let (acme, user) = place.ada(Role::Member, Scopes::ALL).await;
     let held = tokens(app, ADA, "acme", Scopes::ALL).await;
 
-    let key = namespace::key(&acme.slug);
+    let key = namespace::namespace_key(&acme.slug);
     let home: Namespace = read(app, &key).await;
     let with_status = |status| Namespace {
         status,
@@ -149,7 +149,7 @@ async fn one_write_on_grant_user_client_account_or_namespace_ends_every_token() 
         account_key(&user.account().unwrap()),
         connection_key(&acme.id, &held.client.parse().unwrap()),
     ] {
-        let record = app.records.get(&key).await.unwrap().unwrap();
+        let record = app.records.get_one(&key).await.unwrap().unwrap();
         commit(app, vec![Write::delete(key.clone(), When::Any)]).await;
         let code = refused(app, &held.access).await;
         assert_eq!(code, Some("token_invalid"), "{key}");
@@ -158,12 +158,16 @@ async fn one_write_on_grant_user_client_account_or_namespace_ends_every_token() 
     }
 
     let partition = format!("grant/{}", acme.id);
-    let grants = app.records.list(&partition, "", None, 10).await.unwrap();
+    let grants = app
+        .records
+        .list_page(&partition, "", None, 10)
+        .await
+        .unwrap();
     let [record] = &grants[..] else {
         panic!("{grants:?}")
     };
     let grant: Grant = record.read().unwrap();
-    let ended = grant.revocation(record.revision, Why::Asked, app.clock.now());
+    let ended = grant.revocation_writes(record.revision, RevocationReason::Asked, app.clock.now());
     commit(app, ended.unwrap().to_vec()).await;
     assert_eq!(refused(app, &held.access).await, Some("token_invalid"));
 }
@@ -224,7 +228,7 @@ async fn last_seen_is_written_once_a_minute() {
     let home = caller(&place.app, &token).await.namespace;
     let partition = format!("user/{}", home.id);
     let user = async || {
-        let users = place.app.records.list(&partition, "", None, 10).await;
+        let users = place.app.records.list_page(&partition, "", None, 10).await;
         let record = &users.unwrap()[0];
         let seen = record.read::<User>().unwrap().last_seen_at.unwrap();
         (record.revision, seen)
@@ -260,7 +264,7 @@ async fn requirements_38_39_40_scope_and_role_both_count_and_no_consent_makes_an
     ] {
         let held = tokens(app, who, home, asked).await;
         let caller = caller(app, &held.access).await;
-        let may = caller.require(Scope::Write, Audience::Mcp, &app.config.public_url);
+        let may = caller.require_scope(Scope::Write, Audience::Mcp, &app.config.public_url);
         let sent = |challenged| {
             if challenged {
                 challenge.clone()

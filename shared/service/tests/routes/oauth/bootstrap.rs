@@ -1,5 +1,5 @@
 use secrecy::SecretString;
-use vault_service::accounts::bootstrap::{BootstrapError, FirstStart, first_owner};
+use vault_service::accounts::bootstrap::{BootstrapError, FirstStart, ensure_first_owner};
 use vault_service::model::namespace::Kind;
 use vault_service::model::user::Scopes;
 
@@ -12,7 +12,7 @@ async fn a_second_start_changes_nothing() {
     let place = owned().await;
     let other = SecretString::from("another password of 24 or more");
     for (email, password) in [(Some("other@example.org"), Some(&other)), (None, None)] {
-        let again = first_owner(&place.app, Kind::Hosted, email, password).await;
+        let again = ensure_first_owner(&place.app, Kind::Hosted, email, password).await;
         let there = FirstStart::AlreadyThere(OWNER.parse().unwrap());
         assert_eq!(again.unwrap(), there);
     }
@@ -24,7 +24,7 @@ async fn a_bad_owner_is_refused_before_anything_is_written() {
     let place = world();
     let short = SecretString::from("only 23 characters long");
     let good = SecretString::from(OWNER_PASSWORD);
-    let make = |email, password| first_owner(&place.app, Kind::SelfSigned, email, password);
+    let make = |email, password| ensure_first_owner(&place.app, Kind::SelfSigned, email, password);
     let refused = make(Some(OWNER), None).await;
     assert!(matches!(refused, Err(BootstrapError::Missing)));
     let refused = make(None, Some(&good)).await;
@@ -35,7 +35,7 @@ async fn a_bad_owner_is_refused_before_anything_is_written() {
     assert!(matches!(refused, Err(BootstrapError::Password(_))));
     let records = &place.app.records;
     for partition in ["service", "accounts", "ns/default", "namespaces"] {
-        let written = records.list(partition, "", None, 10).await.unwrap();
+        let written = records.list_page(partition, "", None, 10).await.unwrap();
         assert_eq!(written, [], "{partition}");
     }
     let made = make(Some(" Owner@Example.org"), Some(&good)).await.unwrap();
@@ -51,7 +51,7 @@ async fn of_many_first_starts_one_makes_the_owner() {
         starts.spawn(async move {
             let password = SecretString::from(OWNER_PASSWORD);
             let email = format!("owner{n}@example.org");
-            first_owner(&app, Kind::Hosted, Some(&email), Some(&password))
+            ensure_first_owner(&app, Kind::Hosted, Some(&email), Some(&password))
                 .await
                 .unwrap()
         });
@@ -64,6 +64,10 @@ async fn of_many_first_starts_one_makes_the_owner() {
         panic!("{created:?}")
     };
     assert_eq!(others, vec![FirstStart::AlreadyThere(owner.clone()); 7]);
-    let listed = place.app.records.list("namespaces", "", None, 10).await;
+    let listed = place
+        .app
+        .records
+        .list_page("namespaces", "", None, 10)
+        .await;
     assert_eq!(listed.unwrap().len(), 1);
 }

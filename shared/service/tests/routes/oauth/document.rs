@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use vault_service::documents::{ClientUrl, Documents, FetchError, Fetched};
+use vault_service::documents::{ClientUrl, Documents, FetchError, FetchedDocument};
 use vault_service::model::client::{Client, client_key};
-use vault_service::oauth::document::{LEAST_FRESH, MOST_FRESH, STALE_SECONDS};
+use vault_service::oauth::document::{MAX_FRESH_SECONDS, MIN_FRESH_SECONDS, STALE_SECONDS};
 
 use super::{CONSENT, world_at};
 use crate::common::{
@@ -25,13 +25,13 @@ const UNSAFE: &str = "400 This request is not safe";
 /// What stands at the addresses of the tests.
 #[derive(Default)]
 struct Book {
-    pages: Mutex<HashMap<String, Fetched>>,
+    pages: Mutex<HashMap<String, FetchedDocument>>,
     inside: Mutex<Vec<String>>,
     asked: Mutex<Vec<String>>,
 }
 
 impl Book {
-    fn write(&self, url: &str, page: Fetched) {
+    fn write(&self, url: &str, page: FetchedDocument) {
         self.pages.lock().unwrap().insert(url.to_owned(), page);
     }
 
@@ -42,7 +42,7 @@ impl Book {
 
 #[async_trait]
 impl Documents for Book {
-    async fn fetch(&self, url: &ClientUrl) -> Result<Fetched, FetchError> {
+    async fn fetch(&self, url: &ClientUrl) -> Result<FetchedDocument, FetchError> {
         self.asked.lock().unwrap().push(url.to_string());
         let inside = self.inside.lock().unwrap();
         if inside.iter().any(|held| held == url.as_str()) {
@@ -57,12 +57,12 @@ fn document(url: &str, redirects: &[&str]) -> Value {
     json!({ "client_id": url, "client_name": "An app with a page", "redirect_uris": redirects })
 }
 
-fn page(document: &Value) -> Fetched {
-    Fetched {
+fn page(document: &Value) -> FetchedDocument {
+    FetchedDocument {
         status: 200,
         content_type: Some("application/json".into()),
         body: document.to_string().into(),
-        ..Fetched::default()
+        ..FetchedDocument::default()
     }
 }
 
@@ -162,19 +162,19 @@ async fn requirement_13_documents_are_kept_for_a_while_and_errors_never() {
     fetched.cache_control = Some("no-store".into());
     book.write(URL, fetched.clone());
     place.clock.advance(600);
-    for (wait, looks) in [(0, 3), (LEAST_FRESH - 1, 3), (1, 4)] {
+    for (wait, looks) in [(0, 3), (MIN_FRESH_SECONDS - 1, 3), (1, 4)] {
         place.clock.advance(wait);
         assert_eq!(get(app, &address).await.status, 200);
         assert_eq!(book.asked(), looks, "even no-store lasts a walk");
     }
     // That there is none is looked at anew each time, and what was known before is not used in its
     // place.
-    let failed = Fetched {
+    let failed = FetchedDocument {
         status: 404,
-        ..Fetched::default()
+        ..FetchedDocument::default()
     };
     book.write(URL, failed);
-    place.clock.advance(LEAST_FRESH);
+    place.clock.advance(MIN_FRESH_SECONDS);
     for looks in 5..8 {
         assert_eq!(get(app, &address).await.status, 400);
         assert_eq!(book.asked(), looks);
@@ -182,7 +182,7 @@ async fn requirement_13_documents_are_kept_for_a_while_and_errors_never() {
     fetched.cache_control = Some("max-age=31536000".into());
     book.write(URL, fetched);
     assert_eq!(get(app, &address).await.status, 200);
-    place.clock.advance(MOST_FRESH - 1);
+    place.clock.advance(MAX_FRESH_SECONDS - 1);
     assert_eq!(get(app, &address).await.status, 200);
     assert_eq!(book.asked(), 8);
     place.clock.advance(1);
@@ -201,15 +201,15 @@ async fn requirement_13_documents_that_redirect_lie_or_point_inside_read_the_sam
         changed[key] = value;
         page(&changed)
     };
-    let redirect = Fetched {
+    let redirect = FetchedDocument {
         status: 302,
         ..page(&document(&at("redirects"), &[CALLBACK]))
     };
-    let html = Fetched {
+    let html = FetchedDocument {
         content_type: Some("text/html".into()),
         ..page(&document(&at("html"), &[CALLBACK]))
     };
-    let broken = Fetched {
+    let broken = FetchedDocument {
         body: "{".into(),
         ..page(&good)
     };
@@ -237,7 +237,7 @@ async fn requirement_13_documents_that_redirect_lie_or_point_inside_read_the_sam
         assert_eq!(reply.page(), UNRECOGNISED, "{name}");
         assert_eq!(reply.header("location"), "", "{name}");
         let url: ClientUrl = at(name).parse().unwrap();
-        let kept = app.records.get(&client_key(&url.id())).await.unwrap();
+        let kept = app.records.get_one(&client_key(&url.id())).await.unwrap();
         assert_eq!(kept, None, "{name}: nothing is written");
         bodies.push(reply.body);
     }
@@ -272,13 +272,13 @@ async fn requirement_13_what_a_document_says_today_counts() {
     let address = authorize(URL, CALLBACK, &[]);
     // As long as the old one counts.
     assert_eq!(get(app, &address).await.status, 200);
-    place.clock.advance(MOST_FRESH);
+    place.clock.advance(MAX_FRESH_SECONDS);
     let reply = get(app, &address).await;
     assert_eq!(reply.page(), UNSAFE);
     // A refresh fetches no document.
     place.renewed(&held).await;
     let key = client_key(&id().parse().unwrap());
-    let record = app.records.get(&key).await.unwrap().unwrap();
+    let record = app.records.get_one(&key).await.unwrap().unwrap();
     let client: Client = record.read().unwrap();
     assert_eq!(client.redirect_uris[0].as_str(), "https://app.example/new");
     let kept = record.expires_at.unwrap().unix() - app.clock.now().unix();
@@ -291,20 +291,20 @@ async fn requirement_13_a_good_document_serves_for_a_day_while_its_host_fails() 
     let app = &place.app;
     let address = authorize(URL, CALLBACK, &[]);
     assert_eq!(get(app, &address).await.status, 200);
-    let failing = Fetched {
+    let failing = FetchedDocument {
         status: 503,
-        ..Fetched::default()
+        ..FetchedDocument::default()
     };
     book.write(URL, failing);
     // It is fresh for an hour; then the host is asked every five minutes.
-    for (wait, looks) in [(3600, 2), (LEAST_FRESH - 1, 2), (1, 3)] {
+    for (wait, looks) in [(3600, 2), (MIN_FRESH_SECONDS - 1, 2), (1, 3)] {
         place.clock.advance(wait);
         assert_eq!(get(app, &address).await.status, 200);
         assert_eq!(book.asked(), looks);
     }
     // No answer at all.
     book.pages.lock().unwrap().clear();
-    place.clock.advance(STALE_SECONDS - LEAST_FRESH - 1);
+    place.clock.advance(STALE_SECONDS - MIN_FRESH_SECONDS - 1);
     assert_eq!(get(app, &address).await.status, 200);
     place.clock.advance(1);
     assert_eq!(

@@ -21,8 +21,8 @@ use vault_service::model::token::{
     AuthorizationCode, CODE_SECONDS, Family, Reach, Secret, SecretKind, code_key,
 };
 use vault_service::model::user::{NamespaceRef, Role, Scopes, User};
-use vault_service::oauth::revoke::{self, Asker};
-use vault_service::oauth::token::{self, TokenError, TokenLifetimes, TokenRequest};
+use vault_service::oauth::revoke::{self, RevocationCaller};
+use vault_service::oauth::token::{self, TokenError, TokenRequest, TokenTerms};
 use vault_service::web::form::Form;
 use vault_service::{App, Ports};
 use vault_store::StoreError;
@@ -92,16 +92,16 @@ impl Scene {
         let slug = "acme".parse().unwrap();
         let owner = "ada@example.org".to_owned();
         let home = Namespace::new(slug, Kind::Hosted, owner, &app);
-        let mut writes = home.allocation().unwrap();
+        let mut writes = home.allocation_writes().unwrap();
         let home = NamespaceRef {
             slug: home.slug,
             id: home.id,
         };
         let account = Account::new(AccountId::fresh(at, &app.random), email, at);
-        writes.extend(account.creation().unwrap());
+        writes.extend(account.creation_writes().unwrap());
         let (role, scopes) = (Role::Owner, Scopes::ALL);
-        let user = User::active(&account, home.clone(), role, scopes, at, &app.random);
-        writes.extend(user.creation().unwrap());
+        let user = User::new_active(&account, home.clone(), role, scopes, at, &app.random);
+        writes.extend(user.creation_writes().unwrap());
         let client = Client {
             id: ClientId::fresh(at, &app.random),
             name: None,
@@ -111,7 +111,7 @@ impl Scene {
             document: None,
             unused: None,
         };
-        let document = Document::of(&client).unwrap();
+        let document = Document::from_value(&client).unwrap();
         writes.push(Write::put(client_key(&client.id), document, When::Absent));
         now(commit(&app, writes));
         Self {
@@ -145,7 +145,7 @@ impl Scene {
             },
             scopes,
             redirect_uri: CALLBACK.to_owned(),
-            challenge: Challenge::of(VERIFIER),
+            challenge: Challenge::of_verifier(VERIFIER),
             expires_at: at.plus_seconds(CODE_SECONDS),
             used: false,
         };
@@ -157,7 +157,7 @@ impl Scene {
     fn ask(&self, fields: &[(&str, &str)]) -> TokenRequest {
         let mut all = vec![("client_id", self.client.as_str())];
         all.extend(fields);
-        TokenRequest::read(&Form::parse(&encoded(&all))).unwrap()
+        TokenRequest::from_form(&Form::parse(&encoded(&all))).unwrap()
     }
 
     fn exchange(&self, code: &str) -> TokenRequest {
@@ -182,18 +182,18 @@ impl Scene {
 
     /// The endpoint's loop, over the stepped store and without its waits.
     async fn tokens(&self, request: TokenRequest) -> Result<Pair, TokenError> {
-        let terms = TokenLifetimes {
+        let terms = TokenTerms {
             base: BASE,
             access_seconds: 900,
         };
         let ports = self.ports();
         loop {
-            let known = token::load(&ports, &request).await.unwrap();
-            let decision = token::decide(&ports, &request, &known, terms, None).unwrap();
+            let known = token::load_records(&ports, &request).await.unwrap();
+            let decision = token::decide_token(&ports, &request, &known, terms, None).unwrap();
             let done = decision.writes.is_empty()
                 || self
                     .stepped
-                    .commit(decision.writes)
+                    .commit_writes(decision.writes)
                     .await
                     .unwrap()
                     .is_done();
@@ -201,23 +201,23 @@ impl Scene {
                 return decision.answer.map(|answer| Pair {
                     access: answer.access_token,
                     refresh: answer.refresh_token.unwrap(),
-                    scope: Scopes::known(&answer.scope),
+                    scope: Scopes::parse_known(&answer.scope),
                 });
             }
         }
     }
 
     async fn revoke(&self, token: &str) {
-        let hash = revoke::hash(token).unwrap();
-        let asker = Asker {
+        let hash = revoke::hash_token(token).unwrap();
+        let asker = RevocationCaller {
             client: Some(self.client.clone()),
             bearer: None,
         };
         let ports = self.ports();
         loop {
-            let known = revoke::load(&ports, &hash).await.unwrap();
-            let writes = revoke::decide(&ports, &hash, &known, &asker, None).unwrap();
-            if writes.is_empty() || self.stepped.commit(writes).await.unwrap().is_done() {
+            let known = revoke::load_token(&ports, &hash).await.unwrap();
+            let writes = revoke::decide_revocation(&ports, &hash, &known, &asker, None).unwrap();
+            if writes.is_empty() || self.stepped.commit_writes(writes).await.unwrap().is_done() {
                 return;
             }
         }
@@ -227,14 +227,20 @@ impl Scene {
     async fn end_connection(&self) {
         let key = connection_key(&self.home.id, &self.client);
         loop {
-            let Some(record) = self.stepped.get(&key).await.unwrap() else {
+            let Some(record) = self.stepped.get_one(&key).await.unwrap() else {
                 return;
             };
             let mut connection: Connection = record.read().unwrap();
             connection.revoked_at = Some(self.clock.now());
-            let document = Document::of(&connection).unwrap();
+            let document = Document::from_value(&connection).unwrap();
             let write = Write::put(key.clone(), document, When::At(record.revision));
-            if self.stepped.commit(vec![write]).await.unwrap().is_done() {
+            if self
+                .stepped
+                .commit_writes(vec![write])
+                .await
+                .unwrap()
+                .is_done()
+            {
                 return;
             }
         }
@@ -247,7 +253,7 @@ impl Scene {
     /// How many families live.
     fn alive(&self) -> usize {
         let partition = format!("grant/{}", self.home.id);
-        let listed = now(self.app.records.list(&partition, "", None, 100)).unwrap();
+        let listed = now(self.app.records.list_page(&partition, "", None, 100)).unwrap();
         let grants = listed.iter().map(|record| record.read::<Grant>().unwrap());
         grants
             .filter(|grant| grant.is_alive(self.clock.now()))
@@ -488,17 +494,17 @@ proptest! {
             now(put(&scene.app, user.key(), &user));
             let scope = asked.clone().unwrap_or_default();
             let fields = [("grant_type", "refresh_token"), ("refresh_token", newest.refresh.as_str()), ("scope", scope.as_str())];
-            let wanted = asked.as_deref().map_or(consented, Scopes::known);
+            let wanted = asked.as_deref().map_or(consented, Scopes::parse_known);
             let answer = now(scene.tokens(scene.ask(&fields)));
             match answer {
                 Ok(pair) => {
-                    prop_assert!(wanted.within(consented), "{asked:?}");
+                    prop_assert!(wanted.is_subset_of(consented), "{asked:?}");
                     prop_assert_eq!(pair.scope, wanted.and(rights));
                     newest = pair;
                 }
                 Err(error) => {
                     prop_assert_eq!(error, TokenError::InvalidScope);
-                    let in_vain = !wanted.within(consented) || wanted.is_empty() || wanted.and(rights).is_empty();
+                    let in_vain = !wanted.is_subset_of(consented) || wanted.is_empty() || wanted.and(rights).is_empty();
                     prop_assert!(in_vain, "{asked:?}");
                 }
             }
@@ -509,7 +515,7 @@ proptest! {
 fn scopes() -> impl Strategy<Value = Scopes> {
     prop_oneof![
         Just(Scopes::READ),
-        Just(Scopes::known("write")),
+        Just(Scopes::parse_known("write")),
         Just(Scopes::ALL)
     ]
 }

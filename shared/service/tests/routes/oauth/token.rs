@@ -265,7 +265,7 @@ async fn requirement_32_a_repeated_answer_is_kept_nowhere() {
     let next = place.renewed(&held).await;
     let home = place.read_namespace("default").await;
     let partition = vault_service::model::grant::grants_partition(Some(&home.id));
-    let grants = place.app.records.list(&partition, "", None, 10).await;
+    let grants = place.app.records.list_page(&partition, "", None, 10).await;
     let text = grants.unwrap()[0].document.as_str().to_owned();
     for tokens in [&held, &next] {
         for secret in [&tokens.access, &tokens.refresh] {
@@ -285,7 +285,7 @@ async fn requirement_32_every_rotation_has_a_salt_of_its_own() {
     let mut salts = std::collections::BTreeSet::new();
     for _ in 0..3 {
         held = place.renewed(&held).await;
-        let grants = place.app.records.list(&partition, "", None, 10).await;
+        let grants = place.app.records.list_page(&partition, "", None, 10).await;
         let grant: Value = grants.unwrap()[0].read().unwrap();
         let salt = grant["previous"]["salt"].as_str().unwrap().to_owned();
         assert_eq!(salt.len(), 22, "128 bits");

@@ -40,10 +40,15 @@ async fn a_draft_of_over_a_mebibyte_is_refused_and_leaves_nothing() {
         );
     }
     let namespace = publisher.namespace().await;
-    assert_eq!(publisher.records(&draft::partition(&namespace.id)).await, 0);
+    assert_eq!(
+        publisher
+            .records(&draft::drafts_partition(&namespace.id))
+            .await,
+        0
+    );
     let objects = publisher
         .host
-        .list(&namespace.id, Class::Drafts, None, 10)
+        .list_objects(&namespace.id, Class::Drafts, None, 10)
         .await;
     assert_eq!(objects.unwrap(), []);
 }
@@ -81,7 +86,7 @@ async fn queue(publisher: &Publisher, author: Option<&str>) -> Queue {
         || draft::queue_key(&id),
         |author| draft::author_queue_key(&id, author),
     );
-    let record = publisher.world.app.records.get(&key).await.unwrap();
+    let record = publisher.world.app.records.get_one(&key).await.unwrap();
     record.map_or_else(Default::default, |record| record.read().unwrap())
 }
 
@@ -90,9 +95,12 @@ async fn fifty_drafts_of_one_author_at_once_leave_twenty() {
     let publisher = Publisher::new(Kind::Hosted).await;
     assert_eq!(flood(&publisher, 1, 50).await, (20, 30));
     let id = publisher.namespace().await.id;
-    assert_eq!(publisher.records(&draft::partition(&id)).await, 20);
+    assert_eq!(publisher.records(&draft::drafts_partition(&id)).await, 20);
     assert_eq!(publisher.records(&draft::authored_partition(&id)).await, 20);
-    assert_eq!(publisher.records(&audit::partition(Some(&id))).await, 20);
+    assert_eq!(
+        publisher.records(&audit::audit_partition(Some(&id))).await,
+        20
+    );
     assert_eq!(queue(&publisher, None).await.pending, MAX_SHARED_OF_AUTHOR);
     let mine = queue(&publisher, Some("usr_0")).await;
     assert_eq!((mine.own, mine.pending), (MAX_OWN, MAX_SHARED_OF_AUTHOR));
@@ -103,7 +111,7 @@ async fn fifty_drafts_of_one_author_at_once_leave_twenty() {
     let objects = || async {
         publisher
             .host
-            .list(&id, Class::Drafts, None, 1000)
+            .list_objects(&id, Class::Drafts, None, 1000)
             .await
             .unwrap()
             .len()
@@ -150,26 +158,36 @@ async fn the_bytes_of_a_draft_stay_while_it_waits_and_go_afterwards() {
         panic!("{done:?}");
     };
     let (world, namespace) = (&publisher.world, publisher.namespace().await);
-    let key = draft::key(&namespace.id, &id);
-    let held = world.app.records.get(&key).await.unwrap().unwrap();
+    let key = draft::draft_key(&namespace.id, &id);
+    let held = world.app.records.get_one(&key).await.unwrap().unwrap();
     let record: DraftRecord = held.read().unwrap();
-    let object = record.object().key(namespace.id);
+    let object = record.object_name().key(namespace.id);
     let collect = || async {
         for _ in 0..4 {
             world.clock.advance(8 * DAY);
-            maintenance::run(&world.app).await.unwrap();
+            maintenance::run_once(&world.app).await.unwrap();
         }
-        world.memory.get(&object).await.unwrap().is_some()
+        world.memory.read_object(&object).await.unwrap().is_some()
     };
     assert!(collect().await, "it waits");
-    let ended = record.ended(&Ending {
+    let ended = record.into_ended(&Ending {
         state: State::Declined,
         at: world.now(),
         release: None,
         reason: Some("no".to_owned()),
     });
-    let writes = ended.end(&namespace.id, held.revision, false).unwrap();
-    assert!(world.app.records.commit(writes).await.unwrap().is_done());
+    let writes = ended
+        .ending_writes(&namespace.id, held.revision, false)
+        .unwrap();
+    assert!(
+        world
+            .app
+            .records
+            .commit_writes(writes)
+            .await
+            .unwrap()
+            .is_done()
+    );
     let queue = queue(&publisher, Some("usr_1")).await;
     assert_eq!((queue.own, queue.pending), (0, 0), "its place is free");
     assert!(!collect().await, "it has ended, so its bytes go");
@@ -182,7 +200,7 @@ async fn the_bytes_of_a_draft_stay_while_it_waits_and_go_afterwards() {
     );
     world.clock.advance(60 * DAY);
     for partition in [
-        draft::partition(&namespace.id),
+        draft::drafts_partition(&namespace.id),
         draft::ended_partition(&namespace.id),
         draft::authored_partition(&namespace.id),
     ] {
@@ -209,7 +227,9 @@ async fn a_draft_is_in_the_audit_log_with_its_author() {
         .await
         .unwrap();
     let id = publisher.namespace().await.id;
-    let entries = kept::all(app, &audit::partition(Some(&id))).await.unwrap();
+    let entries = kept::all_records(app, &audit::audit_partition(Some(&id)))
+        .await
+        .unwrap();
     let entry: audit::Entry = entries.last().unwrap().read().unwrap();
     assert_eq!(
         (entry.actor.as_str(), entry.client.as_deref(), entry.source),
@@ -221,5 +241,10 @@ async fn a_draft_is_in_the_audit_log_with_its_author() {
     );
     assert_eq!(entry.after.unwrap()["kind"], "remove");
     let slug: Slug = "acme".parse().unwrap();
-    assert!(namespace::find(app, &slug).await.unwrap().is_some());
+    assert!(
+        namespace::find_namespace(app, &slug)
+            .await
+            .unwrap()
+            .is_some()
+    );
 }

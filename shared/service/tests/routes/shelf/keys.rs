@@ -15,7 +15,7 @@ use crate::support::{vector, world};
 
 /// Adds a root version that changes the publishers, with or without a release under it.
 fn next_root(owner: &Owner, change: impl FnOnce(&mut RootEdit<'_>)) -> RootChain {
-    let mut edit = RootEdit::after(owner.chain(), "2026-11-21T00:00:00Z".parse().unwrap());
+    let mut edit = RootEdit::begin_after(owner.chain(), "2026-11-21T00:00:00Z".parse().unwrap());
     change(&mut edit);
     edit.sign(&[owner.key()]).unwrap()
 }
@@ -48,9 +48,9 @@ async fn content_of_a_revoked_publisher_waits_for_the_next_release() {
             .unwrap(),
     );
     publisher.try_publish(&anna, |_| {}).await.unwrap();
-    let snapshot = publisher.shelf().await.snapshot().await.unwrap();
+    let snapshot = publisher.shelf().await.take_snapshot().await.unwrap();
     for entry in snapshot.entries() {
-        publisher.shelf().await.load(entry).await.unwrap();
+        publisher.shelf().await.load_skill(entry).await.unwrap();
     }
     // Bob's key is revoked, and nothing was released since.
     let chain = next_root(&anna, |edit| {
@@ -62,9 +62,9 @@ async fn content_of_a_revoked_publisher_waits_for_the_next_release() {
     publisher.world.publish("acme", longer).await.unwrap();
     for app in [publisher.world.app.clone(), publisher.fresh()] {
         let shelf = shelf_of(&app, &publisher.namespace().await);
-        let snapshot = shelf.snapshot().await.unwrap();
-        shelf.load(&snapshot.entries()[0]).await.unwrap();
-        let refused = shelf.load(&snapshot.entries()[1]).await;
+        let snapshot = shelf.take_snapshot().await.unwrap();
+        shelf.load_skill(&snapshot.entries()[0]).await.unwrap();
+        let refused = shelf.load_skill(&snapshot.entries()[1]).await;
         assert!(
             matches!(refused, Err(ShelfError::ReleaseAwaited)),
             "{refused:?}"
@@ -79,15 +79,15 @@ async fn content_of_a_revoked_publisher_waits_for_the_next_release() {
     );
     publisher.try_publish(&anna, |_| {}).await.unwrap();
     let shelf = publisher.shelf().await;
-    for entry in shelf.snapshot().await.unwrap().entries() {
-        shelf.load(entry).await.unwrap();
+    for entry in shelf.take_snapshot().await.unwrap().entries() {
+        shelf.load_skill(entry).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn nothing_of_a_release_by_a_revoked_key_is_content() {
     let publisher = two_skills().await;
-    let old = publisher.shelf().await.snapshot().await.unwrap();
+    let old = publisher.shelf().await.take_snapshot().await.unwrap();
     let anna = publisher.owner.clone();
     let new = anna.with_key(4);
     // One key in both roles: it names its successor, which revokes it.
@@ -105,8 +105,8 @@ async fn nothing_of_a_release_by_a_revoked_key_is_content() {
     publisher.world.publish("acme", longer).await.unwrap();
     let shelf = publisher.shelf().await;
     for answer in [
-        shelf.snapshot().await.map(|_| ()),
-        shelf.load(&old.entries()[0]).await.map(|_| ()),
+        shelf.take_snapshot().await.map(|_| ()),
+        shelf.load_skill(&old.entries()[0]).await.map(|_| ()),
         shelf
             .submit(&by("usr_1"), take("alpha", "two"))
             .await
@@ -137,9 +137,9 @@ async fn releases_after_rotations_are_read_with_the_publishers_of_their_chain() 
         }
         let namespace = world.read_namespace("acme").await;
         let shelf = shelf_of(&world.app, &namespace);
-        let snapshot = shelf.snapshot().await.unwrap();
+        let snapshot = shelf.take_snapshot().await.unwrap();
         for entry in snapshot.entries() {
-            let loaded = shelf.load(entry).await.unwrap();
+            let loaded = shelf.load_skill(entry).await.unwrap();
             signers.insert(loaded.public_key.to_string());
         }
         listed.push(snapshot);
@@ -151,7 +151,7 @@ async fn releases_after_rotations_are_read_with_the_publishers_of_their_chain() 
     let gone = listed[1].find(&"commit-log".parse().unwrap()).unwrap();
     let namespace = world.read_namespace("acme").await;
     let shelf = shelf_of(&world.app, &namespace);
-    let refused = shelf.load(gone).await;
+    let refused = shelf.load_skill(gone).await;
     assert!(
         matches!(refused, Err(ShelfError::NotFound(_))),
         "{refused:?}"

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bytes::Bytes;
 use vault_format::catalog::{
-    Catalog, PolicyEntry, Schema, SignedCatalog, SkillEntry, Stored as StoredRelease, Withdrawn,
+    Catalog, PolicyEntry, ReleaseRef as StoredRelease, Schema, SignedCatalog, SkillEntry, Withdrawn,
 };
 use vault_format::draft::{Draft, DraftContext, Submitter};
 use vault_format::hash::Digest;
@@ -48,35 +48,38 @@ struct Host {
 
 #[async_trait]
 impl Objects for Host {
-    async fn get(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
+    async fn read_object(&self, key: &ObjectKey) -> Result<Option<Bytes>, StoreError> {
         self.read.fetch_add(1, Ordering::SeqCst);
         let lie = self.lies.lock().unwrap().get(key).cloned();
         match lie {
             Some(lie) => Ok(lie),
-            None => self.inner.get(key).await,
+            None => self.inner.read_object(key).await,
         }
     }
 
-    async fn put(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
-        self.inner.put(key, bytes).await
+    async fn put_object(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError> {
+        self.inner.put_object(key, bytes).await
     }
 
-    async fn missing(&self, wanted: &[(ObjectKey, u64)]) -> Result<Vec<ObjectKey>, StoreError> {
-        self.inner.missing(wanted).await
+    async fn find_missing(
+        &self,
+        wanted: &[(ObjectKey, u64)],
+    ) -> Result<Vec<ObjectKey>, StoreError> {
+        self.inner.find_missing(wanted).await
     }
 
-    async fn list(
+    async fn list_objects(
         &self,
         namespace: &NamespaceId,
         class: Class,
         after: Option<&Digest>,
         limit: usize,
     ) -> Result<Vec<(Digest, u64)>, StoreError> {
-        Objects::list(&*self.inner, namespace, class, after, limit).await
+        Objects::list_objects(&*self.inner, namespace, class, after, limit).await
     }
 
-    async fn delete(&self, key: &ObjectKey) -> Result<(), StoreError> {
-        self.inner.delete(key).await
+    async fn delete_object(&self, key: &ObjectKey) -> Result<(), StoreError> {
+        self.inner.delete_object(key).await
     }
 }
 
@@ -232,8 +235,8 @@ impl Publisher {
     async fn current_file(&self) -> Bytes {
         let namespace = self.namespace().await;
         let current = namespace.current.clone().unwrap();
-        let key = namespace.object(Class::Catalogs, current.sha256);
-        self.host.inner.get(&key).await.unwrap().unwrap()
+        let key = namespace.object_key(Class::Catalogs, current.sha256);
+        self.host.inner.read_object(&key).await.unwrap().unwrap()
     }
 
     fn lie(&self, key: ObjectKey, lie: Option<Bytes>) {
@@ -251,7 +254,7 @@ impl Publisher {
     }
 
     async fn records(&self, partition: &str) -> usize {
-        kept::all(&self.world.uncounted(), partition)
+        kept::all_records(&self.world.uncounted(), partition)
             .await
             .unwrap()
             .len()
@@ -285,8 +288,15 @@ impl Hand for Publisher {
         let key = self
             .namespace()
             .await
-            .object(Class::Bundles, entry.texts.bundle_hash);
-        let mut bytes = self.host.inner.get(&key).await.unwrap().unwrap().to_vec();
+            .object_key(Class::Bundles, entry.texts.bundle_hash);
+        let mut bytes = self
+            .host
+            .inner
+            .read_object(&key)
+            .await
+            .unwrap()
+            .unwrap()
+            .to_vec();
         let last = bytes.len() - 20;
         bytes[last] ^= 1;
         self.lie(key, Some(bytes.into()));
@@ -300,12 +310,16 @@ impl Hand for Publisher {
 
     async fn drafts(&self) -> Vec<Draft> {
         let namespace = self.namespace().await;
-        let records = kept::all(&self.world.uncounted(), &draft::partition(&namespace.id)).await;
+        let records = kept::all_records(
+            &self.world.uncounted(),
+            &draft::drafts_partition(&namespace.id),
+        )
+        .await;
         let mut drafts = Vec::new();
         for record in records.unwrap() {
             let record: DraftRecord = record.read().unwrap();
-            let key = record.object().key(namespace.id);
-            let bytes = self.host.inner.get(&key).await.unwrap().unwrap();
+            let key = record.object_name().key(namespace.id);
+            let bytes = self.host.inner.read_object(&key).await.unwrap().unwrap();
             assert_eq!(bytes.len() as u64, record.size);
             let read = |vault_id| {
                 let slug = &namespace.slug;
@@ -340,17 +354,17 @@ impl PerRequest {
 
 #[async_trait]
 impl Shelf for PerRequest {
-    fn owner(&self) -> &'static str {
+    fn owner_name(&self) -> &'static str {
         "acme"
     }
-    fn writes(&self) -> Writes {
+    fn write_mode(&self) -> Writes {
         Writes::Drafted
     }
-    async fn snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
-        self.now().await.snapshot().await
+    async fn take_snapshot(&self) -> Result<Arc<Snapshot>, ShelfError> {
+        self.now().await.take_snapshot().await
     }
-    async fn load(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
-        self.now().await.load(entry).await
+    async fn load_skill(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
+        self.now().await.load_skill(entry).await
     }
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError> {
         self.now().await.submit(by, change).await

@@ -27,27 +27,30 @@ use super::{Publisher, by, shelf_of, take, two_skills};
 async fn a_skill_in_parts_is_put_together() {
     let publisher = two_skills().await;
     let shelf = publisher.shelf().await;
-    let snapshot = shelf.snapshot().await.unwrap();
-    let loaded = shelf.load(&snapshot.entries()[1]).await.unwrap();
-    assert_eq!(loaded.file("table.bin").unwrap().bytes.len(), 3_500_000);
+    let snapshot = shelf.take_snapshot().await.unwrap();
+    let loaded = shelf.load_skill(&snapshot.entries()[1]).await.unwrap();
+    assert_eq!(
+        loaded.find_file("table.bin").unwrap().bytes.len(),
+        3_500_000
+    );
 }
 
 #[tokio::test]
 async fn a_warm_process_asks_the_object_store_for_nothing() {
     let publisher = two_skills().await;
-    let first = publisher.shelf().await.snapshot().await.unwrap();
+    let first = publisher.shelf().await.take_snapshot().await.unwrap();
     publisher
         .shelf()
         .await
-        .load(&first.entries()[0])
+        .load_skill(&first.entries()[0])
         .await
         .unwrap();
     let before = publisher.host.read.load(Ordering::SeqCst);
     for _ in 0..3 {
         let shelf = publisher.shelf().await;
-        let again = shelf.snapshot().await.unwrap();
+        let again = shelf.take_snapshot().await.unwrap();
         assert!(Arc::ptr_eq(&first, &again));
-        shelf.load(&again.entries()[0]).await.unwrap();
+        shelf.load_skill(&again.entries()[0]).await.unwrap();
     }
     assert_eq!(publisher.host.read.load(Ordering::SeqCst), before);
 }
@@ -61,7 +64,7 @@ async fn many_who_ask_for_a_cold_release_read_it_once() {
     let mut readers = JoinSet::new();
     for _ in 0..16 {
         let shelf = shelf_of(&app, &namespace);
-        readers.spawn(async move { shelf.snapshot().await.unwrap().entries().len() });
+        readers.spawn(async move { shelf.take_snapshot().await.unwrap().entries().len() });
     }
     assert!(readers.join_all().await.iter().all(|count| *count == 2));
     // Catalog, index, policy.
@@ -73,11 +76,11 @@ async fn a_host_that_serves_other_bytes_gives_errors_and_never_content() {
     let publisher = two_skills().await;
     let namespace = publisher.namespace().await;
     let current = namespace.current.clone().unwrap();
-    let catalog_key = namespace.object(Class::Catalogs, current.sha256);
+    let catalog_key = namespace.object_key(Class::Catalogs, current.sha256);
     let catalog = publisher
         .host
         .inner
-        .get(&catalog_key)
+        .read_object(&catalog_key)
         .await
         .unwrap()
         .unwrap();
@@ -86,12 +89,12 @@ async fn a_host_that_serves_other_bytes_gives_errors_and_never_content() {
         .read_counted(&current.payload_sha256)
         .unwrap();
     let (alpha, beta) = (&catalog.skills[0], &catalog.skills[1]);
-    let bundle = |digest| namespace.object(Class::Bundles, digest);
+    let bundle = |digest| namespace.object_key(Class::Bundles, digest);
     let part = publisher.signed.lock().unwrap().skills[&beta.name]
         .encoded
         .parts[0]
         .hash;
-    let snapshot = publisher.shelf().await.snapshot().await.unwrap();
+    let snapshot = publisher.shelf().await.take_snapshot().await.unwrap();
     // Good objects in the wrong places, among them those of a release that another owner signed,
     // and bytes that are nothing.
     let foreign = Publisher::new(Kind::Hosted).await;
@@ -100,34 +103,41 @@ async fn a_host_that_serves_other_bytes_gives_errors_and_never_content() {
     let theirs = foreign
         .namespace()
         .await
-        .object(Class::Catalogs, theirs.sha256);
+        .object_key(Class::Catalogs, theirs.sha256);
     let mut lies = vec![None, Some(Bytes::new()), Some(Bytes::from_static(b"{}"))];
-    lies.push(foreign.host.inner.get(&theirs).await.unwrap());
+    lies.push(foreign.host.inner.read_object(&theirs).await.unwrap());
     for digest in [
         alpha.bundle_hash,
         beta.bundle_hash,
         part,
         catalog.index[0].bundle_hash,
     ] {
-        lies.push(publisher.host.inner.get(&bundle(digest)).await.unwrap());
+        lies.push(
+            publisher
+                .host
+                .inner
+                .read_object(&bundle(digest))
+                .await
+                .unwrap(),
+        );
     }
     let places = [
         ("catalog", catalog_key),
         ("index", bundle(catalog.index[0].bundle_hash)),
         (
             "policy",
-            namespace.object(Class::Policies, catalog.policy.unwrap().sha256),
+            namespace.object_key(Class::Policies, catalog.policy.unwrap().sha256),
         ),
         ("bundle", bundle(beta.bundle_hash)),
         ("part", bundle(part)),
     ];
     for (what, key) in places {
-        let truth = publisher.host.inner.get(&key).await.unwrap();
+        let truth = publisher.host.inner.read_object(&key).await.unwrap();
         for lie in lies.iter().filter(|lie| **lie != truth) {
             publisher.lie(key, lie.clone());
             let shelf = shelf_of(&publisher.fresh(), &namespace);
-            let listed = shelf.snapshot().await;
-            let loaded = shelf.load(&snapshot.entries()[1]).await;
+            let listed = shelf.take_snapshot().await;
+            let loaded = shelf.load_skill(&snapshot.entries()[1]).await;
             let gone = lie.is_none();
             match what {
                 "bundle" | "part" => {
@@ -138,7 +148,7 @@ async fn a_host_that_serves_other_bytes_gives_errors_and_never_content() {
                         other => panic!("{what}: {other:?}"),
                     }
                     // The other skill is not concerned.
-                    shelf.load(&snapshot.entries()[0]).await.unwrap();
+                    shelf.load_skill(&snapshot.entries()[0]).await.unwrap();
                 }
                 _ => {
                     for answer in [listed.map(|_| ()), loaded.map(|_| ())] {
@@ -159,7 +169,7 @@ async fn a_host_that_serves_other_bytes_gives_errors_and_never_content() {
     }
     let shelf = shelf_of(&publisher.fresh(), &namespace);
     shelf
-        .load(&shelf.snapshot().await.unwrap().entries()[1])
+        .load_skill(&shelf.take_snapshot().await.unwrap().entries()[1])
         .await
         .unwrap();
 }
@@ -170,7 +180,7 @@ async fn a_catalog_that_the_pin_does_not_allow_is_not_believed() {
     let namespace = publisher.namespace().await;
     let refused = async |namespace: &Namespace| {
         let shelf = shelf_of(&publisher.fresh(), namespace);
-        let refused = shelf.snapshot().await;
+        let refused = shelf.take_snapshot().await;
         assert!(matches!(refused, Err(ShelfError::Failed(_))), "{refused:?}");
     };
     // The record names the catalog of another vault, with a good hash.
@@ -202,7 +212,7 @@ async fn a_catalog_that_the_pin_does_not_allow_is_not_believed() {
     refused(&other).await;
     // Other root versions than those that are pinned.
     let mut pinned = namespace.clone();
-    let mut pin = namespace.pin.vault().unwrap().clone();
+    let mut pin = namespace.pin.vault_pin().unwrap().clone();
     pin.root_sha256 = Digest::of(b"another");
     pinned.pin = Pinned::Vault(pin);
     refused(&pinned).await;
@@ -250,7 +260,7 @@ async fn an_index_of_other_skills_is_not_published() {
         assert_eq!(refused.unwrap_err().code(), code);
     }
     publisher.publish().await;
-    let snapshot = publisher.shelf().await.snapshot().await.unwrap();
+    let snapshot = publisher.shelf().await.take_snapshot().await.unwrap();
     assert_eq!(snapshot.entries().len(), 2);
 }
 
@@ -418,15 +428,18 @@ async fn a_bundle_in_other_bytes_and_an_index_as_a_profile_are_not_published() {
 async fn without_a_subscription_lists_go_on_and_content_stops() {
     let publisher = two_skills().await;
     let shelf = publisher.shelf().await;
-    let snapshot = shelf.snapshot().await.unwrap();
+    let snapshot = shelf.take_snapshot().await.unwrap();
     let entry = &snapshot.entries()[0];
-    shelf.load(entry).await.unwrap();
+    shelf.load_skill(entry).await.unwrap();
     let lapse = |namespace: &mut Namespace| namespace.subscription = Subscription::Lapsed;
     publisher.world.change("acme", lapse).await;
     let shelf = publisher.shelf().await;
-    assert!(Arc::ptr_eq(&snapshot, &shelf.snapshot().await.unwrap()));
+    assert!(Arc::ptr_eq(
+        &snapshot,
+        &shelf.take_snapshot().await.unwrap()
+    ));
     assert!(matches!(
-        shelf.load(entry).await,
+        shelf.load_skill(entry).await,
         Err(ShelfError::SubscriptionLapsed)
     ));
     let drafted = shelf.submit(&by("usr_1"), take("alpha", "two")).await;
@@ -440,8 +453,8 @@ async fn without_a_subscription_lists_go_on_and_content_stops() {
 async fn what_was_withdrawn_is_not_loaded_from_an_older_list_either() {
     let publisher = two_skills().await;
     let shelf = publisher.shelf().await;
-    let old = shelf.snapshot().await.unwrap().entries()[0].clone();
-    shelf.load(&old).await.unwrap();
+    let old = shelf.take_snapshot().await.unwrap().entries()[0].clone();
+    shelf.load_skill(&old).await.unwrap();
     {
         let mut set = publisher.signed.lock().unwrap();
         set.skills.remove(old.name());
@@ -453,7 +466,7 @@ async fn what_was_withdrawn_is_not_loaded_from_an_older_list_either() {
         });
     }
     publisher.publish().await;
-    let refused = publisher.shelf().await.load(&old).await;
+    let refused = publisher.shelf().await.load_skill(&old).await;
     assert!(
         matches!(refused, Err(ShelfError::NotFound(_))),
         "{refused:?}"
@@ -465,9 +478,9 @@ async fn a_namespace_whose_library_is_elsewhere_is_read_and_not_changed() {
     let publisher = Publisher::new(Kind::SelfSigned).await;
     publisher.put(skill("alpha", "one"), "local:folder").await;
     let shelf = publisher.shelf().await;
-    assert_eq!(shelf.writes(), Writes::Elsewhere);
-    let snapshot = shelf.snapshot().await.unwrap();
-    shelf.load(&snapshot.entries()[0]).await.unwrap();
+    assert_eq!(shelf.write_mode(), Writes::Elsewhere);
+    let snapshot = shelf.take_snapshot().await.unwrap();
+    shelf.load_skill(&snapshot.entries()[0]).await.unwrap();
     for change in [
         take("alpha", "two"),
         Change::Remove("alpha".parse().unwrap()),
@@ -479,5 +492,10 @@ async fn a_namespace_whose_library_is_elsewhere_is_read_and_not_changed() {
         );
     }
     let namespace = publisher.namespace().await;
-    assert_eq!(publisher.records(&draft::partition(&namespace.id)).await, 0);
+    assert_eq!(
+        publisher
+            .records(&draft::drafts_partition(&namespace.id))
+            .await,
+        0
+    );
 }

@@ -164,7 +164,7 @@ async fn no_page_of_the_console_opens_for_another_tenant() {
                 let (_, secret) = cookie.split_once('=').unwrap();
                 let secret = Secret::parse(SecretKind::Session, secret).unwrap();
                 let (now, random) = (world.now(), &app.random);
-                let token = csrf::token(&secret, Purpose::Console, &path, now, random);
+                let token = csrf::create_token(&secret, Purpose::Console, &path, now, random);
                 ada.post(&path, &[("csrf", &token), ("change", "revoke")])
                     .await
             };

@@ -39,7 +39,12 @@ async fn left(desk: &Desk, other: &Other) -> Vec<String> {
     let mut left: Vec<_> = records.into_keys().filter(|key| !own(key)).collect();
     let id = &other.namespace.id;
     for class in Class::ALL {
-        let found = desk.world.app.objects.list(id, class, None, 1000).await;
+        let found = desk
+            .world
+            .app
+            .objects
+            .list_objects(id, class, None, 1000)
+            .await;
         left.extend(
             found
                 .unwrap()
@@ -51,8 +56,8 @@ async fn left(desk: &Desk, other: &Other) -> Vec<String> {
 }
 
 async fn tombstone(desk: &Desk) -> Namespace {
-    let key = namespace::key(&THERE.parse().unwrap());
-    let record = desk.world.app.records.get(&key).await.unwrap();
+    let key = namespace::namespace_key(&THERE.parse().unwrap());
+    let record = desk.world.app.records.get_one(&key).await.unwrap();
     record.unwrap().read().unwrap()
 }
 
@@ -137,15 +142,15 @@ async fn nothing_of_a_deleted_vault_is_left_but_its_name() {
         .world
         .app
         .objects
-        .list(&desk.acme.id, Class::Bundles, None, 1000)
+        .list_objects(&desk.acme.id, Class::Bundles, None, 1000)
         .await
         .unwrap();
     assert_eq!(delete(&desk).await, 200);
     // Requests that began before the deletion end before the removal begins.
-    let early = maintenance::run(&desk.world.app).await.unwrap();
+    let early = maintenance::run_once(&desk.world.app).await.unwrap();
     assert_eq!((early.removed_records, early.removed_vaults), (0, 0));
     desk.world.clock.advance(WAIT_SECONDS);
-    let report = maintenance::run(&desk.world.app).await.unwrap();
+    let report = maintenance::run_once(&desk.world.app).await.unwrap();
     assert_eq!(report.removed_vaults, 1, "{report:?}");
     assert_eq!(left(&desk, &other).await, [format!("ns/{THERE} | ns")]);
     let tombstone = tombstone(&desk).await;
@@ -154,20 +159,25 @@ async fn nothing_of_a_deleted_vault_is_left_but_its_name() {
         (Status::Deleted, "")
     );
     assert_eq!(tombstone.current, None);
-    let marks = desk.world.app.records.list(REMOVALS, "", None, 10).await;
+    let marks = desk
+        .world
+        .app
+        .records
+        .list_page(REMOVALS, "", None, 10)
+        .await;
     assert!(marks.unwrap().is_empty());
     // The neighbour has what it had.
     let still = desk
         .world
         .app
         .objects
-        .list(&desk.acme.id, Class::Bundles, None, 1000)
+        .list_objects(&desk.acme.id, Class::Bundles, None, 1000)
         .await
         .unwrap();
     assert_eq!(acme, still);
     assert_eq!(desk.get("/admin/vaults/acme").await.status, 200);
     assert_eq!(
-        maintenance::run(&desk.world.app)
+        maintenance::run_once(&desk.world.app)
             .await
             .unwrap()
             .removed_vaults,
@@ -206,11 +216,16 @@ async fn a_removal_that_is_cut_off_after_any_change_is_finished_by_the_next_run(
         let mut app = desk.world.app.clone();
         (app.ports.records, app.ports.objects) = (hooked.clone(), hooked);
         // It fails wherever a change failed; what counts is what the next run makes of it.
-        let _ = maintenance::run(&app).await;
-        let marks = desk.world.app.records.list(REMOVALS, "", None, 10).await;
+        let _ = maintenance::run_once(&app).await;
+        let marks = desk
+            .world
+            .app
+            .records
+            .list_page(REMOVALS, "", None, 10)
+            .await;
         let whole = marks.unwrap().is_empty();
         if !whole {
-            let report = maintenance::run(&desk.world.app).await.unwrap();
+            let report = maintenance::run_once(&desk.world.app).await.unwrap();
             assert_eq!(report.removed_vaults, 1, "cut after {cut}: {report:?}");
         }
         assert_eq!(

@@ -132,8 +132,8 @@ pub async fn other(desk: &Desk) -> Other {
     let invited = desk.ask(&owner.access, "POST", "/admin/users", Some(&body));
     let invited = invited.await.json()["id"].as_str().unwrap().to_owned();
     let sign_in = common::connected(app, FAY, "fay at the provider").await;
-    let fays = account::partition(&common::account(app, FAY).await.id);
-    let listed = app.records.list(&fays, "", None, 100).await.unwrap();
+    let fays = account::account_partition(&common::account(app, FAY).await.id);
+    let listed = app.records.list_page(&fays, "", None, 100).await.unwrap();
     let listed_as = |prefix: &str| {
         let mut ids = listed
             .iter()
@@ -163,8 +163,8 @@ pub async fn other(desk: &Desk) -> Other {
     let webhook = webhook.json();
     let object = b"what only tenant b has".to_vec();
     let sha256 = Digest::of(&object);
-    let place = namespace.object(Class::Bundles, sha256);
-    app.objects.put(&place, object.into()).await.unwrap();
+    let place = namespace.object_key(Class::Bundles, sha256);
+    app.objects.put_object(&place, object.into()).await.unwrap();
     let named = Named {
         slug: THERE.to_owned(),
         device: device_id(&home.slug, &admitted.public()),
@@ -229,7 +229,7 @@ async fn drafts_of(world: &World, team: &Team, owner: &str) -> [String; 3] {
 pub async fn records_of(world: &World, other: &Other) -> BTreeMap<String, u64> {
     let namespace = &other.namespace;
     let (id, slug) = (&namespace.id, &namespace.slug);
-    let hash = |token: &str| revoke::hash(token).unwrap();
+    let hash = |token: &str| revoke::hash_token(token).unwrap();
     let [access, refresh] = [&other.tokens.access, &other.tokens.refresh].map(|token| hash(token));
     let records: &dyn Records = &*world.memory;
     let mut found = BTreeMap::new();
@@ -239,37 +239,40 @@ pub async fn records_of(world: &World, other: &Other) -> BTreeMap<String, u64> {
         common::account(app, GUS).await,
     ];
     for partition in [
-        account::partition(&fay.id),
-        account::partition(&gus.id),
+        account::account_partition(&fay.id),
+        account::account_partition(&gus.id),
         invitations_partition(&HAL.parse().unwrap()),
-        namespace::key(slug).partition,
-        device::partition(slug),
+        namespace::namespace_key(slug).partition,
+        device::devices_partition(slug),
         device::pending_partition(slug),
         device::id_key(slug, "x").partition,
         device::seen_key(slug, "x").partition,
         user::user_key(id, "x").partition,
         client::connections_partition(id),
         grant::grants_partition(Some(id)),
-        enrolment::partition(id),
+        enrolment::codes_partition(id),
         enrolment::used_key(id, &Digest::of(b"x")).partition,
         token_key(&access).partition,
         token_key(&refresh).partition,
-        release::partition(id),
-        audit::partition(Some(id)),
-        draft::partition(id),
+        release::releases_partition(id),
+        audit::audit_partition(Some(id)),
+        draft::drafts_partition(id),
         draft::ended_partition(id),
         draft::authored_partition(id),
         draft::queue_key(id).partition,
         draft::proposal_slot(id, "x").partition,
         format!("kept/{id}"),
         notice::destinations_key(id).partition,
-        notice::outbox(id),
+        notice::outbox_partition(id),
     ] {
-        for record in records.list(&partition, "", None, 1000).await.unwrap() {
+        for record in records.list_page(&partition, "", None, 1000).await.unwrap() {
             // A session stands in a partition of its own, under the name that the list of its
             // account has.
             if record.key.key.starts_with(session::SESSIONS) {
-                let of_session = records.list(&record.key.key, "", None, 10).await.unwrap();
+                let of_session = records
+                    .list_page(&record.key.key, "", None, 10)
+                    .await
+                    .unwrap();
                 found.extend(
                     of_session
                         .iter()

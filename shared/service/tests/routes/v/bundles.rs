@@ -129,14 +129,14 @@ async fn a_mark_without_the_release_that_belongs_to_it_withdraws_nothing() {
     let mark = serde_json::json!({ "namespace_id": namespace.id, "since_release": 43 });
     let write = vault_store::records::Write::put(
         withdrawn_key(&namespace.slug, &COMMIT_LOG.parse().unwrap()),
-        vault_store::records::Document::of(&mark).unwrap(),
+        vault_store::records::Document::from_value(&mark).unwrap(),
         vault_store::records::When::Any,
     );
     assert!(
         world
             .app
             .records
-            .commit(vec![write])
+            .commit_writes(vec![write])
             .await
             .unwrap()
             .is_done()
@@ -162,7 +162,7 @@ async fn a_named_bundle_that_is_lost_is_503_whoever_names_it() {
     for hash in [CODE_REVIEW, variant, &part] {
         world
             .memory
-            .delete(&namespace.object(Class::Bundles, hash.parse().unwrap()))
+            .delete_object(&namespace.object_key(Class::Bundles, hash.parse().unwrap()))
             .await
             .unwrap();
         let answer = world.ask(&device, "GET", &path(hash)).await;

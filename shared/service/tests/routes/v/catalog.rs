@@ -160,7 +160,7 @@ async fn lost_or_damaged_bytes_are_our_fault() {
     let current = world.current("acme").await;
     world
         .memory
-        .delete(&namespace.object(Class::Catalogs, current.sha256))
+        .delete_object(&namespace.object_key(Class::Catalogs, current.sha256))
         .await
         .unwrap();
     assert_eq!(

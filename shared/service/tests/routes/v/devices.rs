@@ -23,16 +23,16 @@ async fn acme() -> World {
 async fn pending(world: &World) -> (i64, usize, usize) {
     let slug = "acme".parse().unwrap();
     let records = &world.app.records;
-    let queue: Queue = match records.get(&namespace::queue_key(&slug)).await.unwrap() {
+    let queue: Queue = match records.get_one(&namespace::queue_key(&slug)).await.unwrap() {
         Some(record) => record.read().unwrap(),
         None => Queue::default(),
     };
     let index = records
-        .list(&device::pending_partition(&slug), "", None, 1000)
+        .list_page(&device::pending_partition(&slug), "", None, 1000)
         .await
         .unwrap();
     let devices = records
-        .list(&device::partition(&slug), "", None, 1000)
+        .list_page(&device::devices_partition(&slug), "", None, 1000)
         .await
         .unwrap();
     (queue.pending, index.len(), devices.len())
@@ -267,7 +267,7 @@ async fn enrolments_are_limited_per_source() {
         config.limits = Limits {
             enrol_per_slug: 2,
             enrol_per_source: 3,
-            ..Limits::off()
+            ..Limits::disabled()
         };
     });
     world.namespace("acme", Kind::Hosted).await;

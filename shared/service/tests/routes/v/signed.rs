@@ -354,7 +354,7 @@ async fn reads_are_limited_per_device_and_minute() {
         config.limits = Limits {
             catalog_per_device: 3,
             bundles_per_device: 2,
-            ..Limits::off()
+            ..Limits::disabled()
         };
     });
     world.acme().await;

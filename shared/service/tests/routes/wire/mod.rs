@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use vault_format::hash::Digest;
 use vault_format::keys::SecretKey;
-use vault_format::request::sign;
+use vault_format::request::sign_request;
 use vault_service::config::Limits;
 use vault_service::model::device::DeviceStatus;
 use vault_service::model::namespace::Kind;
@@ -167,7 +167,7 @@ impl Served {
         path: &str,
         skew: i64,
     ) -> Vec<(String, String)> {
-        let signed = sign(device, method, path, self.world.now().plus_seconds(skew));
+        let signed = sign_request(device, method, path, self.world.now().plus_seconds(skew));
         vec![
             ("X-Vault-Device".into(), signed.device),
             ("X-Vault-Timestamp".into(), signed.timestamp),
@@ -415,7 +415,7 @@ async fn limits_count_the_address_that_a_trusted_proxy_names() {
         let world = world_with(|config| {
             config.limits = Limits {
                 enrol_per_source: 1,
-                ..Limits::off()
+                ..Limits::disabled()
             };
             config.trusted_proxies = trusted.iter().map(|net| net.parse().unwrap()).collect();
         });

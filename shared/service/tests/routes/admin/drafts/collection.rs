@@ -14,14 +14,20 @@ impl Place {
     async fn days(&self, days: i64) {
         for _ in 0..days {
             self.desk.world.clock.advance(DAY);
-            maintenance::run(&self.desk.world.app).await.unwrap();
+            maintenance::run_once(&self.desk.world.app).await.unwrap();
         }
     }
 
     async fn holds(&self, class: Class, digest: vault_format::hash::Digest) -> bool {
         let namespace = self.desk.world.read_namespace("acme").await;
-        let key = namespace.object(class, digest);
-        self.desk.world.memory.get(&key).await.unwrap().is_some()
+        let key = namespace.object_key(class, digest);
+        self.desk
+            .world
+            .memory
+            .read_object(&key)
+            .await
+            .unwrap()
+            .is_some()
     }
 }
 
@@ -50,7 +56,7 @@ async fn what_a_proposal_names_stays_until_it_ends() {
     assert!(place.holds(Class::Bundles, alpha).await);
     let objects = place.desk.world.memory.clone();
     let closures = objects
-        .list(&place.desk.acme.id, Class::Closures, None, 10)
+        .list_objects(&place.desk.acme.id, Class::Closures, None, 10)
         .await;
     assert_eq!(
         closures.unwrap().len(),

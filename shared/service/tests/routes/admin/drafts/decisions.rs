@@ -163,7 +163,7 @@ async fn a_draft_of_an_earlier_version_is_decided_on() {
         "changed_at": "2026-11-21T04:00:00Z", "release": null, "reason": null,
     });
     let draft_id = id.parse().unwrap();
-    crate::common::put(app, draft::key(&namespace, &draft_id), &earlier).await;
+    crate::common::put(app, draft::draft_key(&namespace, &draft_id), &earlier).await;
     // Then an author had twenty shared places.
     let full = json!({ "pending": 20 });
     for key in [

@@ -41,7 +41,10 @@ async fn an_author_hands_in_two_hundred_drafts_a_day() {
     let world = &place.desk.world;
     let objects = async || {
         let id = place.desk.acme.id;
-        let listed = world.memory.list(&id, Class::Drafts, None, 1000).await;
+        let listed = world
+            .memory
+            .list_objects(&id, Class::Drafts, None, 1000)
+            .await;
         listed.unwrap().len()
     };
     for n in 0..200 {

@@ -170,7 +170,7 @@ async fn an_ended_draft_is_listed_for_ninety_days() {
         ] {
             found += app
                 .records
-                .list(&partition, "", None, 10)
+                .list_page(&partition, "", None, 10)
                 .await
                 .unwrap()
                 .len();

@@ -1,7 +1,7 @@
 //! Releases that lack signatures: what is taken in, and what becomes of it without anybody's step.
 
 use serde_json::{Value, json};
-use vault_format::catalog::Stored;
+use vault_format::catalog::ReleaseRef;
 use vault_format::hash::Digest;
 use vault_service::maintenance;
 use vault_service::model::draft;
@@ -66,8 +66,15 @@ async fn a_file_that_is_no_proposal_is_refused() {
     let of_current = {
         let namespace = world.read_namespace("acme").await;
         let current = namespace.current.as_ref().unwrap();
-        let key = namespace.object(vault_store::objects::Class::Catalogs, current.sha256);
-        world.app.objects.get(&key).await.unwrap().unwrap().to_vec()
+        let key = namespace.object_key(vault_store::objects::Class::Catalogs, current.sha256);
+        world
+            .app
+            .objects
+            .read_object(&key)
+            .await
+            .unwrap()
+            .unwrap()
+            .to_vec()
     };
     let missing = Digest::of(b"nobody has it");
     for (bytes, wanted) in [
@@ -85,7 +92,7 @@ async fn a_file_that_is_no_proposal_is_refused() {
         ),
         (
             changed(&|catalog| {
-                catalog.previous = Some(Stored {
+                catalog.previous = Some(ReleaseRef {
                     release: 1,
                     payload_sha256: missing,
                 });
@@ -247,10 +254,10 @@ async fn a_proposal_ends_after_fourteen_days() {
         let record = world
             .app
             .records
-            .get(&draft::key(&namespace.id, &draft_id))
+            .get_one(&draft::draft_key(&namespace.id, &draft_id))
             .await;
         let record: draft::DraftRecord = record.unwrap().unwrap().read().unwrap();
-        record.standing(&namespace, None, world.now())
+        record.with_present_state(&namespace, None, world.now())
     };
     world.clock.advance(14 * DAY - 1);
     assert_eq!(state().await.state, draft::State::Pending);
@@ -286,7 +293,7 @@ async fn a_change_of_keys_ends_proposals_of_the_keys_before() {
                 vault_store::objects::Class::Catalogs,
                 current.sha256,
             );
-            let bytes = world.app.objects.get(&key).await.unwrap().unwrap();
+            let bytes = world.app.objects.read_object(&key).await.unwrap().unwrap();
             let longer = vault_format::catalog::SignedCatalog::parse(&bytes).unwrap();
             let longer = longer.with_roots(team.chain()).unwrap().to_bytes();
             world.publish("acme", longer).await.unwrap();
@@ -321,8 +328,8 @@ async fn a_proposal_may_bring_root_versions_of_its_own() {
     assert_eq!(place.draft(&id).await["proposal"]["root_version"], 2);
     let namespace = world.read_namespace("acme").await;
     let current = namespace.current.as_ref().unwrap();
-    let key = namespace.object(vault_store::objects::Class::Catalogs, current.sha256);
-    let bytes = world.app.objects.get(&key).await.unwrap().unwrap();
+    let key = namespace.object_key(vault_store::objects::Class::Catalogs, current.sha256);
+    let bytes = world.app.objects.read_object(&key).await.unwrap().unwrap();
     let longer = vault_format::catalog::SignedCatalog::parse(&bytes).unwrap();
     let longer = longer.with_roots(team.chain()).unwrap().to_bytes();
     world.publish("acme", longer).await.unwrap();
@@ -412,17 +419,22 @@ async fn ended_proposals_make_room() {
     assert_eq!(left["open"], 31, "two had ended, and one came in");
     assert_eq!(place.state(&first).await, "outdated");
     place.team.publish(world, &[]).await;
-    maintenance::run(&world.app).await.unwrap();
+    maintenance::run_once(&world.app).await.unwrap();
     let left: Value = crate::common::read(&world.app, &open).await;
     assert_eq!(left["open"], 30);
     let listed = world
         .app
         .records
-        .list(&draft::partition(&namespace), "", None, 10)
+        .list_page(&draft::drafts_partition(&namespace), "", None, 10)
         .await;
     assert!(listed.unwrap().is_empty());
     assert_eq!(place.state(&fourth).await, "outdated");
     let slot = draft::proposal_slot(&namespace, "x").partition;
-    let slots = world.app.records.list(&slot, "", None, 10).await.unwrap();
+    let slots = world
+        .app
+        .records
+        .list_page(&slot, "", None, 10)
+        .await
+        .unwrap();
     assert!(slots.is_empty());
 }

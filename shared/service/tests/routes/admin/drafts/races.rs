@@ -93,17 +93,19 @@ async fn a_step_on_a_draft_that_ended_meanwhile_is_refused() {
     let place = Place::new().await;
     let id = place.propose(&place.member, "beta").await;
     let namespace = place.desk.acme.id;
-    let key = draft::key(&namespace, &id.parse().unwrap());
+    let key = draft::draft_key(&namespace, &id.parse().unwrap());
     let records = &place.desk.world.app.records;
-    let open = records.get(&key).await.unwrap().unwrap();
+    let open = records.get_one(&key).await.unwrap().unwrap();
     let record: DraftRecord = open.read().unwrap();
-    let ended = record.ended(&Ending {
+    let ended = record.into_ended(&Ending {
         state: State::Withdrawn,
         at: place.desk.world.now(),
         release: None,
         reason: None,
     });
-    let writes = ended.end(&namespace, open.revision, false).unwrap();
+    let writes = ended
+        .ending_writes(&namespace, open.revision, false)
+        .unwrap();
     place.desk.commits.write_before_next(writes);
     let answer = place
         .accept(&place.publisher, &id, json!({ "release": 1 }))
@@ -177,11 +179,18 @@ async fn a_proposal_that_a_release_overtakes_is_kept_and_outdated() {
     let world = &place.desk.world;
     let file = place.file("one", &[0]).await;
     let mut namespace = world.read_namespace("acme").await;
-    let key = vault_service::model::namespace::key(&namespace.slug);
-    let revision = world.app.records.get(&key).await.unwrap().unwrap().revision;
+    let key = vault_service::model::namespace::namespace_key(&namespace.slug);
+    let revision = world
+        .app
+        .records
+        .get_one(&key)
+        .await
+        .unwrap()
+        .unwrap()
+        .revision;
     let current = namespace.current.as_mut().unwrap();
     current.payload_sha256 = vault_format::hash::Digest::of(b"another release");
-    let writes = vec![namespace.update(revision).unwrap()];
+    let writes = vec![namespace.update_write(revision).unwrap()];
     place.desk.commits.write_before_next(writes);
     let answer = place.hand_in(&place.publisher, "release", file).await;
     assert_eq!(answer.status, 201, "{answer:?}");

@@ -103,7 +103,7 @@ impl Own {
     }
 
     async fn names(&self) -> Vec<String> {
-        let snapshot = self.server.library.snapshot().await.unwrap();
+        let snapshot = self.server.library.take_snapshot().await.unwrap();
         let entries = snapshot.entries().iter();
         entries
             .map(|entry| format!("{} {}", entry.name(), entry.version))
@@ -322,7 +322,7 @@ impl Place {
     /// Until when a server is busy with an open draft.
     async fn read_claim(&self, id: &str) -> Option<vault_format::time::Timestamp> {
         use vault_service::model::draft::{self, DraftRecord};
-        let key = draft::key(&self.desk.acme.id, &id.parse().unwrap());
+        let key = draft::draft_key(&self.desk.acme.id, &id.parse().unwrap());
         let record: DraftRecord = crate::common::read(&self.desk.world.app, &key).await;
         record.admitting_until
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use vault_service::model::account::{self, AccountId};
 use vault_service::model::session::FRESH_SECONDS;
-use vault_service::model::subject::{Connected, name, subject_key};
+use vault_service::model::subject::{SubjectEntry, subject_key, subject_name};
 use vault_service::model::user::{Role, Scopes, User};
 
 use super::double::{SUBJECT, parameter};
@@ -25,13 +25,17 @@ async fn disconnect(visitor: &mut Visitor<'_>, page: &Reply, sign_in: &str) -> R
 
 impl Place {
     fn subject(&self) -> vault_format::hash::Digest {
-        name(self.provider.issuer(), SUBJECT)
+        subject_name(self.provider.issuer(), SUBJECT)
     }
 
     async fn connected(&self) -> Option<AccountId> {
-        let record = self.app().records.get(&subject_key(&self.subject())).await;
+        let record = self
+            .app()
+            .records
+            .get_one(&subject_key(&self.subject()))
+            .await;
         let record = record.unwrap()?;
-        Some(record.read::<Connected>().unwrap().account)
+        Some(record.read::<SubjectEntry>().unwrap().account)
     }
 
     async fn connect_ada(&self) -> Visitor<'_> {
@@ -76,7 +80,7 @@ async fn the_way_on_is_kept_through_the_provider() {
     let place = Place::new().await;
     let acme = namespace(place.app(), "acme").await;
     let email = ADA.parse().unwrap();
-    let invited = account::invite(
+    let invited = account::prepare_invitation(
         place.app(),
         &email,
         "https://vault.example",
@@ -84,7 +88,7 @@ async fn the_way_on_is_kept_through_the_provider() {
     );
     let invited = invited.await.unwrap();
     let now = place.world.now();
-    let user = User::active(
+    let user = User::new_active(
         &invited.account,
         acme,
         Role::Member,
@@ -92,7 +96,7 @@ async fn the_way_on_is_kept_through_the_provider() {
         now,
         &*place.app().random,
     );
-    let writes = [invited.writes, user.creation().unwrap()].concat();
+    let writes = [invited.writes, user.creation_writes().unwrap()].concat();
     commit(place.app(), writes).await;
     let authorize = place.authorize(&[]).await;
     let (mut visitor, address) = place.at_provider(&authorize).await;
@@ -202,11 +206,11 @@ async fn the_subject_of_another_issuer_is_another_person() {
         "https://id.example/",
         "https://other.example",
     ];
-    let names = issuers.map(|issuer| name(issuer, SUBJECT));
+    let names = issuers.map(|issuer| subject_name(issuer, SUBJECT));
     assert!(names[0] != names[1] && names[0] != names[2]);
     assert_ne!(
-        name("https://id.example", "a"),
-        name("https://id.example", "b")
+        subject_name("https://id.example", "a"),
+        subject_name("https://id.example", "b")
     );
     // Two services that share a store: what one provider's people are says nothing of the other's.
     let (place, other) = (Place::new().await, Place::new().await);
@@ -224,8 +228,8 @@ async fn an_account_is_made_for_who_is_invited_or_for_everybody() {
     let acme = namespace(place.app(), "acme").await;
     let email = ADA.parse().unwrap();
     let (now, random) = (place.world.now(), &*place.app().random);
-    let user = User::invited(email, acme, Role::Member, Scopes::READ, now, random);
-    commit(place.app(), user.creation().unwrap()).await;
+    let user = User::new_invited(email, acme, Role::Member, Scopes::READ, now, random);
+    commit(place.app(), user.creation_writes().unwrap()).await;
     let (_, page) = place.signed_in(|_| {}).await;
     assert!(
         page.body.contains("acme"),
@@ -256,12 +260,12 @@ async fn a_disabled_account_stays_out() {
     proven(place.app(), ADA).await;
     let disable = async |disabled| {
         let email = ADA.parse().unwrap();
-        let found = account::find(place.app(), &email).await;
+        let found = account::find_account(place.app(), &email).await;
         let mut found = found.unwrap().unwrap();
         found.value.disabled = disabled;
         commit(
             place.app(),
-            vec![found.value.update(found.revision).unwrap()],
+            vec![found.value.update_write(found.revision).unwrap()],
         )
         .await;
     };
@@ -281,7 +285,7 @@ async fn an_account_that_was_reset_has_lost_its_connections() {
     proven(place.app(), ADA).await;
     let mut visitor = place.connect_ada().await;
     let (email, now) = (ADA.parse().unwrap(), place.world.now());
-    let reset = account::reset(place.app(), &email, "https://vault.example", now).await;
+    let reset = account::prepare_reset(place.app(), &email, "https://vault.example", now).await;
     commit(place.app(), reset.unwrap().unwrap().writes).await;
     assert_eq!(place.connected().await, None);
     assert_eq!(visitor.get("/account").await.page(), SIGN_IN);

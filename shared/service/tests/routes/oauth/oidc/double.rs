@@ -296,7 +296,7 @@ async fn token(State(double): State<Double>, headers: HeaderMap, body: String) -
     let verified = |code: &Code| {
         form["grant_type"] == "authorization_code"
             && form["redirect_uri"] == code.redirect_uri
-            && Challenge::of(&form["code_verifier"]).as_str() == code.challenge
+            && Challenge::of_verifier(&form["code_verifier"]).as_str() == code.challenge
     };
     let Some(code) = code.filter(verified) else {
         return refused("invalid_grant");

@@ -52,7 +52,7 @@ impl Place {
                 found.map(|(_, value)| *value)
             }
         };
-        let sign_in = SignIn::read(&variable, true).unwrap();
+        let sign_in = SignIn::from_variables(&variable, true).unwrap();
         let mut world = world_with(|config| {
             config.sign_in = sign_in;
             change(config);
