@@ -38,6 +38,7 @@ pub(super) fn run(
     vault: &Vault,
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
+    // A new version must follow the newest one of any service. Two of one number would be a fork.
     ask_services(context, vault)?;
     everywhere::require_taken_over(context, vault)?;
     let change = KeyChange::Rotate;
