@@ -172,7 +172,7 @@ fn capability_lines(answer: &Capabilities) -> Vec<String> {
     let mut lines = vec![String::new(), paint(BOLD, clean(&heading, 400))];
     let reasons = answer.reasons.iter();
     lines.extend(reasons.map(|reason| format!("  {}", clean(reason, 1000))));
-    // A score of 0 only says that the query did not rank the skill.
+    // A score of 0 means that nothing of the skill fits the query, so no number is shown.
     let skills = answer.skills.iter().map(|skill| match skill.score {
         score if score > 0.0 => format!("{} ({score:.2})", skill.name),
         _ => skill.name.clone(),

@@ -150,7 +150,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             base: base.clone(),
             slug: membership.slug.clone(),
         };
-        // `vault_for_links` makes no keys, but whoever publishes needs some.
+        // `vault_for_links` makes no keys, and an account that publishes needs some.
         if publishes_with(&membership, vault.id()) {
             vault = context.vault_or_new()?;
         }

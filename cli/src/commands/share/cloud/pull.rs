@@ -500,7 +500,7 @@ impl Pulled {
             let hint = format!("vault cloud pull --from {vault} --all");
             context.ui.warn_with("selection_empty", text, hint);
         }
-        // Everything above is a warning, so the report itself begins here.
+        // Everything above is a warning on standard error. The report itself begins here.
         let (release, summary) = (report.release, summary(report));
         let address = address(link);
         let mut lines = vec![format!(

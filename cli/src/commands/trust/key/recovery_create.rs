@@ -129,7 +129,7 @@ fn ask(context: &Context, vault: &Vault, is_asked: bool) -> Result<(), Failure> 
         let question = "Create a recovery key?";
         return context.ui.confirm_wanted_step(question, &effects);
     }
-    // The person has agreed by naming the file, and still has to see the effects.
+    // The person has agreed by naming the file, but must still be shown the effects.
     for effect in &effects {
         context.ui.must_see(format!("  {effect}"));
     }
