@@ -63,6 +63,7 @@ pub struct AgentFolder {
 /// Lists the agents.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let project = match &arguments.project {
+        // Linked folders are compared by their paths, so the project's path must be the real one.
         Some(path) => Some(
             std::fs::canonicalize(path)
                 .map_err(|error| Failure::io("finding the project", path, &error))?,
@@ -70,6 +71,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         None => None,
     };
     let machine = crate::profiles::find_machine(context, project)?;
+    // Without a vault nothing is linked. A list must not create one to find that out.
     let linked: BTreeMap<PathBuf, Vec<String>> = match context.existing_vault()? {
         Some(vault) => agents::linked_roots(&vault)?
             .into_iter()
@@ -138,6 +140,7 @@ fn rows(context: &Context, table: &mut Table, agent: &ShownAgent) {
         paint(DIM, &agent.id)
     };
     let mut title = agent.name.clone();
+    // Some agents read skills in projects only. Each still has its row.
     if agent.folders.is_empty() {
         table.row([
             name.clone(),
@@ -152,6 +155,7 @@ fn rows(context: &Context, table: &mut Table, agent: &ShownAgent) {
             path = format!("{path} {DIM}(will be created){DIM:#}");
         }
         table.row([
+            // Only the first row of an agent shows its id and name.
             std::mem::take(&mut name),
             std::mem::take(&mut title),
             path,

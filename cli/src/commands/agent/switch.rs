@@ -48,6 +48,7 @@ pub fn switch(context: &Context, switch: &Switch, on: bool) -> Result<Report, Fa
     let skill = switch.name.parse::<SkillRef>();
     let is_there = match &skill {
         Ok(skill) => run::find_skill(&vault, skill)?.is_some(),
+        // An invalid name gets the same suggestion as one that is not installed.
         Err(_) => false,
     };
     if !is_there {

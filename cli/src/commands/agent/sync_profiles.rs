@@ -62,6 +62,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         ),
         None => None,
     };
+    // All folders are checked before the first link, so that a misspelt one changes nothing.
     for (_, folder) in &arguments.links {
         check_folder(folder)?;
     }
@@ -76,17 +77,19 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         forget: arguments.forget.clone(),
         copy: arguments.copy,
     };
+    // The policy does not decide which agent sees a skill, so it is not asked about here.
     let approvals =
         approval::ask_for_approvals(context, &vault, |file| *file != AuthoredFile::Policy)?;
     let mut report = sync_profiles(&vault, &input).map_err(sync_failure)?;
+    // Only a run that links nothing offers the agents of this machine: later runs keep to the
+    // folders that the user has chosen.
     if report.roots.is_empty() && arguments.forget.is_empty() {
         report = link_found(context, &vault, &input, report)?;
     }
     Ok(approvals.add_to(report_of(context, &report)))
 }
 
-/// Links the agents that are found and that the user has not declined, after a question on a
-/// terminal.
+/// Links the agents that are found and that the user has not declined. Asks first on a terminal.
 fn link_found(
     context: &Context,
     vault: &Vault,
@@ -99,6 +102,7 @@ fn link_found(
     }
     let names = join(found.iter().map(agent_name));
     let question = format!("Link the vault's skills for {names}?");
+    // Without a terminal the command itself counts as a yes.
     if context.ui.may_ask() && !context.ui.confirm_default(&question, true)? {
         return Ok(report);
     }

@@ -136,8 +136,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
 }
 
-/// The bare name of the skill that is meant: transforms belong to names, so a bare name may be that
-/// of a skill that is not installed.
+/// Returns the bare name of the skill that is meant. Transforms belong to names, so a bare name may
+/// be that of a skill that is not installed.
 fn bare(vault: &Vault, skill: &str) -> Result<String, Failure> {
     if !skill.contains('/') {
         return Ok(skill.to_owned());
@@ -170,6 +170,7 @@ fn add(
                 .hint("give one with --name")
         })?,
     };
+    // A name that is not valid cannot be installed either, and gets the same suggestion.
     let parsed = skill.parse().map_err(|_| not_installed(vault, skill))?;
     let transform = transforms::add_transform(vault, &parsed, name, &bytes)
         .map_err(|error| refused(vault, skill, file, error))?;
@@ -216,6 +217,7 @@ fn refused(vault: &Vault, skill: &str, file: &Path, error: AddTransformError) ->
 }
 
 fn not_installed(vault: &Vault, skill: &str) -> Failure {
+    // If the names cannot be read, only the suggestion is missing.
     lookup::not_there(skill, &lookup::installed_names(vault).unwrap_or_default())
 }
 
@@ -260,6 +262,7 @@ impl TransformFile {
             let sets = join(transform.fields());
             row.extend([whom, transform.priority.to_string(), sets]);
         }
+        // A file with a problem has no columns for its content. The problem stands there instead.
         let problem = self.problem.as_ref();
         row.extend(problem.map(|problem| paint(BAD, clean(problem, 200))));
         row
@@ -267,6 +270,7 @@ impl TransformFile {
 }
 
 fn remove(context: &Context, vault: &Vault, skill: &str, name: &str) -> Result<Report, Failure> {
+    // Invalid names fall through to the failure below, which suggests the nearest one.
     let there = match (skill.parse(), name.parse()) {
         (Ok(skill), Ok(name)) => transforms::remove_transform(vault, &skill, &name)?,
         _ => false,

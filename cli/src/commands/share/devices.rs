@@ -110,9 +110,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             Action::Revoke(which) => (&which.machine, "revoke", "revoked"),
             Action::Forget(which) => (&which.machine, "forget", "forgotten"),
         };
+        // The routes take ids only, and people name a machine by its fingerprint or name.
         let devices = list(&client, &root).await?;
         let listed = find(&devices, machine)?;
         let device = &listed.device;
+        // A machine chooses its own name, which may hold control characters of the terminal.
         let (name, fingerprint) = (
             clean(&device.display_name(), 64),
             device.fingerprint.to_string(),
@@ -120,6 +122,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         // Whoever types the whole fingerprint has compared it. A machine chooses its own name, so a
         // script that names one by that must say `--yes`.
         let compared = bare_key(machine) == bare_key(&fingerprint);
+        // Only the admission of a new machine grants access, so only it needs the comparison.
         let is_new = verb == "admit" && device.status == DeviceStatus::Pending;
         if is_new && !compared && (context.ui.may_ask() || device.hostname == *machine) {
             let question = format!("Does \"{name}\" show the fingerprint {fingerprint}? Admit it?");
@@ -181,11 +184,13 @@ async fn list(client: &OwnerClient, root: &str) -> Result<Vec<ListedDevice>, Fai
         // The owner compares the fingerprint of the key, and not what the service says of it.
         device.fingerprint = KeyFingerprint::device(&device.public_key);
     }
+    // `DeviceStatus` is declared in the order of the list: pending, active, revoked.
     devices.sort_by_key(|listed| (listed.device.status as u8, listed.device.enrolled_at));
     Ok(devices)
 }
 
 async fn deny_all(context: &Context, client: &OwnerClient, root: &str) -> Result<Report, Failure> {
+    // The service denies all machines that are pending when it gets the request, which may be more.
     let waiting = waiting(&list(client, root).await?);
     let question = format!("Deny {}?", count(waiting, "pending machine"));
     context.ui.confirm_or_stop(&question)?;
@@ -244,19 +249,20 @@ fn show(devices: &[ListedDevice]) -> Report {
     Report::new(devices, text)
 }
 
-/// Says how many machines wait for the owner.
+/// Returns how many machines wait for the owner, as a clause.
 pub fn machines_wait(waiting: u64) -> String {
     let verb = if waiting == 1 { "is" } else { "are" };
     format!("{} {verb} waiting for approval", count(waiting, "machine"))
 }
 
-/// A fingerprint without its mark and its hyphens.
+/// Returns a fingerprint without its prefix `dev:` and its hyphens, in lower case.
 fn bare_key(fingerprint: &str) -> String {
+    // People copy a fingerprint in groups or without hyphens, and in capitals.
     let text = fingerprint.trim().to_ascii_lowercase();
     text.strip_prefix("dev:").unwrap_or(&text).replace('-', "")
 }
 
-/// Finds the machine with this id or fingerprint, or else the only one that `machine` can mean: a
+/// Finds the machine with this id or fingerprint, or else the only one that `machine` can mean. A
 /// machine chooses its own name, so a name never hides another machine's fingerprint.
 fn find<'d>(devices: &'d [ListedDevice], machine: &str) -> Result<&'d ListedDevice, Failure> {
     const LEAST: usize = 4;
@@ -275,6 +281,8 @@ fn find<'d>(devices: &'d [ListedDevice], machine: &str) -> Result<&'d ListedDevi
             || (key.len() >= LEAST && key_of(device).starts_with(&key))
     };
     let begun: Vec<&ListedDevice> = devices.iter().filter(|listed| begins(listed)).collect();
+    // A machine whose name is exactly the typed text could be meant as well, so a matching
+    // beginning is not enough then.
     if let [listed] = begun[..]
         && devices.iter().all(|other| {
             other.device.hostname != machine || other.device.device_id == listed.device.device_id
@@ -292,6 +300,7 @@ fn find<'d>(devices: &'d [ListedDevice], machine: &str) -> Result<&'d ListedDevi
             .hint("give the whole fingerprint")
             .details(named.map(line)));
     }
+    // No id or fingerprint begins like this, so only names are left.
     let kind = EntryWords {
         noun: "machine",
         missing: ErrorCode::DeviceNotFound,

@@ -147,7 +147,7 @@ fn decision(done: &str, draft: &Draft) -> Report {
     Report::new(json!(draft), text)
 }
 
-/// What a draft is about, in a few words.
+/// Returns the subject and the id of a draft, for one line.
 pub fn title(draft: &Draft) -> String {
     let about = match (&draft.name, &draft.proposal, &draft.key) {
         (Some(name), ..) => name.to_string(),
@@ -163,6 +163,7 @@ pub fn find(context: &Context, drafts: &DraftClient<'_>, id: &str) -> Result<Dra
     const KIND: EntryWords = EntryWords {
         noun: "draft",
         missing: ErrorCode::DraftNotFound,
+        // There is no code of its own for several drafts that begin alike.
         ambiguous: ErrorCode::DraftNotFound,
         list: "vault drafts list",
     };
@@ -183,7 +184,7 @@ pub fn find(context: &Context, drafts: &DraftClient<'_>, id: &str) -> Result<Dra
     Ok(found.1.clone())
 }
 
-/// Whether an owner's or publisher's machine can take the draft in by itself.
+/// Returns whether the machine of an owner or publisher can take the draft in by itself.
 pub const fn is_content(draft: &Draft) -> bool {
     matches!(
         draft.kind,
@@ -191,7 +192,8 @@ pub const fn is_content(draft: &Draft) -> bool {
     )
 }
 
-/// The command that decides on a draft that is not about the content of a skill.
+/// Returns a failure that names the right command, for a draft that is not about the content of a
+/// skill.
 fn elsewhere(draft: &Draft) -> Option<Failure> {
     let (what, command) = match draft.kind {
         DraftKind::Release => ("a release", format!("vault release sign {}", draft.id)),
@@ -238,7 +240,8 @@ fn show_list(drafts: &[Draft], all: bool) -> Report {
     Report::new(json!(drafts), table.text())
 }
 
-/// What became of a draft, and why it was declined or what it lacks.
+/// Describes the state of a draft, with the reason for which it was declined or the files that it
+/// lacks.
 fn state_text(draft: &Draft) -> String {
     let state = format!("{:?}", draft.state).to_lowercase();
     match &draft.reason {
@@ -254,11 +257,13 @@ fn show(
     draft: &Draft,
     flags: &ReviewFlags,
 ) -> Result<Report, Failure> {
+    // A release and a key request need checks that only their own commands make.
     if let Some(elsewhere) = elsewhere(draft) {
         return Err(elsewhere);
     }
     let vault = context.open_vault()?;
     let bytes = context.block_on(drafts.fetch_bytes(draft))?;
+    // Showing signs nothing, so the base of the draft may have changed.
     let choices = Choices {
         anyway: true,
         review: flags.clone(),
@@ -288,12 +293,14 @@ fn accept_one(
     let vault = context.open_vault()?;
     let reviewer = Reviewer::new(context, &vault, connection)?;
     let review = reviewer.review_draft(draft, &bytes, choices)?;
+    // `take` signs the skill, so it comes after the question.
     ask(context, &reviewer, &review, choices, bundle)?;
     reviewer.carry_out(&review)?;
     publish_accepted(context, &reviewer, drafts, &[review])
 }
 
-/// Shows a draft and asks. Fails if the answer is no. What an earlier run took in needs no answer.
+/// Shows a draft and asks. Fails if the answer is no. A draft that an earlier run took in needs no
+/// answer.
 fn ask(
     context: &Context,
     reviewer: &Reviewer<'_>,
@@ -302,6 +309,7 @@ fn ask(
     bundle: Option<&Digest>,
 ) -> Result<(), Failure> {
     let ui = &context.ui;
+    // An earlier run has signed this already. A no could not undo that.
     if review.is_taken() {
         for line in &review.shown.lines {
             ui.must_see(line);
@@ -322,14 +330,15 @@ fn ask(
     ui.confirm_review(&review.shown, &question, bundle, &choices.review)
 }
 
-/// Publishes what was taken in, and reports to the service which release has it. Every step can be
-/// repeated: an interrupted run goes on where it stopped.
+/// Publishes the drafts that were taken in, and reports to the service which release has them.
+/// Every step can be repeated: an interrupted run continues where it stopped.
 pub fn publish_accepted(
     context: &Context,
     reviewer: &Reviewer<'_>,
     drafts: &DraftClient<'_>,
     accepted: &[Review],
 ) -> Result<Report, Failure> {
+    // A server signs with its own key, so there is nothing to publish from here.
     if reviewer.is_server() {
         return admitted_by_server(context, drafts, accepted);
     }
@@ -362,6 +371,7 @@ pub fn publish_accepted(
             .extend(links.iter().map(|line| format!("\n{line}")));
         return Ok(done);
     }
+    // The release is out by now, so no draft is closed before its content is published.
     for review in accepted {
         let (draft, left_out) = (&review.draft, review.left_out_text());
         context.block_on(drafts.accept(&draft.id, outcome.release(), left_out.as_deref()))?;
@@ -373,10 +383,10 @@ pub fn publish_accepted(
     Ok(done)
 }
 
-/// Reports to the service which drafts this release has, where they were accepted before it was
+/// Reports to the service which drafts this release has, if they were accepted before it was
 /// complete: this vault has exactly what they ask for. Returns those drafts.
 ///
-/// A draft that installs from a source stays, because what it asks for is known only after a fetch.
+/// A draft that installs from a source stays open, because its content is known only after a fetch.
 pub fn close_published(
     context: &Context,
     vault: &Vault,
@@ -387,19 +397,23 @@ pub fn close_published(
     let drafts = DraftClient::new(&client, connection);
     let mut waiting = context.block_on(drafts.list(false))?;
     waiting.retain(|draft| matches!(draft.kind, DraftKind::Propose | DraftKind::Remove));
+    // Making a `Reviewer` asks the service; do not do that for nothing.
     if waiting.is_empty() {
         return Ok(Vec::new());
     }
     let reviewer = Reviewer::new(context, vault, connection)?;
+    // A server closes each draft when it admits it.
     if reviewer.is_server() {
         return Ok(Vec::new());
     }
     let mut closed = Vec::new();
     for draft in waiting {
+        // A vault that still has the base of the draft has not accepted it.
         if !reviewer.differs_from_base(&draft)? {
             continue;
         }
         let choices = Choices {
+            // An accepted draft has changed the skill, so its base necessarily differs now.
             anyway: true,
             // What looks like a secret was taken where it is there now.
             include: reviewer.present_secrets(&draft)?,
@@ -419,7 +433,7 @@ pub fn close_published(
     Ok(closed)
 }
 
-/// Says that a draft was accepted, and which of its files were not.
+/// Reports that a draft was accepted, and which of its files were not.
 pub fn accepted_line(draft: &Draft, left_out: Option<&str>) -> String {
     let accepted = format!("{TICK} accepted {}", title(draft));
     match left_out {
@@ -445,6 +459,7 @@ fn admitted_by_server(
     let mut lines = Vec::new();
     let mut release = None;
     for review in accepted {
+        // The server gets the reviewed digest, so that it cannot sign other files.
         let done = context.block_on(drafts.admit(
             &review.draft.id,
             &review.bundle,

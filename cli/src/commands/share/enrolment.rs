@@ -36,7 +36,7 @@ pub enum Mode {
     Codes,
 }
 
-/// Seconds of a time such as `30m`, `24h` or `7d`.
+/// Parses a time such as `30m`, `24h` or `7d` into seconds.
 fn seconds(text: &str) -> Result<i64, String> {
     let wrong = || format!("`{text}` is not a time; write it like 30m, 24h or 7d");
     let unit = match text.chars().last() {
@@ -48,6 +48,7 @@ fn seconds(text: &str) -> Result<i64, String> {
     let number = text.get(..text.len() - 1).unwrap_or_default();
     let number: u32 = number.parse().map_err(|_| wrong())?;
     let seconds = i64::from(number) * unit;
+    // These are the bounds of the service. Here they fail before any request.
     if (60..=90 * 24 * 3600).contains(&seconds) {
         Ok(seconds)
     } else {
@@ -71,6 +72,7 @@ pub async fn invite(
         name: asked.name.clone(),
     };
     let made: EnrolmentCode = client.post(&codes(connection), json!(body)).await?;
+    // Only this answer has the code itself. Lists show its id.
     let code = clean(made.code.as_deref().unwrap_or_default(), 64);
     let machines = count(made.uses as usize, "machine");
     let text = format!(
@@ -116,6 +118,7 @@ pub async fn end(
     connection: &Connection,
     id: &str,
 ) -> Result<Report, Failure> {
+    // The id comes from the command line: a slash in it must not address another route.
     let path: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
     let path = format!("{}/{path}", codes(connection));
     let ended: Value = client
@@ -129,7 +132,7 @@ pub async fn end(
     Ok(Report::new(ended, text))
 }
 
-/// The service says only that there is nothing at the path.
+/// Names the missing code: the service's answer says only that nothing is at the path.
 fn missing(failure: Failure, id: &str) -> Failure {
     if failure.code != error::ErrorCode::NotFound {
         return failure;

@@ -109,6 +109,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let connection = target(context, arguments.address.as_ref())?;
     let expected = arguments.expect_key;
+    // A new pin without a fingerprint trusts whoever answers at this address now.
     if arguments.repin && expected.is_none() {
         context.ui.confirm_step(
             "Trust whatever vault the service shows now, without comparing a fingerprint?",
@@ -120,6 +121,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let vault = context.vault_for_links()?;
     let id = LinkId::from_address(connection.base.as_str(), &connection.slug);
+    // `create` returns an existing link as well, so this is decided before.
     let is_new = subscribe::find_link_by_id(&vault, &id)?.is_none();
     let link = subscribe::link_vault(&vault, connection.base.as_str(), &connection.slug)?;
     let link = settle(&vault, link, is_new, arguments)?;
@@ -133,6 +135,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .clone()
         .or_else(|| context.process.host_name());
     let hostname = hostname.unwrap_or_else(|| "unnamed machine".to_owned());
+    // The service accepts labels of at most 64 characters; host names can be longer.
     let hostname: String = hostname.chars().take(64).collect();
     let enrolled = context.block_on(enrol(
         context,
@@ -146,6 +149,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if is_new && enrolled.as_ref().is_err_and(never_arrived) {
         subscribe::unlink_vault(&vault, &id)?;
     }
+    // A failure is returned only now, after a useless link has been removed.
     let (state, catalog) = enrolled?;
     let machine = KeyFingerprint::device(&link.device_key(&vault)?.public()).to_string();
     if state.status == DeviceStatus::Revoked {
@@ -156,6 +160,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         )
         .hint("its owner can remove it (vault devices forget), then link again"));
     }
+    // With `--repin` a change is expected, so a missing catalog is not reported as a rollback.
     if catalog.is_none() && !arguments.repin {
         check_not_rolled_back(&link)?;
     }
@@ -169,6 +174,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .map(|bytes| accept_catalog(context, &vault, &link, &bytes, &options))
         .transpose()
         .map_err(|failure| not_expected(failure, &state, &machine, &connection.address()))?;
+    // Pin at once, so that the service cannot show another vault at the first pull.
     if let Some(catalog) = &catalog {
         subscribe::pin_only(&vault, catalog)?;
     }
@@ -181,8 +187,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     ))
 }
 
-/// Notes what the vault is called here and what its pulls do. A new link whose name is taken is
-/// removed.
+/// Stores the local name of the vault and the gate's mode for its pulls. A new link whose name is
+/// taken is removed.
 fn settle(vault: &Vault, link: Link, is_new: bool, arguments: &Arguments) -> Result<Link, Failure> {
     let settings = LinkSettings {
         name: arguments.as_vault.clone(),
@@ -192,6 +198,7 @@ fn settle(vault: &Vault, link: Link, is_new: bool, arguments: &Arguments) -> Res
         return Ok(link);
     }
     let settled = subscribe::configure_link(vault, link.id(), &settings);
+    // The user did not ask for a link under its default name, so none is left behind.
     if is_new && settled.is_err() {
         subscribe::unlink_vault(vault, link.id())?;
     }
@@ -245,6 +252,7 @@ async fn enrol(
 ) -> Result<(CurrentDevice, Option<Vec<u8>>), Failure> {
     let client = device_client(context, vault, link)?;
     let state = client.enrol(hostname, code).await?;
+    // A revoked machine may not read the catalog. The failure would hide its status.
     let catalog = match state.status {
         DeviceStatus::Revoked => None,
         DeviceStatus::Pending | DeviceStatus::Active => client.fetch_catalog().await?,
@@ -252,13 +260,14 @@ async fn enrol(
     Ok((state, catalog))
 }
 
-/// Whether the enrolment failed before any service recorded it.
+/// Returns whether the enrolment failed before any service recorded it.
 fn never_arrived(failure: &Failure) -> bool {
     match &failure.code {
         FailureCode::Own(code) => matches!(
             code,
             ErrorCode::Unreachable | ErrorCode::TlsUnavailable | ErrorCode::RedirectRefused
         ),
+        // A service that rejects the code, or knows no such vault, has recorded no machine.
         FailureCode::Remote { word, status, .. } => match service_code(word) {
             Some(ServiceCode::EnrolmentNeedsCode | ServiceCode::EnrolmentCodeInvalid) => true,
             code => *status == 404 && code.is_none_or(|code| code == ServiceCode::VaultNotFound),
@@ -266,8 +275,8 @@ fn never_arrived(failure: &Failure) -> bool {
     }
 }
 
-/// Adds a hint and the state of the machine where another vault was expected. Only an enrolled
-/// machine may read a catalog, so the machine is enrolled at this point.
+/// Adds a hint and the state of the machine if another vault was expected. Only an enrolled machine
+/// may read a catalog, so the machine is enrolled at this point.
 fn not_expected(failure: Failure, state: &CurrentDevice, machine: &str, address: &str) -> Failure {
     if failure.code != ErrorCode::VaultChanged {
         return failure;
@@ -339,6 +348,7 @@ fn report(
     let address = connection.address();
     let pinned = match (&key, release) {
         (Some(key), Some(release)) => {
+            // A vault that was pinned earlier is only confirmed, so the text does not call it new.
             let is_first = catalog.is_some_and(AcceptedCatalog::is_first);
             let now = if is_first { ", pinned now" } else { "" };
             format!("{BOLD}{key}{BOLD:#}  release {release}{now}")

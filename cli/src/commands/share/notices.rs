@@ -123,8 +123,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     })
 }
 
-/// The path of a webhook.
+/// Returns the path of a webhook.
 fn below(root: &str, id: &str) -> String {
+    // The id comes from the command line: a slash in it must not address another route.
     let id: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
     format!("{root}/{id}")
 }
@@ -140,6 +141,7 @@ async fn add(
         events: events.iter().map(|topic| (*topic).into()).collect(),
     };
     let made: Webhook = client.post(root, json!(body)).await?;
+    // Only this answer has the secret.
     let secret = clean(made.secret.as_deref().unwrap_or_default(), 64);
     let id = clean(&made.id, 40);
     let text = format!(
@@ -168,6 +170,8 @@ async fn test(client: &OwnerClient, root: &str, id: &str) -> Result<Report, Fail
         ),
     };
     let report = Report::new(&tested, text);
+    // The test itself has worked, so its result is printed. The exit code tells scripts that the
+    // notice did not arrive.
     Ok(if tested.arrived {
         report
     } else {
@@ -186,6 +190,7 @@ fn show(found: &NoticeDestinations) -> Report {
                 WebhookState::Failing => WARN,
                 WebhookState::Off => DIM,
             };
+            // All topics in one cell would make the table too wide for a terminal.
             let events = if webhook.events.len() == NoticeTopic::ALL.len() {
                 "all".to_owned()
             } else {
@@ -202,6 +207,7 @@ fn show(found: &NoticeDestinations) -> Report {
         }
         table.text()
     };
+    // The reason of a failure is too long for a cell.
     for webhook in &found.webhooks {
         if let (Some(since), Some(why)) = (&webhook.failing_since, &webhook.last_failure) {
             text.push_str(&format!(
@@ -221,7 +227,7 @@ fn show(found: &NoticeDestinations) -> Report {
     Report::new(found, format!("{text}\n\nMail: {mail}"))
 }
 
-/// The service says only that there is nothing at the path.
+/// Names the missing webhook: the service's answer says only that nothing is at the path.
 fn missing(failure: Failure, id: &str) -> Failure {
     if failure.code != ServiceCode::NotFound {
         return failure;

@@ -115,6 +115,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             let draft = find_release(context, &drafts, &show.which.id)?;
             let vault = context.open_vault()?;
             let publisher = Publisher::new(context, &vault, &connection)?;
+            // Exceptions are a decision of the signer, so a release is shown without any.
             let exceptions = Exceptions {
                 strict: context.is_strict()?,
                 allow: Vec::new(),
@@ -148,6 +149,7 @@ fn list(
 ) -> Result<Report, Failure> {
     let mut waiting = context.block_on(drafts.list(false))?;
     waiting.retain(|draft| draft.kind == DraftKind::Release);
+    // Where nothing waits, neither the vault nor newer keys are needed.
     if waiting.is_empty() {
         let none: Vec<WaitingRelease> = Vec::new();
         return Ok(Report::view(none, "No release waits for signatures."));
@@ -166,6 +168,7 @@ fn list(
         let signers = signers.iter().map(|key| Signer::of(&trust, key));
         let signers: Vec<_> = signers.collect();
         let names = join(signers.iter().map(Signer::text));
+        // A signature of a revoked key does not count towards the threshold.
         let counted = signers.iter().filter(|signer| !signer.revoked).count();
         table.row([
             draft.id.to_string(),
@@ -227,6 +230,8 @@ impl Reading {
         flags: &ReviewFlags,
     ) -> Result<Self, Failure> {
         let bytes = drafts.fetch_bytes(draft).await?;
+        // Judge the proposal before its content: this takes newer keys, which decide which
+        // signatures count.
         let (proposal, current) = publisher.judge_proposal(&bytes).await?;
         let review = publisher
             .review_release(&proposal.change, exceptions, flags)
@@ -250,7 +255,7 @@ impl Reading {
     }
 }
 
-/// Which release it is, and who has signed it.
+/// Returns the heading of a review: the release, its signatures and its payload.
 fn heading(proposal: &Proposal) -> Vec<String> {
     vec![
         format!("{BOLD}release {}{BOLD:#}", proposal.change.catalog.release),
@@ -259,7 +264,7 @@ fn heading(proposal: &Proposal) -> Vec<String> {
     ]
 }
 
-/// Who has signed it, and how many have to.
+/// Counts the signatures, and names the signers.
 fn signatures(proposal: &Proposal) -> String {
     let (has, needed) = (proposal.signers.len(), proposal.needed);
     let signers = join(proposal.signers.iter().map(key_changes::name));
@@ -283,6 +288,7 @@ fn sign(
     } = context.block_on(read)?;
     let proposal = change.proposal.clone();
     let release = proposal.change.catalog.release;
+    // A second signature of the same key would not count.
     if proposal.signed_here {
         let text = format!(
             "This machine has signed release {release} already: {}.\n\
@@ -305,6 +311,7 @@ fn sign(
         hash: &payload,
         flag: "--payload",
     };
+    // `--yes` does not answer this: a script would sign whatever another publisher proposes.
     context.ui.confirm_review(
         &shown,
         &question,
@@ -312,6 +319,8 @@ fn sign(
         &how.review.flags,
     )?;
     let needed = proposal.needed;
+    // `sign` records the payload first, so that this machine never signs another one of this
+    // number.
     let signed = proposal.sign(publisher.vault(), current.as_deref())?;
     let text = context.block_on(hand_in(publisher, draft, &signed, needed))?;
     change.signatures = Some(signed.signatures);
@@ -327,6 +336,7 @@ async fn hand_in(
     needed: usize,
 ) -> Result<String, Failure> {
     let (release, has) = (signed.release, signed.signatures);
+    // The last signer publishes, so the author of the proposal need not be online.
     if signed.is_complete {
         publisher.put_complete(signed).await?;
         return Ok(format!(

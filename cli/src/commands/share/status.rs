@@ -65,6 +65,7 @@ pub struct Status {
 /// Shows the connected service and the linked vaults. Warns of a service that cannot be reached and
 /// ends with exit code 7.
 pub fn run(context: &Context, _arguments: &Arguments) -> Result<Report, Failure> {
+    // Asking for the status must not create a vault.
     let Some(vault) = context.existing_vault()? else {
         return Err(fail!(NotConnected, "there is no vault here yet")
             .hint("vault add <folder>, or vault link <url>/v/<slug>"));
@@ -79,6 +80,7 @@ pub fn run(context: &Context, _arguments: &Arguments) -> Result<Report, Failure>
         .hint("vault cloud connect <url>, or vault link <url>/v/<slug>"));
     }
     let mut exit = Exit::Done;
+    // A failed request is a warning and sets the exit code, so that all other vaults are shown too.
     let connected = connection.map(|it| Connected::read(context, &vault, it, &mut exit));
     let connected = connected.transpose()?;
     let links = linked
@@ -167,6 +169,7 @@ impl Connected {
         exit: &mut Exit,
     ) -> Result<Self, Failure> {
         let tokens = TokenFile::for_service(context, &connection.base, connection.slug.as_str())?;
+        // Stored tokens are a first guess: the request below may show that the sign-in has ended.
         let mut signed_in = tokens.read()?.is_some();
         let address = connection.address();
         let mut failed = |failure: &Failure| {
@@ -180,8 +183,11 @@ impl Connected {
                 context.block_on(async { connection.owner_client(context)?.get(&path).await });
             match answer {
                 Ok(shown) => service = shown,
+                // A member may not read this, which is no failure.
                 Err(failure) if failure.code == ServiceCode::PublisherRequired => is_member = true,
                 Err(failure) => {
+                    // Only one failure says that the sign-in has ended. The others say nothing
+                    // about it.
                     signed_in = failure.code != ErrorCode::SignedOut;
                     failed(&failure);
                 }
@@ -196,11 +202,14 @@ impl Connected {
             warn_of_end(context, &address, push.expires_at, true);
         }
         let own_version = vault.require_trust()?.chain().version();
+        // The service has newer keys than this machine. Take them, because they may say that this
+        // machine can no longer publish.
         if service.pointer("/pin/root_version").and_then(Value::as_u64) > Some(own_version) {
             let publisher = Publisher::new(context, vault, &connection)?;
             let looked = context.block_on(publisher.look_at_keys());
             let _reported = looked.inspect_err(&mut failed);
         }
+        // The keys may have changed since they were read above.
         let trust = vault.require_trust()?;
         Ok(Self {
             own_skills: installed(&shelf::list_installed(vault)?, &Origin::Local),
@@ -224,6 +233,7 @@ impl Connected {
                 let pushed = format!("release {release} with {skills}, {at}");
                 (Some(pushed), Some(push.expires_at.to_string()))
             }
+            // A member cannot publish, so it does not matter that nothing was pushed.
             None if self.is_member => (None, None),
             None => (Some("never  (vault sync)".to_owned()), None),
         };
@@ -259,6 +269,7 @@ impl Connected {
     fn service_rows(&self) -> [(&'static str, Option<String>); 11] {
         let service = &self.service;
         let number = |pointer: &str| service.pointer(pointer).and_then(Value::as_u64);
+        // The service is not trusted: its texts could hold control characters of the terminal.
         let word = |pointer: &str| {
             let text = service.pointer(pointer).and_then(Value::as_str);
             clean(text.unwrap_or("unknown"), 100)
@@ -323,14 +334,14 @@ impl Connected {
     }
 }
 
-/// Counts the installed skills from this origin.
+/// Counts the installed skills of one origin.
 fn installed(listing: &Listing, origin: &Origin) -> usize {
     let skills = listing.skills.iter();
     skills.filter(|skill| skill.origin == *origin).count()
 }
 
-/// Says how far a hosted vault is set up, and the next step. `None` if every step is done, or if
-/// the service is older than the steps.
+/// Describes how far a hosted vault is set up, and the next step. Returns `None` if every step is
+/// done, or if the service is older than these steps.
 fn setup(service: &Value) -> Option<String> {
     let next = service.pointer("/next_step")?.as_str()?;
     let steps = service.pointer("/provisioning")?.as_array()?;
@@ -340,6 +351,7 @@ fn setup(service: &Value) -> Option<String> {
         "namespace" => "the service creates the vault",
         "cloud_import" => "the service saves the starter skills",
         "first_sync" => "publish a release  (vault sync)",
+        // A newer service may name a step that this version does not know.
         _ => "finish the set-up on the service's page",
     };
     Some(format!(
@@ -403,6 +415,7 @@ impl LinkStatus {
         let (pin, address) = (link.pin().clone(), link_address(link));
         let expires_at = link.catalog(vault)?.map(|catalog| catalog.expires_at);
         let trust = link.trust(vault)?;
+        // A clock that was set back must not make an expired release look valid.
         let seen_at = trust.as_ref().and_then(VaultTrust::latest_seen_at);
         let now = SystemClock.now().max(seen_at.unwrap_or(Timestamp::MIN));
         let mut failed = |failure: &Failure| {
@@ -424,6 +437,7 @@ impl LinkStatus {
         // numbers never fall. A missing or lower number means that the service was rolled back.
         let readable = matches!(device, Some(DeviceStatus::Active | DeviceStatus::Pending));
         let release = pin.counted.as_ref().map(|counted| counted.release);
+        // `None` is less than every number, because hiding all releases is a rollback as well.
         let rolled_back = readable && release.is_some_and(|it| offered_release < Some(it));
         if rolled_back {
             *exit = Exit::Integrity;
@@ -515,8 +529,8 @@ impl LinkStatus {
     }
 }
 
-/// Takes newer keys of a linked vault that the service shows, and says who was added, removed or
-/// revoked. Installs nothing.
+/// Takes newer keys of a linked vault that the service shows, and reports which keys were added,
+/// removed or revoked. Installs nothing.
 fn look_at_keys(
     context: &Context,
     vault: &Vault,
@@ -527,18 +541,20 @@ fn look_at_keys(
         return Ok(());
     };
     let readable = matches!(state.status, DeviceStatus::Active | DeviceStatus::Pending);
+    // The keys are part of the catalog, so the same file has no newer ones.
     if !readable || shown.sha256 == counted.file_sha256 {
         return Ok(());
     }
     let bytes =
         context.block_on(async { device_client(context, vault, link)?.fetch_catalog().await })?;
     if let Some(bytes) = bytes {
+        // Accepting a catalog stores its keys, and neither pins nor installs it.
         accept_catalog(context, vault, link, &bytes, &AcceptOptions::default())?;
     }
     Ok(())
 }
 
-/// When the last pull ended, and with what result.
+/// Describes the last pull: its time, and its release or its error.
 fn last_pull_text(LastPull { at, release, error }: &LastPull) -> String {
     match (error, release) {
         (Some(error), _) => {

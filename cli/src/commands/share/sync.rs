@@ -103,8 +103,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         review: arguments.review.clone(),
     };
     let connection = Connection::load(context)?;
+    // This may make the vault anew with another fingerprint, so the publisher comes after it.
     let vault = with_recovery_key(context, &connection, context.vault_or_new()?)?;
     let publisher = Publisher::new(context, &vault, &connection)?;
+    // Approve first, so that this release carries the policy as the owner has written it.
     let approvals = approval::ask_for_approvals(context, &vault, |_| true)?;
     let outcome = context
         .block_on(publisher.sync_release(&options))
@@ -118,9 +120,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     // The release is published, whatever the service answers now.
     let _unread = context.block_on(publisher.warn_of_pin_reset());
     let mut done = sync_report(&connection, &outcome);
+    // A proposed release closes no draft: it may never get its signatures.
     if !outcome.is_proposed() {
         let release = outcome.release();
         let closed = drafts::close_published(context, &vault, &connection, release);
+        // The next sync closes drafts that this one could not close.
         for draft in closed.unwrap_or_default() {
             let line = drafts::accepted_line(&draft, draft.reason.as_deref());
             done.text.push_str(&format!("\n{line}"));
@@ -131,7 +135,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::view(Sync { release, approvals }, done.text).exit(exit))
 }
 
-/// The hint for an account that may not publish: wait for an owner, or ask one.
+/// Adds the hint for an account that may not publish: wait for an owner, or ask one.
 fn not_publisher(
     context: &Context,
     vault: &Vault,
@@ -159,7 +163,7 @@ fn not_publisher(
     Failure::new(failure.code, message).hint(hint)
 }
 
-/// The owner's command for the request of a key of this machine that waits at the service.
+/// Returns the owner's command for a key of this machine whose request waits at the service.
 fn waiting_request(
     context: &Context,
     vault: &Vault,
@@ -178,14 +182,15 @@ fn waiting_request(
     Ok(Some(key_changes::add_command(&trust, &fingerprint)))
 }
 
-/// Offers to make a recovery key before the first release: from then on others know the present
-/// keys.
+/// Offers to make a recovery key before the first release: after it, other machines know the
+/// present keys.
 fn with_recovery_key(
     context: &Context,
     connection: &Connection,
     vault: Vault,
 ) -> Result<Vault, Failure> {
     let is_published = !everywhere::published_namespaces(context, &vault)?.is_empty();
+    // Where a root key is elsewhere, the loss of this machine does not lose the vault.
     if is_published || !context.ui.may_ask() || !key_changes::all_root_keys_here(&vault)? {
         return Ok(vault);
     }
@@ -203,6 +208,7 @@ fn with_recovery_key(
     }
     let made = key::make_recovery_key(context, &vault, file.into())?;
     context.ui.must_see(made.text);
+    // A vault that was not published was made anew with other keys, so it is opened again.
     context.open_vault()
 }
 

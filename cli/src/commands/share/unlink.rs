@@ -69,7 +69,7 @@ pub struct UnlinkedFolder {
 }
 
 impl UnlinkedFolder {
-    /// The folders of a removal.
+    /// Returns the folders of a removal.
     pub fn all(unlinked: Vec<(PathBuf, Vec<SkillName>)>) -> Vec<Self> {
         let unlinked = unlinked.into_iter();
         unlinked.map(|(path, names)| Self { path, names }).collect()
@@ -92,8 +92,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         &format!("Unlink {name}?"),
         &effects(&link, &address, machine.as_ref()),
     )?;
+    // Another process may have removed the link while the question was open.
     let removed = subscribe::unlink_vault(&vault, link.id())?.unwrap_or_default();
     let synced = profiles::refresh_links(context, &vault);
+    // A running agent has loaded the removed skills already.
     let restart =
         !removed.unlinked.is_empty() || synced.is_some_and(|synced| synced.restart_required);
     let skills = match removed.skills.len() {
@@ -122,7 +124,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::view(unlinked, text))
 }
 
-/// The link, if there is only one.
+/// Returns the link, if there is only one.
 fn only_link(vault: &Vault) -> Result<Link, Failure> {
     let mut links = subscribe::list_links(vault)?;
     match links.len() {
@@ -135,7 +137,7 @@ fn only_link(vault: &Vault) -> Result<Link, Failure> {
     }
 }
 
-/// What the removal does, one effect a line.
+/// Lists the effects of the removal, one a line.
 fn effects(link: &Link, address: &str, machine: Option<&KeyFingerprint>) -> Vec<String> {
     let skills = link.installed_names();
     let removes = match skills.len() {

@@ -45,6 +45,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             format!("{} approved, {} not approved", are(approved), are(pending))
         }
     };
+    // Scripts have to notice a change that has no effect yet.
     let exit = either(approvals.pending.is_empty(), Exit::Done, Exit::Differences);
     Ok(Report::view(approvals, text).exit(exit))
 }
@@ -54,11 +55,14 @@ fn are(files: usize) -> String {
     format!("{} {verb}", count(files, "file"))
 }
 
-/// The file at a path, given as it is named in the vault's folder or from the working directory.
+/// Finds the authored file at a path, which is relative to the vault's folder or to the working
+/// directory.
 fn named(vault: &Vault, path: &Path) -> Result<AuthoredFile, Failure> {
     let root = &vault.paths().root;
+    // A deleted file can be approved too, so the path is not resolved on disk.
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let inside = absolute.strip_prefix(root).ok();
+    // A name in the vault's folder comes first, so that `policy.toml` works in any directory.
     let found = AuthoredFile::from_path(path).or_else(|| AuthoredFile::from_path(inside?));
     found.ok_or_else(|| {
         fail!(

@@ -60,6 +60,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let strict = context.is_strict()?;
     let started = Instant::now();
     let clock = || elapsed_micros(started);
+    // Folders can be audited on a machine that has no vault.
     let vault = context.existing_vault()?;
     let auditor = Auditor {
         vault: vault.as_ref(),
@@ -87,6 +88,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             }),
         }
     }
+    // The arguments may name the same skill twice, for example as a copy.
     audit.mark_duplicates();
     let exit = options.exit_code(&audit);
     let report = match options.render_report(&audit) {
@@ -106,6 +108,7 @@ fn audit_target(what: &str, auditor: &Auditor<'_>) -> Result<Audited, Failure> {
             let found = run::inspect_skill(vault, &name)
                 .map_err(|error| lookup::suggest_name(vault, error))?;
             let mut audited = audit::audit_installed(found.examined, auditor);
+            // The bundle lies in the store under its hash, which is not what the user named.
             audited.path = found.name.to_string();
             audited.uri = vault_gate::report::percent_encoded(audited.path.as_bytes());
             Ok(audited)
@@ -115,6 +118,7 @@ fn audit_target(what: &str, auditor: &Auditor<'_>) -> Result<Audited, Failure> {
                 audit::audit_skill(&path, auditor).map_err(|error| not_started(&error, what))?;
             let location = Location::of_folder(&folder_of(&path));
             audited.path = match location.prefix.strip_suffix('/') {
+                // Without its slash the prefix of the root folder is empty.
                 Some("") => "/".to_owned(),
                 Some(named) => named.to_owned(),
                 None => ".".to_owned(),
@@ -139,6 +143,7 @@ fn text(audit: &Audit) -> String {
     let mut lines = Vec::new();
     for skill in &audit.skills {
         lines.extend(finding_lines(&here, skill, true));
+        // The author chose this name: it may hold control characters of the terminal.
         let name = skill.name.as_deref().unwrap_or(&skill.path);
         lines.push(format!(
             "{} {BOLD}{}{BOLD:#}  {}",

@@ -82,7 +82,7 @@ impl Arguments {
     }
 }
 
-/// What the gate says of the skills of a repository.
+/// The gate's verdicts on the skills of a repository.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct RepositoryAudit<'a> {
     #[serde(flatten)]
@@ -99,6 +99,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let root = arguments.path.as_ref().or(arguments.repo.as_ref());
     let root = root.map_or_else(|| Path::new("."), PathBuf::as_path);
     let location = Location::of_folder(root);
+    // A wrong list fails before the walk, which may take long.
     let accepts = match &arguments.accept {
         Some(file) => AcceptList::read_list(file, SystemClock.now())?,
         None => AcceptList::default(),
@@ -126,6 +127,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         progress: &progress,
     };
     let looked = looking::audit_repository(root, &auditor);
+    // An error must not be printed into the spinner's line.
     spinner.finish_and_clear();
     let mut found =
         looked.map_err(|error| audit_report::not_started(&error, &root.display().to_string()))?;
@@ -142,6 +144,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if let Some(file) = &arguments.output {
         let text = match options.format {
             Format::Json => context.ui.enveloped(&json!(view)) + "\n",
+            // A file is read without a terminal, so the codes for colours are removed.
             Format::Text => plain(&text(context, &location, &found)) + "\n",
             _ => options.render_report(&found).unwrap_or_default(),
         };
@@ -155,14 +158,16 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(report.exit(exit))
 }
 
-/// Whose repository it is, by the address of `origin` in the settings of the checkout that holds
-/// the folder.
+/// Returns the publisher of the repository, from the address of `origin` in the Git settings of the
+/// checkout that holds the folder.
 fn publisher(root: &Path) -> Option<String> {
     let root = root.canonicalize().ok()?;
+    // `git` is not run: the settings of an untrusted checkout can make it start programs.
     let settings = root
         .ancestors()
         .find_map(|folder| std::fs::read_to_string(folder.join(".git/config")).ok())?;
     let (_, origin) = settings.split_once("[remote \"origin\"]")?;
+    // The next section, such as another remote, may have a `url` as well.
     let section = origin.split("\n[").next()?;
     let url = section.lines().find_map(|line| {
         let (key, value) = line.split_once('=')?;

@@ -36,15 +36,17 @@ pub struct Arguments {
     file: PathBuf,
 }
 
-/// Where the vault lies in the archive.
+/// The folder of the vault in the archive.
 pub(super) const VAULT: &str = "vault";
-/// Where the trust folder lies in the archive.
+/// The folder of the trust folder in the archive.
 pub(super) const TRUST: &str = "trust";
-/// What of the trust folder is kept. Sign-ins are left out: an old one ends the newer one.
+/// The parts of the trust folder that are backed up. Sign-ins are left out: an old one ends the
+/// newer one.
 pub(super) const TRUST_FOLDERS: [&str; 2] = [VAULTS, "links"];
-/// What is known of each vault, own or linked, and the keys of own ones.
+/// The folder of what is known of each vault, own or linked, and of the keys of own ones.
 pub(super) const VAULTS: &str = "vaults";
-/// Files of the vault that are made anew, and what only guards running processes.
+/// Files of the vault that are left out, because they are made anew or only guard running
+/// processes.
 const LEFT_OUT: [&str; 3] = ["tmp", "lock", "index.db"];
 
 /// A backup of a vault.
@@ -64,6 +66,7 @@ pub struct Backup {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.open_vault()?;
     vault.require_trust()?;
+    // Ask before the lock is taken: no other process should wait for a person who types.
     let passphrase = context
         .key_passphrases()?
         .choose_passphrase(context, "the backup")?;
@@ -71,6 +74,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let held = vault.clone().with_wait(Duration::ZERO).lock_for_copy()?;
     let path = &arguments.file;
     let fail = |error: &io::Error| Failure::io("writing", path, error);
+    // `create_new` follows no symbolic link, and the mode holds from the first byte on.
     let file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -84,6 +88,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         file => file.map_err(|error| fail(&error))?,
     };
     if let Err(error) = write(&vault, &held, file, &passphrase) {
+        // An incomplete file must not be taken for a backup.
         let _ = fs::remove_file(path);
         return Err(fail(&error));
     }
@@ -110,6 +115,7 @@ fn write(vault: &Vault, held: &HeldVault, file: File, passphrase: &str) -> io::R
     let encryptor = age::Encryptor::with_recipients(iter::once(&recipient as &dyn age::Recipient));
     let output = encryptor.map_err(io::Error::other)?.wrap_output(file)?;
     let mut archive = tar::Builder::new(output);
+    // A link stays a link: by following it, the archive could take in files from anywhere.
     archive.follow_symlinks(false);
     let paths = vault.paths();
     let archived = held.append_to_archive(&mut archive, Path::new(VAULT), &LEFT_OUT);
@@ -120,6 +126,7 @@ fn write(vault: &Vault, held: &HeldVault, file: File, passphrase: &str) -> io::R
             archive.append_dir_all(Path::new(TRUST).join(folder), &from)?;
         }
     }
+    // `finish` writes the last encrypted chunk. Without it the file cannot be decrypted.
     let mut file = archive.into_inner()?.finish()?;
     file.flush()?;
     file.sync_all()

@@ -40,6 +40,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if !from.join("vault.json").is_file() {
         return Err(fail!(NoVault, "there is no vault at {}", from.display()));
     }
+    // The folder may be a symbolic link itself, so the entries are compared with its real path.
     let real = from.canonicalize().map_err(|error| fail(&error))?;
     let (mut sources, mut refused) = (Vec::new(), Vec::new());
     let skills = from.join("skills");
@@ -47,6 +48,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let path = entry.map_err(|error| fail(&error))?.path();
         // The entries are links into the store of that vault.
         match path.canonicalize() {
+            // A planted link could lead to any folder of this machine, which is not to be imported.
             Ok(folder) if folder.starts_with(&real) => sources.push(folder.display().to_string()),
             led => {
                 let shown = path.display().to_string();
@@ -55,6 +57,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             }
         }
     }
+    // `read_dir` has no order, and the report must be the same each time.
     sources.sort();
     refused.sort_by(|(a, _), (b, _)| a.cmp(b));
     let is_empty = sources.is_empty() && refused.is_empty();

@@ -1,4 +1,4 @@
-//! Where a new key is kept: in a file of the trust folder, or in the user's SSH agent.
+//! The options for the place of a new key: a file of the trust folder, or the user's SSH agent.
 
 use std::{path::PathBuf, str::FromStr};
 
@@ -33,6 +33,7 @@ impl FromStr for AgentFingerprint {
     fn from_str(text: &str) -> Result<Self, String> {
         let fingerprint = text.strip_prefix("ssh-agent:");
         fingerprint
+            // `SHA256:` and 43 characters: base64 of 32 bytes, without padding.
             .filter(|fingerprint| fingerprint.starts_with("SHA256:") && fingerprint.len() == 50)
             .map(|fingerprint| Self(fingerprint.to_owned()))
             .ok_or_else(|| {
@@ -53,12 +54,13 @@ impl NewKey {
             return Ok(None);
         };
         let socket = context.paths_json()?.ssh_agent;
+        // An agent that does not hold the key must fail before a list of keys names it.
         let key = ssh_agent::find_agent_key(socket.as_deref(), fingerprint);
         Ok(Some(key.map_err(KeyError::from)?))
     }
 }
 
-/// Where the secret part of a key is.
+/// The place of the secret part of a key.
 pub enum KeyPlace {
     /// A file, and whether a passphrase encrypts it.
     File(PathBuf, bool),
@@ -67,7 +69,7 @@ pub enum KeyPlace {
 }
 
 impl KeyPlace {
-    /// Where a key of this machine is.
+    /// Finds the place of a key of this machine.
     pub fn of(vault: &Vault, key: &PublicKey) -> Result<Self, Failure> {
         let keys = vault.keys();
         let found = || {
@@ -80,7 +82,7 @@ impl KeyPlace {
         Ok(found()?)
     }
 
-    /// The file, if the key is in one.
+    /// Returns the file, if the key is in one.
     pub const fn path(&self) -> Option<&PathBuf> {
         match self {
             Self::File(path, _) => Some(path),
@@ -88,7 +90,7 @@ impl KeyPlace {
         }
     }
 
-    /// The fingerprint in the SSH agent, if the key is there.
+    /// Returns the fingerprint in the SSH agent, if the key is there.
     pub fn in_agent(&self) -> Option<&str> {
         match self {
             Self::File(..) => None,

@@ -103,11 +103,13 @@ pub struct PolicyCheck {
 /// Checks the file and, if a caller is given, explains what the policy grants that caller.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let Action::Check(check) = &arguments.action;
+    // A file can be checked on a machine that has no vault.
     let vault = context.existing_vault()?;
     let (path, policy) = match &check.file {
         Some(file) => (file.clone(), Some(read_file(file)?)),
         None => (own_path(context)?, written_policy(context)?),
     };
+    // A file that was named is not the one in force, so its approval does not matter.
     if let (None, Some(vault)) = (&check.file, &vault) {
         warn_about_pending(context, vault, |file| *file == AuthoredFile::Policy)?;
     }
@@ -172,6 +174,7 @@ fn capability_lines(answer: &Capabilities) -> Vec<String> {
     let mut lines = vec![String::new(), paint(BOLD, clean(&heading, 400))];
     let reasons = answer.reasons.iter();
     lines.extend(reasons.map(|reason| format!("  {}", clean(reason, 1000))));
+    // A score of 0 means that nothing of the skill fits the query, so no number is shown.
     let skills = answer.skills.iter().map(|skill| match skill.score {
         score if score > 0.0 => format!("{} ({score:.2})", skill.name),
         _ => skill.name.clone(),
@@ -200,6 +203,7 @@ fn warn(context: &Context, policy: &Policy, path: &str, vault: &Vault) -> Result
         .skills
         .iter()
         .map(|skill| skill.name.as_str())
+        // A damaged skill is installed as well, so its name is no mistake.
         .chain(listing.damaged.iter().map(|(name, _, _)| name.as_str()))
         .collect();
     let warning = |code: &str, message: String| Warning {
@@ -208,6 +212,7 @@ fn warn(context: &Context, policy: &Policy, path: &str, vault: &Vault) -> Result
     };
     for (group, members) in policy.groups.iter().flat_map(|groups| groups.iter()) {
         for skill in members.skills.iter().flatten() {
+            // `*` and tags do not name a single skill, and may match none yet.
             if skill == "*" || skill.starts_with("tag:") || names.contains(&skill.as_str()) {
                 continue;
             }

@@ -43,7 +43,7 @@ enum Action {
 }
 
 impl Arguments {
-    /// Whether the command works where there is no vault yet: a request makes one.
+    /// Returns whether the command works where there is no vault yet: a request makes one.
     pub const fn may_create_vault(&self) -> bool {
         matches!(self.action, Action::Request(_))
     }

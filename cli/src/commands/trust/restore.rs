@@ -68,6 +68,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         return Err(fail!(FolderExists, "{} already exists", root.display())
             .hint("move it away, or name another folder with --vault"));
     }
+    // The folder is private before any key is unpacked into it.
     let private = staging.join(TRUST);
     make_private(&private).map_err(fail(&private))?;
     let unpacked = unpack(context, file, &staging);
@@ -195,6 +196,7 @@ fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
             copy_all(&entry.path(), &target)?;
         } else if entry.file_type()?.is_file() {
             fs::copy(entry.path(), &target)?;
+            // The keys must be on disk before the vault that needs them appears.
             File::open(&target)?.sync_all()?;
         }
     }

@@ -137,7 +137,7 @@ pub struct IntactSkill {
 /// The skills of an export that are exactly as signed.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct VerifiedExport {
-    /// What was verified.
+    /// The path that was verified.
     path: PathBuf,
     /// Its skills.
     skills: Vec<VerifiedArtifact>,
@@ -170,7 +170,7 @@ pub struct VerifiedArtifact {
     lost_modes: Vec<FilePath>,
 }
 
-/// Verifies the target, or every installed skill if none is given.
+/// Verifies the target, or every installed skill if no target is given.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?;
     let known = vault
@@ -263,6 +263,7 @@ fn not_as_signed(report: &integrity::VerifyReport, wrong: Vec<String>) -> Failur
     let withheld = || damaged().filter(|(_, damage)| damage.is_withheld());
     let (number, checked) = (wrong.len(), count(all().count(), "skill"));
     let verb = either(number == 1, "is", "are");
+    // Withheld skills are unchanged. Only their key was revoked, so the advice is a different one.
     if withheld().count() == number {
         let them = either(number == 1, "it", "them");
         let message =
@@ -272,6 +273,7 @@ fn not_as_signed(report: &integrity::VerifyReport, wrong: Vec<String>) -> Failur
         let failure = fail!(ReleaseAwaited, "{message}").details(wrong);
         return failure.hint(doctor::withheld_hint(is_linked));
     }
+    // A file that cannot be read is not known to be changed.
     let is_changed =
         |damage: &Damage| !damage.is_withheld() && !matches!(damage, Damage::Unreadable(_));
     let code = if damaged().any(|(_, damage)| is_changed(damage)) {
@@ -294,6 +296,7 @@ fn verify_installed(
     let found = run::inspect_skill(vault, name).map_err(|error| match error {
         run::RunError::Damaged { skill, damage } => {
             let mut failure = Failure::damaged_skill(&skill.to_string(), &damage);
+            // Nothing shows that a skill was changed if it cannot be read, so it keeps that code.
             if !matches!(damage, Damage::Unreadable(_)) {
                 failure.code = ErrorCode::SkillDamaged.into();
             }
@@ -306,6 +309,7 @@ fn verify_installed(
         return Err(failure.hint(format!("vault doctor {name} shows how to restore it")));
     }
     let from = known.iter().find(|known| known.origin == found.origin);
+    // A fingerprint names a version of the vault's keys, which may be an older one.
     if let Some(expected) = expected
         && from.is_none_or(|from| from.trust.chain().version_of(expected).is_none())
     {
@@ -350,6 +354,7 @@ fn exported(
     let expected = arguments.expect_key.as_ref();
     let verified =
         export::verify_export(path, manifest, known, expected).map_err(|error| refused(&error))?;
+    // A path without a skill must not look like a success to a script.
     if verified.is_empty() {
         let path = path.display();
         return Err(fail!(
@@ -369,6 +374,8 @@ fn exported(
     };
     let (mut skills, mut lines) = (Vec::new(), Vec::new());
     for skill in verified {
+        // An export has the id of its vault. The name of the vault comes from this machine's own
+        // records.
         let vault_id = skill.manifest.vault_id;
         let mut known = known.iter();
         let from = known.find(|known| known.trust.roots().vault_id() == vault_id);
@@ -426,6 +433,7 @@ fn note_modes(context: &Context, skill: &Verified, fix: bool) -> Result<(), Fail
 
 fn refused(error: &VerifyError) -> Failure {
     let message = message_chain(error);
+    // What could not be checked is not proven wrong, and has another exit code.
     if !error.is_wrong() {
         return fail!(NotVerified, "{message}");
     }
@@ -446,6 +454,7 @@ fn refused(error: &VerifyError) -> Failure {
         } => fail!(ReleaseAwaited, "{message}").hint(
             "ask its publishers to export it again after they have released it, and keep all exported files together",
         ),
+        // A fault that has a code of its own keeps it.
         _ => match error.fault_code().and_then(ErrorCode::parse) {
             Some(code) => Failure::new(code, message),
             None => fail!(NotAsSigned, "{message}"),

@@ -74,6 +74,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let vault = context.existing_vault()?;
     match &arguments.form {
         Form::WellKnown(asked) => {
+            // All names are resolved first, so that an unknown one leaves no half-written site.
             let mut skills = Vec::new();
             for name in &asked.skills {
                 skills.push(lookup::parse_installed_name(vault.as_ref(), name)?.1);
@@ -107,7 +108,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
 }
 
-/// Says which skills other machines do not accept from the export yet.
+/// Warns of the skills that other machines do not accept from the export yet.
 fn warn_of_awaited<'a>(context: &Context, skills: impl IntoIterator<Item = &'a Exported>) {
     for skill in skills.into_iter().filter(|skill| skill.release_awaited) {
         let message = format!(
@@ -124,6 +125,7 @@ fn warn_of_awaited<'a>(context: &Context, skills: impl IntoIterator<Item = &'a E
 
 fn site(context: &Context, report: &SiteReport) -> Report {
     warn_of_awaited(context, &report.skills);
+    // Only the index is shortened: the exported skill has the signed description.
     for name in &report.shortened {
         let message = format!(
             "the index shows a shortened description of {name}: clients refuse one over 1,024 characters"
@@ -165,6 +167,7 @@ fn archive(context: &Context, report: &ZipReport) -> Report {
         skill.file.display(),
         report.manifest.display()
     );
+    // Where releases need several publishers, only the catalog proves that enough have signed.
     if let Some(catalog) = &report.catalog {
         text.push_str(&format!("\n  {}", catalog.display()));
     }

@@ -123,10 +123,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     });
     let view = FixedFiles { files, fixed };
     if let Some(first) = failed.first() {
+        // A failure has no text for the files that were fixed.
         if fixed > 0 {
             context.ui.line(lines.join("\n"));
         }
         let message = format!("{} could not be fixed", count(failed.len() as u64, "file"));
+        // The files may have failed for several reasons. The first one sets the exit code.
         return Err(Failure::new(first.code.clone(), message).data(view));
     }
     let differs = arguments.check && fixed > 0;
@@ -155,10 +157,12 @@ fn fix(file: &Path, put: bool) -> Result<Vec<Change>, Failure> {
 
 fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     let failed = |error: &std::io::Error| Failure::io("reading", file, error);
+    // A symbolic link is rejected, because `write` would replace it with a file.
     let found = std::fs::symlink_metadata(file).map_err(|error| failed(&error))?;
     if !found.is_file() {
         return Err(fail!(NotAFile, "{} is not a regular file", file.display()));
     }
+    // The gate rejects a larger file anyway, and reading it could exhaust the memory.
     if found.len() > MAX_SKILL_MD_BYTES {
         return Err(fail!(
             SkillMdSize,
@@ -172,14 +176,18 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
 /// Replaces the file atomically and keeps its permissions.
 fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let folder = match file.parent() {
+        // The parent of a bare file name is the empty path, which is not a folder.
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
     let put = || -> std::io::Result<()> {
         let permissions = std::fs::metadata(file)?.permissions();
+        // A rename works within one file system only, so the new file is in the same folder.
         let mut new = tempfile::NamedTempFile::new_in(folder)?;
         new.write_all(bytes)?;
+        // A temporary file is private, unlike most that it replaces.
         new.as_file().set_permissions(permissions)?;
+        // The bytes must be on disk before the rename, or a crash could leave an empty SKILL.md.
         new.as_file().sync_all()?;
         new.persist(file)?;
         Ok(())

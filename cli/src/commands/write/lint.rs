@@ -58,6 +58,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         return Err(Failure::no_such_path(root.display()));
     }
     let mut audit = audit(context, root)?;
+    // A walk that met a limit may have missed the skills, so it is reported instead.
     if audit.skills.is_empty() && audit.is_complete() {
         let folder = root.display();
         return Err(
@@ -80,7 +81,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(report.exit(exit))
 }
 
-/// The gate's verdicts.
+/// Returns the gate's verdicts.
 fn audit(context: &Context, root: &Path) -> Result<Audit, Failure> {
     let auditor = Auditor {
         hints: context.ui.is_verbose(),
@@ -119,6 +120,7 @@ fn advise(top: &Path, skill: &mut Audited) -> Result<(), Failure> {
     let is_name = |at: &Located| at.finding.rule == "frontmatter-name";
     let findings = &mut skill.findings;
     findings.retain(|at| at.finding.level > Level::Warning || !is_name(at));
+    // `.` has no name of its own, and the advice compares the folder's name with the skill's.
     let name = std::fs::canonicalize(&folder).ok();
     let name = name.as_deref().and_then(Path::file_name);
     let advice = lint::lint(&candidate.package, name.and_then(|name| name.to_str()));

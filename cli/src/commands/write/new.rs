@@ -73,6 +73,7 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
         }
     })?;
     let description = arguments.description.as_deref().unwrap_or_default();
+    // The template has the description on one line of the frontmatter.
     if description.chars().any(char::is_control) {
         return Err(fail!(
             DescriptionInvalid,
@@ -81,6 +82,7 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
     }
     let folder = arguments.folder.join(name.as_str());
     let failed = |path: &Path, error: &std::io::Error| Failure::io("making", path, error);
+    // `create` fails for an existing folder, so nothing is ever overwritten.
     match DirBuilder::new().create(&folder) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -89,6 +91,7 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
         }
         Err(error) => return Err(failed(&folder, &error)),
     }
+    // A repeated action would create its script twice, which `create_new` rejects.
     let mut actions = arguments.actions.clone();
     actions.sort_unstable();
     actions.dedup();
@@ -126,15 +129,18 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
 fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
     file.write_all(text.as_bytes())?;
+    // The umask limits a mode at creation. This one is exact.
     file.set_permissions(Permissions::from_mode(mode))
 }
 
 fn skill_md(name: &SkillName, description: &str, actions: &[ActionName]) -> String {
+    // The gate refuses the text of the template, so an unfinished skill cannot be added.
     let description = if description.trim().is_empty() {
         format!("{TEMPLATE}, and one that begins with Use when.")
     } else {
         description.trim().to_owned()
     };
+    // Without quotes a description with `: ` would not be valid YAML.
     let quoted = format!(
         "\"{}\"",
         description.replace('\\', "\\\\").replace('"', "\\\"")
@@ -150,6 +156,7 @@ fn skill_md(name: &SkillName, description: &str, actions: &[ActionName]) -> Stri
         }
     }
     let title = name.as_str().replace('-', " ");
+    // A skill's name is ASCII, so its first letter is one byte.
     let (first, rest) = title.split_at(1);
     text.push_str(&format!(
         "---\n\n# {}{rest}\n\n1. Say what to look at first.\n2. Say what to do, step by step.\n\

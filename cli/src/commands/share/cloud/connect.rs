@@ -55,7 +55,7 @@ pub struct Connected {
     membership: Option<ShownMembership>,
 }
 
-/// What the account has at the service.
+/// The account's access to the vault at the service.
 #[derive(Debug, JsonSchema, Serialize)]
 struct ShownMembership {
     /// The address of the vault.
@@ -68,14 +68,15 @@ struct ShownMembership {
     release: Option<u64>,
 }
 
-/// Whether this machine's own vault, with this id, is or may become the one that is published
-/// there. A key of its own would only be in the way of one of that vault.
+/// Returns whether this machine's own vault, with the id `own`, is or may become the one that is
+/// published there. Otherwise it needs no key of its own, which would only be in the way of one of
+/// that vault.
 fn publishes_with(membership: &VaultSummary, own: &VaultId) -> bool {
     let is_other = membership.vault_id.is_some_and(|vault| vault != *own);
     membership.role != Role::Member && !is_other
 }
 
-/// What the person may do here, and the next step, in lines.
+/// Describes the rights of the account and the next step, one a line.
 fn next_steps(
     membership: &VaultSummary,
     address: &str,
@@ -114,6 +115,8 @@ fn next_steps(
 /// Signs in, finds the vault on the service, and stores the connection.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let base = &arguments.url.base;
+    // Neither of two slugs is preferred: the wrong choice would connect to a vault that the user
+    // did not mean.
     if let (Some(in_address), Some(flag)) = (&arguments.url.slug, &arguments.slug)
         && in_address != flag
     {
@@ -139,16 +142,21 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         };
         let tokens = sign_in(context, wanted).await?;
         let (membership, others) = find_vault(context, base, named, &tokens).await?;
+        // Only the sign-in decides which vault an unnamed one is, so the tokens are stored after
+        // it.
         let file = TokenFile::for_service(context, base, membership.slug.as_str())?;
         file.write(&tokens, &file.lock()?)?;
         let connection = Connection {
             base: base.clone(),
             slug: membership.slug.clone(),
         };
+        // `vault_for_links` makes no keys, and an account that publishes needs some.
         if publishes_with(&membership, vault.id()) {
             vault = context.vault_or_new()?;
         }
         connection.save(&vault)?;
+        // After a reset of the pin any vault may be published here, so every owner has to hear of
+        // it.
         if membership.role == Role::Owner {
             let client = connection.owner_client(context)?;
             let path = format!("/admin/vaults/{}", connection.slug);
@@ -239,6 +247,8 @@ async fn find_vault(
         )
         .hint(format!("it has: {}", join(slugs)))),
         (None, None) => {
+            // The tokens open none of the vaults, so the answer only completes the command in the
+            // hint.
             let slug = context.ui.choose("Which vault?", "--slug <slug>", slugs)?;
             Err(
                 fail!(NoSuchVault, "the sign-in was not for the vault `{slug}`")
@@ -255,6 +265,7 @@ fn connected(
     next: &str,
 ) -> Report {
     let address = connection.address();
+    // On the wire a role is `role:owner`; people read the bare word.
     let role = membership.role.as_str().trim_start_matches("role:");
     let release = match membership.release {
         Some(release) if release > 0 => format!("release {release}"),

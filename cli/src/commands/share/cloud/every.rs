@@ -35,7 +35,7 @@ pub struct PullTimer {
     files: Vec<PathBuf>,
 }
 
-/// When to pull.
+/// The interval at which the timer pulls, if at all.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Every {
     /// At this interval, in seconds.
@@ -56,6 +56,7 @@ pub fn every(text: &str) -> Result<Every, String> {
         Some('d') => 86_400,
         _ => return Err(form()),
     };
+    // Each unit is one byte, so the cut is at the boundary of a character.
     let number: u64 = text[..text.len() - 1].parse().map_err(|_| form())?;
     match number.checked_mul(unit) {
         Some(seconds) if (SHORTEST..=LONGEST).contains(&seconds) => Ok(Every::Seconds(seconds)),
@@ -78,7 +79,7 @@ struct Timer {
     stop: Vec<Vec<String>>,
 }
 
-/// What a timer depends on.
+/// The values that a timer is made of.
 struct Settings<'a> {
     service: Service,
     home: &'a Path,
@@ -94,6 +95,7 @@ struct Settings<'a> {
 
 /// Builds a timer. Fails for a path that its files can't hold.
 fn timer(settings: &Settings<'_>) -> Result<Timer, String> {
+    // A line break in a path would begin a new setting of the unit, such as another command.
     let text = |path: &Path| match path.to_str() {
         Some(text) if !text.chars().any(char::is_control) => Ok(text.to_owned()),
         _ => Err(format!(
@@ -104,6 +106,7 @@ fn timer(settings: &Settings<'_>) -> Result<Timer, String> {
     let program = text(settings.program)?;
     let vault = text(settings.vault)?;
     let config = settings.config.map(text).transpose()?;
+    // A timer has no terminal: a question would never be answered.
     let line = [
         &program,
         "--vault",
@@ -126,6 +129,7 @@ fn words(line: &[&str]) -> Vec<String> {
 fn systemd(settings: &Settings<'_>, line: &[&str], config: Option<&str>) -> Timer {
     let default = settings.home.join(".config");
     let folder = settings.config.unwrap_or(&default).join("systemd/user");
+    // systemd interprets backslashes inside quotes, and `%` as the start of a specifier.
     let quoted = |word: &str| {
         let word = word.replace('\\', "\\\\").replace('"', "\\\"");
         format!("\"{}\"", word.replace('%', "%%"))
@@ -135,6 +139,8 @@ fn systemd(settings: &Settings<'_>, line: &[&str], config: Option<&str>) -> Time
         .iter()
         .map(|word| quoted(word).replace('$', "$$"))
         .collect();
+    // The session's services do not see the variables of this shell. This one says where the keys
+    // are.
     let environment = config.map_or_else(String::new, |config| {
         let setting = quoted(&format!("XDG_CONFIG_HOME={config}"));
         format!("Environment={setting}\n")
@@ -157,6 +163,7 @@ fn systemd(settings: &Settings<'_>, line: &[&str], config: Option<&str>) -> Time
         start: vec![
             run(&["daemon-reload"]),
             run(&["enable", &unit]),
+            // A timer that runs already keeps its earlier interval until it is restarted.
             run(&["restart", &unit]),
         ],
         stop: vec![run(&["disable", "--now", &unit])],
@@ -176,6 +183,7 @@ fn launchd(settings: &Settings<'_>, line: &[&str], config: Option<&str>) -> Time
             "  <key>EnvironmentVariables</key>\n  <dict>\n    <key>XDG_CONFIG_HOME</key>\n    {config}\n  </dict>\n"
         )
     });
+    // launchd has no random delay, so each machine gets a slightly different interval.
     let every = settings.seconds + settings.jitter;
     let plist = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n<plist version=\"1.0\">\n<dict>\n  <key>Label</key>\n  <string>{LABEL}</string>\n  <key>ProgramArguments</key>\n  <array>\n{command}  </array>\n{environment}  <key>StartInterval</key>\n  <integer>{every}</integer>\n</dict>\n</plist>\n"
@@ -195,6 +203,7 @@ fn launchd(settings: &Settings<'_>, line: &[&str], config: Option<&str>) -> Time
 
 /// Writes and starts the timer.
 pub fn on(context: &Context, vault: &Vault, seconds: u64) -> Result<Report, Failure> {
+    // The service manager starts the program in another folder, where a relative path fails.
     let root = std::path::absolute(&vault.paths().root)
         .map_err(|error| Failure::io("resolving", &vault.paths().root, &error))?;
     start(&timer_of(context, &root, seconds)?, seconds)
@@ -210,6 +219,7 @@ fn timer_of(context: &Context, root: &Path, seconds: u64) -> Result<Timer, Failu
     let home = context.process.home().ok_or_else(|| {
         fail!(TimerNotChanged, "this process has no home folder").hint("set HOME")
     })?;
+    // The timer names this very program, because it need not be in the session's PATH.
     let program =
         std::env::current_exe().map_err(|error| Failure::io("finding", "vault", &error))?;
     let mut random = [0; 8];
@@ -225,6 +235,7 @@ fn timer_of(context: &Context, root: &Path, seconds: u64) -> Result<Timer, Failu
         program: &program,
         vault: root,
         seconds,
+        // The shortest interval is 5 minutes, so this never divides by 0.
         jitter: u64::from_le_bytes(random) % (seconds / 10),
         // The sessions of launchd are named by the number of their user, who owns the home folder.
         user: std::fs::metadata(home).map_or(0, |home| home.uid()),
@@ -233,6 +244,7 @@ fn timer_of(context: &Context, root: &Path, seconds: u64) -> Result<Timer, Failu
 }
 
 fn start(timer: &Timer, seconds: u64) -> Result<Report, Failure> {
+    // The service manager reads the files, so they are written before it is told to start.
     for (path, text) in &timer.files {
         let folder = path.parent().unwrap_or(Path::new("/"));
         std::fs::create_dir_all(folder)
@@ -308,6 +320,7 @@ fn execute(command: &[String]) -> Result<(), Failure> {
     };
     let output = Command::new(program)
         .args(arguments)
+        // A service manager that asks for a password must fail here instead of waiting.
         .stdin(Stdio::null())
         .output();
     let reason = match output {

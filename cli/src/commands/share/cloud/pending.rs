@@ -23,6 +23,8 @@ pub(super) fn run(context: &Context) -> Result<Report, Failure> {
     let client = connection.owner_client(context)?;
     let drafts = DraftClient::new(&client, &connection);
     let waiting = context.block_on(drafts.list(false))?;
+    // Proposed releases and key requests have commands of their own, with checks that a skill does
+    // not need.
     let (content, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_content);
     let more = if others.is_empty() {
         String::new()
@@ -40,6 +42,7 @@ pub(super) fn run(context: &Context) -> Result<Report, Failure> {
         ));
     }
     let titles: Vec<_> = content.iter().map(title).collect();
+    // `--yes` is no answer here: each draft is signed only after a person has read it.
     if !context.ui.may_ask() || context.ui.is_yes() {
         return Err(fail!(NoTty, "each draft is shown and asked about")
             .hint("run it on a terminal, or read one with vault drafts show <id> and accept it with vault drafts accept <id> --bundle <sha256>")
@@ -51,6 +54,7 @@ pub(super) fn run(context: &Context) -> Result<Report, Failure> {
     for draft in &content {
         decide(context, &reviewer, &drafts, draft, &mut decisions)?;
     }
+    // Publish once, after the last question, so that one release has all accepted drafts.
     let mut report = if decisions.accepted.is_empty() {
         Report::new(json!({ "accepted": [] }), "Nothing was accepted.")
     } else {
@@ -106,6 +110,8 @@ fn decide(
     }
     match &*ui.choose_first("What about this draft?", options)? {
         ACCEPT => {
+            // If a later question is aborted, this answer stays: the next run finds the draft taken
+            // in and publishes it.
             reviewer.carry_out(&review)?;
             decisions.accepted.push(review);
         }

@@ -113,7 +113,7 @@ impl Arguments {
     }
 }
 
-/// How long the pull from one linked vault may take.
+/// The longest time that the pull from one linked vault may take.
 const MAX_TIME: Duration = Duration::from_hours(1);
 
 /// The pull from one linked vault.
@@ -129,7 +129,7 @@ pub struct PulledLink {
     agents: ShownLinks,
 }
 
-/// What a pull found.
+/// The result of a pull from one linked vault.
 #[derive(Debug, JsonSchema, Serialize)]
 #[serde(untagged)]
 enum Changes {
@@ -160,6 +160,7 @@ struct Pulled {
 
 /// Pulls from one linked vault, or from each of them.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    // The timer can be removed without opening the vault, which may be gone already.
     if arguments.every == Some(Every::Off) {
         return every::off(context);
     }
@@ -174,12 +175,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let (mut pulls, mut lines) = (Vec::new(), Vec::new());
     let mut unlinked = false;
     let links = which_links(&vault, arguments)?;
+    // The first failure ends the loop. It is returned only after the agents' links are updated.
     let pulled: Result<(), Failure> = links.iter().try_for_each(|link| {
         let pull = pull(context, &vault, link, arguments);
         let pulled = context.block_on(within(MAX_TIME, pull));
         note(&vault, link, &pulled)?;
         match pulled? {
             Some(pulled) => {
+                // The pull has changed the pin, so the link is read again.
                 if let Some(link) = subscribe::find_link_by_id(&vault, link.id())?
                     && let Some(catalog) = link.catalog(&vault)?
                 {
@@ -227,6 +230,7 @@ fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failur
     if links.is_empty() {
         return Err(not_linked());
     }
+    // These flags are about one vault. A fingerprint or a skill of one must not apply to another.
     let selects = arguments.agent.is_some()
         || arguments.tag.is_some()
         || !arguments.skills.is_empty()
@@ -280,7 +284,7 @@ async fn within<T>(
     })
 }
 
-/// Returns `None` if the vault has no release yet.
+/// Pulls the current release of a linked vault. Returns `None` if the vault has no release yet.
 async fn pull(
     context: &Context,
     vault: &Vault,
@@ -289,6 +293,7 @@ async fn pull(
 ) -> Result<Option<Pulled>, Failure> {
     let client = Arc::new(device_client(context, vault, link)?);
     let state = client.fetch_current().await?;
+    // Revocation ends access and removes nothing here, so the hint says how to remove the skills.
     if state.status == DeviceStatus::Revoked {
         let address = link_address(link);
         return Err(fail!(
@@ -302,6 +307,7 @@ async fn pull(
     }
     let current = state.catalog.as_ref().map(|now| now.sha256);
     let Some(bytes) = catalog_bytes(vault, &client, link, current).await? else {
+        // A service that hides every release has rolled back as well.
         check_not_rolled_back(link)?;
         return Ok(None);
     };
@@ -326,9 +332,13 @@ async fn pull(
         )));
     }
     let given = arguments.selection();
+    // Without flags the stored selection stays in force, so that a pull by a timer does not undo
+    // it.
     let selection = given.clone().unwrap_or_else(|| link.selection());
     let objects = fetch_objects(&client, &catalog, &selection).await?;
     let object = |hash: &Digest| objects.get(hash).cloned();
+    // Only a new selection must name existing skills. A stored one may name a skill that the owner
+    // has withdrawn since, which must not stop every later pull.
     if given.is_some() {
         let is_known = |agent: &AgentId| agents::by_name(agent.as_str()).is_some();
         catalog.check_selection(&selection, &is_known, &object)?;
@@ -337,10 +347,12 @@ async fn pull(
     if given.is_some_and(|given| given != link.selection()) {
         confirm_removal(context, &catalog.left_out(link, &chosen))?;
     }
+    // A bundle that is installed and verifies is not fetched again.
     let missing = catalog.missing_bundles(vault, &chosen);
     let (staged, bytes) = fetch(context, vault, &client, &catalog, &missing).await?;
     Ok(Some(Pulled {
         report: subscribe::install_selection(vault, &catalog, &selection, &chosen, staged)?,
+        // In a vault without skills the selection is not to blame.
         selects_nothing: chosen.is_empty() && !catalog.catalog().skills.is_empty(),
         selection: Some(selection).filter(|selection| !selection.is_all()),
         fetched: missing.len(),
@@ -355,6 +367,7 @@ fn confirm_removal(context: &Context, left_out: &[SkillName]) -> Result<(), Fail
         return Ok(());
     }
     let skills = count(left_out.len(), "skill");
+    // The names are listed, because a number alone does not show which skills would go.
     let effects: Vec<_> = left_out.iter().map(|name| format!("- {name}")).collect();
     let question = format!("Remove {skills} that this selection leaves out?");
     context.ui.confirm_step(&question, &effects)
@@ -368,6 +381,7 @@ async fn catalog_bytes(
     link: &Link,
     current: Option<Digest>,
 ) -> Result<Option<Vec<u8>>, Failure> {
+    // The service only saves a download by this digest: stored bytes are judged like fetched ones.
     if let (Some(current), Some(stored)) = (current, link.catalog_bytes(vault)?)
         && Digest::of(&stored) == current
     {
@@ -381,12 +395,14 @@ async fn fetch_objects(
     catalog: &AcceptedCatalog,
     selection: &Selection,
 ) -> Result<HashMap<Digest, Vec<u8>>, Failure> {
+    // Downloads finish in any order, so the objects are kept by their digest.
     let mut objects = HashMap::new();
     in_flight(
         catalog.objects_for(selection),
         |object| {
             let client = Arc::clone(client);
             async move {
+                // The signed size bounds the download, so a service cannot send endless data.
                 let bytes = client
                     .fetch_bundle(&object.bundle_hash, object.size)
                     .await?;
@@ -420,6 +436,8 @@ async fn fetch(
                 let bytes = client.fetch_bundle(&skill.bundle_hash, skill.size).await?;
                 let mut parts = HashMap::new();
                 for (hash, size) in StagedBundles::list_parts(&skill, &bytes)? {
+                    // A bundle lists a part once for each file that uses it; one download is
+                    // enough.
                     if let Entry::Vacant(part) = parts.entry(hash) {
                         part.insert(client.fetch_bundle(&hash, size).await?);
                     }
@@ -429,6 +447,7 @@ async fn fetch(
         },
         |(skill, bytes, parts)| {
             total += bytes.len() as u64 + parts.values().map(|part| part.len() as u64).sum::<u64>();
+            // Each bundle is verified as it arrives: the first bad one aborts the other downloads.
             staged.add_bundle(catalog, &skill, &bytes, &|hash| parts.get(hash).cloned())?;
             bar.inc(1);
             bar.set_message(skill.name.to_string());
@@ -483,6 +502,7 @@ impl Pulled {
             let hint = format!("vault cloud pull --from {vault} --all");
             context.ui.warn_with("selection_empty", text, hint);
         }
+        // Everything above is a warning on standard error. The report itself begins here.
         let (release, summary) = (report.release, summary(report));
         let address = link_address(link);
         let mut lines = vec![format!(

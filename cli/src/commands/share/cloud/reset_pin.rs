@@ -38,7 +38,7 @@ pub struct PinReset {
     slug: Slug,
     /// Its address.
     address: String,
-    /// What is pinned now: always null.
+    /// The vault that is pinned now: always null.
     pin: (),
 }
 
@@ -47,6 +47,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let connection = Connection::load(context)?;
     let slug = &connection.slug;
     let address = connection.address();
+    // The user types the slug as a confirmation: the folder may be connected to another vault than
+    // the one that the user has in mind.
     if arguments.slug != *slug {
         let typed = &arguments.slug;
         return Err(fail!(
@@ -55,6 +57,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         )
         .hint(format!("vault cloud reset-pin {slug}")));
     }
+    // Sign in before the question, so that a yes is not followed by a failed sign-in.
     let client = context.block_on(ready_client(
         context,
         &connection,

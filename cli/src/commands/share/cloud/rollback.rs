@@ -73,6 +73,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let vault = context.vault_or_new()?;
     let publisher = Publisher::new(context, &vault, &connection)?;
     let exceptions = arguments.review.exceptions(context)?;
+    // These bytes are unverified. `plan_rollback` accepts only the exact release that was asked
+    // for.
     let catalog = context.block_on(publisher.earlier_catalog(release))?;
     let (base, slug) = (connection.base.as_str(), &connection.slug);
     let request = PlanRequest {
@@ -94,6 +96,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let lines = changes.join("\n");
     if arguments.dry_run {
+        // A dry run must fail like the real one: the gate judges a release that is new to this
+        // machine.
         if !rollback.known {
             let flags = &arguments.review.flags;
             context.block_on(publisher.review_release(&rollback.change, &exceptions, flags))?;
@@ -139,6 +143,7 @@ fn ask(
         flag: "--payload",
     };
     let payload = review.payload.as_ref();
+    // This machine published the release or took it over, so its content was reviewed then.
     if rollback.known {
         if !question.is_answered_by(payload)? {
             context.ui.confirm_or_stop(text)?;
@@ -165,6 +170,7 @@ async fn roll_back(
     arguments: &Arguments,
 ) -> Result<SyncOutcome, Failure> {
     let vault = publisher.vault();
+    // Stored bundles are not fetched: their bytes are verified when they are used.
     let mut wanted = Vec::new();
     for entry in &rollback.readmit {
         if !adopt::is_stored(vault, &entry.bundle_hash)? {
@@ -173,6 +179,7 @@ async fn roll_back(
     }
     let fetched = publisher.fetch_own(&wanted).await?;
     let objects = |hash: &Digest| fetched.get(hash).cloned();
+    // If the gate rejects one skill, this fails before anything changes.
     adopt::roll_back(vault, rollback, exceptions, &objects)?;
     let options = SyncOptions {
         // A release of a thief is replaced by the one that is gone back to.

@@ -1,5 +1,5 @@
-//! What follows a recovery: the releases that the service shows, what a thief may have published,
-//! and the end of sign-ins that the lost machine had.
+//! The steps after a recovery: shows the releases of the service and what a thief may have
+//! published, and ends the sign-ins that the lost machine had.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -35,7 +35,7 @@ pub struct ShownReleases {
     releases: Vec<ShownRelease>,
     /// The last release that can be trusted; null if none is known.
     last_good: Option<u64>,
-    /// What a revoked key has published since.
+    /// The skills that a revoked key has published since.
     suspects: Vec<Suspect>,
 }
 
@@ -59,8 +59,8 @@ pub struct EndedSignIns {
     done: bool,
 }
 
-/// Shows who signed which release, and what a revoked key has published since the last good one. A
-/// service that can't be asked is a warning: the keys have changed already.
+/// Shows who signed which release, and which skills a revoked key has published since the last good
+/// one. If the service cannot be asked, that is a warning, because the keys have changed already.
 pub(super) fn show_releases(
     context: &Context,
     vault: &Vault,
@@ -69,6 +69,8 @@ pub(super) fn show_releases(
     last_good: Option<ReleaseRef>,
 ) -> Result<Shown<Option<ShownReleases>>, Failure> {
     let (place, shown) = match (connection, catalog) {
+        // A service lists several releases, a catalog file is only one, so the service is
+        // preferred.
         (Some(connection), _) => {
             let fetched = fetch(context, vault, connection, last_good);
             let fetched = fetched.unwrap_or_else(|failure| {
@@ -95,6 +97,7 @@ pub(super) fn show_releases(
         ..PlanRequest::new(place.base.as_str(), &place.slug, None)
     };
     let review = publish::review_catalogs(vault, &request, &catalogs)?;
+    // A release that does not verify is reported, and does not hide the others.
     for (at, reason) in &review.refused {
         let text = format!("release {} of {}: {reason}", numbers[*at], place.address());
         context.ui.warn(Warning::new("release_refused", text));
@@ -131,9 +134,11 @@ fn fetch(
     context.block_on(publisher.shown_catalogs(wanted))
 }
 
-/// The first namespace that a catalog is for, and its release.
+/// Returns the first namespace that a catalog is for, and the number of its release.
 fn place_of(bytes: &[u8]) -> Option<(Connection, u64)> {
     let file = SignedCatalog::parse(bytes).ok()?;
+    // The file's own digest makes this read unverified. Only the address is used here:
+    // `publish::review` judges the release.
     let catalog = file.read_counted(&file.payload_sha256()).ok()?;
     let base = catalog.audience.first()?;
     let base = base.strip_suffix(&format!("/v/{}/", catalog.slug))?;
@@ -170,6 +175,7 @@ fn release_line(shown: &ShownRelease) -> String {
     let skills = count(shown.skills as u64, "skill");
     let signers = join(shown.signers.iter().map(key_changes::name));
     let note = match (shown.by_revoked, shown.known) {
+        // A release that this machine knows is not a thief's, even if its key is revoked now.
         (_, true) => format!("  {DIM}known here{DIM:#}"),
         (true, false) => format!("  {WARN}the key is revoked{WARN:#}"),
         (false, false) => String::new(),
@@ -195,6 +201,8 @@ pub(super) fn end_sign_ins(
     own: bool,
 ) -> Result<Shown<Vec<EndedSignIns>>, Failure> {
     let (mut lines, mut data) = (Vec::new(), Vec::new());
+    // The lost machine may have been signed in at any service of the vault, not only at the
+    // connected one.
     for connection in everywhere::known_namespaces(context, vault)? {
         let address = connection.address();
         let (ended, done) = match end_at(context, &connection, own) {
@@ -209,6 +217,8 @@ pub(super) fn end_sign_ins(
                 ));
                 (ended, true)
             }
+            // A service that cannot be reached must not stop the loop: the others can still end
+            // their sign-ins.
             Err(failure) => {
                 let text = format!(
                     "the lost machine may still be signed in at {address}: {}",
@@ -244,6 +254,7 @@ fn end_at(context: &Context, connection: &Connection, own: bool) -> Result<Vec<S
     let owner = OwnerClient::open(context, base, slug.as_str())?;
     let ended = context.block_on(sessions::end_sign_ins(&owner, own))?;
     if own {
+        // The service no longer accepts these tokens.
         let file = TokenFile::for_service(context, base, slug.as_str())?;
         file.remove(&file.lock()?)?;
     }

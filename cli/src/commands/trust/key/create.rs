@@ -40,6 +40,7 @@ pub(super) fn run(
     vault: &Vault,
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
+    // The passphrase is chosen before the key is made, so its file is never without one.
     let in_agent = arguments.new_key.prepare(context)?;
     let key = roots::create_key(vault, in_agent)?;
     let (fingerprint, place) = (KeyFingerprint::publisher(&key), KeyPlace::of(vault, &key)?);

@@ -27,6 +27,7 @@ pub(super) fn run(
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
     let change = KeyChange::Heal;
+    // The key is opened before the question, so that a yes is not followed by a missing key.
     let mut root_key = open_for(context, vault, &arguments.root_key, &change)?;
     let (above, version) = (arguments.above, vault.require_trust()?.chain().version());
     context.ui.confirm_step(
@@ -38,6 +39,7 @@ pub(super) fn run(
         ],
     )?;
     let report = roots::heal_fork(vault, root_key.as_mut(), above)?;
+    // The version may be high enough already, for example after an interrupted run.
     let done = if version > above {
         format!("the keys already have a version above {above}")
     } else {

@@ -117,10 +117,11 @@ impl RootKey {
     }
 }
 
-/// Looks at the services before a change of the keys, and before anybody is asked about it. On a
-/// terminal it opens the sign-in page where a sign-in has ended. Takes newer keys that the services
+/// Looks at the services before a change of the keys, and before the person is asked about it. On a
+/// terminal it opens the sign-in page if a sign-in has ended. Takes newer keys that the services
 /// show. A service that cannot be reached is a warning.
 pub(super) fn ask_services(context: &Context, vault: &Vault) -> Result<(), Failure> {
+    // Without a terminal no page can be opened, so the present sign-ins have to do.
     if context.ui.may_ask() {
         for connection in everywhere::published_namespaces(context, vault)? {
             // What fails here is a warning when the service is asked for newer keys.
@@ -139,6 +140,7 @@ pub(super) fn open_for(
     change: &KeyChange,
 ) -> Result<Option<RecoveryKey>, Failure> {
     let opened = root_key.open(context)?;
+    // A change that breaks a rule fails here, before the person is asked to confirm it.
     roots::check_change(vault, opened.as_ref(), change)?;
     Ok(opened)
 }
@@ -159,7 +161,8 @@ fn open_recovery(context: &Context, path: &Path) -> Result<RecoveryKey, Failure>
 }
 
 impl Arguments {
-    /// Whether the command works where there is no vault yet: with a recovery key it makes one.
+    /// Returns whether the command works where there is no vault yet: with a recovery key it makes
+    /// one.
     pub const fn may_create_vault(&self) -> bool {
         matches!(
             self.action,
@@ -193,7 +196,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
 }
 
-/// Where a change of keys will be published, as an effect for the question before it.
+/// Names the services to which a change of keys will be published, as an effect for the question
+/// before it.
 pub(super) fn published_to(
     context: &Context,
     vault: &Vault,
@@ -211,6 +215,7 @@ pub(super) fn published_with(
     what: KeyPublication,
     needed: usize,
 ) -> Result<String, Failure> {
+    // A vault that nobody has seen yet can change its keys without an effect on others.
     let published = everywhere::published_namespaces(context, vault)?;
     if published.is_empty() {
         return Ok("Nothing is published yet, so nobody else is affected".to_owned());
@@ -271,7 +276,7 @@ pub struct NewKeys {
     fingerprint: VaultFingerprint,
     /// The version of its keys.
     root_version: u64,
-    /// What changed.
+    /// The changes to the list of keys.
     changes: RootChanges,
     /// Skills that a revoked key signed, to be signed again.
     to_sign_again: Vec<SkillName>,
@@ -287,6 +292,7 @@ pub(super) fn changed(
     done: &str,
     what: Option<KeyPublication>,
 ) -> Result<Done<ChangedKeys>, Failure> {
+    // The keys have changed already, so a file that could not be updated is only a warning.
     if let Some(error) = &report.unwritten {
         let text = format!("the recovery file was not updated: {error}");
         let hint = "it still works; vault key recovery check <file> checks it";
@@ -306,6 +312,7 @@ pub(super) fn changed(
     ];
     lines.extend(waiting_line(&report.to_sign_again));
     let mut published = Vec::<Value>::new();
+    // Publishing comes last: the new keys count here even if no service can be reached.
     if let Some(what) = what {
         let (said, entries) = publish_everywhere(context, vault, what)?;
         lines.extend(said);

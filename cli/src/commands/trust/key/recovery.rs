@@ -69,12 +69,15 @@ pub(super) fn run(
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
     let mut key = open_recovery(context, &arguments.file)?;
+    // A new version must follow the newest one of any service. Two of one number would be a fork.
     if arguments.renew.is_some() {
         ask_services(context, vault)?;
     }
     recovery::check_recovery_key(vault, &key, arguments.at_least)?;
     let path = arguments.file.display();
     if let Some(Months(months)) = arguments.renew {
+        // A month is a twelfth of a year here, so 39 of them stay below the 1,200 days of the
+        // format.
         let until = months.map(|months| SystemClock.now().plus_days(months * 365 / 12));
         let question = match until {
             Some(until) => format!("Make releases of this vault valid until {until}?"),

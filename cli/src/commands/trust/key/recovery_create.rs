@@ -54,8 +54,10 @@ pub(super) fn run(
     vault: &Vault,
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
+    // A new version must follow the newest one of any service. Two of one number would be a fork.
     ask_services(context, vault)?;
     let root_key = arguments.root_key.open(context)?;
+    // A vault that was not published gets a new fingerprint, and the report names the old one.
     let before = vault.require_trust()?.fingerprint();
     ask(context, vault, arguments.is_asked)?;
     let mut files = vec![arguments.file.clone()];
@@ -68,6 +70,7 @@ pub(super) fn run(
                 .choose_passphrase(context, "the recovery key")
         })
         .transpose()?;
+    // The file names all addresses, so that an empty machine can find the vault by it.
     let known = everywhere::known_namespaces(context, vault)?;
     let created = recovery::create_recovery_key(
         vault,
@@ -136,6 +139,7 @@ fn ask(context: &Context, vault: &Vault, is_asked: bool) -> Result<(), Failure> 
         let question = "Create a recovery key?";
         return context.ui.confirm_wanted_step(question, &effects);
     }
+    // The person has agreed by naming the file, but must still be shown the effects.
     for effect in &effects {
         context.ui.must_see(format!("  {effect}"));
     }

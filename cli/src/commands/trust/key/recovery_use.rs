@@ -89,6 +89,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
         context.ui.warn(Warning::from(&failure));
     }
     let wanted = key.file().vault_id;
+    // The recovery key of another vault must not change this one.
     if let Some(vault) = &before
         && *vault.id() != wanted
     {
@@ -99,6 +100,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     let catalog = shown.catalog.as_deref();
     let chain = known_chain(before.as_ref(), catalog)?;
     let lost = lost_key(context, arguments.lost.as_deref(), before.as_ref(), &chain)?;
+    // A service may hide newer keys. A version that the user has read elsewhere reveals that.
     if let Some(named) = arguments.at_least {
         require_version(named, before.as_ref(), &chain)?;
     }
@@ -106,6 +108,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     if key.file().version <= chain.version() {
         key.check_role(&chain, None)?;
     }
+    // If another publisher's key is lost, this machine goes on with the key that it has.
     let own_key = before.as_ref().and_then(|vault| vault.release_key().ok());
     let keeps_key = own_key.is_some_and(|own| lost.is_some_and(|lost| lost != own));
     ask(context, arguments, &chain, (lost, keeps_key))?;
@@ -119,6 +122,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
         name: arguments.name.clone(),
     };
     let (vault, report) = recovery::recover_vault(&place, input)?;
+    // Later commands use the service from which the vault was recovered.
     if let Some(connection) = &shown.connection {
         connection.save(&vault)?;
     }
@@ -135,6 +139,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
         done.text
             .push_str("\nThe service gets the new keys with the next release.");
     }
+    // The keys have changed by now: what fails from here on cannot delay that.
     limit_theft(context, arguments, &vault, &shown, &mut done)?;
     done.text.push_str(&next_steps(&vault)?);
     done.view.vault_made = Some(before.is_none());
@@ -186,6 +191,7 @@ fn limit_theft(
 fn next_steps(vault: &Vault) -> Result<String, Failure> {
     let listing = shelf::list_installed(vault)?;
     let own = listing.skills.iter().map(|skill| &skill.origin);
+    // Damaged and withheld skills are here too, so the library is not an empty one.
     let withheld = listing.damaged.iter().map(|(_, origin, _)| origin);
     if !own.chain(withheld).any(|origin| *origin == Origin::Local) {
         return Ok(format!(
@@ -224,11 +230,13 @@ fn shown_catalog(
     };
     let from = match (&arguments.from, key.file().addresses.first()) {
         (Some(from), _) => from.clone(),
+        // A machine that knows the vault's keys needs no catalog unless one is named.
         (None, Some(address)) if !is_known => address.clone(),
         _ => return Ok(ShownCatalog::default()),
     };
     if Path::new(&from).is_file() {
         let fail = |error: std::io::Error| Failure::io("reading", &from, &error);
+        // Anyone can have written the file, so its size is bounded before it is read.
         if fs::metadata(&from).map_err(fail)?.len() > MAX_CATALOG {
             return Err(fail!(
                 CatalogSchema,
@@ -278,9 +286,10 @@ async fn fetch_catalog(
     Ok((answer.require_good()?.body, signed_in_now))
 }
 
-/// The newest keys that are shown: by the catalog, or else by this machine.
+/// Returns the newest keys that are known: those of the catalog, or else those of this machine.
 fn known_chain(vault: Option<&Vault>, catalog: Option<&[u8]>) -> Result<RootChain, Failure> {
     if let Some(bytes) = catalog {
+        // Only the chain of keys is verified here. The release itself may be a thief's.
         let file = SignedCatalog::parse(bytes)?;
         return RootChain::verify(file.roots()).map_err(|error| Failure::from(&error));
     }
@@ -298,8 +307,9 @@ fn known_chain(vault: Option<&Vault>, catalog: Option<&[u8]>) -> Result<RootChai
     Ok(trust.chain().clone())
 }
 
-/// The key that is replaced: the named one, or else the only publisher's, if it is not on this
-/// machine. Asks if there are several: another publisher's machine is elsewhere too, and not lost.
+/// Returns the key that is replaced: the named one, or else the only publisher's, if it is not on
+/// this machine. Asks if there are several publishers, because the machine of another publisher is
+/// elsewhere without being lost.
 fn lost_key(
     context: &Context,
     named: Option<&str>,
@@ -325,6 +335,7 @@ fn lost_key(
     let names = publishers.iter();
     let names = names.map(|key| key_changes::name(&NamedKey::from_chain(chain, key)));
     let names: Vec<String> = names.collect();
+    // A guess could revoke an honest publisher.
     if !context.ui.may_ask() {
         let failure = fail!(
             KeyNotNamed,
@@ -341,7 +352,7 @@ fn lost_key(
     Ok(place.and_then(|place| publishers.get(place)).copied())
 }
 
-/// Fails where every publisher's key is on this machine: then it is not clear that one was stolen.
+/// Fails if every publisher's key is on this machine: then it is not clear that one was stolen.
 fn require_lost_elsewhere(vault: &Vault, chain: &RootChain) -> Result<(), Failure> {
     let here = vault.keys().list()?;
     let publishers = chain.document().release().keys();
@@ -359,7 +370,7 @@ fn require_lost_elsewhere(vault: &Vault, chain: &RootChain) -> Result<(), Failur
     .hint(format!("--lost {}", join(names))))
 }
 
-/// Says what becomes of the lost key and of what it signed, and asks.
+/// Shows the effects on the lost key and on the skills that it signed, and asks.
 fn ask(
     context: &Context,
     arguments: &Arguments,

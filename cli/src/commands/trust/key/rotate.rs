@@ -38,7 +38,9 @@ pub(super) fn run(
     vault: &Vault,
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
+    // A new version must follow the newest one of any service. Two of one number would be a fork.
     ask_services(context, vault)?;
+    // Under the new keys, a release that was not taken over yet might no longer count.
     everywhere::require_taken_over(context, vault)?;
     let change = KeyChange::Rotate;
     let mut root_key = open_for(context, vault, &arguments.root_key, &change)?;

@@ -45,6 +45,7 @@ pub struct ShownKeys {
 
 /// Shows what a person compares, and what a person must not lose.
 pub(super) fn run(vault: &Vault) -> Result<Report, Failure> {
+    // A vault that only holds links has no keys to show.
     if let Err(error @ VaultError::ForLinks(_)) = vault.release_key() {
         return Err(error.into());
     }
@@ -58,10 +59,12 @@ pub(super) fn run(vault: &Vault) -> Result<Report, Failure> {
         row("keys", format!("version {version}")),
     ];
     let shown = |key: &PublicKey| {
+        // Another publisher may have chosen the name, so it is cleaned for the terminal.
         let name = document.shown_name(key).map(|name| name.to_string());
         let name = clean(&name.unwrap_or_default(), 64);
         format!("{name}  {}", KeyFingerprint::publisher(key))
     };
+    // A machine without a key still shows the vault's fingerprint, which people compare.
     let here = vault.release_key().ok();
     let mut secret = None;
     match &here {
@@ -73,6 +76,7 @@ pub(super) fn run(vault: &Vault) -> Result<Report, Failure> {
         }
         None => lines.push(row("this machine", "cannot publish".to_owned())),
     }
+    // If every root key is on this machine, none of them survives its loss.
     let only_here = key_changes::all_root_keys_here(vault)?;
     if only_here {
         lines.push(row("recovery key", "none".to_owned()));

@@ -73,6 +73,7 @@ pub(super) fn run(
             &KeyChange::Add(entry.clone()),
         )?,
     };
+    // Sign in before the question, so that a yes is not followed by a failed sign-in.
     let signed_in = request
         .as_ref()
         .map(|_| may_change_roles(context))
@@ -117,8 +118,8 @@ pub(super) fn run(
     Ok(done.into())
 }
 
-/// The connected service, with a sign-in that may change the role of the account that asks. Fails
-/// unless this account is an owner there.
+/// Returns the connected service, with a sign-in that may change the role of the account that asks.
+/// Fails unless this account is an owner there.
 fn may_change_roles(context: &Context) -> Result<(OwnerClient, Connection), Failure> {
     let connection = Connection::load(context)?;
     let client = context.block_on(ready_client(
@@ -126,11 +127,13 @@ fn may_change_roles(context: &Context) -> Result<(OwnerClient, Connection), Fail
         &connection,
         RequiredSignIn::FreshSignIn,
     ))?;
+    // Only owners may list users, so any other account fails here, before the keys change.
     let _: Value = context.block_on(client.get("/admin/users?limit=1"))?;
     Ok((client, connection))
 }
 
-/// What is published after a change of keys: where releases need several signatures, only the keys.
+/// Returns what to publish after a change of keys: the keys alone if a key was revoked or if
+/// releases need several signatures, else a release.
 pub(super) fn publish_change(vault: &Vault, is_revoked: bool) -> Result<KeyPublication, Failure> {
     let trust = vault.require_trust()?;
     let alone = trust.chain().document().release().threshold() == 1;
@@ -160,13 +163,14 @@ pub(super) fn publish_again(
     Ok(Done { view, text })
 }
 
-/// The key with this fingerprint: on this machine, or in a request that waits at the service.
+/// Finds the key with this fingerprint: on this machine, or in a request that waits at the service.
 fn find(context: &Context, vault: &Vault, arguments: &Arguments) -> Result<Candidate, Failure> {
     let wanted = &arguments.fingerprint;
     let named = |key: &PublicKey| {
         let name = arguments.name.clone();
         name.unwrap_or_else(|| KeyName::default_for(key))
     };
+    // A key of this machine needs no request, because its owner made it.
     let mut here = vault.keys().list()?.into_iter();
     if let Some(key) = here.find(|key| wanted.matches(key)) {
         return Ok(Candidate {
@@ -201,6 +205,7 @@ fn find(context: &Context, vault: &Vault, arguments: &Arguments) -> Result<Candi
             "run vault publishers request <url>/v/<slug> on that machine; vault publishers list shows all requests",
         ));
     };
+    // The list is the service's claim. Only the signed request proves which key asks.
     let bytes = context.block_on(drafts.fetch_bytes(&request))?;
     let asked = KeyRequest::verify(&bytes, *vault.id(), &connection.slug).map_err(|error| {
         fail!(
@@ -232,8 +237,8 @@ fn find(context: &Context, vault: &Vault, arguments: &Arguments) -> Result<Candi
     })
 }
 
-/// The name that the other machine would like. Fails if it reads as something else: that machine
-/// chose it, so the owner chooses another.
+/// Returns the name that the other machine asks for. Fails if it would read as two names, as the
+/// state of a key or as a fingerprint: that machine chose it, so the owner must choose another.
 fn requested_name(name: KeyName, add: &str) -> Result<KeyName, Failure> {
     if let Err(error) = name.check_new() {
         let shown = clean(name.as_str(), 64);
@@ -245,8 +250,8 @@ fn requested_name(name: KeyName, add: &str) -> Result<KeyName, Failure> {
     Ok(name)
 }
 
-/// Lets the account upload, and closes the request. The key counts already, so what fails here is a
-/// warning.
+/// Lets the account upload, and closes the request. The key counts already, so a failure here is
+/// only a warning.
 fn finish_request(
     context: &Context,
     vault: &Vault,
@@ -285,6 +290,7 @@ pub(super) async fn set_role(
     to: Role,
 ) -> Result<Option<Value>, Failure> {
     let users: Vec<User> = client.list("/admin/users").await?;
+    // Only the expected role changes: an owner must not become a mere publisher.
     if !users.iter().any(|it| it.id == user && it.role == from) {
         return Ok(None);
     }

@@ -1,5 +1,5 @@
-//! `vault publishers list`: who may publish this vault, who may change its keys, and who asks to
-//! publish.
+//! `vault publishers list`: shows who may publish this vault, who may change its keys, and who asks
+//! to publish.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -54,7 +54,8 @@ pub struct VaultKey {
     here: bool,
 }
 
-/// The requests to publish that wait at the connected service; empty if it can't be asked.
+/// Fetches the requests to publish that wait at the connected service. Returns none, with a
+/// warning, if it cannot be asked.
 fn waiting(context: &Context) -> Result<Vec<Draft>, Failure> {
     let Some(connection) = Connection::find(context)? else {
         return Ok(Vec::new());
@@ -68,6 +69,7 @@ fn waiting(context: &Context) -> Result<Vec<Draft>, Failure> {
             drafts.retain(|draft| draft.kind == DraftKind::KeyRequest);
             Ok(drafts)
         }
+        // The keys are known without the service, so its failure must not hide them.
         Err(failure) => {
             let address = connection.address();
             let text = format!(
@@ -111,6 +113,7 @@ pub(super) fn run(context: &Context, vault: &Vault) -> Result<Report, Failure> {
     if !revoked.is_empty() {
         text.push_str(&format!(", {} revoked", count(revoked.len(), "key")));
     }
+    // The service could show any key as a request, so the text asks to compare the fingerprint.
     let requests = waiting(context)?;
     for request in &requests {
         let Some(key) = &request.key else { continue };

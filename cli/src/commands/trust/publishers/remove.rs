@@ -55,6 +55,7 @@ pub(super) fn run(
     let name = trust.chain().document().shown_name(&key);
     let name = name.map_or_else(|| shown.clone(), |name| clean(name.as_str(), 64));
     ask_services(context, vault)?;
+    // The services were asked first: their newer keys may have removed this one already.
     let is_done = match vault.require_trust()?.roots().standing(&key) {
         KeyStanding::Revoked => true,
         KeyStanding::Retired => !arguments.revoke,
@@ -71,6 +72,7 @@ pub(super) fn run(
             everywhere::require_taken_over(context, vault)?;
         }
     }
+    // Find the account before the question, because this may open the sign-in page.
     let account = account_of(context, &key);
     let stays = either(
         arguments.revoke,
@@ -103,6 +105,7 @@ pub(super) fn run(
     if let Some(line) = sign_in {
         done.text.push_str(&format!("\n{line}"));
     }
+    // The key is removed by now, so a failure with the account is only a warning.
     let ended = account.and_then(|account| match account {
         Some(account) => account.end_role(context),
         None => Ok(()),
@@ -123,7 +126,7 @@ pub(super) fn run(
     Ok(done.into())
 }
 
-/// Fails if the publishers without this one are fewer than a release needs.
+/// Fails if fewer publishers would be left than a release needs.
 fn enough_are_left(vault: &Vault, key: &PublicKey) -> Result<(), Failure> {
     let trust = vault.require_trust()?;
     let release = trust.chain().document().release();
@@ -173,6 +176,7 @@ fn account_of(context: &Context, key: &PublicKey) -> Result<Option<Account>, Fai
         RequiredSignIn::FreshSignIn,
     ))?;
     let users: Vec<User> = context.block_on(client.list(USERS))?;
+    // The account may have been removed since it asked.
     if users.iter().all(|known| known.id != user) {
         return Ok(None);
     }

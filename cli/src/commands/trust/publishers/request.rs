@@ -96,10 +96,12 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
         require_same_vault(&vault, &wanted, &connection)?;
         take_shown_keys(context, &vault, &connection)?;
     }
+    // The passphrase is chosen before `join` makes the key, so its file is never without one.
     let in_agent = arguments.new_key.prepare(context)?;
     let (vault, key) = join::join_vault(&place, &wanted, in_agent)?;
     connection.save(&vault)?;
     let fingerprint = KeyFingerprint::publisher(&key);
+    // An owner may have added this key since an earlier run asked for it.
     let standing = vault.require_trust()?.roots().standing(&key);
     let mut view = RequestedKey {
         public_key: key,

@@ -46,6 +46,7 @@ pub(super) fn run(
     let change = KeyChange::Threshold(needed);
     let mut root_key = open_for(context, vault, &arguments.root_key, &change)?;
     everywhere::require_taken_over(context, vault)?;
+    // One machine cannot complete a release of several publishers, so only the keys are published.
     let what = if needed > 1 {
         KeyPublication::Keys
     } else {
