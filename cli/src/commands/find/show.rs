@@ -168,6 +168,7 @@ pub struct SkillFolder<'a> {
 
 fn installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<Report, Failure> {
     let found = run::inspect(vault, name).map_err(|error| lookup::suggest(vault, error))?;
+    // Only own skills can be rolled back, and a linked one may have the name of an own one.
     let held = found.origin == Origin::Local && history::is_held(vault, &found.name)?;
     let mut lines = installed_lines(vault, name, &found, held)?;
     let manifest = found.examined.manifest;
@@ -219,11 +220,14 @@ fn installed_lines(
         from.push_str(&format!(" at {revision}"));
     }
     let (signed_at, key) = (manifest.signed_at, KeyFingerprint::publisher(&found.signer));
+    // The verified skill lacks the name under which its vault is linked here.
     let place = run::find(vault, name)?;
     let whose = match &place {
         Some(place) => whose_skill(&found.origin, &place.qualified),
         None => whose(&found.origin),
     };
+    // A `local:` source of a linked skill is a folder of another machine, which a reader would look
+    // for here.
     if matches!(found.origin, Origin::Linked(_)) && manifest.provenance.kind() == Kind::Local {
         from.push_str(" on its publisher's machine");
     }
@@ -251,10 +255,13 @@ fn folder(context: &Context, source: &str) -> Result<Report, Failure> {
     let path = Path::new(source);
     let auditor = Auditor::new(context.strict()?);
     let judged = audit_skill(path, &auditor).map_err(|error| not_started(&error, source))?;
+    // The audit reports every finding. What adding would make of the folder is known only for one
+    // that the gate accepts.
     let candidate = match judged.verdict {
         Verdict::Accepted | Verdict::Warnings => admission::examine_folder(source)?.1,
         Verdict::Blocked | Verdict::Unreadable => None,
     };
+    // Without a candidate the skill cannot be added, whatever the reason.
     let outcome = candidate.as_ref();
     let outcome = outcome.map_or(Outcome::Blocked, |candidate| candidate.outcome);
     let mut lines = Vec::new();
@@ -310,6 +317,7 @@ impl SkillContent {
         let read = frontmatter.as_ref();
         let secrets = read.map_or(&[][..], |read| &read.requires_secrets);
         let variables = secrets.iter().map(|secret| Variable {
+            // Only whether it is set. The value is a secret and must not reach the output.
             set: context.process.variable(&secret.name).is_some(),
             secret: secret.clone(),
         });
@@ -356,6 +364,7 @@ fn waived(found: &VerifiedSkill) -> String {
 }
 
 fn heading(name: &str, beside: &str, read: Option<&Frontmatter>) -> Vec<String> {
+    // The author's version is a text of the frontmatter, unlike the number that vault counts.
     let version = match read.and_then(|read| read.metadata.get("version")) {
         Some(Value::String(text)) => format!(", the author's {}", clean(text, 40)),
         Some(other) => format!(", the author's {}", clean(&other.to_string(), 40)),
