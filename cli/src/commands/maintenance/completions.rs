@@ -118,7 +118,7 @@ pub fn script(shell: Shell, mut command: clap::Command) -> String {
 fn names(context: &Context) -> Result<Report, Failure> {
     let vault = context.existing_vault()?;
     let names = vault.as_ref().map(installed_names).transpose();
-    // This runs at each press of Tab, and an error would appear in the middle of the typed line.
+    // This runs at each press of Tab, where nobody could read an error.
     let names = names.ok().flatten().unwrap_or_default();
     Ok(Report::new(&names, names.join("\n")))
 }
