@@ -119,6 +119,7 @@ impl<T> SingleOrList<T> {
     pub fn of(results: impl IntoIterator<Item = T>) -> Self {
         let mut results: Vec<T> = results.into_iter().collect();
         match results.pop() {
+            // A caller that named one thing gets an object and need not unpack a list.
             Some(only) if results.is_empty() => Self::Single(only),
             last => Self::List(results.into_iter().chain(last).collect()),
         }

@@ -171,7 +171,7 @@ impl State {
         }
     }
 
-    /// The words for people.
+    /// Returns the state for people, with the command that changes it.
     const fn words(self) -> &'static str {
         match self {
             Self::Installed => "",

@@ -205,7 +205,7 @@ fn installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<Report
     Ok(Report::view(skill, lines.join("\n")))
 }
 
-/// The heading of an installed skill, its source, and its signature.
+/// Formats the heading of an installed skill, its source and its signature.
 fn installed_lines(
     vault: &Vault,
     name: &SkillRef,
@@ -337,7 +337,7 @@ impl SkillContent {
         }
     }
 
-    /// The lines about what an agent gets.
+    /// Formats the context cost, variables, actions and files of the skill.
     fn lines(&self) -> Vec<String> {
         let listed = count(self.context.listed_characters, "character");
         let loaded = size(self.context.loaded_bytes);

@@ -217,9 +217,9 @@ fn reset_clock(context: &Context, vault: &Vault) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Asks about each unsigned skill, and signs it if the answer is yes. Whoever can write to the
+/// Asks about each unsigned skill, and signs it if the answer is yes. Anyone who can write to the
 /// vault's folder may have put it there, so nothing is signed without a terminal, and `--yes` is no
-/// answer. Returns the reports of the skills that the answers named.
+/// answer. Returns the reports of the skills that were signed or failed.
 fn repair_each(
     context: &Context,
     report: &DoctorReport,

@@ -122,7 +122,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::view(view, lines.join("\n")))
 }
 
-/// The names with `local/` left out. Fails if one names the skill of a linked vault.
+/// Returns the names without the prefix `local/`. Fails if a name means a skill of a linked vault.
 fn own_names(vault: Option<&Vault>, typed: &[String]) -> Result<Vec<String>, Failure> {
     let name = |text: &String| {
         // A text that is no name matches no skill, and is reported as not installed.

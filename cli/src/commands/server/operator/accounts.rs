@@ -181,7 +181,8 @@ pub async fn reset_in(
     ))
 }
 
-/// Shows the log of the service: what operators did, and accounts without a vault.
+/// Shows the log of the service: the actions of operators, and events of accounts that are in no
+/// vault.
 pub async fn audit_log(client: &OwnerClient, filters: &Filters) -> Result<Report, Failure> {
     // The log identifies accounts by id. One list serves to find the actor and to name the others.
     let accounts: Vec<Account> = client.list(ACCOUNTS).await?;
