@@ -388,8 +388,8 @@ async fn issue_code(app: &App, address: &str) -> Result<Url, Failure> {
     let members = request.fitting(members.map_err(not_signed_in)?);
     let now = app.clock.now();
     let mut session = Session::begun(&account, None, now);
-    // The rights of an operator need credentials that were entered for this very request. The demo
-    // chose the owner's password itself, so nobody has to enter it.
+    // Operators need a token of fresh credentials, which count only if they were entered for this
+    // very request. The demo chose the owner's password itself, so nobody has to enter it.
     session.entered_for = Some(Digest::of(query.as_bytes()));
     let slug = members.first().map(|member| &member.user.namespace.slug);
     let slug = slug.ok_or_else(|| not_signed_in("the owner has no namespace"))?;
