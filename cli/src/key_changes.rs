@@ -1,5 +1,5 @@
-//! What people are told about the keys of a vault: how they have changed, in one line, and what is
-//! missing.
+//! Messages about the keys of a vault: the changes in one line, and warnings about missing or reset
+//! keys.
 
 use vault_api::{PinReset, VaultHead};
 use vault_format::root::{KeyFingerprint, RootBudget, RootWarning};
@@ -15,7 +15,7 @@ use crate::{
     output::{Warning, clean, either, format_size},
 };
 
-/// Everything that differs, in one line.
+/// Formats all differences in one line.
 pub fn text(changes: &RootChanges) -> String {
     let lines = changes.describe_lines().into_iter();
     let parts: Vec<_> = lines.map(|line| line.text).collect();
@@ -25,7 +25,8 @@ pub fn text(changes: &RootChanges) -> String {
     parts.join("; ")
 }
 
-/// Formats a key: its name is the owner's text, its fingerprint is what counts.
+/// Formats a key with its name and fingerprint. The owner chose the name, and only the fingerprint
+/// identifies the key.
 pub fn name(key: &NamedKey) -> String {
     let name = clean(&key.name, 64);
     match &key.fingerprint {
@@ -34,8 +35,8 @@ pub fn name(key: &NamedKey) -> String {
     }
 }
 
-/// Whether every key that can change the vault's keys lies on this machine, so that a thief or a
-/// broken disk takes them all.
+/// Returns whether every key that can change the vault's keys is on this machine, so that a theft
+/// or a broken disk takes them all.
 pub fn all_root_keys_here(vault: &Vault) -> Result<bool, Failure> {
     let here = vault.keys().list()?;
     let trust = vault.require_trust()?;
@@ -43,8 +44,8 @@ pub fn all_root_keys_here(vault: &Vault) -> Result<bool, Failure> {
     Ok(root.keys().iter().all(|key| here.contains(key)))
 }
 
-/// Warns at every sync where the vault can't be recovered from a lost machine, and where the list
-/// of its keys has little room left.
+/// Warns if the vault can't be recovered after the loss of this machine, and if the list of its
+/// keys has little room left. Every sync calls this.
 pub fn warn_about_own(context: &Context, vault: &Vault) -> Result<(), Failure> {
     if all_root_keys_here(vault)? {
         let text =
@@ -54,6 +55,7 @@ pub fn warn_about_own(context: &Context, vault: &Vault) -> Result<(), Failure> {
     }
     remind_of_recovery_key(context, vault)?;
     let budget = RootBudget::used_by(vault.require_trust()?.chain());
+    // Reported early, because the list never shrinks: at the limit only a new vault helps.
     if budget.is_nearly_used() {
         let (versions, bytes) = (budget.versions, format_size(budget.bytes as u64));
         let text = format!(
@@ -75,10 +77,11 @@ pub fn remind_of_recovery_key(context: &Context, vault: &Vault) -> Result<(), Fa
     Ok(())
 }
 
-/// Warns that the service forgot which vault it had pinned: it shows that for 30 days to every
-/// owner.
+/// Warns that the service's pin of the vault was reset. The service reports a reset to every owner
+/// for 30 days.
 pub fn warn_of_pin_reset(context: &Context, address: &str, shown: &VaultHead) {
     if let Some(PinReset { at, by, .. }) = &shown.pin_reset {
+        // Whoever resets the pin may pin other keys next, so the warning names the account.
         let by = clean(by, 60);
         let warning = Warning::new(
             "pin_reset",
@@ -90,7 +93,7 @@ pub fn warn_of_pin_reset(context: &Context, address: &str, shown: &VaultHead) {
     }
 }
 
-/// Warns that the keys of a vault have changed since this machine last looked.
+/// Warns that the keys of a vault have changed since this machine last read them.
 pub fn warn(context: &Context, vault: &str, changes: &RootChanges) {
     // At the first look there is nothing to compare with.
     if changes.from == 0 {
@@ -104,7 +107,7 @@ pub fn warn(context: &Context, vault: &str, changes: &RootChanges) {
     context.ui.warn(warning);
 }
 
-/// Warns about root versions that count although a person should hear of them.
+/// Warns about accepted root versions that the owner should confirm.
 pub fn warn_about_roots(context: &Context, vault: &str, warnings: &[RootWarning]) {
     for warning in warnings {
         let text = match warning {
@@ -122,11 +125,12 @@ pub fn warn_about_roots(context: &Context, vault: &str, warnings: &[RootWarning]
     }
 }
 
-/// The command by which an owner makes the key of this fingerprint a publisher. Where the vault has
-/// a recovery key, it needs the file.
+/// Returns the command that makes the key of this fingerprint a publisher. An owner of a vault with
+/// a recovery key has to name the recovery key's file.
 pub fn add_command(trust: &VaultTrust, fingerprint: &KeyFingerprint) -> String {
     let document = trust.chain().document();
     let mut root = document.root().keys().iter();
+    // A root key that signs no releases is a recovery key, which is not kept on this machine.
     let file = either(
         root.any(|key| !document.release().contains(key)),
         " --root-key <file>",
@@ -135,7 +139,7 @@ pub fn add_command(trust: &VaultTrust, fingerprint: &KeyFingerprint) -> String {
     format!("vault publishers add {fingerprint}{file}")
 }
 
-/// Says that a text names no key of the vault, or more than one.
+/// Creates the failure for a text that names no key of the vault, or several.
 pub fn not_found(text: &str, error: FindKeyError) -> Failure {
     let shown = clean(text, 80);
     match error {

@@ -84,9 +84,9 @@ use vault_format::since::Since;
 
 use crate::{context::Context, errors::Failure, output::Report};
 
-/// What the program knows of a command beside its arguments.
+/// Properties of a command beside its arguments.
 struct Operation<A> {
-    /// The version that brought it.
+    /// The version that introduced it.
     since: Since,
     /// Whether the folder that `--vault` names may be missing, because the command creates a vault
     /// there or uses none.
@@ -96,6 +96,8 @@ struct Operation<A> {
 }
 
 impl<A> Operation<A> {
+    // The strict values are the default: a command that forgets one fails on a mistyped `--vault`,
+    // and does not create a vault there.
     const NEW: Self = Self {
         since: Since::NEW,
         may_lack_vault: |_| false,
@@ -123,9 +125,9 @@ impl<A> Operation<A> {
     }
 }
 
-/// The arguments of a command, and what the program knows of it.
+/// The arguments of a command, with its [`Operation`].
 trait Described: Sized {
-    /// Its line in the list of commands.
+    /// The properties from its line in the list of commands.
     const OPERATION: Operation<Self>;
 
     fn may_lack_vault(&self) -> bool {
@@ -137,7 +139,7 @@ trait Described: Sized {
     }
 }
 
-/// The subcommands that another version brought than their command.
+/// Subcommands that are newer or older than their command.
 pub const SUBCOMMANDS: [(&str, Since); 2] = [
     ("skill list", Since::NEW),
     ("skill search", Since::version("0.2.1")),
@@ -145,7 +147,7 @@ pub const SUBCOMMANDS: [(&str, Since); 2] = [
 
 /// Generates the enum [`Command`] from a list. The list has the headings of the help and below each
 /// its commands. The line of a command gives the variant, the module that holds its `Arguments` and
-/// `run`, the text for the list of commands, and what of its [`Operation`] is special.
+/// `run`, the text for the list of commands, and what differs from [`Operation::NEW`].
 macro_rules! commands {
     ($($heading:literal { $(
         $variant:ident($group:ident::$module:ident) $about:literal
@@ -160,6 +162,7 @@ macro_rules! commands {
                 // lists the subcommands. `long_about = None` keeps the documentation of the struct,
                 // which is for developers, out of the help.
                 #[command(about = $about, long_about = None, arg_required_else_help = false)]
+                // Boxed, or the largest struct of arguments would set the size of every variant.
                 $variant(Box<$group::$module::Arguments>),
             )*)*
         }
@@ -170,8 +173,10 @@ macro_rules! commands {
 
         impl Command {
             /// The heading of each command in the help, in the order of the variants.
+            // A macro repeats only for a variable that the repetition contains. `stringify!` uses
+            // `$variant` for nothing else.
             pub const HEADINGS: &[&str] = &[$($({ let _ = stringify!($variant); $heading },)*)*];
-            /// The version that brought each command, in the order of the variants.
+            /// The version that introduced each command, in the order of the variants.
             pub const SINCE: &[Since] =
                 &[$($(<$group::$module::Arguments as Described>::OPERATION.since,)*)*];
 

@@ -53,6 +53,7 @@ impl FindingText {
 
     /// Creates the warning that git is not installed.
     pub fn git_missing() -> Self {
+        // The library knows nothing of programs on the `PATH`, so this is not one of its findings.
         Self {
             code: "git_missing",
             severity: Severity::Warning,
@@ -65,6 +66,8 @@ impl FindingText {
 }
 
 fn message(finding: &Finding) -> String {
+    // No wildcard here or in `hint`: a new finding of the library does not compile without its
+    // texts.
     match finding {
         Finding::Key(error) => error.to_string(),
         Finding::Profile(warning) => profile_warning(warning).0,
@@ -141,14 +144,14 @@ fn message(finding: &Finding) -> String {
     }
 }
 
-/// Says that the clock of this machine was far ahead once.
+/// Formats the message that the clock of this machine was far ahead before.
 pub fn was_ahead(now: Timestamp, seen_at: Timestamp) -> String {
     format!(
         "this machine's clock says {now}, but it said {seen_at} before: releases that end earlier are refused"
     )
 }
 
-/// What to do about skills that are withheld: those of a linked vault, or the own ones.
+/// Returns the hint for withheld skills: those of a linked vault, or own ones.
 pub const fn withheld_hint(is_linked: bool) -> &'static str {
     either(
         is_linked,
@@ -157,7 +160,8 @@ pub const fn withheld_hint(is_linked: bool) -> &'static str {
     )
 }
 
-/// Says that skills wait for the next release of a linked vault, or the own ones to be signed again.
+/// Formats the message that skills wait for the next release of a linked vault, or that own skills
+/// wait to be signed again.
 pub fn withheld<N: Borrow<SkillName>>(vault: Option<&str>, skills: &[N]) -> String {
     let (skills_are, them) = if skills.len() == 1 {
         ("skill is", "it")
@@ -195,6 +199,7 @@ fn ignored_metadata(skill: &SkillName, files: &[String]) -> String {
 }
 
 fn from_elsewhere(skill: &SkillName, source: &RecordedSource) -> String {
+    // The text comes from a file in the folder, which anyone may have written.
     let (tool, text) = (source.tool, clean(&source.text, 200));
     format!("{skill} is not signed, and {tool} records that it came from {text}")
 }
@@ -220,6 +225,8 @@ fn hint(finding: &Finding) -> String {
             return format!("vault approve {file} shows what changed and asks");
         }
         Finding::ForeignOwner(path) => {
+            // People paste these commands. Without quotes, the name of a folder could run as a
+            // command.
             return format!("chown -R $(id -un) {}", shell_path(path.display()));
         }
         Finding::FolderUnusable(_) => "make it a folder of this user",
@@ -235,8 +242,12 @@ fn hint(finding: &Finding) -> String {
         Finding::SkillDamaged { skill, remedy, .. } => return remedy_hint(skill, remedy),
         Finding::SkillsWithheld { vault, .. } => withheld_hint(vault.is_some()),
         Finding::SkillUnsigned(skill) => {
+            // A signature vouches for the content, and anyone who can write to the folder may have
+            // put it there. So the user reads it first.
             return format!("read it, then: vault doctor {skill} --repair signs it");
         }
+        // Not `--repair`, which would sign the skill as made here. `vault add` judges it as a new
+        // one.
         Finding::SkillFromElsewhere { skill, path, .. } => return move_out_hint(skill, path),
         Finding::SkillReplaced(skill) => {
             return format!("read it; then vault add <folder>, or vault rollback {skill}");
@@ -334,6 +345,8 @@ fn remedy_hint(skill: &SkillName, remedy: &Remedy) -> String {
         Remedy::Clean => format!("vault doctor {skill} --clean removes it"),
         Remedy::AddAgain(source) => add_again_hint(source.as_ref()),
         Remedy::AddLocal(path) => {
+            // The folder may hold the skill under another name. Without `--name`, a second skill
+            // would be added and this one would stay damaged.
             let is_named = path.file_name().is_some_and(|name| name == skill.as_str());
             let name = if is_named {
                 String::new()
@@ -347,6 +360,7 @@ fn remedy_hint(skill: &SkillName, remedy: &Remedy) -> String {
 
 fn add_again_hint(source: Option<&ProvenanceId>) -> String {
     match source.map(|source| (source, source.kind())) {
+        // A `local:` source has no path that could be added again.
         Some((source, Kind::Local)) => {
             format!("vault add <folder>, with the folder that it was added from ({source})")
         }

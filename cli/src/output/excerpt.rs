@@ -11,6 +11,7 @@ use crate::text::clean;
 pub fn marked_line(text: &str, number: u32, column: u32) -> Option<String> {
     let line = clean(text.lines().nth(number.checked_sub(1)? as usize)?, 200);
     let mut starts = line.char_indices().map(|(start, _)| start);
+    // A column behind the cut marks the start of the line, which is better than no excerpt.
     let start = starts.nth(column.saturating_sub(1) as usize).unwrap_or(0);
     let end = start + value_length(&line[start..]);
     let snippet = Snippet::source(line.as_str())
@@ -25,6 +26,7 @@ fn value_length(text: &str) -> usize {
     match text.chars().next() {
         None => 0,
         Some(quote @ ('"' | '\'')) => text[1..].find(quote).map_or(text.len(), |end| end + 2),
+        // The mark covers at least one character, even if the value begins with punctuation.
         Some(first) => text
             .find(ends_word)
             .unwrap_or(text.len())

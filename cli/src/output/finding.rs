@@ -20,7 +20,7 @@ use crate::text::clean;
 /// Largest file that is read again for an excerpt, in bytes. It equals the gate's limit.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// Names what the gate refuses of a pulled skill, on one line.
+/// Formats a pulled skill that the gate rejects, with the rules, on one line.
 pub fn flagged(skill: &FlaggedSkill) -> String {
     let mut rules: Vec<_> = skill.findings.iter().map(|finding| finding.rule).collect();
     rules.dedup();
@@ -53,6 +53,7 @@ fn shown(path: &str, finding: &Finding, source: Option<&Excerpt>, explained: boo
                 .path(path)
                 .annotation(AnnotationKind::Primary.span(source.mark.clone())),
         ),
+        // A finding about the skill as a whole has no location.
         None if path.is_empty() => Group::with_title(title),
         None => title.element(match finding.position() {
             Some(at) => Origin::path(path)
@@ -61,6 +62,7 @@ fn shown(path: &str, finding: &Finding, source: Option<&Excerpt>, explained: boo
             None => Origin::path(path),
         }),
     };
+    // The rule matched a decoded form of the text, which the line above does not show.
     if finding.view != View::Raw {
         let text = format!("{}, it reads: {}", finding.view.as_str(), finding.excerpt);
         group = group.element(Shown::NOTE.message(clean(&text, 400)));
@@ -97,6 +99,8 @@ pub fn line(path: &str, finding: &Finding) -> String {
 /// regular file within the gate's size limit.
 pub fn excerpt_on_disk(path: &Path, finding: &Finding) -> Option<Excerpt> {
     let line = finding.line?;
+    // Not `metadata`: with a link, a skill could make the excerpt show a file outside of it. A FIFO
+    // would block the read below.
     let found = path.symlink_metadata().ok()?;
     if !found.is_file() || found.len() > MAX_BYTES {
         return None;

@@ -6,14 +6,13 @@ use std::sync::LazyLock;
 
 /// Columns by which a broken line is indented deeper than its first part.
 const HANG: usize = 2;
-/// What ends a command in a sentence.
+/// Punctuation that ends a command in a sentence.
 const ENDS: [char; 5] = [';', ',', '.', ')', ':'];
 
-/// Breaks each line that is wider than `columns` between words, and indents its further parts. Where
-/// a line has columns with gaps of two spaces, as tables have, it breaks at the gaps.
-/// `None` keeps the text as it is, because no person reads it on a terminal. Words are never
-/// broken, so that addresses and fingerprints stay whole, nor are commands of vault, which people
-/// copy.
+/// Breaks each line that is wider than `columns` between words, and indents its further parts. A
+/// line with gaps of two spaces, such as a table's row, breaks at the gaps. `None` keeps the text
+/// as it is, because no person reads it on a terminal. Words are never broken, so that addresses
+/// and fingerprints stay whole, nor are commands of vault, which people copy.
 pub fn folded(text: Cow<'_, str>, columns: Option<usize>) -> Cow<'_, str> {
     match columns {
         Some(columns) if text.lines().any(|line| width(line) > columns) => {
@@ -24,7 +23,7 @@ pub fn folded(text: Cow<'_, str>, columns: Option<usize>) -> Cow<'_, str> {
     }
 }
 
-/// Characters that take a column: styles take none.
+/// Counts the characters of a text. Escape codes of styles take no column.
 fn width(text: &str) -> usize {
     anstream::adapter::strip_str(text)
         .to_string()
@@ -61,11 +60,12 @@ fn fold(line: &str, columns: usize) -> String {
     folded
 }
 
-/// The parts of a line that stay whole: its cells with the gaps after them, and the words of a cell
-/// that is wider than `room`.
+/// Splits a line into parts that stay whole: its cells with the gaps after them, and the words of a
+/// cell that is wider than `room`.
 fn cells(line: &str, room: usize) -> Vec<&str> {
     let start = line.len() - line.trim_start_matches(' ').len();
     let words = parts(line);
+    // Only tables have two spaces in a row between words.
     if !line[start..].trim_end().contains("  ") {
         return words;
     }
@@ -73,6 +73,7 @@ fn cells(line: &str, room: usize) -> Vec<&str> {
     let (mut cell, mut end, mut first) = (0, 0, 0);
     for (place, word) in words.iter().enumerate() {
         end += word.len();
+        // A wide gap is several spaces, of which the last one ends the cell.
         let is_gap = line[start..end.max(start)].ends_with("  ") && !line[end..].starts_with(' ');
         if !is_gap && place + 1 < words.len() {
             continue;
@@ -87,14 +88,15 @@ fn cells(line: &str, room: usize) -> Vec<&str> {
     cells
 }
 
-/// The words of a line with the spaces after them. A command is one word: from `vault` to the next
-/// punctuation mark.
+/// Splits a line into words with the spaces after them. A command counts as one word, from `vault`
+/// to the next punctuation mark.
 fn parts(line: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut end, mut in_command) = (0, 0, false);
     let mut words = line.split_inclusive(' ').peekable();
     while let Some(word) = words.next() {
         end += word.len();
+        // A command may be painted, and escape codes would hide its words from the comparison.
         let shown = plain(word);
         in_command |= shown == "vault" && words.peek().is_some_and(|next| goes_on(&plain(next)));
         in_command &= !shown.ends_with(ENDS);
@@ -111,14 +113,16 @@ fn plain(word: &str) -> String {
     anstream::adapter::strip_str(word.trim_end_matches(' ')).to_string()
 }
 
-/// Whether `vault` and this word begin a command: in prose, a vault is a vault.
+/// Whether `vault` and this word begin a command. In prose, `vault` is an ordinary word.
 fn goes_on(word: &str) -> bool {
+    // Built once, because clap builds the whole tree of commands for the names.
     static NAMES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
         let command = crate::cli::full_command();
         let names = command.get_subcommands().map(clap::Command::get_name);
         names.map(str::to_owned).collect()
     });
     let name = word.trim_end_matches(ENDS);
+    // Global options and placeholders such as `<command>` may follow `vault` too.
     name.starts_with(['-', '<']) || NAMES.contains(name)
 }
 

@@ -78,6 +78,7 @@ impl Ui {
                 && !global.no_input
                 && process.stdin_is_terminal
                 && process.stderr_is_terminal,
+            // Each redrawn line of a bar would fill the log of a CI run or the context of an agent.
             animate: by_hand && !global.quiet && !global.json && process.stderr_is_terminal,
             out: colour(process.stdout_is_terminal),
             err: colour(process.stderr_is_terminal),
@@ -158,12 +159,14 @@ impl Ui {
     pub fn report(&self, report: &Report) -> Exit {
         let exit = report.exit;
         match report.form {
+            // Not through `print`: folded lines would break a script that a shell reads.
             Form::BareText => {
                 finish(
                     std::io::stdout().lock().write_all(report.text.as_bytes()),
                     exit,
                 );
             }
+            // Colour stands for a terminal here, where a person reads the indented form.
             Form::BareData => {
                 let text = pretty(&report.data, self.out != ColorChoice::Never);
                 print_json(&escape_invisible(&text), exit);
@@ -215,6 +218,7 @@ impl Ui {
     }
 
     fn envelope(&self, data: &Value, failure: Option<&Failure>) -> String {
+        // Details are painted for people. Programs get the text without escape codes.
         let plain = |line: &String| anstream::adapter::strip_str(line).to_string();
         let envelope = Envelope {
             schema: 1,
@@ -240,6 +244,8 @@ impl Ui {
         }
         let bar =
             ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(15));
+        // `wide_msg` is cut at the width of the terminal. A bar that wraps would leave lines
+        // behind.
         let template = "{prefix:>10} [{bar:30}] {pos}/{len} {wide_msg}";
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("━╸ "));
@@ -255,6 +261,7 @@ impl Ui {
             return ProgressBar::hidden();
         }
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(15));
+        // Labels contain names from sources, and indicatif writes them without `for_terminal`.
         bar.set_message(clean(&label.into(), 200));
         bar.enable_steady_tick(Duration::from_millis(100));
         bar
@@ -272,6 +279,7 @@ impl Ui {
 
     fn print(&self, text: &str, exit: Exit) {
         let mut stream = AutoStream::new(std::io::stdout().lock(), self.out);
+        // Escaping makes lines longer, so it comes before the folding.
         let text = folded(for_terminal(text), self.out_columns);
         let written = writeln!(stream, "{text}").and_then(|()| stream.flush());
         finish(written, exit);
@@ -284,7 +292,7 @@ impl Ui {
     }
 }
 
-/// Prints a line on standard error, for what waits for a person below the commands.
+/// Prints a line on standard error, for code that waits for a person and has no [`Ui`].
 pub fn print_notice(text: &str) {
     let stream = std::io::stderr();
     // If standard error is closed, there is no place left to report the error.
@@ -308,6 +316,7 @@ fn finish(written: std::io::Result<()>, exit: Exit) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
             std::process::exit(exit.code().into())
         }
+        // Without this exit, a script would take a truncated result for a complete one.
         Err(error) => {
             let mut stderr = std::io::stderr();
             let _ = writeln!(stderr, "error: standard output cannot be written: {error}");

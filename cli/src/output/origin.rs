@@ -29,6 +29,7 @@ pub fn whose(origin: &Origin) -> String {
 /// which begins with the name of its vault here.
 pub fn whose_skill(origin: &Origin, qualified: &str) -> String {
     match (origin, qualified.split_once('/')) {
+        // The name of the vault on this machine is shorter than its id, and commands take it.
         (Origin::Linked(_), Some((vault, _))) => format!("linked vault {vault}"),
         _ => whose(origin),
     }

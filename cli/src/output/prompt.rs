@@ -9,7 +9,7 @@ use crate::{
     text::{clean, for_terminal},
 };
 
-/// The most characters of an option.
+/// Maximum length of an option, in characters.
 const MAX_OPTION_CHARS: usize = 400;
 
 impl Ui {
@@ -24,6 +24,7 @@ impl Ui {
         if self.may_ask() {
             return Ok(());
         }
+        // An agent or a CI run would wait for ever on a question that nobody answers.
         Err(fail!(NoTty, "there is no terminal to ask: {question}")
             .hint(format!("answer it with `{flag}`"))
             .details(options.iter().cloned()))
@@ -43,8 +44,8 @@ impl Ui {
         Err(fail!(NotConfirmed, "nothing was changed"))
     }
 
-    /// Says what a step will do and to whom, one effect a line, and asks for a confirmation. Fails
-    /// if the answer is no; without a terminal the failure lists the effects.
+    /// Lists the effects of a step, one per line, and asks for a confirmation. Fails if the answer
+    /// is no; without a terminal the failure lists the effects.
     pub fn confirm_step(&self, question: &str, effects: &[String]) -> Result<(), Failure> {
         if !self.yes {
             self.require_terminal(question, "--yes", effects)?;
@@ -55,7 +56,7 @@ impl Ui {
         self.confirm_or_stop(question)
     }
 
-    /// [`Ui::confirm_step`], for a step that the person has asked for: Enter means yes.
+    /// Like [`Ui::confirm_step`], for a step that the user requested: Enter means yes.
     pub fn confirm_wanted_step(&self, question: &str, effects: &[String]) -> Result<(), Failure> {
         if self.yes {
             return Ok(());
@@ -82,6 +83,8 @@ impl Ui {
         let chosen = inquire::Select::new(&for_terminal(question), shown(&options))
             .raw_prompt()
             .map_err(asking_failed)?;
+        // By index, because the prompt shows cleaned copies and the caller needs the option that it
+        // gave.
         let mut options = options;
         Ok(options.swap_remove(chosen.index))
     }
@@ -126,6 +129,7 @@ impl Ui {
     /// Asks yes or no about something that was just shown; the default is no, and `--yes` is no
     /// answer. Call it only where [`Ui::may_ask`].
     pub fn confirm_in_person(&self, question: &str) -> Result<bool, Failure> {
+        // `--yes` does not count: the question is about content that somebody has to have read.
         debug_assert!(self.may_ask(), "the caller asks only a person");
         let question = for_terminal(question);
         let confirm = inquire::Confirm::new(&question).with_default(false);
@@ -189,14 +193,16 @@ impl Ui {
     }
 }
 
-/// The options as a terminal may show them.
+/// Returns the options without anything that controls a terminal.
 fn shown(options: &[String]) -> Vec<String> {
+    // Options contain names from sources, and inquire writes them without `for_terminal`.
     let options = options.iter().map(|option| clean(option, MAX_OPTION_CHARS));
     options.collect()
 }
 
 /// Aligns the explanations of the options in a column, except where a name exceeds 24 characters.
 fn aligned(options: &[String]) -> Vec<String> {
+    // One long name must not push the explanations of all others out of view.
     const MOST: usize = 24;
     let parts: Vec<_> = options
         .iter()
@@ -216,6 +222,7 @@ fn asking_failed(error: inquire::InquireError) -> Failure {
         inquire::InquireError::OperationCanceled | inquire::InquireError::OperationInterrupted => {
             fail!(Interrupted, "interrupted")
         }
+        // An error of the terminal itself, such as one that closed while the question waited.
         other => fail!(NoTty, "could not prompt: {other}"),
     }
 }

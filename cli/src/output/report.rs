@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::errors::{Exit, Failure, Place};
 
-/// What a command returns. `--json` prints its members, and docs/json.md describes them by their
-/// types and doc comments.
+/// The result type of a command. `--json` prints its members, and docs/json.md describes them by
+/// their types and doc comments.
 pub trait View: Serialize + JsonSchema {}
 
 impl<T: Serialize + JsonSchema> View for T {}
@@ -21,11 +21,11 @@ pub struct Report {
     pub text: String,
     /// The exit code of the process.
     pub exit: Exit,
-    /// Which part is printed, and in which format.
+    /// The part that is printed, and its format.
     pub form: Form,
 }
 
-/// What a report prints on standard output.
+/// The output of a report on standard output.
 #[derive(Debug)]
 pub enum Form {
     /// The text, or the envelope with the data if `--json` is set.
@@ -45,6 +45,7 @@ impl Report {
     /// Creates a result with exit code 0.
     pub fn new(data: impl Serialize, text: impl Into<String>) -> Self {
         Self {
+            // Fails only for maps whose keys are not strings, and no view has one.
             data: serde_json::to_value(data).unwrap_or(Value::Null),
             text: text.into(),
             exit: Exit::Done,
@@ -91,7 +92,7 @@ impl Report {
 /// The view of a command and its text, to which the command may add.
 #[derive(Default)]
 pub struct Done<V> {
-    /// What docs/json.md describes.
+    /// The data that docs/json.md describes.
     pub view: V,
     /// The text for people, without the final newline.
     pub text: String,
@@ -114,10 +115,11 @@ pub enum SingleOrList<T> {
 }
 
 impl<T> SingleOrList<T> {
-    /// These results.
+    /// Wraps the only result by itself, and any other number as a list.
     pub fn of(results: impl IntoIterator<Item = T>) -> Self {
         let mut results: Vec<T> = results.into_iter().collect();
         match results.pop() {
+            // A caller that named one thing gets an object and need not unpack a list.
             Some(only) if results.is_empty() => Self::Single(only),
             last => Self::List(results.into_iter().chain(last).collect()),
         }
@@ -131,7 +133,7 @@ pub struct Warning {
     pub code: String,
     /// The message: one sentence without a full stop.
     pub message: String,
-    /// What to do about it.
+    /// The action that resolves the problem.
     pub hint: Option<String>,
     /// The file that the warning concerns.
     pub path: Option<String>,
@@ -188,6 +190,7 @@ pub(super) struct EnvelopeError<'a> {
 }
 
 pub(super) fn pretty(data: &Value, terminal: bool) -> String {
+    // Programs that read line by line get one line.
     if terminal {
         serde_json::to_string_pretty(data)
     } else {

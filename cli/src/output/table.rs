@@ -29,6 +29,7 @@ impl Table {
     pub fn text(&self) -> String {
         let strip = anstream::adapter::strip_str;
         let width = |cell: &String| strip(cell).to_string().chars().count();
+        // Rows may have fewer cells than the heading, so a column takes those that exist.
         let column_width = |column| {
             let cells = self.rows.iter().filter_map(|row: &Vec<_>| row.get(column));
             cells.map(width).max().unwrap_or(0)
@@ -59,7 +60,7 @@ pub fn facts<'a>(lines: impl IntoIterator<Item = (&'a str, Option<String>)>) -> 
     table.text()
 }
 
-/// The day of a time in RFC 3339, or `-` where there is none.
+/// Returns the day of a time in RFC 3339, or `-` if there is no time.
 pub fn day(time: &str) -> String {
     match time.get(..10) {
         Some(day) => clean(day, 10),

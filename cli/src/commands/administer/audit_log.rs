@@ -80,6 +80,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             actor => actor.clone(),
         };
         let mut entries = entries(&client, "/admin/audit", filters, actor).await?;
+        // The names take two more requests, which an empty log does not need.
         if !entries.is_empty() {
             name(&mut entries, &names(&client, &connection).await?);
         }
@@ -87,14 +88,15 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     })
 }
 
-/// Reads the entries of the log at `path` that the filters let through, those of `actor` only if
-/// there is one.
+/// Reads the entries of the log at `path` that match the filters. `actor` is an id; `None` stands
+/// for everyone.
 pub async fn entries(
     client: &OwnerClient,
     path: &str,
     filters: &Filters,
     actor: Option<String>,
 ) -> Result<Vec<Entry>, Failure> {
+    // The route takes a time. An age counts back from the clock of this machine.
     let since = filters.since.map(|since| match since {
         Since::At(at) => at.to_string(),
         Since::Ago(seconds) => SystemClock.now().plus_seconds(-seconds).to_string(),
@@ -172,6 +174,7 @@ pub fn show(entries: &[Entry], account: &str) -> Report {
 fn who(entry: &Entry, account: &str) -> String {
     match &entry.actor_email {
         Some(email) => clean(email, 40),
+        // Ids of accounts belong to the service. Members of a vault cannot look them up.
         None if entry.record.actor.starts_with("acc_") => account.to_owned(),
         None => clean(&entry.record.actor, 40),
     }
@@ -194,14 +197,17 @@ fn changed(entry: &Entry) -> String {
     let members = |value: &Option<Value>| match value {
         None => Map::new(),
         Some(Value::Object(members)) => members.clone(),
+        // Some actions record a bare value. With a name, it compares like a member of an object.
         Some(other) => Map::from_iter([("value".to_owned(), other.clone())]),
     };
     let (before, after) = (members(&entry.record.before), members(&entry.record.after));
+    // Sorted, because a change reads the same in every entry then.
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let changes = names.into_iter().filter_map(|name| {
         let shown = clean(name, 24);
         match (before.get(name), after.get(name)) {
             (before, after) if before == after => None,
+            // A member that was absent before and is null now did not change.
             (None, None | Some(Value::Null)) => None,
             (None, Some(after)) => Some(format!("{shown}: {}", short(after))),
             (Some(before), after) => {
@@ -226,7 +232,7 @@ fn short(value: &Value) -> String {
     }
 }
 
-/// Whether this is a SHA-256, of which people compare the beginning.
+/// Whether this is a SHA-256. People compare only its beginning.
 fn is_digest(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
@@ -236,11 +242,13 @@ fn since(text: &str) -> Result<Since, String> {
         return Ok(Since::At(at));
     }
     let words = "write a time as 2026-11-21T00:00:00Z, or how long ago as 30m, 24h or 7d";
+    // Split at the last character and not at the last byte, which may be a part of one.
     let (number, unit) = text
         .char_indices()
         .next_back()
         .map(|(at, _)| text.split_at(at))
         .ok_or(words)?;
+    // 32 bits bound the age, so that its seconds cannot overflow below.
     let number: u32 = number.parse().map_err(|_| words)?;
     let seconds = match unit {
         "m" => 60,

@@ -47,6 +47,7 @@ enum Action {
 
 fn name(client: &Client) -> String {
     client
+        // Quoted, because an app chooses its own name and may imitate other words of the table.
         .name
         .as_ref()
         .map_or_else(|| "-".to_owned(), |name| format!("\"{}\"", clean(name, 64)))
@@ -109,10 +110,12 @@ fn show(clients: &[Client], own: &str) -> Report {
         let used = client.last_used_at.map(|used| used.to_string());
         table.row([
             paint(BOLD, name(client)),
+            // The hosts are what identifies an app, so they are painted and its name is not.
             paint(HINT, clean(&client.redirect_hosts.join(" "), 80)),
             client.users.to_string(),
             day(&client.connected_at.to_string()),
             day(&used.unwrap_or_default()),
+            // Marked, because revoking it would sign this command line out.
             if client.id == own {
                 format!("{}  (this sign-in)", clean(&client.id, 40))
             } else {
@@ -145,6 +148,7 @@ async fn revoke(
 }
 
 fn find<'c>(clients: &'c [Client], asked: &str) -> Result<&'c Client, Failure> {
+    // Names are not unique. If several apps have this one, the failure lists their ids.
     let kind = EntryWords {
         noun: "app",
         missing: ErrorCode::ClientNotFound,

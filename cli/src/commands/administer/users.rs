@@ -104,9 +104,10 @@ enum Action {
 }
 
 impl Action {
-    /// Whether the service wants credentials of the last minutes for it.
+    /// Whether the service requires that credentials were entered in the last minutes.
     const fn needs_fresh_sign_in(&self) -> bool {
         match self {
+            // An owner can do everything, so inviting one is like a change of roles.
             Self::Invite { role, .. } => matches!(role, Role::Owner),
             Self::Role { .. } | Self::Remove { .. } => true,
             Self::List | Self::Scopes { .. } | Self::Profile { .. } => false,
@@ -122,6 +123,7 @@ enum Role {
 }
 
 impl Role {
+    // The command line has words of its own: on the wire an owner is `role:owner`.
     const fn of_wire(self) -> vault_api::Role {
         match self {
             Self::Owner => vault_api::Role::Owner,
@@ -171,6 +173,7 @@ fn name(user: &User) -> String {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let connection = Connection::load(context)?;
     context.block_on(async {
+        // Signed in first, so that the command does not ask its question and fail afterwards.
         let client = if arguments.action.needs_fresh_sign_in() {
             ready_client(context, &connection, RequiredSignIn::FreshSignIn).await?
         } else {
@@ -206,6 +209,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             Action::Profile { user, profile, .. } => {
                 let body = json!({ "profile": profile });
                 if let Some(profile) = profile {
+                    // Only a warning, because the profile may be added to the policy later.
                     warn_of_unknown_profile(context, profile);
                 }
                 let user = change(&client, user, Method::PUT, "profile", body).await?;
@@ -234,6 +238,7 @@ fn warn_of_unknown_profile(context: &Context, profile: &str) {
 }
 
 fn unknown_profile(policy: Option<&Policy>, profile: &str) -> Option<Warning> {
+    // A closure, because the names are needed twice and an iterator serves once.
     let names = || {
         let profiles = policy.and_then(|policy| policy.profiles.as_ref());
         profiles
@@ -295,6 +300,7 @@ async fn invite(
     scopes: &[Scope],
 ) -> Result<Report, Failure> {
     let body = json!(NewUser {
+        // The service judges the address, so that its rules are in one place.
         email: Given::unchecked(email),
         role: Some(role.of_wire().into()),
         scopes: Some(given(scopes)),
@@ -318,6 +324,7 @@ async fn change(
     what: &str,
     body: Value,
 ) -> Result<User, Failure> {
+    // The routes take only ids, and people type addresses.
     let user = find_user(client, user).await?;
     let path = format!("{USERS}/{}/{what}", user.id);
     client.send(method, &path, Some(body)).await
@@ -325,6 +332,7 @@ async fn change(
 
 async fn remove(context: &Context, client: &OwnerClient, user: &str) -> Result<Report, Failure> {
     let user = find_user(client, user).await?;
+    // The question shows the address even if an id was typed, so that a wrong id is noticed.
     let question = format!("Remove {} from this vault?", &user.email);
     context.ui.confirm_or_stop(&question)?;
     let path = format!("{USERS}/{}", user.id);

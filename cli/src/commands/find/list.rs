@@ -86,7 +86,7 @@ pub struct ProjectSkill {
     version: Option<u64>,
     /// Where it comes from.
     provenance: Option<ProvenanceId>,
-    /// How it stands to the lock.
+    /// Its relation to the lock.
     state: State,
     /// What is wrong with its files.
     damage: Option<String>,
@@ -102,6 +102,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 }
 
 fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure> {
+    // Without a vault nothing is installed, which is an answer and no error.
     let listing = vault
         .map(shelf::list_installed)
         .transpose()?
@@ -120,6 +121,7 @@ fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure>
         ]);
     }
     let mut withheld = Vec::new();
+    // Withheld skills stay in the table. Otherwise they would vanish with only a warning.
     for (link, skills) in listing.withheld_skills() {
         let whose = match (vault, link) {
             (Some(vault), Some(link)) => format!("linked vault {}", link_name(vault, link)?),
@@ -143,7 +145,7 @@ fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure>
     Ok(Report::view(InstalledSkills { skills, withheld }, text).exit(exit))
 }
 
-/// How a skill of a project stands to its lock.
+/// Relation of a project's skill to the lock.
 #[derive(Clone, Copy, Debug, JsonSchema, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -164,6 +166,7 @@ impl State {
         match (read, locked) {
             (None, _) => Self::Missing,
             (Some(_), None) => Self::Unlocked,
+            // By content and not by version: a lock entry has no version of this vault.
             (Some(read), Some(locked)) if locked.digest == Some(digest_of_installed(read)) => {
                 Self::Installed
             }
@@ -171,7 +174,7 @@ impl State {
         }
     }
 
-    /// The words for people.
+    /// Returns the state for people, with the command that changes it.
     const fn words(self) -> &'static str {
         match self {
             Self::Installed => "",
@@ -197,6 +200,7 @@ fn of_project(
     let locked = lock.skills.into_iter();
     let locked: BTreeMap<_, _> = locked.map(|locked| (locked.name.clone(), locked)).collect();
     let installed = project.iter().flat_map(Project::skill_names);
+    // Names from both sides, because a skill that only one side has is what the user looks for.
     let names: BTreeSet<_> = locked.keys().chain(installed).collect();
     let mut table = Table::new(&["skill", "version", "from", ""]);
     let mut skills = Vec::new();
@@ -205,6 +209,7 @@ fn of_project(
         let read = vault.zip(project.as_ref());
         let read = read.and_then(|(vault, project)| project.read_skill(vault, name));
         let skill = match read {
+            // A damaged skill does not hide the others. The exit code reports it.
             Some(Err(damage)) => {
                 exit = Exit::Integrity;
                 ProjectSkill {

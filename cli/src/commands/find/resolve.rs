@@ -56,6 +56,7 @@ impl<'a> From<&'a Question> for CallerQuery<'a> {
             caller: &question.caller,
             platform: &question.platform,
             channel: question.channel.as_deref(),
+            // Profiles are assigned to people by a service. Here, the rules of the policy decide.
             profile: None,
             query: &question.query,
         }

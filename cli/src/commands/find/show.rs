@@ -172,6 +172,7 @@ pub struct SkillFolder<'a> {
 fn installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<Report, Failure> {
     let found =
         run::inspect_skill(vault, name).map_err(|error| lookup::suggest_name(vault, error))?;
+    // Only own skills can be rolled back, and a linked one may have the name of an own one.
     let held = found.origin == Origin::Local && history::is_held(vault, &found.name)?;
     let mut lines = installed_lines(vault, name, &found, held)?;
     let manifest = found.examined.manifest;
@@ -208,7 +209,7 @@ fn installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<Report
     Ok(Report::view(skill, lines.join("\n")))
 }
 
-/// The heading of an installed skill, its source, and its signature.
+/// Formats the heading of an installed skill, its source and its signature.
 fn installed_lines(
     vault: &Vault,
     name: &SkillRef,
@@ -223,11 +224,14 @@ fn installed_lines(
         from.push_str(&format!(" at {revision}"));
     }
     let (signed_at, key) = (manifest.signed_at, KeyFingerprint::publisher(&found.signer));
+    // The verified skill lacks the name under which its vault is linked here.
     let place = run::find_skill(vault, name)?;
     let whose = match &place {
         Some(place) => whose_skill(&found.origin, &place.qualified),
         None => whose(&found.origin),
     };
+    // A `local:` source of a linked skill is a folder of another machine, which a reader would look
+    // for here.
     if matches!(found.origin, Origin::Linked(_)) && manifest.provenance.kind() == Kind::Local {
         from.push_str(" on its publisher's machine");
     }
@@ -255,10 +259,13 @@ fn folder(context: &Context, source: &str) -> Result<Report, Failure> {
     let path = Path::new(source);
     let auditor = Auditor::new(context.is_strict()?);
     let judged = audit_skill(path, &auditor).map_err(|error| not_started(&error, source))?;
+    // The audit reports every finding. What adding would make of the folder is known only for one
+    // that the gate accepts.
     let candidate = match judged.verdict {
         Verdict::Accepted | Verdict::Warnings => admission::examine_folder(source)?.1,
         Verdict::Blocked | Verdict::Unreadable => None,
     };
+    // Without a candidate the skill cannot be added, whatever the reason.
     let outcome = candidate.as_ref();
     let outcome = outcome.map_or(Outcome::Blocked, |candidate| candidate.outcome);
     let mut lines = Vec::new();
@@ -314,6 +321,7 @@ impl SkillContent {
         let read = frontmatter.as_ref();
         let secrets = read.map_or(&[][..], |read| &read.requires_secrets);
         let variables = secrets.iter().map(|secret| Variable {
+            // Only whether it is set. The value is a secret and must not reach the output.
             set: context.process.variable(&secret.name).is_some(),
             secret: secret.clone(),
         });
@@ -333,7 +341,7 @@ impl SkillContent {
         }
     }
 
-    /// The lines about what an agent gets.
+    /// Formats the context cost, variables, actions and files of the skill.
     fn lines(&self) -> Vec<String> {
         let listed = count(self.context.listed_characters, "character");
         let loaded = format_size(self.context.loaded_bytes);
@@ -360,6 +368,7 @@ fn waived(found: &VerifiedSkill) -> String {
 }
 
 fn heading(name: &str, beside: &str, read: Option<&Frontmatter>) -> Vec<String> {
+    // The author's version is a text of the frontmatter, unlike the number that vault counts.
     let version = match read.and_then(|read| read.metadata.get("version")) {
         Some(Value::String(text)) => format!(", the author's {}", clean(text, 40)),
         Some(other) => format!(", the author's {}", clean(&other.to_string(), 40)),

@@ -86,6 +86,7 @@ enum Action {
         /// Only this action
         action: Option<String>,
     },
+    // Every other word is the name of an action, which clap cannot know.
     #[command(external_subcommand)]
     Run(Vec<OsString>),
 }
@@ -97,6 +98,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         (_, true) => (Scope::All, "--inherit-env"),
         _ => (Scope::ByOrigin, ""),
     };
+    // clap accepts these flags before every subcommand, but only an action gets variables.
     if scope != Scope::ByOrigin && !matches!(arguments.action, Action::Run(_)) {
         return Err(fail!(Usage, "{flag} goes with an action only")
             .hint(format!("vault skill {flag} <action> <name>")));
@@ -107,6 +109,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         Action::Search { query, top_k } => search(vault.as_ref(), query, top_k),
         Action::Which { name, action } => {
             let (vault, name) = parse_installed_name(vault.as_ref(), name)?;
+            // The skills of a project go by their bare names only inside of it.
             let project = project_here(vault)?;
             let found = run::locate_skill_in(vault, project.as_ref(), &name);
             let found = found.map_err(|error| suggest_name(vault, error))?;
@@ -116,7 +119,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
 }
 
-/// The project that the current folder lies in.
+/// Finds the project that contains the current folder.
 fn project_here(vault: &Vault) -> Result<Option<Project>, Failure> {
     match std::env::current_dir() {
         Ok(folder) => Ok(project::find_containing_project(vault, &folder)?),
@@ -135,17 +138,18 @@ fn list(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure> {
     Ok(Report::bare(skills).exit(exit))
 }
 
-/// What a linked vault is called on this machine.
+/// Returns the name of a linked vault on this machine.
 pub(super) fn link_name(vault: &Vault, link: &LinkId) -> Result<String, Failure> {
     let link = subscribe::find_link_by_id(vault, link)?;
     Ok(link.map_or_else(
+        // The vault may have been unlinked since the skills were listed.
         || "its vault".to_owned(),
         |link| link.pin().name.to_string(),
     ))
 }
 
-/// Warns of each damaged skill, and in one sentence of those of a vault that wait for its next
-/// release. Returns the exit code of a command that lists skills.
+/// Warns of each damaged skill, and once per vault of the skills that wait for its next release.
+/// Returns the exit code of a command that lists skills.
 pub(super) fn warn_of_damaged(
     context: &Context,
     vault: &Vault,
@@ -162,11 +166,13 @@ pub(super) fn warn_of_damaged(
         );
     }
     let damaged = listing.damaged.iter();
+    // A withheld skill is intact. It is in the warning above and needs no error of its own.
     let mut damaged = damaged.filter(|(_, _, damage)| !damage.is_withheld());
     for (name, _, damage) in damaged.clone() {
         let failure = Failure::damaged_skill(name.as_str(), damage);
         context.ui.warn(Warning::from(&failure));
     }
+    // A file that is missing or cannot be read is damage, but no sign of tampering.
     Ok(if damaged.any(|(_, _, damage)| damage.is_tampering()) {
         Exit::Integrity
     } else if withheld.is_empty() {
@@ -202,6 +208,7 @@ impl From<Listed> for ListedSkill {
         Self {
             name: skill.name,
             version: skill.version,
+            // The flattened texts do not serialize their agents, so the view has a member for them.
             agents: std::mem::take(&mut skill.texts.agents),
             texts: skill.texts,
             bundle_hash: skill.bundle,
@@ -221,7 +228,7 @@ pub struct FoundSkill {
     score: f64,
 }
 
-/// Searches the installed skills; the best hits first.
+/// Searches the installed skills. The best hits come first.
 pub(super) fn search(vault: Option<&Vault>, query: &str, most: &TopK) -> Result<Report, Failure> {
     let hits = match vault {
         Some(vault) => shelf::search_installed(vault, query, usize::from(most.top_k))?,
@@ -296,7 +303,7 @@ fn which(found: LocatedSkill, wanted: Option<&str>) -> Result<Report, Failure> {
     Ok(Report::view(action, lines.join("\n")))
 }
 
-/// What an action runs, with which arguments and where.
+/// Formats the command of an action, its arguments and its folder.
 fn action_lines(action: &ResolvedAction) -> Vec<String> {
     let row = |label: &str, text: &str| format!("{DIM}{label:<7}{DIM:#}  {}", clean(text, 500));
     let mut lines = vec![row("command", &action.command)];

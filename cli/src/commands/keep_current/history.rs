@@ -71,6 +71,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let vault = context.open_vault()?;
     let name = lookup::find_own(&vault, &arguments.name)?;
     let versions = history::list_versions(&vault, &name)?;
+    // Every own skill has a version, so this name is unknown or belongs to a linked vault.
     if versions.is_empty() {
         return Err(lookup::not_own(&vault, &name)?);
     }
@@ -106,6 +107,7 @@ impl StoredVersion {
         };
         let revision = self.provenance.revision.as_deref();
         let revision = revision.map_or_else(String::new, |revision| {
+            // The short form would consist mostly of the prefix.
             let text = revision.strip_prefix("sha256:").unwrap_or(revision);
             format!(" at {}", clean(short_commit(text), 40))
         });

@@ -62,6 +62,7 @@ pub struct OutdatedSkill {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.open_vault()?;
     let sorted = sort_targets(&vault, &arguments.names)?;
+    // `None` if all sources are folders, so that the command works without a network.
     let fetching = sorted.fetching(context)?;
     let states = compare_sources(context, &vault, fetching.as_ref(), &sorted.asked)?;
     let mut lines = Vec::new();
@@ -85,6 +86,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             }
             DriftState::UpToDate => up_to_date.push(name),
             DriftState::Unchecked(reason) => unchecked.push(UncheckedSkill { name, reason }),
+            // One source that cannot be reached must not hide the results of the others.
             DriftState::Failed(reason) => {
                 context.ui.warn(Warning::new(
                     "source_failed",
@@ -104,6 +106,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             unchecked.len() + errors.len()
         ),
     ));
+    // A difference that was found outweighs a source that could not be read: scripts act on exit 3.
     let exit = match (drifted.is_empty(), errors.is_empty()) {
         (false, _) => Exit::Differences,
         (true, false) => Exit::Network,
@@ -120,6 +123,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 
 /// Formats the skills that were not compared, one line for each reason.
 fn unchecked_lines(unchecked: &[UncheckedSkill]) -> Vec<String> {
+    // Most of these skills share a reason. A line for each would bury the outdated ones.
     let mut by_reason: BTreeMap<&str, Vec<&SkillName>> = BTreeMap::new();
     for UncheckedSkill { name, reason } in unchecked {
         by_reason.entry(reason).or_default().push(name);

@@ -54,10 +54,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let strict = context.is_strict()?;
     let RolledBack { to, report } = match history::roll_back(&vault, name, arguments.to, strict) {
         Ok(report) => report,
+        // `not_own` suggests similar names, which the library does not.
         Err(RollbackError::NotInstalled(_)) => return Err(lookup::not_own(&vault, name)?),
         Err(error) => return Err(failure(name, error)),
     };
     profiles::refresh_links(context, &vault);
+    // A lock that cannot be read is ignored, because a rollback does not change it.
     if let Ok(Some(lock)) = project_lock::Lock::find_lock(context)
         && lock.skills.iter().any(|locked| locked.name == *name)
     {
@@ -67,6 +69,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         ));
     }
     let (name, version) = (paint(BOLD, &report.name), report.version);
+    // The installed files may equal those of that version already. Then only the hold is new.
     let now = if report.is_change() {
         format!("rolled back {name} to version {to} (now version {version}, held)")
     } else {

@@ -103,6 +103,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let vault = context.open_vault()?;
     let sorted = sort_targets(&vault, &arguments.names)?;
     let is_named = !arguments.names.is_empty();
+    // With one name, the reason is the failure of the command and not one entry of a list.
     if let (true, [], [skill]) = (is_named, &sorted.asked[..], &sorted.unchecked[..]) {
         let UncheckedSkill { name, reason } = skill;
         return Err(without_source(&format!(
@@ -130,6 +131,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             state => outcomes.record_result(&asked.name, update.update(asked, state, is_named)),
         }
     }
+    // A named skill that cannot be compared is a failure. Without names, such skills are only
+    // counted.
     if is_named {
         for skill in &unchecked {
             let failure = without_source(&skill.reason);
@@ -156,7 +159,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::view(view, text).exit(either(differs, Exit::Differences, Exit::Done)))
 }
 
-/// The counts that stand below the updated skills.
+/// Formats the counts below the updated skills.
 fn summary(changed: usize, same: usize, unchecked: &[UncheckedSkill]) -> String {
     let mut lines = Vec::new();
     if changed == 0 {
@@ -221,10 +224,13 @@ impl Update<'_> {
                 }
                 self.admit(asked, &candidate)?
             }
+            // `run` handles unchecked skills itself, so this is a source that could not be read.
             DriftState::Unchecked(reason) | DriftState::Failed(reason) => {
                 return Err(fail!(SourceFailed, "{}", clean(&reason, 400)));
             }
         };
+        // Naming a held skill asks for its newest version, so the hold ends even if nothing
+        // changed.
         if is_named && !self.only_diff {
             history::end_hold(self.vault, &asked.name)?;
         }
@@ -263,9 +269,13 @@ impl Update<'_> {
         let source = self.read(asked)?;
         let options = Options {
             name: Some(name.clone()),
+            // The agents were chosen at `vault add`. An update changes only the files.
             agents: before.manifest.agents.clone(),
+            // The user has taken these files before. A new one that looks like a secret is left
+            // out.
             include: secrets::paths_of(&before.files),
             strict: self.strict,
+            // The skill may be removed while its source is read, and must not come back then.
             require_installed: true,
             ..Options::default()
         };
@@ -288,6 +298,7 @@ impl Update<'_> {
         if report.is_change() {
             self.context.ui.line(admitted_text(&report));
         }
+        // Also without a change: an update that was killed may not have written the lock.
         self.note(asked, &report, candidate)?;
         if !report.is_change() {
             return Ok(None);
@@ -309,6 +320,7 @@ impl Update<'_> {
         };
         let name = &asked.name;
         let source = upstream.identifier.as_str();
+        // An entry with another source is about another skill of this name.
         let is_same = |locked: &&LockEntry| locked.name == *name && locked.source == source;
         let Some(locked) = lock.skills.iter().find(is_same) else {
             return Ok(());
@@ -367,6 +379,8 @@ impl Update<'_> {
             &diff::by_path(&candidate.package.files),
             diff::Detail::Full,
         );
+        // Differences are printed as they are found, so a separator comes before each but the
+        // first.
         if std::mem::replace(&mut self.has_shown, true) {
             self.context.ui.line("");
         }

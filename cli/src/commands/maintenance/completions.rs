@@ -42,6 +42,7 @@ _vault_skills() {
 complete -F _vault_skills -o bashdefault -o default vault
 "#;
 
+// clap's script does not know which arguments are skills, so the commands are listed here.
 const FISH: &str = r#"
 complete -c vault -n "__fish_seen_subcommand_from show verify remove enable disable update history rollback which zip" -a "(vault completions --names 2>/dev/null)" -d "skill"
 "#;
@@ -78,6 +79,7 @@ _vault_skills_or_files() {
 
 /// Adds the completion of skill names to clap's zsh script.
 fn zsh(script: &str) -> String {
+    // The script names no argument, so the help text has to identify those that take a skill.
     let line = |line: &str| {
         let known = ZSH_NAMES.iter().find(|(help, _)| line.contains(help));
         match (known, line.strip_suffix(ZSH_UNKNOWN)) {
@@ -116,6 +118,7 @@ pub fn script(shell: Shell, mut command: clap::Command) -> String {
 fn names(context: &Context) -> Result<Report, Failure> {
     let vault = context.existing_vault()?;
     let names = vault.as_ref().map(installed_names).transpose();
+    // This runs at each press of Tab, where nobody could read an error.
     let names = names.ok().flatten().unwrap_or_default();
     Ok(Report::new(&names, names.join("\n")))
 }

@@ -62,6 +62,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .vault
         .as_ref()
         .map(|path| path.display().to_string());
+    // `--vault` is a global flag and no setting, but it overrides this one.
     settings.set_flag("--vault", "VAULT_STORAGE_PATH", vault)?;
     let rows = settings.setting_rows();
     let width = rows
@@ -73,6 +74,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .iter()
         .filter_map(|row| row.value.as_ref())
         .map(|value| value.chars().count());
+    // One long value must not push the origins of all others out of view.
     let value_width = values.max().unwrap_or_default().min(48);
     let lines: Vec<String> = rows
         .iter()

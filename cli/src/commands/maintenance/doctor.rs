@@ -114,6 +114,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     };
     let skill = arguments.skill.as_ref().map(parse).transpose()?;
     let is_set = |name: &str| context.process.variable(name).is_some();
+    // Only a repair passes the gate. Without one, settings that cannot be read must not stop the
+    // other checks.
     let strict = !arguments.repair || context.is_strict()?;
     let examine_only = |only: Option<SkillRef>| {
         doctor::examine_vault(
@@ -128,6 +130,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             },
         )
     };
+    // Before the checks, so that they report the state after the reset.
     let clock_reset = arguments.reset_clock.then(|| reset_clock(context, &vault));
     let clock_reset = clock_reset.transpose()?;
     let examine = || examine_only(skill.clone());
@@ -136,6 +139,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let repaired = repair_each(context, &report, &examine_only)?;
         if !repaired.is_empty() {
             report = examine()?;
+            // The checks run again because signing changes other findings. They find nothing to
+            // repair any more, so the results are carried over.
             report.take_repairs(repaired);
         }
     }
@@ -143,6 +148,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let is_stale = |finding: &DoctorFinding| matches!(finding, DoctorFinding::LinksStale);
     if arguments.fix && report.findings.iter().any(is_stale) {
         relinked = profiles::refresh_links(context, &vault).is_some();
+        // The second run finds nothing left to clean, so the files that the first one removed are
+        // kept.
         let cleaned = std::mem::take(&mut report.cleaned);
         report = examine()?;
         report.cleaned.splice(0..0, cleaned);
@@ -155,6 +162,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .skills
         .iter()
         .any(|skill| skill.repair_status == RepairStatus::Repaired);
+    // A skill that was just signed is not linked for any agent yet.
     if repaired {
         profiles::refresh_links(context, &vault);
     }
@@ -167,6 +175,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let clock = clock_reset.map(|is_reset| either(is_reset, &*forgotten, none).to_owned());
     let mut lines: Vec<_> = clock.into_iter().collect();
     lines.extend(lines_of(context, arguments, &report, &findings, relinked));
+    // Exit 6 outweighs 3: a modified file must not be hidden by harmless findings.
     let exit = if report.is_tampered() {
         Exit::Integrity
     } else if report.is_clean() {
@@ -195,6 +204,8 @@ fn reset_clock(context: &Context, vault: &Vault) -> Result<bool, Failure> {
         return Ok(false);
     };
     let now = SystemClock.now();
+    // Lower times let expired releases count again, which an attacker with an old release would
+    // want. So a person decides.
     context.ui.confirm_step(
         &format!("Is it {now} now, and was the clock wrong when it said {latest}?"),
         &[
@@ -206,9 +217,9 @@ fn reset_clock(context: &Context, vault: &Vault) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Asks about each unsigned skill, and signs it if the answer is yes. Whoever can write to the
+/// Asks about each unsigned skill, and signs it if the answer is yes. Anyone who can write to the
 /// vault's folder may have put it there, so nothing is signed without a terminal, and `--yes` is no
-/// answer. Returns the reports of the skills that the answers named.
+/// answer. Returns the reports of the skills that were signed or failed.
 fn repair_each(
     context: &Context,
     report: &DoctorReport,
@@ -273,6 +284,7 @@ fn lines_of(
         one_skill(report, name, &mut lines);
     }
     agents(report, arguments.skill.is_some(), &mut lines);
+    // Without a terminal nothing was asked, so say why these skills are still unsigned.
     if arguments.repair && arguments.skill.is_none() {
         let waiting = unsigned(report).count();
         if waiting > 0 {
@@ -323,6 +335,7 @@ fn one_skill(report: &DoctorReport, name: &str, lines: &mut Vec<String>) {
         ));
     }
     for agent in &report.agents.agents {
+        // An agent without a linked folder sees no skill, which says nothing about this one.
         if !agent.linked {
             continue;
         }

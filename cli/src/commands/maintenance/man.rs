@@ -36,6 +36,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     std::fs::create_dir_all(folder).map_err(|error| Failure::io("making", folder, &error))?;
     clap_mangen::generate_to(command, folder)
         .map_err(|error| Failure::io("writing pages to", folder, &error))?;
+    // clap_mangen does not tell how many pages it wrote, and the folder may hold pages of others.
     let pages = std::fs::read_dir(folder)
         .map_err(|error| Failure::io("reading", folder, &error))?
         .filter_map(Result::ok)

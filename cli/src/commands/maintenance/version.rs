@@ -22,6 +22,7 @@ pub struct Arguments {
 }
 
 /// The notice and licence of vault, and the notices of the packages in the program.
+// Compiled in, because the licences require their text wherever the program is distributed.
 const LICENCES: &str = concat!(
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../NOTICE")),
     "\n",

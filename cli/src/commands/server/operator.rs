@@ -149,7 +149,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 .base
         }
     };
+    // Before any sign-in: this is the way back when no operator can sign in.
     if let Some(database) = &arguments.database {
+        // clap cannot tie a global option to one subcommand.
         let Subject::Account(AccountArguments {
             action: accounts::Action::Reset { email },
         }) = &arguments.subject
@@ -173,7 +175,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 }
 
 impl Subject {
-    /// Whether the service wants credentials of the last minutes for it.
+    /// Whether the service requires that credentials were entered in the last minutes.
     const fn needs_fresh_sign_in(&self) -> bool {
         matches!(
             self,
@@ -182,8 +184,8 @@ impl Subject {
     }
 }
 
-/// Whether a new sign-in as operator may do what failed: the old one is too old, or is from before
-/// the service required more of it.
+/// Whether a new sign-in as operator may help: the present one is too old, or is from before the
+/// service required more.
 fn wants_sign_in(failure: &Failure) -> bool {
     [
         ServiceCode::FreshSignInRequired,
@@ -194,7 +196,7 @@ fn wants_sign_in(failure: &Failure) -> bool {
     .any(|code| failure.code == code)
 }
 
-/// Does what the arguments ask for.
+/// Runs the action on namespaces, accounts or the whole service.
 async fn act(
     context: &Context,
     client: &OwnerClient,
@@ -246,6 +248,8 @@ async fn operator(
     // An operator's token cannot be refreshed: when it is over, the operator signs in anew.
     if file.read()?.as_ref().is_some_and(is_good) {
         let client = OwnerClient::open(context, base, OPERATOR)?;
+        // Tokens may have been revoked since. Try them now, so that a command does not ask its
+        // question and fail afterwards.
         match client.get::<Value>("/admin/vaults").await {
             Err(failure) if failure.code == ErrorCode::SignedOut => {}
             Err(failure) => return Err(failure),
@@ -255,7 +259,7 @@ async fn operator(
     sign_in_anew(context, base, no_browser).await
 }
 
-/// Opens the sign-in page, and keeps the tokens for the commands of the next minutes.
+/// Opens the sign-in page, and stores the tokens for the commands of the next minutes.
 async fn sign_in_anew(
     context: &Context,
     base: &Base,
@@ -273,6 +277,7 @@ async fn sign_in_anew(
         },
     )
     .await?;
+    // Under the lock of the file, because another command may sign in at the same time.
     file.write(&tokens, &file.lock()?)?;
     OwnerClient::with_tokens(context, base, file, tokens)
 }
@@ -317,6 +322,7 @@ async fn list(client: &OwnerClient) -> Result<Report, Failure> {
             item.status.to_string(),
             item.release
                 .map_or_else(|| "-".to_owned(), |release| release.to_string()),
+            // An e-mail address has at most 254 characters.
             clean(&item.owner, 254),
         ]);
     }
@@ -379,6 +385,7 @@ async fn set(client: &OwnerClient, slug: &Slug, verb: &str, done: &str) -> Resul
 async fn sign_out_all(context: &Context, client: &OwnerClient) -> Result<Report, Failure> {
     let question = "End every token and session of this service, yours included?";
     context.ui.confirm_or_stop(question)?;
+    // The service requires this word, so that a stray request ends no session.
     let confirm = "everybody".to_owned();
     let body = json!(ServiceSignOut { confirm });
     let done: Value = client.post("/admin/operator/sign-out", body).await?;
@@ -388,6 +395,7 @@ async fn sign_out_all(context: &Context, client: &OwnerClient) -> Result<Report,
 
 /// Replaces the service's "not found" with an error that names the namespace.
 fn named(failure: Failure, slug: &Slug) -> Failure {
+    // Every other failure says already what is wrong.
     if failure.code != ServiceCode::NotFound {
         return failure;
     }

@@ -122,7 +122,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Adds these folders as they are, and notes none in a project's lock.
+    /// Creates the arguments that add these folders and record none of them in a project's lock.
     pub fn of_folders(sources: Vec<String>) -> Self {
         Self {
             sources,
@@ -163,7 +163,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     run_with(context, arguments, Vec::new())
 }
 
-/// Like [`run`], with sources that the caller refused already. They are reported with the others.
+/// Like [`run`], with sources that the caller has rejected already. They are reported with the
+/// others.
 pub fn run_with(
     context: &Context,
     arguments: &Arguments,
@@ -172,6 +173,8 @@ pub fn run_with(
     if arguments.name.is_some() && arguments.sources.len() > 1 {
         return Err(name_needs_one());
     }
+    // A misspelt rule fails before anything is fetched: it would accept nothing, and the same
+    // finding would come back. `hidden-text` is no scan rule, but it can be accepted like one.
     let known = |rule: &str| {
         rule == "hidden-text"
             || gate::scan_rules().any(|known| known.name == rule || known.id == rule)
@@ -182,12 +185,15 @@ pub fn run_with(
     }
     let strict = context.is_strict()?;
     let mut items = gather::gather(context, arguments, strict)?;
+    // Sources that the caller rejected count like the others in the totals and for the exit code.
     items.extend(refused.into_iter().map(Err));
+    // The failure of the only source is the failure of the command, not "1 of 1 skills".
     if items.len() == 1
         && let Some(Err((_, failure))) = items.pop_if(|item| item.is_err())
     {
         return Err(failure);
     }
+    // A single source may turn out to hold several skills, which is known only now.
     if arguments.name.is_some() && items.len() > 1 {
         return Err(name_needs_one());
     }
@@ -204,6 +210,8 @@ pub fn run_with(
     let mut adding = Adding {
         context,
         arguments,
+        // A vault that only holds linked ones has no key to sign with, so it counts as missing
+        // until a skill passes the gate.
         vault: match &existing {
             Some(vault) if !vault.only_holds_links()? => Some(vault.clone()),
             _ => None,
@@ -226,8 +234,11 @@ pub fn run_with(
                 || !matches!(&done.result, Err(failure) if failure.code == ErrorCode::Interrupted)
         });
     }
+    // If every skill was rejected, nothing changes, not even the links of agents.
     let vault = adding.vault.filter(|_| adding.admitted);
     let mut skills = report(context, done, single);
+    // Skills that were admitted before Ctrl-C stay admitted, so the failure lists them for
+    // programs.
     if let Some(failure) = interrupted {
         skills = Err(match skills {
             Ok(skills) => failure.data(skills),
@@ -237,6 +248,7 @@ pub fn run_with(
     // Refresh even if nothing changed: an earlier run may have been killed after it added a skill
     // and before it linked the skill for agents.
     let agents = vault.map(|vault| profiles::show_to_agents(context, &vault));
+    // A failure returns only here, because the skills that passed must be linked all the same.
     let (skills, mut text) = (skills?, String::new());
     if let Some(agents) = &agents {
         if let Some(next) = &agents.next {
@@ -250,7 +262,7 @@ pub fn run_with(
     Ok(Report::view(Added { skills, agents }, text))
 }
 
-/// How many skills are held in memory and flushed to disk together.
+/// Number of skills that are held in memory and flushed to disk together.
 const BATCH: usize = 256;
 
 struct Adding<'a> {
@@ -288,6 +300,8 @@ impl Adding<'_> {
                     options,
                 }) => {
                     let texts = Texts::of_source(&shown, &source);
+                    // `examine` consumes the source, and the path is needed for the lock entry
+                    // later.
                     let folder = match &source {
                         Source::Folder(folder) => Some(folder.clone()),
                         _ => None,
@@ -318,6 +332,8 @@ impl Adding<'_> {
             Ok(reports) => (reports, fail!(NotAdded, "it was not added")),
             Err(failure) => (Vec::new(), failure),
         };
+        // Every source that passed added one candidate, in this order. So each of them takes the
+        // next report below.
         let mut admitted = candidates.iter().zip(reports);
         let outcomes = examined.into_iter().map(|(shown, texts, folder, passed)| {
             let mut from = None;
@@ -351,6 +367,8 @@ impl Adding<'_> {
         taken: AdmitError,
     ) -> Result<Result<AdmitReport, AdmitError>, Failure> {
         let ui = &self.context.ui;
+        // `--yes` is no answer to this question: a script has to name `--replace` before a skill
+        // from another source takes the place of an installed one.
         let asks = self.interrupted.is_none() && ui.may_ask() && !ui.is_yes();
         let Some(vault) = self.vault.as_ref().filter(|_| asks) else {
             return Ok(Err(taken));
@@ -364,6 +382,7 @@ impl Adding<'_> {
             }
             Ok(false) => Ok(Err(taken)),
             Err(failure) => {
+                // Without this, the command would ask about the next skill after Ctrl-C.
                 self.interrupted = Some(failure.clone());
                 Err(failure)
             }
@@ -383,6 +402,8 @@ impl Adding<'_> {
         };
         let (context, arguments) = (self.context, self.arguments);
         if let Some(folder) = folder {
+            // A lock can only name folders of its own project. Recording every added folder would
+            // make most commands fail, so it takes the flag.
             if arguments.lock {
                 let agents = &arguments.agents;
                 project_lock::note_folder(context, vault, folder, &report.name, agents)?;

@@ -89,6 +89,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .prefix("vault-demo-")
         .tempdir()
         .map_err(|error| Failure::io("making a folder below", std::env::temp_dir(), &error))?;
+    // `folder` is removed when this function returns. By then the service has stopped, and has
+    // closed its database in there.
     let demo = Demo::new(context, &folder, arguments.port)?;
     let steps = demo.walk()?;
     if arguments.exit {
@@ -131,11 +133,14 @@ impl<'c> Demo<'c> {
             DIM,
             format_args!("everything happens in {}", folder.display()),
         ));
+        // On standard error the log would mix with the steps of the tour.
         let log = folder.join("serve.log");
         let log =
             std::fs::File::create(&log).map_err(|error| Failure::io("writing", log, &error))?;
         server::log_to(std::sync::Mutex::new(log), "info");
         let began = SystemClock.now_millis();
+        // The public address contains the port, so it must be known before the service binds it. If
+        // another process takes it first, the start fails.
         let port = if port == 0 { free_port()? } else { port };
         let url = format!("http://127.0.0.1:{port}");
         let password = fresh_password();
@@ -147,6 +152,8 @@ impl<'c> Demo<'c> {
             paths: VaultPaths::new(folder.join("service"), folder.join("service-config")),
             library_from: "demo",
             unusable_index: None,
+            // These keys live as long as the demo. A passphrase would protect nothing and ask the
+            // user.
             passphrases: Arc::new(NoPassphrases),
             admin_email: Some(OWNER.to_owned()),
             admin_password: Some(password.clone().into()),
@@ -268,6 +275,8 @@ impl Home<'_> {
         let path = self.demo.context.process.variable("PATH");
         let mut command = Command::new(program);
         command
+            // The settings, keys and agents of the user's own vault must not reach the simulated
+            // machines.
             .env_clear()
             .env("HOME", &self.folder)
             .env("PATH", path.unwrap_or("/usr/bin:/bin"))
@@ -300,6 +309,8 @@ impl Home<'_> {
             .spawn()
             .map_err(|error| fail!(Io, "cannot start a step: {error}"))?;
         let stderr = child.stderr.take();
+        // The thread reads on after it has found the address, because a child blocks once its pipe
+        // is full.
         let (found, address) = mpsc::channel();
         std::thread::spawn(move || {
             let lines = stderr.map(|stderr| BufReader::new(stderr).lines());
@@ -318,12 +329,14 @@ impl Home<'_> {
                 .block_on(issue_code(&demo.app, &address))
                 .and_then(|callback| call_back(&callback));
             if let Err(failure) = signed_in {
+                // Without a code, the child would wait for its callback.
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(failure);
             }
         }
         let mut stdout = Vec::new();
+        // Read before `wait`: a child whose output does not fit into the pipe never ends by itself.
         if let Some(mut pipe) = child.stdout.take() {
             let _ = pipe.read_to_end(&mut stdout);
         }
@@ -375,6 +388,8 @@ async fn issue_code(app: &App, address: &str) -> Result<Url, Failure> {
     let members = request.filter_members(members.map_err(not_signed_in)?);
     let now = app.clock.now();
     let mut session = Session::begin_now(&account, None, now);
+    // Operators need a token of fresh credentials, which count only if they were entered for this
+    // very request. The demo chose the owner's password itself, so nobody has to enter it.
     session.entered_for = Some(Digest::of(query.as_bytes()));
     let slug = members.first().map(|member| &member.user.namespace.slug);
     let slug = slug.ok_or_else(|| not_signed_in("the owner has no namespace"))?;
@@ -401,6 +416,7 @@ fn call_back(address: &Url) -> Result<(), Failure> {
     let target = &address[url::Position::BeforePath..];
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(not_signed_in)?;
     write!(stream, "GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").map_err(not_signed_in)?;
+    // Wait for the page, so that the command has the code before this side closes.
     stream.read_to_end(&mut Vec::new()).map_err(not_signed_in)?;
     Ok(())
 }
@@ -426,6 +442,7 @@ fn fresh_password() -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let mut bytes = [0_u8; 24];
     SystemRandom.fill_random(&mut bytes);
+    // 256 is a multiple of 32, so the remainder favours no letter.
     let letters = bytes.map(|byte| char::from(LETTERS[usize::from(byte % 32)]));
     let groups: Vec<String> = letters.chunks(6).map(String::from_iter).collect();
     groups.join("-")

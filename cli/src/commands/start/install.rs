@@ -79,9 +79,12 @@ pub struct Installation {
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let mut lock = Lock::of_project(context, arguments.project.as_deref())?;
     let folder = lock.project_folder(context)?;
+    // Before the first request: people review the source of an entry, but its address is fetched.
     lock.check_addresses(&fetch::parse_options(context)?)?;
     let stale = lock.skills.iter().filter(|locked| locked.digest.is_none());
     let stale = join(stale.map(|locked| &locked.name));
+    // `--frozen` installs what was reviewed. An entry without a digest would get whatever its
+    // source has today.
     if arguments.frozen && !stale.is_empty() {
         return Err(
             fail!(LockStale, "{} is out of date: {stale}", lock.path.display())
@@ -98,6 +101,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     };
     let mut outcomes = Outcomes::new(context);
     let mut is_changed = false;
+    // A copy, because the loop replaces entries of the lock.
     for locked in lock.skills.clone() {
         let result = install.install(&locked).map(|(outcome, settled)| {
             if let Some(entry) = settled.filter(|entry| *entry != locked) {
@@ -108,12 +112,15 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         });
         outcomes.record_result(&locked.name, result);
     }
+    // Written even if some skills failed, so that the next run need not resolve the others again.
     if is_changed {
         lock.write_file()?;
         context
             .ui
             .note(format!("Recorded in {}", lock.path.display()));
     }
+    // All names of the lock, because links of names that are missing here are removed. A skill that
+    // failed keeps its link to the version before.
     let names = lock.skills.iter().map(|locked| locked.name.clone());
     let links = install.link(&names.collect())?;
     let (done, unchanged) = (outcomes.done.len(), outcomes.unchanged.len());
@@ -152,9 +159,12 @@ impl Install<'_> {
         }
         let candidate = self.candidate(locked)?;
         let found = project_lock::candidate_digest(&candidate);
+        // Before anything is stored: the lock pins the bytes, whatever the source serves now.
         if let (Some(digest), false) = (&locked.digest, anew) {
             check(digest, &found, &candidate)?;
         }
+        // Created only after a skill has passed the gate, so that a rejected lock leaves no vault
+        // behind.
         let vault = match &mut self.vault {
             Some(vault) if !vault.only_holds_links()? => vault,
             none => none.insert(self.context.vault_or_new()?),
@@ -163,6 +173,7 @@ impl Install<'_> {
         let report = install_for_project(vault, &self.folder, &candidate)
             .map_err(|error| admission_failure(name, &Texts::of_fetched(name, &[]), error))?;
         let settled = anew.then(|| {
+            // A folder of the project has no upstream. Its entry only gets the digest.
             let entry = project_lock::locked_entry(&candidate).unwrap_or_else(|| LockEntry {
                 digest: Some(found),
                 ..locked.clone()
@@ -186,6 +197,7 @@ impl Install<'_> {
         };
         let project = project::find_project(vault, &self.folder)?;
         let read = project.and_then(|project| project.read_skill(vault, name));
+        // A damaged skill counts as missing, so that `vault install` repairs it.
         Ok(read
             .and_then(Result::ok)
             .as_ref()
@@ -227,6 +239,8 @@ impl Install<'_> {
     fn candidate(&mut self, locked: &LockEntry) -> Result<Candidate, Failure> {
         let (shown, source) = match locked.source.strip_prefix("./") {
             Some(inner) => {
+                // A lock comes with a repository, whose author must not make vault read other
+                // folders of the user.
                 if inner.starts_with('/') || inner.split('/').any(|part| part == "..") {
                     let source = clean(&locked.source, 200);
                     return Err(fail!(LockOutside, "{source} is outside the project"));
@@ -265,6 +279,8 @@ impl Install<'_> {
         context.require_network()?;
         let fetching = match &mut self.fetching {
             Some(fetching) => fetching,
+            // Not [`Fetching::new`]: the repository's author wrote these sources, and they must not
+            // reach services on loopback.
             none => none.insert(Fetching::for_project(context)?),
         };
         let update = self.update;
@@ -273,6 +289,8 @@ impl Install<'_> {
             let Some(upstream) = locked.upstream() else {
                 return fetch_current(fetching, locked).await;
             };
+            // A branch may have moved since the lock was written, so ask for the recorded commit or
+            // version.
             let wanted = if update {
                 upstream.clone()
             } else {
@@ -332,6 +350,8 @@ fn check(wanted: &Digest, found: &Digest, candidate: &Candidate) -> Result<(), F
         return Ok(());
     }
     let left_out = &candidate.secrets.left_out;
+    // The digest does not cover the files that were left out. They are the likely reason, and the
+    // fix is another one, so this case has its own message.
     if !left_out.is_empty() {
         let files = clean(&left_out.join(", "), 400);
         return Err(fail!(

@@ -67,11 +67,13 @@ pub struct Removal {
 /// Removes the vault's own skills.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?;
+    // Read before the removal: the hints for misspelt names need the names that were there.
     let installed = vault
         .as_ref()
         .map(installed_names)
         .transpose()?
         .unwrap_or_default();
+    // All names are checked before the first removal, so that an error changes nothing.
     let names = own_names(vault.as_ref(), &arguments.names)?;
     let report = match &vault {
         Some(vault) => remove_skills(
@@ -120,9 +122,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::view(view, lines.join("\n")))
 }
 
-/// The names with `local/` left out. Fails if one names the skill of a linked vault.
+/// Returns the names without the prefix `local/`. Fails if a name means a skill of a linked vault.
 fn own_names(vault: Option<&Vault>, typed: &[String]) -> Result<Vec<String>, Failure> {
     let name = |text: &String| {
+        // A text that is no name matches no skill, and is reported as not installed.
         let (Some(vault), Ok(skill)) = (vault, text.parse::<SkillRef>()) else {
             return Ok(text.clone());
         };
@@ -146,6 +149,7 @@ fn linked(skill: &FoundSkill, vault: &str) -> Failure {
     let FoundSkill {
         name, qualified, ..
     } = skill;
+    // If the bare name means another skill, `vault disable` would hide that one.
     let hide = if skill.bare {
         format!("vault disable {name} hides it from agents; ")
     } else {
@@ -172,6 +176,7 @@ fn folders(context: &Context, arguments: &Arguments) -> Vec<PathBuf> {
             folders.extend(agent.folders_to_scan(&machine));
         }
     }
+    // Several agents read the same folder, and each link is reported once.
     let mut seen = std::collections::BTreeSet::new();
     folders.retain(|path| seen.insert(path.clone()));
     folders

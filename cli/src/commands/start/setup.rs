@@ -136,6 +136,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         )
         .hint("in scripts: vault add <folder>, then vault sync-profiles"));
     }
+    // In remote mode the agents read skills from a service, so there is no folder to link.
     if context.settings()?.text("VAULT_MODE") == Some("remote") {
         let message = "RemoteModeError: setup is for the machine that the agents are on";
         return Err(fail!(RemoteModeError, "{message}").hint("run it with VAULT_MODE=local"));
@@ -157,6 +158,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             .collect(),
         ..Plan::default()
     };
+    // Asked before the scan, which needs the folders and the strictness.
     if arguments.advanced {
         advanced(context, &mut plan, vault.as_ref())?;
     }
@@ -168,6 +170,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         plan.strict,
         include,
     )?;
+    // A misspelt `--include` fails before the user has answered anything about the skills.
     require_included(&scan, include)?;
     let installed = vault
         .as_ref()
@@ -218,6 +221,7 @@ fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, F
     }
     let profile_roots = adopt(context, &vault, plan, &mut done);
     write_tags(&vault, plan)?;
+    // Recorded, or later commands would offer these agents again.
     if !plan.declined.is_empty() {
         agents::decline_agents(&vault, &plan.declined)?;
     }
@@ -255,6 +259,8 @@ fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, F
     lines.push(format!(
         "Next: {add} adds a skill, {doctor} checks everything and suggests fixes."
     ));
+    // The rest of the plan was carried out, but scripts have to notice a skill that was left
+    // behind.
     let exit = if done.failed.is_empty() && done.added.len() == plan.starters.len() {
         linked.exit
     } else {
@@ -281,6 +287,7 @@ fn adopt(
         match setup::adopt_skill(vault, skill, *mode, *replace, plan.strict) {
             Ok(done) => {
                 setup.undo.extend(undo_lines(context, skill, *mode, &done));
+                // Agents that share a folder see the same link, so one of them stands for all.
                 let agent = skill.agents.first().cloned();
                 roots.extend(agent.map(|agent| (agent, skill.root.clone())));
                 let line = format!("{TICK} imported {BOLD}{name}{BOLD:#}");
@@ -356,6 +363,8 @@ fn undo_lines(
     let backup = backup.map(|backup| shell_path(context.process.short_path(backup)));
     match (mode, backup) {
         (AdoptionMode::InPlace, backup) => {
+            // The folder's place is a link into the vault. The copy follows it, because `vault
+            // remove` deletes what it points to.
             let copy = shell_path(format!("{short}.tmp"));
             // The files of the vault are read-only.
             let copied = format!("cp -rL {path} {copy} && chmod -R u+w {copy}");
@@ -370,7 +379,7 @@ fn undo_lines(
     }
 }
 
-/// Shows skills that are to be imported to the agents that have them, and to no others.
+/// Restricts each new skill of the plan to the agents that have it already.
 fn keep_to_their_agents(vault: &Vault, plan: &Plan) -> Result<(), Failure> {
     for (skill, ..) in &plan.adopt {
         if skill.is_new() {
@@ -409,6 +418,7 @@ fn add_starters(
             Err(error) => {
                 let text = format!("{name} was not added: {error}");
                 context.ui.warn(Warning::new("not_added", text));
+                // As in `adopt`: if the vault cannot be written, every other skill fails too.
                 if matches!(error, AdmitError::Vault(_)) {
                     break;
                 }
@@ -433,6 +443,7 @@ fn write_tags(vault: &Vault, plan: &Plan) -> Result<(), Failure> {
         format!("[[profile]]\nname = \"{agent}\"\nagent = \"{agent}\"\ninclude_tags = {tags}\n\n")
     };
     let text: String = plan.agents.iter().map(profile).collect();
+    // The user has just chosen these tags, so the file needs no second approval.
     let written = approve::write_approved(vault, &AuthoredFile::Profiles, text.as_bytes());
     written.map_err(|error| match error {
         ApproveError::Vault(error) => error.into(),

@@ -71,6 +71,8 @@ pub fn run(
         {
             return no_subcommand(action.as_str()).hint(command);
         }
+        // People often write the skill first. The words are exchanged only in the hint, because an
+        // action must not run by a guess.
         let swapped = matches!(error, RunError::UnknownSkill(_))
             && action.as_str().parse().is_ok_and(|skill: SkillRef| {
                 run::find_skill(vault, skill).is_ok_and(|found| found.is_some())
@@ -88,6 +90,7 @@ pub fn run(
     prepared.command.args(extra);
     check(context, &prepared, &format!("{action} of {name}"))?;
     if let Ok(folder) = std::env::current_dir() {
+        // The action starts in a folder of the skill, so this tells it where the user is.
         prepared.command.env("VAULT_CALLED_FROM", folder);
     }
     let status = context.block_on(async { Ok(watch(&mut prepared).await?) })?;

@@ -96,11 +96,13 @@ pub fn install(context: &Context, arguments: &Arguments) -> Result<Report, Failu
     let changes = plan(context, arguments, |known, file, text| {
         let failed = |error: EditError| unreadable(known, file, &error);
         let entry = known.entry(&server);
+        // A file that does not exist yet is edited like an empty one.
         let old = text.as_deref().unwrap_or_default();
         let present = known
             .format
             .find_entry(old, known.path, name)
             .map_err(failed)?;
+        // Only an entry that starts vault is replaced. A server of the user with this name stays.
         if let Some(other) = present
             .as_ref()
             .filter(|entry| !starts_vault(entry, &server.command))
@@ -126,6 +128,8 @@ pub fn install(context: &Context, arguments: &Arguments) -> Result<Report, Failu
     })?;
     if !arguments.dry_run {
         for change in &changes {
+            // Only when the entry is new: a later install would overwrite the backup with a file
+            // that has the entry already.
             if let (Outcome::Added, Some(before)) = (change.outcome, &change.before) {
                 put(&backup_of(&change.file), before, Some(&change.file))?;
             }
@@ -145,6 +149,7 @@ pub fn uninstall(context: &Context, arguments: &Arguments) -> Result<Report, Fai
         let failed = |error: EditError| unreadable(known, file, &error);
         let (format, path) = (known.format, known.path);
         let present = format.find_entry(old, path, name).map_err(failed)?;
+        // An entry of this name that starts another program is not ours to remove.
         let Some(entry) = present.filter(|entry| starts_vault(entry, &server.command)) else {
             return Ok((Some(old.clone()), Value::Null, Outcome::Absent));
         };
@@ -186,11 +191,14 @@ fn server(context: &Context, project: bool) -> Result<Server, Failure> {
     let program =
         std::env::current_exe().map_err(|error| Failure::io("finding", "vault", &error))?;
     let settings = context.settings()?;
+    // The agent starts the server without the flags and variables of this shell, so the entry has
+    // to name a vault that is not the default one.
     if context.global.vault.is_some() || settings.text("VAULT_STORAGE_PATH").is_some() {
         let root = context.paths_json()?.root;
         args.extend(["--vault".to_owned(), root.display().to_string()]);
     }
     let default = context.process.home().map(|home| home.join(".config"));
+    // The trust folder lies below it. An agent with another value would find no keys and no pins.
     let config = context.process.variable("XDG_CONFIG_HOME");
     if let Some(config) = config.filter(|config| default.as_deref() != Some(Path::new(config))) {
         env.push(("XDG_CONFIG_HOME".to_owned(), config.to_owned()));
@@ -229,6 +237,7 @@ fn plan(
     let mut changes: Vec<FileChange> = Vec::new();
     for word in &arguments.agents {
         let known = find_agent(word, &folders)?;
+        // Two names of one agent mean one file, and the second edit would start from the old text.
         if changes.iter().any(|change| change.agent == known.id) {
             continue;
         }
@@ -327,11 +336,13 @@ fn read(file: &Path) -> Result<Option<String>, Failure> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(failed)?,
     };
+    // Checked on the open file, so that the path cannot be exchanged after the check.
     if !opened.metadata().map_err(failed)?.is_file() {
         return Err(fail!(NotAFile, "{shown} is not a regular file"));
     }
     let mut bytes = Vec::new();
     opened
+        // One byte more than the limit tells a file that is too large from one that just fits.
         .take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)
         .map_err(failed)?;
@@ -376,8 +387,10 @@ fn put(file: &Path, text: &str, like: Option<&Path>) -> Result<(), Failure> {
         let mode = like.and_then(|like| Some(like.metadata().ok()?.permissions().mode() & 0o777));
         let mut new = tempfile::NamedTempFile::new_in(folder)?;
         new.write_all(text.as_bytes())?;
+        // Settings may hold tokens, so the new file has its rights before it gets its name.
         let permissions = std::fs::Permissions::from_mode(mode.unwrap_or(0o600));
         new.as_file().set_permissions(permissions)?;
+        // After a crash, the name must not stand for an empty file.
         new.as_file().sync_all()?;
         new.persist(file)?;
         Ok(())

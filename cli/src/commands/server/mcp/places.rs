@@ -162,6 +162,7 @@ fn folder_variable(machine: &Machine, name: &str) -> Option<PathBuf> {
         .variables
         .get(name)
         .map(PathBuf::from)
+        // A relative path would depend on the folder in which the agent starts.
         .filter(|path| path.is_absolute())
 }
 
@@ -210,6 +211,8 @@ impl AgentSettings {
             "cursor" => home.join(".cursor/mcp.json"),
             "gemini-cli" => home.join(".gemini/settings.json"),
             "github-copilot" => home.join(".copilot/mcp-config.json"),
+            // OpenCode reads both names. A second file beside that of the user would be easy to
+            // miss.
             "opencode" => first_existing(
                 &xdg().join("opencode"),
                 &["opencode.jsonc", "opencode.json"],
@@ -270,6 +273,7 @@ impl AgentSettings {
 /// differ from `vault`.
 pub fn starts_vault(entry: &Value, own: &str) -> bool {
     let mut words: Vec<&str> = Vec::new();
+    // OpenCode has the program and its arguments in one list, the other agents in two members.
     match &entry["command"] {
         Value::String(command) => words.push(command),
         Value::Array(list) => words.extend(list.iter().filter_map(Value::as_str)),
@@ -284,6 +288,8 @@ pub fn starts_vault(entry: &Value, own: &str) -> bool {
     );
     let program = words.first().map(Path::new);
     program.is_some_and(|path| {
+        // Any program named `vault` counts: a project's entry has no path, and an earlier
+        // installation may have had another one.
         path == Path::new(own) || path.file_name().is_some_and(|name| name == "vault")
     }) && words.get(1) == Some(&"mcp")
 }
@@ -293,6 +299,7 @@ fn first_existing(folder: &Path, names: &[&str]) -> PathBuf {
         .iter()
         .map(|name| folder.join(name))
         .find(|path| path.is_file());
+    // If there is none, the last name is the one to create.
     there.unwrap_or_else(|| folder.join(names.last().copied().unwrap_or_default()))
 }
 

@@ -65,8 +65,9 @@ fn name(account: &Account) -> String {
     paint(BOLD, &account.email)
 }
 
-/// What an operator has to know about an account, in a word or two.
+/// Returns the state of an account in a word or two.
 const fn state(account: &Account) -> &'static str {
+    // First, because a disabled account cannot sign in, whatever else is true of it.
     if account.disabled {
         "disabled"
     } else if account.invite_again {
@@ -88,6 +89,7 @@ pub async fn run(
         Action::List => list(client).await,
         Action::Invite { email } => {
             let account: Account = {
+                // The service judges the address, so that its rules are in one place.
                 let email = Given::unchecked(email);
                 client.post(ACCOUNTS, json!(NewAccount { email })).await?
             };
@@ -117,13 +119,14 @@ pub async fn run(
     }
 }
 
-/// Makes an account an operator, or takes that away.
+/// Grants or revokes the rights of an operator.
 pub async fn set_operator(
     context: &Context,
     client: &OwnerClient,
     email: &str,
     operates: bool,
 ) -> Result<Report, Failure> {
+    // Only the grant asks. It gives access to every vault, while a revocation can be undone.
     if operates {
         let question = format!(
             "Let {} manage every vault of this service?",
@@ -149,6 +152,7 @@ pub async fn reset_in(
     base: &Base,
     email: &str,
 ) -> Result<Report, Failure> {
+    // The service is not involved, so nothing else judges the address.
     let address = email
         .parse()
         .map_err(|_| fail!(Usage, "`{}` is not an e-mail address", clean(email, 254)))?;
@@ -177,11 +181,14 @@ pub async fn reset_in(
     ))
 }
 
-/// Shows the log of the service: what operators did, and accounts without a vault.
+/// Shows the log of the service: the actions of operators, and events of accounts that are in no
+/// vault.
 pub async fn audit_log(client: &OwnerClient, filters: &Filters) -> Result<Report, Failure> {
+    // The log identifies accounts by id. One list serves to find the actor and to name the others.
     let accounts: Vec<Account> = client.list(ACCOUNTS).await?;
     let actor = match &filters.actor {
         Some(email) if email.contains('@') => {
+            // People type e-mail addresses in any case.
             let is = |account: &&Account| account.email.as_str().eq_ignore_ascii_case(email);
             let found = accounts.iter().find(is);
             let found = found.ok_or_else(|| {
@@ -198,6 +205,7 @@ pub async fn audit_log(client: &OwnerClient, filters: &Filters) -> Result<Report
         .map(|account| (account.id, account.email.to_string()))
         .collect();
     audit_log::name(&mut entries, &names);
+    // All accounts are in the list, so an id without a name belonged to one that was deleted.
     Ok(audit_log::show(&entries, "a deleted account"))
 }
 
@@ -224,6 +232,8 @@ async fn delete(context: &Context, client: &OwnerClient, email: &str) -> Result<
     let path = format!("{ACCOUNTS}/{}", in_path(email));
     let deleted: DeletedAccount = client.send(Method::DELETE, &path, None).await?;
     let mut text = format!("{TICK} deleted {}", paint(BOLD, &deleted.email));
+    // The service deletes the last owner of a vault too, so the operator has to hear of such
+    // vaults.
     for slug in &deleted.without_owner {
         let slug = clean(slug, 63);
         text.push_str(&format!(
@@ -242,6 +252,8 @@ async fn change(client: &OwnerClient, email: &str, verb: &str) -> Result<Account
 fn in_path(email: &str) -> String {
     url::form_urlencoded::byte_serialize(email.as_bytes())
         .collect::<String>()
+        // Form encoding writes a space as `+`, which a path takes literally. A real `+` is `%2B` by
+        // now.
         .replace('+', "%20")
 }
 
@@ -267,6 +279,7 @@ fn with_link(account: &Account, text: &str) -> Report {
             let text = format!("{TICK} {} {text}{}", name(account), shown(link));
             Report::new(account, text)
         }
+        // The service makes a link only for an account that cannot sign in yet.
         None => done(account, "has a password already; no link was made"),
     }
 }

@@ -124,6 +124,7 @@ pub fn check(context: &Context, items: Vec<Gathered<Item>>) -> Result<Report, Fa
             }
             Err(failed) => failed,
         };
+        // With one source, its failure is that of the command, with its code and hint.
         if single {
             return Err(failure);
         }
@@ -148,6 +149,8 @@ fn judge(
 ) -> Gathered<CheckedSkill> {
     let texts = Texts::of_source(&item.shown, &item.source);
     let (shown, source) = (clean(&item.shown, 200), item.shown);
+    // A skill can pass the gate and still be rejected, for example because its name belongs to a
+    // skill from another source. So the preview is part of the examination.
     let examined =
         examine_candidate(item.source, &item.options, neighbours).and_then(|candidate| {
             let admission = admission(vault, &candidate)?;
@@ -175,6 +178,8 @@ fn judge(
                 addition: Some(Addition::new(candidate, admission)),
             })
         }
+        // A blocked skill is a result of this command and no failure, so that programs find it in
+        // the same list as the accepted ones.
         Err(AdmitError::Blocked { findings }) => {
             lines.extend(findings.iter().map(|finding| texts.render_finding(finding)));
             lines.push(format!("{BAD}✗ would be refused{BAD:#} {shown}"));
@@ -203,6 +208,8 @@ fn admission(vault: Option<&Vault>, candidate: &Candidate) -> Result<Admission, 
         return Ok(Admission::Unchanged);
     }
     Ok(match run::find_skill(vault, &candidate.package.name) {
+        // An own skill and one of a linked vault may have the same name side by side. Only the own
+        // one would be updated.
         Ok(Some(found)) if found.origin == Origin::Local => Admission::Updated,
         _ => Admission::Added,
     })

@@ -20,7 +20,7 @@ use crate::{
 /// The number of bytes of a SKILL.md that are read for its description.
 const MAX_DESCRIPTION_BYTES: u64 = 64 << 10;
 
-/// An item, or the label of a source and why it failed.
+/// An item, or the label of a source with its failure.
 pub type Gathered<T> = Result<T, (String, Failure)>;
 
 /// A skill to add.
@@ -112,6 +112,7 @@ impl Gatherer<'_> {
                     source,
                     tree: None,
                 }),
+                // One bad source does not stop the others. Alone, it is the failure of the command.
                 Err(failure) if arguments.sources.len() > 1 => Err((text, failure)),
                 Err(failure) => return Err(failure),
             });
@@ -121,6 +122,8 @@ impl Gatherer<'_> {
 
     fn items(&mut self, source: &ParsedSource) -> Result<Vec<Item>, Failure> {
         match &source.source {
+            // A path that is neither a folder nor an archive is a SKILL.md or does not exist. The
+            // library handles the first and reports the second.
             Source::Local(path) if path.is_dir() || !is_archive(&path.to_string_lossy()) => {
                 self.folders(path)
             }
@@ -138,6 +141,8 @@ impl Gatherer<'_> {
     /// The skill in a folder, or the skills below it if the folder is not a skill itself.
     fn folders(&self, path: &Path) -> Result<Vec<Item>, Failure> {
         let shown = path.display().to_string();
+        // `symlink_metadata` also sees a broken link: a folder with one is a damaged skill and not
+        // a folder of skills.
         let is_skill = !path.is_dir() || path.join(SKILL_MD).symlink_metadata().is_ok();
         let below = if is_skill {
             Vec::new()
@@ -192,9 +197,13 @@ impl Gatherer<'_> {
     fn fetched(&mut self, parsed: &ParsedSource) -> Result<Vec<Item>, Failure> {
         let (context, arguments) = (self.context, self.arguments);
         let is_local = matches!(parsed.source, Source::Local(_));
+        // An archive of this machine passes through the fetcher too, and must work with
+        // `--offline`.
         if !is_local {
             context.require_network()?;
         }
+        // Created with the first source that needs it, because most commands add folders and need
+        // no HTTP client.
         if self.fetching.is_none() {
             self.fetching = Some(Fetching::new(context)?);
         }
@@ -206,12 +215,15 @@ impl Gatherer<'_> {
             .ui
             .spinner(format!("Fetching {}", clean(&shown, 100)));
         let skills = context.block_on(self.download(fetching, &parsed.source, &bar));
+        // Before an error can return, or its message would appear beside the spinner.
         bar.finish_and_clear();
         let skills = skills?;
         if arguments.name.is_some() && skills.len() > 1 {
             return Err(super::name_needs_one());
         }
         let items = skills.into_iter().map(|(name, skill)| {
+            // The lock of another tool pins no content for vault. A changed tree is only a warning,
+            // because the gate judges what was fetched.
             if let (Some(noted), Some(tree)) = (&parsed.tree, &skill.upstream.tree)
                 && noted != tree
             {
@@ -219,6 +231,8 @@ impl Gatherer<'_> {
                 let text = format!("{name} changed after the lock file was written");
                 context.ui.warn(Warning::new("source_moved", text));
             }
+            // Skills of one source need labels that differ. A label that ends in the name needs no
+            // second one.
             let is_named = shown.rsplit('/').next() == Some(name.as_str());
             let shown = if is_local || is_named || skill.upstream.path.is_none() {
                 shown.clone()
@@ -226,6 +240,7 @@ impl Gatherer<'_> {
                 format!("{shown} ({name})")
             };
             let source = admit::Source::Fetched(Box::new(skill));
+            // An absolute path, so that later commands find the archive from any folder.
             let archive = match &parsed.source {
                 Source::Local(path) => path.canonicalize().ok(),
                 _ => None,
@@ -278,6 +293,8 @@ impl Gatherer<'_> {
             ) => SkillSelection { names, all: false },
             (_, selection) => selection,
         };
+        // A question may follow, and the spinner must not claim a download while it waits for the
+        // answer.
         bar.set_message(String::new());
         let chosen = fetch::choose_skills(
             self.context,
@@ -287,6 +304,8 @@ impl Gatherer<'_> {
             selection,
         );
         let chosen = match (chosen, &in_source) {
+            // `@` selects a skill, but many people expect it to select a branch or tag. The
+            // repository is asked only after the failure, because this takes a request.
             (Err(failure), Some((git, [name])))
                 if failure.code == ErrorCode::SkillNotInSource
                     && fetcher.has_reference(git, name).await =>
@@ -314,6 +333,7 @@ impl Gatherer<'_> {
 fn description(folder: &Path) -> Option<String> {
     let file = std::fs::File::open(folder.join(SKILL_MD)).ok()?;
     let mut bytes = Vec::new();
+    // The gate has not seen this file yet, so its size is not bounded.
     file.take(MAX_DESCRIPTION_BYTES)
         .read_to_end(&mut bytes)
         .ok()?;

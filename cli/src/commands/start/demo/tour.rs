@@ -99,6 +99,7 @@ pub(super) const STEPS: [Step; 10] = [
 
 impl<'d> Tour<'d> {
     pub(super) fn new(demo: &'d Demo<'_>) -> Result<Self, Failure> {
+        // The program contains the starter skills, so the tour works without a network.
         let skills = demo.folder.join("starter");
         starter::unpack_all(&skills).map_err(|error| Failure::io("writing", &skills, &error))?;
         Ok(Self {
@@ -148,6 +149,8 @@ impl<'d> Tour<'d> {
 
     fn publish(&mut self) -> Result<String, Failure> {
         let data = self.owner.json(&["sync", "--cloud"])?;
+        // The fingerprint comes from the owner's machine and not from the service. Otherwise the
+        // pin of the second machine would trust whatever the service shows.
         text(&self.owner.json(&["key", "show"])?["fingerprint"]).clone_into(&mut self.fingerprint);
         let outcome = format!(
             "release {} with {}, signed here; {} uploaded, {}",
@@ -162,6 +165,7 @@ impl<'d> Tour<'d> {
 
     fn link(&mut self) -> Result<String, Failure> {
         let pinned = ["link", &self.address, "--expect-key", &self.fingerprint];
+        // Both homes are on one machine, whose own name would not tell them apart.
         let named = ["--hostname", "demo laptop"];
         let data = self.laptop.json(&[&pinned[..], &named].concat())?;
         text(&data["device_id"]).clone_into(&mut self.device);
@@ -175,6 +179,8 @@ impl<'d> Tour<'d> {
 
     fn admit(&mut self) -> Result<String, Failure> {
         let data = self.owner.json(&["devices", "admit", &self.device])?;
+        // The comparison that an owner makes by eye: a service that exchanged the key of the device
+        // would show another fingerprint.
         if data["fingerprint"] != *self.device_fingerprint {
             let message = "the service shows another fingerprint than the machine";
             return Err(fail!(VaultChanged, "{message}"));
@@ -200,11 +206,14 @@ impl<'d> Tour<'d> {
         let mut total = 0;
         for file in starter::FILES {
             let (name, inner) = file.path.split_once('/').unwrap_or_default();
+            // `which` verifies the files and names the folder from which an agent would run them.
             let found = self.laptop.json(&["skill", "which", name])?;
             let path = Path::new(text(&found["files"])).join(inner);
             let bytes =
                 std::fs::read(&path).map_err(|error| Failure::io("reading", &path, &error))?;
             let original = self.skills.join(file.path);
+            // The mode counts too: a script without its executable bit would be installed and not
+            // run.
             if bytes != file.bytes || is_executable(&path)? != is_executable(&original)? {
                 return Err(fail!(
                     SkillDamaged,

@@ -19,7 +19,7 @@ use crate::{
     profiles, starter,
 };
 
-/// What to do once the user confirms.
+/// The changes to make once the user confirms.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// The names of the starter skills, with the folder if the installer left one.
@@ -55,11 +55,13 @@ pub fn advanced(context: &Context, plan: &mut Plan, vault: Option<&Vault>) -> Re
         if text.is_empty() {
             break;
         }
+        // A typing error asks again. Ending the wizard would lose the answers so far.
         match profiles::parse_link(&text) {
             Ok(folder) => plan.folders.push(folder),
             Err(reason) => ui.must_see(format!("  {WARN}!{WARN:#} {reason}")),
         }
     }
+    // Tags are written as profiles, and must not overwrite those that the user wrote.
     let has_rules = vault.is_some_and(|vault| vault.paths().root.join(PROFILES_FILE).exists());
     if !has_rules {
         let question = "Only skills with one of these tags, separated by commas (empty: all):";
@@ -79,6 +81,7 @@ pub fn overview(
     plan: &Plan,
     scan: &Scan,
 ) {
+    // These screens belong to the questions below them, so `--quiet` does not hide them.
     let (ui, process) = (&context.ui, &context.process);
     ui.must_see(format!("\n{BOLD}Found on this machine{BOLD:#}"));
     let root = context
@@ -219,6 +222,7 @@ const ONE: [&str; 3] = [
 fn mode(context: &Context, question: &str, texts: [&str; 3]) -> Result<AdoptionMode, Failure> {
     let options = texts.map(str::to_owned).to_vec();
     let chosen = context.ui.choose_first(question, options)?;
+    // If the text is not found, the folders stay as they are.
     let at = texts.iter().position(|text| *text == chosen);
     Ok(at.map_or(AdoptionMode::Augment, |at| MODES[at]))
 }
@@ -261,6 +265,7 @@ pub fn adoption(
     }
     for skill in skills {
         let differs = matches!(skill.state, NativeState::Differs);
+        // Two folders may hold different skills of one name, and the vault can hold one of them.
         let twice = chosen.iter().any(|(other, ..)| other.name == skill.name);
         if review {
             context.ui.must_see("");
@@ -272,6 +277,8 @@ pub fn adoption(
             }
         } else if differs || twice {
             let path = context.process.short_path(&skill.path);
+            // One answer for all skills replaces none of them, since the user has not seen how they
+            // differ.
             let reason = either(twice, "was found first", "is in the vault");
             let text = format!("{path} stays as it is: another skill of this name {reason}");
             let hint = "vault setup --review asks about each skill";
@@ -292,10 +299,11 @@ pub fn sharing(context: &Context, plan: &Plan) -> Result<bool, Failure> {
     context.ui.must_see("");
     let names = join(others.into_iter().map(profiles::agent_name));
     let question = format!("Show each imported skill to agents that did not have it ({names})?");
+    // No by default: an agent should not get a skill only because another one had it.
     context.ui.confirm_default(&question, false)
 }
 
-/// The agents to link that some imported skill would be new to.
+/// Returns the agents of the plan that lack at least one of the new skills.
 fn others(plan: &Plan) -> Vec<&AgentId> {
     let adopted = plan.adopt.iter().filter(|(skill, ..)| skill.is_new());
     let adopted: Vec<_> = adopted.map(|(skill, ..)| skill).collect();
@@ -306,7 +314,7 @@ fn others(plan: &Plan) -> Vec<&AgentId> {
     plan.agents.iter().filter(is_new_to).collect()
 }
 
-/// The agents that have a skill of this name among those that are imported.
+/// Returns the agents in whose folders an imported skill has this name.
 pub fn had_by(plan: &Plan, skill: &NativeSkill) -> Vec<AgentId> {
     let same = plan
         .adopt
@@ -330,6 +338,7 @@ fn show(context: &Context, vault: Option<&Vault>, skill: &NativeSkill) {
     let (NativeState::Differs, Some(vault)) = (&skill.state, vault) else {
         return;
     };
+    // Bytes that fail verification must not be shown as those of the vault.
     let Ok(found) = vault_library::run::inspect_skill(vault, name) else {
         return ui.must_see(format!("  {WARN}!{WARN:#} the vault's is damaged"));
     };
@@ -339,6 +348,8 @@ fn show(context: &Context, vault: Option<&Vault>, skill: &NativeSkill) {
         .iter()
         .find(|file| file.path.as_str() == "SKILL.md");
     let old = document.map_or(&[][..], |file| &file.bytes);
+    // The folder may have changed since the scan. This is only for reading: the adoption compares
+    // the bytes again.
     let new = std::fs::read(skill.path.join("SKILL.md")).unwrap_or_default();
     ui.must_see(paint(DIM, "  SKILL.md, the vault's (-) and this one (+):"));
     for line in differing(old, &new) {
