@@ -69,7 +69,7 @@ impl World {
     }
 
     async fn call(&self, group: Group, event: &Value) -> Value {
-        let outcome = self.function(group).handle(&event.to_string()).await;
+        let outcome = self.function(group).handle_event(&event.to_string()).await;
         serde_json::to_value(outcome.unwrap()).unwrap()
     }
 
@@ -380,7 +380,7 @@ async fn an_event_that_is_no_request_is_400_and_an_unknown_one_fails() {
         assert_eq!(short(&answer), "400 request_invalid", "{odd}");
     }
     for text in ["{}", "null", "", "{\"source\":\"aws.s3\"}", "[[["] {
-        let failed = world.function(Group::Admin).handle(text).await;
+        let failed = world.function(Group::Admin).handle_event(text).await;
         assert!(matches!(failed, Err(Failed::UnknownEvent)), "{text}");
     }
 }
@@ -401,7 +401,10 @@ async fn the_schedule_does_background_work_in_admin_alone_and_twice_changes_noth
     );
     assert_eq!(world.state(&namespace).await, state);
     for group in [Group::OAuth, Group::Mcp, Group::Devices, Group::Catalog] {
-        let failed = world.function(group).handle(&schedule.to_string()).await;
+        let failed = world
+            .function(group)
+            .handle_event(&schedule.to_string())
+            .await;
         assert!(matches!(failed, Err(Failed::UnknownEvent)), "{group:?}");
     }
 }

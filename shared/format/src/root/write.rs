@@ -368,7 +368,7 @@ fn remove_key(keys: &mut Vec<PublicKey>, key: &PublicKey) -> Result<(), RootWrit
 mod tests {
     use super::*;
     use crate::keys::SecretKey;
-    use crate::root::{KeyName, RootState, judge};
+    use crate::root::{KeyName, RootState, judge_roots};
 
     const NOW: Timestamp = Timestamp::from_unix(1_800_000_000);
 

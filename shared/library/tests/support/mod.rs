@@ -342,7 +342,7 @@ pub fn add_folders(vault: &Vault, folders: &[PathBuf]) -> Vec<Result<AdmitReport
     let mut answers = Vec::new();
     let mut candidates = Vec::new();
     for folder in folders {
-        answers.push(examine_candidate(folder).map(|candidate| candidates.push(candidate)));
+        answers.push(examine(folder).map(|candidate| candidates.push(candidate)));
     }
     let mut reports = admit_candidates(vault, &candidates).unwrap().into_iter();
     answers

@@ -48,7 +48,7 @@ impl World {
                 let page = self
                     .memory
                     .as_ref()
-                    .list_objects(&namespace.id, class, after)
+                    .digests_of(&namespace.id, class, after)
                     .await;
                 after = page.last().copied();
                 held.extend(page.iter().map(|digest| ObjectName::new(class, *digest)));
@@ -122,8 +122,8 @@ fn empty(catalog: &mut Catalog) {
 }
 
 #[async_trait]
-trait ListObjects {
-    async fn list_objects(
+trait ListDigests {
+    async fn digests_of(
         &self,
         namespace: &NamespaceId,
         class: Class,
@@ -132,8 +132,8 @@ trait ListObjects {
 }
 
 #[async_trait]
-impl ListObjects for Memory {
-    async fn list_objects(
+impl ListDigests for Memory {
+    async fn digests_of(
         &self,
         namespace: &NamespaceId,
         class: Class,

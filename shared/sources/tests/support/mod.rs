@@ -1,6 +1,16 @@
 //! Shared support for the tests of sources: a site on loopback, repositories made with the system's
 //! git, and a fetcher that may reach both.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests panic like the tests themselves"
+)]
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "each test binary uses its own part"
+)]
+
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
