@@ -248,7 +248,7 @@ pub fn finding_lines(place: &Location, skill: &Audited, all: bool) -> Vec<String
         }
         // Warnings do not block, so one line each keeps the report short.
         if !all && finding.level <= Level::Warning {
-            lines.push(finding::line(&path, finding));
+            lines.push(finding::render_line(&path, finding));
             continue;
         }
         let here = Some((&finding.path, finding.line, finding.column));
@@ -256,7 +256,7 @@ pub fn finding_lines(place: &Location, skill: &Audited, all: bool) -> Vec<String
         let source = at.source.as_ref().filter(|_| here != last);
         last = here;
         lines.push(if explained.insert((finding.rule, &finding.hint)) {
-            finding::render(&path, finding, source)
+            finding::render_finding(&path, finding, source)
         } else {
             finding::render_again(&path, finding, source)
         });

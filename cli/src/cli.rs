@@ -172,7 +172,7 @@ mod tests {
     use clap_complete::Shell;
 
     use super::*;
-    use crate::commands::maintenance::completions::{ZSH_RUNS, script};
+    use crate::commands::maintenance::completions::{ZSH_RUNS, generate_script};
 
     #[test]
     fn clap_finds_nothing_wrong_with_the_commands() {
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn each_argument_that_takes_a_skill_is_completed_in_zsh() {
-        let script = script(Shell::Zsh, full_command());
+        let script = generate_script(Shell::Zsh, full_command());
         assert_eq!(script.matches("_vault_skills() {").count(), 1);
         let defined = script.find("_vault_skills() {").unwrap();
         assert!(defined < script.find(ZSH_RUNS).unwrap());

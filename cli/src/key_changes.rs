@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Formats all differences in one line.
-pub fn text(changes: &RootChanges) -> String {
+pub fn format_changes(changes: &RootChanges) -> String {
     let lines = changes.describe_lines().into_iter();
     let parts: Vec<_> = lines.map(|line| line.text).collect();
     if parts.is_empty() {
@@ -27,7 +27,7 @@ pub fn text(changes: &RootChanges) -> String {
 
 /// Formats a key with its name and fingerprint. The owner chose the name, and only the fingerprint
 /// identifies the key.
-pub fn name(key: &NamedKey) -> String {
+pub fn format_key(key: &NamedKey) -> String {
     let name = clean(&key.name, 64);
     match &key.fingerprint {
         Some(fingerprint) => format!("{name} ({fingerprint})"),
@@ -38,10 +38,10 @@ pub fn name(key: &NamedKey) -> String {
 /// Returns whether every key that can change the vault's keys is on this machine, so that a theft
 /// or a broken disk takes them all.
 pub fn all_root_keys_here(vault: &Vault) -> Result<bool, Failure> {
-    let here = vault.keys().list()?;
+    let keys_here = vault.keys().list()?;
     let trust = vault.require_trust()?;
     let root = trust.chain().document().root();
-    Ok(root.keys().iter().all(|key| here.contains(key)))
+    Ok(root.keys().iter().all(|key| keys_here.contains(key)))
 }
 
 /// Warns if the vault can't be recovered after the loss of this machine, and if the list of its
@@ -94,12 +94,12 @@ pub fn warn_of_pin_reset(context: &Context, address: &str, shown: &VaultHead) {
 }
 
 /// Warns that the keys of a vault have changed since this machine last read them.
-pub fn warn(context: &Context, vault: &str, changes: &RootChanges) {
+pub fn warn_of_changes(context: &Context, vault: &str, changes: &RootChanges) {
     // At the first look there is nothing to compare with.
     if changes.from == 0 {
         return;
     }
-    let (from, to, who) = (changes.from, changes.to, text(changes));
+    let (from, to, who) = (changes.from, changes.to, format_changes(changes));
     let warning = Warning::new(
         "keys_changed",
         format!("the keys of {vault} have changed (version {from} to {to}): {who}"),
@@ -141,11 +141,13 @@ pub fn add_command(trust: &VaultTrust, fingerprint: &KeyFingerprint) -> String {
 
 /// Creates the failure for a text that names no key of the vault, or several.
 pub fn not_found(text: &str, error: FindKeyError) -> Failure {
-    let shown = clean(text, 80);
+    let key_text = clean(text, 80);
     match error {
-        FindKeyError::Unknown => fail!(KeyUnknown, "the vault has no key `{shown}`")
+        FindKeyError::Unknown => fail!(KeyUnknown, "the vault has no key `{key_text}`")
             .hint("vault publishers list shows their names and fingerprints"),
-        FindKeyError::Ambiguous => fail!(KeyUnknown, "several former keys had the name `{shown}`")
-            .hint("name the fingerprint (pub:…) instead"),
+        FindKeyError::Ambiguous => {
+            fail!(KeyUnknown, "several former keys had the name `{key_text}`")
+                .hint("name the fingerprint (pub:…) instead")
+        }
     }
 }

@@ -92,9 +92,9 @@ fn run_command(mut cli: Cli, process: Process) -> Exit {
     match named.and_then(|()| cli.command.run(&context)) {
         Ok(report) => {
             context.warn_about_project();
-            context.ui.report(&report)
+            context.ui.print_report(&report)
         }
-        Err(failure) => context.ui.fail(&failure),
+        Err(failure) => context.ui.print_failure(&failure),
     }
 }
 
@@ -117,13 +117,13 @@ fn print_usage(error: &clap::Error, arguments: &[OsString], process: &Process) -
         let text = error.render().to_string();
         let message = text.lines().next().unwrap_or("wrong usage");
         let message = message.trim_start_matches("error: ");
-        return ui.fail(&fail!(Usage, "{message}").hint(command));
+        return ui.print_failure(&fail!(Usage, "{message}").hint(command));
     }
     let styled = error.render().ansi().to_string();
     match error.kind() {
         // Requested help and version are results and go to standard output.
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            ui.report(&Report::text(styled.trim_end()))
+            ui.print_report(&Report::text(styled.trim_end()))
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             ui.must_see(cli::overview_text());
@@ -137,7 +137,7 @@ fn print_usage(error: &clap::Error, arguments: &[OsString], process: &Process) -
                 .unwrap_or("wrong usage")
                 .trim_start_matches("error: ");
             let hint = lines.find_map(|line| line.strip_prefix("tip: "));
-            ui.fail(&fail!(Usage, "{message}").hint_if(hint))
+            ui.print_failure(&fail!(Usage, "{message}").hint_if(hint))
         }
         _ => {
             ui.must_see(styled.trim_end());

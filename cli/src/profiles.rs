@@ -316,21 +316,21 @@ pub fn report_of(context: &Context, report: &ProfileSyncReport) -> Report {
     // Scripts have to notice a folder that could not be changed.
     let failed = report.roots.iter().any(|root| root.failed.is_some());
     let exit = if failed { Exit::Failed } else { Exit::Done };
-    Report::view(ProfileSync::of_report(report.clone()), text).exit(exit)
+    Report::view(ProfileSync::of_report(report.clone()), text).with_exit(exit)
 }
 
 /// Formats the linked folders and their changes as a table.
 fn table_text(context: &Context, report: &ProfileSyncReport, restart: bool) -> String {
     let mut table = Table::new(&["folder", "agents", "skills", ""]);
     for root in &report.roots {
-        table.row(root_row(context, root));
+        table.push_row(root_row(context, root));
     }
     let result = if restart {
         format!("{TICK} {RESTART}")
     } else {
         paint(DIM, "Nothing changed.")
     };
-    format!("{}\n{result}", table.text())
+    format!("{}\n{result}", table.to_text())
 }
 
 /// The advice after a change of the skills that agents see.

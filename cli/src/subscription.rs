@@ -186,7 +186,7 @@ pub fn accept_catalog(
                 ..
             } = &error
             {
-                key_changes::warn(context, &address, changes);
+                key_changes::warn_of_changes(context, &address, changes);
             }
             let failure = Failure::from(error);
             let expected = options.expected.or(link.pin().expected);
@@ -203,7 +203,7 @@ pub fn accept_catalog(
         }
         })?;
     if let Some(changes) = accepted.root_changes() {
-        key_changes::warn(context, &address, changes);
+        key_changes::warn_of_changes(context, &address, changes);
     }
     key_changes::warn_about_roots(context, &address, accepted.root_warnings());
     for warning in accepted.warnings() {

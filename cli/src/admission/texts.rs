@@ -88,7 +88,7 @@ impl Texts {
     /// the file and the fix.
     pub fn render_finding(&self, finding: &Finding) -> String {
         let line = self.excerpt_line(finding);
-        finding::render(&self.display_path(&finding.path), finding, line.as_ref())
+        finding::render_finding(&self.display_path(&finding.path), finding, line.as_ref())
     }
 
     /// Prints the gate's warnings about an admitted skill.

@@ -126,7 +126,7 @@ impl<A> Operation<A> {
 }
 
 /// The arguments of a command, with its [`Operation`].
-trait Described: Sized {
+trait CommandInfo: Sized {
     /// The properties from its line in the list of commands.
     const OPERATION: Operation<Self>;
 
@@ -167,7 +167,7 @@ macro_rules! commands {
             )*)*
         }
 
-        $($(impl Described for $group::$module::Arguments {
+        $($(impl CommandInfo for $group::$module::Arguments {
             const OPERATION: Operation<Self> = Operation::NEW$(.$special($($value)?))*;
         })*)*
 
@@ -178,7 +178,7 @@ macro_rules! commands {
             pub const HEADINGS: &[&str] = &[$($({ let _ = stringify!($variant); $heading },)*)*];
             /// The version that introduced each command, in the order of the variants.
             pub const SINCE: &[Since] =
-                &[$($(<$group::$module::Arguments as Described>::OPERATION.since,)*)*];
+                &[$($(<$group::$module::Arguments as CommandInfo>::OPERATION.since,)*)*];
 
             /// Runs the command.
             pub fn run(&self, context: &Context) -> Result<Report, Failure> {
@@ -197,7 +197,7 @@ macro_rules! commands {
             /// Whether an option of the command itself requests the JSON envelope.
             pub fn wants_json(&self) -> bool {
                 match self {
-                    $($(Self::$variant(arguments) => Described::wants_json(&**arguments),)*)*
+                    $($(Self::$variant(arguments) => CommandInfo::wants_json(&**arguments),)*)*
                 }
             }
         }

@@ -25,7 +25,7 @@ use vault_library::{
 
 use super::{ErrorCode, Failure, message_chain};
 use crate::key_changes;
-use crate::output::{clean, either, finding::flagged, join, nearest_name, shell_path};
+use crate::output::{clean, either, finding::format_flagged, join, nearest_name, shell_path};
 
 impl From<VaultError> for Failure {
     fn from(error: VaultError) -> Self {
@@ -175,7 +175,7 @@ impl From<LinkError> for Failure {
                 "your own skills come before linked ones; vault remove {name} removes yours"
             )),
             LinkError::Gate(ref skills) => Self::new(ErrorCode::GateBlocked, message)
-                .details(skills.iter().map(flagged))
+                .details(skills.iter().map(format_flagged))
                 .hint("nothing was changed; pull others with --skill, or link with --gate warn"),
             LinkError::OneNameOnly => Self::new(ErrorCode::AsNeedsOneSkill, message)
                 .hint("--skill <name> --as <other-name>"),
@@ -308,7 +308,7 @@ impl From<PlanError> for Failure {
                 reason,
                 is_empty_here,
             } => {
-                let who = join(signers.iter().map(key_changes::name));
+                let who = join(signers.iter().map(key_changes::format_key));
                 let code = ErrorCode::parse(reason.error_code()).unwrap_or(ErrorCode::CatalogNotOurs);
                 // The command names exactly the release that was examined, so it cannot take over
                 // another one.

@@ -44,8 +44,8 @@ impl FindingText {
         Self {
             code: finding.code(),
             severity: finding.severity(),
-            message: message(finding),
-            hint: hint(finding),
+            message: finding_message(finding),
+            hint: finding_hint(finding),
             skill: finding.skill().cloned(),
             path: finding.path().map(Path::to_owned),
         }
@@ -65,7 +65,7 @@ impl FindingText {
     }
 }
 
-fn message(finding: &Finding) -> String {
+fn finding_message(finding: &Finding) -> String {
     // No wildcard here or in `hint`: a new finding of the library does not compile without its
     // texts.
     match finding {
@@ -105,10 +105,10 @@ fn message(finding: &Finding) -> String {
         Finding::SetAside(path) => format!("{} was moved aside and never signed", path.display()),
         Finding::ForeignInVault(path) => format!("{} does not belong to the vault", path.display()),
         Finding::EarlierVersions(count) => format!("{count} earlier bundles are kept"),
-        Finding::EnvironmentUnset { skill, variables } => unset(skill, variables),
+        Finding::EnvironmentUnset { skill, variables } => unset_message(skill, variables),
         Finding::IgnoredMetadata { skill, files } => ignored_metadata(skill, files),
         Finding::SkillDamaged { skill, damage, .. } => format!("{skill}: {damage}"),
-        Finding::SkillsWithheld { vault, skills } => withheld(vault.as_deref(), skills),
+        Finding::SkillsWithheld { vault, skills } => withheld_message(vault.as_deref(), skills),
         Finding::SkillUnsigned(skill) => {
             format!("{skill} was put into the vault's folder by hand and is not signed")
         }
@@ -132,7 +132,7 @@ fn message(finding: &Finding) -> String {
         Finding::ProjectMissing(path) => format!("the project {} no longer exists", path.display()),
         Finding::LinksStale => "agent links are out of date".to_owned(),
         Finding::AgentNotLinked(agents) => {
-            format!("not linked to the vault's skills: {}", joined(agents))
+            format!("not linked to the vault's skills: {}", join_agents(agents))
         }
         Finding::ContextCost {
             agent,
@@ -162,7 +162,7 @@ pub const fn withheld_hint(is_linked: bool) -> &'static str {
 
 /// Formats the message that skills wait for the next release of a linked vault, or that own skills
 /// wait to be signed again.
-pub fn withheld<N: Borrow<SkillName>>(vault: Option<&str>, skills: &[N]) -> String {
+pub fn withheld_message<N: Borrow<SkillName>>(vault: Option<&str>, skills: &[N]) -> String {
     let (skills_are, them) = if skills.len() == 1 {
         ("skill is", "it")
     } else {
@@ -188,7 +188,7 @@ fn link_expired(address: &str, since: Timestamp) -> String {
     format!("the last release of {address} expired at {since}: nothing newer has arrived")
 }
 
-fn unset(skill: &SkillName, variables: &[String]) -> String {
+fn unset_message(skill: &SkillName, variables: &[String]) -> String {
     let unset = variables.join(", ");
     format!("{skill} needs the variable {unset}, which is not set")
 }
@@ -217,7 +217,7 @@ fn wrong_links(project: &Path, wrong: &[PathBuf]) -> String {
     )
 }
 
-fn hint(finding: &Finding) -> String {
+fn finding_hint(finding: &Finding) -> String {
     let fixed = match finding {
         Finding::Key(error) => return key_hint(error),
         Finding::Profile(warning) => return profile_warning(warning).1,
@@ -302,7 +302,7 @@ fn hint(finding: &Finding) -> String {
     fixed.to_owned()
 }
 
-fn joined(agents: &[AgentId]) -> String {
+fn join_agents(agents: &[AgentId]) -> String {
     let agents: Vec<_> = agents.iter().map(AgentId::as_str).collect();
     agents.join(", ")
 }
@@ -427,7 +427,7 @@ impl HiddenSkill {
                 format!("vault enable {}", hidden.skill),
             ),
             HiddenReason::OtherAgents(agents) => (
-                format!("it is for {} only", joined(agents)),
+                format!("it is for {} only", join_agents(agents)),
                 format!("add it again with --agent {agent}"),
             ),
             HiddenReason::Profile => (

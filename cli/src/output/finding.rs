@@ -21,23 +21,28 @@ use crate::text::clean;
 const MAX_BYTES: u64 = 4 << 20;
 
 /// Formats a pulled skill that the gate rejects, with the rules, on one line.
-pub fn flagged(skill: &FlaggedSkill) -> String {
+pub fn format_flagged(skill: &FlaggedSkill) -> String {
     let mut rules: Vec<_> = skill.findings.iter().map(|finding| finding.rule).collect();
     rules.dedup();
     format!("{}: {}", skill.name, rules.join(", "))
 }
 
 /// Renders a finding on several lines. `path` is the displayed location of the file.
-pub fn render(path: &str, finding: &Finding, source: Option<&Excerpt>) -> String {
-    shown(path, finding, source, true)
+pub fn render_finding(path: &str, finding: &Finding, source: Option<&Excerpt>) -> String {
+    render_diagnostic(path, finding, source, true)
 }
 
 /// Renders a finding of a rule that was explained before: without the reason and the fix.
 pub fn render_again(path: &str, finding: &Finding, source: Option<&Excerpt>) -> String {
-    shown(path, finding, source, false)
+    render_diagnostic(path, finding, source, false)
 }
 
-fn shown(path: &str, finding: &Finding, source: Option<&Excerpt>, explained: bool) -> String {
+fn render_diagnostic(
+    path: &str,
+    finding: &Finding,
+    source: Option<&Excerpt>,
+    explained: bool,
+) -> String {
     let level = match finding.level {
         Level::Note => Shown::NOTE,
         Level::Warning => Shown::WARNING,
@@ -78,7 +83,7 @@ fn shown(path: &str, finding: &Finding, source: Option<&Excerpt>, explained: boo
 }
 
 /// Renders a finding on one line: location, level, message and rule.
-pub fn line(path: &str, finding: &Finding) -> String {
+pub fn render_line(path: &str, finding: &Finding) -> String {
     let mut place = clean(&printable(path), 300);
     if let Some(position) = finding.position() {
         place.push_str(&format!(":{position}"));
@@ -101,8 +106,8 @@ pub fn excerpt_on_disk(path: &Path, finding: &Finding) -> Option<Excerpt> {
     let line = finding.line?;
     // Not `metadata`: with a link, a skill could make the excerpt show a file outside of it. A FIFO
     // would block the read below.
-    let found = path.symlink_metadata().ok()?;
-    if !found.is_file() || found.len() > MAX_BYTES {
+    let metadata = path.symlink_metadata().ok()?;
+    if !metadata.is_file() || metadata.len() > MAX_BYTES {
         return None;
     }
     let bytes = std::fs::read(path).ok()?;
@@ -129,7 +134,11 @@ mod tests {
     #[test]
     fn it_reads_as_compilers_write_and_paints_nothing() {
         let source = Excerpt::of("one\nab\u{1b}[31mcd\n", 2, Some(3));
-        let shown = plain(&render("a\u{1b}[1m\n/x.sh", &finding(), source.as_ref()));
+        let shown = plain(&render_finding(
+            "a\u{1b}[1m\n/x.sh",
+            &finding(),
+            source.as_ref(),
+        ));
         insta::assert_snapshot!(shown, @r"
         error[action-command]: bad \u{1b}[2J
          --> a\u{1b}[1m\u{a}/x.sh:2:3
@@ -140,7 +149,7 @@ mod tests {
           = note: decoded, it reads: rm \u{202e}-rf
           = help: mend \u{7}it
         ");
-        let one_line = plain(&line("a\u{9b}x", &finding()));
+        let one_line = plain(&render_line("a\u{9b}x", &finding()));
         assert_eq!(
             one_line,
             "a\\u{9b}x:2:3: error: bad \\u{1b}[2J (action-command)"
@@ -161,7 +170,7 @@ mod tests {
     fn the_end_of_a_line_and_an_empty_line_can_be_meant() {
         for (text, column) in [("", 1), ("ab", 3), ("ab", 99), ("ä", 2)] {
             let source = Excerpt::of(text, 1, Some(column)).unwrap();
-            let shown = plain(&render("f", &finding(), Some(&source)));
+            let shown = plain(&render_finding("f", &finding(), Some(&source)));
             assert!(shown.contains(" --> f:1"), "{shown}");
         }
     }

@@ -5,18 +5,21 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 /// Columns by which a broken line is indented deeper than its first part.
-const HANG: usize = 2;
+const HANGING_INDENT: usize = 2;
 /// Punctuation that ends a command in a sentence.
-const ENDS: [char; 5] = [';', ',', '.', ')', ':'];
+const COMMAND_ENDS: [char; 5] = [';', ',', '.', ')', ':'];
 
 /// Breaks each line that is wider than `columns` between words, and indents its further parts. A
 /// line with gaps of two spaces, such as a table's row, breaks at the gaps. `None` keeps the text
 /// as it is, because no person reads it on a terminal. Words are never broken, so that addresses
 /// and fingerprints stay whole, nor are commands of vault, which people copy.
-pub fn folded(text: Cow<'_, str>, columns: Option<usize>) -> Cow<'_, str> {
+pub fn fold_lines(text: Cow<'_, str>, columns: Option<usize>) -> Cow<'_, str> {
     match columns {
-        Some(columns) if text.lines().any(|line| width(line) > columns) => {
-            let lines: Vec<_> = text.split('\n').map(|line| fold(line, columns)).collect();
+        Some(columns) if text.lines().any(|line| text_width(line) > columns) => {
+            let lines: Vec<_> = text
+                .split('\n')
+                .map(|line| fold_line(line, columns))
+                .collect();
             Cow::Owned(lines.join("\n"))
         }
         _ => text,
@@ -24,23 +27,23 @@ pub fn folded(text: Cow<'_, str>, columns: Option<usize>) -> Cow<'_, str> {
 }
 
 /// Counts the characters of a text. Escape codes of styles take no column.
-fn width(text: &str) -> usize {
+fn text_width(text: &str) -> usize {
     anstream::adapter::strip_str(text)
         .to_string()
         .chars()
         .count()
 }
 
-fn fold(line: &str, columns: usize) -> String {
-    if width(line) <= columns {
+fn fold_line(line: &str, columns: usize) -> String {
+    if text_width(line) <= columns {
         return line.to_owned();
     }
-    let indent = line.len() - line.trim_start_matches(' ').len() + HANG;
+    let indent = line.len() - line.trim_start_matches(' ').len() + HANGING_INDENT;
     let mut folded = String::with_capacity(line.len() + indent);
     let mut column = 0;
     let mut is_broken = false;
-    for part in cells(line, columns - indent.min(columns)) {
-        let word = width(part.trim_end_matches(' '));
+    for part in split_cells(line, columns - indent.min(columns)) {
+        let word = text_width(part.trim_end_matches(' '));
         // A word that is too wide for a line of its own gains nothing from a new one.
         if column + word > columns && column > indent && indent + word <= columns {
             folded.truncate(folded.trim_end_matches(' ').len());
@@ -55,16 +58,16 @@ fn fold(line: &str, columns: usize) -> String {
         }
         is_broken = false;
         folded.push_str(part);
-        column += width(part);
+        column += text_width(part);
     }
     folded
 }
 
 /// Splits a line into parts that stay whole: its cells with the gaps after them, and the words of a
 /// cell that is wider than `room`.
-fn cells(line: &str, room: usize) -> Vec<&str> {
+fn split_cells(line: &str, room: usize) -> Vec<&str> {
     let start = line.len() - line.trim_start_matches(' ').len();
-    let words = parts(line);
+    let words = split_words(line);
     // Only tables have two spaces in a row between words.
     if !line[start..].trim_end().contains("  ") {
         return words;
@@ -78,7 +81,7 @@ fn cells(line: &str, room: usize) -> Vec<&str> {
         if !is_gap && place + 1 < words.len() {
             continue;
         }
-        if width(line[cell..end].trim_end_matches(' ')) <= room {
+        if text_width(line[cell..end].trim_end_matches(' ')) <= room {
             cells.push(&line[cell..end]);
         } else {
             cells.extend(&words[first..=place]);
@@ -90,16 +93,19 @@ fn cells(line: &str, room: usize) -> Vec<&str> {
 
 /// Splits a line into words with the spaces after them. A command counts as one word, from `vault`
 /// to the next punctuation mark.
-fn parts(line: &str) -> Vec<&str> {
+fn split_words(line: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut end, mut in_command) = (0, 0, false);
     let mut words = line.split_inclusive(' ').peekable();
     while let Some(word) = words.next() {
         end += word.len();
         // A command may be painted, and escape codes would hide its words from the comparison.
-        let shown = plain(word);
-        in_command |= shown == "vault" && words.peek().is_some_and(|next| goes_on(&plain(next)));
-        in_command &= !shown.ends_with(ENDS);
+        let plain_word = strip_styles(word);
+        in_command |= plain_word == "vault"
+            && words
+                .peek()
+                .is_some_and(|next| goes_on(&strip_styles(next)));
+        in_command &= !plain_word.ends_with(COMMAND_ENDS);
         if !in_command {
             parts.push(&line[start..end]);
             start = end;
@@ -109,7 +115,7 @@ fn parts(line: &str) -> Vec<&str> {
     parts
 }
 
-fn plain(word: &str) -> String {
+fn strip_styles(word: &str) -> String {
     anstream::adapter::strip_str(word.trim_end_matches(' ')).to_string()
 }
 
@@ -121,7 +127,7 @@ fn goes_on(word: &str) -> bool {
         let names = command.get_subcommands().map(clap::Command::get_name);
         names.map(str::to_owned).collect()
     });
-    let name = word.trim_end_matches(ENDS);
+    let name = word.trim_end_matches(COMMAND_ENDS);
     // Global options and placeholders such as `<command>` may follow `vault` too.
     name.starts_with(['-', '<']) || NAMES.contains(name)
 }
@@ -132,7 +138,7 @@ mod tests {
     use crate::output::{BOLD, paint};
 
     fn at(columns: usize, text: &str) -> String {
-        folded(Cow::Borrowed(text), Some(columns)).into_owned()
+        fold_lines(Cow::Borrowed(text), Some(columns)).into_owned()
     }
 
     #[test]
@@ -196,6 +202,6 @@ mod tests {
         let styled = format!("{} has twenty", paint(BOLD, "this one"));
         assert_eq!(at(20, &styled), styled);
         let long = "a line that is longer than the terminal";
-        assert_eq!(folded(Cow::Borrowed(long), None), long);
+        assert_eq!(fold_lines(Cow::Borrowed(long), None), long);
     }
 }

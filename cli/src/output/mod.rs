@@ -25,12 +25,12 @@ use serde_json::Value;
 
 use vault_gate::report::json::escape_invisible;
 
-use self::fold::folded;
-use self::report::{Envelope, EnvelopeError, Form, pretty};
+use self::fold::fold_lines;
+use self::report::{Envelope, EnvelopeError, Form, format_json};
 pub use self::{
-    report::{Done, Report, SingleOrList, Warning},
+    report::{Report, SingleOrList, ViewWithText, Warning},
     style::{BAD, BOLD, DIM, GOOD, HINT, TICK, WARN, paint},
-    table::{Table, changes, day, facts},
+    table::{Table, change_lines, format_day, format_facts},
 };
 pub use crate::text::{
     clean, count, either, format_size, format_thousands, join, nearest_name, shell_path,
@@ -131,9 +131,9 @@ impl Ui {
 
     /// Prints a line of the result before the command ends, for long commands that report step by
     /// step. Prints nothing with `--json`.
-    pub fn line(&self, text: impl AsRef<str>) {
+    pub fn print_line(&self, text: impl AsRef<str>) {
         if !self.json {
-            self.print(text.as_ref(), Exit::Done);
+            self.print_text(text.as_ref(), Exit::Done);
         }
     }
 
@@ -144,8 +144,8 @@ impl Ui {
                 Some(line) => format!("{path}:{line}: "),
                 None => format!("{path}: "),
             });
-            self.problem(&paint(WARN, "warning:"), place, &warning.message);
-            self.hint(warning.hint.as_deref());
+            self.print_problem(&paint(WARN, "warning:"), place, &warning.message);
+            self.print_hint(warning.hint.as_deref());
         }
         self.warnings.borrow_mut().push(warning);
     }
@@ -156,33 +156,33 @@ impl Ui {
     }
 
     /// Prints the result of a command and returns its exit code.
-    pub fn report(&self, report: &Report) -> Exit {
+    pub fn print_report(&self, report: &Report) -> Exit {
         let exit = report.exit;
         match report.form {
             // Not through `print`: folded lines would break a script that a shell reads.
             Form::BareText => {
-                finish(
+                exit_on_error(
                     std::io::stdout().lock().write_all(report.text.as_bytes()),
                     exit,
                 );
             }
             // Colour stands for a terminal here, where a person reads the indented form.
             Form::BareData => {
-                let text = pretty(&report.data, self.out != ColorChoice::Never);
+                let text = format_json(&report.data, self.out != ColorChoice::Never);
                 print_json(&escape_invisible(&text), exit);
             }
-            Form::Result if self.json => print_json(&self.enveloped(&report.data), exit),
+            Form::Result if self.json => print_json(&self.format_success(&report.data), exit),
             Form::Result if report.text.is_empty() => {}
-            Form::Result => self.print(report.text.trim_end_matches('\n'), exit),
+            Form::Result => self.print_text(report.text.trim_end_matches('\n'), exit),
         }
         exit
     }
 
     /// Prints the failure of a command and returns its exit code.
-    pub fn fail(&self, failure: &Failure) -> Exit {
+    pub fn print_failure(&self, failure: &Failure) -> Exit {
         if self.json {
             let data = failure.json_data().unwrap_or(&Value::Null);
-            print_json(&self.envelope(data, Some(failure)), failure.exit());
+            print_json(&self.format_envelope(data, Some(failure)), failure.exit());
         }
         self.note_failure(failure);
         failure.exit()
@@ -195,29 +195,29 @@ impl Ui {
             return;
         }
         let place = failure.place().map(|place| format!("{place}: "));
-        self.problem(&paint(BAD, "error:"), place, &failure.message);
+        self.print_problem(&paint(BAD, "error:"), place, &failure.message);
         for line in failure.lines_for_people() {
             self.error_line(&format!("  {line}"));
         }
-        self.hint(failure.hint.as_deref());
+        self.print_hint(failure.hint.as_deref());
     }
 
-    fn problem(&self, kind: &str, place: Option<String>, message: &str) {
+    fn print_problem(&self, kind: &str, place: Option<String>, message: &str) {
         self.error_line(&format!("{kind} {}{message}", place.unwrap_or_default()));
     }
 
-    fn hint(&self, hint: Option<&str>) {
+    fn print_hint(&self, hint: Option<&str>) {
         if let Some(hint) = hint {
             self.error_line(&format!("{} {hint}", paint(HINT, "hint:")));
         }
     }
 
     /// Returns the line that `--json` prints for a result.
-    pub fn enveloped(&self, data: &Value) -> String {
-        self.envelope(data, None)
+    pub fn format_success(&self, data: &Value) -> String {
+        self.format_envelope(data, None)
     }
 
-    fn envelope(&self, data: &Value, failure: Option<&Failure>) -> String {
+    fn format_envelope(&self, data: &Value, failure: Option<&Failure>) -> String {
         // Details are painted for people. Programs get the text without escape codes.
         let plain = |line: &String| anstream::adapter::strip_str(line).to_string();
         let envelope = Envelope {
@@ -277,18 +277,22 @@ impl Ui {
         (read > 0).then(|| line.trim().to_owned())
     }
 
-    fn print(&self, text: &str, exit: Exit) {
+    fn print_text(&self, text: &str, exit: Exit) {
         let mut stream = AutoStream::new(std::io::stdout().lock(), self.out);
         // Escaping makes lines longer, so it comes before the folding.
-        let text = folded(for_terminal(text), self.out_columns);
+        let text = fold_lines(for_terminal(text), self.out_columns);
         let written = writeln!(stream, "{text}").and_then(|()| stream.flush());
-        finish(written, exit);
+        exit_on_error(written, exit);
     }
 
     fn error_line(&self, text: &str) {
         // If standard error is closed, there is no place left to report the error.
         let mut stream = AutoStream::new(std::io::stderr().lock(), self.err);
-        let _ = writeln!(stream, "{}", folded(for_terminal(text), self.err_columns));
+        let _ = writeln!(
+            stream,
+            "{}",
+            fold_lines(for_terminal(text), self.err_columns)
+        );
     }
 }
 
@@ -302,7 +306,7 @@ pub fn print_notice(text: &str) {
 /// Writes JSON and a newline. The caller has already escaped the text for terminals.
 fn print_json(text: &str, exit: Exit) {
     let mut stream = std::io::stdout().lock();
-    finish(
+    exit_on_error(
         writeln!(stream, "{text}").and_then(|()| stream.flush()),
         exit,
     );
@@ -310,7 +314,7 @@ fn print_json(text: &str, exit: Exit) {
 
 /// Exits if standard output could not be written. A closed pipe (`| head`) keeps the exit code; any
 /// other error, such as a full disk, exits with 1.
-fn finish(written: std::io::Result<()>, exit: Exit) {
+fn exit_on_error(written: std::io::Result<()>, exit: Exit) {
     match written {
         // The reader has what it needs, so this is not an error.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {

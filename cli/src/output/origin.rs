@@ -8,7 +8,7 @@ use vault_library::Origin;
 use crate::text::clean;
 
 /// Formats the origin for JSON.
-pub fn origin(origin: &Origin) -> String {
+pub fn format_origin(origin: &Origin) -> String {
     match origin {
         Origin::Local => "local".to_owned(),
         Origin::Linked(link) => format!("link:{link}"),
@@ -17,7 +17,7 @@ pub fn origin(origin: &Origin) -> String {
 }
 
 /// Formats the origin for people.
-pub fn whose(origin: &Origin) -> String {
+pub fn describe_owner(origin: &Origin) -> String {
     match origin {
         Origin::Local => "this vault".to_owned(),
         Origin::Linked(link) => format!("linked vault {link}"),
@@ -31,7 +31,7 @@ pub fn whose_skill(origin: &Origin, qualified: &str) -> String {
     match (origin, qualified.split_once('/')) {
         // The name of the vault on this machine is shorter than its id, and commands take it.
         (Origin::Linked(_), Some((vault, _))) => format!("linked vault {vault}"),
-        _ => whose(origin),
+        _ => describe_owner(origin),
     }
 }
 

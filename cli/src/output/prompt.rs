@@ -73,14 +73,14 @@ impl Ui {
 
     /// Asks for one of several options. Without a terminal it fails and names the flag that
     /// answers.
-    pub fn choose(
+    pub fn choose_one(
         &self,
         question: &str,
         flag: &str,
         options: Vec<String>,
     ) -> Result<String, Failure> {
         self.require_terminal(question, flag, &options)?;
-        let chosen = inquire::Select::new(&for_terminal(question), shown(&options))
+        let chosen = inquire::Select::new(&for_terminal(question), clean_options(&options))
             .raw_prompt()
             .map_err(asking_failed)?;
         // By index, because the prompt shows cleaned copies and the caller needs the option that it
@@ -97,7 +97,7 @@ impl Ui {
         flags: &str,
         options: &[String],
     ) -> Result<Vec<usize>, Failure> {
-        let options = aligned(&shown(options));
+        let options = align_options(&clean_options(options));
         self.require_terminal(question, flags, &options)?;
         let chosen = inquire::MultiSelect::new(&for_terminal(question), options)
             .with_page_size(15)
@@ -140,13 +140,13 @@ impl Ui {
     pub fn choose_first(&self, question: &str, options: Vec<String>) -> Result<String, Failure> {
         match options.first() {
             Some(first) if self.yes => Ok(first.clone()),
-            _ => self.choose(question, "--yes", options),
+            _ => self.choose_one(question, "--yes", options),
         }
     }
 
     /// Asks for any number of options. `ticked` decides whether all or none are preselected, and
     /// `--yes` keeps that selection.
-    pub fn tick(
+    pub fn choose_preselected(
         &self,
         question: &str,
         options: Vec<String>,
@@ -157,7 +157,7 @@ impl Ui {
         }
         self.require_terminal(question, "--yes", &options)?;
         let all: Vec<usize> = (0..options.len()).filter(|_| ticked).collect();
-        let chosen = inquire::MultiSelect::new(&for_terminal(question), shown(&options))
+        let chosen = inquire::MultiSelect::new(&for_terminal(question), clean_options(&options))
             .with_default(&all)
             .with_help_message("space: select, right: all, left: none, Enter: continue")
             .raw_prompt()
@@ -181,7 +181,7 @@ impl Ui {
     }
 
     /// Asks for a line of text. `--yes` answers with an empty line.
-    pub fn ask(&self, question: &str) -> Result<String, Failure> {
+    pub fn ask_text(&self, question: &str) -> Result<String, Failure> {
         if self.yes {
             return Ok(String::new());
         }
@@ -194,14 +194,14 @@ impl Ui {
 }
 
 /// Returns the options without anything that controls a terminal.
-fn shown(options: &[String]) -> Vec<String> {
+fn clean_options(options: &[String]) -> Vec<String> {
     // Options contain names from sources, and inquire writes them without `for_terminal`.
     let options = options.iter().map(|option| clean(option, MAX_OPTION_CHARS));
     options.collect()
 }
 
 /// Aligns the explanations of the options in a column, except where a name exceeds 24 characters.
-fn aligned(options: &[String]) -> Vec<String> {
+fn align_options(options: &[String]) -> Vec<String> {
     // One long name must not push the explanations of all others out of view.
     const MOST: usize = 24;
     let parts: Vec<_> = options

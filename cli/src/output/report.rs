@@ -62,11 +62,11 @@ impl Report {
     /// Creates a result that prints nothing, for commands that have printed their output
     /// themselves.
     pub fn silent(exit: Exit) -> Self {
-        Self::new(Value::Null, "").exit(exit)
+        Self::new(Value::Null, "").with_exit(exit)
     }
 
     /// Creates a result that prints `text` unchanged.
-    pub fn raw(text: impl Into<String>) -> Self {
+    pub fn raw_text(text: impl Into<String>) -> Self {
         Self {
             form: Form::BareText,
             ..Self::new(Value::Null, text)
@@ -74,7 +74,7 @@ impl Report {
     }
 
     /// Creates a result that prints JSON without an envelope.
-    pub fn bare(data: impl Serialize) -> Self {
+    pub fn bare_data(data: impl Serialize) -> Self {
         Self {
             form: Form::BareData,
             ..Self::new(data, "")
@@ -83,7 +83,7 @@ impl Report {
 
     /// Sets the exit code.
     #[must_use]
-    pub fn exit(mut self, exit: Exit) -> Self {
+    pub fn with_exit(mut self, exit: Exit) -> Self {
         self.exit = exit;
         self
     }
@@ -91,15 +91,15 @@ impl Report {
 
 /// The view of a command and its text, to which the command may add.
 #[derive(Default)]
-pub struct Done<V> {
+pub struct ViewWithText<V> {
     /// The data that docs/json.md describes.
     pub view: V,
     /// The text for people, without the final newline.
     pub text: String,
 }
 
-impl<V: View> From<Done<V>> for Report {
-    fn from(done: Done<V>) -> Self {
+impl<V: View> From<ViewWithText<V>> for Report {
+    fn from(done: ViewWithText<V>) -> Self {
         Self::view(done.view, done.text)
     }
 }
@@ -116,7 +116,7 @@ pub enum SingleOrList<T> {
 
 impl<T> SingleOrList<T> {
     /// Wraps the only result by itself, and any other number as a list.
-    pub fn of(results: impl IntoIterator<Item = T>) -> Self {
+    pub fn from_results(results: impl IntoIterator<Item = T>) -> Self {
         let mut results: Vec<T> = results.into_iter().collect();
         match results.pop() {
             // A caller that named one thing gets an object and need not unpack a list.
@@ -189,7 +189,7 @@ pub(super) struct EnvelopeError<'a> {
     pub details: Vec<String>,
 }
 
-pub(super) fn pretty(data: &Value, terminal: bool) -> String {
+pub(super) fn format_json(data: &Value, terminal: bool) -> String {
     // Programs that read line by line get one line.
     if terminal {
         serde_json::to_string_pretty(data)

@@ -21,12 +21,12 @@ impl Table {
     }
 
     /// Appends a row.
-    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub fn push_row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
 
     /// Formats the table as lines.
-    pub fn text(&self) -> String {
+    pub fn to_text(&self) -> String {
         let strip = anstream::adapter::strip_str;
         let width = |cell: &String| strip(cell).to_string().chars().count();
         // Rows may have fewer cells than the heading, so a column takes those that exist.
@@ -50,18 +50,18 @@ impl Table {
 }
 
 /// Formats lines of a name and a value. A line without a value is left out.
-pub fn facts<'a>(lines: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
+pub fn format_facts<'a>(lines: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
     let mut table = Table::default();
     for (name, value) in lines {
         if let Some(value) = value {
-            table.row([paint(DIM, name), value]);
+            table.push_row([paint(DIM, name), value]);
         }
     }
-    table.text()
+    table.to_text()
 }
 
 /// Returns the day of a time in RFC 3339, or `-` if there is no time.
-pub fn day(time: &str) -> String {
+pub fn format_day(time: &str) -> String {
     match time.get(..10) {
         Some(day) => clean(day, 10),
         None => "-".to_owned(),
@@ -70,7 +70,11 @@ pub fn day(time: &str) -> String {
 
 /// Formats the names that a release added, changed and removed, one per line. Each kind shows at
 /// most 20 names.
-pub fn changes<T: std::fmt::Display>(added: &[T], changed: &[T], removed: &[T]) -> Vec<String> {
+pub fn change_lines<T: std::fmt::Display>(
+    added: &[T],
+    changed: &[T],
+    removed: &[T],
+) -> Vec<String> {
     const SHOWN: usize = 20;
     let mut lines = Vec::new();
     for (mark, names) in [
@@ -94,7 +98,7 @@ mod tests {
     #[test]
     fn of_many_changes_of_one_kind_the_first_twenty_are_named() {
         let many: Vec<_> = (1..=22).map(|n| format!("skill-{n}")).collect();
-        let lines = changes(&many, &many[..20], &[]);
+        let lines = change_lines(&many, &many[..20], &[]);
         assert_eq!(lines.len(), 21 + 20);
         assert!(lines[19].ends_with(" skill-20"), "{}", lines[19]);
         assert!(lines[20].ends_with(" and 2 more"), "{}", lines[20]);
@@ -104,10 +108,10 @@ mod tests {
     #[test]
     fn a_table_lines_up_whatever_the_styles() {
         let mut table = Table::new(&["name", "status"]);
-        table.row([paint(super::super::style::BOLD, "a"), "active".into()]);
-        table.row(["longer".into(), paint(super::super::style::BOLD, "")]);
+        table.push_row([paint(super::super::style::BOLD, "a"), "active".into()]);
+        table.push_row(["longer".into(), paint(super::super::style::BOLD, "")]);
         assert_eq!(
-            anstream::adapter::strip_str(&table.text()).to_string(),
+            anstream::adapter::strip_str(&table.to_text()).to_string(),
             "name    status\na       active\nlonger"
         );
     }

@@ -97,7 +97,7 @@ impl Owner<Failure> for InteractiveOwner<'_> {
 
     fn keys_changed(&mut self, changes: &RootChanges) {
         let slug = &self.publisher.connection.slug;
-        key_changes::warn(self.publisher.context, slug.as_str(), changes);
+        key_changes::warn_of_changes(self.publisher.context, slug.as_str(), changes);
     }
 
     /// Names the skills that a revoked key had signed, and asks. Nothing is signed unreviewed.

@@ -208,7 +208,7 @@ impl<'a> Publisher<'a> {
         let Connection { base, slug } = self.connection;
         let request = PlanRequest::new(base.as_str(), slug, current.as_deref());
         if let Some(changes) = publish::take_roots(self.vault, &request)? {
-            key_changes::warn(self.context, slug.as_str(), &changes);
+            key_changes::warn_of_changes(self.context, slug.as_str(), &changes);
         }
         Ok(current)
     }

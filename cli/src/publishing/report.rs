@@ -14,7 +14,7 @@ use vault_library::{
 
 use super::{SyncOutcome, take_over::TakenOver};
 use crate::{
-    output::{BOLD, DIM, Done, HINT, TICK, changes, count, format_size, paint},
+    output::{BOLD, DIM, HINT, TICK, ViewWithText, change_lines, count, format_size, paint},
     profiles::rendered_lines,
     service::connection::Connection,
 };
@@ -95,7 +95,7 @@ struct ProposedRelease {
 }
 
 /// Creates the report of a sync for people and programs.
-pub fn sync_report(connection: &Connection, outcome: &SyncOutcome) -> Done<SyncReport> {
+pub fn sync_report(connection: &Connection, outcome: &SyncOutcome) -> ViewWithText<SyncReport> {
     let (taken, address) = (&outcome.taken, connection.address());
     let (release, skills, expires_at) = match &outcome.published {
         PublishOutcome::Unchanged(current) => (current.release, current.skills, current.expires_at),
@@ -138,7 +138,7 @@ pub fn sync_report(connection: &Connection, outcome: &SyncOutcome) -> Done<SyncR
             });
             let release = paint(BOLD, release);
             let heading = format!("published release {release} with {number} at {shown}");
-            let mut lines = change_lines(&heading, plan, taken);
+            let mut lines = release_lines(&heading, plan, taken);
             let (number, size) = (count(*objects as u64, "object"), format_size(*bytes));
             let details = format!("  uploaded {number}, {size}; valid until {expires_at}");
             lines.push(paint(DIM, details));
@@ -156,7 +156,7 @@ pub fn sync_report(connection: &Connection, outcome: &SyncOutcome) -> Done<SyncR
             });
             let release = paint(BOLD, release);
             let heading = format!("proposed release {release} with {number} at {shown}");
-            let mut lines = change_lines(&heading, plan, taken);
+            let mut lines = release_lines(&heading, plan, taken);
             lines.push(format!(
                 "  it has {signatures} of {} signatures; on another publisher's machine: {}",
                 plan.needed,
@@ -168,13 +168,13 @@ pub fn sync_report(connection: &Connection, outcome: &SyncOutcome) -> Done<SyncR
         }
     };
     let text = lines.join("\n");
-    Done { view, text }
+    ViewWithText { view, text }
 }
 
 /// The heading of a new release, and what differs from the one before.
-fn change_lines(heading: &str, plan: &ReleasePlan, taken: &TakenOver) -> Vec<String> {
+fn release_lines(heading: &str, plan: &ReleasePlan, taken: &TakenOver) -> Vec<String> {
     let mut lines = vec![format!("{TICK} {heading}")];
-    lines.extend(changes(&plan.added, &plan.changed, &plan.removed));
+    lines.extend(change_lines(&plan.added, &plan.changed, &plan.removed));
     lines.extend(rendered_lines(&plan.rendered));
     lines.extend(taken.change_lines());
     lines

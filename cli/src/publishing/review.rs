@@ -419,7 +419,7 @@ fn skill_lines(skill: &CheckedSkill, detail: Detail) -> RenderedDiff {
         skill.name
     ));
     let findings = skill.findings.iter();
-    let findings = findings.map(|it| finding::line(it.path.as_str(), it));
+    let findings = findings.map(|it| finding::render_line(it.path.as_str(), it));
     shown.lines.extend(findings);
     shown.lines.extend(skill.lines.iter().map(change_line));
     shown.add_difference(diff_files(

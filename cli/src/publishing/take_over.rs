@@ -125,7 +125,8 @@ impl Publisher<'_> {
         }
         let trust = self.vault.require_trust()?;
         let who = changes.publishers.iter();
-        let who = join(who.map(|key| key_changes::name(&NamedKey::from_chain(trust.chain(), key))));
+        let who =
+            join(who.map(|key| key_changes::format_key(&NamedKey::from_chain(trust.chain(), key))));
         let text = format!("Take over release {}, signed by {who}?", changes.release);
         let question = Question {
             text: &text,

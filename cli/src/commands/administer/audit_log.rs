@@ -44,20 +44,20 @@ pub struct Filters {
     #[arg(long, value_name = "ACTION")]
     action: Option<String>,
     /// Show only events since this time: a time in UTC, or an age such as 30m, 24h or 7d
-    #[arg(long, value_name = "TIME", value_parser = since)]
-    since: Option<Since>,
+    #[arg(long, value_name = "TIME", value_parser = parse_since)]
+    since: Option<EventStart>,
 }
 
 /// A point in time, or an age in seconds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Since {
+enum EventStart {
     At(Timestamp),
     Ago(i64),
 }
 
 /// A log entry, with the names that are known.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct Entry {
+pub struct NamedAuditEntry {
     #[serde(flatten)]
     record: AuditEntry,
     /// The actor's e-mail address, while the person is a user of the vault.
@@ -79,29 +79,29 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             Some(email) if email.contains('@') => Some(users::find_user(&client, email).await?.id),
             actor => actor.clone(),
         };
-        let mut entries = entries(&client, "/admin/audit", filters, actor).await?;
+        let mut entries = load_entries(&client, "/admin/audit", filters, actor).await?;
         // The names take two more requests, which an empty log does not need.
         if !entries.is_empty() {
-            name(&mut entries, &names(&client, &connection).await?);
+            add_names(&mut entries, &load_names(&client, &connection).await?);
         }
-        Ok(show(&entries, "an operator"))
+        Ok(show_entries(&entries, "an operator"))
     })
 }
 
 /// Reads the entries of the log at `path` that match the filters. `actor` is an id; `None` stands
 /// for everyone.
-pub async fn entries(
+pub async fn load_entries(
     client: &OwnerClient,
     path: &str,
     filters: &Filters,
     actor: Option<String>,
-) -> Result<Vec<Entry>, Failure> {
+) -> Result<Vec<NamedAuditEntry>, Failure> {
     // The route takes a time. An age counts back from the clock of this machine.
     let since = filters.since.map(|since| match since {
-        Since::At(at) => at.to_string(),
-        Since::Ago(seconds) => SystemClock.now().plus_seconds(-seconds).to_string(),
+        EventStart::At(at) => at.to_string(),
+        EventStart::Ago(seconds) => SystemClock.now().plus_seconds(-seconds).to_string(),
     });
-    let asked: Vec<(&str, &str)> = [
+    let query: Vec<(&str, &str)> = [
         ("actor", actor.as_deref()),
         ("action", filters.action.as_deref()),
         ("since", since.as_deref()),
@@ -109,16 +109,16 @@ pub async fn entries(
     .into_iter()
     .filter_map(|(name, value)| value.map(|value| (name, value)))
     .collect();
-    if asked.is_empty() {
+    if query.is_empty() {
         return client.list(path).await;
     }
     client
-        .list(&format!("{path}?{}", encode_form(&asked)))
+        .list(&format!("{path}?{}", encode_form(&query)))
         .await
 }
 
 /// Adds the names of people and machines, by their ids.
-pub fn name(entries: &mut [Entry], names: &BTreeMap<String, String>) {
+pub fn add_names(entries: &mut [NamedAuditEntry], names: &BTreeMap<String, String>) {
     for entry in entries {
         entry.actor_email = names.get(&entry.record.actor).cloned();
         let target = entry.record.target.as_ref();
@@ -127,7 +127,7 @@ pub fn name(entries: &mut [Entry], names: &BTreeMap<String, String>) {
 }
 
 /// The e-mail addresses and machine names by id.
-async fn names(
+async fn load_names(
     client: &OwnerClient,
     connection: &Connection,
 ) -> Result<BTreeMap<String, String>, Failure> {
@@ -147,7 +147,7 @@ async fn names(
 }
 
 /// Shows entries as a table. `account` stands for an actor that is an account without a name.
-pub fn show(entries: &[Entry], account: &str) -> Report {
+pub fn show_entries(entries: &[NamedAuditEntry], account: &str) -> Report {
     if entries.is_empty() {
         return Report::new(entries, "No entries.");
     }
@@ -158,20 +158,20 @@ pub fn show(entries: &[Entry], account: &str) -> Report {
         } else {
             BAD
         };
-        table.row([
+        table.push_row([
             // To the minute.
             entry.record.at.to_string()[..16].replace('T', " "),
-            who(entry, account),
+            format_actor(entry, account),
             clean(&entry.record.action, 40),
-            target(entry),
+            format_target(entry),
             paint(style, clean(&entry.record.outcome, 40)),
-            paint(DIM, changed(entry)),
+            paint(DIM, format_changes(entry)),
         ]);
     }
-    Report::new(entries, table.text())
+    Report::new(entries, table.to_text())
 }
 
-fn who(entry: &Entry, account: &str) -> String {
+fn format_actor(entry: &NamedAuditEntry, account: &str) -> String {
     match &entry.actor_email {
         Some(email) => clean(email, 40),
         // Ids of accounts belong to the service. Members of a vault cannot look them up.
@@ -180,7 +180,7 @@ fn who(entry: &Entry, account: &str) -> String {
     }
 }
 
-fn target(entry: &Entry) -> String {
+fn format_target(entry: &NamedAuditEntry) -> String {
     match (&entry.target_name, &entry.record.target) {
         // Only addresses hold an `@`; a machine chooses its name itself.
         (Some(name), _) if entry.record.action.starts_with("device.") => {
@@ -193,7 +193,7 @@ fn target(entry: &Entry) -> String {
 }
 
 /// Formats what the action changed in one line: `status: pending → active`.
-fn changed(entry: &Entry) -> String {
+fn format_changes(entry: &NamedAuditEntry) -> String {
     let members = |value: &Option<Value>| match value {
         None => Map::new(),
         Some(Value::Object(members)) => members.clone(),
@@ -204,28 +204,28 @@ fn changed(entry: &Entry) -> String {
     // Sorted, because a change reads the same in every entry then.
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let changes = names.into_iter().filter_map(|name| {
-        let shown = clean(name, 24);
+        let name_text = clean(name, 24);
         match (before.get(name), after.get(name)) {
             (before, after) if before == after => None,
             // A member that was absent before and is null now did not change.
             (None, None | Some(Value::Null)) => None,
-            (None, Some(after)) => Some(format!("{shown}: {}", short(after))),
+            (None, Some(after)) => Some(format!("{name_text}: {}", shorten_value(after))),
             (Some(before), after) => {
-                let after = after.map_or_else(|| "-".to_owned(), short);
-                Some(format!("{shown}: {} → {after}", short(before)))
+                let after = after.map_or_else(|| "-".to_owned(), shorten_value);
+                Some(format!("{name_text}: {} → {after}", shorten_value(before)))
             }
         }
     });
     clean(&changes.collect::<Vec<_>>().join(", "), 100)
 }
 
-fn short(value: &Value) -> String {
+fn shorten_value(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) if is_digest(text) => format!("{}…", &text[..8]),
         Value::String(text) => clean(text.trim_start_matches("role:"), 40),
         Value::Array(items) => {
-            let items: Vec<_> = items.iter().map(short).collect();
+            let items: Vec<_> = items.iter().map(shorten_value).collect();
             clean(&items.join(" "), 40)
         }
         other => clean(&other.to_string(), 40),
@@ -237,26 +237,26 @@ fn is_digest(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-fn since(text: &str) -> Result<Since, String> {
+fn parse_since(text: &str) -> Result<EventStart, String> {
     if let Ok(at) = text.parse() {
-        return Ok(Since::At(at));
+        return Ok(EventStart::At(at));
     }
-    let words = "write a time as 2026-11-21T00:00:00Z, or how long ago as 30m, 24h or 7d";
+    let usage = "write a time as 2026-11-21T00:00:00Z, or how long ago as 30m, 24h or 7d";
     // Split at the last character and not at the last byte, which may be a part of one.
     let (number, unit) = text
         .char_indices()
         .next_back()
         .map(|(at, _)| text.split_at(at))
-        .ok_or(words)?;
+        .ok_or(usage)?;
     // 32 bits bound the age, so that its seconds cannot overflow below.
-    let number: u32 = number.parse().map_err(|_| words)?;
+    let number: u32 = number.parse().map_err(|_| usage)?;
     let seconds = match unit {
         "m" => 60,
         "h" => 3600,
         "d" => 86_400,
-        _ => return Err(words.to_owned()),
+        _ => return Err(usage.to_owned()),
     };
-    Ok(Since::Ago(i64::from(number) * seconds))
+    Ok(EventStart::Ago(i64::from(number) * seconds))
 }
 
 #[cfg(test)]
@@ -304,8 +304,8 @@ mod tests {
                 "id": "1", "at": "2026-11-21T02:00:10Z", "actor": "server", "action": "x",
                 "before": before, "after": after, "outcome": "done",
             });
-            let entry: Entry = serde_json::from_value(entry).unwrap();
-            assert_eq!(changed(&entry), shown);
+            let entry: NamedAuditEntry = serde_json::from_value(entry).unwrap();
+            assert_eq!(format_changes(&entry), shown);
         }
     }
 
@@ -313,10 +313,10 @@ mod tests {
     fn since_is_a_time_or_how_long_ago() {
         let at = "2026-11-21T00:00:00Z";
         for (text, wanted) in [
-            (at, Some(Since::At(at.parse().unwrap()))),
-            ("30m", Some(Since::Ago(1800))),
-            ("24h", Some(Since::Ago(86_400))),
-            ("7d", Some(Since::Ago(604_800))),
+            (at, Some(EventStart::At(at.parse().unwrap()))),
+            ("30m", Some(EventStart::Ago(1800))),
+            ("24h", Some(EventStart::Ago(86_400))),
+            ("7d", Some(EventStart::Ago(604_800))),
             ("", None),
             ("d", None),
             ("-1d", None),
@@ -325,7 +325,7 @@ mod tests {
             ("2026-11-21", None),
             ("99999999999d", None),
         ] {
-            assert_eq!(since(text).ok(), wanted, "{text}");
+            assert_eq!(parse_since(text).ok(), wanted, "{text}");
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
     lookup::{EntryWords, pick_entry},
-    output::{BOLD, HINT, Report, TICK, Table, clean, count, day, paint},
+    output::{BOLD, HINT, Report, TICK, Table, clean, count, format_day, paint},
     service::{OwnerClient, connection::Connection},
 };
 use vault_api::{Client, RevokedClient};
@@ -45,7 +45,7 @@ enum Action {
     },
 }
 
-fn name(client: &Client) -> String {
+fn quote_client_name(client: &Client) -> String {
     client
         // Quoted, because an app chooses its own name and may imitate other words of the table.
         .name
@@ -61,14 +61,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         match &arguments.action {
             Action::List => {
                 let clients: Vec<Client> = owner.list(CLIENTS).await?;
-                Ok(show(&clients, &owner.client_id().await))
+                Ok(show_clients(&clients, &owner.client_id().await))
             }
             Action::Revoke {
                 client: Some(client),
                 ..
             } => {
                 let clients: Vec<Client> = owner.list(CLIENTS).await?;
-                revoke(context, &owner, find(&clients, client)?).await
+                revoke_client(context, &owner, find_client(&clients, client)?).await
             }
             Action::Revoke { client: None, .. } => {
                 sign_out_all(context, &owner, connection.slug.as_str()).await
@@ -94,7 +94,7 @@ async fn sign_out_all(
 }
 
 /// Shows the apps. `own` is the id of the sign-in that this command uses.
-fn show(clients: &[Client], own: &str) -> Report {
+fn show_clients(clients: &[Client], own: &str) -> Report {
     if clients.is_empty() {
         return Report::new(clients, "No app is connected.");
     }
@@ -108,13 +108,13 @@ fn show(clients: &[Client], own: &str) -> Report {
     ]);
     for client in clients {
         let used = client.last_used_at.map(|used| used.to_string());
-        table.row([
-            paint(BOLD, name(client)),
+        table.push_row([
+            paint(BOLD, quote_client_name(client)),
             // The hosts are what identifies an app, so they are painted and its name is not.
             paint(HINT, clean(&client.redirect_hosts.join(" "), 80)),
             client.users.to_string(),
-            day(&client.connected_at.to_string()),
-            day(&used.unwrap_or_default()),
+            format_day(&client.connected_at.to_string()),
+            format_day(&used.unwrap_or_default()),
             // Marked, because revoking it would sign this command line out.
             if client.id == own {
                 format!("{}  (this sign-in)", clean(&client.id, 40))
@@ -123,17 +123,17 @@ fn show(clients: &[Client], own: &str) -> Report {
             },
         ]);
     }
-    Report::new(clients, table.text())
+    Report::new(clients, table.to_text())
 }
 
-async fn revoke(
+async fn revoke_client(
     context: &Context,
     owner: &OwnerClient,
     client: &Client,
 ) -> Result<Report, Failure> {
     let question = format!(
         "Revoke {} and the tokens of {}?",
-        name(client),
+        quote_client_name(client),
         count(client.users, "user")
     );
     context.ui.confirm_or_stop(&question)?;
@@ -141,13 +141,13 @@ async fn revoke(
     let revoked: RevokedClient = owner.send(Method::DELETE, &path, None).await?;
     let text = format!(
         "{TICK} revoked {} and {}",
-        name(client),
+        quote_client_name(client),
         count(revoked.revoked_tokens, "token")
     );
     Ok(Report::new(&revoked, text))
 }
 
-fn find<'c>(clients: &'c [Client], asked: &str) -> Result<&'c Client, Failure> {
+fn find_client<'c>(clients: &'c [Client], asked: &str) -> Result<&'c Client, Failure> {
     // Names are not unique. If several apps have this one, the failure lists their ids.
     let kind = EntryWords {
         noun: "app",
@@ -189,11 +189,11 @@ mod tests {
             client("cli_b", "chat"),
             client("cli_c", "chat"),
         ];
-        assert_eq!(find(&clients, "cli_b").unwrap().id, "cli_b");
-        assert_eq!(find(&clients, "editor").unwrap().id, "cli_a");
-        let both = find(&clients, "chat").unwrap_err();
+        assert_eq!(find_client(&clients, "cli_b").unwrap().id, "cli_b");
+        assert_eq!(find_client(&clients, "editor").unwrap().id, "cli_a");
+        let both = find_client(&clients, "chat").unwrap_err();
         assert_eq!(both.code, ErrorCode::ClientAmbiguous);
-        let missed = find(&clients, "edtior").unwrap_err();
+        let missed = find_client(&clients, "edtior").unwrap_err();
         assert_eq!(missed.code, ErrorCode::ClientNotFound);
         assert!(missed.hint.as_ref().unwrap().contains("editor"));
     }

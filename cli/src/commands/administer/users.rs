@@ -10,7 +10,7 @@ use vault_policy::Policy;
 use crate::{
     context::Context,
     errors::Failure,
-    output::{BOLD, HINT, Report, TICK, Table, Warning, clean, day, nearest_name, paint},
+    output::{BOLD, HINT, Report, TICK, Table, Warning, clean, format_day, nearest_name, paint},
     policy_file,
     service::{
         OwnerClient,
@@ -139,7 +139,7 @@ enum Scope {
     Write,
 }
 
-fn given(scopes: &[Scope]) -> Vec<Given<vault_api::Scope>> {
+fn to_given_scopes(scopes: &[Scope]) -> Vec<Given<vault_api::Scope>> {
     let of_wire = |scope: &Scope| match scope {
         Scope::Read => vault_api::Scope::Read,
         Scope::Write => vault_api::Scope::Write,
@@ -165,7 +165,7 @@ fn profile_name(user: &User) -> String {
         .map_or_else(|| "-".to_owned(), |profile| clean(profile, 64))
 }
 
-fn name(user: &User) -> String {
+fn paint_email(user: &User) -> String {
     paint(BOLD, &user.email)
 }
 
@@ -180,18 +180,22 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             connection.owner_client(context)?
         };
         match &arguments.action {
-            Action::List => Ok(show(&client.list(USERS).await?)),
+            Action::List => Ok(show_users(&client.list(USERS).await?)),
             Action::Invite {
                 email,
                 role,
                 scopes,
-            } => invite(&client, email, *role, scopes).await,
+            } => invite_user(&client, email, *role, scopes).await,
             Action::Role { user, role } => {
                 let role = role.of_wire().into();
                 let body = json!(RoleChange { role });
-                let user = change(&client, user, Method::PUT, "role", body).await?;
-                let text = format!("{} is {} now", name(&user), article(role_word(&user)));
-                Ok(done(&user, &text))
+                let user = change_user(&client, user, Method::PUT, "role", body).await?;
+                let text = format!(
+                    "{} is {} now",
+                    paint_email(&user),
+                    with_article(role_word(&user))
+                );
+                Ok(report_user(&user, &text))
             }
             Action::Scopes {
                 user,
@@ -199,12 +203,16 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 revoke,
             } => {
                 let body = json!(ScopeChange {
-                    grant: given(grant),
-                    revoke: given(revoke),
+                    grant: to_given_scopes(grant),
+                    revoke: to_given_scopes(revoke),
                 });
-                let user = change(&client, user, Method::POST, "scopes", body).await?;
-                let text = format!("{} has the scopes: {}", name(&user), scope_words(&user));
-                Ok(done(&user, &text))
+                let user = change_user(&client, user, Method::POST, "scopes", body).await?;
+                let text = format!(
+                    "{} has the scopes: {}",
+                    paint_email(&user),
+                    scope_words(&user)
+                );
+                Ok(report_user(&user, &text))
             }
             Action::Profile { user, profile, .. } => {
                 let body = json!({ "profile": profile });
@@ -212,16 +220,20 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                     // Only a warning, because the profile may be added to the policy later.
                     warn_of_unknown_profile(context, profile);
                 }
-                let user = change(&client, user, Method::PUT, "profile", body).await?;
+                let user = change_user(&client, user, Method::PUT, "profile", body).await?;
                 let text = match &user.profile {
                     Some(profile) => {
-                        format!("{} has the profile {}", name(&user), clean(profile, 64))
+                        format!(
+                            "{} has the profile {}",
+                            paint_email(&user),
+                            clean(profile, 64)
+                        )
                     }
-                    None => format!("{} is bound to no profile", name(&user)),
+                    None => format!("{} is bound to no profile", paint_email(&user)),
                 };
-                Ok(done(&user, &text))
+                Ok(report_user(&user, &text))
             }
-            Action::Remove { user } => remove(context, &client, user).await,
+            Action::Remove { user } => remove_user(context, &client, user).await,
         }
     })
 }
@@ -249,15 +261,16 @@ fn unknown_profile(policy: Option<&Policy>, profile: &str) -> Option<Warning> {
     if names().any(|name| name == profile) {
         return None;
     }
-    let shown = clean(profile, 64);
+    let profile_text = clean(profile, 64);
     if policy.is_none() {
         let message = format!(
-            "there is no policy.toml on this machine: without one, `{shown}` grants nothing"
+            "there is no policy.toml on this machine: without one, `{profile_text}` grants nothing"
         );
         let hint = "write the profile into policy.toml in the vault's folder, then: vault sync";
         return Some(Warning::new("profile_unknown", message).hint(hint));
     }
-    let message = format!("policy.toml has no profile `{shown}`: it grants nothing until it does");
+    let message =
+        format!("policy.toml has no profile `{profile_text}`: it grants nothing until it does");
     let hint = match nearest_name(profile, names()) {
         Some(near) => format!("did you mean `{}`?", clean(near, 64)),
         None => "name a profile of policy.toml, or give --none".to_owned(),
@@ -268,7 +281,7 @@ fn unknown_profile(policy: Option<&Policy>, profile: &str) -> Option<Warning> {
     })
 }
 
-fn show(users: &[User]) -> Report {
+fn show_users(users: &[User]) -> Report {
     let mut table = Table::new(&[
         "E-MAIL",
         "STATE",
@@ -279,21 +292,21 @@ fn show(users: &[User]) -> Report {
         "ID",
     ]);
     for user in users {
-        table.row([
-            name(user),
+        table.push_row([
+            paint_email(user),
             user.state.to_string(),
             role_word(user).to_owned(),
             scope_words(user),
             profile_name(user),
             user.last_seen_at
-                .map_or_else(|| "never".to_owned(), |seen| day(&seen.to_string())),
+                .map_or_else(|| "never".to_owned(), |seen| format_day(&seen.to_string())),
             clean(&user.id, 40),
         ]);
     }
-    Report::new(users, table.text())
+    Report::new(users, table.to_text())
 }
 
-async fn invite(
+async fn invite_user(
     client: &OwnerClient,
     email: &str,
     role: Role,
@@ -303,7 +316,7 @@ async fn invite(
         // The service judges the address, so that its rules are in one place.
         email: Given::unchecked(email),
         role: Some(role.of_wire().into()),
-        scopes: Some(given(scopes)),
+        scopes: Some(to_given_scopes(scopes)),
     });
     let user: User = client.post(USERS, body).await?;
     let page = paint(HINT, client.base().address_of("/account"));
@@ -311,13 +324,13 @@ async fn invite(
     let text = format!(
         "invited {} as {}\nThey sign in and accept within 7 days at {page}\nWithout an account they \
          need a link from an operator: vault operator account invite {address} --url {base}",
-        name(&user),
-        article(role_word(&user))
+        paint_email(&user),
+        with_article(role_word(&user))
     );
-    Ok(done(&user, &text))
+    Ok(report_user(&user, &text))
 }
 
-async fn change(
+async fn change_user(
     client: &OwnerClient,
     user: &str,
     method: Method,
@@ -330,21 +343,28 @@ async fn change(
     client.send(method, &path, Some(body)).await
 }
 
-async fn remove(context: &Context, client: &OwnerClient, user: &str) -> Result<Report, Failure> {
+async fn remove_user(
+    context: &Context,
+    client: &OwnerClient,
+    user: &str,
+) -> Result<Report, Failure> {
     let user = find_user(client, user).await?;
     // The question shows the address even if an id was typed, so that a wrong id is noticed.
     let question = format!("Remove {} from this vault?", &user.email);
     context.ui.confirm_or_stop(&question)?;
     let path = format!("{USERS}/{}", user.id);
     let user: User = client.send(Method::DELETE, &path, None).await?;
-    Ok(done(&user, &format!("removed {}", name(&user))))
+    Ok(report_user(
+        &user,
+        &format!("removed {}", paint_email(&user)),
+    ))
 }
 
-fn done(user: &User, text: &str) -> Report {
+fn report_user(user: &User, text: &str) -> Report {
     Report::new(user, format!("{TICK} {text}"))
 }
 
-fn article(role: &str) -> String {
+fn with_article(role: &str) -> String {
     if role == "owner" {
         "an owner".to_owned()
     } else {

@@ -102,38 +102,38 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 .collect(),
         }
     };
-    let shown: Vec<ShownAgent> = agents::known_agents()
+    let listed_agents: Vec<ShownAgent> = agents::known_agents()
         .iter()
         .map(show)
         .filter(|agent| arguments.all || agent.found)
         .collect();
-    let found = shown.iter().filter(|agent| agent.found).count();
+    let detected_count = listed_agents.iter().filter(|agent| agent.found).count();
     let mut lines = Vec::new();
-    if !shown.is_empty() {
+    if !listed_agents.is_empty() {
         let mut table = Table::new(&["agent", "name", "folder", "linked"]);
-        for agent in &shown {
-            rows(context, &mut table, agent);
+        for agent in &listed_agents {
+            add_agent_rows(context, &mut table, agent);
         }
-        lines.push(table.text());
+        lines.push(table.to_text());
     }
     lines.push(paint(
         DIM,
         format_args!(
             "{} found on this machine, of {} known.",
-            count(found, "agent"),
+            count(detected_count, "agent"),
             agents::known_agents().len()
         ),
     ));
-    let unlinked = shown
+    let unlinked = listed_agents
         .iter()
         .any(|agent| agent.found && !agent.folders.iter().any(|folder| folder.linked));
     if unlinked {
         context.ui.note(format!("{HINT}hint:{HINT:#} vault sync-profiles --discover links the vault's skills into their folders"));
     }
-    Ok(Report::view(&shown, lines.join("\n")))
+    Ok(Report::view(&listed_agents, lines.join("\n")))
 }
 
-fn rows(context: &Context, table: &mut Table, agent: &ShownAgent) {
+fn add_agent_rows(context: &Context, table: &mut Table, agent: &ShownAgent) {
     let mut name = if agent.found {
         paint(BOLD, &agent.id)
     } else {
@@ -142,7 +142,7 @@ fn rows(context: &Context, table: &mut Table, agent: &ShownAgent) {
     let mut title = agent.name.clone();
     // Some agents read skills in projects only. Each still has its row.
     if agent.folders.is_empty() {
-        table.row([
+        table.push_row([
             name.clone(),
             title.clone(),
             paint(DIM, "projects only"),
@@ -154,7 +154,7 @@ fn rows(context: &Context, table: &mut Table, agent: &ShownAgent) {
         if !folder.exists {
             path = format!("{path} {DIM}(will be created){DIM:#}");
         }
-        table.row([
+        table.push_row([
             // Only the first row of an agent shows its id and name.
             std::mem::take(&mut name),
             std::mem::take(&mut title),

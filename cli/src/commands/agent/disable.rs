@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::switch::{Switch, switch};
+use super::switch::{Switch, switch_skill};
 use crate::{context::Context, errors::Failure, output::Report};
 
 /// The arguments of `vault disable`.
@@ -21,5 +21,5 @@ pub struct Arguments {
 
 /// Disables the skill.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    switch(context, &arguments.switch, false)
+    switch_skill(context, &arguments.switch, false)
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::switch::{Switch, switch};
+use super::switch::{Switch, switch_skill};
 use crate::{context::Context, errors::Failure, output::Report};
 
 /// The arguments of `vault enable`.
@@ -21,5 +21,5 @@ pub struct Arguments {
 
 /// Enables the skill.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    switch(context, &arguments.switch, true)
+    switch_skill(context, &arguments.switch, true)
 }

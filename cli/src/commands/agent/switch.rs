@@ -42,7 +42,7 @@ pub struct SkillVisibility {
 }
 
 /// Enables or disables a skill and updates the links in the agents' folders.
-pub fn switch(context: &Context, switch: &Switch, on: bool) -> Result<Report, Failure> {
+pub fn switch_skill(context: &Context, switch: &Switch, on: bool) -> Result<Report, Failure> {
     let vault = context.open_vault()?;
     let installed = lookup::installed_names(&vault)?;
     let skill = switch.name.parse::<SkillRef>();

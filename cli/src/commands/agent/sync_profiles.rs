@@ -96,11 +96,11 @@ fn link_found(
     input: &SyncProfilesInput,
     report: ProfileSyncReport,
 ) -> Result<ProfileSyncReport, Failure> {
-    let found = &report.unlinked_agents;
-    if input.discover || found.is_empty() {
+    let unlinked_agents = &report.unlinked_agents;
+    if input.discover || unlinked_agents.is_empty() {
         return Ok(report);
     }
-    let names = join(found.iter().map(agent_name));
+    let names = join(unlinked_agents.iter().map(agent_name));
     let question = format!("Link the vault's skills for {names}?");
     // Without a terminal the command itself counts as a yes.
     if context.ui.may_ask() && !context.ui.confirm_default(&question, true)? {
@@ -109,7 +109,7 @@ fn link_found(
     let discovering = SyncProfilesInput {
         project: input.project,
         copy: input.copy,
-        ..discover_input(input.machine.clone(), found.clone())
+        ..discover_input(input.machine.clone(), unlinked_agents.clone())
     };
     sync_profiles(vault, &discovering).map_err(sync_failure)
 }
@@ -132,13 +132,13 @@ fn check_forgotten(context: &Context, vault: &Vault, forget: &[AgentId]) -> Resu
         return Ok(());
     }
     let linked = agents::linked_roots(vault)?.into_iter();
-    let mut known: Vec<_> = linked.flat_map(|(_, agents)| agents).collect();
-    known.extend(
+    let mut known_agents: Vec<_> = linked.flat_map(|(_, agents)| agents).collect();
+    known_agents.extend(
         agents::detect_agents(&find_machine(context, None)?)
             .iter()
             .map(|agent| agent.id.clone()),
     );
-    match forget.iter().find(|agent| !known.contains(agent)) {
+    match forget.iter().find(|agent| !known_agents.contains(agent)) {
         Some(agent) => Err(fail!(AgentNotFound, "no folder is linked for {agent}")
             .hint("vault agents lists the agents and their folders")),
         None => Ok(()),

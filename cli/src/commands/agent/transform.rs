@@ -127,25 +127,29 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let vault = context.open_vault()?;
     match &arguments.action {
         Action::Add { skill, file, name } => {
-            let skill = bare(&vault, skill)?;
-            add(context, &vault, &skill, file, name.as_ref())
+            let skill = bare_skill_name(&vault, skill)?;
+            add_transform(context, &vault, &skill, file, name.as_ref())
         }
-        Action::List { skill: None } => list(context, &vault, None),
-        Action::List { skill: Some(skill) } => list(context, &vault, Some(&bare(&vault, skill)?)),
-        Action::Remove { skill, name } => remove(context, &vault, &bare(&vault, skill)?, name),
+        Action::List { skill: None } => list_transforms(context, &vault, None),
+        Action::List { skill: Some(skill) } => {
+            list_transforms(context, &vault, Some(&bare_skill_name(&vault, skill)?))
+        }
+        Action::Remove { skill, name } => {
+            remove_transform(context, &vault, &bare_skill_name(&vault, skill)?, name)
+        }
     }
 }
 
 /// Returns the bare name of the skill that is meant. Transforms belong to names, so a bare name may
 /// be that of a skill that is not installed.
-fn bare(vault: &Vault, skill: &str) -> Result<String, Failure> {
+fn bare_skill_name(vault: &Vault, skill: &str) -> Result<String, Failure> {
     if !skill.contains('/') {
         return Ok(skill.to_owned());
     }
     Ok(lookup::find_bare_name(vault, skill)?.to_string())
 }
 
-fn add(
+fn add_transform(
     context: &Context,
     vault: &Vault,
     skill: &str,
@@ -173,13 +177,13 @@ fn add(
     // A name that is not valid cannot be installed either, and gets the same suggestion.
     let parsed = skill.parse().map_err(|_| not_installed(vault, skill))?;
     let transform = transforms::add_transform(vault, &parsed, name, &bytes)
-        .map_err(|error| refused(vault, skill, file, error))?;
+        .map_err(|error| transform_failure(vault, skill, file, error))?;
     let profiles = profiles::refresh_links(context, vault);
     let restart = profiles.is_some_and(|profiles| profiles.restart_required);
     let line = format!(
         "{TICK} added {BOLD}{}{BOLD:#} to {BOLD}{skill}{BOLD:#}  {DIM}for {}, priority {}{DIM:#}",
         transform.name,
-        whom(&transform),
+        agents_text(&transform),
         transform.priority
     );
     let added = AddedTransform {
@@ -190,14 +194,14 @@ fn add(
     Ok(Report::view(added, line))
 }
 
-fn whom(transform: &Transform) -> String {
+fn agents_text(transform: &Transform) -> String {
     if transform.agents.is_empty() {
         return "all agents".to_owned();
     }
     join(&transform.agents)
 }
 
-fn refused(vault: &Vault, skill: &str, file: &Path, error: AddTransformError) -> Failure {
+fn transform_failure(vault: &Vault, skill: &str, file: &Path, error: AddTransformError) -> Failure {
     match error {
         AddTransformError::NotInstalled(_) => not_installed(vault, skill),
         AddTransformError::Transform(error) => fail!(TransformInvalid, "{}", error.message)
@@ -221,19 +225,26 @@ fn not_installed(vault: &Vault, skill: &str) -> Failure {
     lookup::not_there(skill, &lookup::installed_names(vault).unwrap_or_default())
 }
 
-fn list(context: &Context, vault: &Vault, skill: Option<&str>) -> Result<Report, Failure> {
-    let mut listed = transforms::list_transforms(vault)?;
-    listed.retain(|listed| skill.is_none_or(|skill| listed.skill.as_str() == skill));
-    if listed.is_empty() {
+fn list_transforms(
+    context: &Context,
+    vault: &Vault,
+    skill: Option<&str>,
+) -> Result<Report, Failure> {
+    let mut transforms_of_vault = transforms::list_transforms(vault)?;
+    transforms_of_vault.retain(|listed| skill.is_none_or(|skill| listed.skill.as_str() == skill));
+    if transforms_of_vault.is_empty() {
         context.ui.note("No transforms.");
         return Ok(Report::view(Vec::<TransformFile>::new(), ""));
     }
     let mut table = Table::new(&["skill", "transform", "agents", "priority", "sets"]);
-    let files: Vec<_> = listed.into_iter().map(TransformFile::from).collect();
+    let files: Vec<_> = transforms_of_vault
+        .into_iter()
+        .map(TransformFile::from)
+        .collect();
     for file in &files {
-        table.row(file.row());
+        table.push_row(file.to_row());
     }
-    Ok(Report::view(files, table.text()))
+    Ok(Report::view(files, table.to_text()))
 }
 
 impl From<ListedTransform> for TransformFile {
@@ -253,12 +264,12 @@ impl From<ListedTransform> for TransformFile {
 }
 
 impl TransformFile {
-    fn row(&self) -> Vec<String> {
+    fn to_row(&self) -> Vec<String> {
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let mut row = vec![paint(BOLD, &self.skill), clean(&stem, 64)];
         if let Some(transform) = &self.transform {
             let note = either(self.approved == Some(true), "", " (not approved)");
-            let whom = format!("{}{note}", whom(transform));
+            let whom = format!("{}{note}", agents_text(transform));
             let sets = join(transform.fields());
             row.extend([whom, transform.priority.to_string(), sets]);
         }
@@ -269,13 +280,18 @@ impl TransformFile {
     }
 }
 
-fn remove(context: &Context, vault: &Vault, skill: &str, name: &str) -> Result<Report, Failure> {
+fn remove_transform(
+    context: &Context,
+    vault: &Vault,
+    skill: &str,
+    name: &str,
+) -> Result<Report, Failure> {
     // Invalid names fall through to the failure below, which suggests the nearest one.
-    let there = match (skill.parse(), name.parse()) {
+    let is_removed = match (skill.parse(), name.parse()) {
         (Ok(skill), Ok(name)) => transforms::remove_transform(vault, &skill, &name)?,
         _ => false,
     };
-    if !there {
+    if !is_removed {
         let all = transforms::list_transforms(vault)?;
         let of_skill = all
             .iter()

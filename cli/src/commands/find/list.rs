@@ -22,7 +22,7 @@ use crate::{
     errors::{Exit, Failure, message_chain},
     output::{
         BOLD, DIM, Report, Table, WARN, clean,
-        origin::{whose, whose_skill},
+        origin::{describe_owner, whose_skill},
         paint,
     },
     project_lock::{Lock, LockEntry, digest_of_installed},
@@ -113,7 +113,7 @@ fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure>
     };
     let mut table = Table::new(&["skill", "version", "from", ""]);
     for skill in &listing.skills {
-        table.row([
+        table.push_row([
             paint(BOLD, &skill.name),
             skill.version.to_string(),
             whose_skill(&skill.origin, &skill.qualified),
@@ -125,11 +125,11 @@ fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure>
     for (link, skills) in listing.withheld_skills() {
         let whose = match (vault, link) {
             (Some(vault), Some(link)) => format!("linked vault {}", link_name(vault, link)?),
-            _ => whose(&Origin::Local),
+            _ => describe_owner(&Origin::Local),
         };
         for name in skills {
             let state = paint(WARN, "withheld");
-            table.row([paint(BOLD, name), String::new(), whose.clone(), state]);
+            table.push_row([paint(BOLD, name), String::new(), whose.clone(), state]);
             withheld.push(WithheldSkill {
                 name: name.clone(),
                 link: link.cloned(),
@@ -139,10 +139,10 @@ fn of_vault(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure>
     let text = if listing.skills.is_empty() && withheld.is_empty() {
         "No skill is installed.".to_owned()
     } else {
-        table.text()
+        table.to_text()
     };
     let skills = listing.skills.into_iter().map(ListedSkill::from).collect();
-    Ok(Report::view(InstalledSkills { skills, withheld }, text).exit(exit))
+    Ok(Report::view(InstalledSkills { skills, withheld }, text).with_exit(exit))
 }
 
 /// Relation of a project's skill to the lock.
@@ -162,7 +162,7 @@ pub enum State {
 }
 
 impl State {
-    fn of(read: Option<&Examined>, locked: Option<&LockEntry>) -> Self {
+    fn compare_with_lock(read: Option<&Examined>, locked: Option<&LockEntry>) -> Self {
         match (read, locked) {
             (None, _) => Self::Missing,
             (Some(_), None) => Self::Unlocked,
@@ -175,7 +175,7 @@ impl State {
     }
 
     /// Returns the state for people, with the command that changes it.
-    const fn words(self) -> &'static str {
+    const fn hint_text(self) -> &'static str {
         match self {
             Self::Installed => "",
             Self::Outdated => "differs from vault.lock: vault install",
@@ -197,8 +197,10 @@ fn of_project(
         Some(vault) => project::find_project(vault, &folder)?,
         None => None,
     };
-    let locked = lock.skills.into_iter();
-    let locked: BTreeMap<_, _> = locked.map(|locked| (locked.name.clone(), locked)).collect();
+    let lock_entries = lock.skills.into_iter();
+    let locked: BTreeMap<_, _> = lock_entries
+        .map(|locked| (locked.name.clone(), locked))
+        .collect();
     let installed = project.iter().flat_map(Project::skill_names);
     // Names from both sides, because a skill that only one side has is what the user looks for.
     let names: BTreeSet<_> = locked.keys().chain(installed).collect();
@@ -219,17 +221,17 @@ fn of_project(
             }
             read => {
                 let read = read.and_then(Result::ok);
-                let state = State::of(read.as_ref(), locked.get(*name));
+                let state = State::compare_with_lock(read.as_ref(), locked.get(*name));
                 ProjectSkill::new(name, read, state)
             }
         };
-        table.row(skill.row());
+        table.push_row(skill.to_row());
         skills.push(skill);
     }
     let text = if names.is_empty() {
         "The project has no skills.".to_owned()
     } else {
-        table.text()
+        table.to_text()
     };
     let view = ProjectSkills {
         project: folder.path().to_owned(),
@@ -238,7 +240,7 @@ fn of_project(
             .as_ref()
             .map(|project| project.agent_folders().clone()),
     };
-    Ok(Report::view(view, text).exit(exit))
+    Ok(Report::view(view, text).with_exit(exit))
 }
 
 impl ProjectSkill {
@@ -253,7 +255,7 @@ impl ProjectSkill {
         }
     }
 
-    fn row(&self) -> [String; 4] {
+    fn to_row(&self) -> [String; 4] {
         let text = |number: u64| number.to_string();
         let from = self
             .provenance
@@ -263,7 +265,7 @@ impl ProjectSkill {
             paint(BOLD, &self.name),
             self.version.map(text).unwrap_or_default(),
             from.unwrap_or_default(),
-            paint(DIM, self.state.words()),
+            paint(DIM, self.state.hint_text()),
         ]
     }
 }

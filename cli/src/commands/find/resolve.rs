@@ -47,7 +47,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let vault = context.existing_vault()?;
     let policy = own_compiled(context, vault.as_ref())?;
     let answer = caller_capabilities(vault.as_ref(), &policy, question.into())?;
-    Ok(Report::bare(answer))
+    Ok(Report::bare_data(answer))
 }
 
 impl<'a> From<&'a Question> for CallerQuery<'a> {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::skill::{TopK, search};
+use super::skill::{TopK, search_skills};
 use crate::{context::Context, errors::Failure, output::Report};
 
 /// The arguments of `vault search`.
@@ -24,5 +24,5 @@ pub struct Arguments {
 /// Searches the installed skills.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?;
-    search(vault.as_ref(), &arguments.words.join(" "), &arguments.top_k)
+    search_skills(vault.as_ref(), &arguments.words.join(" "), &arguments.top_k)
 }

@@ -35,7 +35,7 @@ use crate::{
     lookup::{self, Target},
     output::{
         BOLD, DIM, GOOD, HINT, Report, WARN, clean, count, either, format_size, join,
-        origin::{SigningKey, origin, whose, whose_skill},
+        origin::{SigningKey, describe_owner, format_origin, whose_skill},
         paint,
     },
 };
@@ -63,8 +63,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         lookup::resolve_target(vault.as_ref(), &arguments.what)?,
         &vault,
     ) {
-        (Target::Installed(name), Some(vault)) => installed(context, vault, &name),
-        (Target::Installed(_), None) | (Target::Path(_), _) => folder(context, &arguments.what),
+        (Target::Installed(name), Some(vault)) => show_installed(context, vault, &name),
+        (Target::Installed(_), None) | (Target::Path(_), _) => {
+            show_folder(context, &arguments.what)
+        }
     }
 }
 
@@ -169,13 +171,13 @@ pub struct SkillFolder<'a> {
     content: Option<SkillContent>,
 }
 
-fn installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<Report, Failure> {
-    let found =
+fn show_installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<Report, Failure> {
+    let verified =
         run::inspect_skill(vault, name).map_err(|error| lookup::suggest_name(vault, error))?;
     // Only own skills can be rolled back, and a linked one may have the name of an own one.
-    let held = found.origin == Origin::Local && history::is_held(vault, &found.name)?;
-    let mut lines = installed_lines(vault, name, &found, held)?;
-    let manifest = found.examined.manifest;
+    let is_held = verified.origin == Origin::Local && history::is_held(vault, &verified.name)?;
+    let mut lines = installed_lines(vault, name, &verified, is_held)?;
+    let manifest = verified.examined.manifest;
     let files = manifest.files.into_iter().map(|file| SkillFile {
         path: file.path,
         size: file.size,
@@ -184,19 +186,19 @@ fn installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<Report
     });
     let content = SkillContent::new(
         context,
-        found.name,
-        found.frontmatter,
+        verified.name,
+        verified.frontmatter,
         manifest.agents,
         files.collect(),
         manifest.actions,
     );
-    lines.extend(content.lines());
+    lines.extend(content.content_lines());
     let skill = InstalledSkill {
         content,
         version: manifest.version,
-        bundle_hash: found.bundle,
-        origin: origin(&found.origin),
-        signer: found.signer.into(),
+        bundle_hash: verified.bundle,
+        origin: format_origin(&verified.origin),
+        signer: verified.signer.into(),
         signed_at: manifest.signed_at,
         provenance: SkillSource {
             identifier: manifest.provenance.identifier,
@@ -204,7 +206,7 @@ fn installed(context: &Context, vault: &Vault, name: &SkillRef) -> Result<Report
             fetched_at: manifest.provenance.fetched_at,
         },
         gate: manifest.gate,
-        held,
+        held: is_held,
     };
     Ok(Report::view(skill, lines.join("\n")))
 }
@@ -218,7 +220,7 @@ fn installed_lines(
 ) -> Result<Vec<String>, Failure> {
     let manifest = &found.examined.manifest;
     let version = format!("version {}", manifest.version);
-    let mut lines = heading(found.name.as_str(), &version, found.frontmatter.as_ref());
+    let mut lines = format_heading(found.name.as_str(), &version, found.frontmatter.as_ref());
     let mut from = manifest.provenance.identifier.to_string();
     if let Some(revision) = &manifest.provenance.revision {
         from.push_str(&format!(" at {revision}"));
@@ -228,7 +230,7 @@ fn installed_lines(
     let place = run::find_skill(vault, name)?;
     let whose = match &place {
         Some(place) => whose_skill(&found.origin, &place.qualified),
-        None => whose(&found.origin),
+        None => describe_owner(&found.origin),
     };
     // A `local:` source of a linked skill is a folder of another machine, which a reader would look
     // for here.
@@ -237,25 +239,25 @@ fn installed_lines(
     }
     let strict = either(manifest.gate.strict, "strict", "not strict");
     lines.extend([
-        row("from", clean(&from, 400)),
-        row(
+        format_row("from", clean(&from, 400)),
+        format_row(
             "signed",
             format!("{signed_at} by {HINT}{key}{HINT:#} ({whose})"),
         ),
-        row("bundle", found.bundle.to_string()),
-        row("gate", format!("{strict}{}", waived(found))),
+        format_row("bundle", found.bundle.to_string()),
+        format_row("gate", format!("{strict}{}", format_waivers(found))),
     ]);
     if held {
         let text = format!("by vault rollback; vault update {name} takes the newest version");
-        lines.push(row("held", text));
+        lines.push(format_row("held", text));
     }
     if !manifest.agents.is_empty() {
-        lines.push(row("agents", join(&manifest.agents)));
+        lines.push(format_row("agents", join(&manifest.agents)));
     }
     Ok(lines)
 }
 
-fn folder(context: &Context, source: &str) -> Result<Report, Failure> {
+fn show_folder(context: &Context, source: &str) -> Result<Report, Failure> {
     let path = Path::new(source);
     let auditor = Auditor::new(context.is_strict()?);
     let judged = audit_skill(path, &auditor).map_err(|error| not_started(&error, source))?;
@@ -290,8 +292,12 @@ fn folder(context: &Context, source: &str) -> Result<Report, Failure> {
     });
     if let Some(content) = &content {
         let frontmatter = content.frontmatter.as_ref();
-        lines.extend(heading(content.name.as_str(), "not installed", frontmatter));
-        lines.extend(content.lines());
+        lines.extend(format_heading(
+            content.name.as_str(),
+            "not installed",
+            frontmatter,
+        ));
+        lines.extend(content.content_lines());
     }
     let location = Location::of_folder(&lookup::folder_of(path));
     lines.extend(finding_lines(&location, &judged, true));
@@ -306,7 +312,7 @@ fn folder(context: &Context, source: &str) -> Result<Report, Failure> {
         outcome,
         content,
     };
-    Ok(Report::view(skill, lines.join("\n")).exit(exit_of(judged.verdict)))
+    Ok(Report::view(skill, lines.join("\n")).with_exit(exit_of(judged.verdict)))
 }
 
 impl SkillContent {
@@ -342,11 +348,11 @@ impl SkillContent {
     }
 
     /// Formats the context cost, variables, actions and files of the skill.
-    fn lines(&self) -> Vec<String> {
+    fn content_lines(&self) -> Vec<String> {
         let listed = count(self.context.listed_characters, "character");
         let loaded = format_size(self.context.loaded_bytes);
         let cost = format!("{listed} in every conversation, {loaded} when it is used");
-        let mut lines = vec![row("context", cost)];
+        let mut lines = vec![format_row("context", cost)];
         lines.extend(self.environment.iter().map(Variable::row));
         lines.extend(self.actions.iter().map(action_row));
         lines.extend(file_rows(&self.files));
@@ -354,7 +360,7 @@ impl SkillContent {
     }
 }
 
-fn waived(found: &VerifiedSkill) -> String {
+fn format_waivers(found: &VerifiedSkill) -> String {
     let gate = &found.examined.manifest.gate;
     let mut text = format!(", rules {}", clean(&gate.rules, 80));
     if !gate.flags.is_empty() {
@@ -367,7 +373,7 @@ fn waived(found: &VerifiedSkill) -> String {
     text
 }
 
-fn heading(name: &str, beside: &str, read: Option<&Frontmatter>) -> Vec<String> {
+fn format_heading(name: &str, beside: &str, read: Option<&Frontmatter>) -> Vec<String> {
     // The author's version is a text of the frontmatter, unlike the number that vault counts.
     let version = match read.and_then(|read| read.metadata.get("version")) {
         Some(Value::String(text)) => format!(", the author's {}", clean(text, 40)),
@@ -381,7 +387,7 @@ fn heading(name: &str, beside: &str, read: Option<&Frontmatter>) -> Vec<String> 
     lines
 }
 
-fn row(label: &str, text: impl AsRef<str>) -> String {
+fn format_row(label: &str, text: impl AsRef<str>) -> String {
     format!("{DIM}{label:<8}{DIM:#} {}", text.as_ref())
 }
 
@@ -395,7 +401,7 @@ impl Variable {
         };
         let about = self.secret.description.as_deref().unwrap_or_default();
         let line = format!("{} ({state})  {}", self.secret.name, clean(about, 200));
-        row("variable", line.trim_end())
+        format_row("variable", line.trim_end())
     }
 }
 
@@ -405,19 +411,19 @@ fn action_row((name, action): (&ActionName, &ActionSpec)) -> String {
     let about = action.description.as_deref().unwrap_or_default();
     let (command, about) = (clean(&words.join(" "), 200), clean(about, 200));
     let line = format!("{BOLD}{name}{BOLD:#}  {command}  {DIM}{about}{DIM:#}");
-    row("action", line.trim_end())
+    format_row("action", line.trim_end())
 }
 
 fn file_rows(files: &[SkillFile]) -> Vec<String> {
     const SHOWN: usize = 40;
-    let shown = files.iter().take(SHOWN).map(|file| {
+    let rows = files.iter().take(SHOWN).map(|file| {
         let mark = either(file.mode == Mode::Executable, "  executable", "");
         let (path, bytes) = (clean(file.path.as_str(), 200), format_size(file.size));
-        row("file", format!("{path}  {DIM}{bytes}{mark}{DIM:#}"))
+        format_row("file", format!("{path}  {DIM}{bytes}{mark}{DIM:#}"))
     });
-    let mut lines: Vec<String> = shown.collect();
+    let mut lines: Vec<String> = rows.collect();
     if let more @ 1.. = files.len().saturating_sub(SHOWN) {
-        lines.push(row("", format!("and {more} more")));
+        lines.push(format_row("", format!("and {more} more")));
     }
     lines
 }

@@ -23,7 +23,9 @@ use crate::{
     context::Context,
     errors::{Exit, Failure},
     lookup::{parse_installed_name, suggest_name},
-    output::{BOLD, DIM, Report, Warning, clean, doctor, nearest_name, origin::origin, paint},
+    output::{
+        BOLD, DIM, Report, Warning, clean, doctor, nearest_name, origin::format_origin, paint,
+    },
 };
 
 /// The arguments of `vault skill`.
@@ -105,15 +107,15 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let vault = context.existing_vault()?;
     match &arguments.action {
-        Action::List => list(context, vault.as_ref()),
-        Action::Search { query, top_k } => search(vault.as_ref(), query, top_k),
+        Action::List => list_skills(context, vault.as_ref()),
+        Action::Search { query, top_k } => search_skills(vault.as_ref(), query, top_k),
         Action::Which { name, action } => {
             let (vault, name) = parse_installed_name(vault.as_ref(), name)?;
             // The skills of a project go by their bare names only inside of it.
             let project = project_here(vault)?;
-            let found = run::locate_skill_in(vault, project.as_ref(), &name);
-            let found = found.map_err(|error| suggest_name(vault, error))?;
-            which(found, action.as_deref())
+            let located_result = run::locate_skill_in(vault, project.as_ref(), &name);
+            let located = located_result.map_err(|error| suggest_name(vault, error))?;
+            show_scripts(located, action.as_deref())
         }
         Action::Run(words) => action::run(context, vault.as_ref(), words, scope),
     }
@@ -128,14 +130,14 @@ fn project_here(vault: &Vault) -> Result<Option<Project>, Failure> {
     }
 }
 
-fn list(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure> {
+fn list_skills(context: &Context, vault: Option<&Vault>) -> Result<Report, Failure> {
     let Some(vault) = vault else {
-        return Ok(Report::bare(Vec::<ListedSkill>::new()));
+        return Ok(Report::bare_data(Vec::<ListedSkill>::new()));
     };
     let listing = shelf::list_installed(vault)?;
     let exit = warn_of_damaged(context, vault, &listing)?;
     let skills: Vec<_> = listing.skills.into_iter().map(ListedSkill::from).collect();
-    Ok(Report::bare(skills).exit(exit))
+    Ok(Report::bare_data(skills).with_exit(exit))
 }
 
 /// Returns the name of a linked vault on this machine.
@@ -158,7 +160,7 @@ pub(super) fn warn_of_damaged(
     let withheld = listing.withheld_skills();
     for (link, skills) in &withheld {
         let name = link.map(|link| link_name(vault, link)).transpose()?;
-        let text = doctor::withheld(name.as_deref(), skills);
+        let text = doctor::withheld_message(name.as_deref(), skills);
         context.ui.warn_with(
             "release_awaited",
             text,
@@ -212,7 +214,7 @@ impl From<Listed> for ListedSkill {
             agents: std::mem::take(&mut skill.texts.agents),
             texts: skill.texts,
             bundle_hash: skill.bundle,
-            origin: origin(&skill.origin),
+            origin: format_origin(&skill.origin),
             shadowed: skill.shadowed,
             qualified: skill.qualified,
         }
@@ -229,7 +231,11 @@ pub struct FoundSkill {
 }
 
 /// Searches the installed skills. The best hits come first.
-pub(super) fn search(vault: Option<&Vault>, query: &str, most: &TopK) -> Result<Report, Failure> {
+pub(super) fn search_skills(
+    vault: Option<&Vault>,
+    query: &str,
+    most: &TopK,
+) -> Result<Report, Failure> {
     let hits = match vault {
         Some(vault) => shelf::search_installed(vault, query, usize::from(most.top_k))?,
         None => Vec::new(),
@@ -255,11 +261,14 @@ pub(super) fn search(vault: Option<&Vault>, query: &str, most: &TopK) -> Result<
     if hits.is_empty() {
         lines.push(format!("No skill matches \"{}\".", clean(query, 80)));
     }
-    let found = hits.into_iter().map(|hit| FoundSkill {
+    let found_skills = hits.into_iter().map(|hit| FoundSkill {
         skill: hit.skill.into(),
         score: hit.score,
     });
-    Ok(Report::view(found.collect::<Vec<_>>(), lines.join("\n")))
+    Ok(Report::view(
+        found_skills.collect::<Vec<_>>(),
+        lines.join("\n"),
+    ))
 }
 
 /// Where the scripts of a skill are.
@@ -275,7 +284,7 @@ pub struct Scripts {
     actions: Vec<ResolvedAction>,
 }
 
-fn which(found: LocatedSkill, wanted: Option<&str>) -> Result<Report, Failure> {
+fn show_scripts(found: LocatedSkill, wanted: Option<&str>) -> Result<Report, Failure> {
     let Some(wanted) = wanted else {
         let mut lines = Vec::new();
         for action in &found.actions {

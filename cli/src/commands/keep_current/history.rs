@@ -76,7 +76,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         return Err(lookup::not_own(&vault, &name)?);
     }
     let versions: Vec<_> = versions.into_iter().map(StoredVersion::from).collect();
-    let lines: Vec<_> = versions.iter().map(StoredVersion::line).collect();
+    let lines: Vec<_> = versions.iter().map(StoredVersion::format_line).collect();
     Ok(Report::view(History { name, versions }, lines.join("\n")))
 }
 
@@ -99,7 +99,7 @@ impl From<PastVersion> for StoredVersion {
 }
 
 impl StoredVersion {
-    fn line(&self) -> String {
+    fn format_line(&self) -> String {
         let mark = if self.installed {
             paint(GOOD, "●")
         } else {

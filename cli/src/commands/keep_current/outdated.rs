@@ -118,7 +118,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         unchecked,
         errors,
     };
-    Ok(Report::view(view, lines.join("\n")).exit(exit))
+    Ok(Report::view(view, lines.join("\n")).with_exit(exit))
 }
 
 /// Formats the skills that were not compared, one line for each reason.

@@ -56,7 +56,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         Ok(report) => report,
         // `not_own` suggests similar names, which the library does not.
         Err(RollbackError::NotInstalled(_)) => return Err(lookup::not_own(&vault, name)?),
-        Err(error) => return Err(failure(name, error)),
+        Err(error) => return Err(rollback_failure(name, error)),
     };
     profiles::refresh_links(context, &vault);
     // A lock that cannot be read is ignored, because a rollback does not change it.
@@ -93,7 +93,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::view(rollback, lines.join("\n")))
 }
 
-fn failure(name: &SkillName, error: RollbackError) -> Failure {
+fn rollback_failure(name: &SkillName, error: RollbackError) -> Failure {
     let message = message_chain(&error);
     let shows = format!("vault history {name} shows what is stored");
     match error {

@@ -112,7 +112,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let fetching = sorted.fetching(context)?;
     let states = compare_sources(context, &vault, fetching.as_ref(), &sorted.asked)?;
-    let mut update = Update {
+    let mut update = SkillUpdater {
         context,
         vault: &vault,
         fetching: fetching.as_ref(),
@@ -128,7 +128,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 let name = asked.name.clone();
                 unchecked.push(UncheckedSkill { name, reason });
             }
-            state => outcomes.record_result(&asked.name, update.update(asked, state, is_named)),
+            state => {
+                outcomes.record_result(&asked.name, update.update_skill(asked, state, is_named))
+            }
         }
     }
     // A named skill that cannot be compared is a failure. Without names, such skills are only
@@ -154,19 +156,19 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         failed,
         unchecked,
     })?;
-    let text = summary(changed, same, &view.unchecked);
+    let text = format_summary(changed, same, &view.unchecked);
     let differs = arguments.diff && changed > 0;
-    Ok(Report::view(view, text).exit(either(differs, Exit::Differences, Exit::Done)))
+    Ok(Report::view(view, text).with_exit(either(differs, Exit::Differences, Exit::Done)))
 }
 
 /// Formats the counts below the updated skills.
-fn summary(changed: usize, same: usize, unchecked: &[UncheckedSkill]) -> String {
+fn format_summary(changed: usize, same: usize, unchecked: &[UncheckedSkill]) -> String {
     let mut lines = Vec::new();
     if changed == 0 {
         lines.push(format!("{} up to date", count(same, "skill")));
     }
-    let held = unchecked.iter().filter(|skill| skill.reason == HELD);
-    let held: Vec<&SkillName> = held.map(|skill| &skill.name).collect();
+    let held_skills = unchecked.iter().filter(|skill| skill.reason == HELD);
+    let held: Vec<&SkillName> = held_skills.map(|skill| &skill.name).collect();
     if !held.is_empty() {
         let names = join(&held);
         lines.push(format!(
@@ -190,7 +192,7 @@ fn without_source(message: &str) -> Failure {
         .hint("add it again from where it is: vault add <source>")
 }
 
-struct Update<'a> {
+struct SkillUpdater<'a> {
     context: &'a Context,
     vault: &'a Vault,
     /// `None` if no skill is fetched.
@@ -202,9 +204,9 @@ struct Update<'a> {
     has_shown: bool,
 }
 
-impl Update<'_> {
+impl SkillUpdater<'_> {
     /// Updates a skill, or shows the difference. Returns `None` if it equals its source.
-    fn update(
+    fn update_skill(
         &mut self,
         asked: &DriftCheck,
         state: DriftState,
@@ -218,11 +220,11 @@ impl Update<'_> {
                 None
             }
             DriftState::Drifted { .. } => {
-                let (candidate, before) = self.candidate(asked)?;
+                let (candidate, before) = self.examine_source(asked)?;
                 if self.only_diff {
-                    return Ok(Some(self.show(&candidate, &before)));
+                    return Ok(Some(self.show_difference(&candidate, &before)));
                 }
-                self.admit(asked, &candidate)?
+                self.admit_candidate(asked, &candidate)?
             }
             // `run` handles unchecked skills itself, so this is a source that could not be read.
             DriftState::Unchecked(reason) | DriftState::Failed(reason) => {
@@ -238,7 +240,7 @@ impl Update<'_> {
     }
 
     /// Reads the current content of a skill from its source.
-    fn read(&self, asked: &DriftCheck) -> Result<Source, Failure> {
+    fn read_source(&self, asked: &DriftCheck) -> Result<Source, Failure> {
         let upstream = match &asked.source {
             CurrentSource::Folder(path) => return Ok(Source::folder(path)),
             CurrentSource::Fetched(upstream) => upstream,
@@ -261,12 +263,12 @@ impl Update<'_> {
 
     /// Reads the current version at the source and runs the gate on it. Returns it with the
     /// installed version.
-    fn candidate(&self, asked: &DriftCheck) -> Result<(Candidate, Examined), Failure> {
+    fn examine_source(&self, asked: &DriftCheck) -> Result<(Candidate, Examined), Failure> {
         let (context, name) = (self.context, &asked.name);
         let before = history::read_installed(self.vault, name)
             .map_err(|error| fail!(SkillDamaged, "{}", message_chain(&error)))?
             .ok_or_else(|| fail!(SkillNotFound, "{name} is no longer installed"))?;
-        let source = self.read(asked)?;
+        let source = self.read_source(asked)?;
         let options = Options {
             name: Some(name.clone()),
             // The agents were chosen at `vault add`. An update changes only the files.
@@ -279,15 +281,15 @@ impl Update<'_> {
             require_installed: true,
             ..Options::default()
         };
-        let shown = drift::source_name(&asked.source);
-        let texts = Texts::of_source(&shown, &source);
+        let source_label = drift::source_name(&asked.source);
+        let texts = Texts::of_source(&source_label, &source);
         let candidate = examine_candidate(source, &options, &mut Neighbours::for_vault(self.vault))
-            .map_err(|error| admission_failure(&shown, &texts, error))?;
+            .map_err(|error| admission_failure(&source_label, &texts, error))?;
         texts.warn_about_findings(context, &candidate.package.findings);
         Ok((candidate, before))
     }
 
-    fn admit(
+    fn admit_candidate(
         &self,
         asked: &DriftCheck,
         candidate: &Candidate,
@@ -296,10 +298,10 @@ impl Update<'_> {
         let report = admit_one(self.vault, candidate)
             .map_err(|error| admission_failure(name, &Texts::of_fetched(name, &[]), error))?;
         if report.is_change() {
-            self.context.ui.line(admitted_text(&report));
+            self.context.ui.print_line(admitted_text(&report));
         }
         // Also without a change: an update that was killed may not have written the lock.
-        self.note(asked, &report, candidate)?;
+        self.record_in_lock(asked, &report, candidate)?;
         if !report.is_change() {
             return Ok(None);
         }
@@ -340,7 +342,7 @@ impl Update<'_> {
     }
 
     /// Updates the skill's entry in the project's lock, if the lock has one.
-    fn note(
+    fn record_in_lock(
         &self,
         asked: &DriftCheck,
         report: &AdmitReport,
@@ -372,7 +374,7 @@ impl Update<'_> {
         }
     }
 
-    fn show(&mut self, candidate: &Candidate, before: &Examined) -> ChangedSkill {
+    fn show_difference(&mut self, candidate: &Candidate, before: &Examined) -> ChangedSkill {
         let name = &candidate.package.name;
         let difference = diff::diff_files(
             &diff::by_path(&before.files),
@@ -382,15 +384,15 @@ impl Update<'_> {
         // Differences are printed as they are found, so a separator comes before each but the
         // first.
         if std::mem::replace(&mut self.has_shown, true) {
-            self.context.ui.line("");
+            self.context.ui.print_line("");
         }
         let version = before.manifest.version;
-        self.context.ui.line(format!(
+        self.context.ui.print_line(format!(
             "{GOOD}↑{GOOD:#} {BOLD}{name}{BOLD:#}  version {version} → {}",
             version + 1
         ));
         for line in &difference.lines {
-            self.context.ui.line(line);
+            self.context.ui.print_line(line);
         }
         ChangedSkill::Compared {
             name: name.clone(),

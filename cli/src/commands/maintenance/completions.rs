@@ -78,7 +78,7 @@ _vault_skills_or_files() {
 "#;
 
 /// Adds the completion of skill names to clap's zsh script.
-fn zsh(script: &str) -> String {
+fn add_zsh_skill_names(script: &str) -> String {
     // The script names no argument, so the help text has to identify those that take a skill.
     let line = |line: &str| {
         let known = ZSH_NAMES.iter().find(|(help, _)| line.contains(help));
@@ -94,20 +94,23 @@ fn zsh(script: &str) -> String {
 /// Prints the script for the shell, or with `--names` the names of the skills.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let Some(shell) = arguments.shell else {
-        return names(context);
+        return list_skill_names(context);
     };
-    Ok(Report::text(script(shell, (context.command_line)())))
+    Ok(Report::text(generate_script(
+        shell,
+        (context.command_line)(),
+    )))
 }
 
 /// Generates the script for a shell from the definition of the command line.
-pub fn script(shell: Shell, mut command: clap::Command) -> String {
+pub fn generate_script(shell: Shell, mut command: clap::Command) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "vault", &mut script);
     let mut script = String::from_utf8_lossy(&script).into_owned();
     match shell {
         Shell::Bash => script.push_str(BASH),
         Shell::Fish => script.push_str(FISH),
-        Shell::Zsh => script = zsh(&script),
+        Shell::Zsh => script = add_zsh_skill_names(&script),
         _ => {}
     }
     script
@@ -115,7 +118,7 @@ pub fn script(shell: Shell, mut command: clap::Command) -> String {
 
 /// Lists the names of the installed skills, those of linked vaults included. A vault that cannot be
 /// read has none.
-fn names(context: &Context) -> Result<Report, Failure> {
+fn list_skill_names(context: &Context) -> Result<Report, Failure> {
     let vault = context.existing_vault()?;
     let names = vault.as_ref().map(installed_names).transpose();
     // This runs at each press of Tab, where nobody could read an error.

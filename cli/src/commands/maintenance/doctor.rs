@@ -193,7 +193,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         clock_reset,
         report: &report,
     };
-    Ok(Report::view(health, lines.join("\n")).exit(exit))
+    Ok(Report::view(health, lines.join("\n")).with_exit(exit))
 }
 
 /// Lowers the remembered times that are ahead of this machine's clock, after a question. Returns
@@ -229,7 +229,7 @@ fn repair_each(
     if !context.ui.may_ask() || context.ui.is_yes() {
         return Ok(done);
     }
-    for skill in unsigned(report) {
+    for skill in unsigned_skills(report) {
         let question = format!("Sign {skill}, as it is in the vault's folder? Read it first.");
         if context.ui.confirm_in_person(&question)? {
             done.push(repair(Some(SkillRef::from(skill.clone())))?);
@@ -239,7 +239,7 @@ fn repair_each(
 }
 
 /// The skills that `--repair` signs when they are named.
-fn unsigned(report: &DoctorReport) -> impl Iterator<Item = &SkillName> {
+fn unsigned_skills(report: &DoctorReport) -> impl Iterator<Item = &SkillName> {
     let skills = report.skills.iter();
     let unsigned = skills.filter(|skill| skill.repair_status == RepairStatus::Repairable);
     unsigned.map(|skill| &skill.name)
@@ -252,7 +252,7 @@ fn lines_of(
     findings: &[FindingText],
     relinked: bool,
 ) -> Vec<String> {
-    let mut lines = vec![summary(report, findings)];
+    let mut lines = vec![format_summary(report, findings)];
     for finding in findings {
         // Show most notes only with `--verbose`.
         if finding.severity == Severity::Note
@@ -261,7 +261,7 @@ fn lines_of(
         {
             continue;
         }
-        lines.push(shown(finding));
+        lines.push(format_finding(finding));
     }
     for skill in &report.skills {
         if skill.repair_status == RepairStatus::Repaired {
@@ -283,10 +283,10 @@ fn lines_of(
     if let Some(name) = &arguments.skill {
         one_skill(report, name, &mut lines);
     }
-    agents(report, arguments.skill.is_some(), &mut lines);
+    push_agent_lines(report, arguments.skill.is_some(), &mut lines);
     // Without a terminal nothing was asked, so say why these skills are still unsigned.
     if arguments.repair && arguments.skill.is_none() {
-        let waiting = unsigned(report).count();
+        let waiting = unsigned_skills(report).count();
         if waiting > 0 {
             let skills = count(waiting, "unsigned skill");
             lines.push(format!(
@@ -305,7 +305,7 @@ fn hint_worthy(finding: &FindingText) -> bool {
     )
 }
 
-fn shown(finding: &FindingText) -> String {
+fn format_finding(finding: &FindingText) -> String {
     let mark = match finding.severity {
         Severity::Error => paint(BAD, "✗"),
         Severity::Warning => paint(WARN, "!"),
@@ -352,7 +352,7 @@ fn one_skill(report: &DoctorReport, name: &str, lines: &mut Vec<String>) {
     }
 }
 
-fn agents(report: &DoctorReport, one: bool, lines: &mut Vec<String>) {
+fn push_agent_lines(report: &DoctorReport, one: bool, lines: &mut Vec<String>) {
     if one {
         return;
     }
@@ -388,7 +388,7 @@ fn agents(report: &DoctorReport, one: bool, lines: &mut Vec<String>) {
     }
 }
 
-fn summary(report: &DoctorReport, findings: &[FindingText]) -> String {
+fn format_summary(report: &DoctorReport, findings: &[FindingText]) -> String {
     let of = |severity| {
         findings
             .iter()

@@ -162,12 +162,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let (subject, no_browser) = (&arguments.subject, arguments.no_browser);
     context.block_on(async {
-        let client = operator(context, &base, subject, no_browser).await?;
-        match act(context, &client, subject).await {
+        let client = connect_operator(context, &base, subject, no_browser).await?;
+        match run_action(context, &client, subject).await {
             // The sign-in of before still opens most routes, but not this one.
             Err(failure) if wants_sign_in(&failure) => {
                 let client = sign_in_anew(context, &base, no_browser).await?;
-                act(context, &client, subject).await
+                run_action(context, &client, subject).await
             }
             done => done,
         }
@@ -197,7 +197,7 @@ fn wants_sign_in(failure: &Failure) -> bool {
 }
 
 /// Runs the action on namespaces, accounts or the whole service.
-async fn act(
+async fn run_action(
     context: &Context,
     client: &OwnerClient,
     subject: &Subject,
@@ -217,22 +217,22 @@ async fn act(
         Subject::AuditLog(filters) => return accounts::audit_log(client, filters).await,
     };
     match action {
-        Action::Create { slug, owner } => create(client, slug, owner).await,
-        Action::List => list(client).await,
-        Action::Show { slug } => show(client, slug).await,
-        Action::Suspend { slug } => set(client, slug, "suspend", "suspended").await,
-        Action::Resume { slug } => set(client, slug, "resume", "resumed").await,
-        Action::Lapse { slug } => set(client, slug, "lapse", "lapsed").await,
-        Action::Renew { slug } => set(client, slug, "renew", "renewed").await,
+        Action::Create { slug, owner } => create_namespace(client, slug, owner).await,
+        Action::List => list_namespaces(client).await,
+        Action::Show { slug } => show_namespace(client, slug).await,
+        Action::Suspend { slug } => change_namespace(client, slug, "suspend", "suspended").await,
+        Action::Resume { slug } => change_namespace(client, slug, "resume", "resumed").await,
+        Action::Lapse { slug } => change_namespace(client, slug, "lapse", "lapsed").await,
+        Action::Renew { slug } => change_namespace(client, slug, "renew", "renewed").await,
         Action::SignOut { slug } => {
-            set(client, slug, "sign-out", "signed everyone out of the vault").await
+            change_namespace(client, slug, "sign-out", "signed everyone out of the vault").await
         }
     }
 }
 
 /// Returns a client that is signed in as operator. Opens the sign-in page if there is no valid
 /// sign-in.
-async fn operator(
+async fn connect_operator(
     context: &Context,
     base: &Base,
     subject: &Subject,
@@ -282,7 +282,11 @@ async fn sign_in_anew(
     OwnerClient::with_tokens(context, base, file, tokens)
 }
 
-async fn create(client: &OwnerClient, slug: &Slug, owner: &str) -> Result<Report, Failure> {
+async fn create_namespace(
+    client: &OwnerClient,
+    slug: &Slug,
+    owner: &str,
+) -> Result<Report, Failure> {
     let created: CreatedNamespace = client
         .post(
             "/admin/operator/namespaces",
@@ -309,14 +313,14 @@ async fn create(client: &OwnerClient, slug: &Slug, owner: &str) -> Result<Report
     Ok(Report::new(&created, text))
 }
 
-async fn list(client: &OwnerClient) -> Result<Report, Failure> {
+async fn list_namespaces(client: &OwnerClient) -> Result<Report, Failure> {
     let items: Vec<Namespace> = client.list("/admin/operator/namespaces").await?;
     if items.is_empty() {
         return Ok(Report::new(json!([]), "There is no namespace yet."));
     }
     let mut table = Table::new(&["SLUG", "KIND", "STATUS", "RELEASE", "OWNER"]);
     for item in &items {
-        table.row([
+        table.push_row([
             item.slug.to_string(),
             item.kind.to_string(),
             item.status.to_string(),
@@ -326,19 +330,19 @@ async fn list(client: &OwnerClient) -> Result<Report, Failure> {
             clean(&item.owner, 254),
         ]);
     }
-    Ok(Report::new(&items, table.text()))
+    Ok(Report::new(&items, table.to_text()))
 }
 
-async fn show(client: &OwnerClient, slug: &Slug) -> Result<Report, Failure> {
-    let found: Vault = client
+async fn show_namespace(client: &OwnerClient, slug: &Slug) -> Result<Report, Failure> {
+    let namespace: Vault = client
         .get(&format!("/admin/operator/namespaces/{slug}"))
         .await
-        .map_err(|failure| named(failure, slug))?;
-    Ok(Report::new(&found, described(&found)))
+        .map_err(|failure| with_namespace_name(failure, slug))?;
+    Ok(Report::new(&namespace, describe_namespace(&namespace)))
 }
 
 /// Describes a namespace, one fact a line.
-fn described(found: &Vault) -> String {
+fn describe_namespace(found: &Vault) -> String {
     let release = found.release.as_ref().map_or_else(
         || "none yet".to_owned(),
         |current| format!("{}, published {}", current.release, current.published_at),
@@ -365,21 +369,26 @@ fn described(found: &Vault) -> String {
         ("quota", quota),
         ("subscription", found.subscription.to_string()),
     ] {
-        table.row([label.to_owned(), value]);
+        table.push_row([label.to_owned(), value]);
     }
-    table.text()
+    table.to_text()
 }
 
-async fn set(client: &OwnerClient, slug: &Slug, verb: &str, done: &str) -> Result<Report, Failure> {
-    let found: Value = client
+async fn change_namespace(
+    client: &OwnerClient,
+    slug: &Slug,
+    verb: &str,
+    done: &str,
+) -> Result<Report, Failure> {
+    let answer: Value = client
         .post(
             &format!("/admin/operator/namespaces/{slug}/{verb}"),
             json!({}),
         )
         .await
-        .map_err(|failure| named(failure, slug))?;
+        .map_err(|failure| with_namespace_name(failure, slug))?;
     let text = format!("{TICK} {done} {BOLD}{slug}{BOLD:#}");
-    Ok(Report::new(&found, text))
+    Ok(Report::new(&answer, text))
 }
 
 async fn sign_out_all(context: &Context, client: &OwnerClient) -> Result<Report, Failure> {
@@ -394,7 +403,7 @@ async fn sign_out_all(context: &Context, client: &OwnerClient) -> Result<Report,
 }
 
 /// Replaces the service's "not found" with an error that names the namespace.
-fn named(failure: Failure, slug: &Slug) -> Failure {
+fn with_namespace_name(failure: Failure, slug: &Slug) -> Failure {
     // Every other failure says already what is wrong.
     if failure.code != ServiceCode::NotFound {
         return failure;
@@ -418,7 +427,7 @@ mod tests {
             });
             let more = more.as_object().unwrap().clone();
             found.as_object_mut().unwrap().extend(more);
-            described(&serde_json::from_value(found).unwrap())
+            describe_namespace(&serde_json::from_value(found).unwrap())
         };
         let empty = shown(json!({}));
         for (label, value) in [

@@ -163,10 +163,8 @@ fn print_config(
     settings: &Settings,
     options: Result<Options, Failure>,
 ) -> Result<Report, Failure> {
-    let mut shown = settings.setting_rows();
-    let row = shown
-        .iter_mut()
-        .find(|row| row.name == "VAULT_STORAGE_PATH");
+    let mut rows = settings.setting_rows();
+    let row = rows.iter_mut().find(|row| row.name == "VAULT_STORAGE_PATH");
     match (&options, row) {
         (Ok(options), Some(row)) if options.library_from.starts_with("--") => {
             row.value = Some(options.paths.root.display().to_string());
@@ -180,20 +178,20 @@ fn print_config(
         _ => {}
     }
     let mut table = Table::new(&["SETTING", "VALUE", "FROM"]);
-    for row in &shown {
+    for row in &rows {
         let value = match &row.value {
             Some(value) => clean(value, 200),
             None => paint(DIM, "not set"),
         };
-        table.row([row.name.to_owned(), value, clean(&row.source, 200)]);
+        table.push_row([row.name.to_owned(), value, clean(&row.source, 200)]);
     }
-    let report = Report::view(ServerSettings { settings: shown }, table.text());
+    let report = Report::view(ServerSettings { settings: rows }, table.to_text());
     let Err(failure) = options else {
         return Ok(report);
     };
     // Show the table even if a setting is invalid: it shows the source of the bad value.
     if !context.global.json {
-        context.ui.report(&report);
+        context.ui.print_report(&report);
     }
     Err(failure.data(report.data))
 }

@@ -12,7 +12,7 @@ use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
     lookup::{EntryWords, pick_entry},
-    output::{DIM, GOOD, HINT, Report, TICK, Table, WARN, clean, count, day, paint},
+    output::{DIM, GOOD, HINT, Report, TICK, Table, WARN, clean, count, format_day, paint},
     service::{OwnerClient, connection::Connection},
 };
 
@@ -92,12 +92,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let root = format!("/admin/vaults/{}/devices", connection.slug);
     context.block_on(async {
         let (machine, verb, done) = match &arguments.action {
-            Action::List => return Ok(show(&list(&client, &root).await?)),
-            Action::Invite(asked) => return enrolment::invite(&client, &connection, asked).await,
-            Action::Codes => return enrolment::list(&client, &connection).await,
-            Action::EndCode { id } => return enrolment::end(&client, &connection, id).await,
+            Action::List => return Ok(devices_report(&list_devices(&client, &root).await?)),
+            Action::Invite(asked) => {
+                return enrolment::create_code(&client, &connection, asked).await;
+            }
+            Action::Codes => return enrolment::list_codes(&client, &connection).await,
+            Action::EndCode { id } => return enrolment::end_code(&client, &connection, id).await,
             Action::Enrolment { mode } => {
-                return enrolment::set(&client, &connection, *mode).await;
+                return enrolment::set_enrolment_mode(&client, &connection, *mode).await;
             }
             Action::DenyPending | Action::Deny(DenyWhich { machine: None, .. }) => {
                 return deny_all(context, &client, &root).await;
@@ -111,9 +113,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             Action::Forget(which) => (&which.machine, "forget", "forgotten"),
         };
         // The routes take ids only, and people name a machine by its fingerprint or name.
-        let devices = list(&client, &root).await?;
-        let listed = find(&devices, machine)?;
-        let device = &listed.device;
+        let devices = list_devices(&client, &root).await?;
+        let chosen = find_listed_device(&devices, machine)?;
+        let device = &chosen.device;
         // A machine chooses its own name, which may hold control characters of the terminal.
         let (name, fingerprint) = (
             clean(&device.display_name(), 64),
@@ -131,7 +133,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         let path = format!("{root}/{}/{verb}", device.device_id);
         let decided: Result<Value, Failure> = client.post(&path, json!({})).await;
         decided.map_err(|failure| in_wrong_state(failure, device, verb))?;
-        let mut data = json!(listed);
+        let mut data = json!(chosen);
         data["done"] = json!(done);
         let done = match verb {
             "forget" => "deleted the record of",
@@ -178,7 +180,7 @@ fn in_wrong_state(mut failure: Failure, device: &Device, verb: &str) -> Failure 
 }
 
 /// Lists every machine, pending ones first.
-async fn list(client: &OwnerClient, root: &str) -> Result<Vec<ListedDevice>, Failure> {
+async fn list_devices(client: &OwnerClient, root: &str) -> Result<Vec<ListedDevice>, Failure> {
     let mut devices: Vec<ListedDevice> = client.list(root).await?;
     for ListedDevice { device, .. } in &mut devices {
         // The owner compares the fingerprint of the key, and not what the service says of it.
@@ -191,7 +193,7 @@ async fn list(client: &OwnerClient, root: &str) -> Result<Vec<ListedDevice>, Fai
 
 async fn deny_all(context: &Context, client: &OwnerClient, root: &str) -> Result<Report, Failure> {
     // The service denies all machines that are pending when it gets the request, which may be more.
-    let waiting = waiting(&list(client, root).await?);
+    let waiting = count_pending(&list_devices(client, root).await?);
     let question = format!("Deny {}?", count(waiting, "pending machine"));
     context.ui.confirm_or_stop(&question)?;
     let _: Value = client
@@ -201,12 +203,12 @@ async fn deny_all(context: &Context, client: &OwnerClient, root: &str) -> Result
     Ok(Report::new(json!({ "denied": waiting }), text))
 }
 
-fn waiting(devices: &[ListedDevice]) -> usize {
+fn count_pending(devices: &[ListedDevice]) -> usize {
     let pending = |listed: &&ListedDevice| listed.device.status == DeviceStatus::Pending;
     devices.iter().filter(pending).count()
 }
 
-fn show(devices: &[ListedDevice]) -> Report {
+fn devices_report(devices: &[ListedDevice]) -> Report {
     if devices.is_empty() {
         return Report::new(json!([]), "No machine has enrolled yet.");
     }
@@ -225,7 +227,7 @@ fn show(devices: &[ListedDevice]) -> Report {
             DeviceStatus::Active => GOOD,
             DeviceStatus::Revoked => DIM,
         };
-        table.row([
+        table.push_row([
             paint(style, device.status.as_str()),
             format!("\"{}\"", clean(&device.display_name(), 64)),
             paint(HINT, device.fingerprint),
@@ -236,11 +238,11 @@ fn show(devices: &[ListedDevice]) -> Report {
             listed
                 .release
                 .map_or_else(|| "-".to_owned(), |release| release.to_string()),
-            day(&device.enrolled_at.to_string()),
+            format_day(&device.enrolled_at.to_string()),
         ]);
     }
-    let mut text = table.text();
-    if let waiting @ 1.. = waiting(devices) {
+    let mut text = table.to_text();
+    if let waiting @ 1.. = count_pending(devices) {
         text.push_str(&format!(
             "\n\n{}. Read the fingerprint on the machine itself, then: vault devices admit <FINGERPRINT>",
             machines_wait(waiting as u64)
@@ -264,7 +266,10 @@ fn bare_key(fingerprint: &str) -> String {
 
 /// Finds the machine with this id or fingerprint, or else the only one that `machine` can mean. A
 /// machine chooses its own name, so a name never hides another machine's fingerprint.
-fn find<'d>(devices: &'d [ListedDevice], machine: &str) -> Result<&'d ListedDevice, Failure> {
+fn find_listed_device<'d>(
+    devices: &'d [ListedDevice],
+    machine: &str,
+) -> Result<&'d ListedDevice, Failure> {
     const LEAST: usize = 4;
     let key = bare_key(machine);
     let key_of = |device: &Device| bare_key(&device.fingerprint.to_string());
@@ -298,7 +303,7 @@ fn find<'d>(devices: &'d [ListedDevice], machine: &str) -> Result<&'d ListedDevi
             .filter(|listed| begins(listed) || listed.device.hostname == machine);
         return Err(failure
             .hint("give the whole fingerprint")
-            .details(named.map(line)));
+            .details(named.map(device_line)));
     }
     // No id or fingerprint begins like this, so only names are left.
     let kind = EntryWords {
@@ -310,10 +315,10 @@ fn find<'d>(devices: &'d [ListedDevice], machine: &str) -> Result<&'d ListedDevi
     let id_and_name = |ListedDevice { device, .. }: &'d ListedDevice| {
         (&*device.device_id, Some(&*device.hostname))
     };
-    pick_entry(&kind, devices, machine, id_and_name, line)
+    pick_entry(&kind, devices, machine, id_and_name, device_line)
 }
 
-fn line(listed: &ListedDevice) -> String {
+fn device_line(listed: &ListedDevice) -> String {
     let device = &listed.device;
     let (status, fingerprint) = (device.status, device.fingerprint);
     format!("{}  {status}  {fingerprint}", clean(&device.device_id, 40))
@@ -361,18 +366,21 @@ mod tests {
             &groups[..14],
             "dev_aaaa1",
         ] {
-            let found = find(&devices, typed).unwrap();
+            let found = find_listed_device(&devices, typed).unwrap();
             assert_eq!(found.device.device_id, "dev_aaaa1", "{typed}");
         }
         assert_eq!(
-            find(&devices, "dev_bbbb").unwrap().device.device_id,
+            find_listed_device(&devices, "dev_bbbb")
+                .unwrap()
+                .device
+                .device_id,
             "dev_bbbb1"
         );
         for typed in ["dev_aaaa", &groups[..9]] {
-            let failure = find(&devices, typed).unwrap_err();
+            let failure = find_listed_device(&devices, typed).unwrap_err();
             assert_eq!(failure.code, ErrorCode::DeviceAmbiguous, "{typed}");
         }
-        let short = find(&devices, &groups[..3]).unwrap_err();
+        let short = find_listed_device(&devices, &groups[..3]).unwrap_err();
         assert_eq!(short.code, ErrorCode::DeviceNotFound);
     }
 
@@ -382,7 +390,7 @@ mod tests {
         let fingerprint = machine.device.fingerprint.to_string();
         assert_eq!(machine.device.display_name(), fingerprint);
         assert!(
-            show(&[machine])
+            devices_report(&[machine])
                 .text
                 .contains(&format!("\"{fingerprint}\""))
         );
@@ -425,11 +433,23 @@ mod tests {
             ("dev_c", 3, "desk"),
         ];
         let devices = machines.map(|(id, seed, hostname)| device(id, seed, hostname));
-        assert_eq!(find(&devices, "dev_b").unwrap().device.device_id, "dev_b");
-        assert_eq!(find(&devices, "laptop").unwrap().device.device_id, "dev_a");
-        let both = find(&devices, "desk").unwrap_err();
+        assert_eq!(
+            find_listed_device(&devices, "dev_b")
+                .unwrap()
+                .device
+                .device_id,
+            "dev_b"
+        );
+        assert_eq!(
+            find_listed_device(&devices, "laptop")
+                .unwrap()
+                .device
+                .device_id,
+            "dev_a"
+        );
+        let both = find_listed_device(&devices, "desk").unwrap_err();
         assert_eq!(both.code, ErrorCode::DeviceAmbiguous);
-        let missed = find(&devices, "laptpo").unwrap_err();
+        let missed = find_listed_device(&devices, "laptpo").unwrap_err();
         assert_eq!(missed.code, ErrorCode::DeviceNotFound);
         assert!(missed.hint.as_ref().unwrap().contains("laptop"));
     }

@@ -12,7 +12,7 @@ use crate::{
     draft_review::{Choices, Review, Reviewer},
     errors::{ErrorCode, Failure},
     lookup::{EntryWords, pick_entry},
-    output::{BOLD, DIM, HINT, Report, TICK, Table, clean, count, day, paint},
+    output::{BOLD, DIM, HINT, Report, TICK, Table, clean, count, format_day, paint},
     profiles,
     publishing::{
         Publisher, SyncOptions,
@@ -110,12 +110,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let connection = Connection::load(context)?;
     let client = connection.owner_client(context)?;
     let drafts = DraftClient::new(&client, &connection);
-    let find = |id: &str| find(context, &drafts, id);
+    let find = |id: &str| find_pending_draft(context, &drafts, id);
     match &arguments.action {
-        Action::List { all } => Ok(show_list(&context.block_on(drafts.list(*all))?, *all)),
+        Action::List { all } => Ok(drafts_report(&context.block_on(drafts.list(*all))?, *all)),
         Action::Show(wanted) => {
             let draft = find(&wanted.which.id)?;
-            show(context, &connection, &drafts, &draft, &wanted.review)
+            show_draft(context, &connection, &drafts, &draft, &wanted.review)
         }
         Action::Accept(accept) => {
             let draft = find(&accept.which.id)?;
@@ -127,28 +127,28 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 review: accept.review.clone(),
             };
             let bundle = accept.bundle.as_ref();
-            accept_one(context, &connection, &drafts, &draft, &choices, bundle)
+            accept_draft(context, &connection, &drafts, &draft, &choices, bundle)
         }
         Action::Decline { which, reason } => {
             let draft = find(&which.id)?;
             let decided = context.block_on(drafts.decline(&draft.id, reason))?;
-            Ok(decision("declined", &decided))
+            Ok(decision_report("declined", &decided))
         }
         Action::Withdraw(which) => {
             let draft = find(&which.id)?;
             let decided = context.block_on(drafts.withdraw(&draft.id))?;
-            Ok(decision("withdrew", &decided))
+            Ok(decision_report("withdrew", &decided))
         }
     }
 }
 
-fn decision(done: &str, draft: &Draft) -> Report {
-    let text = format!("{TICK} {done} {}", title(draft));
+fn decision_report(done: &str, draft: &Draft) -> Report {
+    let text = format!("{TICK} {done} {}", draft_title(draft));
     Report::new(json!(draft), text)
 }
 
 /// Returns the subject and the id of a draft, for one line.
-pub fn title(draft: &Draft) -> String {
+pub fn draft_title(draft: &Draft) -> String {
     let about = match (&draft.name, &draft.proposal, &draft.key) {
         (Some(name), ..) => name.to_string(),
         (_, Some(proposal), _) => format!("release {}", proposal.release),
@@ -159,7 +159,11 @@ pub fn title(draft: &Draft) -> String {
 }
 
 /// Finds a pending draft by its id or the beginning of it.
-pub fn find(context: &Context, drafts: &DraftClient<'_>, id: &str) -> Result<Draft, Failure> {
+pub fn find_pending_draft(
+    context: &Context,
+    drafts: &DraftClient<'_>,
+    id: &str,
+) -> Result<Draft, Failure> {
     const KIND: EntryWords = EntryWords {
         noun: "draft",
         missing: ErrorCode::DraftNotFound,
@@ -174,14 +178,14 @@ pub fn find(context: &Context, drafts: &DraftClient<'_>, id: &str) -> Result<Dra
         .map(|draft| (draft.id.to_string().to_lowercase(), draft))
         .collect();
     let short = |full: &String| full.starts_with(&id) && id.len() >= 4;
-    let found = pick_entry(
+    let matching_draft = pick_entry(
         &KIND,
         &ids,
         &id,
         |(full, _)| (full.as_str(), short(full).then_some(id.as_str())),
-        |(_, draft)| title(draft),
+        |(_, draft)| draft_title(draft),
     )?;
-    Ok(found.1.clone())
+    Ok(matching_draft.1.clone())
 }
 
 /// Returns whether the machine of an owner or publisher can take the draft in by itself.
@@ -194,7 +198,7 @@ pub const fn is_content(draft: &Draft) -> bool {
 
 /// Returns a failure that names the right command, for a draft that is not about the content of a
 /// skill.
-fn elsewhere(draft: &Draft) -> Option<Failure> {
+fn not_content_failure(draft: &Draft) -> Option<Failure> {
     let (what, command) = match draft.kind {
         DraftKind::Release => ("a release", format!("vault release sign {}", draft.id)),
         DraftKind::KeyRequest => {
@@ -209,7 +213,7 @@ fn elsewhere(draft: &Draft) -> Option<Failure> {
     Some(fail!(Usage, "the draft {} is {what}, not a skill", draft.id).hint(command))
 }
 
-fn show_list(drafts: &[Draft], all: bool) -> Report {
+fn drafts_report(drafts: &[Draft], all: bool) -> Report {
     if drafts.is_empty() {
         let text = if all {
             "There are no drafts."
@@ -227,17 +231,17 @@ fn show_list(drafts: &[Draft], all: bool) -> Report {
             (_, _, Some(key)) => clean(key.name.as_str(), 64),
             _ => String::new(),
         };
-        table.row([
+        table.push_row([
             draft.id.to_string(),
             kind_words(draft.kind).to_owned(),
             about,
             clean(author.display_name(), 64),
-            day(&draft.submitted_at.to_string()),
+            format_day(&draft.submitted_at.to_string()),
             draft.flags.to_string(),
             state_text(draft),
         ]);
     }
-    Report::new(json!(drafts), table.text())
+    Report::new(json!(drafts), table.to_text())
 }
 
 /// Describes the state of a draft, with the reason for which it was declined or the files that it
@@ -250,7 +254,7 @@ fn state_text(draft: &Draft) -> String {
     }
 }
 
-fn show(
+fn show_draft(
     context: &Context,
     connection: &Connection,
     drafts: &DraftClient<'_>,
@@ -258,7 +262,7 @@ fn show(
     flags: &ReviewFlags,
 ) -> Result<Report, Failure> {
     // A release and a key request need checks that only their own commands make.
-    if let Some(elsewhere) = elsewhere(draft) {
+    if let Some(elsewhere) = not_content_failure(draft) {
         return Err(elsewhere);
     }
     let vault = context.open_vault()?;
@@ -278,7 +282,7 @@ fn show(
     Ok(Report::new(data, review.shown.lines.join("\n")))
 }
 
-fn accept_one(
+fn accept_draft(
     context: &Context,
     connection: &Connection,
     drafts: &DraftClient<'_>,
@@ -286,7 +290,7 @@ fn accept_one(
     choices: &Choices,
     bundle: Option<&Digest>,
 ) -> Result<Report, Failure> {
-    if let Some(elsewhere) = elsewhere(draft) {
+    if let Some(elsewhere) = not_content_failure(draft) {
         return Err(elsewhere);
     }
     let bytes = context.block_on(drafts.fetch_bytes(draft))?;
@@ -294,14 +298,14 @@ fn accept_one(
     let reviewer = Reviewer::new(context, &vault, connection)?;
     let review = reviewer.review_draft(draft, &bytes, choices)?;
     // `take` signs the skill, so it comes after the question.
-    ask(context, &reviewer, &review, choices, bundle)?;
+    confirm_draft(context, &reviewer, &review, choices, bundle)?;
     reviewer.carry_out(&review)?;
     publish_accepted(context, &reviewer, drafts, &[review])
 }
 
 /// Shows a draft and asks. Fails if the answer is no. A draft that an earlier run took in needs no
 /// answer.
-fn ask(
+fn confirm_draft(
     context: &Context,
     reviewer: &Reviewer<'_>,
     review: &Review,
@@ -340,7 +344,7 @@ pub fn publish_accepted(
 ) -> Result<Report, Failure> {
     // A server signs with its own key, so there is nothing to publish from here.
     if reviewer.is_server() {
-        return admitted_by_server(context, drafts, accepted);
+        return admit_on_server(context, drafts, accepted);
     }
     let vault = context.open_vault()?;
     // The skills are installed, whatever becomes of the release.
@@ -354,7 +358,7 @@ pub fn publish_accepted(
     let links: Vec<_> = links.collect();
     let ids: Vec<_> = accepted.iter().map(|review| review.draft.id).collect();
     done.data["accepted"] = json!(ids);
-    done.data["left_out"] = left_out(accepted);
+    done.data["left_out"] = left_out_by_draft(accepted);
     if outcome.is_proposed() {
         // They are accepted once a release has them.
         done.data["waiting_for_signatures"] = Value::Bool(true);
@@ -435,7 +439,7 @@ pub fn close_published(
 
 /// Reports that a draft was accepted, and which of its files were not.
 pub fn accepted_line(draft: &Draft, left_out: Option<&str>) -> String {
-    let accepted = format!("{TICK} accepted {}", title(draft));
+    let accepted = format!("{TICK} accepted {}", draft_title(draft));
     match left_out {
         Some(text) => format!("{accepted}, {}", clean(text, 500)),
         None => accepted,
@@ -443,14 +447,14 @@ pub fn accepted_line(draft: &Draft, left_out: Option<&str>) -> String {
 }
 
 /// The files of each accepted draft that were left out, by the draft's id.
-fn left_out(accepted: &[Review]) -> Value {
+fn left_out_by_draft(accepted: &[Review]) -> Value {
     let lists = accepted.iter();
     let lists = lists.map(|review| (review.draft.id.to_string(), json!(review.left_out)));
     Value::Object(lists.collect())
 }
 
 /// Makes the server sign and publish drafts.
-fn admitted_by_server(
+fn admit_on_server(
     context: &Context,
     drafts: &DraftClient<'_>,
     accepted: &[Review],
@@ -473,7 +477,7 @@ fn admitted_by_server(
         lines.push(format!("{line}{number}"));
         ids.push(review.draft.id);
     }
-    let left_out = left_out(accepted);
+    let left_out = left_out_by_draft(accepted);
     let data = json!({ "accepted": ids, "release": release, "left_out": left_out });
     Ok(Report::new(data, lines.join("\n")))
 }

@@ -9,7 +9,7 @@ use vault_service::error;
 
 use crate::{
     errors::Failure,
-    output::{BOLD, HINT, Report, TICK, Table, clean, count, day, paint},
+    output::{BOLD, HINT, Report, TICK, Table, clean, count, format_day, paint},
     service::{OwnerClient, connection::Connection},
 };
 
@@ -20,7 +20,7 @@ pub struct Invite {
     #[arg(long, value_name = "N", default_value_t = 1)]
     uses: u32,
     /// How long the code counts, as in 30m, 24h or 7d
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_lifetime)]
     expires: i64,
     /// Admit only machines of this name; `*` stands for any characters
     #[arg(long, value_name = "PATTERN")]
@@ -37,7 +37,7 @@ pub enum Mode {
 }
 
 /// Parses a time such as `30m`, `24h` or `7d` into seconds.
-fn seconds(text: &str) -> Result<i64, String> {
+fn parse_lifetime(text: &str) -> Result<i64, String> {
     let wrong = || format!("`{text}` is not a time; write it like 30m, 24h or 7d");
     let unit = match text.chars().last() {
         Some('m') => 60,
@@ -56,12 +56,12 @@ fn seconds(text: &str) -> Result<i64, String> {
     }
 }
 
-fn codes(connection: &Connection) -> String {
+fn codes_path(connection: &Connection) -> String {
     format!("/admin/vaults/{}/enrolment-codes", connection.slug)
 }
 
 /// Makes a code and shows it once.
-pub async fn invite(
+pub async fn create_code(
     client: &OwnerClient,
     connection: &Connection,
     asked: &Invite,
@@ -71,60 +71,60 @@ pub async fn invite(
         expires_in: Some(asked.expires),
         name: asked.name.clone(),
     };
-    let made: EnrolmentCode = client.post(&codes(connection), json!(body)).await?;
+    let created_code: EnrolmentCode = client.post(&codes_path(connection), json!(body)).await?;
     // Only this answer has the code itself. Lists show its id.
-    let code = clean(made.code.as_deref().unwrap_or_default(), 64);
-    let machines = count(made.uses as usize, "machine");
+    let code = clean(created_code.code.as_deref().unwrap_or_default(), 64);
+    let machines = count(created_code.uses as usize, "machine");
     let text = format!(
         "{TICK} made a code for {machines}, until {}  {}\n\
          On the machine:\n  vault link {} --code {BOLD}{code}{BOLD:#}\n\
          Whoever has the code is admitted. It is not shown again. End it with: vault devices end-code {}",
-        made.expires_at,
-        paint(HINT, clean(&made.id, 40)),
+        created_code.expires_at,
+        paint(HINT, clean(&created_code.id, 40)),
         connection.address(),
-        clean(&made.id, 40),
+        clean(&created_code.id, 40),
     );
-    Ok(Report::new(&made, text))
+    Ok(Report::new(&created_code, text))
 }
 
 /// Lists the active codes.
-pub async fn list(client: &OwnerClient, connection: &Connection) -> Result<Report, Failure> {
-    let found: Vec<EnrolmentCode> = client.list(&codes(connection)).await?;
-    if found.is_empty() {
+pub async fn list_codes(client: &OwnerClient, connection: &Connection) -> Result<Report, Failure> {
+    let active_codes: Vec<EnrolmentCode> = client.list(&codes_path(connection)).await?;
+    if active_codes.is_empty() {
         return Ok(Report::new(
             json!([]),
             "There are no active enrolment codes.",
         ));
     }
     let mut table = Table::new(&["CODE", "USED", "MACHINES", "MADE", "ENDS"]);
-    for code in &found {
-        table.row([
+    for code in &active_codes {
+        table.push_row([
             clean(&code.id, 40),
             format!("{} of {}", code.used, code.uses),
             code.name.as_ref().map_or_else(
                 || "any".to_owned(),
                 |name| format!("\"{}\"", clean(name, 64)),
             ),
-            day(&code.created_at.to_string()),
-            day(&code.expires_at.to_string()),
+            format_day(&code.created_at.to_string()),
+            format_day(&code.expires_at.to_string()),
         ]);
     }
-    Ok(Report::new(&found, table.text()))
+    Ok(Report::new(&active_codes, table.to_text()))
 }
 
 /// Ends a code.
-pub async fn end(
+pub async fn end_code(
     client: &OwnerClient,
     connection: &Connection,
     id: &str,
 ) -> Result<Report, Failure> {
     // The id comes from the command line: a slash in it must not address another route.
     let path: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
-    let path = format!("{}/{path}", codes(connection));
+    let path = format!("{}/{path}", codes_path(connection));
     let ended: Value = client
         .send(Method::DELETE, &path, None)
         .await
-        .map_err(|failure| missing(failure, id))?;
+        .map_err(|failure| code_not_found(failure, id))?;
     let text = format!(
         "{TICK} ended the code {}; machines that used it stay admitted",
         clean(id, 40)
@@ -133,7 +133,7 @@ pub async fn end(
 }
 
 /// Names the missing code: the service's answer says only that nothing is at the path.
-fn missing(failure: Failure, id: &str) -> Failure {
+fn code_not_found(failure: Failure, id: &str) -> Failure {
     if failure.code != error::ErrorCode::NotFound {
         return failure;
     }
@@ -142,7 +142,7 @@ fn missing(failure: Failure, id: &str) -> Failure {
 }
 
 /// Sets how machines enrol.
-pub async fn set(
+pub async fn set_enrolment_mode(
     client: &OwnerClient,
     connection: &Connection,
     mode: Mode,
@@ -156,8 +156,8 @@ pub async fn set(
     };
     let path = format!("/admin/vaults/{}/enrolment", connection.slug);
     let body = Some(json!(EnrolmentSetting { enrolment }));
-    let set: Value = client.send(Method::PUT, &path, body).await?;
-    Ok(Report::new(set, format!("{TICK} {text}")))
+    let setting: Value = client.send(Method::PUT, &path, body).await?;
+    Ok(Report::new(setting, format!("{TICK} {text}")))
 }
 
 #[cfg(test)]
@@ -178,7 +178,7 @@ mod tests {
             ("1\u{e4}", None),
             ("", None),
         ] {
-            assert_eq!(seconds(text).ok(), found, "{text}");
+            assert_eq!(parse_lifetime(text).ok(), found, "{text}");
         }
     }
 }

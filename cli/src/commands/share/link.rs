@@ -105,9 +105,9 @@ impl From<Gate> for PullGate {
 /// Enrols the machine, reads the catalog, and pins the vault.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     if let Some(Action::Prefer { skill }) = &arguments.action {
-        return prefer(context, skill);
+        return prefer_skill(context, skill);
     }
-    let connection = target(context, arguments.address.as_ref())?;
+    let connection = target_connection(context, arguments.address.as_ref())?;
     let expected = arguments.expect_key;
     // A new pin without a fingerprint trusts whoever answers at this address now.
     if arguments.repin && expected.is_none() {
@@ -124,7 +124,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     // `create` returns an existing link as well, so this is decided before.
     let is_new = subscribe::find_link_by_id(&vault, &id)?.is_none();
     let link = subscribe::link_vault(&vault, connection.base.as_str(), &connection.slug)?;
-    let link = settle(&vault, link, is_new, arguments)?;
+    let link = apply_settings(&vault, link, is_new, arguments)?;
     // Store the expected fingerprint before anything is sent, so that a later pull without the flag
     // cannot pin another vault.
     if let Some(expected) = expected.filter(|_| !arguments.repin) {
@@ -137,7 +137,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let hostname = hostname.unwrap_or_else(|| "unnamed machine".to_owned());
     // The service accepts labels of at most 64 characters; host names can be longer.
     let hostname: String = hostname.chars().take(64).collect();
-    let enrolled = context.block_on(enrol(
+    let enrolled = context.block_on(enrol_machine(
         context,
         &vault,
         &link,
@@ -178,7 +178,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if let Some(catalog) = &catalog {
         subscribe::pin_only(&vault, catalog)?;
     }
-    Ok(report(
+    Ok(link_report(
         &connection,
         &link,
         &state,
@@ -189,7 +189,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 
 /// Stores the local name of the vault and the gate's mode for its pulls. A new link whose name is
 /// taken is removed.
-fn settle(vault: &Vault, link: Link, is_new: bool, arguments: &Arguments) -> Result<Link, Failure> {
+fn apply_settings(
+    vault: &Vault,
+    link: Link,
+    is_new: bool,
+    arguments: &Arguments,
+) -> Result<Link, Failure> {
     let settings = LinkSettings {
         name: arguments.as_vault.clone(),
         gate: arguments.gate.map(PullGate::from),
@@ -219,7 +224,7 @@ pub struct Preferred {
 }
 
 /// Gives a bare name to the skill of one vault, and shows that to agents.
-fn prefer(context: &Context, skill: &SkillRef) -> Result<Report, Failure> {
+fn prefer_skill(context: &Context, skill: &SkillRef) -> Result<Report, Failure> {
     if skill.vault.is_none() {
         return Err(fail!(Usage, "`{skill}` does not say which vault is meant")
             .hint(format!("vault link prefer <vault>/{skill}")));
@@ -243,7 +248,7 @@ fn prefer(context: &Context, skill: &SkillRef) -> Result<Report, Failure> {
 }
 
 /// Enrols this machine and reads the catalog, unless the machine is revoked.
-async fn enrol(
+async fn enrol_machine(
     context: &Context,
     vault: &Vault,
     link: &Link,
@@ -294,7 +299,7 @@ fn not_expected(failure: Failure, state: &CurrentDevice, machine: &str, address:
         }))
 }
 
-fn target(context: &Context, address: Option<&Address>) -> Result<Connection, Failure> {
+fn target_connection(context: &Context, address: Option<&Address>) -> Result<Connection, Failure> {
     let Some(Address { base, slug }) = address.cloned() else {
         return Connection::find(context)?.ok_or_else(|| {
             fail!(
@@ -336,7 +341,7 @@ pub struct Linked {
     gate: PullGate,
 }
 
-fn report(
+fn link_report(
     connection: &Connection,
     link: &Link,
     state: &CurrentDevice,

@@ -11,7 +11,7 @@ use vault_service::error::ErrorCode as ServiceCode;
 use crate::{
     context::Context,
     errors::{Exit, Failure},
-    output::{BOLD, DIM, GOOD, HINT, Report, TICK, Table, WARN, clean, day, paint},
+    output::{BOLD, DIM, GOOD, HINT, Report, TICK, Table, WARN, clean, format_day, paint},
     service::{OwnerClient, connection::Connection},
 };
 
@@ -43,7 +43,7 @@ enum Action {
         #[arg(value_name = "URL")]
         address: String,
         /// The events that it receives, separated by commas; the default is all
-        #[arg(long, value_name = "EVENTS", value_delimiter = ',', value_parser = topic)]
+        #[arg(long, value_name = "EVENTS", value_delimiter = ',', value_parser = parse_topic)]
         events: Vec<NoticeTopic>,
     },
     /// Remove a webhook
@@ -72,7 +72,7 @@ enum Mode {
     Off,
 }
 
-fn topic(text: &str) -> Result<NoticeTopic, String> {
+fn parse_topic(text: &str) -> Result<NoticeTopic, String> {
     text.parse().map_err(|_| {
         let (last, others) = NoticeTopic::ALL.split_last().expect("there are topics");
         let others: Vec<_> = others.iter().map(|topic| topic.as_str()).collect();
@@ -92,45 +92,45 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     context.block_on(async {
         match &arguments.action {
             Action::List => {
-                let found: NoticeDestinations = client.get(&root).await?;
-                Ok(show(&found))
+                let destinations: NoticeDestinations = client.get(&root).await?;
+                Ok(destinations_report(&destinations))
             }
-            Action::Add { address, events } => add(&client, &root, address, events).await,
+            Action::Add { address, events } => add_webhook(&client, &root, address, events).await,
             Action::Remove(Which { id }) => {
-                let path = below(&root, id);
+                let path = webhook_path(&root, id);
                 let removed = client.send(Method::DELETE, &path, None).await;
-                let removed: Webhook = removed.map_err(|failure| missing(failure, id))?;
+                let removed: Webhook = removed.map_err(|failure| webhook_not_found(failure, id))?;
                 let text = format!(
                     "{TICK} removed the webhook {}",
                     clean(&removed.address, 1024)
                 );
                 Ok(Report::new(&removed, text))
             }
-            Action::Test(Which { id }) => test(&client, &root, id).await,
+            Action::Test(Which { id }) => test_webhook(&client, &root, id).await,
             Action::Mail { mode } => {
                 let on = matches!(mode, Mode::On);
                 let body = Some(json!(NoticeMail { mail: on }));
                 let path = format!("{root}/mail");
-                let set: Value = client.send(Method::PUT, &path, body).await?;
+                let setting: Value = client.send(Method::PUT, &path, body).await?;
                 let text = if on {
                     "every owner gets notices by mail"
                 } else {
                     "no owner gets notices by mail"
                 };
-                Ok(Report::new(set, format!("{TICK} {text}")))
+                Ok(Report::new(setting, format!("{TICK} {text}")))
             }
         }
     })
 }
 
 /// Returns the path of a webhook.
-fn below(root: &str, id: &str) -> String {
+fn webhook_path(root: &str, id: &str) -> String {
     // The id comes from the command line: a slash in it must not address another route.
     let id: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
     format!("{root}/{id}")
 }
 
-async fn add(
+async fn add_webhook(
     client: &OwnerClient,
     root: &str,
     address: &str,
@@ -140,27 +140,27 @@ async fn add(
         address: address.to_owned(),
         events: events.iter().map(|topic| (*topic).into()).collect(),
     };
-    let made: Webhook = client.post(root, json!(body)).await?;
+    let created_webhook: Webhook = client.post(root, json!(body)).await?;
     // Only this answer has the secret.
-    let secret = clean(made.secret.as_deref().unwrap_or_default(), 64);
-    let id = clean(&made.id, 40);
+    let secret = clean(created_webhook.secret.as_deref().unwrap_or_default(), 64);
+    let id = clean(&created_webhook.id, 40);
     let text = format!(
         "{TICK} added the webhook {}  {}\n\
          Secret:  {BOLD}{secret}{BOLD:#}\n\
          The endpoint verifies notices with this secret. It is not shown again.\n\
          Try it: vault notices test {id}",
-        clean(&made.address, 1024),
+        clean(&created_webhook.address, 1024),
         paint(HINT, &id),
     );
-    Ok(Report::new(&made, text))
+    Ok(Report::new(&created_webhook, text))
 }
 
-async fn test(client: &OwnerClient, root: &str, id: &str) -> Result<Report, Failure> {
-    let path = format!("{}/test", below(root, id));
+async fn test_webhook(client: &OwnerClient, root: &str, id: &str) -> Result<Report, Failure> {
+    let path = format!("{}/test", webhook_path(root, id));
     let tested: TestedWebhook = client
         .post(&path, json!({}))
         .await
-        .map_err(|failure| missing(failure, id))?;
+        .map_err(|failure| webhook_not_found(failure, id))?;
     let text = match &tested.failure {
         None => format!("{TICK} the test notice arrived"),
         Some(why) => format!(
@@ -175,11 +175,11 @@ async fn test(client: &OwnerClient, root: &str, id: &str) -> Result<Report, Fail
     Ok(if tested.arrived {
         report
     } else {
-        report.exit(Exit::Failed)
+        report.with_exit(Exit::Failed)
     })
 }
 
-fn show(found: &NoticeDestinations) -> Report {
+fn destinations_report(found: &NoticeDestinations) -> Report {
     let mut text = if found.webhooks.is_empty() {
         "There are no webhooks. Add one: vault notices add <URL>".to_owned()
     } else {
@@ -197,15 +197,15 @@ fn show(found: &NoticeDestinations) -> Report {
                 let events = webhook.events.iter().map(|topic| topic.as_str());
                 events.collect::<Vec<_>>().join(", ")
             };
-            table.row([
+            table.push_row([
                 clean(&webhook.id, 40),
                 paint(style, webhook.state),
                 clean(&webhook.address, 1024),
                 events,
-                day(&webhook.created_at.to_string()),
+                format_day(&webhook.created_at.to_string()),
             ]);
         }
-        table.text()
+        table.to_text()
     };
     // The reason of a failure is too long for a cell.
     for webhook in &found.webhooks {
@@ -213,7 +213,7 @@ fn show(found: &NoticeDestinations) -> Report {
             text.push_str(&format!(
                 "\n\n{} has failed since {}: {}",
                 clean(&webhook.id, 40),
-                day(&since.to_string()),
+                format_day(&since.to_string()),
                 clean(why, 200)
             ));
         }
@@ -228,7 +228,7 @@ fn show(found: &NoticeDestinations) -> Report {
 }
 
 /// Names the missing webhook: the service's answer says only that nothing is at the path.
-fn missing(failure: Failure, id: &str) -> Failure {
+fn webhook_not_found(failure: Failure, id: &str) -> Failure {
     if failure.code != ServiceCode::NotFound {
         return failure;
     }

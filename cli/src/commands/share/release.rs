@@ -14,13 +14,13 @@ use vault_library::{
     trust::{NamedKey, VaultTrust},
 };
 
-use super::drafts::{find, title};
+use super::drafts::{draft_title, find_pending_draft};
 use crate::{
     context::Context,
     diff::RenderedDiff,
     errors::Failure,
     key_changes,
-    output::{BOLD, HINT, Report, TICK, Table, WARN, clean, day, either, join, paint},
+    output::{BOLD, HINT, Report, TICK, Table, WARN, clean, either, format_day, join, paint},
     publishing::{
         Publisher,
         review::{Question, ReleaseDifference, ReleaseReview, ReviewFlags},
@@ -110,7 +110,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let client = connection.owner_client(context)?;
     let drafts = DraftClient::new(&client, &connection);
     match &arguments.action {
-        Action::List => list(context, &connection, &drafts),
+        Action::List => list_proposals(context, &connection, &drafts),
         Action::Show(show) => {
             let draft = find_release(context, &drafts, &show.which.id)?;
             let vault = context.open_vault()?;
@@ -120,7 +120,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 strict: context.is_strict()?,
                 allow: Vec::new(),
             };
-            let read = Reading::read(&publisher, &drafts, &draft, &exceptions, &show.review);
+            let read = ReviewedProposal::fetch_and_review(
+                &publisher,
+                &drafts,
+                &draft,
+                &exceptions,
+                &show.review,
+            );
             let read = context.block_on(read)?;
             Ok(Report::view(read.change, read.shown.lines.join("\n")))
         }
@@ -128,13 +134,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             let draft = find_release(context, &drafts, &how.which.id)?;
             let vault = context.open_vault()?;
             let publisher = Publisher::new(context, &vault, &connection)?;
-            sign(context, &publisher, &drafts, &draft, how)
+            sign_proposal(context, &publisher, &drafts, &draft, how)
         }
     }
 }
 
 fn find_release(context: &Context, drafts: &DraftClient<'_>, id: &str) -> Result<Draft, Failure> {
-    let draft = find(context, drafts, id)?;
+    let draft = find_pending_draft(context, drafts, id)?;
     if draft.kind == DraftKind::Release {
         return Ok(draft);
     }
@@ -142,7 +148,7 @@ fn find_release(context: &Context, drafts: &DraftClient<'_>, id: &str) -> Result
         .hint(format!("vault drafts show {}", draft.id)))
 }
 
-fn list(
+fn list_proposals(
     context: &Context,
     connection: &Connection,
     drafts: &DraftClient<'_>,
@@ -165,27 +171,27 @@ fn list(
         let author = &draft.submitted_by;
         let proposal = draft.proposal.as_ref();
         let signers = proposal.map_or(&[][..], |proposal| &proposal.signers);
-        let signers = signers.iter().map(|key| Signer::of(&trust, key));
+        let signers = signers.iter().map(|key| Signer::for_key(&trust, key));
         let signers: Vec<_> = signers.collect();
         let names = join(signers.iter().map(Signer::text));
         // A signature of a revoked key does not count towards the threshold.
         let counted = signers.iter().filter(|signer| !signer.revoked).count();
-        table.row([
+        table.push_row([
             draft.id.to_string(),
             proposal.map_or_else(String::new, |proposal| proposal.release.to_string()),
             clean(author.display_name(), 64),
-            day(&draft.submitted_at.to_string()),
+            format_day(&draft.submitted_at.to_string()),
             format!("{counted} of {needed}: {names}"),
             draft
                 .expires_at
-                .map_or_else(String::new, |end| day(&end.to_string())),
+                .map_or_else(String::new, |end| format_day(&end.to_string())),
         ]);
         releases.push(WaitingRelease {
             draft,
             signed_by: signers,
         });
     }
-    Ok(Report::view(releases, table.text()))
+    Ok(Report::view(releases, table.to_text()))
 }
 
 /// A key that has signed a proposed release, as the service says.
@@ -198,7 +204,7 @@ struct Signer {
 }
 
 impl Signer {
-    fn of(trust: &VaultTrust, key: &PublicKey) -> Self {
+    fn for_key(trust: &VaultTrust, key: &PublicKey) -> Self {
         Self {
             key: NamedKey::from_chain(trust.chain(), key),
             revoked: trust.roots().is_revoked(key),
@@ -215,14 +221,14 @@ impl Signer {
 }
 
 /// A proposal with everything that it changes.
-struct Reading {
+struct ReviewedProposal {
     current: Option<Vec<u8>>,
     shown: RenderedDiff,
     change: ProposedChange,
 }
 
-impl Reading {
-    async fn read(
+impl ReviewedProposal {
+    async fn fetch_and_review(
         publisher: &Publisher<'_>,
         drafts: &DraftClient<'_>,
         draft: &Draft,
@@ -236,14 +242,14 @@ impl Reading {
         let review = publisher
             .review_release(&proposal.change, exceptions, flags)
             .await?;
-        let mut shown = RenderedDiff {
-            lines: heading(&proposal),
+        let mut review_text = RenderedDiff {
+            lines: heading_lines(&proposal),
             hidden: 0,
         };
-        shown.add_difference(review.shown);
+        review_text.add_difference(review.shown);
         Ok(Self {
             current,
-            shown,
+            shown: review_text,
             change: ProposedChange {
                 id: draft.id,
                 difference: review.difference,
@@ -256,23 +262,23 @@ impl Reading {
 }
 
 /// Returns the heading of a review: the release, its signatures and its payload.
-fn heading(proposal: &Proposal) -> Vec<String> {
+fn heading_lines(proposal: &Proposal) -> Vec<String> {
     vec![
         format!("{BOLD}release {}{BOLD:#}", proposal.change.catalog.release),
-        format!("  {}", signatures(proposal)),
+        format!("  {}", signatures_text(proposal)),
         format!("  payload {}", proposal.payload_sha256),
     ]
 }
 
 /// Counts the signatures, and names the signers.
-fn signatures(proposal: &Proposal) -> String {
+fn signatures_text(proposal: &Proposal) -> String {
     let (has, needed) = (proposal.signers.len(), proposal.needed);
-    let signers = join(proposal.signers.iter().map(key_changes::name));
+    let signers = join(proposal.signers.iter().map(key_changes::format_key));
     let here = either(proposal.signed_here, ", this machine among them", "");
     format!("{has} of {needed} signatures: {signers}{here}")
 }
 
-fn sign(
+fn sign_proposal(
     context: &Context,
     publisher: &Publisher<'_>,
     drafts: &DraftClient<'_>,
@@ -280,8 +286,14 @@ fn sign(
     how: &Sign,
 ) -> Result<Report, Failure> {
     let exceptions = how.review.exceptions(context)?;
-    let read = Reading::read(publisher, drafts, draft, &exceptions, &how.review.flags);
-    let Reading {
+    let read = ReviewedProposal::fetch_and_review(
+        publisher,
+        drafts,
+        draft,
+        &exceptions,
+        &how.review.flags,
+    );
+    let ReviewedProposal {
         current,
         shown,
         mut change,
@@ -293,8 +305,8 @@ fn sign(
         let text = format!(
             "This machine has signed release {release} already: {}.\n\
              Another publisher signs {}, on another machine.",
-            signatures(&proposal),
-            title(draft)
+            signatures_text(&proposal),
+            draft_title(draft)
         );
         change.signatures = Some(proposal.signers.len());
         change.published = Some(false);
@@ -322,14 +334,14 @@ fn sign(
     // `sign` records the payload first, so that this machine never signs another one of this
     // number.
     let signed = proposal.sign(publisher.vault(), current.as_deref())?;
-    let text = context.block_on(hand_in(publisher, draft, &signed, needed))?;
+    let text = context.block_on(submit_signed(publisher, draft, &signed, needed))?;
     change.signatures = Some(signed.signatures);
     change.published = Some(signed.is_complete);
     Ok(Report::view(change, text))
 }
 
 /// Publishes a complete release, or hands it in for the next publisher.
-async fn hand_in(
+async fn submit_signed(
     publisher: &Publisher<'_>,
     draft: &Draft,
     signed: &SignedProposal,
@@ -349,7 +361,7 @@ async fn hand_in(
     Ok(format!(
         "{TICK} signed release {release}: it has {has} of {needed} signatures\n\
          The next publisher signs {}; {} is no longer needed",
-        title(&next),
+        draft_title(&next),
         draft.id
     ))
 }

@@ -28,8 +28,8 @@ use crate::{
     errors::{ErrorCode, Exit, Failure},
     key_changes,
     output::{
-        BOLD, DIM, HINT, Report, WARN, Warning, clean, count, doctor, either, facts, format_size,
-        paint,
+        BOLD, DIM, HINT, Report, WARN, Warning, clean, count, doctor, either, format_facts,
+        format_size, paint,
     },
     publishing::Publisher,
     service::{connection::Connection, tokens::TokenFile},
@@ -81,16 +81,18 @@ pub fn run(context: &Context, _arguments: &Arguments) -> Result<Report, Failure>
     }
     let mut exit = Exit::Done;
     // A failed request is a warning and sets the exit code, so that all other vaults are shown too.
-    let connected = connection.map(|it| Connected::read(context, &vault, it, &mut exit));
+    let connected = connection.map(|it| Connected::load_status(context, &vault, it, &mut exit));
     let connected = connected.transpose()?;
     let links = linked
         .iter()
-        .map(|link| LinkStatus::read(context, &vault, link, &mut exit));
+        .map(|link| LinkStatus::load_status(context, &vault, link, &mut exit));
     let links: Vec<_> = links.collect::<Result<_, _>>()?;
     warn_of_time_ahead(context, &vault)?;
-    let tables = connected.iter().map(Connected::text);
-    let tables: Vec<_> = tables.chain(links.iter().map(LinkStatus::text)).collect();
-    Ok(Report::view(Status { connected, links }, tables.join("\n\n")).exit(exit))
+    let tables = connected.iter().map(Connected::facts_text);
+    let tables: Vec<_> = tables
+        .chain(links.iter().map(LinkStatus::facts_text))
+        .collect();
+    Ok(Report::view(Status { connected, links }, tables.join("\n\n")).with_exit(exit))
 }
 
 /// Warns if this machine's clock was far ahead once: until it gets there, good releases may be
@@ -162,7 +164,7 @@ impl From<AcknowledgedRelease> for LastPush {
 }
 
 impl Connected {
-    fn read(
+    fn load_status(
         context: &Context,
         vault: &Vault,
         connection: Connection,
@@ -206,13 +208,13 @@ impl Connected {
         // machine can no longer publish.
         if service.pointer("/pin/root_version").and_then(Value::as_u64) > Some(own_version) {
             let publisher = Publisher::new(context, vault, &connection)?;
-            let looked = context.block_on(publisher.look_at_keys());
-            let _reported = looked.inspect_err(&mut failed);
+            let key_change = context.block_on(publisher.look_at_keys());
+            let _reported = key_change.inspect_err(&mut failed);
         }
         // The keys may have changed since they were read above.
         let trust = vault.require_trust()?;
         Ok(Self {
-            own_skills: installed(&shelf::list_installed(vault)?, &Origin::Local),
+            own_skills: count_installed(&shelf::list_installed(vault)?, &Origin::Local),
             fingerprint: trust.fingerprint(),
             root_version: trust.chain().version(),
             has_keys: !is_member && !vault.only_holds_links()?,
@@ -225,7 +227,7 @@ impl Connected {
         })
     }
 
-    fn text(&self) -> String {
+    fn facts_text(&self) -> String {
         let login = format!("no  (vault cloud connect {})", self.address);
         let (pushed, good_until) = match &self.last_push {
             Some(push) => {
@@ -262,7 +264,7 @@ impl Connected {
         if self.service.is_object() {
             rows.extend(self.service_rows());
         }
-        facts(rows)
+        format_facts(rows)
     }
 
     /// The service's view of the namespace. `--json` has every member.
@@ -329,20 +331,20 @@ impl Connected {
                 "subscription",
                 (subscription != "none").then(|| subscription + &grace.unwrap_or_default()),
             ),
-            ("set-up", setup(service)),
+            ("set-up", setup_progress(service)),
         ]
     }
 }
 
 /// Counts the installed skills of one origin.
-fn installed(listing: &Listing, origin: &Origin) -> usize {
+fn count_installed(listing: &Listing, origin: &Origin) -> usize {
     let skills = listing.skills.iter();
     skills.filter(|skill| skill.origin == *origin).count()
 }
 
 /// Describes how far a hosted vault is set up, and the next step. Returns `None` if every step is
 /// done, or if the service is older than these steps.
-fn setup(service: &Value) -> Option<String> {
+fn setup_progress(service: &Value) -> Option<String> {
     let next = service.pointer("/next_step")?.as_str()?;
     let steps = service.pointer("/provisioning")?.as_array()?;
     let done = steps.iter().filter(|step| step["state"] == "done").count();
@@ -406,7 +408,7 @@ pub struct LinkStatus {
 }
 
 impl LinkStatus {
-    fn read(
+    fn load_status(
         context: &Context,
         vault: &Vault,
         link: &Link,
@@ -428,8 +430,8 @@ impl LinkStatus {
         let state = async { device_client(context, vault, link)?.fetch_current().await };
         let state = context.block_on(state).inspect_err(&mut failed).ok();
         if let Some(state) = &state {
-            let looked = look_at_keys(context, vault, link, state);
-            let _reported = looked.inspect_err(&mut failed);
+            let key_change = take_shown_keys(context, vault, link, state);
+            let _reported = key_change.inspect_err(&mut failed);
         }
         let device = state.as_ref().map(|state| state.status);
         let offered_release = state.and_then(|state| Some(state.catalog?.release));
@@ -461,7 +463,7 @@ impl LinkStatus {
             vault_fingerprint: trust.as_ref().map(VaultTrust::fingerprint),
             root_version: trust.as_ref().map(|trust| trust.chain().version()),
             payload_sha256: pin.counted.map(|counted| counted.payload_sha256),
-            installed: installed(&listing, &Origin::Linked(link.id().clone())),
+            installed: count_installed(&listing, &Origin::Linked(link.id().clone())),
             withheld: withheld.map(|name| (*name).clone()).collect(),
             stale: expires_at.is_some_and(|expires_at| expires_at <= now),
             last_pull: subscribe::last_pull(vault, link)?,
@@ -478,9 +480,14 @@ impl LinkStatus {
         })
     }
 
-    fn text(&self) -> String {
+    fn facts_text(&self) -> String {
         let (name, address) = (&self.name, &self.address);
-        let withheld = || paint(WARN, doctor::withheld(Some(name.as_str()), &self.withheld));
+        let withheld = || {
+            paint(
+                WARN,
+                doctor::withheld_message(Some(name.as_str()), &self.withheld),
+            )
+        };
         let selected = self.selection.as_ref().map(|selection| {
             let end = format!("{DIM}(end with: vault cloud pull --from {name} --all){DIM:#}");
             format!("{}  {end}", selection_text(selection))
@@ -491,7 +498,7 @@ impl LinkStatus {
             )
         });
         let ends = either(self.stale, "stale since", "good until");
-        facts([
+        format_facts([
             ("linked to", Some(paint(HINT, address))),
             ("called here", self.is_renamed.then(|| paint(BOLD, name))),
             ("this machine", Some(status_text(self.device))),
@@ -531,7 +538,7 @@ impl LinkStatus {
 
 /// Takes newer keys of a linked vault that the service shows, and reports which keys were added,
 /// removed or revoked. Installs nothing.
-fn look_at_keys(
+fn take_shown_keys(
     context: &Context,
     vault: &Vault,
     link: &Link,
@@ -586,13 +593,13 @@ mod tests {
             "first_sync",
             "another",
         ] {
-            let text = setup(&service(json!(next))).unwrap();
+            let text = setup_progress(&service(json!(next))).unwrap();
             assert!(text.starts_with("2 of 3 steps done; next: "), "{text}");
             assert!(text.len() + 14 <= 80, "{text}");
         }
-        let sync = setup(&service(json!("first_sync"))).unwrap();
+        let sync = setup_progress(&service(json!("first_sync"))).unwrap();
         assert!(sync.ends_with("(vault sync)"), "{sync}");
-        assert_eq!(setup(&service(Value::Null)), None);
-        assert_eq!(setup(&json!({ "provisioning": [] })), None);
+        assert_eq!(setup_progress(&service(Value::Null)), None);
+        assert_eq!(setup_progress(&json!({ "provisioning": [] })), None);
     }
 }

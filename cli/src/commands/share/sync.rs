@@ -62,7 +62,7 @@ pub struct Arguments {
     days: i64,
     /// The last release that the owner published before a key was stolen, as `vault status --cloud`
     /// shows it on a linked machine
-    #[arg(long, value_name = "RELEASE:SHA256", value_parser = last_good)]
+    #[arg(long, value_name = "RELEASE:SHA256", value_parser = parse_last_good)]
     last_good: Option<ReleaseRef>,
     /// Publish with a release number above this one, because a machine may have seen it
     #[arg(long, value_name = "N")]
@@ -104,13 +104,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     };
     let connection = Connection::load(context)?;
     // This may make the vault anew with another fingerprint, so the publisher comes after it.
-    let vault = with_recovery_key(context, &connection, context.vault_or_new()?)?;
+    let vault = offer_recovery_key(context, &connection, context.vault_or_new()?)?;
     let publisher = Publisher::new(context, &vault, &connection)?;
     // Approve first, so that this release carries the policy as the owner has written it.
     let approvals = approval::ask_for_approvals(context, &vault, |_| true)?;
     let outcome = context
         .block_on(publisher.sync_release(&options))
-        .map_err(|failure| not_publisher(context, &vault, &connection, failure))?;
+        .map_err(|failure| add_publisher_hint(context, &vault, &connection, failure))?;
     key_changes::warn_about_own(context, &vault)?;
     warn_of_changed_folders(context, &vault)?;
     let state = publish::state::read_state(&vault, connection.base.as_str(), &connection.slug)?;
@@ -132,11 +132,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let exit = either(approvals.pending.is_empty(), Exit::Done, Exit::Differences);
     let release = done.view;
-    Ok(Report::view(Sync { release, approvals }, done.text).exit(exit))
+    Ok(Report::view(Sync { release, approvals }, done.text).with_exit(exit))
 }
 
 /// Adds the hint for an account that may not publish: wait for an owner, or ask one.
-fn not_publisher(
+fn add_publisher_hint(
     context: &Context,
     vault: &Vault,
     connection: &Connection,
@@ -169,12 +169,12 @@ fn waiting_request(
     vault: &Vault,
     connection: &Connection,
 ) -> Result<Option<String>, Failure> {
-    let here = vault.keys().list()?;
+    let own_keys = vault.keys().list()?;
     let client = connection.owner_client(context)?;
     let drafts = DraftClient::new(&client, connection);
     let waiting = context.block_on(drafts.list(false))?;
     let mut keys = waiting.iter().filter_map(|draft| draft.key.as_ref());
-    let Some(asked) = keys.find(|asked| here.contains(&asked.public_key)) else {
+    let Some(asked) = keys.find(|asked| own_keys.contains(&asked.public_key)) else {
         return Ok(None);
     };
     let fingerprint = KeyFingerprint::publisher(&asked.public_key);
@@ -184,7 +184,7 @@ fn waiting_request(
 
 /// Offers to make a recovery key before the first release: after it, other machines know the
 /// present keys.
-fn with_recovery_key(
+fn offer_recovery_key(
     context: &Context,
     connection: &Connection,
     vault: Vault,
@@ -202,18 +202,18 @@ fn with_recovery_key(
         "This vault has no recovery key: if this machine is lost or stolen, so is the vault.",
     );
     let question = "Where to write one, for example on a USB stick (Enter: publish without):";
-    let file = context.ui.ask(question)?;
+    let file = context.ui.ask_text(question)?;
     if file.is_empty() {
         return Ok(vault);
     }
-    let made = key::make_recovery_key(context, &vault, file.into())?;
-    context.ui.must_see(made.text);
+    let created_key = key::make_recovery_key(context, &vault, file.into())?;
+    context.ui.must_see(created_key.text);
     // A vault that was not published was made anew with other keys, so it is opened again.
     context.open_vault()
 }
 
 /// Parses a release number and the SHA-256 of its payload.
-pub fn last_good(text: &str) -> Result<ReleaseRef, String> {
+pub fn parse_last_good(text: &str) -> Result<ReleaseRef, String> {
     let form = || "write the release and its payload hash as the status shows them: 41:9f86d0…";
     let (release, payload) = text.split_once(':').ok_or_else(form)?;
     Ok(ReleaseRef {

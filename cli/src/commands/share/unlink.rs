@@ -70,7 +70,7 @@ pub struct UnlinkedFolder {
 
 impl UnlinkedFolder {
     /// Returns the folders of a removal.
-    pub fn all(unlinked: Vec<(PathBuf, Vec<SkillName>)>) -> Vec<Self> {
+    pub fn from_removal(unlinked: Vec<(PathBuf, Vec<SkillName>)>) -> Vec<Self> {
         let unlinked = unlinked.into_iter();
         unlinked.map(|(path, names)| Self { path, names }).collect()
     }
@@ -90,7 +90,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let machine = machine.map(|key| KeyFingerprint::device(&key.public()));
     context.ui.confirm_step(
         &format!("Unlink {name}?"),
-        &effects(&link, &address, machine.as_ref()),
+        &removal_effects(&link, &address, machine.as_ref()),
     )?;
     // Another process may have removed the link while the question was open.
     let removed = subscribe::unlink_vault(&vault, link.id())?.unwrap_or_default();
@@ -117,7 +117,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         link: link.id().clone(),
         name,
         removed: removed.skills,
-        folders: UnlinkedFolder::all(removed.unlinked),
+        folders: UnlinkedFolder::from_removal(removed.unlinked),
         device_fingerprint: machine,
         restart_required: restart,
     };
@@ -138,7 +138,7 @@ fn only_link(vault: &Vault) -> Result<Link, Failure> {
 }
 
 /// Lists the effects of the removal, one a line.
-fn effects(link: &Link, address: &str, machine: Option<&KeyFingerprint>) -> Vec<String> {
+fn removal_effects(link: &Link, address: &str, machine: Option<&KeyFingerprint>) -> Vec<String> {
     let skills = link.installed_names();
     let removes = match skills.len() {
         0 => "It has installed no skills".to_owned(),

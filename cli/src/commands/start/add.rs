@@ -24,7 +24,7 @@ use vault_library::{
 use vault_sources::short_commit;
 use vault_store::clock::{Clock as _, SystemClock};
 
-use self::gather::{Gathered, Item};
+use self::gather::{GatherResult, SkillToAdd};
 use crate::{
     admission::{
         admission_failure, admitted_text,
@@ -175,16 +175,16 @@ pub fn run_with(
     }
     // A misspelt rule fails before anything is fetched: it would accept nothing, and the same
     // finding would come back. `hidden-text` is no scan rule, but it can be accepted like one.
-    let known = |rule: &str| {
+    let is_known_rule = |rule: &str| {
         rule == "hidden-text"
             || gate::scan_rules().any(|known| known.name == rule || known.id == rule)
     };
-    if let Some(rule) = arguments.allow.iter().find(|rule| !known(rule)) {
+    if let Some(rule) = arguments.allow.iter().find(|rule| !is_known_rule(rule)) {
         return Err(fail!(UnknownRule, "unknown rule {}", clean(rule, 80))
             .hint("a finding names its rule, as in `error[download-pipe-shell]`"));
     }
     let strict = context.is_strict()?;
-    let mut items = gather::gather(context, arguments, strict)?;
+    let mut items = gather::gather_items(context, arguments, strict)?;
     // Sources that the caller rejected count like the others in the totals and for the exit code.
     items.extend(refused.into_iter().map(Err));
     // The failure of the only source is the failure of the command, not "1 of 1 skills".
@@ -203,11 +203,11 @@ pub fn run_with(
         require_includes(&sources, &arguments.include)?;
     }
     if arguments.dry_run {
-        return dry_run::check(context, items);
+        return dry_run::check_skills(context, items);
     }
     let single = items.len() == 1;
     let existing = context.existing_vault()?;
-    let mut adding = Adding {
+    let mut adding = SkillAdder {
         context,
         arguments,
         // A vault that only holds linked ones has no key to sign with, so it counts as missing
@@ -224,7 +224,7 @@ pub fn run_with(
     let mut items = items.into_iter();
     while items.len() > 0 && adding.interrupted.is_none() {
         let batch = items.by_ref().take(BATCH).collect();
-        done.extend(adding.admit(batch)?);
+        done.extend(adding.admit_batch(batch)?);
     }
     let interrupted = adding.interrupted.take();
     if interrupted.is_some() {
@@ -236,7 +236,7 @@ pub fn run_with(
     }
     // If every skill was rejected, nothing changes, not even the links of agents.
     let vault = adding.vault.filter(|_| adding.admitted);
-    let mut skills = report(context, done, single);
+    let mut skills = report_outcomes(context, done, single);
     // Skills that were admitted before Ctrl-C stay admitted, so the failure lists them for
     // programs.
     if let Some(failure) = interrupted {
@@ -265,7 +265,7 @@ pub fn run_with(
 /// Number of skills that are held in memory and flushed to disk together.
 const BATCH: usize = 256;
 
-struct Adding<'a> {
+struct SkillAdder<'a> {
     context: &'a Context,
     arguments: &'a Arguments,
     /// `None` until a skill passes the gate, if there is no vault with keys of its own: a rejected
@@ -280,22 +280,25 @@ struct Adding<'a> {
 
 /// The outcome for one skill.
 struct AddOutcome {
-    shown: String,
+    label: String,
     texts: Texts,
     result: Result<AdmitReport, Failure>,
     /// The source and the signer of a fetched skill, in one line.
     from: Option<String>,
 }
 
-impl Adding<'_> {
+impl SkillAdder<'_> {
     /// Examines a batch and admits the skills that pass, with one flush to disk.
-    fn admit(&mut self, batch: Vec<Gathered<Item>>) -> Result<Vec<AddOutcome>, Failure> {
+    fn admit_batch(
+        &mut self,
+        batch: Vec<GatherResult<SkillToAdd>>,
+    ) -> Result<Vec<AddOutcome>, Failure> {
         let mut candidates = Vec::new();
         let mut examined = Vec::with_capacity(batch.len());
         for item in batch {
             examined.push(match item {
-                Ok(Item {
-                    shown,
+                Ok(SkillToAdd {
+                    label: shown,
                     source,
                     options,
                 }) => {
@@ -319,7 +322,7 @@ impl Adding<'_> {
         }
         if self.vault.is_none() && !candidates.is_empty() {
             let vault = self.context.vault_or_new()?;
-            greet(self.context, &vault)?;
+            announce_vault(self.context, &vault)?;
             // The next batch may hold other content under a name of this one.
             self.neighbours.attach_vault(&vault);
             self.vault = Some(vault);
@@ -340,16 +343,18 @@ impl Adding<'_> {
             let result = passed.and_then(|()| {
                 let (candidate, report) = admitted.next().ok_or_else(|| failed.clone())?;
                 let report = match report {
-                    Err(taken) if taken.is_other_source() => self.replaced(candidate, taken)?,
+                    Err(taken) if taken.is_other_source() => {
+                        self.ask_to_replace(candidate, taken)?
+                    }
                     report => report,
                 };
                 let report = report.map_err(|error| admission_failure(&shown, &texts, error))?;
                 self.admitted = true;
-                from = self.note(candidate, folder.as_deref(), &report)?;
+                from = self.record_in_lock(candidate, folder.as_deref(), &report)?;
                 Ok(report)
             });
             AddOutcome {
-                shown,
+                label: shown,
                 texts,
                 result,
                 from,
@@ -361,7 +366,7 @@ impl Adding<'_> {
     /// Asks on a terminal whether a skill replaces the one of its name from another source, and
     /// admits it again. Returns `taken` if the answer is no, or without a terminal. Asks nothing
     /// more after Ctrl-C.
-    fn replaced(
+    fn ask_to_replace(
         &mut self,
         candidate: &Candidate,
         taken: AdmitError,
@@ -391,7 +396,7 @@ impl Adding<'_> {
 
     /// Records an admitted skill in the project's lock. Returns a line about the origin of a
     /// fetched skill.
-    fn note(
+    fn record_in_lock(
         &self,
         candidate: &Candidate,
         folder: Option<&str>,
@@ -440,7 +445,7 @@ fn origin_line(candidate: &Candidate, fingerprint: &str) -> String {
 }
 
 /// Shows the owner of a new vault its fingerprint and how a recovery key is made.
-fn greet(context: &Context, vault: &Vault) -> Result<(), Failure> {
+fn announce_vault(context: &Context, vault: &Vault) -> Result<(), Failure> {
     let (root, fingerprint) = (
         vault.paths().root.display(),
         vault.require_trust()?.fingerprint(),
@@ -454,7 +459,11 @@ fn greet(context: &Context, vault: &Vault) -> Result<(), Failure> {
     Ok(())
 }
 
-fn report(context: &Context, done: Vec<AddOutcome>, single: bool) -> Result<AddedSkills, Failure> {
+fn report_outcomes(
+    context: &Context,
+    done: Vec<AddOutcome>,
+    single: bool,
+) -> Result<AddedSkills, Failure> {
     if let (true, [AddOutcome { result, .. }]) = (single, &done[..])
         && let Err(failure) = result
     {
@@ -466,15 +475,15 @@ fn report(context: &Context, done: Vec<AddOutcome>, single: bool) -> Result<Adde
         match done.result {
             Ok(report) => {
                 done.texts.warn_about_findings(context, &report.findings);
-                context.ui.line(admitted_text(&report));
+                context.ui.print_line(admitted_text(&report));
                 if let Some(from) = &done.from {
-                    context.ui.line(paint(DIM, from));
+                    context.ui.print_line(paint(DIM, from));
                 }
                 added.push(report);
             }
             Err(failure) => {
                 context.ui.note_failure(&failure);
-                let mut skill = FailedSkill::new(SkillLabel::Source(done.shown), &failure);
+                let mut skill = FailedSkill::new(SkillLabel::Source(done.label), &failure);
                 let findings = failure.json_data().map(|data| data["findings"].clone());
                 skill.findings = Some(findings.unwrap_or_default());
                 failed.push(skill);

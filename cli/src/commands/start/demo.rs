@@ -92,14 +92,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     // `folder` is removed when this function returns. By then the service has stopped, and has
     // closed its database in there.
     let demo = Demo::new(context, &folder, arguments.port)?;
-    let steps = demo.walk()?;
+    let steps = demo.run_steps()?;
     if arguments.exit {
-        demo.stop();
+        demo.stop_service();
         let line = format!("\n{TICK} everything worked; the temporary folder is removed");
-        context.ui.line(line);
+        context.ui.print_line(line);
     } else {
-        demo.invite();
-        demo.wait();
+        demo.print_invitation();
+        demo.wait_for_stop();
     }
     Ok(Report::view(steps, ""))
 }
@@ -117,7 +117,7 @@ struct Demo<'c> {
 }
 
 /// One of the two simulated machines: a home folder in which commands run.
-struct Home<'d> {
+struct DemoHome<'d> {
     demo: &'d Demo<'d>,
     folder: PathBuf,
     host_name: &'static str,
@@ -128,8 +128,8 @@ impl<'c> Demo<'c> {
         let folder = folder.path().to_owned();
         let ui = &context.ui;
         let title = "vault: scanned and signed skills, from one machine to another";
-        ui.line(paint(BOLD, title));
-        ui.line(paint(
+        ui.print_line(paint(BOLD, title));
+        ui.print_line(paint(
             DIM,
             format_args!("everything happens in {}", folder.display()),
         ));
@@ -177,49 +177,49 @@ impl<'c> Demo<'c> {
             stop,
             serving,
         };
-        demo.step("Start the service on SQLite", "vault serve");
-        demo.outcome(began, &format!("listens at {HINT}{}{HINT:#}", demo.url));
+        demo.print_step("Start the service on SQLite", "vault serve");
+        demo.print_outcome(began, &format!("listens at {HINT}{}{HINT:#}", demo.url));
         Ok(demo)
     }
 
     /// Runs every step and returns what its command reported.
-    fn walk(&self) -> Result<Demonstration, Failure> {
+    fn run_steps(&self) -> Result<Demonstration, Failure> {
         let mut tour = Tour::new(self)?;
         for step in &STEPS {
-            self.step(step.title, &(step.command)(&tour));
+            self.print_step(step.title, &(step.command)(&tour));
             let began = SystemClock.now_millis();
             let outcome = (step.run)(&mut tour)?;
-            self.outcome(began, &outcome);
+            self.print_outcome(began, &outcome);
         }
         Ok(Demonstration(tour.results))
     }
 
-    fn home(&self, folder: &str, host_name: &'static str) -> Result<Home<'_>, Failure> {
+    fn create_home(&self, folder: &str, host_name: &'static str) -> Result<DemoHome<'_>, Failure> {
         let folder = self.folder.join(folder);
         std::fs::create_dir_all(&folder).map_err(|error| Failure::io("making", &folder, &error))?;
-        Ok(Home {
+        Ok(DemoHome {
             demo: self,
             folder,
             host_name,
         })
     }
 
-    fn step(&self, what: &str, command: &str) {
+    fn print_step(&self, what: &str, command: &str) {
         let ui = &self.context.ui;
-        ui.line(format!("\n{BOLD}{what}{BOLD:#}"));
+        ui.print_line(format!("\n{BOLD}{what}{BOLD:#}"));
         if !command.is_empty() {
-            ui.line(format!("  {DIM}$ {command}{DIM:#}"));
+            ui.print_line(format!("  {DIM}$ {command}{DIM:#}"));
         }
     }
 
-    fn outcome(&self, began: u64, what: &str) {
+    fn print_outcome(&self, began: u64, what: &str) {
         let took = SystemClock.now_millis().saturating_sub(began);
         let line = format!("  {TICK} {what}  {DIM}{took} ms{DIM:#}");
-        self.context.ui.line(line);
+        self.context.ui.print_line(line);
     }
 
     /// Prints the address, the sign-in and the commands that the user can try now.
-    fn invite(&self) {
+    fn print_invitation(&self) {
         let Self {
             folder,
             url,
@@ -228,7 +228,7 @@ impl<'c> Demo<'c> {
         } = self;
         let (owner, log) = (folder.join("owner"), folder.join("serve.log"));
         let (owner, log) = (owner.display(), log.display());
-        self.context.ui.line(format!(
+        self.context.ui.print_line(format!(
             "\n{BOLD}The service runs until you press Ctrl-C{BOLD:#}\n\
              \x20 address   {HINT}{url}{HINT:#}\n\
              \x20 sign-in   {HINT}{OWNER}{HINT:#}\n\
@@ -243,7 +243,7 @@ impl<'c> Demo<'c> {
     }
 
     /// Waits for Ctrl-C or SIGTERM, then stops the service.
-    fn wait(self) {
+    fn wait_for_stop(self) {
         self.runtime.block_on(async {
             let Ok(mut terminated) = signal(SignalKind::terminate()) else {
                 // Without a handler, SIGTERM ends the process at once.
@@ -256,11 +256,11 @@ impl<'c> Demo<'c> {
         });
         self.context
             .ui
-            .line("\nStopped; the temporary folder is removed.");
-        self.stop();
+            .print_line("\nStopped; the temporary folder is removed.");
+        self.stop_service();
     }
 
-    fn stop(self) {
+    fn stop_service(self) {
         self.stop.send_replace(true);
         // The service stops within ten seconds. An aborted request does no harm here, so ignore the
         // result.
@@ -268,8 +268,11 @@ impl<'c> Demo<'c> {
     }
 }
 
-impl Home<'_> {
-    fn command<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Result<Command, Failure> {
+impl DemoHome<'_> {
+    fn build_command<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        arguments: &[S],
+    ) -> Result<Command, Failure> {
         let program = std::env::current_exe()
             .map_err(|error| fail!(Io, "cannot find the vault program: {error}"))?;
         let path = self.demo.context.process.variable("PATH");
@@ -291,19 +294,19 @@ impl Home<'_> {
     }
 
     /// Runs a command to its end and returns its `data`, or its error.
-    fn json<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Result<Value, Failure> {
+    fn run_for_json<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Result<Value, Failure> {
         let output = self
-            .command(arguments)?
+            .build_command(arguments)?
             .output()
             .map_err(|error| fail!(Io, "cannot start a step: {error}"))?;
-        data(&output.stdout, output.status.code())
+        read_envelope(&output.stdout, output.status.code())
     }
 
     /// Runs a command that prints a sign-in address, and gives it an authorization code as the
     /// browser would.
     fn signing_in(&self, arguments: &[&str]) -> Result<Value, Failure> {
         let mut child: Child = self
-            .command(arguments)?
+            .build_command(arguments)?
             // Held open, since a sign-in ends with its input.
             .stdin(Stdio::piped())
             .spawn()
@@ -311,12 +314,12 @@ impl Home<'_> {
         let stderr = child.stderr.take();
         // The thread reads on after it has found the address, because a child blocks once its pipe
         // is full.
-        let (found, address) = mpsc::channel();
+        let (address_sender, address) = mpsc::channel();
         std::thread::spawn(move || {
             let lines = stderr.map(|stderr| BufReader::new(stderr).lines());
             for line in lines.into_iter().flatten().map_while(Result::ok) {
                 if line.contains("/oauth/authorize?") {
-                    let _ = found.send(line.trim().to_owned());
+                    let _ = address_sender.send(line.trim().to_owned());
                 }
             }
         });
@@ -343,22 +346,22 @@ impl Home<'_> {
         let status = child
             .wait()
             .map_err(|error| fail!(Io, "a step failed: {error}"))?;
-        data(&stdout, status.code())
+        read_envelope(&stdout, status.code())
     }
 }
 
 /// Returns the `data` of a JSON envelope, or the error in it.
-fn data(stdout: &[u8], code: Option<i32>) -> Result<Value, Failure> {
+fn read_envelope(stdout: &[u8], code: Option<i32>) -> Result<Value, Failure> {
     let code = code.unwrap_or(-1);
     let envelope: Value = serde_json::from_slice(stdout)
         .map_err(|_| fail!(StepFailed, "a step exited with {code} and no message"))?;
     if envelope["ok"] == true {
         return Ok(envelope["data"].clone());
     }
-    let word = text(&envelope["error"]["code"]);
+    let word = text_or_empty(&envelope["error"]["code"]);
     let code = ErrorCode::parse(word).unwrap_or(ErrorCode::StepFailed);
     let hint = envelope["error"]["hint"].as_str().map(str::to_owned);
-    Err(Failure::new(code, text(&envelope["error"]["message"])).hint_if(hint))
+    Err(Failure::new(code, text_or_empty(&envelope["error"]["message"])).hint_if(hint))
 }
 
 /// Issues the authorization code as if the owner had consented on the page at this sign-in address.
@@ -425,7 +428,7 @@ fn not_signed_in(reason: impl std::fmt::Display) -> Failure {
     fail!(SignInFailed, "the demo could not sign in: {reason}")
 }
 
-fn text(value: &Value) -> &str {
+fn text_or_empty(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 

@@ -91,7 +91,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 .hint("run vault install without --frozen, and commit the lock"),
         );
     }
-    let mut install = Install {
+    let mut install = ProjectInstaller {
         context,
         vault: context.existing_vault()?,
         folder,
@@ -103,7 +103,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let mut is_changed = false;
     // A copy, because the loop replaces entries of the lock.
     for locked in lock.skills.clone() {
-        let result = install.install(&locked).map(|(outcome, settled)| {
+        let result = install.install_skill(&locked).map(|(outcome, settled)| {
             if let Some(entry) = settled.filter(|entry| *entry != locked) {
                 is_changed = true;
                 lock.put_entry(entry);
@@ -122,7 +122,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     // All names of the lock, because links of names that are missing here are removed. A skill that
     // failed keeps its link to the version before.
     let names = lock.skills.iter().map(|locked| locked.name.clone());
-    let links = install.link(&names.collect())?;
+    let links = install.link_skills(&names.collect())?;
     let (done, unchanged) = (outcomes.done.len(), outcomes.unchanged.len());
     let done = count(done, "skill");
     let text = format!("{DIM}{done} installed, {unchanged} unchanged{DIM:#}");
@@ -135,7 +135,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::view(view, text))
 }
 
-struct Install<'a> {
+struct ProjectInstaller<'a> {
     context: &'a Context,
     vault: Option<Vault>,
     folder: ProjectFolder,
@@ -144,24 +144,24 @@ struct Install<'a> {
     update: bool,
 }
 
-impl Install<'_> {
+impl ProjectInstaller<'_> {
     /// Installs one skill, unless the locked content is already installed: then the report is
     /// `None`. Also returns the entry that the lock should have, if it was settled anew.
-    fn install(
+    fn install_skill(
         &mut self,
         locked: &LockEntry,
     ) -> Result<(Option<AdmitReport>, Option<LockEntry>), Failure> {
-        let anew = locked.digest.is_none() || self.update;
-        if let (Some(digest), false) = (&locked.digest, anew)
-            && self.installed(&locked.name)?.as_ref() == Some(digest)
+        let resolves = locked.digest.is_none() || self.update;
+        if let (Some(digest), false) = (&locked.digest, resolves)
+            && self.installed_digest(&locked.name)?.as_ref() == Some(digest)
         {
             return Ok((None, None));
         }
-        let candidate = self.candidate(locked)?;
-        let found = project_lock::candidate_digest(&candidate);
+        let candidate = self.examine_entry(locked)?;
+        let digest_now = project_lock::candidate_digest(&candidate);
         // Before anything is stored: the lock pins the bytes, whatever the source serves now.
-        if let (Some(digest), false) = (&locked.digest, anew) {
-            check(digest, &found, &candidate)?;
+        if let (Some(digest), false) = (&locked.digest, resolves) {
+            check_digest(digest, &digest_now, &candidate)?;
         }
         // Created only after a skill has passed the gate, so that a rejected lock leaves no vault
         // behind.
@@ -172,10 +172,10 @@ impl Install<'_> {
         let name = locked.name.as_str();
         let report = install_for_project(vault, &self.folder, &candidate)
             .map_err(|error| admission_failure(name, &Texts::of_fetched(name, &[]), error))?;
-        let settled = anew.then(|| {
+        let settled = resolves.then(|| {
             // A folder of the project has no upstream. Its entry only gets the digest.
             let entry = project_lock::locked_entry(&candidate).unwrap_or_else(|| LockEntry {
-                digest: Some(found),
+                digest: Some(digest_now),
                 ..locked.clone()
             });
             LockEntry {
@@ -186,12 +186,12 @@ impl Install<'_> {
         if !report.is_change() {
             return Ok((None, settled));
         }
-        self.context.ui.line(admitted_text(&report));
+        self.context.ui.print_line(admitted_text(&report));
         Ok((Some(report), settled))
     }
 
     /// The digest of the project's skill of this name, if it is installed and intact.
-    fn installed(&self, name: &SkillName) -> Result<Option<Digest>, Failure> {
+    fn installed_digest(&self, name: &SkillName) -> Result<Option<Digest>, Failure> {
         let Some(vault) = &self.vault else {
             return Ok(None);
         };
@@ -205,7 +205,7 @@ impl Install<'_> {
     }
 
     /// Brings the links of the project's skills in line with the lock.
-    fn link(&self, names: &BTreeSet<SkillName>) -> Result<ProjectLinks, Failure> {
+    fn link_skills(&self, names: &BTreeSet<SkillName>) -> Result<ProjectLinks, Failure> {
         let context = self.context;
         let Some(vault) = &self.vault else {
             return Ok(ProjectLinks::default());
@@ -216,7 +216,7 @@ impl Install<'_> {
         let links = link_project(vault, &self.folder, names, machine.as_ref())?;
         for name in &links.removed {
             let line = format!("{TICK} removed {BOLD}{name}{BOLD:#}");
-            context.ui.line(line);
+            context.ui.print_line(line);
         }
         for path in &links.refused {
             let path = clean(&path.display().to_string(), 400);
@@ -236,8 +236,8 @@ impl Install<'_> {
     }
 
     /// Reads or fetches a skill and runs the gate on it.
-    fn candidate(&mut self, locked: &LockEntry) -> Result<Candidate, Failure> {
-        let (shown, source) = match locked.source.strip_prefix("./") {
+    fn examine_entry(&mut self, locked: &LockEntry) -> Result<Candidate, Failure> {
+        let (label, source) = match locked.source.strip_prefix("./") {
             Some(inner) => {
                 // A lock comes with a repository, whose author must not make vault read other
                 // folders of the user.
@@ -253,11 +253,11 @@ impl Install<'_> {
                 (shown, source)
             }
             None => {
-                let fetched = Box::new(self.fetch(locked)?);
+                let fetched = Box::new(self.fetch_entry(locked)?);
                 (clean(&locked.source, 200), admit::Source::Fetched(fetched))
             }
         };
-        let texts = Texts::of_source(&shown, &source);
+        let texts = Texts::of_source(&label, &source);
         let options = Options {
             name: Some(locked.name.clone()),
             agents: locked.agents.clone(),
@@ -267,14 +267,14 @@ impl Install<'_> {
         };
         let mut neighbours = Neighbours::new(self.vault.as_ref(), SystemClock.now());
         let candidate = examine_candidate(source, &options, &mut neighbours)
-            .map_err(|error| admission_failure(&shown, &texts, error))?;
+            .map_err(|error| admission_failure(&label, &texts, error))?;
         texts.warn_about_findings(self.context, &candidate.package.findings);
         Ok(candidate)
     }
 
     /// Fetches exactly the locked content. If the entry has no digest, or should be updated,
     /// fetches what its source has now.
-    fn fetch(&mut self, locked: &LockEntry) -> Result<FetchedSkill, Failure> {
+    fn fetch_entry(&mut self, locked: &LockEntry) -> Result<FetchedSkill, Failure> {
         let context = self.context;
         context.require_network()?;
         let fetching = match &mut self.fetching {
@@ -291,13 +291,17 @@ impl Install<'_> {
             };
             // A branch may have moved since the lock was written, so ask for the recorded commit or
             // version.
-            let wanted = if update {
+            let requested = if update {
                 upstream.clone()
             } else {
                 at_revision(&upstream)
             };
-            let again = fetching.fetcher.fetch_recorded(&wanted, &fetching.policy);
-            let mut skill = again.await.map_err(|error| fetch::fetch_failure(&error))?;
+            let request = fetching
+                .fetcher
+                .fetch_recorded(&requested, &fetching.policy);
+            let mut skill = request
+                .await
+                .map_err(|error| fetch::fetch_failure(&error))?;
             // Keep the branch or tag of the lock entry in place of the exact revision, so that
             // later updates follow it.
             skill.upstream.reference.clone_from(&upstream.reference);
@@ -322,9 +326,9 @@ async fn fetch_current(fetching: &Fetching, locked: &LockEntry) -> Result<Fetche
         .open_source(&source, None, policy)
         .await
         .map_err(failed)?;
-    let found = opened.by_name(name).or_else(|| opened.default_skill());
+    let named_or_only = opened.by_name(name).or_else(|| opened.default_skill());
     let missing = || fetch::no_such_skill(&source.display_name(), &opened.skills, name);
-    let found = found.ok_or_else(missing)?;
+    let found = named_or_only.ok_or_else(missing)?;
     fetcher
         .take_skill(&opened, found, policy)
         .await
@@ -345,7 +349,7 @@ fn at_revision(upstream: &Upstream) -> Upstream {
     }
 }
 
-fn check(wanted: &Digest, found: &Digest, candidate: &Candidate) -> Result<(), Failure> {
+fn check_digest(wanted: &Digest, found: &Digest, candidate: &Candidate) -> Result<(), Failure> {
     if wanted == found {
         return Ok(());
     }

@@ -79,7 +79,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         Some(vault) => remove_skills(
             vault,
             &RemoveSkills {
-                roots: folders(context, arguments),
+                roots: folders_to_search(context, arguments),
                 names,
                 withdraw: arguments.withdraw.clone(),
             },
@@ -107,9 +107,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     );
     let mut lines = Vec::new();
     for RemovedSkill { name, version, .. } in &report.removed {
-        let shown = version.map_or_else(String::new, |version| format!(" version {version}"));
+        let version_text =
+            version.map_or_else(String::new, |version| format!(" version {version}"));
         lines.push(format!(
-            "{TICK} removed {BOLD}{name}{BOLD:#}{DIM}{shown}{DIM:#}{note}"
+            "{TICK} removed {BOLD}{name}{BOLD:#}{DIM}{version_text}{DIM:#}{note}"
         ));
     }
     let synced = profiles.is_some_and(|profiles| profiles.restart_required);
@@ -117,7 +118,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         removed: report.removed,
         unknown: report.unknown,
         restart_required: synced || !report.unlinked.is_empty(),
-        unlinked: UnlinkedFolder::all(report.unlinked),
+        unlinked: UnlinkedFolder::from_removal(report.unlinked),
     };
     Ok(Report::view(view, lines.join("\n")))
 }
@@ -134,7 +135,7 @@ fn own_names(vault: Option<&Vault>, typed: &[String]) -> Result<Vec<String>, Fai
         {
             let link = subscribe::find_link_by_id(vault, link)?;
             let link = link.map(|link| link.pin().name.to_string());
-            return Err(linked(&found, &link.unwrap_or_default()));
+            return Err(linked_skill_failure(&found, &link.unwrap_or_default()));
         }
         match skill.vault {
             Some(_) => Ok(find_own(vault, &skill)?.to_string()),
@@ -145,7 +146,7 @@ fn own_names(vault: Option<&Vault>, typed: &[String]) -> Result<Vec<String>, Fai
 }
 
 /// The failure for a skill of a linked vault: the next pull would bring it back.
-fn linked(skill: &FoundSkill, vault: &str) -> Failure {
+fn linked_skill_failure(skill: &FoundSkill, vault: &str) -> Failure {
     let FoundSkill {
         name, qualified, ..
     } = skill;
@@ -167,7 +168,7 @@ fn linked(skill: &FoundSkill, vault: &str) -> Failure {
 
 /// The folders to search for links, in addition to those that the vault already links into: the
 /// ones given as arguments, and those of every agent found on the machine or in the project.
-fn folders(context: &Context, arguments: &Arguments) -> Vec<PathBuf> {
+fn folders_to_search(context: &Context, arguments: &Arguments) -> Vec<PathBuf> {
     let links = arguments.links.iter();
     let mut folders: Vec<PathBuf> = links.map(|(_, path)| path.clone()).collect();
     let here = std::path::absolute(".").ok();

@@ -27,7 +27,10 @@ use vault_library::{
     agents::{self, Machine, ProfileSyncReport, SyncProfilesInput, sync_profiles},
 };
 
-use self::questions::{Plan, adoption, advanced, had_by, overview, sharing, starters, summary};
+use self::questions::{
+    SetupPlan, ask_advanced, ask_sharing, choose_adoptions, choose_starters, had_by, show_overview,
+    show_summary,
+};
 use crate::{
     admission::include_unknown,
     context::Context,
@@ -150,17 +153,17 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         project: None,
         ..machine.clone()
     };
-    let mut plan = Plan {
+    let mut plan = SetupPlan {
         strict: context.is_strict()?,
         agents: agents::detect_agents(&user)
             .into_iter()
             .map(|agent| agent.id.clone())
             .collect(),
-        ..Plan::default()
+        ..SetupPlan::default()
     };
     // Asked before the scan, which needs the folders and the strictness.
     if arguments.advanced {
-        advanced(context, &mut plan, vault.as_ref())?;
+        ask_advanced(context, &mut plan, vault.as_ref())?;
     }
     let include = &arguments.include;
     let scan = setup::scan_with(
@@ -177,13 +180,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .map(installed_names)
         .transpose()?
         .unwrap_or_default();
-    overview(context, vault.as_ref(), installed.len(), &plan, &scan);
+    show_overview(context, vault.as_ref(), installed.len(), &plan, &scan);
     if !arguments.no_starters {
-        plan.starters = starters(context, &installed, scan.skills.is_empty())?;
+        plan.starters = choose_starters(context, &installed, scan.skills.is_empty())?;
     }
-    plan.adopt = adoption(context, arguments.review, vault.as_ref(), &scan)?;
-    plan.share = sharing(context, &plan)?;
-    summary(context, &user, vault.is_none(), &plan);
+    plan.adopt = choose_adoptions(context, arguments.review, vault.as_ref(), &scan)?;
+    plan.share = ask_sharing(context, &plan)?;
+    show_summary(context, &user, vault.is_none(), &plan);
     if !context.ui.confirm_default("Go ahead?", true)? {
         context.ui.note("Nothing was changed.");
         let (changed, completed) = (false, None);
@@ -210,7 +213,7 @@ fn require_included(scan: &Scan, include: &[String]) -> Result<(), Failure> {
     Err(include_unknown(&unknown.join(", ")))
 }
 
-fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, Failure> {
+fn carry_out(context: &Context, user: &Machine, plan: &SetupPlan) -> Result<Report, Failure> {
     let vault = context.vault_or_new()?;
     let mut done = CompletedSetup::default();
     add_starters(context, &vault, plan, &mut done)?;
@@ -219,7 +222,7 @@ fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, F
     if !plan.share {
         keep_to_their_agents(&vault, plan)?;
     }
-    let profile_roots = adopt(context, &vault, plan, &mut done);
+    let profile_roots = adopt_skills(context, &vault, plan, &mut done);
     write_tags(&vault, plan)?;
     // Recorded, or later commands would offer these agents again.
     if !plan.declined.is_empty() {
@@ -269,16 +272,16 @@ fn carry_out(context: &Context, user: &Machine, plan: &Plan) -> Result<Report, F
     done.restart_required = report.restart_required;
     done.profiles = report;
     let (changed, completed) = (true, Some(done));
-    Ok(Report::view(Setup { changed, completed }, lines.join("\n")).exit(exit))
+    Ok(Report::view(Setup { changed, completed }, lines.join("\n")).with_exit(exit))
 }
 
 /// Adopts the skills of the plan. A failed skill does not stop the others, unless the vault itself
 /// cannot be written. Returns the folders to link into: those that the adopted skills were in, and
 /// those that the user named.
-fn adopt(
+fn adopt_skills(
     context: &Context,
     vault: &Vault,
-    plan: &Plan,
+    plan: &SetupPlan,
     setup: &mut CompletedSetup,
 ) -> Vec<(AgentId, PathBuf)> {
     let mut roots = plan.folders.clone();
@@ -380,7 +383,7 @@ fn undo_lines(
 }
 
 /// Restricts each new skill of the plan to the agents that have it already.
-fn keep_to_their_agents(vault: &Vault, plan: &Plan) -> Result<(), Failure> {
+fn keep_to_their_agents(vault: &Vault, plan: &SetupPlan) -> Result<(), Failure> {
     for (skill, ..) in &plan.adopt {
         if skill.is_new() {
             agents::keep_to(vault, &skill.name, &had_by(plan, skill))?;
@@ -392,7 +395,7 @@ fn keep_to_their_agents(vault: &Vault, plan: &Plan) -> Result<(), Failure> {
 fn add_starters(
     context: &Context,
     vault: &Vault,
-    plan: &Plan,
+    plan: &SetupPlan,
     setup: &mut CompletedSetup,
 ) -> Result<(), Failure> {
     if plan.starters.is_empty() {
@@ -434,7 +437,7 @@ fn add_starters(
     Ok(())
 }
 
-fn write_tags(vault: &Vault, plan: &Plan) -> Result<(), Failure> {
+fn write_tags(vault: &Vault, plan: &SetupPlan) -> Result<(), Failure> {
     if plan.tags.is_empty() {
         return Ok(());
     }

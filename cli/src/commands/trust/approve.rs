@@ -34,37 +34,43 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let vault = context.open_vault()?;
     vault.require_trust()?;
     let file = arguments.file.as_deref();
-    let file = file.map(|path| named(&vault, path)).transpose()?;
-    let wanted = |other: &AuthoredFile| file.as_ref().is_none_or(|file| file == other);
-    let approvals = approval::ask_for_approvals(context, &vault, wanted)?;
+    let file = file
+        .map(|path| authored_file_at(&vault, path))
+        .transpose()?;
+    let is_named = |other: &AuthoredFile| file.as_ref().is_none_or(|file| file == other);
+    let approvals = approval::ask_for_approvals(context, &vault, is_named)?;
     let text = match (approvals.approved.len(), approvals.pending.len()) {
         (0, 0) => format!("{TICK} nothing to approve: every file is approved"),
-        (approved, 0) => format!("{TICK} {} approved", are(approved)),
-        (0, pending) => format!("{} not approved", are(pending)),
+        (approved, 0) => format!("{TICK} {} approved", files_are(approved)),
+        (0, pending) => format!("{} not approved", files_are(pending)),
         (approved, pending) => {
-            format!("{} approved, {} not approved", are(approved), are(pending))
+            format!(
+                "{} approved, {} not approved",
+                files_are(approved),
+                files_are(pending)
+            )
         }
     };
     // Scripts have to notice a change that has no effect yet.
     let exit = either(approvals.pending.is_empty(), Exit::Done, Exit::Differences);
-    Ok(Report::view(approvals, text).exit(exit))
+    Ok(Report::view(approvals, text).with_exit(exit))
 }
 
-fn are(files: usize) -> String {
+fn files_are(files: usize) -> String {
     let verb = if files == 1 { "is" } else { "are" };
     format!("{} {verb}", count(files, "file"))
 }
 
 /// Finds the authored file at a path, which is relative to the vault's folder or to the working
 /// directory.
-fn named(vault: &Vault, path: &Path) -> Result<AuthoredFile, Failure> {
+fn authored_file_at(vault: &Vault, path: &Path) -> Result<AuthoredFile, Failure> {
     let root = &vault.paths().root;
     // A deleted file can be approved too, so the path is not resolved on disk.
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let inside = absolute.strip_prefix(root).ok();
     // A name in the vault's folder comes first, so that `policy.toml` works in any directory.
-    let found = AuthoredFile::from_path(path).or_else(|| AuthoredFile::from_path(inside?));
-    found.ok_or_else(|| {
+    let authored_file = AuthoredFile::from_path(path).or_else(|| AuthoredFile::from_path(inside?));
+    authored_file.ok_or_else(|| {
         fail!(
             NotAuthored,
             "{} is not a file that needs approval in the vault {}",

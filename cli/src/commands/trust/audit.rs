@@ -92,24 +92,24 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     audit.mark_duplicates();
     let exit = options.exit_code(&audit);
     let report = match options.render_report(&audit) {
-        Some(text) => Report::raw(text),
-        None => Report::view(AuditView::from(&audit), text(&audit)),
+        Some(text) => Report::raw_text(text),
+        None => Report::view(AuditView::from(&audit), audit_text(&audit)),
     };
-    Ok(report.exit(exit))
+    Ok(report.with_exit(exit))
 }
 
 /// Audits one skill. The report shows it under the name or path that the user gave.
 fn audit_target(what: &str, auditor: &Auditor<'_>) -> Result<Audited, Failure> {
-    match lookup::resolve_target(auditor.vault, what).map_err(|failure| unread(&failure))? {
+    match lookup::resolve_target(auditor.vault, what).map_err(|failure| as_unreadable(&failure))? {
         Target::Installed(name) => {
             let Some(vault) = auditor.vault else {
-                return Err(unread(&lookup::not_installed(None, what)));
+                return Err(as_unreadable(&lookup::not_installed(None, what)));
             };
-            let found = run::inspect_skill(vault, &name)
+            let inspected = run::inspect_skill(vault, &name)
                 .map_err(|error| lookup::suggest_name(vault, error))?;
-            let mut audited = audit::audit_installed(found.examined, auditor);
+            let mut audited = audit::audit_installed(inspected.examined, auditor);
             // The bundle lies in the store under its hash, which is not what the user named.
-            audited.path = found.name.to_string();
+            audited.path = inspected.name.to_string();
             audited.uri = vault_gate::report::percent_encoded(audited.path.as_bytes());
             Ok(audited)
         }
@@ -133,28 +133,28 @@ fn audit_target(what: &str, auditor: &Auditor<'_>) -> Result<Audited, Failure> {
 }
 
 /// Turns any failure to find a target into `source_unreadable`, which exits with code 2.
-fn unread(failure: &Failure) -> Failure {
+fn as_unreadable(failure: &Failure) -> Failure {
     Failure::new(ErrorCode::SourceUnreadable, &failure.message).hint_if(failure.hint.clone())
 }
 
 /// Formats each skill in full and, if there are several, a count of the verdicts.
-fn text(audit: &Audit) -> String {
-    let here = Location::default();
+fn audit_text(audit: &Audit) -> String {
+    let location = Location::default();
     let mut lines = Vec::new();
     for skill in &audit.skills {
-        lines.extend(finding_lines(&here, skill, true));
+        lines.extend(finding_lines(&location, skill, true));
         // The author chose this name: it may hold control characters of the terminal.
         let name = skill.name.as_deref().unwrap_or(&skill.path);
         lines.push(format!(
             "{} {BOLD}{}{BOLD:#}  {}",
             verdict_mark(skill.verdict),
             clean(&printable(name), 64),
-            describe_verdict(&here, skill)
+            describe_verdict(&location, skill)
         ));
         let findings = skill.findings.iter().map(|at| &at.finding);
         lines.extend(allow_hint(findings).map(|hint| format!("  with `vault add`: {hint}")));
     }
-    lines.extend(skipped_lines(&here, audit));
+    lines.extend(skipped_lines(&location, audit));
     if audit.skills.len() + audit.skipped.len() > 1 {
         let skipped = match audit.skipped.len() {
             0 => String::new(),

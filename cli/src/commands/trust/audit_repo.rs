@@ -56,19 +56,19 @@ pub struct Arguments {
         help = "Stop below this many levels of folders [default: 64]",
         long,
         value_name = "N",
-        value_parser = bounded(64)
+        value_parser = bounded_number(64)
     )]
     max_depth: Option<usize>,
     #[arg(
         help = "Stop after this many folders [default: 1000000]",
         long,
         value_name = "N",
-        value_parser = bounded(10_000_000)
+        value_parser = bounded_number(10_000_000)
     )]
     max_folders: Option<usize>,
 }
 
-fn bounded(most: usize) -> impl Fn(&str) -> Result<usize, String> + Clone {
+fn bounded_number(most: usize) -> impl Fn(&str) -> Result<usize, String> + Clone {
     move |text| match text.parse() {
         Ok(number) if (1..=most).contains(&number) => Ok(number),
         _ => Err(format!("a number from 1 to {most}")),
@@ -111,8 +111,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     // The vault is optional here: audit the repository even if the vault of this machine cannot be
     // opened.
     let vault = context.existing_vault().unwrap_or_default();
-    let all = Bounds::default();
-    let publisher = publisher(root);
+    let default_bounds = Bounds::default();
+    let publisher = origin_publisher(root);
     let auditor = Auditor {
         strict: context.is_strict()?,
         vault: vault.as_ref(),
@@ -120,47 +120,47 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         hints: context.ui.is_verbose(),
         accepted: &accepts.entries,
         bounds: Bounds {
-            depth: arguments.max_depth.unwrap_or(all.depth),
-            folders: arguments.max_folders.unwrap_or(all.folders),
+            depth: arguments.max_depth.unwrap_or(default_bounds.depth),
+            folders: arguments.max_folders.unwrap_or(default_bounds.folders),
         },
         clock: &clock,
         progress: &progress,
     };
-    let looked = looking::audit_repository(root, &auditor);
+    let audit_result = looking::audit_repository(root, &auditor);
     // An error must not be printed into the spinner's line.
     spinner.finish_and_clear();
-    let mut found =
-        looked.map_err(|error| audit_report::not_started(&error, &root.display().to_string()))?;
-    found.base.clone_from(&location.base);
+    let mut audit = audit_result
+        .map_err(|error| audit_report::not_started(&error, &root.display().to_string()))?;
+    audit.base.clone_from(&location.base);
     let milliseconds = audit_report::elapsed_micros(started) / 1000;
     context.ui.detail(format!("judged in {milliseconds} ms"));
-    audit_report::warn_about_bounds(context, &found);
-    let exit = options.exit_code(&found);
+    audit_report::warn_about_bounds(context, &audit);
+    let exit = options.exit_code(&audit);
     let file = arguments.accept.as_deref();
     let view = RepositoryAudit {
-        audit: AuditView::from(&found),
-        accept: file.map(|file| accepts.report_unmatched(context, file, &found)),
+        audit: AuditView::from(&audit),
+        accept: file.map(|file| accepts.report_unmatched(context, file, &audit)),
     };
     if let Some(file) = &arguments.output {
         let text = match options.format {
-            Format::Json => context.ui.enveloped(&json!(view)) + "\n",
+            Format::Json => context.ui.format_success(&json!(view)) + "\n",
             // A file is read without a terminal, so the codes for colours are removed.
-            Format::Text => plain(&text(context, &location, &found)) + "\n",
-            _ => options.render_report(&found).unwrap_or_default(),
+            Format::Text => strip_styles(&repository_text(context, &location, &audit)) + "\n",
+            _ => options.render_report(&audit).unwrap_or_default(),
         };
         std::fs::write(file, text).map_err(|error| Failure::io("writing", file, &error))?;
-        return Ok(Report::view(view, audit_report::summary_line(&found)).exit(exit));
+        return Ok(Report::view(view, audit_report::summary_line(&audit)).with_exit(exit));
     }
-    let report = match options.render_report(&found) {
-        Some(text) => Report::raw(text),
-        None => Report::view(view, text(context, &location, &found)),
+    let report = match options.render_report(&audit) {
+        Some(text) => Report::raw_text(text),
+        None => Report::view(view, repository_text(context, &location, &audit)),
     };
-    Ok(report.exit(exit))
+    Ok(report.with_exit(exit))
 }
 
 /// Returns the publisher of the repository, from the address of `origin` in the Git settings of the
 /// checkout that holds the folder.
-fn publisher(root: &Path) -> Option<String> {
+fn origin_publisher(root: &Path) -> Option<String> {
     let root = root.canonicalize().ok()?;
     // `git` is not run: the settings of an untrusted checkout can make it start programs.
     let settings = root
@@ -176,11 +176,11 @@ fn publisher(root: &Path) -> Option<String> {
     vault_gate::publisher_of_source(url)
 }
 
-fn plain(text: &str) -> String {
+fn strip_styles(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }
 
-fn text(context: &Context, location: &Location, audit: &Audit) -> String {
+fn repository_text(context: &Context, location: &Location, audit: &Audit) -> String {
     let mut lines = Vec::new();
     for skill in &audit.skills {
         if skill.verdict > Verdict::Accepted || context.ui.is_verbose() {

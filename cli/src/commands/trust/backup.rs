@@ -71,7 +71,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         .key_passphrases()?
         .choose_passphrase(context, "the backup")?;
     // The archive is of one state.
-    let held = vault.clone().with_wait(Duration::ZERO).lock_for_copy()?;
+    let locked_vault = vault.clone().with_wait(Duration::ZERO).lock_for_copy()?;
     let path = &arguments.file;
     let fail = |error: &io::Error| Failure::io("writing", path, error);
     // `create_new` follows no symbolic link, and the mode holds from the first byte on.
@@ -87,12 +87,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         }
         file => file.map_err(|error| fail(&error))?,
     };
-    if let Err(error) = write(&vault, &held, file, &passphrase) {
+    if let Err(error) = write_archive(&vault, &locked_vault, file, &passphrase) {
         // An incomplete file must not be taken for a backup.
         let _ = fs::remove_file(path);
         return Err(fail(&error));
     }
-    drop(held);
+    drop(locked_vault);
     let bytes = fs::metadata(path).map_err(|error| fail(&error))?.len();
     let fingerprint = vault.require_trust()?.fingerprint();
     let text = format!(
@@ -110,7 +110,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::view(backup, text))
 }
 
-fn write(vault: &Vault, held: &HeldVault, file: File, passphrase: &str) -> io::Result<()> {
+fn write_archive(vault: &Vault, held: &HeldVault, file: File, passphrase: &str) -> io::Result<()> {
     let recipient = keys::passphrase_recipient(passphrase);
     let encryptor = age::Encryptor::with_recipients(iter::once(&recipient as &dyn age::Recipient));
     let output = encryptor.map_err(io::Error::other)?.wrap_output(file)?;

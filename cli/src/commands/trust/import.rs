@@ -51,9 +51,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             // A planted link could lead to any folder of this machine, which is not to be imported.
             Ok(folder) if folder.starts_with(&real) => sources.push(folder.display().to_string()),
             led => {
-                let shown = path.display().to_string();
-                let failure = outside(&shown, led.ok().as_deref());
-                refused.push((shown, failure));
+                let entry_path = path.display().to_string();
+                let failure = outside_failure(&entry_path, led.ok().as_deref());
+                refused.push((entry_path, failure));
             }
         }
     }
@@ -69,7 +69,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 }
 
 /// The failure of an entry that leads out of the earlier vault, or nowhere.
-fn outside(entry: &str, target: Option<&Path>) -> Failure {
+fn outside_failure(entry: &str, target: Option<&Path>) -> Failure {
     let entry = clean(entry, 300);
     match target {
         Some(target) => {

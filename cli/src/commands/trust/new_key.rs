@@ -70,16 +70,16 @@ pub enum KeyPlace {
 
 impl KeyPlace {
     /// Finds the place of a key of this machine.
-    pub fn of(vault: &Vault, key: &PublicKey) -> Result<Self, Failure> {
+    pub fn for_key(vault: &Vault, key: &PublicKey) -> Result<Self, Failure> {
         let keys = vault.keys();
-        let found = || {
+        let find_place = || {
             Ok::<_, VaultError>(if keys.is_in_agent(key)? {
                 Self::Agent(ssh_agent::fingerprint(key))
             } else {
                 Self::File(keys.path(key), keys.is_encrypted(key)?)
             })
         };
-        Ok(found()?)
+        Ok(find_place()?)
     }
 
     /// Returns the file, if the key is in one.

@@ -66,7 +66,7 @@ struct Check {
 }
 
 impl Check {
-    fn query(&self) -> Option<CallerQuery<'_>> {
+    fn caller_query(&self) -> Option<CallerQuery<'_>> {
         Some(CallerQuery {
             caller: self.caller.as_deref()?,
             platform: self.platform.as_deref()?,
@@ -115,34 +115,34 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let path = path.display().to_string();
     if let (Some(policy), Some(vault)) = (&policy, &vault) {
-        warn(context, policy, &path, vault)?;
+        warn_of_ineffective(context, policy, &path, vault)?;
     }
     let compiled = compile_policy(policy)?;
     let explain = |query| caller_capabilities(vault.as_ref(), &compiled, query);
-    let answer = check.query().map(explain).transpose()?;
+    let answer = check.caller_query().map(explain).transpose()?;
     let policy = compiled.policy();
     let check = PolicyCheck {
         path,
         sha256: compiled.hash(),
         default_profile: policy.default_profile.clone(),
-        profiles: size(policy.profiles.as_deref()),
-        groups: size(policy.groups.as_deref()),
-        callers: size(policy.callers.as_deref()),
+        profiles: table_size(policy.profiles.as_deref()),
+        groups: table_size(policy.groups.as_deref()),
+        callers: table_size(policy.callers.as_deref()),
         rules: policy.rules.as_ref().map_or(0, Vec::len),
-        mcp_servers: size(policy.mcp_servers.as_deref()),
+        mcp_servers: table_size(policy.mcp_servers.as_deref()),
         capabilities: answer,
     };
-    let mut lines = vec![check.summary()];
+    let mut lines = vec![check.summary_text()];
     lines.extend(check.capabilities.iter().flat_map(capability_lines));
     Ok(Report::view(check, lines.join("\n")))
 }
 
-fn size<T>(table: Option<&std::collections::BTreeMap<String, T>>) -> usize {
+fn table_size<T>(table: Option<&std::collections::BTreeMap<String, T>>) -> usize {
     table.map_or(0, std::collections::BTreeMap::len)
 }
 
 impl PolicyCheck {
-    fn summary(&self) -> String {
+    fn summary_text(&self) -> String {
         let Some(hash) = &self.sha256 else {
             return "There is no policy.toml, so only owners have access.".to_owned();
         };
@@ -197,7 +197,12 @@ fn capability_lines(answer: &Capabilities) -> Vec<String> {
 
 /// Warns of entries that are valid but grant nothing: skills that are not installed, and the
 /// platform `*`.
-fn warn(context: &Context, policy: &Policy, path: &str, vault: &Vault) -> Result<(), Failure> {
+fn warn_of_ineffective(
+    context: &Context,
+    policy: &Policy,
+    path: &str,
+    vault: &Vault,
+) -> Result<(), Failure> {
     let listing = shelf::list_installed(vault)?;
     let names: Vec<&str> = listing
         .skills

@@ -71,7 +71,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     // The folder is private before any key is unpacked into it.
     let private = staging.join(TRUST);
     make_private(&private).map_err(fail(&private))?;
-    let unpacked = unpack(context, file, &staging);
+    let unpacked = unpack_backup(context, file, &staging);
     let moved = unpacked.and_then(|()| {
         // Before the move, so that a kill leaves no vault that links into another machine's
         // folders.
@@ -98,7 +98,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     Ok(Report::view(restored, text))
 }
 
-fn unpack(context: &Context, file: &Path, staging: &Path) -> Result<(), Failure> {
+fn unpack_backup(context: &Context, file: &Path, staging: &Path) -> Result<(), Failure> {
     let wrong = || fail!(BackupWrong, "{} is not a backup of a vault", file.display());
     let fail = |error: io::Error| Failure::io("reading", file, &error);
     let reader = BufReader::new(File::open(file).map_err(fail)?);
@@ -159,7 +159,7 @@ fn put_in_place(staging: &Path, root: &Path, config: &Path) -> Result<(), Failur
                 }
                 continue;
             }
-            copy(&entry.path(), &target)
+            copy_atomically(&entry.path(), &target)
                 .map_err(|error| Failure::io("restoring", &target, &error))?;
         }
     }
@@ -178,7 +178,7 @@ fn put_in_place(staging: &Path, root: &Path, config: &Path) -> Result<(), Failur
 
 /// Copies a folder of private files: the trust folder may lie on another disk. A kill leaves a
 /// folder of another name.
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
+fn copy_atomically(from: &Path, to: &Path) -> io::Result<()> {
     let partial = to.with_extension("restoring");
     if partial.exists() {
         fs::remove_dir_all(&partial)?;

@@ -106,7 +106,7 @@ impl From<&SkillCheck> for SkillIntegrity {
     fn from(checked: &SkillCheck) -> Self {
         Self {
             name: checked.name.clone(),
-            origin: origin::origin(&checked.origin),
+            origin: origin::format_origin(&checked.origin),
             bundle_hash: checked.bundle,
             version: checked.version,
             ok: checked.damage.is_none(),
@@ -173,7 +173,7 @@ pub struct VerifiedArtifact {
 /// Verifies the target, or every installed skill if no target is given.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     let vault = context.existing_vault()?;
-    let known = vault
+    let known_vaults = vault
         .as_ref()
         .map_or_else(|| Ok(Vec::new()), integrity::known_vaults)?;
     let expected = arguments.expect_key.as_ref();
@@ -189,10 +189,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     match (target, &vault) {
         (None, vault) => verify_all(context, vault.as_ref(), expected),
         (Some(Target::Installed(name)), Some(vault)) => {
-            verify_installed(vault, &name, &known, expected)
+            verify_installed(vault, &name, &known_vaults, expected)
         }
         (Some(Target::Installed(_)), None) => Err(fail!(SkillNotFound, "nothing is installed")),
-        (Some(Target::Path(path)), _) => exported(context, &path, arguments, &known),
+        (Some(Target::Path(path)), _) => verify_export(context, &path, arguments, &known_vaults),
     }
 }
 
@@ -251,7 +251,7 @@ fn verify_all(
 /// Describes a skill that is not as signed.
 fn wrong_line(checked: &SkillCheck, kind: &str) -> Option<String> {
     let problem = message_chain(checked.damage.as_ref()?);
-    let whose = origin::whose(&checked.origin);
+    let whose = origin::describe_owner(&checked.origin);
     let name = either(checked.bare, checked.name.as_str(), &checked.qualified);
     Some(format!("{BOLD}{name}{BOLD:#}{kind}  {problem} ({whose})"))
 }
@@ -293,7 +293,7 @@ fn verify_installed(
     known: &[KnownVault],
     expected: Option<&VaultFingerprint>,
 ) -> Result<Report, Failure> {
-    let found = run::inspect_skill(vault, name).map_err(|error| match error {
+    let inspected = run::inspect_skill(vault, name).map_err(|error| match error {
         run::RunError::Damaged { skill, damage } => {
             let mut failure = Failure::damaged_skill(&skill.to_string(), &damage);
             // Nothing shows that a skill was changed if it cannot be read, so it keeps that code.
@@ -304,36 +304,40 @@ fn verify_installed(
         }
         other => lookup::suggest_name(vault, other),
     })?;
-    if let Some(damage) = found.examined.first_deviation() {
+    if let Some(damage) = inspected.examined.first_deviation() {
         let failure = Failure::damaged_skill(&name.to_string(), &damage);
         return Err(failure.hint(format!("vault doctor {name} shows how to restore it")));
     }
-    let from = known.iter().find(|known| known.origin == found.origin);
+    let source_vault = known.iter().find(|known| known.origin == inspected.origin);
     // A fingerprint names a version of the vault's keys, which may be an older one.
     if let Some(expected) = expected
-        && from.is_none_or(|from| from.trust.chain().version_of(expected).is_none())
+        && source_vault.is_none_or(|from| from.trust.chain().version_of(expected).is_none())
     {
-        let whose = origin::whose(&found.origin);
+        let whose = origin::describe_owner(&inspected.origin);
         return Err(fail!(
             VaultChanged,
             "{name} ({whose}) is not from the vault {expected}"
         ));
     }
-    let manifest = &found.examined.manifest;
-    let text = good(manifest, &found.signer, &origin::whose(&found.origin));
+    let manifest = &inspected.examined.manifest;
+    let text = intact_line(
+        manifest,
+        &inspected.signer,
+        &origin::describe_owner(&inspected.origin),
+    );
     let intact = IntactSkill {
-        name: found.name,
-        origin: origin::origin(&found.origin),
+        name: inspected.name,
+        origin: origin::format_origin(&inspected.origin),
         version: manifest.version,
-        bundle_hash: found.bundle,
-        signer: found.signer.into(),
+        bundle_hash: inspected.bundle,
+        signer: inspected.signer.into(),
         files: manifest.files.len(),
         ok: true,
     };
     Ok(Report::view(intact, text))
 }
 
-fn good(manifest: &Manifest, signer: &PublicKey, whose: &str) -> String {
+fn intact_line(manifest: &Manifest, signer: &PublicKey, whose: &str) -> String {
     let (name, version) = (&manifest.name, manifest.version);
     let (files, signer) = (
         count(manifest.files.len(), "file"),
@@ -344,7 +348,7 @@ fn good(manifest: &Manifest, signer: &PublicKey, whose: &str) -> String {
     )
 }
 
-fn exported(
+fn verify_export(
     context: &Context,
     path: &Path,
     arguments: &Arguments,
@@ -352,8 +356,8 @@ fn exported(
 ) -> Result<Report, Failure> {
     let manifest = arguments.manifest.as_deref();
     let expected = arguments.expect_key.as_ref();
-    let verified =
-        export::verify_export(path, manifest, known, expected).map_err(|error| refused(&error))?;
+    let verified = export::verify_export(path, manifest, known, expected)
+        .map_err(|error| verification_failure(&error))?;
     // A path without a skill must not look like a success to a script.
     if verified.is_empty() {
         let path = path.display();
@@ -381,11 +385,11 @@ fn exported(
         let from = known.find(|known| known.trust.roots().vault_id() == vault_id);
         let from = from.map(|known| &known.origin);
         let whose = match from {
-            Some(from) => origin::whose(from),
+            Some(from) => origin::describe_owner(from),
             None => format!("the vault {}", skill.fingerprint),
         };
         key_changes::warn_about_roots(context, &whose, &skill.warnings);
-        lines.push(good(&skill.manifest, &skill.signer, &whose));
+        lines.push(intact_line(&skill.manifest, &skill.signer, &whose));
         skills.push(VerifiedArtifact {
             path: skill.path,
             form: skill.form,
@@ -396,12 +400,12 @@ fn exported(
             provenance: skill.manifest.provenance.identifier,
             files: skill.manifest.files.len(),
             signer: skill.signer.into(),
-            known_as: from.map(origin::origin),
+            known_as: from.map(origin::format_origin),
             lost_modes: skill.lost_modes,
         });
     }
     let path = path.to_owned();
-    Ok(Report::view(VerifiedExport { path, skills }, lines.join("\n")).exit(exit))
+    Ok(Report::view(VerifiedExport { path, skills }, lines.join("\n")).with_exit(exit))
 }
 
 /// Reports files that are not executable any more, and makes them so if asked.
@@ -421,7 +425,10 @@ fn note_modes(context: &Context, skill: &Verified, fix: bool) -> Result<(), Fail
         }
         return Ok(());
     }
-    if !skill.fix_modes().map_err(|error| refused(&error))? {
+    if !skill
+        .fix_modes()
+        .map_err(|error| verification_failure(&error))?
+    {
         return Err(fail!(Usage, "{shown} is not a folder")
             .hint("unpack it, then run vault verify <folder> --fix-modes"));
     }
@@ -431,7 +438,7 @@ fn note_modes(context: &Context, skill: &Verified, fix: bool) -> Result<(), Fail
     Ok(())
 }
 
-fn refused(error: &VerifyError) -> Failure {
+fn verification_failure(error: &VerifyError) -> Failure {
     let message = message_chain(error);
     // What could not be checked is not proven wrong, and has another exit code.
     if !error.is_wrong() {

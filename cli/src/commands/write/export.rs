@@ -87,9 +87,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 folder: asked.folder.clone(),
                 skills,
             };
-            let report =
-                export::export_site(&vault, &input).map_err(|error| refused(&vault, error))?;
-            Ok(site(context, &report))
+            let report = export::export_site(&vault, &input)
+                .map_err(|error| export_failure(&vault, error))?;
+            Ok(site_report(context, &report))
         }
         Form::Zip(asked) => {
             let (vault, name) = lookup::parse_installed_name(vault.as_ref(), &asked.name)?;
@@ -102,8 +102,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 replace: asked.force,
             };
             let report =
-                export::export_zip(vault, &input).map_err(|error| refused(vault, error))?;
-            Ok(archive(context, &report))
+                export::export_zip(vault, &input).map_err(|error| export_failure(vault, error))?;
+            Ok(archive_report(context, &report))
         }
     }
 }
@@ -123,7 +123,7 @@ fn warn_of_awaited<'a>(context: &Context, skills: impl IntoIterator<Item = &'a E
     }
 }
 
-fn site(context: &Context, report: &SiteReport) -> Report {
+fn site_report(context: &Context, report: &SiteReport) -> Report {
     warn_of_awaited(context, &report.skills);
     // Only the index is shortened: the exported skill has the signed description.
     for name in &report.shortened {
@@ -155,7 +155,7 @@ fn site(context: &Context, report: &SiteReport) -> Report {
     Report::view(report, lines.join("\n"))
 }
 
-fn archive(context: &Context, report: &ZipReport) -> Report {
+fn archive_report(context: &Context, report: &ZipReport) -> Report {
     let skill = &report.skill;
     warn_of_awaited(context, [skill]);
     let mut text = format!(
@@ -174,7 +174,7 @@ fn archive(context: &Context, report: &ZipReport) -> Report {
     Report::view(report, text)
 }
 
-fn refused(vault: &vault_library::Vault, error: ExportError) -> Failure {
+fn export_failure(vault: &vault_library::Vault, error: ExportError) -> Failure {
     let message = message_chain(&error);
     match error {
         ExportError::Skill(error) => lookup::suggest_name(vault, error),

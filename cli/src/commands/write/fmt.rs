@@ -93,11 +93,11 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         } else {
             file.clone()
         };
-        let result = match fix(&path, arguments.write) {
+        let result = match fix_file(&path, arguments.write) {
             Ok(changes) => {
                 if !changes.is_empty() {
                     fixed += 1;
-                    lines.extend(difference(&path, &changes));
+                    lines.extend(difference_lines(&path, &changes));
                 }
                 FixResult::Fixed {
                     written: arguments.write && !changes.is_empty(),
@@ -125,7 +125,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if let Some(first) = failed.first() {
         // A failure has no text for the files that were fixed.
         if fixed > 0 {
-            context.ui.line(lines.join("\n"));
+            context.ui.print_line(lines.join("\n"));
         }
         let message = format!("{} could not be fixed", count(failed.len() as u64, "file"));
         // The files may have failed for several reasons. The first one sets the exit code.
@@ -133,12 +133,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let differs = arguments.check && fixed > 0;
     let exit = either(differs, Exit::Differences, Exit::Done);
-    Ok(Report::view(view, lines.join("\n")).exit(exit))
+    Ok(Report::view(view, lines.join("\n")).with_exit(exit))
 }
 
 /// Computes the fixes for one file and returns them. Writes the file if `put` is set.
-fn fix(file: &Path, put: bool) -> Result<Vec<Change>, Failure> {
-    let bytes = read(file)?;
+fn fix_file(file: &Path, put: bool) -> Result<Vec<Change>, Failure> {
+    let bytes = read_skill_md(file)?;
     let result = document::repair_document(&bytes).map_err(|error| {
         let shown = file.display().to_string();
         let shown_findings = error
@@ -150,20 +150,20 @@ fn fix(file: &Path, put: bool) -> Result<Vec<Change>, Failure> {
             .data(json!({ "path": file, "findings": error.findings() }))
     })?;
     if put && !result.changes.is_empty() {
-        write(file, result.text.as_bytes())?;
+        replace_file(file, result.text.as_bytes())?;
     }
     Ok(result.changes)
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+fn read_skill_md(file: &Path) -> Result<Vec<u8>, Failure> {
     let failed = |error: &std::io::Error| Failure::io("reading", file, error);
     // A symbolic link is rejected, because `write` would replace it with a file.
-    let found = std::fs::symlink_metadata(file).map_err(|error| failed(&error))?;
-    if !found.is_file() {
+    let metadata = std::fs::symlink_metadata(file).map_err(|error| failed(&error))?;
+    if !metadata.is_file() {
         return Err(fail!(NotAFile, "{} is not a regular file", file.display()));
     }
     // The gate rejects a larger file anyway, and reading it could exhaust the memory.
-    if found.len() > MAX_SKILL_MD_BYTES {
+    if metadata.len() > MAX_SKILL_MD_BYTES {
         return Err(fail!(
             SkillMdSize,
             "{} is too large for a SKILL.md",
@@ -174,7 +174,7 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 /// Replaces the file atomically and keeps its permissions.
-fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
+fn replace_file(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let folder = match file.parent() {
         // The parent of a bare file name is the empty path, which is not a folder.
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -195,7 +195,7 @@ fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
     put().map_err(|error| Failure::io("writing", file, &error))
 }
 
-fn difference(file: &Path, changes: &[Change]) -> Vec<String> {
+fn difference_lines(file: &Path, changes: &[Change]) -> Vec<String> {
     let mut lines = vec![
         paint(DIM, format_args!("--- {}", file.display())),
         paint(DIM, format_args!("+++ {}", file.display())),

@@ -57,7 +57,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     if !root.exists() {
         return Err(Failure::no_such_path(root.display()));
     }
-    let mut audit = audit(context, root)?;
+    let mut audit = audit_path(context, root)?;
     // A walk that met a limit may have missed the skills, so it is reported instead.
     if audit.skills.is_empty() && audit.is_complete() {
         let folder = root.display();
@@ -68,21 +68,21 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     }
     let top = folder_of(root);
     for skill in &mut audit.skills {
-        advise(&top, skill)?;
+        add_advice(&top, skill)?;
     }
     let exit = options.exit_code(&audit);
     let report = match options.render_report(&audit) {
-        Some(text) => Report::raw(text),
+        Some(text) => Report::raw_text(text),
         None => Report::view(
             AuditView::from(&audit),
-            text(&Location::of_folder(&top), &audit),
+            lint_text(&Location::of_folder(&top), &audit),
         ),
     };
-    Ok(report.exit(exit))
+    Ok(report.with_exit(exit))
 }
 
 /// Returns the gate's verdicts.
-fn audit(context: &Context, root: &Path) -> Result<Audit, Failure> {
+fn audit_path(context: &Context, root: &Path) -> Result<Audit, Failure> {
     let auditor = Auditor {
         hints: context.ui.is_verbose(),
         ..Auditor::new(context.is_strict()?)
@@ -105,7 +105,7 @@ fn audit(context: &Context, root: &Path) -> Result<Audit, Failure> {
 }
 
 /// Adds the advice for a skill that the gate accepts.
-fn advise(top: &Path, skill: &mut Audited) -> Result<(), Failure> {
+fn add_advice(top: &Path, skill: &mut Audited) -> Result<(), Failure> {
     // A skill with a link cannot be read as one that could be added; its finding says so.
     let has_link = |at: &Located| at.finding.rule == "file-kind";
     if skill.verdict > Verdict::Warnings || skill.findings.iter().any(has_link) {
@@ -136,7 +136,7 @@ fn advise(top: &Path, skill: &mut Audited) -> Result<(), Failure> {
     Ok(())
 }
 
-fn text(location: &Location, audit: &Audit) -> String {
+fn lint_text(location: &Location, audit: &Audit) -> String {
     let mut lines = Vec::new();
     for skill in &audit.skills {
         if skill.verdict > Verdict::Accepted || audit.skills.len() == 1 {

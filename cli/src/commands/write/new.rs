@@ -101,7 +101,11 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
         0o644,
     )];
     for action in &actions {
-        files.push((format!("scripts/{action}.sh"), script(&name, action), 0o755));
+        files.push((
+            format!("scripts/{action}.sh"),
+            script_text(&name, action),
+            0o755,
+        ));
     }
     if !actions.is_empty() {
         let scripts = folder.join("scripts");
@@ -109,7 +113,7 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
     }
     for (path, text, mode) in &files {
         let path = folder.join(path);
-        write(&path, text, *mode).map_err(|error| failed(&path, &error))?;
+        create_file(&path, text, *mode).map_err(|error| failed(&path, &error))?;
     }
     let files: Vec<String> = files.into_iter().map(|(path, ..)| path).collect();
     let mut lines = vec![format!("{TICK} created {BOLD}{}{BOLD:#}", folder.display())];
@@ -126,7 +130,7 @@ pub fn run(_context: &Context, arguments: &Arguments) -> Result<Report, Failure>
     Ok(Report::view(view, lines.join("\n")))
 }
 
-fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
+fn create_file(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
     file.write_all(text.as_bytes())?;
     // The umask limits a mode at creation. This one is exact.
@@ -166,7 +170,7 @@ fn skill_md(name: &SkillName, description: &str, actions: &[ActionName]) -> Stri
     text
 }
 
-fn script(name: &SkillName, action: &ActionName) -> String {
+fn script_text(name: &SkillName, action: &ActionName) -> String {
     format!(
         "#!/bin/sh\n# The action `{action}` of {name}: vault skill {action} {name}\nset -eu\n\n\
          # The folder that it was called from:\ncd \"${{VAULT_CALLED_FROM:-.}}\"\necho \"{action} has nothing to do yet\"\n"

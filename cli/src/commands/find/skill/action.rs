@@ -88,12 +88,12 @@ pub fn run(
         }
     })?;
     prepared.command.args(extra);
-    check(context, &prepared, &format!("{action} of {name}"))?;
+    check_prerequisites(context, &prepared, &format!("{action} of {name}"))?;
     if let Ok(folder) = std::env::current_dir() {
         // The action starts in a folder of the skill, so this tells it where the user is.
         prepared.command.env("VAULT_CALLED_FROM", folder);
     }
-    let status = context.block_on(async { Ok(watch(&mut prepared).await?) })?;
+    let status = context.block_on(async { Ok(run_and_forward_signals(&mut prepared).await?) })?;
     // Like a shell, report 128 + n for a process that signal n killed.
     let code = status
         .code()
@@ -111,7 +111,7 @@ fn no_subcommand(word: &str) -> Failure {
 
 /// Checks that the terminal and the required variables that the skill declares are present, before
 /// the action starts. Only tests whether a variable is set; never uses its value.
-fn check(context: &Context, prepared: &Run, what: &str) -> Result<(), Failure> {
+fn check_prerequisites(context: &Context, prepared: &Run, what: &str) -> Result<(), Failure> {
     let process = &context.process;
     if prepared.requires_tty && !(process.stdin_is_terminal && process.stdout_is_terminal) {
         return Err(
@@ -147,7 +147,7 @@ fn check(context: &Context, prepared: &Run, what: &str) -> Result<(), Failure> {
 }
 
 /// The forwarded signals: each as this process receives it and as it is sent to the action.
-const PASSED: [(SignalKind, Signal); 6] = [
+const FORWARDED_SIGNALS: [(SignalKind, Signal); 6] = [
     (SignalKind::terminate(), Signal::TERM),
     (SignalKind::interrupt(), Signal::INT),
     (SignalKind::quit(), Signal::QUIT),
@@ -157,11 +157,11 @@ const PASSED: [(SignalKind, Signal); 6] = [
 ];
 
 /// Starts the action and waits for it to end, forwarding signals.
-async fn watch(prepared: &mut Run) -> Result<ExitStatus, run::RunError> {
+async fn run_and_forward_signals(prepared: &mut Run) -> Result<ExitStatus, run::RunError> {
     // Register the handlers before the action starts. Otherwise a signal could end this process and
     // leave the action running.
-    let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
-    for (kind, passed) in PASSED {
+    let (sender, mut signals) = tokio::sync::mpsc::unbounded_channel();
+    for (kind, passed) in FORWARDED_SIGNALS {
         let mut stream = signal(kind).map_err(|cause| prepared.start_error(cause))?;
         let sender = sender.clone();
         tokio::spawn(async move {
@@ -175,7 +175,7 @@ async fn watch(prepared: &mut Run) -> Result<ExitStatus, run::RunError> {
     loop {
         tokio::select! {
             status = child.wait() => return status.map_err(|cause| prepared.start_error(cause)),
-            Some(passed) = told.recv() => {
+            Some(passed) = signals.recv() => {
                 let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
                 if let Some(pid) = pid.filter(|_| !came_from_terminal(passed)) {
                     // The process may have ended just now. If so, the next turn of the loop returns

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::places::{AGENTS, AgentSettings, Folders, Server, starts_vault};
+use super::places::{AGENTS, AgentSettings, ServerCommand, SettingsFolders, starts_vault};
 use crate::{
     context::Context,
     errors::{Failure, Place},
@@ -26,7 +26,7 @@ use crate::{
 /// The largest settings file that is read, in bytes.
 const MAX_BYTES: u64 = 32 << 20;
 /// The suffix of the backup that is made before a file is changed.
-const BACKUP: &str = "before-vault";
+const BACKUP_SUFFIX: &str = "before-vault";
 
 #[derive(Args, Debug)]
 pub struct Arguments {
@@ -91,11 +91,11 @@ pub struct FileChange {
 }
 
 /// Adds the server to the settings of the given agents.
-pub fn install(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let (server, name) = (server(context, arguments.project)?, &arguments.name);
-    let changes = plan(context, arguments, |known, file, text| {
-        let failed = |error: EditError| unreadable(known, file, &error);
-        let entry = known.entry(&server);
+pub fn install_server(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let (server, name) = (server_command(context, arguments.project)?, &arguments.name);
+    let changes = plan_changes(context, arguments, |known, file, text| {
+        let failed = |error: EditError| unreadable_settings(known, file, &error);
+        let entry = known.server_entry(&server);
         // A file that does not exist yet is edited like an empty one.
         let old = text.as_deref().unwrap_or_default();
         let present = known
@@ -112,7 +112,7 @@ pub fn install(context: &Context, arguments: &Arguments) -> Result<Report, Failu
                 McpNameTaken,
                 "{label} has another server named `{name}`: {other}"
             )
-            .at(place(file, None))
+            .at(place_in_file(file, None))
             .hint("--name <other> registers this one beside it"));
         }
         let after = known
@@ -131,22 +131,22 @@ pub fn install(context: &Context, arguments: &Arguments) -> Result<Report, Failu
             // Only when the entry is new: a later install would overwrite the backup with a file
             // that has the entry already.
             if let (Outcome::Added, Some(before)) = (change.outcome, &change.before) {
-                put(&backup_of(&change.file), before, Some(&change.file))?;
+                replace_file(&backup_of(&change.file), before, Some(&change.file))?;
             }
-            write(change)?;
+            write_change(change)?;
         }
     }
-    Ok(report(arguments, changes))
+    Ok(report_changes(arguments, changes))
 }
 
 /// Removes the server from the settings of the given agents.
-pub fn uninstall(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
-    let (server, name) = (server(context, arguments.project)?, &arguments.name);
-    let changes = plan(context, arguments, |known, file, text| {
+pub fn uninstall_server(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
+    let (server, name) = (server_command(context, arguments.project)?, &arguments.name);
+    let changes = plan_changes(context, arguments, |known, file, text| {
         let Some(old) = text else {
             return Ok((None, Value::Null, Outcome::Absent));
         };
-        let failed = |error: EditError| unreadable(known, file, &error);
+        let failed = |error: EditError| unreadable_settings(known, file, &error);
         let (format, path) = (known.format, known.path);
         let present = format.find_entry(old, path, name).map_err(failed)?;
         // An entry of this name that starts another program is not ours to remove.
@@ -158,7 +158,7 @@ pub fn uninstall(context: &Context, arguments: &Arguments) -> Result<Report, Fai
             let with_entry = format.put_entry(original, path, name, &entry);
             with_entry.is_ok_and(|text| text == *old)
         };
-        let after = match read(&backup_of(file))? {
+        let after = match read_settings(&backup_of(file))? {
             Some(backup) if is_old(&backup) => Some(backup),
             None if is_old("") => None,
             _ => Some(format.remove_entry(old, path, name).map_err(failed)?),
@@ -168,21 +168,21 @@ pub fn uninstall(context: &Context, arguments: &Arguments) -> Result<Report, Fai
     if !arguments.dry_run {
         let is_removed = |change: &&FileChange| change.outcome == Outcome::Removed;
         for change in changes.iter().filter(is_removed) {
-            write(change)?;
+            write_change(change)?;
             // The backup is no longer needed.
             let _absent = std::fs::remove_file(backup_of(&change.file));
         }
     }
-    Ok(report(arguments, changes))
+    Ok(report_changes(arguments, changes))
 }
 
 /// The command for the entry. In a project's file it is `vault`. In a user's file it is the path of
 /// this program, because applications may not have the `PATH` of a shell.
-fn server(context: &Context, project: bool) -> Result<Server, Failure> {
+fn server_command(context: &Context, project: bool) -> Result<ServerCommand, Failure> {
     let mut args = vec!["mcp".to_owned()];
     let mut env = Vec::new();
     if project {
-        return Ok(Server {
+        return Ok(ServerCommand {
             command: "vault".to_owned(),
             args,
             env,
@@ -203,7 +203,7 @@ fn server(context: &Context, project: bool) -> Result<Server, Failure> {
     if let Some(config) = config.filter(|config| default.as_deref() != Some(Path::new(config))) {
         env.push(("XDG_CONFIG_HOME".to_owned(), config.to_owned()));
     }
-    Ok(Server {
+    Ok(ServerCommand {
         command: program.display().to_string(),
         args,
         env,
@@ -211,15 +211,18 @@ fn server(context: &Context, project: bool) -> Result<Server, Failure> {
 }
 
 /// The new text of a file, the entry, and the outcome.
-type Edit = (Option<String>, Value, Outcome);
+type PlannedEdit = (Option<String>, Value, Outcome);
 
-fn plan(
+fn plan_changes(
     context: &Context,
     arguments: &Arguments,
-    edit: impl Fn(&'static AgentSettings, &Path, &Option<String>) -> Result<Edit, Failure>,
+    edit: impl Fn(&'static AgentSettings, &Path, &Option<String>) -> Result<PlannedEdit, Failure>,
 ) -> Result<Vec<FileChange>, Failure> {
-    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    if arguments.name.is_empty() || arguments.name.len() > 64 || !arguments.name.chars().all(good) {
+    let is_name_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if arguments.name.is_empty()
+        || arguments.name.len() > 64
+        || !arguments.name.chars().all(is_name_char)
+    {
         return Err(fail!(
             NameInvalid,
             "a server's name has letters, digits, hyphens and underscores, at most 64"
@@ -232,25 +235,25 @@ fn plan(
         )
         .hint("set HOME")
     })?;
-    let folders = Folders::new(machine);
+    let folders = SettingsFolders::new(machine);
     let project = std::env::current_dir().map_err(|error| Failure::io("finding", ".", &error))?;
     let mut changes: Vec<FileChange> = Vec::new();
     for word in &arguments.agents {
-        let known = find_agent(word, &folders)?;
+        let settings = find_agent(word, &folders)?;
         // Two names of one agent mean one file, and the second edit would start from the old text.
-        if changes.iter().any(|change| change.agent == known.id) {
+        if changes.iter().any(|change| change.agent == settings.id) {
             continue;
         }
-        let label = known.label;
+        let label = settings.label;
         let file = if arguments.project {
-            known.project_file(&project).ok_or_else(|| {
+            settings.project_file(&project).ok_or_else(|| {
                 fail!(McpNoProjectFile, "{label} reads no settings of a project")
                     .hint("leave --project out")
             })?
-        } else if known.installed_mark(&folders).is_some() {
-            known.user_file(&folders)
+        } else if settings.installed_mark(&folders).is_some() {
+            settings.user_file(&folders)
         } else {
-            let mark = known.mark_name();
+            let mark = settings.mark_name();
             return Err(fail!(
                 AgentNotFound,
                 "{label} is not on this machine: there is no {mark}"
@@ -259,10 +262,10 @@ fn plan(
         };
         // Edit the target of a symlink, so that links made by dotfile managers stay.
         let file = std::fs::canonicalize(&file).unwrap_or(file);
-        let before = read(&file)?;
-        let (after, entry, outcome) = edit(known, &file, &before)?;
+        let before = read_settings(&file)?;
+        let (after, entry, outcome) = edit(settings, &file, &before)?;
         changes.push(FileChange {
-            agent: known.id,
+            agent: settings.id,
             label,
             file,
             written: !arguments.dry_run && before != after,
@@ -276,7 +279,7 @@ fn plan(
     Ok(changes)
 }
 
-fn find_agent(word: &str, folders: &Folders) -> Result<&'static AgentSettings, Failure> {
+fn find_agent(word: &str, folders: &SettingsFolders) -> Result<&'static AgentSettings, Failure> {
     // `agents::by_name` also knows the names that other tools use for an agent.
     let agent = vault_library::agents::by_name(word);
     let id = agent.map_or(word, |agent| agent.id.as_str());
@@ -307,7 +310,7 @@ fn find_agent(word: &str, folders: &Folders) -> Result<&'static AgentSettings, F
     Err(fail!(AgentUnknown, "there is no agent `{}`", clean(word, 60)).hint(hint))
 }
 
-fn place(file: &Path, line: Option<u32>) -> Place {
+fn place_in_file(file: &Path, line: Option<u32>) -> Place {
     Place {
         path: file.display().to_string(),
         line,
@@ -315,7 +318,7 @@ fn place(file: &Path, line: Option<u32>) -> Place {
     }
 }
 
-fn unreadable(known: &AgentSettings, file: &Path, error: &EditError) -> Failure {
+fn unreadable_settings(known: &AgentSettings, file: &Path, error: &EditError) -> Failure {
     let (line, reason) = match error {
         EditError::Syntax { line, reason } => (Some(*line), reason.clone()),
         other => (None, other.to_string()),
@@ -325,20 +328,20 @@ fn unreadable(known: &AgentSettings, file: &Path, error: &EditError) -> Failure 
         McpConfigUnreadable,
         "the settings of {label} are left as they are: {reason}"
     )
-    .at(place(file, line))
+    .at(place_in_file(file, line))
     .hint("fix the file, or add the entry by hand")
 }
 
-fn read(file: &Path) -> Result<Option<String>, Failure> {
+fn read_settings(file: &Path) -> Result<Option<String>, Failure> {
     let failed = |error: std::io::Error| Failure::io("reading", file, &error);
-    let shown = file.display();
+    let file_text = file.display();
     let opened = match std::fs::File::open(file) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(failed)?,
     };
     // Checked on the open file, so that the path cannot be exchanged after the check.
     if !opened.metadata().map_err(failed)?.is_file() {
-        return Err(fail!(NotAFile, "{shown} is not a regular file"));
+        return Err(fail!(NotAFile, "{file_text} is not a regular file"));
     }
     let mut bytes = Vec::new();
     opened
@@ -347,24 +350,27 @@ fn read(file: &Path) -> Result<Option<String>, Failure> {
         .read_to_end(&mut bytes)
         .map_err(failed)?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(fail!(McpConfigUnreadable, "{shown} is larger than 32 MiB"));
+        return Err(fail!(
+            McpConfigUnreadable,
+            "{file_text} is larger than 32 MiB"
+        ));
     }
     let text = String::from_utf8(bytes);
     text.map(Some)
-        .map_err(|_| fail!(McpConfigUnreadable, "{shown} is not UTF-8"))
+        .map_err(|_| fail!(McpConfigUnreadable, "{file_text} is not UTF-8"))
 }
 
 fn backup_of(file: &Path) -> PathBuf {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    file.with_file_name(format!("{name}.{BACKUP}"))
+    file.with_file_name(format!("{name}.{BACKUP_SUFFIX}"))
 }
 
-fn write(change: &FileChange) -> Result<(), Failure> {
+fn write_change(change: &FileChange) -> Result<(), Failure> {
     if change.before == change.after {
         return Ok(());
     }
     // The agent may have written the file in the meantime. Its changes must not be lost.
-    if read(&change.file)? != change.before {
+    if read_settings(&change.file)? != change.before {
         return Err(fail!(
             McpConfigChanged,
             "{} changed in the meantime",
@@ -373,14 +379,14 @@ fn write(change: &FileChange) -> Result<(), Failure> {
         .hint("try again; close the agent if it happens again"));
     }
     match &change.after {
-        Some(after) => put(&change.file, after, Some(&change.file)),
+        Some(after) => replace_file(&change.file, after, Some(&change.file)),
         None => std::fs::remove_file(&change.file)
             .map_err(|error| Failure::io("removing", &change.file, &error)),
     }
 }
 
 /// Replaces a file atomically. The mode is that of `like`, else 0600.
-fn put(file: &Path, text: &str, like: Option<&Path>) -> Result<(), Failure> {
+fn replace_file(file: &Path, text: &str, like: Option<&Path>) -> Result<(), Failure> {
     let folder = file.parent().unwrap_or(Path::new("."));
     let write = || -> std::io::Result<()> {
         std::fs::create_dir_all(folder)?;
@@ -398,7 +404,7 @@ fn put(file: &Path, text: &str, like: Option<&Path>) -> Result<(), Failure> {
     write().map_err(|error| Failure::io("writing", file, &error))
 }
 
-fn report(arguments: &Arguments, changes: Vec<FileChange>) -> Report {
+fn report_changes(arguments: &Arguments, changes: Vec<FileChange>) -> Report {
     let mut lines = Vec::new();
     for change in &changes {
         let (mark, text) = match (change.outcome, arguments.dry_run) {

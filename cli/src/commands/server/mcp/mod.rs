@@ -30,10 +30,10 @@ use crate::{
 /// The owner part of ids on this machine.
 const OWNER: &str = "local";
 /// The interval at which the server checks that its parent process is alive.
-const PARENT: Duration = Duration::from_secs(1);
+const PARENT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The largest number of bytes of an answer that are read at once.
-const CHUNK: usize = 64 * 1024;
+const MAX_CHUNK_BYTES: usize = 64 * 1024;
 /// The answer to a line that is not JSON (JSON-RPC 2.0, section 5.1).
 const NOT_JSON: &[u8] =
     b"{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"the line is not JSON\"}}\n";
@@ -81,13 +81,13 @@ Examples:
 /// Serves until the input ends, or changes an agent's settings.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     match &arguments.action {
-        None => serve(context),
-        Some(Action::Install(arguments)) => install::install(context, arguments),
-        Some(Action::Uninstall(arguments)) => install::uninstall(context, arguments),
+        None => serve_stdio(context),
+        Some(Action::Install(arguments)) => install::install_server(context, arguments),
+        Some(Action::Uninstall(arguments)) => install::uninstall_server(context, arguments),
     }
 }
 
-fn serve(context: &Context) -> Result<Report, Failure> {
+fn serve_stdio(context: &Context) -> Result<Report, Failure> {
     let settings = context.settings()?;
     let _flush_log = log_to_stderr(settings.text("VAULT_LOG_LEVEL").unwrap_or("warn"));
     let names = tool_names(settings);
@@ -138,7 +138,7 @@ fn serve(context: &Context) -> Result<Report, Failure> {
         // that started this server is gone.
         let orphaned = async {
             while rustix::process::getppid() == parent {
-                tokio::time::sleep(PARENT).await;
+                tokio::time::sleep(PARENT_CHECK_INTERVAL).await;
             }
         };
         tokio::select! {
@@ -186,7 +186,7 @@ fn standard_output() -> io::Result<(UnixStream, JoinHandle<io::Result<()>>)> {
     let written = thread::Builder::new()
         .name("output".to_owned())
         .spawn(move || {
-            let mut messages = BufReader::with_capacity(CHUNK, ours);
+            let mut messages = BufReader::with_capacity(MAX_CHUNK_BYTES, ours);
             let mut message = Vec::new();
             // Whole messages, so that a parse error stands between two of them.
             while messages.read_until(b'\n', &mut message)? > 0 {

@@ -125,7 +125,7 @@ pub const AGENTS: [AgentSettings; 11] = [
 
 /// The command that an entry starts.
 #[derive(Clone, Debug)]
-pub struct Server {
+pub struct ServerCommand {
     /// The program.
     pub command: String,
     /// Its arguments.
@@ -136,14 +136,14 @@ pub struct Server {
 
 /// The folders that the location of an agent's file depends on.
 #[derive(Clone, Debug)]
-pub struct Folders {
+pub struct SettingsFolders {
     /// Home folder and environment.
     pub machine: Machine,
     /// The folder in which applications keep their settings.
     pub config: PathBuf,
 }
 
-impl Folders {
+impl SettingsFolders {
     /// Finds the folders of a machine. The settings folder is `~/Library/Application Support` on
     /// macOS, and `$XDG_CONFIG_HOME` or `~/.config` elsewhere.
     pub fn new(machine: Machine) -> Self {
@@ -168,7 +168,7 @@ fn folder_variable(machine: &Machine, name: &str) -> Option<PathBuf> {
 
 impl AgentSettings {
     /// The folder whose presence shows that the agent is installed, if it exists.
-    pub fn installed_mark(&self, folders: &Folders) -> Option<PathBuf> {
+    pub fn installed_mark(&self, folders: &SettingsFolders) -> Option<PathBuf> {
         match self.id {
             "claude-desktop" => Some(folders.config.join("Claude")).filter(|path| path.is_dir()),
             "vscode" => Some(folders.config.join("Code/User")).filter(|path| path.is_dir()),
@@ -194,7 +194,7 @@ impl AgentSettings {
     }
 
     /// The user's settings file.
-    pub fn user_file(&self, folders: &Folders) -> PathBuf {
+    pub fn user_file(&self, folders: &SettingsFolders) -> PathBuf {
         let home = &folders.machine.home;
         let folder = |name, default: &str| {
             folder_variable(&folders.machine, name).unwrap_or_else(|| home.join(default))
@@ -237,7 +237,7 @@ impl AgentSettings {
     }
 
     /// The entry that starts this server, in the form that the agent expects.
-    pub fn entry(&self, server: &Server) -> Value {
+    pub fn server_entry(&self, server: &ServerCommand) -> Value {
         let env: Map<String, Value> = server
             .env
             .iter()
@@ -309,8 +309,8 @@ mod tests {
 
     #[test]
     fn every_agent_has_a_file_and_an_entry_that_is_recognised() {
-        let folders = Folders::new(Machine::with_home("/home/ann"));
-        let server = Server {
+        let folders = SettingsFolders::new(Machine::with_home("/home/ann"));
+        let server = ServerCommand {
             command: "/opt/bin/vault".to_owned(),
             args: vec!["mcp".to_owned()],
             env: vec![("XDG_CONFIG_HOME".to_owned(), "/c".to_owned())],
@@ -321,7 +321,7 @@ mod tests {
                 "{}",
                 known.id
             );
-            let entry = known.entry(&server);
+            let entry = known.server_entry(&server);
             assert!(starts_vault(&entry, "/opt/elsewhere"), "{entry}");
             assert!(entry.to_string().contains("/c"), "{entry}");
             let own_list = ["claude-desktop", "vscode"].contains(&known.id);

@@ -61,12 +61,12 @@ pub enum Action {
     },
 }
 
-fn name(account: &Account) -> String {
+fn paint_email(account: &Account) -> String {
     paint(BOLD, &account.email)
 }
 
 /// Returns the state of an account in a word or two.
-const fn state(account: &Account) -> &'static str {
+const fn account_state(account: &Account) -> &'static str {
     // First, because a disabled account cannot sign in, whatever else is true of it.
     if account.disabled {
         "disabled"
@@ -86,7 +86,7 @@ pub async fn run(
     action: &Action,
 ) -> Result<Report, Failure> {
     match action {
-        Action::List => list(client).await,
+        Action::List => list_accounts(client).await,
         Action::Invite { email } => {
             let account: Account = {
                 // The service judges the address, so that its rules are in one place.
@@ -97,25 +97,28 @@ pub async fn run(
         }
         Action::Reset { email } => {
             ask_to_reset(context, email)?;
-            let account = change(client, email, "reset").await?;
+            let account = change_account(client, email, "reset").await?;
             Ok(with_link(
                 &account,
                 "is signed out everywhere and needs a new password",
             ))
         }
         Action::Disable { email } => {
-            let account = change(client, email, "disable").await?;
-            Ok(done(&account, "is disabled and signed out everywhere"))
+            let account = change_account(client, email, "disable").await?;
+            Ok(report_account(
+                &account,
+                "is disabled and signed out everywhere",
+            ))
         }
         Action::Enable { email } => {
-            let account = change(client, email, "enable").await?;
-            Ok(done(&account, "can sign in again"))
+            let account = change_account(client, email, "enable").await?;
+            Ok(report_account(&account, "can sign in again"))
         }
         Action::SignOut { email } => {
-            let account = change(client, email, "sign-out").await?;
-            Ok(done(&account, "is signed out everywhere"))
+            let account = change_account(client, email, "sign-out").await?;
+            Ok(report_account(&account, "is signed out everywhere"))
         }
-        Action::Delete { email } => delete(context, client, email).await,
+        Action::Delete { email } => delete_account(context, client, email).await,
     }
 }
 
@@ -132,16 +135,16 @@ pub async fn set_operator(
             "Let {} manage every vault of this service?",
             clean(email, 254)
         );
-        ask(context, &question)?;
+        confirm_change(context, &question)?;
     }
     let verb = if operates { "grant" } else { "revoke" };
-    let account = change(client, email, verb).await?;
+    let account = change_account(client, email, verb).await?;
     let text = if operates {
         "is an operator now"
     } else {
         "is no longer an operator"
     };
-    Ok(done(&account, text))
+    Ok(report_account(&account, text))
 }
 
 /// Resets an account in the database itself, on the server's own machine: the way back when no
@@ -173,7 +176,7 @@ pub async fn reset_in(
     let name = paint(BOLD, clean(address.as_str(), 254));
     let text = format!(
         "{TICK} {name} is signed out everywhere and needs a new password{}",
-        shown(&link)
+        format_link(&link)
     );
     Ok(Report::new(
         json!({ "email": address, "invite_url": link }),
@@ -189,43 +192,49 @@ pub async fn audit_log(client: &OwnerClient, filters: &Filters) -> Result<Report
     let actor = match &filters.actor {
         Some(email) if email.contains('@') => {
             // People type e-mail addresses in any case.
-            let is = |account: &&Account| account.email.as_str().eq_ignore_ascii_case(email);
-            let found = accounts.iter().find(is);
-            let found = found.ok_or_else(|| {
+            let has_address =
+                |account: &&Account| account.email.as_str().eq_ignore_ascii_case(email);
+            let matching = accounts.iter().find(has_address);
+            let account = matching.ok_or_else(|| {
                 let email = clean(email, 254);
                 fail!(AccountNotFound, "no account has the address `{email}`")
             })?;
-            Some(found.id.clone())
+            Some(account.id.clone())
         }
         actor => actor.clone(),
     };
-    let mut entries = audit_log::entries(client, "/admin/operator/audit", filters, actor).await?;
+    let mut entries =
+        audit_log::load_entries(client, "/admin/operator/audit", filters, actor).await?;
     let names = accounts.into_iter();
     let names = names
         .map(|account| (account.id, account.email.to_string()))
         .collect();
-    audit_log::name(&mut entries, &names);
+    audit_log::add_names(&mut entries, &names);
     // All accounts are in the list, so an id without a name belonged to one that was deleted.
-    Ok(audit_log::show(&entries, "a deleted account"))
+    Ok(audit_log::show_entries(&entries, "a deleted account"))
 }
 
-async fn list(client: &OwnerClient) -> Result<Report, Failure> {
+async fn list_accounts(client: &OwnerClient) -> Result<Report, Failure> {
     let accounts: Vec<Account> = client.list(ACCOUNTS).await?;
     let mut table = Table::new(&["E-MAIL", "STATE", "OPERATOR", "SECOND FACTOR"]);
     let word = |yes: bool| if yes { "yes" } else { "-" }.to_owned();
     for account in &accounts {
-        table.row([
-            name(account),
-            state(account).to_owned(),
+        table.push_row([
+            paint_email(account),
+            account_state(account).to_owned(),
             word(account.operator),
             word(account.second_factor),
         ]);
     }
-    Ok(Report::new(&accounts, table.text()))
+    Ok(Report::new(&accounts, table.to_text()))
 }
 
-async fn delete(context: &Context, client: &OwnerClient, email: &str) -> Result<Report, Failure> {
-    ask(
+async fn delete_account(
+    context: &Context,
+    client: &OwnerClient,
+    email: &str,
+) -> Result<Report, Failure> {
+    confirm_change(
         context,
         &format!("Delete the account {}?", clean(email, 254)),
     )?;
@@ -243,7 +252,7 @@ async fn delete(context: &Context, client: &OwnerClient, email: &str) -> Result<
     Ok(Report::new(&deleted, text))
 }
 
-async fn change(client: &OwnerClient, email: &str, verb: &str) -> Result<Account, Failure> {
+async fn change_account(client: &OwnerClient, email: &str, verb: &str) -> Result<Account, Failure> {
     let path = format!("{ACCOUNTS}/{}/{verb}", in_path(email));
     client.post(&path, json!({})).await
 }
@@ -257,34 +266,38 @@ fn in_path(email: &str) -> String {
         .replace('+', "%20")
 }
 
-fn ask(context: &Context, question: &str) -> Result<(), Failure> {
+fn confirm_change(context: &Context, question: &str) -> Result<(), Failure> {
     context.ui.confirm_or_stop(question)
 }
 
 fn ask_to_reset(context: &Context, email: &str) -> Result<(), Failure> {
     let email = clean(email, 254);
-    ask(
+    confirm_change(
         context,
         &format!("Remove the password and second factor of {email}?"),
     )
 }
 
-fn done(account: &Account, text: &str) -> Report {
-    Report::new(account, format!("{TICK} {} {text}", name(account)))
+fn report_account(account: &Account, text: &str) -> Report {
+    Report::new(account, format!("{TICK} {} {text}", paint_email(account)))
 }
 
 fn with_link(account: &Account, text: &str) -> Report {
     match &account.invite_url {
         Some(link) => {
-            let text = format!("{TICK} {} {text}{}", name(account), shown(link));
+            let text = format!(
+                "{TICK} {} {text}{}",
+                paint_email(account),
+                format_link(link)
+            );
             Report::new(account, text)
         }
         // The service makes a link only for an account that cannot sign in yet.
-        None => done(account, "has a password already; no link was made"),
+        None => report_account(account, "has a password already; no link was made"),
     }
 }
 
-fn shown(link: &str) -> String {
+fn format_link(link: &str) -> String {
     format!(
         "\nSend them this link. Whoever opens it becomes the account. It works once, for 72 hours, and is not shown again:\n  {HINT}{}{HINT:#}",
         clean(link, 500)

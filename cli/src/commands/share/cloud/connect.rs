@@ -133,14 +133,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     let mut vault = context.vault_for_links()?;
     context.block_on(async {
         let namespace = named.map(Slug::as_str);
-        let wanted = SignIn {
+        let sign_in_request = SignIn {
             base,
             namespace,
             purpose: namespace,
             operator: false,
             no_browser: arguments.no_browser,
         };
-        let tokens = sign_in(context, wanted).await?;
+        let tokens = sign_in(context, sign_in_request).await?;
         let (membership, others) = find_vault(context, base, named, &tokens).await?;
         // Only the sign-in decides which vault an unnamed one is, so the tokens are stored after
         // it.
@@ -166,7 +166,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
             }
         }
         let can_recover = !key_changes::all_root_keys_here(&vault).unwrap_or(false);
-        Ok(connected(
+        Ok(connected_report(
             &connection,
             &membership,
             &others,
@@ -216,31 +216,34 @@ async fn find_vault(
     // The token is fresh, so this client never refreshes it and never writes the file `@new`.
     let file = TokenFile::for_service(context, base, "@new")?;
     let client = OwnerClient::with_tokens(context, base, file, tokens.clone())?;
-    let mut all = client.list::<VaultSummary>("/admin/vaults").await?;
-    let slugs: Vec<String> = all.iter().map(|vault| vault.slug.to_string()).collect();
-    let mut found = None;
-    match (&all[..], named) {
+    let mut memberships = client.list::<VaultSummary>("/admin/vaults").await?;
+    let slugs: Vec<String> = memberships
+        .iter()
+        .map(|vault| vault.slug.to_string())
+        .collect();
+    let mut chosen_index = None;
+    match (&memberships[..], named) {
         ([], _) => {
             return Err(fail!(NoSuchVault, "your account has no vault at {base}").hint(
                 "an operator creates one: vault operator namespace create <slug> --owner <e-mail>",
             ));
         }
-        (_, Some(slug)) => found = all.iter().position(|vault| vault.slug == *slug),
-        ([_], None) => found = Some(0),
+        (_, Some(slug)) => chosen_index = memberships.iter().position(|vault| vault.slug == *slug),
+        ([_], None) => chosen_index = Some(0),
         // The account has several vaults. The user chose one on the consent page; only requests for
         // that one succeed.
         (several, None) => {
             for (at, vault) in several.iter().enumerate() {
                 let path = format!("/admin/vaults/{}", vault.slug);
                 if client.get::<Value>(&path).await.is_ok() {
-                    found = Some(at);
+                    chosen_index = Some(at);
                     break;
                 }
             }
         }
     }
-    match (found, named) {
-        (Some(at), _) => Ok((all.remove(at), all)),
+    match (chosen_index, named) {
+        (Some(at), _) => Ok((memberships.remove(at), memberships)),
         (None, Some(slug)) => Err(fail!(
             NoSuchVault,
             "your account has no vault `{slug}` at {base}"
@@ -249,7 +252,9 @@ async fn find_vault(
         (None, None) => {
             // The tokens open none of the vaults, so the answer only completes the command in the
             // hint.
-            let slug = context.ui.choose("Which vault?", "--slug <slug>", slugs)?;
+            let slug = context
+                .ui
+                .choose_one("Which vault?", "--slug <slug>", slugs)?;
             Err(
                 fail!(NoSuchVault, "the sign-in was not for the vault `{slug}`")
                     .hint(format!("vault cloud connect {base}/v/{slug}")),
@@ -258,7 +263,7 @@ async fn find_vault(
     }
 }
 
-fn connected(
+fn connected_report(
     connection: &Connection,
     membership: &VaultSummary,
     others: &[VaultSummary],

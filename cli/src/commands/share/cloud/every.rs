@@ -37,7 +37,7 @@ pub struct PullTimer {
 
 /// The interval at which the timer pulls, if at all.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Every {
+pub enum PullSchedule {
     /// At this interval, in seconds.
     Seconds(u64),
     /// Never: the timer is removed.
@@ -45,10 +45,10 @@ pub enum Every {
 }
 
 /// Parses an interval: `30m`, `1h`, `1d` or `off`.
-pub fn every(text: &str) -> Result<Every, String> {
+pub fn parse_interval(text: &str) -> Result<PullSchedule, String> {
     let form = || "write an interval from 5m to 7d, such as 30m, 1h or 1d, or off".to_owned();
     if text == "off" {
-        return Ok(Every::Off);
+        return Ok(PullSchedule::Off);
     }
     let unit = match text.chars().last() {
         Some('m') => 60,
@@ -59,14 +59,16 @@ pub fn every(text: &str) -> Result<Every, String> {
     // Each unit is one byte, so the cut is at the boundary of a character.
     let number: u64 = text[..text.len() - 1].parse().map_err(|_| form())?;
     match number.checked_mul(unit) {
-        Some(seconds) if (SHORTEST..=LONGEST).contains(&seconds) => Ok(Every::Seconds(seconds)),
+        Some(seconds) if (SHORTEST..=LONGEST).contains(&seconds) => {
+            Ok(PullSchedule::Seconds(seconds))
+        }
         _ => Err(form()),
     }
 }
 
 /// A kind of timer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Service {
+enum ServiceManager {
     Systemd,
     Launchd,
 }
@@ -80,8 +82,8 @@ struct Timer {
 }
 
 /// The values that a timer is made of.
-struct Settings<'a> {
-    service: Service,
+struct TimerSettings<'a> {
+    service: ServiceManager,
     home: &'a Path,
     /// `XDG_CONFIG_HOME`, if it is set.
     config: Option<&'a Path>,
@@ -94,7 +96,7 @@ struct Settings<'a> {
 }
 
 /// Builds a timer. Fails for a path that its files can't hold.
-fn timer(settings: &Settings<'_>) -> Result<Timer, String> {
+fn build_timer(settings: &TimerSettings<'_>) -> Result<Timer, String> {
     // A line break in a path would begin a new setting of the unit, such as another command.
     let text = |path: &Path| match path.to_str() {
         Some(text) if !text.chars().any(char::is_control) => Ok(text.to_owned()),
@@ -117,16 +119,16 @@ fn timer(settings: &Settings<'_>) -> Result<Timer, String> {
         "pull",
     ];
     Ok(match settings.service {
-        Service::Systemd => systemd(settings, &line, config.as_deref()),
-        Service::Launchd => launchd(settings, &line, config.as_deref()),
+        ServiceManager::Systemd => systemd_timer(settings, &line, config.as_deref()),
+        ServiceManager::Launchd => launchd_timer(settings, &line, config.as_deref()),
     })
 }
 
-fn words(line: &[&str]) -> Vec<String> {
+fn to_owned_words(line: &[&str]) -> Vec<String> {
     line.iter().map(|word| (*word).to_owned()).collect()
 }
 
-fn systemd(settings: &Settings<'_>, line: &[&str], config: Option<&str>) -> Timer {
+fn systemd_timer(settings: &TimerSettings<'_>, line: &[&str], config: Option<&str>) -> Timer {
     let default = settings.home.join(".config");
     let folder = settings.config.unwrap_or(&default).join("systemd/user");
     // systemd interprets backslashes inside quotes, and `%` as the start of a specifier.
@@ -154,7 +156,7 @@ fn systemd(settings: &Settings<'_>, line: &[&str], config: Option<&str>) -> Time
         "[Unit]\nDescription=Pull the linked vaults regularly\n\n[Timer]\nOnStartupSec=2min\nOnUnitActiveSec={every}s\nRandomizedDelaySec={delay}s\n\n[Install]\nWantedBy=timers.target\n"
     );
     let unit = format!("{UNIT}.timer");
-    let run = |arguments: &[&str]| words(&[&["systemctl", "--user"], arguments].concat());
+    let run = |arguments: &[&str]| to_owned_words(&[&["systemctl", "--user"], arguments].concat());
     Timer {
         files: vec![
             (folder.join(format!("{UNIT}.service")), service),
@@ -170,13 +172,13 @@ fn systemd(settings: &Settings<'_>, line: &[&str], config: Option<&str>) -> Time
     }
 }
 
-fn launchd(settings: &Settings<'_>, line: &[&str], config: Option<&str>) -> Timer {
+fn launchd_timer(settings: &TimerSettings<'_>, line: &[&str], config: Option<&str>) -> Timer {
     let escaped = |text: &str| {
         let text = text.replace('&', "&amp;").replace('<', "&lt;");
         format!("<string>{}</string>", text.replace('>', "&gt;"))
     };
-    let shown: Vec<String> = line.iter().map(|word| escaped(word)).collect();
-    let command = format!("    {}\n", shown.join("\n    "));
+    let arguments_xml: Vec<String> = line.iter().map(|word| escaped(word)).collect();
+    let command = format!("    {}\n", arguments_xml.join("\n    "));
     let environment = config.map_or_else(String::new, |config| {
         let config = escaped(config);
         format!(
@@ -192,8 +194,8 @@ fn launchd(settings: &Settings<'_>, line: &[&str], config: Option<&str>) -> Time
         .home
         .join(format!("Library/LaunchAgents/{LABEL}.plist"));
     let domain = format!("gui/{}", settings.user);
-    let stop = words(&["launchctl", "bootout", &format!("{domain}/{LABEL}")]);
-    let start = words(&["launchctl", "bootstrap", &domain, &path.to_string_lossy()]);
+    let stop = to_owned_words(&["launchctl", "bootout", &format!("{domain}/{LABEL}")]);
+    let start = to_owned_words(&["launchctl", "bootstrap", &domain, &path.to_string_lossy()]);
     Timer {
         files: vec![(path, plist)],
         start: vec![start],
@@ -202,20 +204,20 @@ fn launchd(settings: &Settings<'_>, line: &[&str], config: Option<&str>) -> Time
 }
 
 /// Writes and starts the timer.
-pub fn on(context: &Context, vault: &Vault, seconds: u64) -> Result<Report, Failure> {
+pub fn set_timer(context: &Context, vault: &Vault, seconds: u64) -> Result<Report, Failure> {
     // The service manager starts the program in another folder, where a relative path fails.
     let root = std::path::absolute(&vault.paths().root)
         .map_err(|error| Failure::io("resolving", &vault.paths().root, &error))?;
-    start(&timer_of(context, &root, seconds)?, seconds)
+    start_timer(&timer_for_vault(context, &root, seconds)?, seconds)
 }
 
 /// Stops and removes the timer. It needs no vault: the folder may be gone.
-pub fn off(context: &Context) -> Result<Report, Failure> {
+pub fn remove_timer(context: &Context) -> Result<Report, Failure> {
     // The vault and the interval take no part in where the files lie and how they are stopped.
-    stop(&timer_of(context, Path::new("/"), LONGEST)?)
+    stop_timer(&timer_for_vault(context, Path::new("/"), LONGEST)?)
 }
 
-fn timer_of(context: &Context, root: &Path, seconds: u64) -> Result<Timer, Failure> {
+fn timer_for_vault(context: &Context, root: &Path, seconds: u64) -> Result<Timer, Failure> {
     let home = context.process.home().ok_or_else(|| {
         fail!(TimerNotChanged, "this process has no home folder").hint("set HOME")
     })?;
@@ -224,11 +226,11 @@ fn timer_of(context: &Context, root: &Path, seconds: u64) -> Result<Timer, Failu
         std::env::current_exe().map_err(|error| Failure::io("finding", "vault", &error))?;
     let mut random = [0; 8];
     SystemRandom.fill_random(&mut random);
-    let settings = Settings {
+    let settings = TimerSettings {
         service: if cfg!(target_os = "macos") {
-            Service::Launchd
+            ServiceManager::Launchd
         } else {
-            Service::Systemd
+            ServiceManager::Systemd
         },
         home,
         config: context.process.variable("XDG_CONFIG_HOME").map(Path::new),
@@ -240,10 +242,10 @@ fn timer_of(context: &Context, root: &Path, seconds: u64) -> Result<Timer, Failu
         // The sessions of launchd are named by the number of their user, who owns the home folder.
         user: std::fs::metadata(home).map_or(0, |home| home.uid()),
     };
-    timer(&settings).map_err(|reason| fail!(TimerNotChanged, "{reason}"))
+    build_timer(&settings).map_err(|reason| fail!(TimerNotChanged, "{reason}"))
 }
 
-fn start(timer: &Timer, seconds: u64) -> Result<Report, Failure> {
+fn start_timer(timer: &Timer, seconds: u64) -> Result<Report, Failure> {
     // The service manager reads the files, so they are written before it is told to start.
     for (path, text) in &timer.files {
         let folder = path.parent().unwrap_or(Path::new("/"));
@@ -254,20 +256,27 @@ fn start(timer: &Timer, seconds: u64) -> Result<Report, Failure> {
     // A loaded agent of launchd is replaced only after it was removed. Nothing is loaded the first
     // time, and systemd needs no stop.
     if timer.files.len() == 1 {
-        let _not_loaded = timer.stop.iter().try_for_each(|command| execute(command));
+        let _not_loaded = timer
+            .stop
+            .iter()
+            .try_for_each(|command| run_command(command));
     }
-    if let Err(failure) = timer.start.iter().try_for_each(|command| execute(command)) {
+    if let Err(failure) = timer
+        .start
+        .iter()
+        .try_for_each(|command| run_command(command))
+    {
         // Files without a running timer look as if this machine pulled.
-        remove(timer)?;
+        remove_timer_files(timer)?;
         return Err(failure);
     }
     let files: Vec<PathBuf> = timer.files.iter().map(|(path, _)| path.clone()).collect();
     let mut lines = vec![format!(
         "{TICK} this machine pulls every {}, while you are logged in",
-        interval(seconds)
+        format_interval(seconds)
     )];
-    let shown = files.iter().map(|path| format!("  {}", path.display()));
-    lines.extend(shown.map(|path| paint(DIM, path)));
+    let file_lines = files.iter().map(|path| format!("  {}", path.display()));
+    lines.extend(file_lines.map(|path| paint(DIM, path)));
     lines.push(paint(
         DIM,
         "  vault status shows the last pull; --every off ends this",
@@ -280,12 +289,15 @@ fn start(timer: &Timer, seconds: u64) -> Result<Report, Failure> {
     Ok(Report::view(timer, lines.join("\n")))
 }
 
-fn stop(timer: &Timer) -> Result<Report, Failure> {
+fn stop_timer(timer: &Timer) -> Result<Report, Failure> {
     let present = timer.files.iter().any(|(path, _)| path.exists());
     if present {
         // The files go away even if the service is not running.
-        let stopped = timer.stop.iter().try_for_each(|command| execute(command));
-        remove(timer)?;
+        let stopped = timer
+            .stop
+            .iter()
+            .try_for_each(|command| run_command(command));
+        remove_timer_files(timer)?;
         stopped?;
     }
     let text = if present {
@@ -300,7 +312,7 @@ fn stop(timer: &Timer) -> Result<Report, Failure> {
     Ok(Report::view(timer, text))
 }
 
-fn remove(timer: &Timer) -> Result<(), Failure> {
+fn remove_timer_files(timer: &Timer) -> Result<(), Failure> {
     for (path, _) in &timer.files {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -313,8 +325,8 @@ fn remove(timer: &Timer) -> Result<(), Failure> {
 }
 
 /// Runs a command of the service manager.
-fn execute(command: &[String]) -> Result<(), Failure> {
-    let shown = command.join(" ");
+fn run_command(command: &[String]) -> Result<(), Failure> {
+    let command_line = command.join(" ");
     let [program, arguments @ ..] = command else {
         return Ok(());
     };
@@ -331,7 +343,7 @@ fn execute(command: &[String]) -> Result<(), Failure> {
     Err(fail!(
         TimerNotChanged,
         "`{}` failed: {}",
-        clean(&shown, 300),
+        clean(&command_line, 300),
         clean(&reason, 300)
     )
     .hint(
@@ -340,7 +352,7 @@ fn execute(command: &[String]) -> Result<(), Failure> {
 }
 
 /// An interval in its largest whole unit.
-fn interval(seconds: u64) -> String {
+fn format_interval(seconds: u64) -> String {
     let (number, unit) = match seconds {
         days if days % 86_400 == 0 => (days / 86_400, "day"),
         hours if hours % 3_600 == 0 => (hours / 3_600, "hour"),
@@ -357,8 +369,12 @@ fn interval(seconds: u64) -> String {
 mod tests {
     use super::*;
 
-    fn settings<'a>(service: Service, vault: &'a Path, config: Option<&'a Path>) -> Settings<'a> {
-        Settings {
+    fn settings<'a>(
+        service: ServiceManager,
+        vault: &'a Path,
+        config: Option<&'a Path>,
+    ) -> TimerSettings<'a> {
+        TimerSettings {
             service,
             home: Path::new("/home/ann"),
             config,
@@ -373,12 +389,12 @@ mod tests {
     #[test]
     fn intervals_have_a_unit_and_bounds() {
         for (text, wanted) in [
-            ("5m", Every::Seconds(300)),
-            ("1h", Every::Seconds(3_600)),
-            ("7d", Every::Seconds(604_800)),
-            ("off", Every::Off),
+            ("5m", PullSchedule::Seconds(300)),
+            ("1h", PullSchedule::Seconds(3_600)),
+            ("7d", PullSchedule::Seconds(604_800)),
+            ("off", PullSchedule::Off),
         ] {
-            assert_eq!(every(text), Ok(wanted), "{text}");
+            assert_eq!(parse_interval(text), Ok(wanted), "{text}");
         }
         for text in [
             "",
@@ -392,7 +408,7 @@ mod tests {
             "99999999999999999999d",
             "1é",
         ] {
-            assert!(every(text).is_err(), "{text}");
+            assert!(parse_interval(text).is_err(), "{text}");
         }
     }
 
@@ -400,7 +416,7 @@ mod tests {
     fn a_systemd_timer_names_program_and_vault_and_spreads_the_load() {
         let vault = Path::new("/home/ann/my \"50%\" $vault");
         let config = Path::new("/cfg");
-        let timer = timer(&settings(Service::Systemd, vault, Some(config))).unwrap();
+        let timer = build_timer(&settings(ServiceManager::Systemd, vault, Some(config))).unwrap();
         let [(service_path, service), (timer_path, text)] = &timer.files[..] else {
             panic!("{:?}", timer.files);
         };
@@ -420,7 +436,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(timer.start[0], ["systemctl", "--user", "daemon-reload"]);
-        let plain = super::timer(&settings(Service::Systemd, vault, None)).unwrap();
+        let plain = super::build_timer(&settings(ServiceManager::Systemd, vault, None)).unwrap();
         assert!(
             plain.files[0]
                 .0
@@ -432,7 +448,7 @@ mod tests {
     #[test]
     fn a_launchd_agent_names_program_and_vault_and_has_an_interval_of_its_own() {
         let vault = Path::new("/Users/a<b>&c");
-        let timer = timer(&settings(Service::Launchd, vault, None)).unwrap();
+        let timer = build_timer(&settings(ServiceManager::Launchd, vault, None)).unwrap();
         let [(path, text)] = &timer.files[..] else {
             panic!("{:?}", timer.files);
         };
@@ -450,8 +466,10 @@ mod tests {
 
     #[test]
     fn a_path_with_a_line_break_is_rejected() {
-        for service in [Service::Systemd, Service::Launchd] {
-            assert!(timer(&settings(service, Path::new("/a\nExecStart=/bin/sh"), None)).is_err());
+        for service in [ServiceManager::Systemd, ServiceManager::Launchd] {
+            assert!(
+                build_timer(&settings(service, Path::new("/a\nExecStart=/bin/sh"), None)).is_err()
+            );
         }
     }
 
@@ -463,7 +481,7 @@ mod tests {
             (86_400, "day"),
             (5_400, "90 minutes"),
         ] {
-            assert_eq!(interval(seconds), text);
+            assert_eq!(format_interval(seconds), text);
         }
     }
 }

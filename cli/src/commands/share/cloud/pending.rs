@@ -5,7 +5,7 @@ use vault_api::Draft;
 use vault_format::name::DraftId;
 
 use crate::{
-    commands::share::drafts::{is_content, publish_accepted, title},
+    commands::share::drafts::{draft_title, is_content, publish_accepted},
     context::Context,
     draft_review::{Choices, Review, Reviewer},
     errors::Failure,
@@ -41,7 +41,7 @@ pub(super) fn run(context: &Context) -> Result<Report, Failure> {
             format!("No draft of a skill waits.{more}"),
         ));
     }
-    let titles: Vec<_> = content.iter().map(title).collect();
+    let titles: Vec<_> = content.iter().map(draft_title).collect();
     // `--yes` is no answer here: each draft is signed only after a person has read it.
     if !context.ui.may_ask() || context.ui.is_yes() {
         return Err(fail!(NoTty, "each draft is shown and asked about")
@@ -52,7 +52,7 @@ pub(super) fn run(context: &Context) -> Result<Report, Failure> {
     let reviewer = Reviewer::new(context, &vault, &connection)?;
     let mut decisions = Decisions::default();
     for draft in &content {
-        decide(context, &reviewer, &drafts, draft, &mut decisions)?;
+        decide_draft(context, &reviewer, &drafts, draft, &mut decisions)?;
     }
     // Publish once, after the last question, so that one release has all accepted drafts.
     let mut report = if decisions.accepted.is_empty() {
@@ -75,7 +75,7 @@ struct Decisions {
 }
 
 /// Shows a draft, asks about it, and takes it in or declines it.
-fn decide(
+fn decide_draft(
     context: &Context,
     reviewer: &Reviewer<'_>,
     drafts: &DraftClient<'_>,
@@ -88,7 +88,7 @@ fn decide(
         Ok(review) => review,
         Err(failure) => {
             // One that the gate refuses, or that is outdated, does not keep back the others.
-            ui.must_see(title(draft));
+            ui.must_see(draft_title(draft));
             ui.note_failure(&failure);
             decisions.later.push(draft.id);
             return Ok(());
@@ -116,9 +116,9 @@ fn decide(
             decisions.accepted.push(review);
         }
         DECLINE => {
-            let reason = ui.ask("Why? Its author reads this:")?;
+            let reason = ui.ask_text("Why? Its author reads this:")?;
             context.block_on(drafts.decline(&draft.id, &reason))?;
-            ui.note(format!("{TICK} declined {}", title(draft)));
+            ui.note(format!("{TICK} declined {}", draft_title(draft)));
             decisions.declined.push(draft.id);
         }
         _ => decisions.later.push(draft.id),

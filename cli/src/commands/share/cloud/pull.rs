@@ -28,14 +28,14 @@ use vault_service::model::device::DeviceStatus;
 use vault_store::clock::{Clock as _, SystemClock};
 
 use super::{
-    every::{self, Every},
+    every::{self, PullSchedule},
     pending,
 };
 use crate::{
     context::Context,
     errors::Failure,
     output::{
-        BOLD, DIM, HINT, Report, SingleOrList, TICK, WARN, changes, clean, count, finding,
+        BOLD, DIM, HINT, Report, SingleOrList, TICK, WARN, change_lines, clean, count, finding,
         format_size, join,
     },
     profiles::{self, AgentLinks, ShownLinks, agent_id},
@@ -94,10 +94,10 @@ pub struct Arguments {
     #[arg(
         long,
         value_name = "INTERVAL",
-        value_parser = every::every,
+        value_parser = every::parse_interval,
         conflicts_with_all = ["from", "agent", "tag", "skills", "install_as", "all", "expect_key", "accept_fork"]
     )]
-    every: Option<Every>,
+    every: Option<PullSchedule>,
 }
 
 impl Arguments {
@@ -161,25 +161,25 @@ struct Pulled {
 /// Pulls from one linked vault, or from each of them.
 pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> {
     // The timer can be removed without opening the vault, which may be gone already.
-    if arguments.every == Some(Every::Off) {
-        return every::off(context);
+    if arguments.every == Some(PullSchedule::Off) {
+        return every::remove_timer(context);
     }
     if arguments.pending {
         return pending::run(context);
     }
     // A machine without a vault has no links. Do not create a vault only to find that out.
     let vault = context.existing_vault()?.ok_or_else(not_linked)?;
-    if let Some(Every::Seconds(seconds)) = arguments.every {
-        return every::on(context, &vault, seconds);
+    if let Some(PullSchedule::Seconds(seconds)) = arguments.every {
+        return every::set_timer(context, &vault, seconds);
     }
     let (mut pulls, mut lines) = (Vec::new(), Vec::new());
     let mut unlinked = false;
-    let links = which_links(&vault, arguments)?;
+    let links = select_links(&vault, arguments)?;
     // The first failure ends the loop. It is returned only after the agents' links are updated.
     let pulled: Result<(), Failure> = links.iter().try_for_each(|link| {
-        let pull = pull(context, &vault, link, arguments);
-        let pulled = context.block_on(within(MAX_TIME, pull));
-        note(&vault, link, &pulled)?;
+        let pull = pull_link(context, &vault, link, arguments);
+        let pulled = context.block_on(limit_time(MAX_TIME, pull));
+        record_pull(&vault, link, &pulled)?;
         match pulled? {
             Some(pulled) => {
                 // The pull has changed the pin, so the link is read again.
@@ -189,7 +189,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                     warn_of_end(context, &link_address(&link), catalog.expires_at, false);
                 }
                 unlinked |= !pulled.report.unlinked.is_empty();
-                lines.push(pulled.text(context, link));
+                lines.push(pulled.warn_and_describe(context, link));
                 pulls.push((link, Changes::Pulled(Box::new(pulled))));
             }
             None => {
@@ -216,13 +216,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         changes,
         agents: agents.to_shown(),
     });
-    let pulls = SingleOrList::of(pulls);
+    let pulls = SingleOrList::from_results(pulls);
     lines.extend(agents.links_table(context));
     lines.extend(agents.next);
     Ok(Report::view(pulls, lines.join("\n")))
 }
 
-fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failure> {
+fn select_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failure> {
     if let Some(from) = &arguments.from {
         return Ok(vec![find_link(vault, from)?]);
     }
@@ -247,7 +247,7 @@ fn which_links(vault: &Vault, arguments: &Arguments) -> Result<Vec<Link>, Failur
 
 /// Records how a pull ended, for `vault status`: the output of one that a timer started goes
 /// unread.
-fn note(
+fn record_pull(
     vault: &Vault,
     link: &Link,
     pulled: &Result<Option<Pulled>, Failure>,
@@ -270,7 +270,7 @@ fn note(
 
 /// Ends a pull that takes longer than `limit`: a slow host could hold it for ever, one object at a
 /// time.
-async fn within<T>(
+async fn limit_time<T>(
     limit: Duration,
     pull: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
@@ -285,7 +285,7 @@ async fn within<T>(
 }
 
 /// Pulls the current release of a linked vault. Returns `None` if the vault has no release yet.
-async fn pull(
+async fn pull_link(
     context: &Context,
     vault: &Vault,
     link: &Link,
@@ -349,7 +349,7 @@ async fn pull(
     }
     // A bundle that is installed and verifies is not fetched again.
     let missing = catalog.missing_bundles(vault, &chosen);
-    let (staged, bytes) = fetch(context, vault, &client, &catalog, &missing).await?;
+    let (staged, bytes) = fetch_bundles(context, vault, &client, &catalog, &missing).await?;
     Ok(Some(Pulled {
         report: subscribe::install_selection(vault, &catalog, &selection, &chosen, staged)?,
         // In a vault without skills the selection is not to blame.
@@ -418,7 +418,7 @@ async fn fetch_objects(
     Ok(objects)
 }
 
-async fn fetch(
+async fn fetch_bundles(
     context: &Context,
     vault: &Vault,
     client: &Arc<DeviceClient>,
@@ -460,7 +460,7 @@ async fn fetch(
 }
 
 impl Pulled {
-    fn text(&self, context: &Context, link: &Link) -> String {
+    fn warn_and_describe(&self, context: &Context, link: &Link) -> String {
         let report = &self.report;
         let vault = &link.pin().name;
         for TakenName { name, by } in &report.taken {
@@ -487,7 +487,7 @@ impl Pulled {
             context.ui.warn_with("withdrawn_kept", text, hint);
         }
         for flagged in &report.flagged {
-            let text = format!("the gate refuses {}", finding::flagged(flagged));
+            let text = format!("the gate refuses {}", finding::format_flagged(flagged));
             let hint = format!(
                 "vault audit {vault}/{} says where; vault link {} --gate refuse keeps such skills out",
                 flagged.name,
@@ -503,7 +503,7 @@ impl Pulled {
             context.ui.warn_with("selection_empty", text, hint);
         }
         // Everything above is a warning on standard error. The report itself begins here.
-        let (release, summary) = (report.release, summary(report));
+        let (release, summary) = (report.release, summary_text(report));
         let address = link_address(link);
         let mut lines = vec![format!(
             "{TICK} release {release} of {HINT}{address}{HINT:#}: {summary}"
@@ -516,7 +516,11 @@ impl Pulled {
                 "  selected  {selection}  {DIM}(end with: vault cloud pull --from {vault} --all){DIM:#}"
             ));
         }
-        lines.extend(changes(&report.installed, &report.updated, &report.removed));
+        lines.extend(change_lines(
+            &report.installed,
+            &report.updated,
+            &report.removed,
+        ));
         lines.extend(
             report
                 .withdrawn
@@ -536,7 +540,7 @@ impl Pulled {
     }
 }
 
-fn summary(report: &PullReport) -> String {
+fn summary_text(report: &PullReport) -> String {
     let parts: Vec<String> = [
         (report.installed.len(), "installed"),
         (report.updated.len(), "updated"),
@@ -561,12 +565,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_pull_that_never_ends_is_ended() {
-        let failure = within(
+        let failure = limit_time(
             Duration::from_millis(1),
             std::future::pending::<Result<(), _>>(),
         );
         assert_eq!(failure.await.unwrap_err().code, ErrorCode::Timeout);
-        let pulled = within(MAX_TIME, async { Ok(7) }).await;
+        let pulled = limit_time(MAX_TIME, async { Ok(7) }).await;
         assert_eq!(pulled.unwrap(), 7);
     }
 }

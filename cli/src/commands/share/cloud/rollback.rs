@@ -12,7 +12,7 @@ use vault_library::{
 };
 
 use crate::{
-    commands::share::sync::last_good,
+    commands::share::sync::parse_last_good,
     context::Context,
     errors::Failure,
     output::{BOLD, DIM, Report, TICK, count},
@@ -40,7 +40,7 @@ pub struct Arguments {
     release: u64,
     /// After a recovery: the release and its payload hash, as `vault status --cloud` shows them on
     /// a linked machine
-    #[arg(long, value_name = "RELEASE:SHA256", value_parser = last_good)]
+    #[arg(long, value_name = "RELEASE:SHA256", value_parser = parse_last_good)]
     last_good: Option<ReleaseRef>,
     /// Publish with a release number above this one, because a machine may have seen it
     #[arg(long, value_name = "N")]
@@ -109,7 +109,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     context.ui.note(lines);
     let skills = count(changes.len() as u64, "skill");
     let question = format!("Roll {skills} back to release {release} and publish?");
-    ask(context, &publisher, &rollback, &arguments.review, &question)?;
+    confirm_rollback(context, &publisher, &rollback, &arguments.review, &question)?;
     let outcome = context.block_on(roll_back(&publisher, &rollback, &exceptions, arguments))?;
     let synced = sync_report(&connection, &outcome);
     view.sync = Some(synced.view);
@@ -129,7 +129,7 @@ fn change_lines(rollback: &Rollback) -> Vec<String> {
 }
 
 /// Asks for confirmation. A release that this machine has not seen before is reviewed as well.
-fn ask(
+fn confirm_rollback(
     context: &Context,
     publisher: &Publisher<'_>,
     rollback: &Rollback,
@@ -156,8 +156,8 @@ fn ask(
         rollback.release, rollback.payload_sha256
     ));
     let exceptions = review.exceptions(context)?;
-    let shown = publisher.review_release(&rollback.change, &exceptions, &review.flags);
-    let shown = context.block_on(shown)?.shown;
+    let review_request = publisher.review_release(&rollback.change, &exceptions, &review.flags);
+    let shown = context.block_on(review_request)?.shown;
     let ui = &context.ui;
     ui.confirm_review(&shown, &question, payload, &review.flags)
 }
@@ -171,13 +171,13 @@ async fn roll_back(
 ) -> Result<SyncOutcome, Failure> {
     let vault = publisher.vault();
     // Stored bundles are not fetched: their bytes are verified when they are used.
-    let mut wanted = Vec::new();
+    let mut missing_entries = Vec::new();
     for entry in &rollback.readmit {
         if !adopt::is_stored(vault, &entry.bundle_hash)? {
-            wanted.push(entry.clone());
+            missing_entries.push(entry.clone());
         }
     }
-    let fetched = publisher.fetch_own(&wanted).await?;
+    let fetched = publisher.fetch_own(&missing_entries).await?;
     let objects = |hash: &Digest| fetched.get(hash).cloned();
     // If the gate rejects one skill, this fails before anything changes.
     adopt::roll_back(vault, rollback, exceptions, &objects)?;

@@ -11,7 +11,7 @@ use vault_library::{
 };
 use vault_store::clock::{Clock as _, SystemClock};
 
-use super::gather::{Gathered, Item};
+use super::gather::{GatherResult, SkillToAdd};
 use crate::{
     admission::{
         admission_failure, allow_hint,
@@ -95,7 +95,7 @@ struct ContextCost {
 }
 
 impl ContextCost {
-    fn of(package: &Package) -> Self {
+    fn from_package(package: &Package) -> Self {
         let own = &package.frontmatter;
         let tokens = |bytes: usize| (bytes as u64).div_ceil(4);
         Self {
@@ -106,15 +106,18 @@ impl ContextCost {
 }
 
 /// Runs `--dry-run`: checks the skills and changes nothing. A missing vault is not created.
-pub fn check(context: &Context, items: Vec<Gathered<Item>>) -> Result<Report, Failure> {
+pub fn check_skills(
+    context: &Context,
+    items: Vec<GatherResult<SkillToAdd>>,
+) -> Result<Report, Failure> {
     let single = items.len() == 1;
-    let here = context.existing_vault()?;
-    let mut neighbours = Neighbours::new(here.as_ref(), SystemClock.now());
+    let vault = context.existing_vault()?;
+    let mut neighbours = Neighbours::new(vault.as_ref(), SystemClock.now());
     let (mut checked, mut lines) = (Vec::new(), Vec::new());
     let mut exit = Exit::Done;
     for item in items {
-        let judge = |item| judge(context, here.as_ref(), item, &mut neighbours, &mut lines);
-        let (shown, failure) = match item.and_then(judge) {
+        let judge = |item| judge_item(context, vault.as_ref(), item, &mut neighbours, &mut lines);
+        let (label, failure) = match item.and_then(judge) {
             Ok(skill) => {
                 if skill.outcome == Outcome::Blocked {
                     exit = Exit::Gate;
@@ -133,27 +136,27 @@ pub fn check(context: &Context, items: Vec<Gathered<Item>>) -> Result<Report, Fa
         if exit != Exit::Gate {
             exit = failure.exit();
         }
-        let failed = FailedSkill::new(SkillLabel::Source(shown), &failure);
+        let failed = FailedSkill::new(SkillLabel::Source(label), &failure);
         checked.push(CheckedSource::Failed(failed));
     }
-    Ok(Report::view(SingleOrList::of(checked), lines.join("\n")).exit(exit))
+    Ok(Report::view(SingleOrList::from_results(checked), lines.join("\n")).with_exit(exit))
 }
 
 /// Judges a skill and describes the effect of adding it, for programs and in `lines`.
-fn judge(
+fn judge_item(
     context: &Context,
     vault: Option<&Vault>,
-    item: Item,
+    item: SkillToAdd,
     neighbours: &mut Neighbours<'_>,
     lines: &mut Vec<String>,
-) -> Gathered<CheckedSkill> {
-    let texts = Texts::of_source(&item.shown, &item.source);
-    let (shown, source) = (clean(&item.shown, 200), item.shown);
+) -> GatherResult<CheckedSkill> {
+    let texts = Texts::of_source(&item.label, &item.source);
+    let (label, source) = (clean(&item.label, 200), item.label);
     // A skill can pass the gate and still be rejected, for example because its name belongs to a
     // skill from another source. So the preview is part of the examination.
     let examined =
         examine_candidate(item.source, &item.options, neighbours).and_then(|candidate| {
-            let admission = admission(vault, &candidate)?;
+            let admission = predict_admission(vault, &candidate)?;
             Ok((candidate, admission))
         });
     match examined {
@@ -168,7 +171,7 @@ fn judge(
                 Admission::Updated => paint(GOOD, "✓ would be updated"),
                 Admission::Added => paint(GOOD, "✓ would be added"),
             };
-            lines.push(format!("{mark} {shown}"));
+            lines.push(format!("{mark} {label}"));
             lines.extend(package_lines(&candidate));
             let audit = audited_skill(&source, candidate.outcome, Some(package), &package.findings);
             Ok(CheckedSkill {
@@ -182,7 +185,7 @@ fn judge(
         // the same list as the accepted ones.
         Err(AdmitError::Blocked { findings }) => {
             lines.extend(findings.iter().map(|finding| texts.render_finding(finding)));
-            lines.push(format!("{BAD}✗ would be refused{BAD:#} {shown}"));
+            lines.push(format!("{BAD}✗ would be refused{BAD:#} {label}"));
             lines.extend(allow_hint(findings.iter()).map(|hint| format!("  {hint}")));
             let outcome = Outcome::Blocked;
             Ok(CheckedSkill {
@@ -200,7 +203,10 @@ fn judge(
 }
 
 /// The effect that adding a skill would have.
-fn admission(vault: Option<&Vault>, candidate: &Candidate) -> Result<Admission, AdmitError> {
+fn predict_admission(
+    vault: Option<&Vault>,
+    candidate: &Candidate,
+) -> Result<Admission, AdmitError> {
     let Some(vault) = vault else {
         return Ok(Admission::Added);
     };
@@ -222,7 +228,7 @@ impl Addition {
             admission,
             provenance: candidate.provenance.identifier,
             revision: candidate.provenance.revision,
-            context: ContextCost::of(&package),
+            context: ContextCost::from_package(&package),
             files: package.files.into_iter().map(FileSummary::from).collect(),
             environment: package.frontmatter.requires_secrets,
             secrets: candidate.secrets,
@@ -256,7 +262,7 @@ fn package_lines(candidate: &Candidate) -> Vec<String> {
         let name = clean(&secret.name, 100);
         lines.push(format!("  {need} the variable {name}"));
     }
-    let cost = ContextCost::of(package);
+    let cost = ContextCost::from_package(package);
     let (listed, read) = (
         count(cost.listed_tokens, "token"),
         format_thousands(cost.read_tokens),

@@ -21,12 +21,12 @@ use crate::{
 const MAX_DESCRIPTION_BYTES: u64 = 64 << 10;
 
 /// An item, or the label of a source with its failure.
-pub type Gathered<T> = Result<T, (String, Failure)>;
+pub type GatherResult<T> = Result<T, (String, Failure)>;
 
 /// A skill to add.
-pub struct Item {
+pub struct SkillToAdd {
     /// The label in messages.
-    pub shown: String,
+    pub label: String,
     /// The source of the files.
     pub source: admit::Source,
     /// The options from the command line.
@@ -42,11 +42,11 @@ struct ParsedSource {
 
 /// Resolves all sources to skills, and fetches remote ones. One of several sources may fail without
 /// stopping the others.
-pub fn gather(
+pub fn gather_items(
     context: &Context,
     arguments: &Arguments,
     strict: bool,
-) -> Result<Vec<Gathered<Item>>, Failure> {
+) -> Result<Vec<GatherResult<SkillToAdd>>, Failure> {
     let mut gatherer = Gatherer {
         context,
         arguments,
@@ -54,10 +54,10 @@ pub fn gather(
         fetching: None,
     };
     let mut items = Vec::new();
-    for source in gatherer.sources()? {
+    for source in gatherer.parse_sources()? {
         match source.and_then(|source| {
             gatherer
-                .items(&source)
+                .resolve_source(&source)
                 .map_err(|error| (source.text, error))
         }) {
             Ok(found) => items.extend(found.into_iter().map(Ok)),
@@ -76,7 +76,7 @@ struct Gatherer<'a> {
 
 impl Gatherer<'_> {
     /// The sources of the command line, or with `--from-lock` those of another tool's lock file.
-    fn sources(&self) -> Result<Vec<Gathered<ParsedSource>>, Failure> {
+    fn parse_sources(&self) -> Result<Vec<GatherResult<ParsedSource>>, Failure> {
         let (context, arguments) = (self.context, self.arguments);
         let mut options = fetch::parse_options(context)?;
         if let Some(path) = &arguments.from_lock {
@@ -120,18 +120,18 @@ impl Gatherer<'_> {
         Ok(sources)
     }
 
-    fn items(&mut self, source: &ParsedSource) -> Result<Vec<Item>, Failure> {
+    fn resolve_source(&mut self, source: &ParsedSource) -> Result<Vec<SkillToAdd>, Failure> {
         match &source.source {
             // A path that is neither a folder nor an archive is a SKILL.md or does not exist. The
             // library handles the first and reports the second.
             Source::Local(path) if path.is_dir() || !is_archive(&path.to_string_lossy()) => {
-                self.folders(path)
+                self.items_in_folder(path)
             }
-            _ => self.fetched(source),
+            _ => self.fetch_items(source),
         }
     }
 
-    fn selection(&self) -> SkillSelection<'_> {
+    fn skill_selection(&self) -> SkillSelection<'_> {
         SkillSelection {
             names: &self.arguments.skills,
             all: self.arguments.all,
@@ -139,7 +139,7 @@ impl Gatherer<'_> {
     }
 
     /// The skill in a folder, or the skills below it if the folder is not a skill itself.
-    fn folders(&self, path: &Path) -> Result<Vec<Item>, Failure> {
+    fn items_in_folder(&self, path: &Path) -> Result<Vec<SkillToAdd>, Failure> {
         let shown = path.display().to_string();
         // `symlink_metadata` also sees a broken link: a folder with one is a damaged skill and not
         // a folder of skills.
@@ -149,19 +149,25 @@ impl Gatherer<'_> {
         } else {
             find::local_skills(path)
         };
-        let found = below.into_iter().map(|folder| OfferedSkill {
+        let below_found = below.into_iter().map(|folder| OfferedSkill {
             name: folder.rsplit('/').next().unwrap_or_default().to_owned(),
-            description: description(&path.join(&folder)),
+            description: read_description(&path.join(&folder)),
             folder,
         });
-        let found: Vec<OfferedSkill> = found.collect();
-        let only = match &found[..] {
+        let skills_below: Vec<OfferedSkill> = below_found.collect();
+        let only = match &skills_below[..] {
             // Either this is one skill, or the library reports why it is not.
             [] => return Ok(vec![self.folder_item(shown)]),
             [only] => Some(only),
             _ => None,
         };
-        let chosen = fetch::choose_skills(self.context, &shown, &found, only, self.selection())?;
+        let chosen = fetch::choose_skills(
+            self.context,
+            &shown,
+            &skills_below,
+            only,
+            self.skill_selection(),
+        )?;
         let root = Path::new(shown.trim_end_matches('/'));
         let items = chosen.into_iter().map(|found| {
             let folder = root.join(&found.folder);
@@ -170,16 +176,16 @@ impl Gatherer<'_> {
         Ok(items.collect())
     }
 
-    fn folder_item(&self, folder: String) -> Item {
+    fn folder_item(&self, folder: String) -> SkillToAdd {
         let source = admit::Source::Folder(folder.clone());
-        Item {
-            shown: folder,
+        SkillToAdd {
+            label: folder,
             source,
-            options: self.options(),
+            options: self.admit_options(),
         }
     }
 
-    fn options(&self) -> Options {
+    fn admit_options(&self) -> Options {
         Options {
             name: self.arguments.name.clone(),
             agents: self.arguments.agents.clone(),
@@ -194,7 +200,7 @@ impl Gatherer<'_> {
         }
     }
 
-    fn fetched(&mut self, parsed: &ParsedSource) -> Result<Vec<Item>, Failure> {
+    fn fetch_items(&mut self, parsed: &ParsedSource) -> Result<Vec<SkillToAdd>, Failure> {
         let (context, arguments) = (self.context, self.arguments);
         let is_local = matches!(parsed.source, Source::Local(_));
         // An archive of this machine passes through the fetcher too, and must work with
@@ -214,7 +220,7 @@ impl Gatherer<'_> {
         let bar = context
             .ui
             .spinner(format!("Fetching {}", clean(&shown, 100)));
-        let skills = context.block_on(self.download(fetching, &parsed.source, &bar));
+        let skills = context.block_on(self.download_skills(fetching, &parsed.source, &bar));
         // Before an error can return, or its message would appear beside the spinner.
         bar.finish_and_clear();
         let skills = skills?;
@@ -245,12 +251,12 @@ impl Gatherer<'_> {
                 Source::Local(path) => path.canonicalize().ok(),
                 _ => None,
             };
-            Item {
-                shown,
+            SkillToAdd {
+                label: shown,
                 source,
                 options: Options {
                     archive,
-                    ..self.options()
+                    ..self.admit_options()
                 },
             }
         });
@@ -259,7 +265,7 @@ impl Gatherer<'_> {
 
     /// Opens a source, lets the user choose among its skills, and downloads the chosen ones.
     /// Returns each with its name at the source.
-    async fn download(
+    async fn download_skills(
         &self,
         fetching: &Fetching,
         source: &Source,
@@ -283,7 +289,7 @@ impl Gatherer<'_> {
             Source::Git(git) => git.skill.clone().map(|skill| (git, [skill])),
             _ => None,
         };
-        let selection = match (&in_source, self.selection()) {
+        let selection = match (&in_source, self.skill_selection()) {
             (
                 Some((_, names)),
                 SkillSelection {
@@ -330,7 +336,7 @@ impl Gatherer<'_> {
 }
 
 /// Returns the description shown in the picker, if SKILL.md can be parsed.
-fn description(folder: &Path) -> Option<String> {
+fn read_description(folder: &Path) -> Option<String> {
     let file = std::fs::File::open(folder.join(SKILL_MD)).ok()?;
     let mut bytes = Vec::new();
     // The gate has not seen this file yet, so its size is not bounded.

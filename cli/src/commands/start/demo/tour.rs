@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Demo, Home, OWNER, SLUG, text};
+use super::{Demo, DemoHome, OWNER, SLUG, text_or_empty};
 use crate::{
     errors::Failure,
     output::{BOLD, HINT, count, format_size},
@@ -16,8 +16,8 @@ use crate::{
 
 /// The data that steps share, and the results that later steps need.
 pub(super) struct Tour<'d> {
-    owner: Home<'d>,
-    laptop: Home<'d>,
+    owner: DemoHome<'d>,
+    laptop: DemoHome<'d>,
     /// The folder with the unpacked starter skills.
     skills: PathBuf,
     /// The published address of the vault.
@@ -39,13 +39,13 @@ pub(super) struct Step {
     pub(super) run: fn(&mut Tour<'_>) -> Result<String, Failure>,
 }
 
-const QUESTION: &str = "a test that fails sometimes";
+const SEARCH_QUERY: &str = "a test that fails sometimes";
 
 pub(super) const STEPS: [Step; 10] = [
     Step {
         title: "Scan and sign five starter skills",
         command: |_| "vault add starter/*".to_owned(),
-        run: |tour| tour.add(),
+        run: |tour| tour.add_skills(),
     },
     Step {
         title: "Create a namespace on the service",
@@ -55,12 +55,12 @@ pub(super) const STEPS: [Step; 10] = [
     Step {
         title: "Connect to it",
         command: |tour| format!("vault cloud connect {}", tour.address),
-        run: |tour| tour.connect(),
+        run: |tour| tour.connect_owner(),
     },
     Step {
         title: "Publish",
         command: |_| "vault sync --cloud".to_owned(),
-        run: |tour| tour.publish(),
+        run: |tour| tour.publish_release(),
     },
     Step {
         title: "Link a second machine",
@@ -68,27 +68,27 @@ pub(super) const STEPS: [Step; 10] = [
             let (address, fingerprint) = (&tour.address, &tour.fingerprint);
             format!("vault link {address} --expect-key {fingerprint}")
         },
-        run: |tour| tour.link(),
+        run: |tour| tour.link_laptop(),
     },
     Step {
         title: "Admit it",
         command: |tour| format!("vault devices admit {}", tour.device),
-        run: |tour| tour.admit(),
+        run: |tour| tour.admit_laptop(),
     },
     Step {
         title: "Pull",
         command: |_| "vault cloud pull".to_owned(),
-        run: |tour| tour.pull(),
+        run: |tour| tour.pull_skills(),
     },
     Step {
         title: "Compare both machines",
         command: |_| String::new(),
-        run: |tour| tour.compare(),
+        run: |tour| tour.compare_files(),
     },
     Step {
         title: "Find a skill there",
-        command: |_| format!("vault skill search \"{QUESTION}\""),
-        run: |tour| tour.search(),
+        command: |_| format!("vault skill search \"{SEARCH_QUERY}\""),
+        run: |tour| tour.search_skills(),
     },
     Step {
         title: "Publish again without changes",
@@ -103,8 +103,8 @@ impl<'d> Tour<'d> {
         let skills = demo.folder.join("starter");
         starter::unpack_all(&skills).map_err(|error| Failure::io("writing", &skills, &error))?;
         Ok(Self {
-            owner: demo.home("owner", "your machine")?,
-            laptop: demo.home("laptop", "the other machine")?,
+            owner: demo.create_home("owner", "your machine")?,
+            laptop: demo.create_home("laptop", "the other machine")?,
             skills,
             address: format!("{}/v/{SLUG}", demo.url),
             fingerprint: String::new(),
@@ -114,13 +114,18 @@ impl<'d> Tour<'d> {
         })
     }
 
-    fn add(&mut self) -> Result<String, Failure> {
+    fn add_skills(&mut self) -> Result<String, Failure> {
         let mut arguments = vec!["add".to_owned()];
         let folders = starter::skill_names().into_iter();
         arguments.extend(folders.map(|name| self.skills.join(name).display().to_string()));
-        let data = self.owner.json(&arguments)?;
-        let added = members(&data["added"]);
-        let total = |what: &str| added.iter().map(|skill| number(&skill[what])).sum::<u64>();
+        let data = self.owner.run_for_json(&arguments)?;
+        let added = members_or_empty(&data["added"]);
+        let total = |what: &str| {
+            added
+                .iter()
+                .map(|skill| number_or_zero(&skill[what]))
+                .sum::<u64>()
+        };
         let outcome = format!(
             "{} accepted by the gate: {}, {}",
             count(added.len() as u64, "skill"),
@@ -140,36 +145,37 @@ impl<'d> Tour<'d> {
         Ok("signed in: OAuth 2.1 with PKCE".to_owned())
     }
 
-    fn connect(&mut self) -> Result<String, Failure> {
+    fn connect_owner(&mut self) -> Result<String, Failure> {
         let arguments = ["cloud", "connect", &self.address, "--no-browser"];
         let data = self.owner.signing_in(&arguments)?;
         self.results.push(data);
         Ok("a token for this vault only, stored with mode 0600".to_owned())
     }
 
-    fn publish(&mut self) -> Result<String, Failure> {
-        let data = self.owner.json(&["sync", "--cloud"])?;
+    fn publish_release(&mut self) -> Result<String, Failure> {
+        let data = self.owner.run_for_json(&["sync", "--cloud"])?;
         // The fingerprint comes from the owner's machine and not from the service. Otherwise the
         // pin of the second machine would trust whatever the service shows.
-        text(&self.owner.json(&["key", "show"])?["fingerprint"]).clone_into(&mut self.fingerprint);
+        text_or_empty(&self.owner.run_for_json(&["key", "show"])?["fingerprint"])
+            .clone_into(&mut self.fingerprint);
         let outcome = format!(
             "release {} with {}, signed here; {} uploaded, {}",
             data["release"],
-            count(number(&data["skills"]), "skill"),
-            count(number(&data["uploaded"]), "object"),
-            format_size(number(&data["bytes"]))
+            count(number_or_zero(&data["skills"]), "skill"),
+            count(number_or_zero(&data["uploaded"]), "object"),
+            format_size(number_or_zero(&data["bytes"]))
         );
         self.results.push(data);
         Ok(outcome)
     }
 
-    fn link(&mut self) -> Result<String, Failure> {
+    fn link_laptop(&mut self) -> Result<String, Failure> {
         let pinned = ["link", &self.address, "--expect-key", &self.fingerprint];
         // Both homes are on one machine, whose own name would not tell them apart.
         let named = ["--hostname", "demo laptop"];
-        let data = self.laptop.json(&[&pinned[..], &named].concat())?;
-        text(&data["device_id"]).clone_into(&mut self.device);
-        text(&data["device_fingerprint"]).clone_into(&mut self.device_fingerprint);
+        let data = self.laptop.run_for_json(&[&pinned[..], &named].concat())?;
+        text_or_empty(&data["device_id"]).clone_into(&mut self.device);
+        text_or_empty(&data["device_fingerprint"]).clone_into(&mut self.device_fingerprint);
         self.results.push(data);
         Ok(format!(
             "pinned the vault; this machine's key is {HINT}{}{HINT:#}",
@@ -177,8 +183,10 @@ impl<'d> Tour<'d> {
         ))
     }
 
-    fn admit(&mut self) -> Result<String, Failure> {
-        let data = self.owner.json(&["devices", "admit", &self.device])?;
+    fn admit_laptop(&mut self) -> Result<String, Failure> {
+        let data = self
+            .owner
+            .run_for_json(&["devices", "admit", &self.device])?;
         // The comparison that an owner makes by eye: a service that exchanged the key of the device
         // would show another fingerprint.
         if data["fingerprint"] != *self.device_fingerprint {
@@ -189,26 +197,26 @@ impl<'d> Tour<'d> {
         Ok("the owner saw the same fingerprint as the machine".to_owned())
     }
 
-    fn pull(&mut self) -> Result<String, Failure> {
-        let data = self.laptop.json(&["cloud", "pull"])?;
+    fn pull_skills(&mut self) -> Result<String, Failure> {
+        let data = self.laptop.run_for_json(&["cloud", "pull"])?;
         let outcome = format!(
             "{} installed: {} fetched, {}, every hash and signature checked",
-            count(members(&data["installed"]).len() as u64, "skill"),
-            count(number(&data["fetched"]), "bundle"),
-            format_size(number(&data["bytes"]))
+            count(members_or_empty(&data["installed"]).len() as u64, "skill"),
+            count(number_or_zero(&data["fetched"]), "bundle"),
+            format_size(number_or_zero(&data["bytes"]))
         );
         self.results.push(data);
         Ok(outcome)
     }
 
     /// Compares every file of the starter skills with what the laptop installed.
-    fn compare(&mut self) -> Result<String, Failure> {
+    fn compare_files(&mut self) -> Result<String, Failure> {
         let mut total = 0;
         for file in starter::FILES {
             let (name, inner) = file.path.split_once('/').unwrap_or_default();
             // `which` verifies the files and names the folder from which an agent would run them.
-            let found = self.laptop.json(&["skill", "which", name])?;
-            let path = Path::new(text(&found["files"])).join(inner);
+            let scripts = self.laptop.run_for_json(&["skill", "which", name])?;
+            let path = Path::new(text_or_empty(&scripts["files"])).join(inner);
             let bytes =
                 std::fs::read(&path).map_err(|error| Failure::io("reading", &path, &error))?;
             let original = self.skills.join(file.path);
@@ -230,16 +238,19 @@ impl<'d> Tour<'d> {
         ))
     }
 
-    fn search(&mut self) -> Result<String, Failure> {
-        let arguments = ["skill", "search", QUESTION, "--top-k", "1"];
-        let data = self.laptop.json(&arguments)?;
-        let outcome = format!("best match: {BOLD}{}{BOLD:#}", text(&data[0]["name"]));
+    fn search_skills(&mut self) -> Result<String, Failure> {
+        let arguments = ["skill", "search", SEARCH_QUERY, "--top-k", "1"];
+        let data = self.laptop.run_for_json(&arguments)?;
+        let outcome = format!(
+            "best match: {BOLD}{}{BOLD:#}",
+            text_or_empty(&data[0]["name"])
+        );
         self.results.push(data);
         Ok(outcome)
     }
 
     fn publish_again(&mut self) -> Result<String, Failure> {
-        let data = self.owner.json(&["sync", "--cloud"])?;
+        let data = self.owner.run_for_json(&["sync", "--cloud"])?;
         let outcome = format!("still release {}, nothing uploaded", data["release"]);
         self.results.push(data);
         Ok(outcome)
@@ -252,10 +263,10 @@ fn is_executable(path: &Path) -> Result<bool, Failure> {
         .map_err(|error| Failure::io("reading", path, &error))
 }
 
-fn members(value: &Value) -> &[Value] {
+fn members_or_empty(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn number(value: &Value) -> u64 {
+fn number_or_zero(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }

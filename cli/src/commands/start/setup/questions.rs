@@ -21,7 +21,7 @@ use crate::{
 
 /// The changes to make once the user confirms.
 #[derive(Debug, Default)]
-pub struct Plan {
+pub struct SetupPlan {
     /// The names of the starter skills, with the folder if the installer left one.
     pub starters: Vec<(String, Option<PathBuf>)>,
     /// Skills found in agents' folders, how to adopt each, and whether it replaces the vault's
@@ -42,16 +42,21 @@ pub struct Plan {
 }
 
 /// Asks about agents, further folders, tags and strictness.
-pub fn advanced(context: &Context, plan: &mut Plan, vault: Option<&Vault>) -> Result<(), Failure> {
+pub fn ask_advanced(
+    context: &Context,
+    plan: &mut SetupPlan,
+    vault: Option<&Vault>,
+) -> Result<(), Failure> {
     let ui = &context.ui;
     let found: Vec<String> = plan.agents.iter().map(ToString::to_string).collect();
     if !found.is_empty() {
-        let chosen = ui.tick("Which agents should see the vault's skills?", found, true)?;
+        let chosen =
+            ui.choose_preselected("Which agents should see the vault's skills?", found, true)?;
         let is_chosen = |agent: &AgentId| chosen.iter().any(|name| name == agent.as_str());
         (plan.agents, plan.declined) = plan.agents.drain(..).partition(is_chosen);
     }
     loop {
-        let text = ui.ask("Another folder of skills, as agent=/path (empty: none):")?;
+        let text = ui.ask_text("Another folder of skills, as agent=/path (empty: none):")?;
         if text.is_empty() {
             break;
         }
@@ -65,7 +70,7 @@ pub fn advanced(context: &Context, plan: &mut Plan, vault: Option<&Vault>) -> Re
     let has_rules = vault.is_some_and(|vault| vault.paths().root.join(PROFILES_FILE).exists());
     if !has_rules {
         let question = "Only skills with one of these tags, separated by commas (empty: all):";
-        let text = ui.ask(question)?;
+        let text = ui.ask_text(question)?;
         let tags = text.split(',').map(str::trim).filter(|tag| !tag.is_empty());
         plan.tags = tags.map(str::to_owned).collect();
     }
@@ -74,11 +79,11 @@ pub fn advanced(context: &Context, plan: &mut Plan, vault: Option<&Vault>) -> Re
 }
 
 /// Shows the vault, the agents and the skills on this machine.
-pub fn overview(
+pub fn show_overview(
     context: &Context,
     vault: Option<&Vault>,
     installed: usize,
-    plan: &Plan,
+    plan: &SetupPlan,
     scan: &Scan,
 ) {
     // These screens belong to the questions below them, so `--quiet` does not hide them.
@@ -132,9 +137,9 @@ fn skill_table(context: &Context, skills: &[NativeSkill]) -> String {
             row.push(clean(from.map_or("this machine", |from| from.as_str()), 60));
         }
         row.push(state_text(skill));
-        table.row(row);
+        table.push_row(row);
     }
-    table.text()
+    table.to_text()
 }
 
 /// Lists what the gate found in a skill, with the command that shows where.
@@ -183,7 +188,7 @@ fn state_text(skill: &NativeSkill) -> String {
 }
 
 /// Asks which starter skills to add. They are preselected for a user who has no skills yet.
-pub fn starters(
+pub fn choose_starters(
     context: &Context,
     installed: &[String],
     has_none: bool,
@@ -196,9 +201,10 @@ pub fn starters(
     context.ui.must_see("");
     let names = available.keys().cloned().collect();
     let question = "Which starter skills do you want?";
-    let chosen = context
-        .ui
-        .tick(question, names, has_none && installed.is_empty())?;
+    let chosen =
+        context
+            .ui
+            .choose_preselected(question, names, has_none && installed.is_empty())?;
     available.retain(|name, _| chosen.contains(name));
     Ok(available.into_iter().collect())
 }
@@ -208,18 +214,22 @@ const MODES: [AdoptionMode; 3] = [
     AdoptionMode::Backup,
     AdoptionMode::InPlace,
 ];
-const ALL: [&str; 3] = [
+const MODE_TEXTS_FOR_ALL: [&str; 3] = [
     "Keep them as they are (recommended)",
     "Import them; keep the originals in <folder>.bak",
     "Import them and delete the originals",
 ];
-const ONE: [&str; 3] = [
+const MODE_TEXTS_FOR_ONE: [&str; 3] = [
     "Keep it as it is (recommended)",
     "Import it; keep the original in <folder>.bak",
     "Import it and delete the original",
 ];
 
-fn mode(context: &Context, question: &str, texts: [&str; 3]) -> Result<AdoptionMode, Failure> {
+fn choose_mode(
+    context: &Context,
+    question: &str,
+    texts: [&str; 3],
+) -> Result<AdoptionMode, Failure> {
     let options = texts.map(str::to_owned).to_vec();
     let chosen = context.ui.choose_first(question, options)?;
     // If the text is not found, the folders stay as they are.
@@ -228,7 +238,7 @@ fn mode(context: &Context, question: &str, texts: [&str; 3]) -> Result<AdoptionM
 }
 
 /// Asks how to adopt the skills in the agents' folders.
-pub fn adoption(
+pub fn choose_adoptions(
     context: &Context,
     review: bool,
     vault: Option<&Vault>,
@@ -254,10 +264,14 @@ pub fn adoption(
             ),
             many => format!("You already have {many} skills. What should vault do with them?"),
         };
-        common = mode(
+        common = choose_mode(
             context,
             &question,
-            if skills.len() == 1 { ONE } else { ALL },
+            if skills.len() == 1 {
+                MODE_TEXTS_FOR_ONE
+            } else {
+                MODE_TEXTS_FOR_ALL
+            },
         )?;
         if common == AdoptionMode::Augment {
             return Ok(chosen);
@@ -266,20 +280,20 @@ pub fn adoption(
     for skill in skills {
         let differs = matches!(skill.state, NativeState::Differs);
         // Two folders may hold different skills of one name, and the vault can hold one of them.
-        let twice = chosen.iter().any(|(other, ..)| other.name == skill.name);
+        let is_chosen_already = chosen.iter().any(|(other, ..)| other.name == skill.name);
         if review {
             context.ui.must_see("");
-            show(context, vault, skill);
+            show_skill(context, vault, skill);
             let question = format!("What should vault do with {}?", skill.name);
-            let mode = mode(context, &question, ONE)?;
+            let mode = choose_mode(context, &question, MODE_TEXTS_FOR_ONE)?;
             if mode != AdoptionMode::Augment {
-                chosen.push((skill.clone(), mode, differs || twice));
+                chosen.push((skill.clone(), mode, differs || is_chosen_already));
             }
-        } else if differs || twice {
+        } else if differs || is_chosen_already {
             let path = context.process.short_path(&skill.path);
             // One answer for all skills replaces none of them, since the user has not seen how they
             // differ.
-            let reason = either(twice, "was found first", "is in the vault");
+            let reason = either(is_chosen_already, "was found first", "is in the vault");
             let text = format!("{path} stays as it is: another skill of this name {reason}");
             let hint = "vault setup --review asks about each skill";
             context.ui.warn_with("left_as_it_is", text, hint);
@@ -291,8 +305,8 @@ pub fn adoption(
 }
 
 /// Asks whether agents that did not have the imported skills are shown them.
-pub fn sharing(context: &Context, plan: &Plan) -> Result<bool, Failure> {
-    let others = others(plan);
+pub fn ask_sharing(context: &Context, plan: &SetupPlan) -> Result<bool, Failure> {
+    let others = agents_without_skills(plan);
     if others.is_empty() {
         return Ok(true);
     }
@@ -304,7 +318,7 @@ pub fn sharing(context: &Context, plan: &Plan) -> Result<bool, Failure> {
 }
 
 /// Returns the agents of the plan that lack at least one of the new skills.
-fn others(plan: &Plan) -> Vec<&AgentId> {
+fn agents_without_skills(plan: &SetupPlan) -> Vec<&AgentId> {
     let adopted = plan.adopt.iter().filter(|(skill, ..)| skill.is_new());
     let adopted: Vec<_> = adopted.map(|(skill, ..)| skill).collect();
     let is_new_to = |agent: &&AgentId| {
@@ -315,7 +329,7 @@ fn others(plan: &Plan) -> Vec<&AgentId> {
 }
 
 /// Returns the agents in whose folders an imported skill has this name.
-pub fn had_by(plan: &Plan, skill: &NativeSkill) -> Vec<AgentId> {
+pub fn had_by(plan: &SetupPlan, skill: &NativeSkill) -> Vec<AgentId> {
     let same = plan
         .adopt
         .iter()
@@ -324,7 +338,7 @@ pub fn had_by(plan: &Plan, skill: &NativeSkill) -> Vec<AgentId> {
 }
 
 /// Shows a skill for review: its path, its contents, and its difference from the vault's version.
-fn show(context: &Context, vault: Option<&Vault>, skill: &NativeSkill) {
+fn show_skill(context: &Context, vault: Option<&Vault>, skill: &NativeSkill) {
     let ui = &context.ui;
     let (name, path) = (&skill.name, context.process.short_path(&skill.path));
     let (files, bytes) = (count(skill.files, "file"), format_size(skill.bytes));
@@ -339,10 +353,10 @@ fn show(context: &Context, vault: Option<&Vault>, skill: &NativeSkill) {
         return;
     };
     // Bytes that fail verification must not be shown as those of the vault.
-    let Ok(found) = vault_library::run::inspect_skill(vault, name) else {
+    let Ok(inspected) = vault_library::run::inspect_skill(vault, name) else {
         return ui.must_see(format!("  {WARN}!{WARN:#} the vault's is damaged"));
     };
-    let document = found
+    let document = inspected
         .examined
         .files
         .iter()
@@ -352,13 +366,13 @@ fn show(context: &Context, vault: Option<&Vault>, skill: &NativeSkill) {
     // the bytes again.
     let new = std::fs::read(skill.path.join("SKILL.md")).unwrap_or_default();
     ui.must_see(paint(DIM, "  SKILL.md, the vault's (-) and this one (+):"));
-    for line in differing(old, &new) {
+    for line in format_difference(old, &new) {
         ui.must_see(format!("  {line}"));
     }
 }
 
 /// Formats the difference between two texts, cut to 40 lines.
-fn differing(old: &[u8], new: &[u8]) -> Vec<String> {
+fn format_difference(old: &[u8], new: &[u8]) -> Vec<String> {
     const MOST: usize = 40;
     let mut lines = diff_texts(old, new, Detail::Full).lines;
     let more = lines.len().saturating_sub(MOST);
@@ -373,7 +387,7 @@ fn differing(old: &[u8], new: &[u8]) -> Vec<String> {
 }
 
 /// Shows every planned change.
-pub fn summary(context: &Context, user: &Machine, is_new: bool, plan: &Plan) {
+pub fn show_summary(context: &Context, user: &Machine, is_new: bool, plan: &SetupPlan) {
     let (ui, process) = (&context.ui, &context.process);
     ui.must_see(format!("\n{BOLD}Planned changes{BOLD:#}"));
     if is_new {
@@ -407,7 +421,7 @@ pub fn summary(context: &Context, user: &Machine, is_new: bool, plan: &Plan) {
         let tags = plan.tags.join(" or ");
         ui.must_see(format!("  write {PROFILES_FILE}: skills tagged {tags}"));
     }
-    let keeps = !plan.share && !others(plan).is_empty();
+    let keeps = !plan.share && !agents_without_skills(plan).is_empty();
     let which = either(keeps, "the vault's skills", "every skill");
     let link = |agent: &AgentId, path: &Path| {
         let path = process.short_path(path);
@@ -435,13 +449,13 @@ mod tests {
 
     #[test]
     fn a_difference_names_the_lines_of_one_side() {
-        let shown: Vec<_> = differing(b"a\nb\nc\n", b"a\nc\nd\n")
+        let shown: Vec<_> = format_difference(b"a\nb\nc\n", b"a\nc\nd\n")
             .iter()
             .map(|line| anstream::adapter::strip_str(line).to_string())
             .collect();
         assert_eq!(shown, ["    a", "  - b", "    c", "  + d"]);
         let many: Vec<String> = (0..100).map(|n| format!("line {n}")).collect();
         let many = many.join("\n");
-        assert_eq!(differing(b"", many.as_bytes()).len(), 41);
+        assert_eq!(format_difference(b"", many.as_bytes()).len(), 41);
     }
 }

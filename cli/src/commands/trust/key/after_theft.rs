@@ -23,7 +23,7 @@ const MAX_LINES: usize = 40;
 
 /// Lines for people and members for `--json`.
 #[derive(Default)]
-pub(super) struct Shown<T> {
+pub(super) struct ReportPart<T> {
     pub(super) lines: Vec<String>,
     pub(super) data: T,
 }
@@ -67,12 +67,12 @@ pub(super) fn show_releases(
     connection: Option<&Connection>,
     catalog: Option<&[u8]>,
     last_good: Option<ReleaseRef>,
-) -> Result<Shown<Option<ShownReleases>>, Failure> {
-    let (place, shown) = match (connection, catalog) {
+) -> Result<ReportPart<Option<ShownReleases>>, Failure> {
+    let (place, listed_releases) = match (connection, catalog) {
         // A service lists several releases, a catalog file is only one, so the service is
         // preferred.
         (Some(connection), _) => {
-            let fetched = fetch(context, vault, connection, last_good);
+            let fetched = fetch_catalogs(context, vault, connection, last_good);
             let fetched = fetched.unwrap_or_else(|failure| {
                 let hint = failure.hint.unwrap_or_default();
                 context
@@ -82,15 +82,15 @@ pub(super) fn show_releases(
             });
             (connection.clone(), fetched)
         }
-        (None, Some(bytes)) => match place_of(bytes) {
+        (None, Some(bytes)) => match namespace_of_catalog(bytes) {
             Some((place, release)) => (place, vec![(release, bytes.to_vec())]),
-            None => return Ok(Shown::default()),
+            None => return Ok(ReportPart::default()),
         },
-        (None, None) => return Ok(Shown::default()),
+        (None, None) => return Ok(ReportPart::default()),
     };
-    let (numbers, catalogs): (Vec<u64>, Vec<Vec<u8>>) = shown.into_iter().unzip();
+    let (numbers, catalogs): (Vec<u64>, Vec<Vec<u8>>) = listed_releases.into_iter().unzip();
     if catalogs.is_empty() {
-        return Ok(Shown::default());
+        return Ok(ReportPart::default());
     }
     let request = PlanRequest {
         last_good,
@@ -110,7 +110,7 @@ pub(super) fn show_releases(
         let hint = "compare release and payload on several machines: vault status --cloud";
         context.ui.warn_with("last_good_differs", text, hint);
     }
-    let lines = lines(&place.address(), &review);
+    let lines = review_lines(&place.address(), &review);
     let suspects = review.suspects.into_iter().map(|skill| Suspect {
         withdrawn: skill.version.is_none(),
         skill,
@@ -120,22 +120,22 @@ pub(super) fn show_releases(
         last_good: review.last_good,
         suspects: suspects.collect(),
     });
-    Ok(Shown { lines, data })
+    Ok(ReportPart { lines, data })
 }
 
-fn fetch(
+fn fetch_catalogs(
     context: &Context,
     vault: &Vault,
     connection: &Connection,
     last_good: Option<ReleaseRef>,
 ) -> Result<Vec<(u64, Vec<u8>)>, Failure> {
     let publisher = Publisher::new(context, vault, connection)?;
-    let wanted = last_good.map(|good| good.release);
-    context.block_on(publisher.shown_catalogs(wanted))
+    let last_good_release = last_good.map(|good| good.release);
+    context.block_on(publisher.shown_catalogs(last_good_release))
 }
 
 /// Returns the first namespace that a catalog is for, and the number of its release.
-fn place_of(bytes: &[u8]) -> Option<(Connection, u64)> {
+fn namespace_of_catalog(bytes: &[u8]) -> Option<(Connection, u64)> {
     let file = SignedCatalog::parse(bytes).ok()?;
     // The file's own digest makes this read unverified. Only the address is used here:
     // `publish::review` judges the release.
@@ -149,7 +149,7 @@ fn place_of(bytes: &[u8]) -> Option<(Connection, u64)> {
     Some((place, catalog.release))
 }
 
-fn lines(address: &str, review: &Review) -> Vec<String> {
+fn review_lines(address: &str, review: &Review) -> Vec<String> {
     let mut lines = vec![format!(
         "Releases that {HINT}{address}{HINT:#} shows. The signers are verified; the dates and the order come from the service:"
     )];
@@ -173,7 +173,7 @@ fn lines(address: &str, review: &Review) -> Vec<String> {
 fn release_line(shown: &ShownRelease) -> String {
     let (release, at) = (shown.release, shown.issued_at);
     let skills = count(shown.skills as u64, "skill");
-    let signers = join(shown.signers.iter().map(key_changes::name));
+    let signers = join(shown.signers.iter().map(key_changes::format_key));
     let note = match (shown.by_revoked, shown.known) {
         // A release that this machine knows is not a thief's, even if its key is revoked now.
         (_, true) => format!("  {DIM}known here{DIM:#}"),
@@ -199,13 +199,13 @@ pub(super) fn end_sign_ins(
     context: &Context,
     vault: &Vault,
     own: bool,
-) -> Result<Shown<Vec<EndedSignIns>>, Failure> {
+) -> Result<ReportPart<Vec<EndedSignIns>>, Failure> {
     let (mut lines, mut data) = (Vec::new(), Vec::new());
     // The lost machine may have been signed in at any service of the vault, not only at the
     // connected one.
     for connection in everywhere::known_namespaces(context, vault)? {
         let address = connection.address();
-        let (ended, done) = match end_at(context, &connection, own) {
+        let (ended, done) = match end_sign_ins_at(context, &connection, own) {
             Ok(ended) => {
                 let names = if ended.is_empty() {
                     "none".to_owned()
@@ -246,10 +246,14 @@ pub(super) fn end_sign_ins(
             done,
         });
     }
-    Ok(Shown { lines, data })
+    Ok(ReportPart { lines, data })
 }
 
-fn end_at(context: &Context, connection: &Connection, own: bool) -> Result<Vec<String>, Failure> {
+fn end_sign_ins_at(
+    context: &Context,
+    connection: &Connection,
+    own: bool,
+) -> Result<Vec<String>, Failure> {
     let Connection { base, slug } = connection;
     let owner = OwnerClient::open(context, base, slug.as_str())?;
     let ended = context.block_on(sessions::end_sign_ins(&owner, own))?;

@@ -43,7 +43,10 @@ pub(super) fn run(
     // The passphrase is chosen before the key is made, so its file is never without one.
     let in_agent = arguments.new_key.prepare(context)?;
     let key = roots::create_key(vault, in_agent)?;
-    let (fingerprint, place) = (KeyFingerprint::publisher(&key), KeyPlace::of(vault, &key)?);
+    let (fingerprint, place) = (
+        KeyFingerprint::publisher(&key),
+        KeyPlace::for_key(vault, &key)?,
+    );
     let done = match place.path() {
         Some(path) => format!("created a key in {}", path.display()),
         None => format!("the key is {place}"),

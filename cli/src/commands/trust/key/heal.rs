@@ -6,7 +6,7 @@ use vault_library::{
     roots::{self, KeyChange},
 };
 
-use super::{RootKey, changed, open_for, published_to};
+use super::{RootKey, open_for_change, publication_effect, publish_key_change};
 use crate::{
     context::Context, errors::Failure, output::Report, publishing::everywhere::KeyPublication,
 };
@@ -28,14 +28,14 @@ pub(super) fn run(
 ) -> Result<Report, Failure> {
     let change = KeyChange::Heal;
     // The key is opened before the question, so that a yes is not followed by a missing key.
-    let mut root_key = open_for(context, vault, &arguments.root_key, &change)?;
+    let mut root_key = open_for_change(context, vault, &arguments.root_key, &change)?;
     let (above, version) = (arguments.above, vault.require_trust()?.chain().version());
     context.ui.confirm_step(
         "Make this machine's list of keys the valid one everywhere?",
         &[
             format!("Machines with another list, up to version {above}, replace it with this one and warn their users"),
             "Keys that only the other list has can no longer publish".to_owned(),
-            published_to(context, vault, KeyPublication::Release)?,
+            publication_effect(context, vault, KeyPublication::Release)?,
         ],
     )?;
     let report = roots::heal_fork(vault, root_key.as_mut(), above)?;
@@ -45,7 +45,7 @@ pub(super) fn run(
     } else {
         format!("signed the keys again, up to version {}", report.changes.to)
     };
-    Ok(changed(
+    Ok(publish_key_change(
         context,
         vault,
         &report,

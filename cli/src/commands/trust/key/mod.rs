@@ -9,7 +9,7 @@ mod recovery_use;
 mod rotate;
 pub mod show;
 
-pub(super) use self::rotate::key_name;
+pub(super) use self::rotate::parse_key_name;
 
 use self::after_theft::{EndedSignIns, ShownReleases};
 
@@ -38,7 +38,7 @@ use crate::{
     context::Context,
     errors::Failure,
     key_changes,
-    output::{BOLD, DIM, Done, HINT, Report, TICK, join},
+    output::{BOLD, DIM, HINT, Report, TICK, ViewWithText, join},
     publishing::everywhere::{self, KeyPublication, publish_everywhere},
     service::{
         connection::Connection,
@@ -111,7 +111,10 @@ pub(super) struct RootKey {
 }
 
 impl RootKey {
-    pub(super) fn open(&self, context: &Context) -> Result<Option<RecoveryKey>, Failure> {
+    pub(super) fn open_recovery_key(
+        &self,
+        context: &Context,
+    ) -> Result<Option<RecoveryKey>, Failure> {
         let path = self.root_key.as_deref();
         path.map(|path| open_recovery(context, path)).transpose()
     }
@@ -133,20 +136,20 @@ pub(super) fn ask_services(context: &Context, vault: &Vault) -> Result<(), Failu
 }
 
 /// Opens the recovery key, and fails unless it, or a key of this machine, can make this change.
-pub(super) fn open_for(
+pub(super) fn open_for_change(
     context: &Context,
     vault: &Vault,
     root_key: &RootKey,
     change: &KeyChange,
 ) -> Result<Option<RecoveryKey>, Failure> {
-    let opened = root_key.open(context)?;
+    let opened = root_key.open_recovery_key(context)?;
     // A change that breaks a rule fails here, before the person is asked to confirm it.
     roots::check_change(vault, opened.as_ref(), change)?;
     Ok(opened)
 }
 
 /// This machine, for a vault that is recovered or joined on it.
-pub(super) fn recovered_place(context: &Context) -> Result<RecoveredPlace, Failure> {
+pub(super) fn this_machine_place(context: &Context) -> Result<RecoveredPlace, Failure> {
     Ok(RecoveredPlace {
         paths: context.paths_json()?,
         clock: Arc::new(SystemClock),
@@ -198,18 +201,18 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 
 /// Names the services to which a change of keys will be published, as an effect for the question
 /// before it.
-pub(super) fn published_to(
+pub(super) fn publication_effect(
     context: &Context,
     vault: &Vault,
     what: KeyPublication,
 ) -> Result<String, Failure> {
     let trust = vault.require_trust()?;
     let needed = trust.chain().document().release().threshold();
-    published_with(context, vault, what, needed)
+    publication_effect_with(context, vault, what, needed)
 }
 
 /// [`published_to`], where the change sets how many publishers sign a release.
-pub(super) fn published_with(
+pub(super) fn publication_effect_with(
     context: &Context,
     vault: &Vault,
     what: KeyPublication,
@@ -285,13 +288,13 @@ pub struct NewKeys {
 }
 
 /// Publishes a change of keys and reports it.
-pub(super) fn changed(
+pub(super) fn publish_key_change(
     context: &Context,
     vault: &Vault,
     report: &RootReport,
     done: &str,
     what: Option<KeyPublication>,
-) -> Result<Done<ChangedKeys>, Failure> {
+) -> Result<ViewWithText<ChangedKeys>, Failure> {
     // The keys have changed already, so a file that could not be updated is only a warning.
     if let Some(error) = &report.unwritten {
         let text = format!("the recovery file was not updated: {error}");
@@ -304,7 +307,7 @@ pub(super) fn changed(
         context.ui.warn_with("skill_lost", text, hint);
     }
     let (changes, fingerprint) = (&report.changes, &report.fingerprint);
-    let who = key_changes::text(changes);
+    let who = key_changes::format_changes(changes);
     let mut lines = vec![
         format!("{TICK} {done}"),
         format!("  {DIM}fingerprint{DIM:#}  {BOLD}{fingerprint}{BOLD:#}"),
@@ -314,8 +317,8 @@ pub(super) fn changed(
     let mut published = Vec::<Value>::new();
     // Publishing comes last: the new keys count here even if no service can be reached.
     if let Some(what) = what {
-        let (said, entries) = publish_everywhere(context, vault, what)?;
-        lines.extend(said);
+        let (service_lines, entries) = publish_everywhere(context, vault, what)?;
+        lines.extend(service_lines);
         published = entries;
     }
     let keys = NewKeys {
@@ -332,7 +335,7 @@ pub(super) fn changed(
         ..ChangedKeys::default()
     };
     let text = lines.join("\n");
-    Ok(Done { view, text })
+    Ok(ViewWithText { view, text })
 }
 
 fn waiting_line(names: &[SkillName]) -> Option<String> {

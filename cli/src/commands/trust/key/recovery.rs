@@ -9,7 +9,7 @@ use vault_format::root::{KeyFingerprint, VaultId};
 use vault_library::{Vault, recovery, roots};
 use vault_store::clock::{Clock as _, SystemClock};
 
-use super::{ask_services, changed, open_recovery, published_to};
+use super::{ask_services, open_recovery, publication_effect, publish_key_change};
 use crate::{
     context::Context,
     errors::Failure,
@@ -25,7 +25,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N")]
     at_least: Option<u64>,
     /// Extend how long the vault's releases are valid by this many months from now
-    #[arg(long, value_name = "MONTHS", value_parser = months)]
+    #[arg(long, value_name = "MONTHS", value_parser = parse_months)]
     renew: Option<Months>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Arguments {
 struct Months(Option<i64>);
 
 /// Parses `12m`, or `never`. The format allows 1,200 days.
-fn months(text: &str) -> Result<Months, String> {
+fn parse_months(text: &str) -> Result<Months, String> {
     if text == "never" {
         return Ok(Months(None));
     }
@@ -88,7 +88,7 @@ pub(super) fn run(
             &[
                 "After that date, machines install nothing new until you renew with this file"
                     .to_owned(),
-                published_to(context, vault, KeyPublication::Release)?,
+                publication_effect(context, vault, KeyPublication::Release)?,
             ],
         )?;
         let report = roots::set_expiry(vault, Some(&mut key), until)?;
@@ -98,7 +98,7 @@ pub(super) fn run(
             }
             None => format!("{path} belongs to this vault; the keys no longer expire"),
         };
-        return Ok(changed(
+        return Ok(publish_key_change(
             context,
             vault,
             &report,

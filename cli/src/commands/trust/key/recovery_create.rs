@@ -9,7 +9,7 @@ use vault_library::{
     recovery::{self, NewRecovery},
 };
 
-use super::{RootKey, ask_services, changed, published_to};
+use super::{RootKey, ask_services, publication_effect, publish_key_change};
 use crate::{
     context::Context,
     errors::Failure,
@@ -56,10 +56,10 @@ pub(super) fn run(
 ) -> Result<Report, Failure> {
     // A new version must follow the newest one of any service. Two of one number would be a fork.
     ask_services(context, vault)?;
-    let root_key = arguments.root_key.open(context)?;
+    let root_key = arguments.root_key.open_recovery_key(context)?;
     // A vault that was not published gets a new fingerprint, and the report names the old one.
     let before = vault.require_trust()?.fingerprint();
-    ask(context, vault, arguments.is_asked)?;
+    confirm_creation(context, vault, arguments.is_asked)?;
     let mut files = vec![arguments.file.clone()];
     files.extend(second_file(context, arguments)?);
     let passphrase = arguments
@@ -71,14 +71,14 @@ pub(super) fn run(
         })
         .transpose()?;
     // The file names all addresses, so that an empty machine can find the vault by it.
-    let known = everywhere::known_namespaces(context, vault)?;
+    let namespaces = everywhere::known_namespaces(context, vault)?;
     let created = recovery::create_recovery_key(
         vault,
         root_key.as_ref(),
         NewRecovery {
             files: files.clone(),
             passphrase,
-            addresses: known.iter().map(Connection::address).collect(),
+            addresses: namespaces.iter().map(Connection::address).collect(),
         },
     )?;
     let vault = created.vault;
@@ -89,7 +89,7 @@ pub(super) fn run(
         "the recovery key already exists",
         "created a recovery key",
     );
-    let mut done = changed(
+    let mut done = publish_key_change(
         context,
         &vault,
         &created.report,
@@ -122,11 +122,11 @@ pub(super) fn run(
 }
 
 /// Shows what a recovery key changes, and asks unless the person has said yes.
-fn ask(context: &Context, vault: &Vault, is_asked: bool) -> Result<(), Failure> {
+fn confirm_creation(context: &Context, vault: &Vault, is_asked: bool) -> Result<(), Failure> {
     let mut effects = vec![
         "Only this file can then change the vault's keys. If you lose it, you cannot change them either".to_owned(),
         "Anyone who gets the file can take over the vault".to_owned(),
-        published_to(context, vault, KeyPublication::Release)?,
+        publication_effect(context, vault, KeyPublication::Release)?,
     ];
     let again = recovery::to_sign_anew(vault)?;
     if !again.is_empty() {
@@ -152,7 +152,7 @@ fn second_file(context: &Context, arguments: &Arguments) -> Result<Option<PathBu
         return Ok(arguments.second.clone());
     }
     let question = "A second copy, for another place (Enter: none):";
-    let file = context.ui.ask(question)?;
+    let file = context.ui.ask_text(question)?;
     Ok((!file.is_empty()).then(|| PathBuf::from(file)))
 }
 

@@ -19,15 +19,15 @@ use vault_library::{
 };
 
 use super::{
-    ChangedKeys, after_theft, ask_services, changed, open_recovery, recovered_place,
-    rotate::key_name,
+    ChangedKeys, after_theft, ask_services, open_recovery, publish_key_change,
+    rotate::parse_key_name, this_machine_place,
 };
 use crate::{
-    commands::share::sync::last_good,
+    commands::share::sync::parse_last_good,
     context::Context,
     errors::Failure,
     key_changes,
-    output::{Done, HINT, Report, Warning, clean, either, join},
+    output::{HINT, Report, ViewWithText, Warning, clean, either, join},
     publishing::everywhere::KeyPublication,
     service::{Address, connection::Connection, sign_in::signed_in},
 };
@@ -63,10 +63,10 @@ pub(super) struct Arguments {
     #[arg(long)]
     destroyed: bool,
     /// The last release that you published yourself, as `vault status` shows it on a linked machine
-    #[arg(long, value_name = "RELEASE:SHA256", value_parser = last_good)]
+    #[arg(long, value_name = "RELEASE:SHA256", value_parser = parse_last_good)]
     last_good: Option<ReleaseRef>,
     /// The name of the new key in the list of publishers
-    #[arg(long, value_name = "NAME", value_parser = key_name)]
+    #[arg(long, value_name = "NAME", value_parser = parse_key_name)]
     name: Option<KeyName>,
     /// Print the sign-in address and read the answer instead of opening a browser
     #[arg(long)]
@@ -88,16 +88,20 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
         // A stolen key has to be revoked whatever a service shows.
         context.ui.warn(Warning::from(&failure));
     }
-    let wanted = key.file().vault_id;
+    let recovered_vault = key.file().vault_id;
     // The recovery key of another vault must not change this one.
     if let Some(vault) = &before
-        && *vault.id() != wanted
+        && *vault.id() != recovered_vault
     {
         let here = *vault.id();
-        return Err(RecoveryError::OtherVault { here, wanted }.into());
+        return Err(RecoveryError::OtherVault {
+            here,
+            wanted: recovered_vault,
+        }
+        .into());
     }
-    let shown = shown_catalog(context, arguments, &key, before.as_ref())?;
-    let catalog = shown.catalog.as_deref();
+    let catalog_source = shown_catalog(context, arguments, &key, before.as_ref())?;
+    let catalog = catalog_source.catalog.as_deref();
     let chain = known_chain(before.as_ref(), catalog)?;
     let lost = lost_key(context, arguments.lost.as_deref(), before.as_ref(), &chain)?;
     // A service may hide newer keys. A version that the user has read elsewhere reveals that.
@@ -111,8 +115,8 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     // If another publisher's key is lost, this machine goes on with the key that it has.
     let own_key = before.as_ref().and_then(|vault| vault.release_key().ok());
     let keeps_key = own_key.is_some_and(|own| lost.is_some_and(|lost| lost != own));
-    ask(context, arguments, &chain, (lost, keeps_key))?;
-    let place = recovered_place(context)?;
+    confirm_recovery(context, arguments, &chain, (lost, keeps_key))?;
+    let place = this_machine_place(context)?;
     let input = UseRecovery {
         key: &mut key,
         catalog,
@@ -123,7 +127,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     };
     let (vault, report) = recovery::recover_vault(&place, input)?;
     // Later commands use the service from which the vault was recovered.
-    if let Some(connection) = &shown.connection {
+    if let Some(connection) = &catalog_source.connection {
         connection.save(&vault)?;
     }
     // A destroyed key cannot be misused, so the last release that it signed stays valid until the
@@ -134,13 +138,13 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
         "this machine signs with the key that it has",
         "created a new key on this machine in place of the lost one",
     );
-    let mut done = changed(context, &vault, &report, done, what)?;
+    let mut done = publish_key_change(context, &vault, &report, done, what)?;
     if arguments.destroyed {
         done.text
             .push_str("\nThe service gets the new keys with the next release.");
     }
     // The keys have changed by now: what fails from here on cannot delay that.
-    limit_theft(context, arguments, &vault, &shown, &mut done)?;
+    limit_theft(context, arguments, &vault, &catalog_source, &mut done)?;
     done.text.push_str(&next_steps(&vault)?);
     done.view.vault_made = Some(before.is_none());
     Ok(done.into())
@@ -167,7 +171,7 @@ fn limit_theft(
     arguments: &Arguments,
     vault: &Vault,
     shown: &ShownCatalog,
-    done: &mut Done<ChangedKeys>,
+    done: &mut ViewWithText<ChangedKeys>,
 ) -> Result<(), Failure> {
     let connection = match shown.connection.clone() {
         None => Connection::find(context)?,
@@ -319,21 +323,21 @@ fn lost_key(
     if let Some(text) = named {
         // An earlier run of this command may have revoked it already, so that only older versions
         // name it.
-        let found = roots::find_key(chain, text);
-        return found
+        let named_key = roots::find_key(chain, text);
+        return named_key
             .map(Some)
             .map_err(|error| key_changes::not_found(text, error));
     }
     if let Some(vault) = vault {
         require_lost_elsewhere(vault, chain)?;
     }
-    let here = vault.map_or(Ok(Vec::new()), |vault| vault.keys().list())?;
+    let own_keys = vault.map_or(Ok(Vec::new()), |vault| vault.keys().list())?;
     let publishers = chain.document().release().keys();
     if let [only] = publishers {
-        return Ok((!here.contains(only)).then_some(*only));
+        return Ok((!own_keys.contains(only)).then_some(*only));
     }
     let names = publishers.iter();
-    let names = names.map(|key| key_changes::name(&NamedKey::from_chain(chain, key)));
+    let names = names.map(|key| key_changes::format_key(&NamedKey::from_chain(chain, key)));
     let names: Vec<String> = names.collect();
     // A guess could revoke an honest publisher.
     if !context.ui.may_ask() {
@@ -347,16 +351,16 @@ fn lost_key(
     }
     let chosen = context
         .ui
-        .choose("Whose key is lost?", "--lost <name>", names.clone())?;
+        .choose_one("Whose key is lost?", "--lost <name>", names.clone())?;
     let place = names.iter().position(|name| *name == chosen);
     Ok(place.and_then(|place| publishers.get(place)).copied())
 }
 
 /// Fails if every publisher's key is on this machine: then it is not clear that one was stolen.
 fn require_lost_elsewhere(vault: &Vault, chain: &RootChain) -> Result<(), Failure> {
-    let here = vault.keys().list()?;
+    let own_keys = vault.keys().list()?;
     let publishers = chain.document().release().keys();
-    if publishers.iter().any(|key| !here.contains(key)) {
+    if publishers.iter().any(|key| !own_keys.contains(key)) {
         return Ok(());
     }
     let names = publishers.iter().filter_map(|key| {
@@ -371,7 +375,7 @@ fn require_lost_elsewhere(vault: &Vault, chain: &RootChain) -> Result<(), Failur
 }
 
 /// Shows the effects on the lost key and on the skills that it signed, and asks.
-fn ask(
+fn confirm_recovery(
     context: &Context,
     arguments: &Arguments,
     chain: &RootChain,

@@ -7,7 +7,7 @@ use vault_library::{
     roots::{self, KeyChange},
 };
 
-use super::{RootKey, ask_services, changed, open_for, published_to};
+use super::{RootKey, ask_services, open_for_change, publication_effect, publish_key_change};
 use crate::{
     commands::trust::new_key::NewKey,
     context::Context,
@@ -21,14 +21,14 @@ pub(super) struct Arguments {
     #[command(flatten)]
     root_key: RootKey,
     /// The name of the new key in the list of publishers
-    #[arg(long, value_name = "NAME", value_parser = key_name)]
+    #[arg(long, value_name = "NAME", value_parser = parse_key_name)]
     name: Option<KeyName>,
     #[command(flatten)]
     new_key: NewKey,
 }
 
 /// Parses a name of a key.
-pub fn key_name(text: &str) -> Result<KeyName, String> {
+pub fn parse_key_name(text: &str) -> Result<KeyName, String> {
     KeyName::normalized(text).map_err(|error| error.to_string())
 }
 
@@ -43,13 +43,13 @@ pub(super) fn run(
     // Under the new keys, a release that was not taken over yet might no longer count.
     everywhere::require_taken_over(context, vault)?;
     let change = KeyChange::Rotate;
-    let mut root_key = open_for(context, vault, &arguments.root_key, &change)?;
+    let mut root_key = open_for_change(context, vault, &arguments.root_key, &change)?;
     context.ui.confirm_step(
         "Replace this machine's key with a new one?",
         &[
             "The old key is deleted; skills that it signed stay valid".to_owned(),
             "Linked machines follow automatically".to_owned(),
-            published_to(context, vault, KeyPublication::Release)?,
+            publication_effect(context, vault, KeyPublication::Release)?,
         ],
     )?;
     let name = arguments.name.clone();
@@ -57,7 +57,7 @@ pub(super) fn run(
         Some(key) => roots::rotate_to_agent(vault, root_key.as_mut(), name, key)?,
         None => roots::rotate_key(vault, root_key.as_mut(), name)?,
     };
-    let done = changed(
+    let done = publish_key_change(
         context,
         vault,
         &report,

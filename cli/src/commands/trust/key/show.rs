@@ -58,19 +58,19 @@ pub(super) fn run(vault: &Vault) -> Result<Report, Failure> {
         row("vault id", vault.id().to_string()),
         row("keys", format!("version {version}")),
     ];
-    let shown = |key: &PublicKey| {
+    let named_fingerprint = |key: &PublicKey| {
         // Another publisher may have chosen the name, so it is cleaned for the terminal.
         let name = document.shown_name(key).map(|name| name.to_string());
         let name = clean(&name.unwrap_or_default(), 64);
         format!("{name}  {}", KeyFingerprint::publisher(key))
     };
     // A machine without a key still shows the vault's fingerprint, which people compare.
-    let here = vault.release_key().ok();
+    let own_key = vault.release_key().ok();
     let mut secret = None;
-    match &here {
+    match &own_key {
         Some(key) => {
-            let place = KeyPlace::of(vault, key)?;
-            lines.push(row("this machine", shown(key)));
+            let place = KeyPlace::for_key(vault, key)?;
+            lines.push(row("this machine", named_fingerprint(key)));
             lines.push(row("secret key", place.to_string()));
             secret = Some(place);
         }
@@ -85,7 +85,7 @@ pub(super) fn run(vault: &Vault) -> Result<Report, Failure> {
         ));
     } else {
         let root = document.root().keys().iter();
-        lines.extend(root.map(|key| row("recovery key", shown(key))));
+        lines.extend(root.map(|key| row("recovery key", named_fingerprint(key))));
     }
     if let Some(expires_at) = document.expires_at() {
         lines.push(row("renew before", expires_at.to_string()));
@@ -95,9 +95,9 @@ pub(super) fn run(vault: &Vault) -> Result<Report, Failure> {
         vault_id: *vault.id(),
         fingerprint,
         root_version: version,
-        publisher_fingerprint: here.as_ref().map(KeyFingerprint::publisher),
-        secret_here: here.is_some(),
-        public_key: here,
+        publisher_fingerprint: own_key.as_ref().map(KeyFingerprint::publisher),
+        secret_here: own_key.is_some(),
+        public_key: own_key,
         secret_key: secret.as_ref().and_then(KeyPlace::path).cloned(),
         ssh_agent: in_agent.map(str::to_owned),
         recovery_key: !only_here,

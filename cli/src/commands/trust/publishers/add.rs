@@ -15,12 +15,13 @@ use vault_library::{
 
 use crate::{
     commands::trust::key::{
-        ChangedKeys, RootKey, ask_services, changed, key_name, open_for, published_to,
+        ChangedKeys, RootKey, ask_services, open_for_change, parse_key_name, publication_effect,
+        publish_key_change,
     },
     context::Context,
     errors::Failure,
     key_changes,
-    output::{Done, Report, Warning, clean},
+    output::{Report, ViewWithText, Warning, clean},
     publishing::everywhere::{self, KeyPublication},
     service::{
         OwnerClient,
@@ -36,7 +37,7 @@ pub(super) struct Arguments {
     #[arg(value_name = "FINGERPRINT")]
     fingerprint: KeyFingerprint,
     /// Another name for the key in the list of publishers
-    #[arg(long, value_name = "NAME", value_parser = key_name)]
+    #[arg(long, value_name = "NAME", value_parser = parse_key_name)]
     name: Option<KeyName>,
     #[command(flatten)]
     root_key: RootKey,
@@ -56,7 +57,7 @@ pub(super) fn run(
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
     ask_services(context, vault)?;
-    let candidate = find(context, vault, arguments)?;
+    let candidate = find_candidate(context, vault, arguments)?;
     let Candidate { key, name, request } = &candidate;
     let standing = vault.require_trust()?.roots().standing(key);
     let entry = KeyEntry {
@@ -66,7 +67,7 @@ pub(super) fn run(
     let root_key = match standing {
         // An earlier run has added the key and ended before the rest.
         KeyStanding::Release => None,
-        _ => open_for(
+        _ => open_for_change(
             context,
             vault,
             &arguments.root_key,
@@ -76,7 +77,7 @@ pub(super) fn run(
     // Sign in before the question, so that a yes is not followed by a failed sign-in.
     let signed_in = request
         .as_ref()
-        .map(|_| may_change_roles(context))
+        .map(|_| sign_in_as_owner(context))
         .transpose()?;
     let shown = clean(name.as_str(), 64);
     let fingerprint = KeyFingerprint::publisher(key);
@@ -85,12 +86,12 @@ pub(super) fn run(
         let who = author.display_name();
         format!(", requested by {}", clean(who, 80))
     });
-    let what = publish_change(vault, false)?;
+    let what = content_to_publish(vault, false)?;
     context.ui.confirm_step(
         &format!("Let {shown} ({fingerprint}{who}) publish this vault?"),
         &[
             "This key may sign any skill and any release of the vault".to_owned(),
-            published_to(context, vault, what)?,
+            publication_effect(context, vault, what)?,
         ],
     )?;
     let mut done = if standing == KeyStanding::Release {
@@ -103,7 +104,7 @@ pub(super) fn run(
     } else {
         let mut root_key = root_key;
         let report = roots::add_publisher(vault, root_key.as_mut(), entry)?;
-        changed(
+        publish_key_change(
             context,
             vault,
             &report,
@@ -120,7 +121,7 @@ pub(super) fn run(
 
 /// Returns the connected service, with a sign-in that may change the role of the account that asks.
 /// Fails unless this account is an owner there.
-fn may_change_roles(context: &Context) -> Result<(OwnerClient, Connection), Failure> {
+fn sign_in_as_owner(context: &Context) -> Result<(OwnerClient, Connection), Failure> {
     let connection = Connection::load(context)?;
     let client = context.block_on(ready_client(
         context,
@@ -134,7 +135,10 @@ fn may_change_roles(context: &Context) -> Result<(OwnerClient, Connection), Fail
 
 /// Returns what to publish after a change of keys: the keys alone if a key was revoked or if
 /// releases need several signatures, else a release.
-pub(super) fn publish_change(vault: &Vault, is_revoked: bool) -> Result<KeyPublication, Failure> {
+pub(super) fn content_to_publish(
+    vault: &Vault,
+    is_revoked: bool,
+) -> Result<KeyPublication, Failure> {
     let trust = vault.require_trust()?;
     let alone = trust.chain().document().release().threshold() == 1;
     Ok(if alone && !is_revoked {
@@ -150,29 +154,33 @@ pub(super) fn publish_again(
     vault: &Vault,
     is_revoked: bool,
     done: &str,
-) -> Result<Done<ChangedKeys>, Failure> {
-    let what = publish_change(vault, is_revoked)?;
-    let (said, published) = everywhere::publish_everywhere(context, vault, what)?;
+) -> Result<ViewWithText<ChangedKeys>, Failure> {
+    let what = content_to_publish(vault, is_revoked)?;
+    let (service_lines, published) = everywhere::publish_everywhere(context, vault, what)?;
     let mut lines = vec![done.to_owned()];
-    lines.extend(said);
+    lines.extend(service_lines);
     let view = ChangedKeys {
         published,
         ..ChangedKeys::default()
     };
     let text = lines.join("\n");
-    Ok(Done { view, text })
+    Ok(ViewWithText { view, text })
 }
 
 /// Finds the key with this fingerprint: on this machine, or in a request that waits at the service.
-fn find(context: &Context, vault: &Vault, arguments: &Arguments) -> Result<Candidate, Failure> {
+fn find_candidate(
+    context: &Context,
+    vault: &Vault,
+    arguments: &Arguments,
+) -> Result<Candidate, Failure> {
     let wanted = &arguments.fingerprint;
     let named = |key: &PublicKey| {
         let name = arguments.name.clone();
         name.unwrap_or_else(|| KeyName::default_for(key))
     };
     // A key of this machine needs no request, because its owner made it.
-    let mut here = vault.keys().list()?.into_iter();
-    if let Some(key) = here.find(|key| wanted.matches(key)) {
+    let mut own_keys = vault.keys().list()?.into_iter();
+    if let Some(key) = own_keys.find(|key| wanted.matches(key)) {
         return Ok(Candidate {
             name: named(&key),
             key,
@@ -207,17 +215,18 @@ fn find(context: &Context, vault: &Vault, arguments: &Arguments) -> Result<Candi
     };
     // The list is the service's claim. Only the signed request proves which key asks.
     let bytes = context.block_on(drafts.fetch_bytes(&request))?;
-    let asked = KeyRequest::verify(&bytes, *vault.id(), &connection.slug).map_err(|error| {
-        fail!(
-            ManifestSignature,
-            "the request of {wanted} does not count: {error}"
-        )
-        .hint(format!(
-            "vault drafts decline {} --reason \"…\"",
-            request.id
-        ))
-    })?;
-    if !wanted.matches(&asked.public_key) {
+    let verified_request =
+        KeyRequest::verify(&bytes, *vault.id(), &connection.slug).map_err(|error| {
+            fail!(
+                ManifestSignature,
+                "the request of {wanted} does not count: {error}"
+            )
+            .hint(format!(
+                "vault drafts decline {} --reason \"…\"",
+                request.id
+            ))
+        })?;
+    if !wanted.matches(&verified_request.public_key) {
         return Err(fail!(
             ManifestSignature,
             "the service shows a request of another key as that of {wanted}"
@@ -227,11 +236,11 @@ fn find(context: &Context, vault: &Vault, arguments: &Arguments) -> Result<Candi
         Some(name) => name.clone(),
         None => {
             let add = key_changes::add_command(&vault.require_trust()?, wanted);
-            requested_name(asked.name, &add)?
+            requested_name(verified_request.name, &add)?
         }
     };
     Ok(Candidate {
-        key: asked.public_key,
+        key: verified_request.public_key,
         name,
         request: Some(request),
     })

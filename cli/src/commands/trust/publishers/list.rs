@@ -56,15 +56,15 @@ pub struct VaultKey {
 
 /// Fetches the requests to publish that wait at the connected service. Returns none, with a
 /// warning, if it cannot be asked.
-fn waiting(context: &Context) -> Result<Vec<Draft>, Failure> {
+fn waiting_requests(context: &Context) -> Result<Vec<Draft>, Failure> {
     let Some(connection) = Connection::find(context)? else {
         return Ok(Vec::new());
     };
-    let asked = connection.owner_client(context).and_then(|client| {
+    let fetched_drafts = connection.owner_client(context).and_then(|client| {
         let drafts = DraftClient::new(&client, &connection);
         context.block_on(drafts.list(false))
     });
-    match asked {
+    match fetched_drafts {
         Ok(mut drafts) => {
             drafts.retain(|draft| draft.kind == DraftKind::KeyRequest);
             Ok(drafts)
@@ -87,25 +87,25 @@ fn waiting(context: &Context) -> Result<Vec<Draft>, Failure> {
 pub(super) fn run(context: &Context, vault: &Vault) -> Result<Report, Failure> {
     let trust = vault.require_trust()?;
     let document = trust.chain().document();
-    let here = vault.keys().list()?;
+    let own_keys = vault.keys().list()?;
     let keys = document.keys().iter().map(|entry| VaultKey {
         name: entry.name.clone(),
         fingerprint: KeyFingerprint::publisher(&entry.public_key),
         public_key: entry.public_key,
         publishes: document.release().contains(&entry.public_key),
         changes_keys: document.root().contains(&entry.public_key),
-        here: here.contains(&entry.public_key),
+        here: own_keys.contains(&entry.public_key),
     });
     let mut keys: Vec<_> = keys.collect();
     // The document orders keys by their text, which says nothing to a person.
     keys.sort_by(|a, b| (!a.publishes, a.name.as_str()).cmp(&(!b.publishes, b.name.as_str())));
     let mut table = Table::new(&["name", "fingerprint", "may"]);
     for key in &keys {
-        table.row(key.row(document));
+        table.push_row(key.to_row(document));
     }
     let (version, needed) = (trust.chain().version(), document.release().threshold());
     let revoked = document.revoked();
-    let mut text = table.text();
+    let mut text = table.to_text();
     text.push_str(&format!("\nversion {version} of the keys"));
     if needed > 1 {
         text.push_str(&format!(", {needed} publishers sign each release"));
@@ -114,7 +114,7 @@ pub(super) fn run(context: &Context, vault: &Vault) -> Result<Report, Failure> {
         text.push_str(&format!(", {} revoked", count(revoked.len(), "key")));
     }
     // The service could show any key as a request, so the text asks to compare the fingerprint.
-    let requests = waiting(context)?;
+    let requests = waiting_requests(context)?;
     for request in &requests {
         let Some(key) = &request.key else { continue };
         let author = &request.submitted_by;
@@ -140,7 +140,7 @@ pub(super) fn run(context: &Context, vault: &Vault) -> Result<Report, Failure> {
 }
 
 impl VaultKey {
-    fn row(&self, document: &RootDocument) -> [String; 3] {
+    fn to_row(&self, document: &RootDocument) -> [String; 3] {
         let may = match (self.publishes, self.changes_keys) {
             (true, true) => "publish, change keys",
             (true, false) => "publish",

@@ -12,9 +12,11 @@ use vault_library::{
     roots::{self, KeyChange},
 };
 
-use super::add::{publish_again, publish_change, set_role};
+use super::add::{content_to_publish, publish_again, set_role};
 use crate::{
-    commands::trust::key::{RootKey, ask_services, changed, open_for, published_to},
+    commands::trust::key::{
+        RootKey, ask_services, open_for_change, publication_effect, publish_key_change,
+    },
     context::Context,
     errors::Failure,
     key_changes,
@@ -48,12 +50,12 @@ pub(super) fn run(
     arguments: &Arguments,
 ) -> Result<Report, Failure> {
     let trust = vault.require_trust()?;
-    let shown = clean(&arguments.key, 80);
+    let typed_key = clean(&arguments.key, 80);
     let key = roots::find_key(trust.chain(), &arguments.key)
         .map_err(|error| key_changes::not_found(&arguments.key, error))?;
     let fingerprint = KeyFingerprint::publisher(&key);
     let name = trust.chain().document().shown_name(&key);
-    let name = name.map_or_else(|| shown.clone(), |name| clean(name.as_str(), 64));
+    let name = name.map_or_else(|| typed_key.clone(), |name| clean(name.as_str(), 64));
     ask_services(context, vault)?;
     // The services were asked first: their newer keys may have removed this one already.
     let is_done = match vault.require_trust()?.roots().standing(&key) {
@@ -63,24 +65,24 @@ pub(super) fn run(
     };
     let mut root_key = None;
     if !is_done {
-        enough_are_left(vault, &key)?;
+        require_enough_left(vault, &key)?;
         let revoke = arguments.revoke;
         let change = KeyChange::Remove { key, revoke };
-        root_key = open_for(context, vault, &arguments.root_key, &change)?;
+        root_key = open_for_change(context, vault, &arguments.root_key, &change)?;
         // A stolen key is revoked whatever was published with it.
         if !revoke {
             everywhere::require_taken_over(context, vault)?;
         }
     }
     // Find the account before the question, because this may open the sign-in page.
-    let account = account_of(context, &key);
+    let account = find_account_of_key(context, &key);
     let stays = either(
         arguments.revoke,
         "Nothing that it signed counts any more; its skills are listed and signed again with your key",
         "What it signed stays valid, and it signs nothing more",
     );
-    let what = publish_change(vault, arguments.revoke)?;
-    let mut effects = vec![stays.to_owned(), published_to(context, vault, what)?];
+    let what = content_to_publish(vault, arguments.revoke)?;
+    let mut effects = vec![stays.to_owned(), publication_effect(context, vault, what)?];
     let sign_in = sign_in_left(context, &name, &account)?;
     effects.extend(sign_in.clone());
     context.ui.confirm_step(
@@ -99,7 +101,7 @@ pub(super) fn run(
     } else {
         let report = roots::remove_key(vault, root_key.as_mut(), &key, arguments.revoke)?;
         let done = format!("{verb} {name}");
-        changed(context, vault, &report, &done, Some(what))?
+        publish_key_change(context, vault, &report, &done, Some(what))?
     };
     done.view.fingerprint_removed = Some(fingerprint);
     if let Some(line) = sign_in {
@@ -127,7 +129,7 @@ pub(super) fn run(
 }
 
 /// Fails if fewer publishers would be left than a release needs.
-fn enough_are_left(vault: &Vault, key: &PublicKey) -> Result<(), Failure> {
+fn require_enough_left(vault: &Vault, key: &PublicKey) -> Result<(), Failure> {
     let trust = vault.require_trust()?;
     let release = trust.chain().document().release();
     let left = release.keys().iter().filter(|one| *one != key).count();
@@ -153,14 +155,14 @@ struct Account {
 }
 
 /// The account that asked for this key, if there is one, with a sign-in that may change its role.
-fn account_of(context: &Context, key: &PublicKey) -> Result<Option<Account>, Failure> {
+fn find_account_of_key(context: &Context, key: &PublicKey) -> Result<Option<Account>, Failure> {
     let Some(connection) = Connection::find(context)? else {
         return Ok(None);
     };
     let client = connection.owner_client(context)?;
     let drafts = DraftClient::new(&client, &connection);
-    let asked = context.block_on(drafts.list(true))?;
-    let mut requests = asked.iter().rev().filter(|draft| {
+    let all_drafts = context.block_on(drafts.list(true))?;
+    let mut requests = all_drafts.iter().rev().filter(|draft| {
         let same = draft.key.as_ref().map(|asked| asked.public_key) == Some(*key);
         same && draft.kind == DraftKind::KeyRequest
     });

@@ -16,7 +16,7 @@ use vault_library::{
 
 use crate::{
     commands::trust::{
-        key::{key_name, recovered_place},
+        key::{parse_key_name, this_machine_place},
         new_key::NewKey,
     },
     context::Context,
@@ -42,7 +42,7 @@ pub(super) struct Arguments {
     /// The vault: `<url>/v/<slug>`
     url: Address,
     /// The name of the key in the list of publishers
-    #[arg(long, value_name = "NAME", value_parser = key_name)]
+    #[arg(long, value_name = "NAME", value_parser = parse_key_name)]
     name: Option<KeyName>,
     #[command(flatten)]
     new_key: NewKey,
@@ -89,16 +89,16 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     let signed_in = signed_in(context, &connection, arguments.no_browser);
     let (client, _) = context.block_on(signed_in)?;
     let vaults = context.block_on(client.list("/admin/vaults"))?;
-    let wanted = published_vault(vaults, &connection.slug)?;
-    let place = recovered_place(context)?;
+    let published_vault_id = published_vault(vaults, &connection.slug)?;
+    let place = this_machine_place(context)?;
     // A folder with another vault is refused before a passphrase is asked for.
     if let Some(vault) = context.existing_vault()? {
-        require_same_vault(&vault, &wanted, &connection)?;
+        require_same_vault(&vault, &published_vault_id, &connection)?;
         take_shown_keys(context, &vault, &connection)?;
     }
     // The passphrase is chosen before `join` makes the key, so its file is never without one.
     let in_agent = arguments.new_key.prepare(context)?;
-    let (vault, key) = join::join_vault(&place, &wanted, in_agent)?;
+    let (vault, key) = join::join_vault(&place, &published_vault_id, in_agent)?;
     connection.save(&vault)?;
     let fingerprint = KeyFingerprint::publisher(&key);
     // An owner may have added this key since an earlier run asked for it.
@@ -126,7 +126,7 @@ pub(super) fn run(context: &Context, arguments: &Arguments) -> Result<Report, Fa
     );
     view.request = Some(KeyRequested {
         draft: draft.id.to_string(),
-        vault_id: wanted,
+        vault_id: published_vault_id,
         address: connection.address(),
     });
     Ok(Report::view(view, text))
@@ -174,8 +174,8 @@ fn take_shown_keys(
         if pin.base != connection.base.as_str() || pin.slug != connection.slug {
             continue;
         }
-        let shown = async { device_client(context, vault, &link)?.fetch_catalog().await };
-        if let Ok(Some(bytes)) = context.block_on(shown)
+        let shown_catalog = async { device_client(context, vault, &link)?.fetch_catalog().await };
+        if let Ok(Some(bytes)) = context.block_on(shown_catalog)
             && let Err(refused) =
                 accept_catalog(context, vault, &link, &bytes, &AcceptOptions::default())
         {

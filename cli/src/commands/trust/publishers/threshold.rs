@@ -7,7 +7,9 @@ use vault_library::{
 };
 
 use crate::{
-    commands::trust::key::{RootKey, ask_services, changed, open_for, published_with},
+    commands::trust::key::{
+        RootKey, ask_services, open_for_change, publication_effect_with, publish_key_change,
+    },
     context::Context,
     errors::Failure,
     output::{HINT, Report, count},
@@ -17,14 +19,14 @@ use crate::{
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
     /// How many, 1 to 4 and at most the number of publishers
-    #[arg(value_name = "N", value_parser = threshold)]
+    #[arg(value_name = "N", value_parser = parse_threshold)]
     needed: u8,
     #[command(flatten)]
     root_key: RootKey,
 }
 
 /// Parses a number of signatures that a vault can require.
-fn threshold(text: &str) -> Result<u8, String> {
+fn parse_threshold(text: &str) -> Result<u8, String> {
     match text.parse::<u8>() {
         Ok(needed @ 1..=4) => Ok(needed),
         Ok(0) => Err("release threshold 0 is too low: vault allows 1 to 4".to_owned()),
@@ -44,7 +46,7 @@ pub(super) fn run(
     let needed = usize::from(arguments.needed);
     ask_services(context, vault)?;
     let change = KeyChange::Threshold(needed);
-    let mut root_key = open_for(context, vault, &arguments.root_key, &change)?;
+    let mut root_key = open_for_change(context, vault, &arguments.root_key, &change)?;
     everywhere::require_taken_over(context, vault)?;
     // One machine cannot complete a release of several publishers, so only the keys are published.
     let what = if needed > 1 {
@@ -57,12 +59,12 @@ pub(super) fn run(
         &format!("Require the signatures of {publishers} for each release?"),
         &[
             "Linked machines take a new release only with that many signatures".to_owned(),
-            published_with(context, vault, what, needed)?,
+            publication_effect_with(context, vault, what, needed)?,
         ],
     )?;
     let report = roots::set_threshold(vault, root_key.as_mut(), needed)?;
-    let said = format!("each release needs the signatures of {publishers}");
-    let mut done = changed(context, vault, &report, &said, Some(what))?;
+    let done_text = format!("each release needs the signatures of {publishers}");
+    let mut done = publish_key_change(context, vault, &report, &done_text, Some(what))?;
     if needed > 1 {
         done.text.push_str(&format!(
             "\nLinked machines wait for a release with these signatures: \
