@@ -147,7 +147,7 @@ pub fn log_pending(vault: &Vault) {
             }
         }
         Err(error) => {
-            tracing::error!(error = %message_chain(&error), "the approved files cannot be read")
+            tracing::error!(error = %message_chain(&error), "the approved files cannot be read");
         }
     }
 }

@@ -12,7 +12,11 @@ use inquire::InquireError;
 use vault_library::keys::Passphrases;
 use zeroize::Zeroizing;
 
-use crate::{context::Context, errors::Failure, output::print_notice, text::for_terminal};
+use crate::{
+    errors::Failure,
+    output::{Ui, print_notice},
+    text::for_terminal,
+};
 
 /// The longest passphrase that is read from a file, in bytes.
 const MAX_BYTES: u64 = 4096;
@@ -39,11 +43,7 @@ impl KeyPassphrases {
 
     /// Returns the passphrase for a new file: from the variable, or asked for twice. Fails without
     /// a terminal.
-    pub fn choose_passphrase(
-        &self,
-        context: &Context,
-        what: &str,
-    ) -> Result<Zeroizing<String>, Failure> {
+    pub fn choose_passphrase(&self, ui: &Ui, what: &str) -> Result<Zeroizing<String>, Failure> {
         if let Some(text) = self
             .read_file()
             .map_err(|error| unreadable_passphrase(&error))?
@@ -51,7 +51,7 @@ impl KeyPassphrases {
             return Ok(text);
         }
         let question = format!("Passphrase for {what}:");
-        context.ui.new_passphrase(&question)
+        ui.new_passphrase(&question)
     }
 
     /// Encrypts the key files that this run makes with this passphrase.

@@ -147,7 +147,7 @@ impl Function {
         Ok(Reset { email, invite_url })
     }
 
-    /// Handles an event of the Lambda runtime like [`Function::handle`] and logs a failure.
+    /// Handles an event of the Lambda runtime like [`Function::handle_event`] and logs a failure.
     pub(crate) async fn handle_text(&self, event: Box<RawValue>) -> Result<Outcome, Error> {
         let outcome = self.handle_event(event.get()).await;
         if let Err(failed) = &outcome {

@@ -1,6 +1,6 @@
 //! Publishes this library as the next release of the connected namespace.
 //!
-//! The library drives a sync ([`publish::publish`]). This module is its namespace, reached through
+//! The library drives a sync ([`publish::publish_library`]). This module is its namespace, reached through
 //! the owner's client, and asks the owner its questions.
 
 mod driver;

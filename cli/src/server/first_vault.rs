@@ -46,7 +46,7 @@ pub(super) fn check_absent(paths: &VaultPaths, file: &Path) -> Result<(), Failur
     Ok(())
 }
 
-/// Creates the server's vault and writes its recovery key to `file`, after [`check`].
+/// Creates the server's vault and writes its recovery key to `file`, after [`check_absent`].
 pub(super) fn create_vault(
     paths: &VaultPaths,
     passphrases: Arc<dyn Passphrases>,

@@ -65,7 +65,7 @@ pub struct Aws {
 impl Aws {
     /// Creates both stores from `settings` and this SDK configuration. `clock` decides which
     /// records are expired, `random` creates idempotency tokens. Sends no request yet: see
-    /// [`Aws::ping`].
+    /// [`Aws::check_table`].
     pub fn new(
         config: &SdkConfig,
         settings: &Settings,

@@ -37,7 +37,7 @@ impl Digest {
         &self.0
     }
 
-    fn to_hex(&self) -> [u8; 64] {
+    fn to_hex(self) -> [u8; 64] {
         let mut text = [0; 64];
         for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
             pair[0] = DIGITS[usize::from(byte >> 4)];

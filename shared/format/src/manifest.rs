@@ -313,7 +313,7 @@ impl Manifest {
         }
     }
 
-    /// Like [`Manifest::compare`], but accepts files that were executable when signed and are not
+    /// Like [`Manifest::compare_files`], but accepts files that were executable when signed and are not
     /// now, and returns them: some file systems and archives keep no modes.
     pub fn compare_but_lost_modes<'a>(
         &self,

@@ -229,7 +229,7 @@ pub fn locate_skill(vault: &Vault, skill: impl Into<SkillRef>) -> Result<Located
     locate_skill_in(vault, None, skill)
 }
 
-/// Like [`which`]; a bare name that the user has no skill of is looked up in the project.
+/// Like [`locate_skill`]; a bare name that the user has no skill of is looked up in the project.
 pub fn locate_skill_in(
     vault: &Vault,
     project: Option<&Project>,

@@ -38,7 +38,7 @@ pub enum BadClientUrl {
     /// host, a default port.
     #[error("client address must be an https URL in its normal form")]
     Form,
-    /// Longer than [`LONGEST`].
+    /// Longer than [`MAX_CLIENT_ADDRESS_BYTES`].
     #[error("client address must have at most 1024 bytes")]
     Length,
     /// A host longer than a DNS name can be.

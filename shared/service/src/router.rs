@@ -50,7 +50,7 @@ const HEALTH: Table = Table {
     routes: health::routes,
     router: health::router,
 };
-/// Served by [`Hosted`], which matches the path as it was sent.
+/// Served by [`DeviceRoutes`], which matches the path as it was sent.
 const HOSTED: Table = Table {
     log_name: None,
     routes: devices::routes,

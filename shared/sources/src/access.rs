@@ -99,7 +99,7 @@ impl Access<'_> {
         http.get_url(url, max, self.policy, self.scope).await
     }
 
-    /// Like [`Access::get`], but treats HTTP 404 and 410 as an error.
+    /// Like [`Access::fetch_if_found`], but treats HTTP 404 and 410 as an error.
     pub(crate) async fn fetch_required(self, url: &Url, max: u64) -> Result<FetchedBody> {
         let got = self.fetch_if_found(url, max).await?;
         got.ok_or_else(|| FetchError::NotFound(format!("there is no {url}")))

@@ -95,7 +95,7 @@ impl From<FetchError> for FetchFault {
 }
 
 impl Fetcher {
-    /// Fetches the skill of this name. Without a name, fetches the skill that [`Opened::only`]
+    /// Fetches the skill of this name. Without a name, fetches the skill that [`Opened::default_skill`]
     /// selects.
     async fn fetch_one(
         &self,

@@ -2,7 +2,7 @@
 
 use vault_store::StoreError;
 
-/// The error of [`crate::Sql::open`]. No text repeats the address, which may contain a password.
+/// The error of [`crate::Sql::open_database`]. No text repeats the address, which may contain a password.
 #[derive(Debug, thiserror::Error)]
 pub enum SqlError {
     /// The address is invalid.

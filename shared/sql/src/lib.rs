@@ -52,7 +52,7 @@ impl Sql {
         Self::open_with(url, clock, Options::default()).await
     }
 
-    /// Opens a database like [`Sql::open`], with other options.
+    /// Opens a database like [`Sql::open_database`], with other options.
     pub async fn open_with(
         url: &str,
         clock: Arc<dyn Clock>,

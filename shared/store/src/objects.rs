@@ -17,9 +17,9 @@ use crate::StoreError;
 /// Maximum size of an object, 4 MiB: the answer of a function may have 6 MB, and base64 adds a
 /// third.
 pub const MAX_OBJECT_BYTES: usize = 4 * 1024 * 1024;
-/// Maximum number of objects that one [`Objects::list`] returns.
+/// Maximum number of objects that one [`Objects::list_objects`] returns.
 pub const MAX_PAGE: usize = 1000;
-/// Maximum number of objects in one call of [`Objects::missing`].
+/// Maximum number of objects in one call of [`Objects::find_missing`].
 pub const MAX_ASKED: usize = 10_000;
 
 words! {
@@ -109,7 +109,7 @@ pub trait Objects: Send + Sync {
     /// the key. Fails with `Invalid` if the bytes exceed 4 MiB or do not hash to the key.
     async fn put_object(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError>;
 
-    /// Stores objects in order, like [`Objects::put`]. A store with transactions uses one, so that
+    /// Stores objects in order, like [`Objects::put_object`]. A store with transactions uses one, so that
     /// the call costs one flush. Rejects all objects if it rejects one. After any other error some
     /// may be stored; repeating is safe.
     async fn put_many(&self, objects: Vec<(ObjectKey, Bytes)>) -> Result<Vec<Stored>, StoreError> {
@@ -144,14 +144,14 @@ pub trait Objects: Send + Sync {
 }
 
 /// Checks objects for [`Objects::put_many`]. Fails with `Invalid` if one of them fails
-/// [`ObjectKey::check`]. For adapters.
+/// [`ObjectKey::check_bytes`]. For adapters.
 pub fn check_put_many(objects: &[(ObjectKey, Bytes)]) -> Result<(), StoreError> {
     objects
         .iter()
         .try_for_each(|(key, bytes)| key.check_bytes(bytes))
 }
 
-/// Checks the number of keys for [`Objects::missing`]. Fails with `Invalid` if there are too many.
+/// Checks the number of keys for [`Objects::find_missing`]. Fails with `Invalid` if there are too many.
 /// For adapters.
 pub fn check_missing(wanted: &[(ObjectKey, u64)]) -> Result<(), StoreError> {
     if wanted.len() > MAX_ASKED {

@@ -1,6 +1,6 @@
 //! The port `Records`: small JSON documents by (partition, key), changed all-or-nothing.
 //!
-//! One [`Records::commit`] applies up to 100 writes if every condition holds, else none. The limits
+//! One [`Records::commit_writes`] applies up to 100 writes if every condition holds, else none. The limits
 //! are those of the narrowest store (one DynamoDB transaction). They are checked here, before any
 //! adapter, so that all stores reject the same calls. An expired record is absent at once, by the
 //! port [`crate::clock::Clock`]; the store deletes it later.
@@ -34,7 +34,7 @@ use limits::{check_name, has_nul};
 /// is rejected when the key is used.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct RecordKey {
-    /// The group that [`Records::list`] reads.
+    /// The group that [`Records::list_page`] reads.
     pub partition: String,
     /// The name in the group. Lists are sorted by its UTF-8 bytes.
     pub key: String,
@@ -77,7 +77,7 @@ impl Document {
         Ok(Self(text.into()))
     }
 
-    /// Creates a document from a store's text, which [`Document::of`] created. For adapters.
+    /// Creates a document from a store's text, which [`Document::from_value`] created. For adapters.
     pub fn from_stored(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }

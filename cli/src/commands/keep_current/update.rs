@@ -129,7 +129,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
                 unchecked.push(UncheckedSkill { name, reason });
             }
             state => {
-                outcomes.record_result(&asked.name, update.update_skill(asked, state, is_named))
+                outcomes.record_result(&asked.name, update.update_skill(asked, state, is_named));
             }
         }
     }

@@ -69,7 +69,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
     // Ask before the lock is taken: no other process should wait for a person who types.
     let passphrase = context
         .key_passphrases()?
-        .choose_passphrase(context, "the backup")?;
+        .choose_passphrase(&context.ui, "the backup")?;
     // The archive is of one state.
     let locked_vault = vault.clone().with_wait(Duration::ZERO).lock_for_copy()?;
     let path = &arguments.file;

@@ -48,7 +48,7 @@ impl NewKey {
     pub fn prepare(&self, context: &Context) -> Result<Option<PublicKey>, Failure> {
         if self.passphrase {
             let passphrases = context.key_passphrases()?;
-            passphrases.protect_with(passphrases.choose_passphrase(context, "the new key")?);
+            passphrases.protect_with(passphrases.choose_passphrase(&context.ui, "the new key")?);
         }
         let Some(AgentFingerprint(fingerprint)) = &self.signer else {
             return Ok(None);

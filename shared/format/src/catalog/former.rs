@@ -105,7 +105,7 @@ impl FormerSkills {
             .collect()
     }
 
-    /// Fails for the first of [`Self::rolled_back`].
+    /// Fails for the first of [`Self::find_rolled_back`].
     pub fn check_returned(
         &self,
         has: impl Fn(&SkillName) -> bool,

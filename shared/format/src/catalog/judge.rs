@@ -117,7 +117,7 @@ pub struct CountedCatalog {
 }
 
 impl JudgedRelease {
-    /// The stored skills whose manifests the reader checks before [`JudgedRelease::settle`].
+    /// The stored skills whose manifests the reader checks before [`JudgedRelease::settle_versions`].
     pub fn doubtful_skills(&self) -> &[SkillEntry] {
         &self.doubts
     }
@@ -142,7 +142,7 @@ impl JudgedRelease {
         self.counted.voids_last
     }
 
-    /// Decides on [`Self::doubts`]. `counts` tells whether the stored manifest of a skill is by a
+    /// Decides on `doubts`. `counts` tells whether the stored manifest of a skill is by a
     /// key that the reader's chain knows and does not revoke; if not, its version is not compared.
     pub fn settle_versions(
         self,

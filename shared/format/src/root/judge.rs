@@ -18,7 +18,7 @@ pub struct RootState {
     revoked: BTreeSet<RevokedKey>,
 }
 
-/// The result of [`judge`]: the state that counts from now on.
+/// The result of [`judge_roots`]: the state that counts from now on.
 #[derive(Clone, Debug)]
 pub struct JudgedRoots {
     /// The reader's state from now on.
@@ -112,7 +112,7 @@ pub fn judge_roots(
     })
 }
 
-/// Like [`judge`], for an archive: the list inside is no reason to trust it, so the reader needs a
+/// Like [`judge_roots`], for an archive: the list inside is no reason to trust it, so the reader needs a
 /// state or an expectation.
 pub fn judge_archive(
     own: Option<&RootState>,

@@ -3,11 +3,11 @@
 //!
 //! Version 1 gives the vault its id. Each later version is signed by the root role of the version
 //! before and by its own. A [`RootChain`] is verified; a [`RootList`] is not verified yet.
-//! [`judge`] decides whether a shown list replaces what a reader knows, for all readers alike:
+//! [`judge_roots`] decides whether a shown list replaces what a reader knows, for all readers alike:
 //!
 //! - The owner makes versions with [`RootEdit`]: `RootEdit::first(now)` or
 //!   `RootEdit::after(&chain, now)`, then changes, then `sign(&[&signer])`. It returns the longer
-//!   chain, or fails where a reader would refuse it. [`heal`] ends a fork.
+//!   chain, or fails where a reader would refuse it. [`heal_fork`] ends a fork.
 //! - A device keeps a [`RootState`] for each vault. It judges the list of a catalog file, stores
 //!   the state when it was taken, and only then judges the catalog.
 //! - The service judges the same way, and stores the state together with the catalog that it

@@ -13,7 +13,10 @@ use std::collections::BTreeMap;
 use vault_format::name::{ActionName, AgentId, SkillName};
 use vault_format::text::{Position, quoted};
 
+mod declared;
 mod values;
+
+pub use declared::{Action, Capabilities, Secret, is_reserved_variable};
 
 use values::{
     TypeMismatch, agent_list, argument_list, comma_list, is_unseen, line_text, read_boolean,
@@ -52,58 +55,6 @@ pub struct Frontmatter {
     pub requires_secrets: Vec<Secret>,
     /// Resources that the skill claims to use.
     pub capabilities: Option<Capabilities>,
-}
-
-/// One declared action, as written; the gate checks later whether its command exists.
-#[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
-#[schemars(rename = "DeclaredAction")]
-pub struct Action {
-    /// A file of the skill or a bare program name.
-    pub command: String,
-    /// Arguments that always come first; at most 64.
-    pub args: Vec<String>,
-    /// Directory of the skill in which the command runs; `.` when not given.
-    pub cwd: String,
-    /// Description of the action.
-    pub description: Option<String>,
-    /// Whether the command wants a terminal.
-    pub requires_tty: bool,
-    /// Place of the action's name.
-    #[serde(skip)]
-    pub at: Position,
-}
-
-/// A secret that an action expects in its environment; the value is never stored.
-#[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
-#[schemars(rename = "EnvironmentVariable")]
-pub struct Secret {
-    /// Name of the environment variable, `[A-Za-z_][A-Za-z0-9_]*`.
-    pub name: String,
-    /// Purpose of the secret.
-    pub description: Option<String>,
-    /// Whether the action fails without it; true when not given.
-    pub required: bool,
-}
-
-/// Whether an environment variable is one of vault's own settings, some of which are secrets. No
-/// skill may declare it and no action gets it.
-pub fn is_reserved_variable(name: &str) -> bool {
-    const PREFIX: &str = "VAULT_";
-    // Windows ignores the case of variables.
-    name.get(..PREFIX.len())
-        .is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
-}
-
-/// Resources that a skill claims to use; a claim, not a measurement.
-#[derive(Clone, Debug, Eq, JsonSchema, PartialEq, Serialize)]
-#[schemars(rename = "DeclaredCapabilities")]
-pub struct Capabilities {
-    /// Whether it uses the network; `None` if not stated.
-    pub network: Option<bool>,
-    /// Kind of access to files, for example `readonly`; `None` if not stated.
-    pub filesystem: Option<String>,
-    /// Tools that it uses.
-    pub tools: Vec<String>,
 }
 
 /// Result of reading the tree.

@@ -233,7 +233,7 @@ impl Node {
 pub(super) fn collect_hidden(node: &Node, hidden_characters: &mut Vec<(Position, char)>) {
     match &node.value {
         Value::Text(text) => {
-            hidden_characters.extend(first_hidden(text).map(|character| (node.at, character)))
+            hidden_characters.extend(first_hidden(text).map(|character| (node.at, character)));
         }
         Value::List(items) => items
             .iter()

@@ -64,7 +64,7 @@ pub(crate) fn admit_all_under(
     Ok(steps.into_iter().map(|step| step.report).collect())
 }
 
-/// Like [`admit`], for a caller that holds the writer lock.
+/// Like [`admit_candidates`], for a caller that holds the writer lock.
 pub(crate) fn admit_under(
     vault: &Vault,
     change: &mut Change<'_>,

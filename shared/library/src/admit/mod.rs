@@ -1,7 +1,7 @@
 //! Admission: the only way in which skills are checked, signed and installed.
 //!
-//! [`examine`] reads a [`Source`], compares it with the installed skills ([`Neighbours`]) and runs
-//! the gate. [`admit`] takes the writer lock, decides the version, signs, stores and switches one
+//! [`examine_candidate`] reads a [`Source`], compares it with the installed skills ([`Neighbours`]) and runs
+//! the gate. [`admit_candidates`] takes the writer lock, decides the version, signs, stores and switches one
 //! link for each skill. Everything goes through these two functions: adding, updating, rolling
 //! back, repairing, adopting, signing again after a key was replaced, rendering variants, and all
 //! that an MCP tool writes.

@@ -102,7 +102,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Selects the skills that each profile shows. [`Self::compare`] compares them with the folders
+    /// Selects the skills that each profile shows. [`Self::compare_with_folders`] compares them with the folders
     /// later.
     fn select_skills(
         vault: &Vault,

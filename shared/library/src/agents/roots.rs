@@ -290,7 +290,7 @@ impl RootChange {
     }
 
     /// Verifies the copies to make and records their content. The record must be written before
-    /// [`RootChange::show`] creates the copies. Returns the skills that fail verification.
+    /// [`RootChange::add_shown`] creates the copies. Returns the skills that fail verification.
     pub(super) fn prepare_copies(&mut self, vault: &Vault) -> Vec<SkillName> {
         let mut damaged = Vec::new();
         for name in &self.remove_copies {

@@ -113,7 +113,7 @@ pub(crate) fn read_skill_folder(
     .map(|(folder, _)| folder)
 }
 
-/// Like [`read`], for a folder below another one, by its relative path. No symbolic link is
+/// Like [`read_skill_folder`], for a folder below another one, by its relative path. No symbolic link is
 /// followed on the way, so the path can't lead out of `top`, which must be resolved.
 pub(crate) fn read_beneath(
     top: &Path,
@@ -137,7 +137,7 @@ pub(crate) fn read_beneath(
     read_open(&path, &path, &folder.into_fd(), options).map(|(read, _)| read)
 }
 
-/// Like [`read`], but skips and reports entries that can't be admitted. Fails only if the folder
+/// Like [`read_skill_folder`], but skips and reports entries that can't be admitted. Fails only if the folder
 /// itself can't be read. Reading stops when the limit on files or on total bytes is exceeded;
 /// SKILL.md is read before the other files of its folder.
 pub(crate) fn read_leniently(

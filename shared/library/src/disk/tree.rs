@@ -63,7 +63,7 @@ impl FileStat {
     }
 }
 
-/// An entry that [`walk`] visits.
+/// An entry that [`walk_tree`] visits.
 #[derive(Debug)]
 pub(crate) enum StoreEntry {
     /// A folder; its entries follow.

@@ -1,6 +1,6 @@
 //! Checks a vault on this machine for all known problems.
 //!
-//! [`examine`] writes only on request: `clean` removes metadata and leftovers that belong to no
+//! [`examine_vault`] writes only on request: `clean` removes metadata and leftovers that belong to no
 //! skill, and `repair` signs local skills that have no signature. It never signs a skill that was
 //! tampered with or came from elsewhere.
 

@@ -25,7 +25,7 @@ impl Doctor<'_> {
                 self.add_finding(DoctorFinding::OpenToOthers { path, mode });
             }
             Err(VaultError::OfAnotherUser(path)) => {
-                self.add_finding(DoctorFinding::ForeignOwner(path))
+                self.add_finding(DoctorFinding::ForeignOwner(path));
             }
             Err(VaultError::Key(error)) => self.add_finding(DoctorFinding::Key(error)),
             Err(error) => self.add_finding(DoctorFinding::FolderUnusable(error.to_string())),

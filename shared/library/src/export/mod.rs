@@ -3,7 +3,7 @@
 //!
 //! Every skill is verified just before it is exported. The same skills always produce the same
 //! bytes: names are sorted, and times and owners are fixed. Each archive has its signed manifest
-//! next to it, so that [`verify()`] can check it on any machine.
+//! next to it, so that [`verify_export()`] can check it on any machine.
 
 pub mod pack;
 mod release;

@@ -226,7 +226,7 @@ struct AcceptedRoots {
 
 impl AcceptedRoots {
     /// Returns the trust for reading a manifest, also one by a retired publisher:
-    /// [`Verifier::signer`] decides whether it counts.
+    /// [`Verifier::accepted_signer`] decides whether it counts.
     const fn manifest_trust(&self) -> ManifestTrust<'_> {
         ManifestTrust {
             state: &self.state,

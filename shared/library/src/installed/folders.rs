@@ -44,7 +44,7 @@ pub fn recorded_folders(vault: &Vault) -> Result<Vec<SourceFolder>, VaultError> 
     Ok(folders.map(|(folder, _)| folder).collect())
 }
 
-/// Like [`recorded`], with the difference between each skill and its folder. Reads every file.
+/// Like [`recorded_folders`], with the difference between each skill and its folder. Reads every file.
 /// Skips a version by another author, which did not come from the recorded folder.
 pub fn compare_all(vault: &Vault) -> Result<Vec<(SourceFolder, FolderState)>, VaultError> {
     let own = vault.own_skills()?;

@@ -58,7 +58,7 @@ pub struct Pin {
     /// The previous catalog, with the skills that were installed from it, while the installed set
     /// is still being switched.
     pub(crate) replaced: Option<CountedFile>,
-    /// The fingerprint that the vault must have, as given to [`crate::subscribe::expect`]. Removed
+    /// The fingerprint that the vault must have, as given to [`crate::subscribe::expect_fingerprint`]. Removed
     /// once a vault is pinned.
     pub expected: Option<VaultFingerprint>,
     /// Hash of this machine's device key for the link.

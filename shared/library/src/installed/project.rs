@@ -279,7 +279,7 @@ impl Project {
         self.trust_in_bundles(self.record.skills.values().copied())
     }
 
-    /// Like [`Self::trusted`], with a bundle that is about to be recorded.
+    /// Like [`Self::trust_in_skills`], with a bundle that is about to be recorded.
     pub(crate) fn trust_in_bundles(&self, bundles: impl IntoIterator<Item = Digest>) -> Trusted {
         Trusted::for_listed(Arc::clone(&self.roots), bundles.into_iter().collect())
     }

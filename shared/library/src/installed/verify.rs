@@ -19,7 +19,7 @@ use crate::vault::releases;
 use crate::vault::trust::VaultTrust;
 use crate::vault::{Vault, VaultError};
 
-/// The result of [`check`].
+/// The result of [`verify_all_installed`].
 #[derive(Debug)]
 pub struct VerifyReport {
     /// Every installed skill: own ones first, then those of linked vaults and of projects, by name

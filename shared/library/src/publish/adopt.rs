@@ -1,7 +1,7 @@
 //! Adopts skills that another publisher, or another machine with this vault's key, signed, and
 //! rolls back to earlier content.
 //!
-//! [`adopt`] installs bundles of the vault's own releases with their existing signatures. A
+//! [`adopt_skills`] installs bundles of the vault's own releases with their existing signatures. A
 //! rollback signs the content of an earlier release as a new version, so that no device ever sees a
 //! version decrease. The gate checks the skills in both cases.
 
@@ -77,7 +77,7 @@ pub struct TakenOver {
 }
 
 /// Takes over the changes of other publishers, after the owner has seen them: installs their skills
-/// like [`adopt`], removes the skills that they removed, and replaces the policy. If it is killed,
+/// like [`adopt_skills`], removes the skills that they removed, and replaces the policy. If it is killed,
 /// the next plan lists the rest.
 pub fn take_over(
     vault: &Vault,

@@ -42,7 +42,7 @@ pub struct ReleaseChange {
     pub(super) signed_under: Option<u64>,
 }
 
-/// The objects to fetch before [`ReleaseChange::check`].
+/// The objects to fetch before [`ReleaseChange::verify_content`].
 #[derive(Clone, Debug, Default)]
 pub struct NeededObjects {
     /// Skills that must be there.

@@ -161,7 +161,7 @@ pub async fn publish_library<N: Namespace>(
             Ok(Plan::Unchanged(current)) => return Ok(PublishOutcome::Unchanged(current)),
             Ok(Plan::TakeOver(changes)) => owner.take_over(&changes).await?,
             Ok(Plan::FetchProfiles(entries)) => {
-                profiles = Some(owner.fetch_current_profiles(&entries).await?)
+                profiles = Some(owner.fetch_current_profiles(&entries).await?);
             }
             Ok(Plan::SignAgain(skills)) => {
                 owner.sign_again(&skills)?;
@@ -199,8 +199,7 @@ pub async fn publish_library<N: Namespace>(
             }
             Err(error) => {
                 if matches!(error, PlanError::NotOurs(_)) {
-                    // Called for its error: "no client can publish here" explains more than the
-                    // catalog's.
+                    // Called for its error, which explains more than that of the catalog.
                     namespace.pin_is_reset().await?;
                 }
                 return Err(error.into());

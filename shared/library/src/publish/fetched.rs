@@ -41,7 +41,7 @@ impl Exceptions {
 }
 
 /// An error of adopting content of an earlier or foreign release. Nothing has changed on disk,
-/// unless [`roll_back`] failed while removing skills.
+/// unless [`roll_back`](super::adopt::roll_back) failed while removing skills.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
     /// The catalog does not belong to this vault.

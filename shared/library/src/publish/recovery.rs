@@ -127,7 +127,7 @@ pub fn create_recovery_key(
     })
 }
 
-/// Lists the own skills that [`create`] would sign again, because it would recreate the unpublished
+/// Lists the own skills that [`create_recovery_key`] would sign again, because it would recreate the unpublished
 /// vault.
 pub fn to_sign_anew(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     if !is_unseen(vault, &vault.require_trust()?)? {

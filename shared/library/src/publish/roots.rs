@@ -103,7 +103,7 @@ pub fn rotate_key(
     })
 }
 
-/// Like [`rotate`], with a key that the SSH agent holds and that is not used for logins. Fails if
+/// Like [`rotate_key`], with a key that the SSH agent holds and that is not used for logins. Fails if
 /// the old key has the root role, which a key in an agent never gets.
 pub fn rotate_to_agent(
     vault: &Vault,

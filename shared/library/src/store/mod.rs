@@ -1,10 +1,10 @@
 //! The content-addressed store: `store/<bundle-hash>/{files/, manifest.json}`, read-only and never
 //! changed.
 //!
-//! Installed skills are read only through [`examine`]. It verifies the manifest's signature, then
+//! Installed skills are read only through [`examine_stored`]. It verifies the manifest's signature, then
 //! the size, hash and mode of every file, and that there are no other files. Nothing is used from a
 //! folder that fails. Metadata of operating systems and editors does not make it fail: those files
-//! are never used, and [`Examined::deviation`] reports those that no system creates by itself.
+//! are never used, and [`Examined::first_deviation`] reports those that no system creates by itself.
 
 mod trusted;
 mod write;
@@ -307,7 +307,7 @@ fn encode_examined(hash: &Digest, examined: &Examined) -> Result<bundle::Encoded
         .ok_or(Damage::Bundle { expected: *hash })
 }
 
-/// Like [`examine`], and encodes the bundle again to prove that its hash is the folder's name.
+/// Like [`examine_stored`], and encodes the bundle again to prove that its hash is the folder's name.
 pub(crate) fn examine_and_encode(
     store: &HeldPath,
     hash: &Digest,

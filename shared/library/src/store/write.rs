@@ -11,7 +11,7 @@ use vault_gate as gate;
 use super::{FILES, MANIFEST, Trusted, bundle_folder, disk_mode, examine_and_encode};
 use crate::disk::{self, Batch, FileError, HeldPath, Location};
 
-/// Writes a bundle's content below `aside`. [`admit`] moves it into the store after the batch was
+/// Writes a bundle's content below `aside`. [`admit_bundles`] moves it into the store after the batch was
 /// flushed.
 pub(crate) fn stage_bundle(
     batch: &mut Batch,
@@ -100,7 +100,7 @@ pub(crate) fn admit_bundles(
 /// such bundles stay until the next garbage collection.
 const ADMITTED: &str = "admitted";
 
-/// Lists the bundles that [`admit`] is about to add to the store.
+/// Lists the bundles that [`admit_bundles`] is about to add to the store.
 fn note_moved(store: &HeldPath, aside: &HeldPath, hashes: &[Digest]) -> Result<(), FileError> {
     let mut text = String::new();
     for hash in hashes {

@@ -23,7 +23,7 @@ use crate::vault::{Change, Vault, VaultError};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AcceptOptions {
     /// The fingerprint that the vault must have. It replaces the one that
-    /// [`expect`](super::expect) recorded.
+    /// [`expect`](super::expect_fingerprint) recorded.
     pub expected: Option<VaultFingerprint>,
     /// Pin the vault that is shown, even if another one is pinned.
     pub repin: bool,
@@ -175,7 +175,7 @@ impl Link {
         self.accept_under(vault, None, bytes, options)
     }
 
-    /// Like [`Self::accept`], for a caller that may hold the writer lock already.
+    /// Like [`Self::accept_catalog`], for a caller that may hold the writer lock already.
     pub(super) fn accept_under(
         &self,
         vault: &Vault,

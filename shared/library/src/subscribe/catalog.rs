@@ -39,7 +39,7 @@ pub struct SelectedSkill {
 }
 
 impl AcceptedCatalog {
-    /// The objects that [`Self::choose`] needs for this selection. The service serves them to
+    /// The objects that [`Self::resolve_selection`] needs for this selection. The service serves them to
     /// active devices only.
     pub fn objects_for(&self, selection: &Selection) -> Vec<ObjectEntry> {
         let catalog = &self.catalog;
@@ -70,7 +70,7 @@ impl AcceptedCatalog {
 
     /// Checks that the vault publishes everything that a selection names, so that a misspelt name
     /// does not uninstall skills. An agent that `is_known` accepts need not be published. `object`
-    /// is as in [`Self::choose`].
+    /// is as in [`Self::resolve_selection`].
     pub fn check_selection(
         &self,
         selection: &Selection,
@@ -130,7 +130,7 @@ impl AcceptedCatalog {
     }
 
     /// Resolves a selection to skills. Names that the vault does not publish select nothing;
-    /// [`Self::check`] rejects them. `object` returns the bytes of the objects that
+    /// [`Self::check_selection`] rejects them. `object` returns the bytes of the objects that
     /// [`Self::objects_for`] lists.
     pub fn resolve_selection(
         &self,
@@ -286,7 +286,7 @@ impl AcceptedCatalog {
             .collect()
     }
 
-    /// The trust for bundles of this catalog that [`Self::choose`] has named.
+    /// The trust for bundles of this catalog that [`Self::resolve_selection`] has named.
     pub(super) fn trust_in_bundles(&self, bundles: impl Iterator<Item = Digest>) -> Trusted {
         Trusted::for_listed(Arc::new(self.roots.clone()), bundles.collect())
     }

@@ -1,7 +1,7 @@
 //! Linked vaults: stores their root versions, accepts their catalogs, and installs their skills
 //! alongside the own ones.
 //!
-//! [`Link::accept`] judges a catalog and writes nothing but root versions that count. [`install`]
+//! [`Link::accept_catalog`] judges a catalog and writes nothing but root versions that count. [`install_selection`]
 //! switches to the new set after all bundles are staged and verified. A killed pull leaves the old
 //! set or the new one, with the catalog that lists it.
 
@@ -11,6 +11,7 @@ mod error;
 mod last_pull;
 mod pin;
 mod pull;
+mod pull_report;
 mod state;
 
 pub use self::accept::{AcceptOptions, AcceptedCatalog};
@@ -21,9 +22,8 @@ pub use self::pin::{
     LinkSettings, RemovedLink, configure_link, expect_fingerprint, link_vault, prefer_skill,
     unlink_vault,
 };
-pub use self::pull::{
-    PullReport, StagedBundles, TakenName, WithdrawnSkill, install_selection, pin_only,
-};
+pub use self::pull::{StagedBundles, install_selection, pin_only};
+pub use self::pull_report::{PullReport, TakenName, WithdrawnSkill};
 pub use crate::installed::link_id::{BadLinkId, LinkId};
 pub use crate::installed::linked::{
     CountedFile, Link, Pin, PullGate, Selection, find_link_by_id, list_links,

@@ -179,7 +179,7 @@ pub fn prefer_skill(vault: &Vault, skill: &SkillRef) -> Result<Option<SkillName>
 }
 
 /// Records the fingerprint that the vault must have, for a link that has pinned none yet. Later
-/// calls of [`Link::accept`] check it even if the caller passes no fingerprint. Changes nothing if
+/// calls of [`Link::accept_catalog`] check it even if the caller passes no fingerprint. Changes nothing if
 /// a vault is already pinned.
 pub fn expect_fingerprint(
     vault: &Vault,
@@ -206,7 +206,7 @@ pub fn expect_fingerprint(
     Ok(trust_folder(vault, id).write_record(PIN, &pin)?)
 }
 
-/// The result of [`remove()`].
+/// The result of [`unlink_vault()`].
 #[derive(Clone, Debug, Default)]
 pub struct RemovedLink {
     /// The skills that the link had installed, by the names they were installed under.

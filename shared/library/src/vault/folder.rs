@@ -128,7 +128,7 @@ impl PrivateFolder {
         )?)
     }
 
-    /// Like [`Self::replace`], but writes the temporary file to `aside`, whose next writer removes
+    /// Like [`Self::replace_file`], but writes the temporary file to `aside`, whose next writer removes
     /// leftovers.
     pub(crate) fn replace_by(
         &self,

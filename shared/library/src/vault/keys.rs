@@ -317,7 +317,7 @@ impl VaultKeys {
     }
 
     /// A signer for a key of this machine: the secret key, or the SSH agent that holds it, which is
-    /// asked for its list of keys now. Fails like [`Self::read`].
+    /// asked for its list of keys now. Fails like [`Self::read_secret_key`].
     pub fn signer(&self, key: &PublicKey) -> Result<Box<dyn Signer + Send + Sync>, KeyError> {
         Ok(if self.is_in_agent(key)? {
             self.check_usable(key)?; // so that a missing key is named before anything is prepared
@@ -389,7 +389,7 @@ impl VaultKeys {
         Ok(())
     }
 
-    /// Stores the key of the next root version. [`Self::settle`] puts it into use.
+    /// Stores the key of the next root version. [`Self::settle_files`] puts it into use.
     pub(crate) fn stage_key(&self, key: &SecretKey) -> Result<(), KeyError> {
         self.create_key_file(&staged_file(&key.public()), key)
     }

@@ -241,7 +241,7 @@ impl CloudState {
 
     /// Stores the exact bytes of a release and records it as the namespace's current one. `signer`
     /// returns the key that signed a skill of the release before. The caller must call
-    /// [`Self::write`] afterwards.
+    /// [`Self::write_state`] afterwards.
     pub(crate) fn store_acknowledged(
         &mut self,
         vault: &Vault,

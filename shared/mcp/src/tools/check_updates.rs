@@ -119,7 +119,7 @@ impl Spec for CheckUpdates {
                 }),
                 DriftState::UpToDate => output.up_to_date.push(name),
                 DriftState::Unchecked(reason) => {
-                    output.unchecked.push(Said::with_reason(name, &reason))
+                    output.unchecked.push(Said::with_reason(name, &reason));
                 }
                 DriftState::Failed(reason) => output.errors.push(Said::with_reason(name, &reason)),
             }

@@ -63,7 +63,7 @@ pub struct Output {
 pub struct Hit {
     #[serde(flatten)]
     summary: Summary,
-    /// How well it fits; comparable within one answer only.
+    /// Its fit to the query; comparable within one answer only.
     score: f64,
 }
 

@@ -15,7 +15,7 @@ use crate::model::account::{self, Account, Email};
 use crate::web::error_page::ErrorPage;
 use crate::web::remembered_browser::RememberedBrowser;
 
-/// Message for [`Checked::TooMany`].
+/// Message for [`PasswordCheck::TooMany`].
 pub const TOO_MANY_ATTEMPTS: &str = "Too many attempts. Try again later.";
 
 /// Outcome of a password check.

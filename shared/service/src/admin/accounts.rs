@@ -27,7 +27,7 @@ use crate::transaction::Transaction;
 
 /// A change of an account is logged in at most this many namespaces.
 const MAX_ACCOUNT_LOGS: usize = 20;
-/// Maximum number of batches of [`MOST_LOGS`] memberships that one request removes; the deletion of
+/// Maximum number of batches of [`MAX_ACCOUNT_LOGS`] memberships that one request removes; the deletion of
 /// an account with more continues with the next request.
 const MAX_REMOVAL_BATCHES: usize = 10;
 

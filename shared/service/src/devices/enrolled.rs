@@ -16,7 +16,7 @@ use crate::model::namespace::{self, ServedNamespace, Status};
 pub(super) struct DeviceAccess {
     pub(super) device: DeviceStanding,
     pub(super) namespace: ServedNamespace,
-    /// Record under the additional key that [`Enrolled::look_up`] was given.
+    /// Record under the additional key that [`DeviceAccess::look_up`] was given.
     pub(super) extra: Option<Record>,
 }
 

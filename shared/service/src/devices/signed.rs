@@ -13,7 +13,7 @@ use vault_store::recent::Recent;
 
 use crate::error::{ErrorCode, Refusal};
 
-/// The key that signed a request. A value is proof of the signature: only [`verify`] creates one.
+/// The key that signed a request. A value is proof of the signature: only [`verify_request`] creates one.
 pub(super) struct Signer<'h> {
     key: PublicKey,
     text: &'h str,

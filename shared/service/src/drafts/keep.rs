@@ -83,7 +83,7 @@ pub(crate) enum DraftLimit {
 }
 
 impl DraftLimit {
-    /// The limit of the counter at this position of [`DraftRecord::counted`].
+    /// The limit of the counter at this position of [`DraftRecord::counting_writes`].
     const fn from_counter(subject: &Subject, at: usize) -> Self {
         match (subject, at) {
             (Subject::Release(_), _) => Self::Proposals,

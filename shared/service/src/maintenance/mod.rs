@@ -59,7 +59,7 @@ pub struct Report {
     pub removed_vaults: usize,
 }
 
-/// Runs one step of each kind of work, each for at most [`STEP`]. Fails when the store does not
+/// Runs one step of each kind of work, each for at most [`STEP_LIMIT`]. Fails when the store does not
 /// answer; the next run continues from there.
 pub async fn run_once(app: &App) -> Result<Report, StoreError> {
     let mut report = Report::default();

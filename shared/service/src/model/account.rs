@@ -2,7 +2,7 @@
 //!
 //! | partition | key | document |
 //! |---|---|---|
-//! | `accounts` | `<e-mail>` | [`Listed`], which account has the address; the operator's list |
+//! | `accounts` | `<e-mail>` | [`AddressEntry`], which account has the address; the operator's list |
 //! | `acct/<account_id>` | `account` | [`Account`] |
 //! | `acct/<account_id>` | `ns/<slug>` | [`super::user::Membership`], the index from an account to its users |
 //! | `invite/<sha256>` | `invite` | [`Invite`], 72 hours, removed by its use |
@@ -393,7 +393,7 @@ pub async fn prepare_invitation(
 
 /// Prepares a new start for the account of `email`: it loses every proof and the second factor, its
 /// tokens and sessions end, and a fresh link under `issuer` sets a new password. Returns `None` if
-/// there is no such account. Only an operator may call this, as for [`invite`].
+/// there is no such account. Only an operator may call this, as for [`prepare_invitation`].
 pub async fn prepare_reset(
     ports: &Ports,
     email: &Email,

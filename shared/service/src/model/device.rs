@@ -3,7 +3,7 @@
 //! | partition | key | document |
 //! |---|---|---|
 //! | `dev/<slug>` | `<public key, 43 characters>` | [`Device`] |
-//! | `devid/<slug>` | `<device_id>` | [`Named`], from the id that owners use to the key; stays 30 days after `forget` |
+//! | `devid/<slug>` | `<device_id>` | [`DeviceIdEntry`], from the id that owners use to the key; stays 30 days after `forget` |
 //! | `pend/<slug>` | `<device_id>` | [`Pending`], only while the device waits |
 //! | `seen/<slug>` | `<public key, 43 characters>` | [`LastSeen`], ends 400 days after its last change |
 //!

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `draft/<namespace_id>` | `<draft id>` | [`DraftRecord`] of a draft that is open |
 //! | `draft-ended/<namespace_id>` | `<draft id>` | [`DraftRecord`] of an ended one, for 90 days |
-//! | `draft-by/<namespace_id>` | `<user id>/<draft id>` | index: the drafts of an author, [`Authored`]; ends with the draft's record |
+//! | `draft-by/<namespace_id>` | `<user id>/<draft id>` | index: the drafts of an author, [`AuthorEntry`]; ends with the draft's record |
 //! | `draft-slot/<namespace_id>` | `release/<user id>`, `key_request/<public key>` | [`Slot`]: the one open draft of this user, or of this key |
 //! | `draft-count/<namespace_id>` | `all` | `{pending}`: content drafts beyond the first four of each author |
 //! | `draft-count/<namespace_id>` | `by/<user id>` | [`Queue`]: the content drafts of an author |

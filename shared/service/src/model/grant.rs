@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `grant/<namespace_id>` | `<client_id>/<grant_id>` | [`Grant`], until 180 days after the consent |
 //! | `grant/service` | `<client_id>/<grant_id>` | [`Grant`] of an operator, 15 minutes |
-//! | `acct/<account_id>` | `grant/<age>-<grant_id>` | [`Allowed`], for the person's own list, the newest first; ends with the grant |
+//! | `acct/<account_id>` | `grant/<age>-<grant_id>` | [`AllowedApp`], for the person's own list, the newest first; ends with the grant |
 //!
 //! The grant says which refresh token is the newest. Rotation is one conditional write on it, so
 //! two refreshes at once cannot both win; a token of the family that is neither the newest nor the

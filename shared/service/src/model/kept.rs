@@ -3,7 +3,7 @@
 //!
 //! | partition | key | document |
 //! |---|---|---|
-//! | `kept/<namespace_id>` | ULID | [`Kept`], a root for the 7 days of an upload or the 30 days of a former release |
+//! | `kept/<namespace_id>` | ULID | [`TemporaryRoots`], a root for the 7 days of an upload or the 30 days of a former release |
 //! | `doomed/<namespace_id>` | `<class>/<sha256>` | [`Mark`] of an object that no root reaches |
 //!
 //! The root of a former release lists only what its successor dropped: what both name is reachable

@@ -72,7 +72,7 @@ impl Window<'_> {
         (self.limit > 0).then(|| self.count_write(now, -1))
     }
 
-    /// Whether the window is full; asked before something is stored that [`Window::counted`] counts
+    /// Whether the window is full; asked before something is stored that [`Window::counting_write`] counts
     /// later.
     pub async fn is_full(&self, ports: &Ports, now: Timestamp) -> Result<bool, StoreError> {
         #[derive(Deserialize)]

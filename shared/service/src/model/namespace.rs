@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `ns/<slug>` | `ns` | [`Namespace`]; read on every request, so a release, a suspension or a deletion acts at once |
 //! | `ns/<slug>` | `queue` | `{pending}`: how many devices wait; a record of its own, so that devices that enrol cannot make a publish conflict |
-//! | `namespaces` | `<slug>` | [`Listed`], for the operator's list |
+//! | `namespaces` | `<slug>` | [`NamespaceEntry`], for the operator's list |
 //!
 //! A namespace is never removed: a deleted one stays as its own tombstone, so that its slug is not
 //! given out again.

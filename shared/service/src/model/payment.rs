@@ -70,7 +70,7 @@ pub enum ReportedState {
     PaymentFailed,
     /// Unpaid or paused: it may be paid again.
     Withheld,
-    /// A state that this version does not know. Treated as [`Reported::Withheld`].
+    /// A state that this version does not know. Treated as [`ReportedState::Withheld`].
     Unknown,
     /// Over for good.
     Ended,

@@ -3,8 +3,8 @@
 //! | partition | key | document |
 //! |---|---|---|
 //! | `session/<sha256>` | `session` | [`Session`], 8 hours |
-//! | `acct/<account_id>` | `session/<sha256>` | [`Begun`], for the person's own list; ends with the session |
-//! | `acct/<account_id>` | `sign-in` | [`Begun`], the newest sign-in, 400 days |
+//! | `acct/<account_id>` | `session/<sha256>` | [`SessionEntry`], for the person's own list; ends with the session |
+//! | `acct/<account_id>` | `sign-in` | [`SessionEntry`], the newest sign-in, 400 days |
 //! | `session/<sha256>` | `approval/<sha256 of the query>` | [`Approval`], two minutes, removed by its use |
 //! | `session/<sha256>` | `spent/<nonce>` | an empty mark: this form token was used |
 //!

@@ -2,9 +2,9 @@
 //!
 //! | partition | key | document |
 //! |---|---|---|
-//! | `subject/<sha256 of issuer and subject>` | `subject` | [`Connected`], written with the proof in the account |
+//! | `subject/<sha256 of issuer and subject>` | `subject` | [`SubjectEntry`], written with the proof in the account |
 //!
-//! The account's own proof decides; [`Connected`] only finds the account.
+//! The account's own proof decides; [`SubjectEntry`] only finds the account.
 
 use serde::{Deserialize, Serialize};
 use vault_format::hash::Digest;

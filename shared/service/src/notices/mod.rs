@@ -1,7 +1,7 @@
 //! Notices to the owners of a vault, by signed webhook and by mail.
 //!
-//! [`queue`] returns the writes that join the commit of an event, so that an event and its notice
-//! are stored together or not at all. [`deliver()`] sends the notices that are due, as part of
+//! [`queue_notice`] returns the writes that join the commit of an event, so that an event and its notice
+//! are stored together or not at all. [`deliver_due()`] sends the notices that are due, as part of
 //! background work. Both are bounded: neither a flood of events nor a slow endpoint of one vault
 //! delays the notices of another. A handler never sends a notice itself, except for the test that
 //! an owner asks for.

@@ -1,6 +1,6 @@
 //! `POST /oauth/token`: exchanges a code or a refresh token for a new pair of tokens.
 //!
-//! [`TokenRequest::read`] parses, [`load`] loads the records that matter, and [`decide`] is pure:
+//! [`TokenRequest::from_form`] parses, [`load_records`] loads the records that matter, and [`decide_token`] is pure:
 //! it returns the answer, and the writes with their conditions. When a condition fails, another
 //! request was faster, and the caller loads and decides again. Every fault of a code or a refresh
 //! token is one answer, `invalid_grant`, so that an attacker learns nothing from it.

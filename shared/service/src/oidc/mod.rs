@@ -374,7 +374,7 @@ impl Provider {
         let mut authorization = None;
         match (&secret, discovery.client_auth()) {
             (Some(secret), ClientAuth::Basic) => {
-                authorization = Some(basic_authorization(client_id, secret))
+                authorization = Some(basic_authorization(client_id, secret));
             }
             (Some(secret), ClientAuth::Post) => fields.extend([
                 ("client_id", client_id.as_str()),

@@ -261,7 +261,7 @@ impl<'f> ReturnTo<'f> {
         Self::parse_address(app, form.value("return_to").unwrap_or_default())
     }
 
-    /// Parses an address that [`Onward::address`] returned.
+    /// Parses an address that [`ReturnTo::address`] returned.
     pub fn parse_address(app: &App, address: &'f str) -> Result<Self, ErrorPage> {
         let path = address
             .strip_prefix(app.config.public_url.prefix())

@@ -3,7 +3,7 @@
 //!
 //! | partition | key | document |
 //! |---|---|---|
-//! | `browser/<sha256 of the cookie>` | `<sha256 of the account>` | [`Mark`], 180 days after the last sign-in |
+//! | `browser/<sha256 of the cookie>` | `<sha256 of the account>` | [`SignInMark`], 180 days after the last sign-in |
 //!
 //! The cookie is not a session: with it alone, a browser is signed in to nothing.
 

@@ -168,7 +168,7 @@ impl Git<'_> {
         }
     }
 
-    /// Like [`Git::run`], but also fails if the folder of this repository exceeds the size
+    /// Like [`Git::run_command`], but also fails if the folder of this repository exceeds the size
     /// limit of a repository.
     pub(super) async fn run_watched(
         &self,

@@ -3,7 +3,7 @@
 //! Writes of this process queue for one thread, which commits them in groups ([`writer`]). Reads
 //! use connections of their own and never wait for a write (write-ahead log). Another process may
 //! use the same file: this one waits for its lock, up to the patience of
-//! [`Options`](crate::Options).
+//! [`Options`].
 
 mod readers;
 mod rows;

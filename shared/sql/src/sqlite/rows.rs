@@ -71,7 +71,7 @@ const FIVE: &str = concat!(
     point!(4, 10, 11)
 );
 
-/// Reads records like [`records`], with one statement, which reads one snapshot too.
+/// Reads records like [`read_records`], with one statement, which reads one snapshot too.
 fn side_by_side(
     connection: &Connection,
     statement: &str,

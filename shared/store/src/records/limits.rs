@@ -7,9 +7,9 @@ use crate::StoreError;
 
 /// Maximum number of writes in one commit.
 pub const MAX_WRITES: usize = 100;
-/// Maximum number of keys in one [`Records::get_many`].
+/// Maximum number of keys in one [`super::Records::get_many`].
 pub const MAX_KEYS: usize = 100;
-/// Maximum number of records that one [`Records::list`] returns.
+/// Maximum number of records that one [`super::Records::list_page`] returns.
 pub const MAX_PAGE: usize = 1000;
 /// Maximum length of a partition or key, in bytes of UTF-8.
 pub const MAX_KEY_BYTES: usize = 512;
@@ -59,7 +59,7 @@ pub fn check_commit(writes: &[Write]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Checks the keys of [`Records::get_many`]. Every adapter calls it first. Fails with `Invalid`.
+/// Checks the keys of [`super::Records::get_many`]. Every adapter calls it first. Fails with `Invalid`.
 pub fn check_get_many(keys: &[RecordKey]) -> Result<(), StoreError> {
     if keys.len() > MAX_KEYS {
         return Err(StoreError::invalid("one reading may name 100 keys"));
@@ -67,7 +67,7 @@ pub fn check_get_many(keys: &[RecordKey]) -> Result<(), StoreError> {
     keys.iter().try_for_each(RecordKey::check)
 }
 
-/// Checks the arguments of [`Records::list`]. Every adapter calls it first. Fails with `Invalid`.
+/// Checks the arguments of [`super::Records::list_page`]. Every adapter calls it first. Fails with `Invalid`.
 pub fn check_list(
     partition: &str,
     prefix: &str,

@@ -144,9 +144,9 @@ fn absent(name: &str, n: u64) -> Write {
     Write::put(key(name), number(n), When::Absent)
 }
 
-/// Makes a named test of each clause for [`Objects`](vault_store::objects::Objects). Takes an
+/// Makes a named test of each clause for [`Objects`]. Takes an
 /// expression whose `await` answers an `Option` of a fresh
-/// [`ObjectsFixture`](crate::contract::ObjectsFixture); the calling crate needs tokio.
+/// [`ObjectsFixture`]; the calling crate needs tokio.
 #[macro_export]
 macro_rules! objects_contract {
     ($make:expr) => {
@@ -173,9 +173,9 @@ macro_rules! objects_contract {
     };
 }
 
-/// Makes a named test of each clause for [`Records`](vault_store::records::Records). Takes an
+/// Makes a named test of each clause for [`Records`]. Takes an
 /// expression whose `await` answers an `Option` of a fresh
-/// [`RecordsFixture`](crate::contract::RecordsFixture); the calling crate needs tokio.
+/// [`RecordsFixture`]; the calling crate needs tokio.
 #[macro_export]
 macro_rules! records_contract {
     ($make:expr) => {

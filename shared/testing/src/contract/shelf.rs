@@ -21,7 +21,7 @@ use vault_shelf::{
 };
 
 /// A fresh, empty shelf, what happens to it from its other side, and what keeps it alive. Whether
-/// changes are signed or drafted says [`Shelf::writes`]; a shelf whose library is elsewhere takes
+/// changes are signed or drafted says [`Shelf::write_mode`]; a shelf whose library is elsewhere takes
 /// none and cannot be tried here.
 pub struct ShelfFixture {
     /// The shelf under test.

@@ -211,7 +211,7 @@ pub(super) fn publication_effect(
     publication_effect_with(context, vault, what, needed)
 }
 
-/// [`published_to`], where the change sets how many publishers sign a release.
+/// [`publication_effect`], where the change sets how many publishers sign a release.
 pub(super) fn publication_effect_with(
     context: &Context,
     vault: &Vault,

@@ -67,7 +67,7 @@ pub(super) fn run(
         .then(|| {
             context
                 .key_passphrases()?
-                .choose_passphrase(context, "the recovery key")
+                .choose_passphrase(&context.ui, "the recovery key")
         })
         .transpose()?;
     // The file names all addresses, so that an empty machine can find the vault by it.

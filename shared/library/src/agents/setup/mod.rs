@@ -1,6 +1,6 @@
 //! Adopts the skills in the agents' own folders into the vault.
 //!
-//! [`scan`] reads and changes nothing; [`adopt`] adopts one skill. The bytes of a skill always
+//! [`scan_folders`] reads and changes nothing; [`adopt_skill`] adopts one skill. The bytes of a skill always
 //! exist in at least one place: they are signed and stored first, then the agent's folder makes
 //! room for a symlink, which the next [`crate::sync_profiles`] creates.
 
@@ -114,7 +114,7 @@ impl NativeSkill {
     }
 }
 
-/// The result of [`scan`].
+/// The result of [`scan_folders`].
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Scan {
     /// Skills that are not the vault's, ordered by name and folder.
@@ -171,7 +171,7 @@ pub fn scan_folders(
     scan_with(vault, machine, further, strict, &[])
 }
 
-/// Like [`scan`], and takes the files of `include` although they look like secrets.
+/// Like [`scan_folders`], and takes the files of `include` although they look like secrets.
 pub fn scan_with(
     vault: Option<&Vault>,
     machine: &Machine,

@@ -151,7 +151,7 @@ impl Records {
     }
 
     /// Returns the remote source that an installer recorded for the skill in this folder. Unlike
-    /// [`Self::find`], it also finds a source that has no identifier here, such as a repository on
+    /// [`Self::find_source`], it also finds a source that has no identifier here, such as a repository on
     /// another host. `homepage`, `repository` and links in the text are no such record.
     pub(crate) fn find_remote(
         &self,

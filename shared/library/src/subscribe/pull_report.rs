@@ -1,0 +1,63 @@
+//! The report of a pull.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+use vault_format::name::{SkillName, Slug};
+
+use super::error::FlaggedSkill;
+
+/// The changes that a pull made.
+#[derive(Clone, Debug, Default, JsonSchema, Serialize)]
+pub struct PullReport {
+    /// The release after the pull.
+    pub release: u64,
+    /// New skills, by the name they are installed under.
+    pub installed: Vec<SkillName>,
+    /// Skills whose content changed.
+    pub updated: Vec<SkillName>,
+    /// Skills that were uninstalled because they are no longer in the catalog or the selection.
+    pub removed: Vec<SkillName>,
+    /// The number of unchanged skills.
+    pub unchanged: usize,
+    /// Withdrawn skills whose bundles were removed, with the reason.
+    pub withdrawn: Vec<WithdrawnSkill>,
+    /// Installed skills whose bare names mean an own skill, or that of another link.
+    pub shadowed: Vec<SkillName>,
+    /// Those of them that were not installed before.
+    #[serde(skip)]
+    pub taken: Vec<TakenName>,
+    /// Withdrawn skills whose bundles stay because an own skill, or another vault's, uses them.
+    pub kept: Vec<SkillName>,
+    /// Installed skills that the gate of this machine refuses.
+    #[serde(serialize_with = "names")]
+    #[schemars(with = "Vec<SkillName>")]
+    pub flagged: Vec<FlaggedSkill>,
+    /// The agents' folders that showed removed skills, with their names there.
+    #[serde(skip)]
+    pub unlinked: Vec<(PathBuf, Vec<SkillName>)>,
+}
+
+/// Writes the names of flagged skills alone.
+fn names<S: Serializer>(flagged: &[FlaggedSkill], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(flagged.iter().map(|skill| &skill.name))
+}
+
+/// A skill whose owner withdrew it.
+#[derive(Clone, Debug, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
+pub struct WithdrawnSkill {
+    /// Its name.
+    pub name: SkillName,
+    /// The reason, in the owner's words.
+    pub reason: String,
+}
+
+/// A bare name that a pulled skill did not get.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TakenName {
+    /// The name.
+    pub name: SkillName,
+    /// The local name of the linked vault that has it; `None` for an own skill.
+    pub by: Option<Slug>,
+}
