@@ -56,6 +56,13 @@ const OVERVIEW: [(&str, &[&str]); 5] = [
 
 const ALL_COMMANDS: &str = "vault --help";
 
+/// Lists the names of the commands.
+pub fn command_names() -> Vec<String> {
+    let command = full_command();
+    let names = command.get_subcommands().map(clap::Command::get_name);
+    names.map(str::to_owned).collect()
+}
+
 /// Returns the complete clap command, with the commands grouped under headings in its help.
 pub fn full_command() -> clap::Command {
     let command = Cli::command();

@@ -14,10 +14,10 @@ use crate::{
     flags::Global,
     output::{Ui, Warning, clean},
     passphrases::KeyPassphrases,
+    process::Process,
     settings::{
         Settings,
         layers::{self, expand_home, user_file},
-        process::Process,
     },
 };
 

@@ -14,7 +14,6 @@ use vault_library::{
 use vault_testing::schema::{kind, line, type_words};
 
 use crate::{
-    approval::Approvals,
     cli,
     commands::{
         agent, find, keep_current,
@@ -25,7 +24,7 @@ use crate::{
     },
     errors::codes,
     output::SingleOrList,
-    profiles::ProfileSync,
+    tasks::{approval::Approvals, profiles::ProfileSync},
 };
 
 /// Describes a type, and keeps the types that it names in the generator.

@@ -41,7 +41,8 @@ pub fn resolve_target(vault: Option<&Vault>, word: &str) -> Result<Target, Failu
     if path.symlink_metadata().is_ok() {
         return Ok(Target::Path(path));
     }
-    // A skill name contains neither character, so the argument was meant as a path.
+    // No bare name has these characters. A qualified name has a slash too, but one that is not
+    // installed is more often a path with a typing error.
     if word.contains(['/', '.']) {
         return Err(Failure::no_such_path(word));
     }

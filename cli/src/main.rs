@@ -6,37 +6,24 @@
 #[macro_use]
 mod errors;
 
-mod admission;
-mod approval;
-mod audit_accept;
-mod audit_report;
 mod cli;
 mod commands;
 mod context;
-mod diff;
-mod draft_review;
-mod drift;
-mod fetch;
 mod flags;
 mod habits;
 #[cfg(test)]
 mod json_page_tests;
-mod key_changes;
 mod lookup;
 mod mcp_config;
 mod output;
 mod passphrases;
-mod policy_file;
 #[cfg(test)]
 mod printed_commands;
-mod profiles;
-mod project_lock;
-mod publishing;
+mod process;
 mod server;
 mod service;
 mod settings;
-mod starter;
-mod subscription;
+mod tasks;
 mod text;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -49,10 +36,12 @@ use crate::{
     errors::Exit,
     flags::{ColourChoice, Global},
     output::{Report, Ui},
-    settings::{Settings, layers::user_file, process::Process},
+    process::Process,
+    settings::{Settings, layers::user_file},
 };
 
 fn main() -> ExitCode {
+    output::set_command_list(cli::command_names);
     let process = Process::read();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if is_bare_local(&arguments, &process) {

@@ -4,6 +4,7 @@ use std::{borrow::Cow, fmt};
 
 pub use vault_format::count::{count, format_thousands};
 use vault_format::text::{is_invisible, printable};
+use vault_library::{subscribe::FlaggedSkill, trust::NamedKey};
 
 /// Prepares text of others for one line: line breaks and tabs become spaces, [`printable`] escapes
 /// what a reader does not see, and the text is cut after `most` characters.
@@ -126,6 +127,23 @@ pub fn line_of(text: &str, offset: usize) -> u32 {
     let before = text.bytes().take(offset);
     let line = before.filter(|byte| *byte == b'\n').count() + 1;
     u32::try_from(line).unwrap_or(u32::MAX)
+}
+
+/// Formats a key with its name and fingerprint. The owner chose the name, and only the fingerprint
+/// identifies the key.
+pub fn format_key(key: &NamedKey) -> String {
+    let name = clean(&key.name, 64);
+    match &key.fingerprint {
+        Some(fingerprint) => format!("{name} ({fingerprint})"),
+        None => name,
+    }
+}
+
+/// Formats a pulled skill that the gate rejects, with the rules, on one line.
+pub fn format_flagged(skill: &FlaggedSkill) -> String {
+    let mut rules: Vec<_> = skill.findings.iter().map(|finding| finding.rule).collect();
+    rules.dedup();
+    format!("{}: {}", skill.name, rules.join(", "))
 }
 
 #[cfg(test)]

@@ -45,6 +45,7 @@ fn real() -> Graph {
 const FLOORS: &[(&str, &str)] = &[
     ("library", "shared/library/src"),
     ("service", "shared/service/src"),
+    ("command line", "cli/src"),
 ];
 
 /// The floor of each module of a crate, as the page lists them from the lowest.

@@ -96,8 +96,8 @@ struct Operation<A> {
 }
 
 impl<A> Operation<A> {
-    // The strict values are the default: a command that forgets one fails on a mistyped `--vault`,
-    // and does not create a vault there.
+    // A command must ask to run without a vault. One that forgets to fails on a mistyped `--vault`,
+    // instead of creating a vault there.
     const NEW: Self = Self {
         since: Since::NEW,
         may_lack_vault: |_| false,

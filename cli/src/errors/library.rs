@@ -24,8 +24,7 @@ use vault_library::{
 };
 
 use super::{ErrorCode, Failure, message_chain};
-use crate::key_changes;
-use crate::output::{clean, either, finding::format_flagged, join, nearest_name, shell_path};
+use crate::text::{clean, either, format_flagged, format_key, join, nearest_name, shell_path};
 
 impl From<VaultError> for Failure {
     fn from(error: VaultError) -> Self {
@@ -308,7 +307,7 @@ impl From<PlanError> for Failure {
                 reason,
                 is_empty_here,
             } => {
-                let who = join(signers.iter().map(key_changes::format_key));
+                let who = join(signers.iter().map(format_key));
                 let code = ErrorCode::parse(reason.error_code()).unwrap_or(ErrorCode::CatalogNotOurs);
                 // The command names exactly the release that was examined, so it cannot take over
                 // another one.

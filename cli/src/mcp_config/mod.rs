@@ -73,7 +73,7 @@ impl Format {
         value: &Value,
     ) -> Result<String, EditError> {
         let before = self.find_entry(text, path, name)?;
-        // Keep the file unchanged if the entry already has this value.
+        // Replacing an equal entry would lose its layout and the comments in it.
         if before.as_ref() == Some(value) {
             return Ok(text.to_owned());
         }

@@ -199,7 +199,7 @@ fn ignored_metadata(skill: &SkillName, files: &[String]) -> String {
 }
 
 fn from_elsewhere(skill: &SkillName, source: &RecordedSource) -> String {
-    // The text comes from a file in the folder, which anyone may have written.
+    // The text comes from the skill or from an installer's lock file, and nothing verifies it.
     let (tool, text) = (source.tool, clean(&source.text, 200));
     format!("{skill} is not signed, and {tool} records that it came from {text}")
 }

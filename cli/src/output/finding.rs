@@ -12,20 +12,12 @@ use vault_gate::{
     finding::{Finding, Level, View},
     report::{Excerpt, decode_text},
 };
-use vault_library::subscribe::FlaggedSkill;
 
 use super::style::{BAD, DIM, WARN, paint};
 use crate::text::clean;
 
 /// Largest file that is read again for an excerpt, in bytes. It equals the gate's limit.
 const MAX_BYTES: u64 = 4 << 20;
-
-/// Formats a pulled skill that the gate rejects, with the rules, on one line.
-pub fn format_flagged(skill: &FlaggedSkill) -> String {
-    let mut rules: Vec<_> = skill.findings.iter().map(|finding| finding.rule).collect();
-    rules.dedup();
-    format!("{}: {}", skill.name, rules.join(", "))
-}
 
 /// Renders a finding on several lines. `path` is the displayed location of the file.
 pub fn render_finding(path: &str, finding: &Finding, source: Option<&Excerpt>) -> String {

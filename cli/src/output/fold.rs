@@ -2,12 +2,20 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 /// Columns by which a broken line is indented deeper than its first part.
 const HANGING_INDENT: usize = 2;
 /// Punctuation that ends a command in a sentence.
 const COMMAND_ENDS: [char; 5] = [';', ',', '.', ')', ':'];
+
+/// Lists the commands. The main program sets it, since the commands lie above this module.
+static LIST_COMMANDS: OnceLock<fn() -> Vec<String>> = OnceLock::new();
+/// Tells the printer how to list the commands, which it keeps on one line.
+pub fn set_command_list(list: fn() -> Vec<String>) {
+    // Set again only by tests, to the same function.
+    let _ = LIST_COMMANDS.set(list);
+}
 
 /// Breaks each line that is wider than `columns` between words, and indents its further parts. A
 /// line with gaps of two spaces, such as a table's row, breaks at the gaps. `None` keeps the text
@@ -121,15 +129,19 @@ fn strip_styles(word: &str) -> String {
 
 /// Whether `vault` and this word begin a command. In prose, `vault` is an ordinary word.
 fn goes_on(word: &str) -> bool {
-    // Built once, because clap builds the whole tree of commands for the names.
-    static NAMES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
-        let command = crate::cli::full_command();
-        let names = command.get_subcommands().map(clap::Command::get_name);
-        names.map(str::to_owned).collect()
-    });
     let name = word.trim_end_matches(COMMAND_ENDS);
     // Global options and placeholders such as `<command>` may follow `vault` too.
-    name.starts_with(['-', '<']) || NAMES.contains(name)
+    name.starts_with(['-', '<']) || is_command(name)
+}
+
+fn is_command(name: &str) -> bool {
+    // Listed once, because clap builds the whole tree of commands for the names.
+    static NAMES: OnceLock<BTreeSet<String>> = OnceLock::new();
+    let list = LIST_COMMANDS.get();
+    list.is_some_and(|list| {
+        let names = NAMES.get_or_init(|| list().into_iter().collect());
+        names.contains(name)
+    })
 }
 
 #[cfg(test)]
@@ -138,6 +150,7 @@ mod tests {
     use crate::output::{BOLD, paint};
 
     fn at(columns: usize, text: &str) -> String {
+        set_command_list(crate::cli::command_names);
         fold_lines(Cow::Borrowed(text), Some(columns)).into_owned()
     }
 

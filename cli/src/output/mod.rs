@@ -3,6 +3,7 @@
 //! Standard output carries only the result. Notes, warnings, progress and questions go to standard
 //! error. With `--json` standard output is one line, the envelope, for success and failure alike.
 
+pub mod diff;
 pub mod doctor;
 pub mod excerpt;
 pub mod finding;
@@ -26,6 +27,7 @@ use serde_json::Value;
 use vault_gate::report::json::escape_invisible;
 
 use self::fold::fold_lines;
+pub use self::fold::set_command_list;
 use self::report::{Envelope, EnvelopeError, Form, format_json};
 pub use self::{
     report::{Report, SingleOrList, ViewWithText, Warning},
@@ -33,12 +35,13 @@ pub use self::{
     table::{Table, change_lines, format_day, format_facts},
 };
 pub use crate::text::{
-    clean, count, either, format_size, format_thousands, join, nearest_name, shell_path,
+    clean, count, either, format_flagged, format_key, format_size, format_thousands, join,
+    nearest_name, shell_path,
 };
 use crate::{
     errors::{Exit, Failure},
     flags::{ColourChoice, Global},
-    settings::process::Process,
+    process::Process,
     text::for_terminal,
 };
 

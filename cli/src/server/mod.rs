@@ -37,9 +37,9 @@ use vault_store::{clock::SystemClock, random::SystemRandom};
 use crate::{
     context::Context,
     errors::{Failure, message_chain},
-    fetch,
     passphrases::KeyPassphrases,
     settings::{Origin, Settings, layers::expand_home},
+    tasks::fetch,
 };
 
 /// Minimum length of the first owner's password, in characters.

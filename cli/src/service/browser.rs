@@ -5,7 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::settings::process::Process;
+use crate::process::Process;
 
 /// Asks the desktop to open an address. Returns false if there is no desktop.
 pub fn open_page(process: &Process, address: &str) -> bool {

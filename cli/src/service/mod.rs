@@ -260,7 +260,7 @@ struct Problem {
 
 impl Answer {
     /// Returns whether the status is 2xx.
-    pub const fn is_good(&self) -> bool {
+    pub const fn is_success(&self) -> bool {
         self.status >= 200 && self.status < 300
     }
 
@@ -294,7 +294,7 @@ impl Answer {
 
     /// Returns this response if its status is 2xx, else the failure that it describes.
     pub fn require_good(self) -> Result<Self, Failure> {
-        if self.is_good() {
+        if self.is_success() {
             Ok(self)
         } else {
             Err(self.to_failure())

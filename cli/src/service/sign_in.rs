@@ -225,7 +225,7 @@ async fn fetch_metadata(http: &Http, base: &Base) -> Result<Metadata, Failure> {
     let answer = http.send(request, ceiling::SMALL).await?;
     let is_json = serde_json::from_slice::<Value>(&answer.body).is_ok();
     // Such an answer comes from another kind of server, which deserves a clearer message.
-    if answer.status == 404 || (answer.is_good() && !is_json) {
+    if answer.status == 404 || (answer.is_success() && !is_json) {
         return Err(fail!(NotAService, "{base} is not a vault service")
             .hint("give the service's public address"));
     }
@@ -508,7 +508,7 @@ fn check_callback(callback: CallbackParams, state: &str, issuer: &str) -> Result
 
 /// Parses the response of an OAuth endpoint. An error keeps the reason that the service gives.
 fn oauth_answer<T: DeserializeOwned>(answer: Answer) -> Result<T, Failure> {
-    if answer.is_good() {
+    if answer.is_success() {
         return answer.json();
     }
     let refusal: OAuthError = serde_json::from_slice(&answer.body).unwrap_or_default();

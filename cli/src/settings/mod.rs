@@ -4,7 +4,6 @@
 //! name in a file is rejected, because otherwise a misspelt setting would silently have no effect.
 
 pub mod layers;
-pub mod process;
 mod table;
 
 pub use table::SERVED_LIBRARY;

@@ -11,13 +11,13 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{BOLD, HINT, Report, TICK, Table, Warning, clean, format_day, nearest_name, paint},
-    policy_file,
     service::{
         OwnerClient,
         connection::Connection,
         sign_in::{RequiredSignIn, ready_client},
         users::{USERS, find_user},
     },
+    tasks::policy_file,
 };
 
 /// The arguments of `vault users`.

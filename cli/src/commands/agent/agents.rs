@@ -70,7 +70,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
         ),
         None => None,
     };
-    let machine = crate::profiles::find_machine(context, project)?;
+    let machine = crate::tasks::profiles::find_machine(context, project)?;
     // Without a vault nothing is linked. A list must not create one to find that out.
     let linked: BTreeMap<PathBuf, Vec<String>> = match context.existing_vault()? {
         Some(vault) => agents::linked_roots(&vault)?

@@ -12,7 +12,7 @@ use crate::{
     errors::Failure,
     lookup,
     output::{BOLD, DIM, Report, TICK},
-    profiles::{self, agent_id},
+    tasks::profiles::{self, agent_id},
 };
 
 /// What to switch.

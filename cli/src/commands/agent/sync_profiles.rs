@@ -10,12 +10,14 @@ use vault_library::{
 };
 
 use crate::{
-    approval,
     context::Context,
     errors::Failure,
     output::{Report, join},
-    profiles::{
-        agent_id, agent_name, discover_input, find_machine, parse_link, report_of, sync_failure,
+    tasks::{
+        approval,
+        profiles::{
+            agent_id, agent_name, discover_input, find_machine, parse_link, report_of, sync_failure,
+        },
     },
 };
 

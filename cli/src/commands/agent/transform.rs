@@ -18,7 +18,7 @@ use crate::{
     errors::{Failure, Place},
     lookup,
     output::{BAD, BOLD, DIM, Report, TICK, Table, clean, either, join, paint},
-    profiles,
+    tasks::profiles,
 };
 
 /// The arguments of `vault transform`.

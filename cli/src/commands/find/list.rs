@@ -25,7 +25,7 @@ use crate::{
         origin::{describe_owner, whose_skill},
         paint,
     },
-    project_lock::{Lock, LockEntry, digest_of_installed},
+    tasks::project_lock::{Lock, LockEntry, digest_of_installed},
 };
 
 /// The arguments of `vault list`.

@@ -6,7 +6,7 @@ use crate::{
     context::Context,
     errors::Failure,
     output::Report,
-    policy_file::{CallerQuery, caller_capabilities, own_compiled},
+    tasks::policy_file::{CallerQuery, caller_capabilities, own_compiled},
 };
 
 /// The arguments of `vault resolve`.

@@ -28,8 +28,6 @@ use vault_library::{
 };
 
 use crate::{
-    admission,
-    audit_report::{Location, describe_verdict, exit_of, finding_lines, not_started, verdict_mark},
     context::Context,
     errors::Failure,
     lookup::{self, Target},
@@ -37,6 +35,12 @@ use crate::{
         BOLD, DIM, GOOD, HINT, Report, WARN, clean, count, either, format_size, join,
         origin::{SigningKey, describe_owner, format_origin, whose_skill},
         paint,
+    },
+    tasks::{
+        admission,
+        audit_report::{
+            Location, describe_verdict, exit_of, finding_lines, not_started, verdict_mark,
+        },
     },
 };
 

@@ -10,9 +10,9 @@ use vault_shelf::DriftState;
 
 use crate::{
     context::Context,
-    drift::{UncheckedSkill, compare_sources, sort_targets, source_name},
     errors::{Exit, Failure},
     output::{BOLD, DIM, Report, WARN, Warning, clean, join, paint},
+    tasks::drift::{UncheckedSkill, compare_sources, sort_targets, source_name},
 };
 
 /// The arguments of `vault outdated`.

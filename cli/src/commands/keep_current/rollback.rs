@@ -10,12 +10,14 @@ use vault_library::{
 };
 
 use crate::{
-    admission::{admission_failure, texts::Texts},
     context::Context,
     errors::{ErrorCode, Failure, message_chain},
     lookup,
     output::{BOLD, DIM, Report, TICK, paint},
-    profiles, project_lock,
+    tasks::{
+        admission::{admission_failure, texts::Texts},
+        profiles, project_lock,
+    },
 };
 
 /// The arguments of `vault rollback`.

@@ -18,19 +18,20 @@ use vault_library::{
 use vault_shelf::DriftState;
 
 use crate::{
-    admission::{
-        admission_failure, admitted_text,
-        outcomes::{FailedSkill, Outcomes},
-        texts::Texts,
-    },
     context::Context,
-    diff,
-    drift::{self, DriftCheck, HELD, UncheckedSkill, compare_sources, sort_targets},
     errors::{Exit, Failure, message_chain},
-    fetch::{self, Fetching},
-    output::{BOLD, DIM, GOOD, Report, clean, count, either, join, paint},
-    profiles,
-    project_lock::{self, LockEntry},
+    output::{BOLD, DIM, GOOD, Report, clean, count, diff, either, join, paint},
+    tasks::{
+        admission::{
+            admission_failure, admitted_text,
+            outcomes::{FailedSkill, Outcomes},
+            texts::Texts,
+        },
+        drift::{self, DriftCheck, HELD, UncheckedSkill, compare_sources, sort_targets},
+        fetch::{self, Fetching},
+        profiles,
+        project_lock::{self, LockEntry},
+    },
 };
 
 /// The arguments of `vault update`.

@@ -21,7 +21,7 @@ use crate::{
         doctor::{FindingText, HiddenSkill},
         either, paint,
     },
-    profiles,
+    tasks::profiles,
 };
 
 /// The arguments of `vault doctor`.

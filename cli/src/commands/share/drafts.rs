@@ -9,19 +9,21 @@ use vault_library::Vault;
 
 use crate::{
     context::Context,
-    draft_review::{Choices, Review, Reviewer},
     errors::{ErrorCode, Failure},
     lookup::{EntryWords, pick_entry},
     output::{BOLD, DIM, HINT, Report, TICK, Table, clean, count, format_day, paint},
-    profiles,
-    publishing::{
-        Publisher, SyncOptions,
-        review::{Question, ReviewFlags},
-        sync_report,
-    },
     service::{
         connection::Connection,
         drafts::{DraftClient, kind_words},
+    },
+    tasks::{
+        draft_review::{Choices, Review, Reviewer},
+        profiles,
+        publishing::{
+            Publisher, SyncOptions,
+            review::{Question, ReviewFlags},
+            sync_report,
+        },
     },
 };
 

@@ -19,9 +19,11 @@ use crate::{
     context::Context,
     errors::{ErrorCode, Failure, FailureCode, codes::service_code},
     output::{BOLD, DIM, HINT, Report, TICK, clean},
-    profiles,
     service::{Address, connection::Connection},
-    subscription::{accept_catalog, check_not_rolled_back, device_client, status_text},
+    tasks::{
+        profiles,
+        subscription::{accept_catalog, check_not_rolled_back, device_client, status_text},
+    },
 };
 
 /// The arguments of `vault link`.

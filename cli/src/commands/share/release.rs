@@ -17,15 +17,19 @@ use vault_library::{
 use super::drafts::{draft_title, find_pending_draft};
 use crate::{
     context::Context,
-    diff::RenderedDiff,
     errors::Failure,
-    key_changes,
-    output::{BOLD, HINT, Report, TICK, Table, WARN, clean, either, format_day, join, paint},
-    publishing::{
-        Publisher,
-        review::{Question, ReleaseDifference, ReleaseReview, ReviewFlags},
+    output::{
+        BOLD, HINT, Report, TICK, Table, WARN, clean, diff::RenderedDiff, either, format_day,
+        format_key, join, paint,
     },
     service::{connection::Connection, drafts::DraftClient},
+    tasks::{
+        key_changes,
+        publishing::{
+            Publisher,
+            review::{Question, ReleaseDifference, ReleaseReview, ReviewFlags},
+        },
+    },
 };
 
 /// The arguments of `vault release`.
@@ -273,7 +277,7 @@ fn heading_lines(proposal: &Proposal) -> Vec<String> {
 /// Counts the signatures, and names the signers.
 fn signatures_text(proposal: &Proposal) -> String {
     let (has, needed) = (proposal.signers.len(), proposal.needed);
-    let signers = join(proposal.signers.iter().map(key_changes::format_key));
+    let signers = join(proposal.signers.iter().map(format_key));
     let here = either(proposal.signed_here, ", this machine among them", "");
     format!("{has} of {needed} signatures: {signers}{here}")
 }

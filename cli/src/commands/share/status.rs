@@ -26,15 +26,17 @@ use super::devices::machines_wait;
 use crate::{
     context::Context,
     errors::{ErrorCode, Exit, Failure},
-    key_changes,
     output::{
         BOLD, DIM, HINT, Report, WARN, Warning, clean, count, doctor, either, format_facts,
         format_size, paint,
     },
-    publishing::Publisher,
     service::{connection::Connection, tokens::TokenFile},
-    subscription::{
-        accept_catalog, device_client, link_address, selection_text, status_text, warn_of_end,
+    tasks::{
+        key_changes,
+        publishing::Publisher,
+        subscription::{
+            accept_catalog, device_client, link_address, selection_text, status_text, warn_of_end,
+        },
     },
 };
 

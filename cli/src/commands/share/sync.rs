@@ -13,18 +13,20 @@ use vault_service::error::ErrorCode as ServiceCode;
 
 use super::drafts;
 use crate::{
-    approval::{self, Approvals},
     commands::trust::key,
     context::Context,
-    drift::warn_of_changed_folders,
     errors::{Exit, Failure},
-    key_changes,
     output::{Report, clean, either},
-    publishing::{
-        Publisher, SyncOptions, SyncReport, everywhere, review::ReleaseReview, sync_report,
-    },
     service::{connection::Connection, drafts::DraftClient},
-    subscription::warn_of_end,
+    tasks::{
+        approval::{self, Approvals},
+        drift::warn_of_changed_folders,
+        key_changes,
+        publishing::{
+            Publisher, SyncOptions, SyncReport, everywhere, review::ReleaseReview, sync_report,
+        },
+        subscription::warn_of_end,
+    },
 };
 
 /// The arguments of `vault sync`.

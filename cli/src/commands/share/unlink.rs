@@ -18,8 +18,10 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{BOLD, DIM, HINT, Report, TICK, count, join},
-    profiles,
-    subscription::{find_link, link_address, not_linked},
+    tasks::{
+        profiles,
+        subscription::{find_link, link_address, not_linked},
+    },
 };
 
 /// The arguments of `vault unlink`.

@@ -26,17 +26,19 @@ use vault_store::clock::{Clock as _, SystemClock};
 
 use self::gather::{GatherResult, SkillToAdd};
 use crate::{
-    admission::{
-        admission_failure, admitted_text,
-        outcomes::{FailedSkill, SkillLabel},
-        require_includes,
-        texts::Texts,
-    },
     context::Context,
     errors::{ErrorCode, Failure},
     output::{DIM, HINT, Report, clean, count, either, paint},
-    profiles::{self, ShownLinks},
-    project_lock,
+    tasks::{
+        admission::{
+            admission_failure, admitted_text,
+            outcomes::{FailedSkill, SkillLabel},
+            require_includes,
+            texts::Texts,
+        },
+        profiles::{self, ShownLinks},
+        project_lock,
+    },
 };
 
 /// The arguments of `vault add`.

@@ -20,16 +20,18 @@ use vault_sources::{BadSource, Source, git_commit};
 use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{
-    admission::{
-        admission_failure, admitted_text,
-        outcomes::{FailedSkill, Outcomes},
-        texts::Texts,
-    },
     context::Context,
     errors::Failure,
-    fetch::{self, Fetching},
     output::{BOLD, DIM, Report, TICK, clean, count, join},
-    project_lock::{self, Lock, LockEntry},
+    tasks::{
+        admission::{
+            admission_failure, admitted_text,
+            outcomes::{FailedSkill, Outcomes},
+            texts::Texts,
+        },
+        fetch::{self, Fetching},
+        project_lock::{self, Lock, LockEntry},
+    },
 };
 
 /// The arguments of `vault install`.

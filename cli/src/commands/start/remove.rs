@@ -20,7 +20,7 @@ use crate::{
     errors::Failure,
     lookup::{find_own, installed_names},
     output::{BOLD, DIM, Report, TICK, Warning, clean, either, nearest_name},
-    profiles,
+    tasks::profiles,
 };
 
 /// The arguments of `vault remove`.

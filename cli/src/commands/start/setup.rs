@@ -32,13 +32,11 @@ use self::questions::{
     show_summary,
 };
 use crate::{
-    admission::include_unknown,
     context::Context,
     errors::{Exit, Failure},
-    key_changes,
     lookup::installed_names,
     output::{BOLD, HINT, Report, TICK, Warning, clean, paint, shell_path},
-    profiles, starter,
+    tasks::{admission::include_unknown, key_changes, profiles, starter},
 };
 
 /// The arguments of `vault setup`.

@@ -6,10 +6,10 @@ use clap::Args;
 use vault_library::{AuthoredFile, Vault};
 
 use crate::{
-    approval,
     context::Context,
     errors::{Exit, Failure},
     output::{Report, TICK, count, either},
+    tasks::approval,
 };
 
 /// The arguments of `vault approve`.

@@ -10,15 +10,17 @@ use vault_library::{
 };
 
 use crate::{
-    admission::allow_hint,
-    audit_report::{
-        Format, Location, ReportOptions, describe_verdict, elapsed_micros, finding_lines,
-        not_started, skipped_lines, verdict_counts, verdict_mark,
-    },
     context::Context,
     errors::{ErrorCode, Failure},
     lookup::{self, Target, folder_of},
     output::{BOLD, Report, clean},
+    tasks::{
+        admission::allow_hint,
+        audit_report::{
+            Format, Location, ReportOptions, describe_verdict, elapsed_micros, finding_lines,
+            not_started, skipped_lines, verdict_counts, verdict_mark,
+        },
+    },
 };
 
 /// The arguments of `vault audit`.

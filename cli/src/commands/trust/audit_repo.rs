@@ -13,11 +13,13 @@ use vault_library::audit::{self as looking, Auditor, Bounds};
 use vault_store::clock::{Clock as _, SystemClock};
 
 use crate::{
-    audit_accept::{AcceptList, Unmatched},
-    audit_report::{self, Format, Location, ReportOptions},
     context::Context,
     errors::Failure,
     output::Report,
+    tasks::{
+        audit_accept::{AcceptList, Unmatched},
+        audit_report::{self, Format, Location, ReportOptions},
+    },
 };
 
 /// The arguments of `vault audit-repo`.

@@ -10,12 +10,14 @@ use vault_library::{AuthoredFile, Capabilities, Vault, shelf};
 use vault_policy::Policy;
 
 use crate::{
-    approval::warn_about_pending,
     context::Context,
     errors::Failure,
     output::{BOLD, DIM, Report, TICK, Warning, clean, count, join, nearest_name, paint},
-    policy_file::{
-        CallerQuery, caller_capabilities, compile_policy, own_path, read_file, written_policy,
+    tasks::{
+        approval::warn_about_pending,
+        policy_file::{
+            CallerQuery, caller_capabilities, compile_policy, own_path, read_file, written_policy,
+        },
     },
 };
 

@@ -25,13 +25,13 @@ use vault_library::{
 use crate::{
     context::Context,
     errors::{ErrorCode, Exit, Failure, message_chain},
-    key_changes,
     lookup::{self, Target},
     output::{
         BOLD, DIM, Report, TICK, clean, count, doctor, either,
         origin::{self, SigningKey},
         shell_path,
     },
+    tasks::key_changes,
 };
 
 /// The arguments of `vault verify`.

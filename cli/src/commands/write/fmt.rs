@@ -13,10 +13,10 @@ use vault_format::manifest::MAX_SKILL_MD_BYTES;
 use vault_gate::document::{self, Change};
 
 use crate::{
-    admission,
     context::Context,
     errors::{Exit, Failure},
     output::{BAD, DIM, GOOD, Report, TICK, clean, count, either, paint},
+    tasks::admission,
 };
 
 /// The arguments of `vault fmt`.

@@ -11,14 +11,16 @@ use vault_gate::{
 use vault_library::audit::{Auditor, audit_repository, audit_skill};
 
 use crate::{
-    admission,
-    audit_report::{
-        Format, Location, ReportOptions, not_started, skill_lines, skipped_lines, summary_line,
-    },
     context::Context,
     errors::Failure,
     lookup::folder_of,
     output::{Report, finding},
+    tasks::{
+        admission,
+        audit_report::{
+            Format, Location, ReportOptions, not_started, skill_lines, skipped_lines, summary_line,
+        },
+    },
 };
 
 /// The arguments of `vault lint`.

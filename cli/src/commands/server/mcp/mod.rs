@@ -19,12 +19,11 @@ use vault_library::shelf::LibraryShelf;
 use vault_mcp::{Person, Server, Session};
 
 use crate::{
-    approval,
     context::Context,
     errors::{Exit, Failure},
-    fetch,
     output::Report,
     server::{log_to_stderr, tool_names},
+    tasks::{approval, fetch},
 };
 
 /// The owner part of ids on this machine.

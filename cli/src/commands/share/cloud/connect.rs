@@ -11,7 +11,6 @@ use vault_library::Vault;
 use crate::{
     context::Context,
     errors::Failure,
-    key_changes,
     output::{BOLD, HINT, Report, TICK, join, paint},
     service::{
         Address, Base, OwnerClient,
@@ -19,6 +18,7 @@ use crate::{
         sign_in::{SignIn, sign_in},
         tokens::{TokenFile, Tokens},
     },
+    tasks::key_changes,
 };
 
 /// The arguments of `vault cloud connect`.

@@ -7,10 +7,10 @@ use vault_format::name::DraftId;
 use crate::{
     commands::share::drafts::{draft_title, is_content, publish_accepted},
     context::Context,
-    draft_review::{Choices, Review, Reviewer},
     errors::Failure,
     output::{HINT, Report, TICK, count, paint},
     service::{connection::Connection, drafts::DraftClient},
+    tasks::draft_review::{Choices, Review, Reviewer},
 };
 
 const ACCEPT: &str = "accept it";

@@ -36,13 +36,15 @@ use crate::{
     errors::Failure,
     output::{
         BOLD, DIM, HINT, Report, SingleOrList, TICK, WARN, change_lines, clean, count, finding,
-        format_size, join,
+        format_flagged, format_size, join,
     },
-    profiles::{self, AgentLinks, ShownLinks, agent_id},
     service::{DeviceClient, in_flight},
-    subscription::{
-        accept_catalog, check_not_rolled_back, device_client, find_link, link_address, not_linked,
-        selection_text, warn_of_end,
+    tasks::{
+        profiles::{self, AgentLinks, ShownLinks, agent_id},
+        subscription::{
+            accept_catalog, check_not_rolled_back, device_client, find_link, link_address,
+            not_linked, selection_text, warn_of_end,
+        },
     },
 };
 
@@ -487,7 +489,7 @@ impl Pulled {
             context.ui.warn_with("withdrawn_kept", text, hint);
         }
         for flagged in &report.flagged {
-            let text = format!("the gate refuses {}", finding::format_flagged(flagged));
+            let text = format!("the gate refuses {}", format_flagged(flagged));
             let hint = format!(
                 "vault audit {vault}/{} says where; vault link {} --gate refuse keeps such skills out",
                 flagged.name,

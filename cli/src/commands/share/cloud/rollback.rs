@@ -16,13 +16,15 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{BOLD, DIM, Report, TICK, count},
-    policy_file,
-    publishing::{
-        Publisher, SyncOptions, SyncOutcome, SyncReport,
-        review::{Question, ReleaseReview},
-        sync_report,
-    },
     service::connection::Connection,
+    tasks::{
+        policy_file,
+        publishing::{
+            Publisher, SyncOptions, SyncOutcome, SyncReport,
+            review::{Question, ReleaseReview},
+            sync_report,
+        },
+    },
 };
 
 /// The arguments of `vault cloud rollback`.

@@ -13,17 +13,19 @@ use vault_store::clock::{Clock as _, SystemClock};
 
 use super::gather::{GatherResult, SkillToAdd};
 use crate::{
-    admission::{
-        admission_failure, allow_hint,
-        outcomes::{FailedSkill, SkillLabel},
-        texts::Texts,
-    },
-    audit_report::audited_skill,
     context::Context,
     errors::{Exit, Failure},
     output::{
         BAD, BOLD, DIM, GOOD, Report, SingleOrList, clean, count, format_size, format_thousands,
         paint,
+    },
+    tasks::{
+        admission::{
+            admission_failure, allow_hint,
+            outcomes::{FailedSkill, SkillLabel},
+            texts::Texts,
+        },
+        audit_report::audited_skill,
     },
 };
 

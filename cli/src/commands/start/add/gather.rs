@@ -13,8 +13,8 @@ use super::Arguments;
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
-    fetch::{self, Fetching, SkillSelection},
     output::{Warning, clean},
+    tasks::fetch::{self, Fetching, SkillSelection},
 };
 
 /// The number of bytes of a SKILL.md that are read for its description.

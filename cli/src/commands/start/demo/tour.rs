@@ -11,7 +11,7 @@ use super::{Demo, DemoHome, OWNER, SLUG, text_or_empty};
 use crate::{
     errors::Failure,
     output::{BOLD, HINT, count, format_size},
-    starter,
+    tasks::starter,
 };
 
 /// The data that steps share, and the results that later steps need.

@@ -13,10 +13,13 @@ use vault_library::{
 
 use crate::{
     context::Context,
-    diff::{Detail, diff_texts},
     errors::Failure,
-    output::{BAD, BOLD, DIM, GOOD, Table, WARN, clean, count, either, format_size, join, paint},
-    profiles, starter,
+    output::{
+        BAD, BOLD, DIM, GOOD, Table, WARN, clean, count,
+        diff::{Detail, diff_texts},
+        either, format_size, join, paint,
+    },
+    tasks::{profiles, starter},
 };
 
 /// The changes to make once the user confirms.

@@ -12,10 +12,12 @@ use vault_library::{
 use crate::{
     context::Context,
     errors::Failure,
-    key_changes,
-    output::{BOLD, DIM, HINT, TICK, WARN, Warning, count, join},
-    publishing::{Publisher, everywhere},
+    output::{BOLD, DIM, HINT, TICK, WARN, Warning, count, format_key, join},
     service::{OwnerClient, connection::Connection, sessions, tokens::TokenFile},
+    tasks::{
+        key_changes,
+        publishing::{Publisher, everywhere},
+    },
 };
 
 /// The number of skills that are listed for people; `--json` lists all.
@@ -173,7 +175,7 @@ fn review_lines(address: &str, review: &Review) -> Vec<String> {
 fn release_line(shown: &ShownRelease) -> String {
     let (release, at) = (shown.release, shown.issued_at);
     let skills = count(shown.skills as u64, "skill");
-    let signers = join(shown.signers.iter().map(key_changes::format_key));
+    let signers = join(shown.signers.iter().map(format_key));
     let note = match (shown.by_revoked, shown.known) {
         // A release that this machine knows is not a thief's, even if its key is revoked now.
         (_, true) => format!("  {DIM}known here{DIM:#}"),

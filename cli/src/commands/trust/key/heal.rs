@@ -8,7 +8,8 @@ use vault_library::{
 
 use super::{RootKey, open_for_change, publication_effect, publish_key_change};
 use crate::{
-    context::Context, errors::Failure, output::Report, publishing::everywhere::KeyPublication,
+    context::Context, errors::Failure, output::Report,
+    tasks::publishing::everywhere::KeyPublication,
 };
 
 #[derive(Args, Debug)]

@@ -37,12 +37,14 @@ use vault_store::{clock::SystemClock, random::SystemRandom};
 use crate::{
     context::Context,
     errors::Failure,
-    key_changes,
     output::{BOLD, DIM, HINT, Report, TICK, ViewWithText, join},
-    publishing::everywhere::{self, KeyPublication, publish_everywhere},
     service::{
         connection::Connection,
         sign_in::{RequiredSignIn, ready_client},
+    },
+    tasks::{
+        key_changes,
+        publishing::everywhere::{self, KeyPublication, publish_everywhere},
     },
 };
 

@@ -14,7 +14,7 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{DIM, Report, TICK, either},
-    publishing::everywhere::KeyPublication,
+    tasks::publishing::everywhere::KeyPublication,
 };
 
 #[derive(Args, Debug)]

@@ -14,8 +14,8 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{HINT, Report, clean, either, join},
-    publishing::everywhere::{self, KeyPublication},
     service::connection::Connection,
+    tasks::publishing::everywhere::{self, KeyPublication},
 };
 
 #[derive(Args, Debug)]

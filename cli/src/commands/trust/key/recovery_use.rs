@@ -26,10 +26,9 @@ use crate::{
     commands::share::sync::parse_last_good,
     context::Context,
     errors::Failure,
-    key_changes,
-    output::{HINT, Report, ViewWithText, Warning, clean, either, join},
-    publishing::everywhere::KeyPublication,
+    output::{HINT, Report, ViewWithText, Warning, clean, either, format_key, join},
     service::{Address, connection::Connection, sign_in::signed_in},
+    tasks::{key_changes, publishing::everywhere::KeyPublication},
 };
 
 /// The largest catalog file, in bytes.
@@ -337,7 +336,7 @@ fn lost_key(
         return Ok((!own_keys.contains(only)).then_some(*only));
     }
     let names = publishers.iter();
-    let names = names.map(|key| key_changes::format_key(&NamedKey::from_chain(chain, key)));
+    let names = names.map(|key| format_key(&NamedKey::from_chain(chain, key)));
     let names: Vec<String> = names.collect();
     // A guess could revoke an honest publisher.
     if !context.ui.may_ask() {

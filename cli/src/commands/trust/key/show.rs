@@ -14,8 +14,8 @@ use vault_library::{Vault, VaultError};
 use crate::{
     commands::trust::new_key::KeyPlace,
     errors::Failure,
-    key_changes,
     output::{BOLD, DIM, HINT, Report, clean, paint},
+    tasks::key_changes,
 };
 
 /// The vault's keys.

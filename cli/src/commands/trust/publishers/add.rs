@@ -20,14 +20,16 @@ use crate::{
     },
     context::Context,
     errors::Failure,
-    key_changes,
     output::{Report, ViewWithText, Warning, clean},
-    publishing::everywhere::{self, KeyPublication},
     service::{
         OwnerClient,
         connection::Connection,
         drafts::DraftClient,
         sign_in::{RequiredSignIn, ready_client},
+    },
+    tasks::{
+        key_changes,
+        publishing::everywhere::{self, KeyPublication},
     },
 };
 

@@ -13,9 +13,9 @@ use vault_library::Vault;
 use crate::{
     context::Context,
     errors::Failure,
-    key_changes,
     output::{BOLD, HINT, Report, Table, clean, count, either, paint},
     service::{connection::Connection, drafts::DraftClient},
+    tasks::key_changes,
 };
 
 /// The keys of a vault, and the requests to publish it.

@@ -19,9 +19,7 @@ use crate::{
     },
     context::Context,
     errors::Failure,
-    key_changes,
     output::{Report, clean, either},
-    publishing::everywhere,
     service::{
         OwnerClient,
         connection::Connection,
@@ -29,6 +27,7 @@ use crate::{
         sign_in::{RequiredSignIn, ready_client},
         users::USERS,
     },
+    tasks::{key_changes, publishing::everywhere},
 };
 
 #[derive(Args, Debug)]

@@ -21,10 +21,12 @@ use crate::{
     },
     context::Context,
     errors::Failure,
-    key_changes,
     output::{BOLD, HINT, Report, TICK, clean},
     service::{Address, connection::Connection, drafts::DraftClient, sign_in::signed_in},
-    subscription::{accept_catalog, device_client},
+    tasks::{
+        key_changes,
+        subscription::{accept_catalog, device_client},
+    },
 };
 
 #[derive(Args, Debug)]

@@ -13,7 +13,7 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{HINT, Report, count},
-    publishing::everywhere::{self, KeyPublication},
+    tasks::publishing::everywhere::{self, KeyPublication},
 };
 
 #[derive(Args, Debug)]

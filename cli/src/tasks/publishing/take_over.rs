@@ -22,10 +22,9 @@ use super::{
     review::{Question, ReleaseReview},
 };
 use crate::{
-    diff::RenderedDiff,
     errors::{ErrorCode, Failure},
-    key_changes,
-    output::{BOLD, join},
+    output::{BOLD, diff::RenderedDiff, format_key, join},
+    tasks::key_changes,
 };
 
 /// The changes that a sync has taken over.
@@ -125,8 +124,7 @@ impl Publisher<'_> {
         }
         let trust = self.vault.require_trust()?;
         let who = changes.publishers.iter();
-        let who =
-            join(who.map(|key| key_changes::format_key(&NamedKey::from_chain(trust.chain(), key))));
+        let who = join(who.map(|key| format_key(&NamedKey::from_chain(trust.chain(), key))));
         let text = format!("Take over release {}, signed by {who}?", changes.release);
         let question = Question {
             text: &text,

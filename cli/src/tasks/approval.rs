@@ -8,9 +8,12 @@ use vault_library::{AuthoredFile, PendingFile, Vault, admit::approve, pending_fi
 
 use crate::{
     context::Context,
-    diff::{Detail, diff_texts},
     errors::{Exit, Failure, message_chain},
-    output::{BOLD, Report, TICK, Warning, paint},
+    output::{
+        BOLD, Report, TICK, Warning,
+        diff::{Detail, diff_texts},
+        paint,
+    },
 };
 
 /// The result for the files that differ from their approved versions.

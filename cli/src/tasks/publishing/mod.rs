@@ -37,8 +37,8 @@ pub use self::{
 use crate::{
     context::Context,
     errors::{Failure, codes::service_hint},
-    key_changes,
     service::{OwnerClient, connection::Connection, in_flight},
+    tasks::key_changes,
 };
 
 /// The number of newest releases that are shown after a recovery.

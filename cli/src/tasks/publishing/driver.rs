@@ -15,9 +15,9 @@ use vault_service::error::ErrorCode as ServiceCode;
 use super::{Publisher, SyncOptions, take_over::TakenOver};
 use crate::{
     errors::{ErrorCode, Failure},
-    key_changes,
     output::count,
     service::connection::Connection,
+    tasks::key_changes,
 };
 
 impl Namespace for Publisher<'_> {

@@ -15,8 +15,8 @@ use vault_library::{
 use super::{SyncOutcome, take_over::TakenOver};
 use crate::{
     output::{BOLD, DIM, HINT, TICK, ViewWithText, change_lines, count, format_size, paint},
-    profiles::rendered_lines,
     service::connection::Connection,
+    tasks::profiles::rendered_lines,
 };
 
 /// A namespace after a sync.

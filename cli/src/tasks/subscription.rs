@@ -15,9 +15,9 @@ use vault_store::clock::{Clock as _, SystemClock};
 use crate::{
     context::Context,
     errors::{ErrorCode, Failure},
-    key_changes,
     output::{GOOD, WARN, Warning, clean, count, either, join, paint},
     service::{Base, DeviceClient},
+    tasks::key_changes,
 };
 
 /// Creates the client that signs with this machine's key for the link.

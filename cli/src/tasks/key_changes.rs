@@ -6,7 +6,7 @@ use vault_format::root::{KeyFingerprint, RootBudget, RootWarning};
 use vault_library::{
     Vault, recovery,
     roots::FindKeyError,
-    trust::{NamedKey, RootChanges, VaultTrust},
+    trust::{RootChanges, VaultTrust},
 };
 
 use crate::{
@@ -23,16 +23,6 @@ pub fn format_changes(changes: &RootChanges) -> String {
         return "signed again, with the same keys".to_owned();
     }
     parts.join("; ")
-}
-
-/// Formats a key with its name and fingerprint. The owner chose the name, and only the fingerprint
-/// identifies the key.
-pub fn format_key(key: &NamedKey) -> String {
-    let name = clean(&key.name, 64);
-    match &key.fingerprint {
-        Some(fingerprint) => format!("{name} ({fingerprint})"),
-        None => name,
-    }
 }
 
 /// Returns whether every key that can change the vault's keys is on this machine, so that a theft

@@ -29,9 +29,12 @@ use vault_library::{
 use super::Publisher;
 use crate::{
     context::Context,
-    diff::{Detail, FileChange, RenderedDiff, by_path, diff_files, diff_texts, file_changes},
     errors::Failure,
-    output::{BAD, BOLD, DIM, GOOD, Ui, WARN, count, finding, paint},
+    output::{
+        BAD, BOLD, DIM, GOOD, Ui, WARN, count,
+        diff::{Detail, FileChange, RenderedDiff, by_path, diff_files, diff_texts, file_changes},
+        finding, paint,
+    },
     text::clean,
 };
 

@@ -19,9 +19,9 @@ use vault_shelf::{DriftState, fetch::Upstream};
 use crate::{
     context::Context,
     errors::Failure,
-    fetch::Fetching,
     lookup,
     output::{clean, count, join},
+    tasks::fetch::Fetching,
 };
 
 /// The source of a skill in messages and in `--json`.

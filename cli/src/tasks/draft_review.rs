@@ -23,17 +23,22 @@ use vault_library::{
 use vault_store::clock::{Clock, SystemClock};
 
 use crate::{
-    admission::{admission_failure, require_includes, texts::Texts},
     context::Context,
-    diff::{FileChange, RenderedDiff, by_path, diff_files, file_changes},
     errors::Failure,
-    fetch,
-    output::{BAD, BOLD, DIM, GOOD, WARN, clean, count, either},
-    publishing::{
-        Publisher, ServedVault,
-        review::{ReviewFlags, write_sides},
+    output::{
+        BAD, BOLD, DIM, GOOD, WARN, clean, count,
+        diff::{FileChange, RenderedDiff, by_path, diff_files, file_changes},
+        either,
     },
     service::connection::Connection,
+    tasks::{
+        admission::{admission_failure, require_includes, texts::Texts},
+        fetch,
+        publishing::{
+            Publisher, ServedVault,
+            review::{ReviewFlags, write_sides},
+        },
+    },
 };
 
 /// The choices of the person who accepts a draft.
