@@ -10,7 +10,7 @@ use vault_format::name::ActionName;
 use vault_format::text::quoted;
 
 /// Returns the actions as the manifest carries them. A faulty action is reported and left out.
-pub(super) fn check_actions(
+pub(super) fn read_valid_actions(
     frontmatter: &Frontmatter,
     files: &[File],
     findings: &mut Vec<Finding>,

@@ -279,7 +279,7 @@ fn build_package(
     };
     let name = name::choose_name(&document, options.known_names(), findings);
     texts::check_texts(&document, findings);
-    let actions = actions::check_actions(document.frontmatter(), &files, findings);
+    let actions = actions::read_valid_actions(document.frontmatter(), &files, findings);
     let (frontmatter, warnings) = document.into_parts();
     findings.extend(warnings);
     // Last, so that the checks above report their findings even without a usable name.

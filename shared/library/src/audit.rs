@@ -343,7 +343,8 @@ fn follow_link(
             };
             (Some(file), Level::Warning)
         }
-        // Only what belongs to a skill is judged by itself; any other folder would stay unread.
+        // The audit reads a folder on its own only if it belongs to a skill. Of any other folder,
+        // "was judged" below would be untrue, so the finding of the link remains.
         Some(Kind::Dir) if belongs_to_a_skill(&shown, root) => (None, Level::Note),
         _ => return None,
     };

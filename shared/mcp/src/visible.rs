@@ -112,7 +112,7 @@ impl Visible {
 
     /// Prepares searches. The ranking is built outside the request's thread, if it is not cached
     /// yet. Fails if that work is aborted.
-    pub async fn with_ranking(self) -> Result<Searchable, Fault> {
+    pub async fn into_searchable(self) -> Result<Searchable, Fault> {
         if self.grant.is_everything() && self.snapshot.has_ranking() {
             return Ok(Searchable {
                 visible: self,
@@ -516,7 +516,7 @@ add_groups = ["money"]
             let all = u32::try_from(LONG_AT_ONCE).unwrap();
             let held = long.acquire_many(all).await.unwrap();
             let first = visible().await.unwrap();
-            let mut first = pin!(first.with_ranking());
+            let mut first = pin!(first.into_searchable());
             tokio::select! {
                 biased;
                 _ = &mut first => panic!("made on the request's own thread"),
@@ -525,7 +525,7 @@ add_groups = ["money"]
             drop(held);
             assert_eq!(first.await.unwrap().search("salary", 1, None).len(), 1);
             let held = long.acquire_many(all).await.unwrap();
-            let again = visible().await.unwrap().with_ranking().await;
+            let again = visible().await.unwrap().into_searchable().await;
             assert_eq!(again.unwrap().search("salary", 1, None).len(), 1);
             drop(held);
         }

@@ -133,9 +133,10 @@ codes! {
     SlugTaken CONFLICT "slug_taken" Caller "This name is taken; names of deleted vaults are not reused.";
     EmailInvalid UNPROCESSABLE_ENTITY "email_invalid" Caller "The e-mail address is not valid.";
 
-    // payment
+    // events of the payment provider
     PaymentSignatureInvalid BAD_REQUEST "payment_signature_invalid" Caller "The event is not signed with a secret that this service shares with its payment provider.";
     PaymentEventOld BAD_REQUEST "payment_event_old" Caller "The event was signed more than 300 seconds from the service's clock.";
+
     // notices
     WebhookAddressInvalid UNPROCESSABLE_ENTITY "webhook_address_invalid" Caller "The address of a webhook must be an https address on a public host.";
     WebhookLimit CONFLICT "webhook_limit" Caller "The vault has three webhooks already; remove one first.";

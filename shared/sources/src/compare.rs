@@ -8,7 +8,7 @@ use vault_shelf::fetch::Upstream;
 
 use crate::access::Fetcher;
 use crate::error::{FetchError, Result};
-use crate::kinds::round::{Comparison, ComparisonBatch};
+use crate::kinds::batch::{Comparison, ComparisonBatch};
 use crate::kinds::{kind_of, source_of};
 use crate::policy::SourcePolicy;
 
@@ -24,15 +24,15 @@ impl Fetcher {
         policy: &SourcePolicy,
         mut answer: impl FnMut(usize, DriftState),
     ) {
-        let round = Arc::new(ComparisonBatch::default());
+        let batch = Arc::new(ComparisonBatch::default());
         let slots = Arc::new(tokio::sync::Semaphore::new(CONCURRENT));
         let mut tasks = tokio::task::JoinSet::new();
         for (index, upstream) in upstreams.into_iter().enumerate() {
             let (fetcher, policy) = (Arc::clone(&self), policy.clone());
-            let (round, slots) = (Arc::clone(&round), Arc::clone(&slots));
+            let (batch, slots) = (Arc::clone(&batch), Arc::clone(&slots));
             tasks.spawn(async move {
                 let _slot = slots.acquire().await;
-                let state = fetcher.compare_one(&round, &upstream, &policy).await;
+                let state = fetcher.compare_one(&batch, &upstream, &policy).await;
                 let failed = |error: FetchError| DriftState::Failed(error.to_string());
                 (index, state.unwrap_or_else(failed))
             });
@@ -47,7 +47,7 @@ impl Fetcher {
 
     async fn compare_one(
         &self,
-        round: &ComparisonBatch,
+        batch: &ComparisonBatch,
         upstream: &Upstream,
         policy: &SourcePolicy,
     ) -> Result<DriftState> {
@@ -65,7 +65,7 @@ impl Fetcher {
         policy.check_source(&source)?;
         let comparison = Comparison {
             access: self.with_policy(policy).to_source(&source),
-            round,
+            batch,
             upstream,
             recorded,
         };

@@ -1,8 +1,9 @@
-//! The owner's source policy: `[sources]` of `policy.toml`, checked before each request.
+//! The owner's source policy: `[sources]` of `policy.toml`, checked before each request, and the age
+//! of a commit and the signer once they are known.
 //!
 //! The policy fails closed: if it has an `allow` list, it rejects every source that no pattern
-//! covers. Hosts that are reached later, by a redirect or a hand-off, are checked too. Local
-//! folders and archives are always allowed.
+//! covers. Hosts that are reached later, by a redirect or a hand-off, are checked too. Folders
+//! and archives on this machine are always allowed.
 
 use url::Url;
 use vault_format::count::count;

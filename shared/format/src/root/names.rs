@@ -149,7 +149,7 @@ fn looks_like_fingerprint(text: &str) -> bool {
         .chars()
         .filter(|c| c.is_alphanumeric())
         .collect();
-    // The digits after it are the version number at the end of a vault's fingerprint.
+    // A vault's fingerprint ends with its version number, so digits may follow its characters.
     let (start, version) = compact
         .split_at_checked(FINGERPRINT_CHARS)
         .unwrap_or_default();

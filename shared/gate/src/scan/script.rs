@@ -60,7 +60,7 @@ pub(super) fn split_code(builder: &mut Builder<'_>, lines: &[(usize, usize)], pl
             place
         };
         if place & DATA != 0 {
-            unescape_value(&mut builder.bytes[start..end]);
+            approximate_escapes(&mut builder.bytes[start..end]);
         }
         builder.add_statement(start, end, here);
         at += 1;
@@ -68,7 +68,7 @@ pub(super) fn split_code(builder: &mut Builder<'_>, lines: &[(usize, usize)], pl
 }
 
 /// Turns escaped quotation marks and line breaks of a value into those of the command in it.
-fn unescape_value(line: &mut [u8]) {
+fn approximate_escapes(line: &mut [u8]) {
     let mut at = 0;
     while at + 1 < line.len() {
         if line[at] == b'\\' {

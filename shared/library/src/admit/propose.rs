@@ -88,13 +88,13 @@ pub struct ProposeReport {
 /// let vault = Vault::open_or_create(paths, Arc::new(SystemClock), Arc::new(SystemRandom))?;
 /// let text = "---\nname: greet\ndescription: Greets whoever asks. Use when somebody says hello.\n---\nSay hello.\n";
 ///
-/// let checked = propose_skill(&vault, &ProposeSkill { check: true, ..ProposeSkill::new("ann", text) })?;
+/// let checked = propose_skill(&vault, &ProposeSkill { check: true, ..ProposeSkill::from_skill_md("ann", text) })?;
 /// assert_eq!(checked.outcome, Proposed::WouldAccept);
-/// let accepted = propose_skill(&vault, &ProposeSkill::new("ann", text))?;
+/// let accepted = propose_skill(&vault, &ProposeSkill::from_skill_md("ann", text))?;
 /// assert_eq!((accepted.outcome, accepted.installed.map(|(version, _)| version)), (Proposed::Accepted, Some(1)));
-/// let repeated = propose_skill(&vault, &ProposeSkill::new("ann", text))?;
+/// let repeated = propose_skill(&vault, &ProposeSkill::from_skill_md("ann", text))?;
 /// assert_eq!(repeated.outcome, Proposed::Duplicate);
-/// let broken = propose_skill(&vault, &ProposeSkill::new("ann", "no frontmatter"))?;
+/// let broken = propose_skill(&vault, &ProposeSkill::from_skill_md("ann", "no frontmatter"))?;
 /// assert_eq!((broken.outcome, broken.findings[0].rule), (Proposed::Invalid, "frontmatter-missing"));
 /// # Ok(())
 /// # }

@@ -45,7 +45,7 @@ use crate::vault::{Vault, VaultError};
 /// let vault = Vault::open_or_create(paths, Arc::new(SystemClock), Arc::new(SystemRandom))?;
 /// add_folder(&vault, &skill, &Default::default())?;
 ///
-/// let input = SyncProfilesInput { machine: Machine::at(home.path()), discover: true, ..SyncProfilesInput::default() };
+/// let input = SyncProfilesInput { machine: Machine::with_home(home.path()), discover: true, ..SyncProfilesInput::default() };
 /// let report = sync_profiles(&vault, &input)?;
 /// assert!(report.restart_required);
 /// assert!(home.path().join(".cursor/skills/greet/SKILL.md").exists());

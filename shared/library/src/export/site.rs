@@ -82,7 +82,7 @@ pub(super) struct SiteEntry {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use vault_library::export::{SiteInput, well_known};
+/// use vault_library::export::{SiteInput, export_site};
 /// use vault_library::{Vault, VaultPaths, add_folder};
 /// use vault_store::{clock::SystemClock, random::SystemRandom};
 ///
@@ -95,7 +95,7 @@ pub(super) struct SiteEntry {
 /// let vault = Vault::open_or_create(paths, Arc::new(SystemClock), Arc::new(SystemRandom))?;
 /// add_folder(&vault, &skill, &Default::default())?;
 ///
-/// let report = well_known(&vault, &SiteInput { folder: folder.path().join("site"), skills: Vec::new() })?;
+/// let report = export_site(&vault, &SiteInput { folder: folder.path().join("site"), skills: Vec::new() })?;
 /// assert_eq!(report.skills[0].name.as_str(), "pdf");
 /// assert!(folder.path().join("site/.well-known/agent-skills/index.json").exists());
 /// # Ok(())

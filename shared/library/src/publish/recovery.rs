@@ -101,7 +101,7 @@ pub fn create_recovery_key(
     write_all(&key, &input.files)?;
     let (vault, report, resigned) = if anew {
         drop(change);
-        let (vault, resigned) = make_anew(vault, &before, chain)?;
+        let (vault, resigned) = recreate_vault(vault, &before, chain)?;
         let report = complete_change(&vault, &before, None)?;
         (vault, report, Some(resigned))
     } else if is_stored {
@@ -282,7 +282,7 @@ fn check_place(vault: &Vault, path: &Path) -> Result<(), RootsError> {
 
 /// Gives the vault another first root version, and so another id. Every own skill is signed again.
 /// A kill in between leaves the old vault, or the new one with skills that wait to be signed.
-fn make_anew(
+fn recreate_vault(
     vault: &Vault,
     before: &VaultTrust,
     chain: RootChain,

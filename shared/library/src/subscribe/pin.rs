@@ -145,7 +145,7 @@ pub fn configure_link(
         link.pin.name = name.clone();
     }
     link.pin.gate = settings.gate.unwrap_or(link.pin.gate);
-    // The name and the gate are part of what readers see, although no link on disk changes.
+    // Readers see the name and the gate, so they must notice, although no symbolic link changes.
     change.mark_changing()?;
     trust_folder(vault, id).write_record(PIN, &link.pin)?;
     Ok(link)

@@ -115,7 +115,7 @@ async fn by_query(call: &Call<'_>, query: &str, input: &Input) -> Result<Answer<
         )));
     }
     let visible = call.visible(Reach::Query(query)).await?;
-    let ranked = visible.with_ranking().await?;
+    let ranked = visible.into_searchable().await?;
     let hits = ranked
         .search(query, top_k as usize, input.agent.as_ref())
         .into_iter()

@@ -84,9 +84,9 @@ pub(super) fn verify_proposal(
     bytes: &[u8],
     base: &PublishBase,
 ) -> Result<JudgedRelease, Refusal> {
-    // The service signs nothing, so there is no earlier payload of its own to compare with.
     let reader = catalog_reader(app, namespace, base)?;
     let follows = reader.last.map(|last| last.stored);
+    // `None`: the service signs no proposal, so no earlier payload of its own can contradict one.
     let judgement = judge_proposal(bytes, &reader, follows, &|_, _| None);
     let release = match judgement.outcome.map_err(|error| to_refusal(&error))? {
         CatalogOutcome::Release(release) => *release,

@@ -11,7 +11,7 @@ use vault_gate::RawFile;
 use vault_shelf::DriftState;
 use vault_shelf::fetch::{FetchedSkill, Upstream};
 
-use super::round::Comparison;
+use super::batch::Comparison;
 use super::{
     Kind, MAX_SKILL_MD_BYTES, describe_skill, fetch_file, join_path, new_upstream, plain_file,
     skill_file,

@@ -1,13 +1,13 @@
 //! The kinds of sources, one file each, behind one trait. A kind lists the skills of a source and
 //! compares the source with what is recorded.
 
+pub(crate) mod batch;
 mod files;
 mod index;
 mod marketplace;
 mod npm;
 mod registry;
 mod repository;
-pub(crate) mod round;
 pub mod site;
 
 use async_trait::async_trait;
@@ -20,7 +20,7 @@ use vault_gate::{RawFile, is_ignored};
 use vault_shelf::DriftState;
 use vault_shelf::fetch::{FetchedSkill, Upstream};
 
-use round::Comparison;
+use batch::Comparison;
 
 use crate::access::{Access, Fetcher};
 use crate::error::{FetchError, Result, escape_untrusted};
@@ -42,7 +42,7 @@ pub(crate) trait Kind: Send + Sync {
     /// Compares the source's current state with what is recorded of a skill. The default fetches
     /// the skill again. Kinds with a cheaper check override it.
     async fn compare_state(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
-        comparison.by_bytes().await
+        comparison.by_fetching().await
     }
 }
 

@@ -118,8 +118,8 @@ impl Package {
             escape_untrusted(&description.name),
             escape_untrusted(&description.version)
         );
-        // Only a tag may stand for another version, and tags do not begin with a digit. npm drops
-        // what follows a `+`.
+        // Only a tag may stand for another version. npm advises against tags that begin with a
+        // digit, so one that does is taken for a version. npm drops what follows a `+`.
         let version = self.version.split('+').next().unwrap_or_default();
         let is_tag = !version.starts_with(|first: char| first.is_ascii_digit());
         if description.name != self.name || !is_tag && description.version != version {

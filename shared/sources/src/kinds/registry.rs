@@ -9,9 +9,9 @@ use vault_format::manifest::SKILL_MD;
 use vault_shelf::DriftState;
 use vault_shelf::fetch::Upstream;
 
+use super::batch::Comparison;
 use super::files::open_all;
 use super::repository::Repository;
-use super::round::Comparison;
 use super::{
     Kind, MAX_JSON_BYTES, MAX_SKILL_MD_BYTES, fetch_file, join_url, new_upstream, parse_json,
     plain_file,
@@ -314,7 +314,7 @@ impl Kind for FileRegistry<'_> {
     async fn compare_state(&self, comparison: &Comparison<'_>) -> Result<DriftState> {
         match self.version {
             Some(_) => Ok(DriftState::UpToDate),
-            None => comparison.by_bytes().await,
+            None => comparison.by_fetching().await,
         }
     }
 }

@@ -8,7 +8,7 @@ use vault_gate::RawFile;
 use vault_shelf::DriftState;
 use vault_shelf::fetch::{FetchedSkill, Upstream};
 
-use super::round::{Comparison, share_result};
+use super::batch::{Comparison, share_result};
 use super::{Kind, MAX_SKILL_MD_BYTES, describe_skill, join_path, new_upstream, skill_file};
 use crate::access::{Access, Fetcher, short_commit};
 use crate::archive::{MAX_ARCHIVE_FILES, MAX_UNPACKED_BYTES};
@@ -52,7 +52,7 @@ impl Kind for Address<'_> {
             source.address, source.reference, source.tail
         );
         let resolve = git::resolve_commit(&settings, source, &pinned);
-        let resolved = share_result(&comparison.round.commits, asked.clone(), resolve).await?;
+        let resolved = share_result(&comparison.batch.commits, asked.clone(), resolve).await?;
         if resolved.commit == comparison.recorded {
             return Ok(DriftState::UpToDate);
         }
@@ -64,7 +64,7 @@ impl Kind for Address<'_> {
                 git::fetch_commit(&settings, source, &resolved, Depth::Trees, &pinned).await;
             fetched.map(Arc::new)
         };
-        let checkout = share_result(&comparison.round.trees, asked, fetch).await?;
+        let checkout = share_result(&comparison.batch.trees, asked, fetch).await?;
         match (checkout.tree_id(path), &upstream.tree) {
             (Some(tree), Some(before)) if tree == before => Ok(DriftState::UpToDate),
             (Some(_), _) => Ok(DriftState::Drifted {

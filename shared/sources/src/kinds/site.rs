@@ -20,9 +20,9 @@ use vault_gate::RawFile;
 use vault_shelf::DriftState;
 use vault_shelf::fetch::{FetchedSkill, SignedSkill, Upstream};
 
+use super::batch::{Comparison, share_result};
 pub use super::index::SCHEMA;
 use super::index::{Artifact, Site, SiteEntry};
-use super::round::{Comparison, share_result};
 use super::{Kind, fetch_file, join_url, new_upstream, plain_file};
 use crate::access::Access;
 use crate::archive::{self, MAX_DOWNLOAD_BYTES, MAX_UNPACKED_BYTES};
@@ -68,12 +68,12 @@ impl Kind for Address<'_> {
             let site = Site::fetch_index(comparison.access, self.origin).await;
             site.map(Arc::new)
         };
-        let site = share_result(&comparison.round.sites, self.origin.to_string(), fetch).await?;
+        let site = share_result(&comparison.batch.sites, self.origin.to_string(), fetch).await?;
         match &site.find_entry(self.skill.unwrap_or_default())?.artifact {
             Artifact::SkillMd { digest, .. } | Artifact::Archive { digest, .. } => {
                 Ok(comparison.with_revision(&format!("sha256:{digest}")))
             }
-            Artifact::Files(_) => comparison.by_bytes().await,
+            Artifact::Files(_) => comparison.by_fetching().await,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Compares skills with their sources. Skills that are compared together share requests.
+//! Results that the comparisons of one batch share, since several skills may need one request, and
+//! the comparison of a recorded revision with the current one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,7 +43,7 @@ pub(crate) async fn share_result<T: Clone>(
 /// One comparison of a batch: a skill, and what is recorded of it.
 pub(crate) struct Comparison<'a> {
     pub(crate) access: Access<'a>,
-    pub(crate) round: &'a ComparisonBatch,
+    pub(crate) batch: &'a ComparisonBatch,
     pub(crate) upstream: &'a Upstream,
     /// The recorded commit, version or digest.
     pub(crate) recorded: &'a str,
@@ -66,7 +67,7 @@ impl Comparison<'_> {
     }
 
     /// Fetches the skill again and compares its revision.
-    pub(crate) async fn by_bytes(&self) -> Result<DriftState> {
+    pub(crate) async fn by_fetching(&self) -> Result<DriftState> {
         let now = fetch_recorded(self.access, self.upstream).await?;
         let revision = now.upstream.revision.unwrap_or_default();
         Ok(self.with_revision(&revision))
