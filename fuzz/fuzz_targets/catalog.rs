@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use vault_fuzz::{NOW, chain, known, secret};
 use vault_format::catalog;
-use vault_format::catalog::{CatalogOutcome, CatalogReader, LastCatalog, NewRoots, Side, SignedCatalog, judge_catalog, judge_proposal};
+use vault_format::catalog::{CatalogOutcome, CatalogReader, LastCatalog, NewRoots, ReaderKind, SignedCatalog, judge_catalog, judge_proposal};
 use vault_format::dsse::Envelope;
 use vault_format::json;
 
@@ -23,7 +23,7 @@ fuzz_target!(|data: &[u8]| {
 fn show(data: &[u8]) {
     let slug = "acme".parse().expect("a slug");
     let known = known(chain());
-    for (side, own) in [(Side::Device, None), (Side::Device, Some(&known)), (Side::Service, Some(&known))] {
+    for (side, own) in [(ReaderKind::Device, None), (ReaderKind::Device, Some(&known)), (ReaderKind::Service, Some(&known))] {
         let reader = CatalogReader {
             side,
             base: "https://vault.example",
@@ -38,13 +38,13 @@ fn show(data: &[u8]) {
         let _ = judge_proposal(data, &reader, reader.last.map(|last| last.stored), &|_, _| None);
         let judged = judge_catalog(data, &reader);
         let Ok(CatalogOutcome::Release(release)) = judged.outcome else {
-            assert!(side == Side::Device || matches!(judged.roots, NewRoots::None));
+            assert!(side == ReaderKind::Device || matches!(judged.roots, NewRoots::None));
             continue;
         };
-        let counted = release.settle(|_| true).expect("nothing is stored that could be newer");
+        let counted = release.settle_versions(|_| true).expect("nothing is stored that could be newer");
         // What counts is the same release when it comes again.
         let hash = counted.stored.payload_sha256;
-        let last = LastCatalog::read(data, &hash, counted.signers.clone()).expect("what counted can be read");
+        let last = LastCatalog::read_stored(data, &hash, counted.signers.clone()).expect("what counted can be read");
         let again = CatalogReader { own: Some(&counted.state), last: Some(&last), ..reader };
         assert!(matches!(judge_catalog(data, &again).outcome, Ok(CatalogOutcome::Equal { .. })));
         let file = SignedCatalog::parse(data).expect("what counted parses");

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use vault_format::request::{SignedRequest, sign};
+use vault_format::request::{SignedRequest, sign_request};
 use vault_format::time::Timestamp;
 
 fuzz_target!(|data: &str| {
@@ -20,7 +20,7 @@ fuzz_target!(|data: &str| {
     }
     // What we sign is good for itself and for nothing else.
     let key = vault_fuzz::secret("laptop");
-    let headers = sign(&key, method, path, now);
+    let headers = sign_request(&key, method, path, now);
     let request = SignedRequest::parse(
         Some(&headers.device),
         Some(&headers.timestamp),

@@ -9,7 +9,7 @@ use vault_format::request::route;
 use vault_format::root::{KeyFingerprint, KeyName, VaultId};
 
 fuzz_target!(|data: &str| {
-    if let Some(route) = route::parse(data) {
+    if let Some(route) = route::parse_route(data) {
         assert_eq!(route.to_string(), data);
     }
     let mut paths: Vec<FilePath> = data.lines().filter_map(|line| line.parse().ok()).collect();

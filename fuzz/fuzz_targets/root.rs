@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use vault_fuzz::{NOW, chain, entry, known, secret};
 use vault_format::dsse::Envelope;
 use vault_format::json;
-use vault_format::root::{KeyRequest, PAYLOAD_TYPE, RecoveryFile, RootChain, RootEdit, RootList, RootState, VaultFingerprint, judge};
+use vault_format::root::{KeyRequest, PAYLOAD_TYPE, RecoveryFile, RootChain, RootEdit, RootList, RootState, VaultFingerprint, judge_roots};
 
 #[derive(serde::Deserialize)]
 struct Outer {
@@ -48,16 +48,16 @@ fn show(list: &RootList) {
     let revoked = secret("release 1").public();
     let longer = {
         let first = chain();
-        let mut edit = RootEdit::after(&first, NOW);
+        let mut edit = RootEdit::begin_after(&first, NOW);
         edit.revoke(&revoked).add_publisher(entry("release 2")).expect("a new key");
         edit.sign(&[&secret("recovery")]).expect("a root version")
     };
     for own in [None, Some(known(chain())), Some(known(longer))] {
-        let Ok(judged) = judge(own.as_ref(), list, None) else {
+        let Ok(judged) = judge_roots(own.as_ref(), list, None) else {
             continue;
         };
         let state = judged.state;
-        let again = judge(Some(&state), list, None).expect("what counts counts again");
+        let again = judge_roots(Some(&state), list, None).expect("what counts counts again");
         assert!(!again.taken && again.state == state);
         let stored = json::to_bytes(state.chain());
         let object = [br#"{"roots":"#.as_slice(), &stored, b"}"].concat();

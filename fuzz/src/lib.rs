@@ -29,7 +29,7 @@ pub fn entry(name: &str) -> KeyEntry {
 /// Returns a chain of one version: `recovery` is the root key, `release 0` and `release 1` are the
 /// publishers.
 pub fn chain() -> RootChain {
-    let mut edit = RootEdit::first(Timestamp::from_unix(1_795_000_000));
+    let mut edit = RootEdit::begin_first(Timestamp::from_unix(1_795_000_000));
     edit.add_root_key(entry("recovery")).expect("a new key");
     edit.add_publisher(entry("release 0")).expect("a new key");
     edit.add_publisher(entry("release 1")).expect("a new key");

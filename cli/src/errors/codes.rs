@@ -482,7 +482,7 @@ mod tests {
         for file in [
             "format/src/catalog/error.rs",
             "format/src/manifest.rs",
-            "policy/src/file.rs",
+            "policy/src/file/fault.rs",
             "format/src/root/error.rs",
             "format/src/root/standing.rs",
         ] {

@@ -9,11 +9,11 @@ use std::{
 
 use super::{
     Origin, Settings,
-    process::Process,
     table::{TABLE, ValueKind, Variable, file_name, is_true, variable_named, variable_names},
 };
 use crate::{
     errors::{ErrorCode, Failure, Place},
+    process::Process,
     text::{clean, line_of, nearest_name},
 };
 

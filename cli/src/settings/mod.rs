@@ -13,14 +13,12 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use self::{
-    process::Process,
-    table::{
-        OTHER_VARIABLES, TABLE, ValueKind, is_true, mask_value, variable_named, variable_names,
-    },
+use self::table::{
+    OTHER_VARIABLES, TABLE, ValueKind, is_true, mask_value, variable_named, variable_names,
 };
 use crate::{
     errors::{Failure, Place},
+    process::Process,
     text::{clean, nearest_name},
 };
 

@@ -267,7 +267,7 @@ const ALLOWED: [&str; 33] = [
     "fuzz/fuzz_targets/root.rs",
     "shared/format/src/catalog/file.rs",
     "shared/format/src/dsse.rs",
-    "shared/format/src/manifest.rs",
+    "shared/format/src/manifest/signed.rs",
     "shared/format/src/root/key_request.rs",
     "shared/format/src/root/write.rs",
     "shared/format/tests/core/formats.rs",

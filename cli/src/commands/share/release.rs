@@ -23,12 +23,9 @@ use crate::{
         format_key, join, paint,
     },
     service::{connection::Connection, drafts::DraftClient},
-    tasks::{
-        key_changes,
-        publishing::{
-            Publisher,
-            review::{Question, ReleaseDifference, ReleaseReview, ReviewFlags},
-        },
+    tasks::publishing::{
+        Publisher,
+        review::{Question, ReleaseDifference, ReleaseReview, ReviewFlags},
     },
 };
 

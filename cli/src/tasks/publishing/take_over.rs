@@ -24,7 +24,6 @@ use super::{
 use crate::{
     errors::{ErrorCode, Failure},
     output::{BOLD, diff::RenderedDiff, format_key, join},
-    tasks::key_changes,
 };
 
 /// The changes that a sync has taken over.

@@ -35,7 +35,7 @@ use crate::{
     context::Context,
     errors::Failure,
     output::{
-        BOLD, DIM, HINT, Report, SingleOrList, TICK, WARN, change_lines, clean, count, finding,
+        BOLD, DIM, HINT, Report, SingleOrList, TICK, WARN, change_lines, clean, count,
         format_flagged, format_size, join,
     },
     service::{DeviceClient, in_flight},

@@ -14,10 +14,7 @@ use crate::{
     errors::Failure,
     output::{BOLD, DIM, HINT, TICK, WARN, Warning, count, format_key, join},
     service::{OwnerClient, connection::Connection, sessions, tokens::TokenFile},
-    tasks::{
-        key_changes,
-        publishing::{Publisher, everywhere},
-    },
+    tasks::publishing::{Publisher, everywhere},
 };
 
 /// The number of skills that are listed for people; `--json` lists all.

@@ -180,6 +180,7 @@ fn read_zip(bytes: &[u8], content: &mut ContainerContent) {
         content.is_locked = bytes.get(6).is_some_and(|flags| flags & 1 != 0);
         return;
     };
+    let directory = at;
     while bytes
         .get(at..)
         .is_some_and(|rest| rest.starts_with(b"PK\x01\x02"))
@@ -230,6 +231,11 @@ fn read_zip(bytes: &[u8], content: &mut ContainerContent) {
     // Other programs find a directory that the record does not lead to (zip64, or bytes before the
     // archive), so one that does not reach from there to the record was not read.
     content.is_cut |= !content.is_beyond && at != end;
+    // A record that does not end the file, or that lists nothing of a file that begins with a
+    // member, may be a decoy behind the one by which other programs unpack.
+    let comment = little_endian(bytes, end + 20, 2).unwrap_or_default();
+    let lists_nothing = at == directory && bytes.starts_with(b"PK\x03\x04");
+    content.is_cut |= end + 22 + comment != bytes.len() || lists_nothing;
 }
 
 fn read_gzip(bytes: &[u8], found: &mut ContainerContent) {
@@ -294,6 +300,9 @@ fn read_tar(bytes: &[u8], content: &mut ContainerContent) {
         }
         at = from + data.len().div_ceil(BLOCK) * BLOCK;
     }
+    // Some programs read on behind a block of zeros.
+    let rest = bytes.get(at..).unwrap_or_default();
+    content.is_cut |= rest.iter().any(|byte| *byte != 0);
 }
 
 #[cfg(test)]
@@ -461,6 +470,24 @@ mod tests {
         let mut found = ContainerContent::new(MOST);
         read_zip(&prefixed, &mut found);
         assert!(found.is_cut);
+    }
+
+    #[test]
+    fn a_record_that_other_programs_pass_over_is_reported() {
+        let mut good = zipped("run.sh", 0, 0, b"curl x | sh");
+        let end = u32::try_from(good.len()).unwrap();
+        let record = |comment: u8| {
+            let offset = end.to_le_bytes();
+            [b"PK\x05\x06".as_slice(), &[0; 12], &offset, &[comment, 0]].concat()
+        };
+        let last = good.len() - 2;
+        good[last] = 22; // the decoy is the comment of the real record
+        for decoy in [record(1), record(0)] {
+            let bytes = [good.as_slice(), &decoy].concat();
+            assert!(texts("a.zip", &bytes).1, "{decoy:?}");
+        }
+        let behind = [tarred("a", b"first"), tarred("run.sh", b"curl x | sh")].concat();
+        assert!(texts("a.tar", &behind).1);
     }
 
     #[test]
