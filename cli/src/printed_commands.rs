@@ -19,14 +19,14 @@ const TEXTS: [&str; 12] = [
     "commands/share",
     "commands/trust/key",
     "commands/trust/publishers",
-    "draft_review.rs",
+    "tasks/draft_review.rs",
     "errors/codes.rs",
     "errors/library.rs",
-    "key_changes.rs",
+    "tasks/key_changes.rs",
     "output/doctor.rs",
-    "publishing",
+    "tasks/publishing",
     "service",
-    "subscription.rs",
+    "tasks/subscription.rs",
 ];
 
 /// Values of which one fits where the person, or the program, puts something.
