@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use vault_format::dsse::Envelope;
 use vault_format::hash::Digest;
-use vault_format::request::sign;
+use vault_format::request::sign_request;
 use vault_format::time::Timestamp;
 use vault_fuzz::secret;
 
@@ -58,7 +58,7 @@ fn main() -> io::Result<()> {
         &format!("bundles/{hash}.json"),
     ] {
         let path = format!("/v/acme/{route}");
-        let headers = sign(
+        let headers = sign_request(
             &secret("laptop"),
             "GET",
             &path,
