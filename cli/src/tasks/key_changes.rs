@@ -1,7 +1,7 @@
 //! Messages about the keys of a vault: the changes in one line, and warnings about missing or reset
 //! keys.
 
-use vault_api::{PinReset, VaultHead};
+use vault_api::{ReportedPinReset, VaultHead};
 use vault_format::root::{KeyFingerprint, RootBudget, RootWarning};
 use vault_library::{
     Vault, recovery,
@@ -70,17 +70,19 @@ pub fn remind_of_recovery_key(context: &Context, vault: &Vault) -> Result<(), Fa
 /// Warns that the service's pin of the vault was reset. The service reports a reset to every owner
 /// for 30 days.
 pub fn warn_of_pin_reset(context: &Context, address: &str, shown: &VaultHead) {
-    if let Some(PinReset { at, by, .. }) = &shown.pin_reset {
+    let details = match &shown.pin_reset {
         // Whoever resets the pin may pin other keys next, so the warning names the account.
-        let by = clean(by, 60);
-        let warning = Warning::new(
-            "pin_reset",
-            format!("the vault that {address} had pinned was reset at {at} by {by}"),
-        );
-        let hint =
-            "ask the other owners whether this was intended; linked machines keep their own pin";
-        context.ui.warn(warning.hint(hint));
-    }
+        Some(ReportedPinReset::Known(reset)) => {
+            format!(" at {} by {}", reset.at, clean(&reset.by, 60))
+        }
+        Some(ReportedPinReset::Unknown(_)) => String::new(),
+        None => return,
+    };
+    let message = format!("the vault that {address} had pinned was reset{details}");
+    let hint = "ask the other owners whether this was intended; linked machines keep their own pin";
+    context
+        .ui
+        .warn(Warning::new("pin_reset", message).hint(hint));
 }
 
 /// Warns that the keys of a vault have changed since this machine last read them.

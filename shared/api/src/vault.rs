@@ -1,7 +1,7 @@
 //! Vaults, as their people see them: `/admin/vaults` and `/admin/vaults/{slug}`.
 
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use vault_format::hash::Digest;
@@ -172,8 +172,19 @@ pub struct VaultHead {
     #[serde(default = "not_said")]
     pin: Value,
     /// The last reset of the pin, for 30 days.
-    #[serde(default, deserialize_with = "known")]
-    pub pin_reset: Option<PinReset>,
+    #[serde(default)]
+    pub pin_reset: Option<ReportedPinReset>,
+}
+
+/// A reset of the pin, as a publisher reads it: one in an unknown form of a later service was a
+/// reset all the same.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum ReportedPinReset {
+    /// A reset whose time and author could be read.
+    Known(PinReset),
+    /// Any other form.
+    Unknown(IgnoredAny),
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -368,6 +379,26 @@ mod tests {
         for held in [r#"{"pin":{"later":1}}"#, r#"{"kind":"hosted"}"#] {
             assert!(!head(held).is_unpinned(), "{held}");
             assert_eq!(head(held).vault_id(), None, "{held}");
+        }
+    }
+
+    #[test]
+    fn a_reset_in_an_unknown_form_is_a_reset() {
+        let known = r#"{"pin_reset":{"at":"2026-12-01T00:00:00Z","by":"usr_a","vault_id":null}}"#;
+        let reset = head(known).pin_reset;
+        assert!(matches!(reset, Some(ReportedPinReset::Known(reset)) if reset.by == "usr_a"));
+        for later in [
+            r#"{"pin_reset":{"when":7}}"#,
+            r#"{"pin_reset":"yesterday"}"#,
+        ] {
+            let reset = head(later).pin_reset;
+            assert!(
+                matches!(reset, Some(ReportedPinReset::Unknown(_))),
+                "{later}"
+            );
+        }
+        for none in ["{}", r#"{"pin_reset":null}"#] {
+            assert!(head(none).pin_reset.is_none(), "{none}");
         }
     }
 
