@@ -14,7 +14,7 @@ use regex::Regex;
 use crate::cli;
 
 /// The sources that contain the messages of these commands.
-const TEXTS: [&str; 12] = [
+const TEXTS: [&str; 13] = [
     "commands/administer",
     "commands/share",
     "commands/trust/key",
@@ -22,6 +22,7 @@ const TEXTS: [&str; 12] = [
     "tasks/draft_review.rs",
     "errors/codes.rs",
     "errors/library.rs",
+    "errors/publishing.rs",
     "tasks/key_changes.rs",
     "output/doctor.rs",
     "tasks/publishing",

@@ -27,7 +27,7 @@ const LEAST_REASONS: usize = 3;
 /// Patterns of the gate, which are written anew as data; only circles are looked for there.
 const UNMEASURED: &str = "shared/gate/src/rules";
 
-/// Crates with files and functions that are larger still. The list only shrinks.
+/// Crates with functions that are larger still. The list only shrinks.
 const STILL_LARGE: &[&str] = &["vault-cli", "vault-service"];
 
 /// A source file of a crate, without its tests.
@@ -268,16 +268,17 @@ fn functions(source: &Source) -> Vec<Function> {
 fn files_and_functions_are_small() {
     let mut large = Vec::new();
     let crates = crates();
-    let measured = crates
+    for (crate_name, source) in crates
         .iter()
-        .filter(|(name, _)| !STILL_LARGE.contains(&name.as_str()));
-    for source in measured
-        .flat_map(|(_, sources)| sources)
-        .filter(|source| source.is_measured())
+        .flat_map(|(name, sources)| sources.iter().map(move |source| (name, source)))
+        .filter(|(_, source)| source.is_measured())
     {
         let (name, lines) = (source.name(), source.text.lines().count());
         if lines > MOST_LINES {
             large.push(format!("{name} has {lines} lines"));
+        }
+        if STILL_LARGE.contains(&crate_name.as_str()) {
+            continue;
         }
         for function in functions(source) {
             let Function {

@@ -16,6 +16,7 @@ macro_rules! fail {
 
 pub mod codes;
 mod library;
+mod publishing;
 
 use std::{fmt, io::ErrorKind, path::Path};
 

@@ -17,6 +17,7 @@ mod codes;
 mod content;
 mod csv;
 mod difference;
+mod draft_commands;
 mod drafts;
 mod export;
 mod fleet;

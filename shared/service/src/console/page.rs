@@ -145,7 +145,7 @@ pub(super) struct Pager {
 
 impl Pager {
     /// Returns the page that the parameter `page` names: the last one for a number beyond it, the
-    /// first for anything that is no number. `href` makes the address of a page.
+    /// first for anything that is not a number. `href` makes the address of a page.
     pub(super) fn from_query(
         page: &ConsolePage,
         what: &'static str,
