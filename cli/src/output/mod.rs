@@ -162,7 +162,7 @@ impl Ui {
     pub fn print_report(&self, report: &Report) -> Exit {
         let exit = report.exit;
         match report.form {
-            // Not through `print`: folded lines would break a script that a shell reads.
+            // Not through `print_text`: folded lines would break a script that a shell reads.
             Form::BareText => {
                 exit_on_error(
                     std::io::stdout().lock().write_all(report.text.as_bytes()),

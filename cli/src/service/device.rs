@@ -82,7 +82,7 @@ impl DeviceClient {
             let answer = self.read_path(&path, size.min(ceiling::OBJECT)).await;
             let answer = answer.map_err(|failure| longer_than_signed(hash, size, failure))?;
             match answer.retry_after() {
-                // Fetching many bundles may hit the rate limit, which is no failure.
+                // Fetching many bundles may hit the rate limit, which is not a failure.
                 Some(seconds) if tries < 3 => {
                     tries += 1;
                     // The service must not be able to make this machine wait for long.

@@ -224,7 +224,7 @@ pub fn check(files: Vec<RawFile>, options: &GateOptions<'_>) -> Verdict {
         });
         findings.extend(added);
     }
-    // Here, because `admit` takes the files and a waiver names the bytes of the file it is about.
+    // Here, because `build_package` takes the files and a waiver names the bytes of the file it is about.
     let digests = digests_of_flagged(&files, &findings);
     let admitted = build_package(files, options, &mut findings);
     // Waivers come first: a flag that the owner accepted is recorded with its reason, and only the
@@ -320,7 +320,7 @@ fn digests_of_flagged(
         .collect();
     files
         .iter()
-        // SKILL.md always: flags about hidden text in it are only found later, by `admit`.
+        // SKILL.md always: flags about hidden text in it are only found later, by `build_package`.
         .filter(|file| flagged.contains(file.path.as_str()) || file.path.as_str() == SKILL_MD)
         .map(|file| (file.path.as_str().to_owned(), Digest::of(&file.bytes)))
         .collect()

@@ -228,7 +228,7 @@ fn skill_directory(
     }
     let manifest = ".vault";
     if path.is_empty() {
-        // The signed manifest is no file of the skill, so its folder is added by hand.
+        // The signed manifest is not a file of the skill, so its folder is added by hand.
         folders.insert(manifest);
     } else if path == manifest {
         children.push(manifest_link(owner, name, loaded));

@@ -51,7 +51,7 @@ impl Fetcher {
         upstream: &Upstream,
         policy: &SourcePolicy,
     ) -> Result<DriftState> {
-        // A source that cannot be fetched again is no failure. It only leaves nothing to compare.
+        // A source that cannot be fetched again is not a failure: there is nothing to compare with.
         let source = match source_of(self, upstream) {
             Ok(source) => source,
             Err(bad) => return Ok(DriftState::Unchecked(bad.to_string())),

@@ -67,7 +67,7 @@ pub struct Arguments {
 /// The health of a vault on this machine.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Health<'a> {
-    /// Whether there is no finding of severity `error`.
+    /// Whether no finding has the severity `error`.
     healthy: bool,
     /// The number of skills that failed verification, including those just repaired.
     damaged: usize,

@@ -169,7 +169,7 @@ pub fn find_pending_draft(
     const KIND: EntryWords = EntryWords {
         noun: "draft",
         missing: ErrorCode::DraftNotFound,
-        // There is no code of its own for several drafts that begin alike.
+        // Several drafts that begin alike have no error code of their own.
         ambiguous: ErrorCode::DraftNotFound,
         list: "vault drafts list",
     };

@@ -176,7 +176,7 @@ pub fn run_with(
         return Err(name_needs_one());
     }
     // A misspelt rule fails before anything is fetched: it would accept nothing, and the same
-    // finding would come back. `hidden-text` is no scan rule, but it can be accepted like one.
+    // finding would come back. `hidden-text` is not a scan rule, but it can be accepted like one.
     let is_known_rule = |rule: &str| {
         rule == "hidden-text"
             || gate::scan_rules().any(|known| known.name == rule || known.id == rule)
@@ -374,7 +374,7 @@ impl SkillAdder<'_> {
         taken: AdmitError,
     ) -> Result<Result<AdmitReport, AdmitError>, Failure> {
         let ui = &self.context.ui;
-        // `--yes` is no answer to this question: a script has to name `--replace` before a skill
+        // `--yes` does not answer this question: a script has to name `--replace` before a skill
         // from another source takes the place of an installed one.
         let asks = self.interrupted.is_none() && ui.may_ask() && !ui.is_yes();
         let Some(vault) = self.vault.as_ref().filter(|_| asks) else {

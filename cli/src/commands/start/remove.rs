@@ -126,7 +126,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> Result<Report, Failure> 
 /// Returns the names without the prefix `local/`. Fails if a name means a skill of a linked vault.
 fn own_names(vault: Option<&Vault>, typed: &[String]) -> Result<Vec<String>, Failure> {
     let name = |text: &String| {
-        // A text that is no name matches no skill, and is reported as not installed.
+        // Text that is not a valid name matches no skill, and is reported as not installed.
         let (Some(vault), Ok(skill)) = (vault, text.parse::<SkillRef>()) else {
             return Ok(text.clone());
         };

@@ -71,7 +71,7 @@ pub struct Arguments {
 /// The result of a setup.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct Setup {
-    /// Whether the plan was carried out. Without it there is no other member.
+    /// Whether the plan was carried out. If not, the other members are absent.
     changed: bool,
     #[serde(flatten)]
     completed: Option<CompletedSetup>,
@@ -419,7 +419,7 @@ fn add_starters(
             Err(error) => {
                 let text = format!("{name} was not added: {error}");
                 context.ui.warn(Warning::new("not_added", text));
-                // As in `adopt`: if the vault cannot be written, every other skill fails too.
+                // As in `adopt_skills`: if the vault cannot be written, every other skill fails too.
                 if matches!(error, AdmitError::Vault(_)) {
                     break;
                 }

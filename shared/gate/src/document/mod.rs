@@ -99,7 +99,7 @@ impl Document {
         let text = decode_document(bytes)?;
         let parts = split_frontmatter(text)?;
         let (root, mended) = read_yaml(parts.yaml)?;
-        // `decode` rejects raw NUL bytes; one that comes here was written as an escape in a quoted
+        // `decode_document` rejects raw NUL bytes; one that comes here was written as an escape in a quoted
         // value.
         if let Some(position) = root.first_nul() {
             let message = "the frontmatter holds the character U+0000";

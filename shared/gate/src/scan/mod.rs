@@ -274,7 +274,7 @@ fn scan_text(
             place.push_at(scan, &hit, offset, View::Raw, &what);
         }
     }
-    // Statements in which a rule matched as written, so that `joined` adds only what its reading
+    // Statements in which a rule matched as written, so that `scan_joined` adds only what its reading
     // shows.
     let mut seen = HashSet::new();
     for mut hit in scan.run_on(&reading.bytes, &segments) {

@@ -174,8 +174,8 @@ fn read_own_links(vault: &Vault) -> Result<(Vec<Place>, Vec<String>), VaultError
     Ok((bundles.into_iter().map(own).collect(), strange))
 }
 
-/// The bundles that the links in one folder name, and every other entry as a path with the prefix
-/// `shown`.
+/// The bundles that the links in one folder name, and every other entry as a path below
+/// `prefix`.
 fn read_links(
     folder: &HeldPath,
     prefix: &str,

@@ -196,7 +196,7 @@ pub(super) async fn revoke_operator(call: OperatorCall) -> Answer {
     .await
 }
 
-/// Changes the account in the path; `told` describes the account for the log. Fails with 409 if no
+/// Changes the account in the path; `describe` describes the account for the log. Fails with 409 if no
 /// operator who can sign in would be left.
 async fn change_account(
     call: &OperatorCall,

@@ -6,7 +6,7 @@
 //! caller was checked. Except for operator routes, a handler acts only on the namespace that the
 //! access token is for. Every change writes its audit record in the same commit. Handlers never
 //! render HTML and never read the environment: the console calls the functions of this room that
-//! take a [`principal::Principal`] or an `Acting`.
+//! take a [`principal::Principal`] or an `ActingUser`.
 
 mod accounts;
 pub(crate) mod audit;

@@ -42,7 +42,7 @@ pub(super) fn run(context: &Context) -> Result<Report, Failure> {
         ));
     }
     let titles: Vec<_> = content.iter().map(draft_title).collect();
-    // `--yes` is no answer here: each draft is signed only after a person has read it.
+    // `--yes` does not answer here: each draft is signed only after a person has read it.
     if !context.ui.may_ask() || context.ui.is_yes() {
         return Err(fail!(NoTty, "each draft is shown and asked about")
             .hint("run it on a terminal, or read one with vault drafts show <id> and accept it with vault drafts accept <id> --bundle <sha256>")

@@ -245,7 +245,7 @@ fn read_gzip(bytes: &[u8], found: &mut ContainerContent) {
         read_tar(&content, found);
     } else {
         found.is_cut |= is_unread(&content);
-        // Not through `add`, which would count the same bytes twice.
+        // Not through `add_part`, which would count the same bytes twice.
         found.parts.push(Part {
             name: "content".to_owned(),
             bytes: content,
