@@ -8,6 +8,8 @@ lint:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+    # No member of the workspace, so nothing else builds it.
+    cargo check --manifest-path fuzz/Cargo.toml --all-targets --quiet
 
 # Dependency rules (needs cargo-deny: `cargo install cargo-deny --locked`).
 deny:
