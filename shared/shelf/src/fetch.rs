@@ -25,8 +25,8 @@ use crate::DriftState;
 pub struct Upstream {
     /// The source, as the manifest names it.
     pub identifier: ProvenanceId,
-    /// The address that was fetched, if the identifier alone does not lead back to it, such as
-    /// another user or scheme.
+    /// The address that was fetched, if the identifier alone does not lead back to it, for example
+    /// because the address has another user or scheme.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The skill's folder in the repository; empty for its root.
@@ -56,7 +56,7 @@ pub struct Upstream {
     pub signed_version: Option<u64>,
 }
 
-/// The reason for which a skill that was signed at its source is no longer accepted from there.
+/// The reason why a skill that was signed at its source is no longer accepted from there.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PinError {
     /// The skill is no longer signed. Holds the pinned vault.
@@ -91,8 +91,8 @@ pub enum PinError {
 }
 
 impl Upstream {
-    /// Checks that the state of the source `now` has the pinned signer and no earlier version.
-    /// Without a pin, every state passes.
+    /// Checks the state of the source `now`: it must have the pinned signer, and neither older keys
+    /// nor an earlier version. Without a pin, every state passes.
     pub fn check_pin(&self, now: &Self) -> Result<(), PinError> {
         let Some(pinned) = self.signer else {
             return Ok(());
@@ -102,8 +102,8 @@ impl Upstream {
         if found != pinned {
             return Err(PinError::OtherSigner { pinned, found });
         }
-        // Older roots may still list a key that was revoked since, and its thief could sign with
-        // it.
+        // Older root versions may still list a key that was revoked since, and a thief of that key
+        // could sign with it.
         if let (Some(pinned), Some(found)) = (self.root_version, now.root_version)
             && found < pinned
         {
@@ -119,7 +119,8 @@ impl Upstream {
     }
 }
 
-/// The member of `_meta` that an index uses for a skill's signature, a [`SignedSkill`].
+/// The member of `_meta` in which a well-known index carries a skill's signature, as a
+/// [`SignedSkill`].
 pub const SIGNED_META: &str = "dev.vault/signed";
 
 /// The signature that an index lists for a skill. It is untrusted until the signature is verified.
@@ -142,7 +143,7 @@ pub struct FetchedSkill {
     pub upstream: Upstream,
 }
 
-/// The error of a fetch, as text for the caller.
+/// The error of a fetch. Each variant holds the message for the caller.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchFault {
     /// The policy, or a rule that applies to everyone, rejects the source.

@@ -2,8 +2,8 @@
 //! implementation, the current release of a namespace another.
 //!
 //! A reader takes one [`Snapshot`] and answers from it, so that a list and the skills in it are of
-//! the same moment. A shelf filters nothing: the layer above decides who sees what, in one place
-//! for all tools.
+//! the same moment. A shelf filters nothing: the layer above decides which caller sees which skill,
+//! in one place for all tools.
 
 pub mod fetch;
 
@@ -50,7 +50,7 @@ impl Entry {
     }
 }
 
-/// The keys under which a release counts.
+/// The keys whose signatures make a release valid.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ReleaseKeys {
     /// The newest root version that the shelf uses.
@@ -59,12 +59,13 @@ pub struct ReleaseKeys {
     pub signers: Vec<PublicKey>,
 }
 
-/// The contents of a shelf at one moment. It never changes, so it can be cached by its inputs.
-/// Copies share the skills.
+/// The contents of a shelf at one moment. A snapshot never changes, so it can be cached. Clones
+/// share the skills.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     entries: Arc<[Entry]>,
-    /// Skills of linked vaults whose names are taken by other skills.
+    /// Skills of linked vaults that can only be addressed as `<vault>/<name>`, because other skills
+    /// have their names.
     qualified: Arc<[Entry]>,
     /// SHA-256 of the catalog's payload, if this is a release.
     pub catalog: Option<Digest>,
@@ -188,7 +189,7 @@ impl Loaded {
     }
 }
 
-/// The handling of changes that are submitted to a shelf.
+/// The ways in which a shelf handles a submitted change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Writes {
     /// The change is checked and signed here at once.
@@ -202,7 +203,7 @@ pub enum Writes {
 /// A change that a caller submits to a shelf. The caller's rights were checked before.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// Add these files as a skill.
+    /// Adds these files as a skill.
     Take {
         /// The unchecked files.
         files: Vec<RawFile>,
@@ -217,7 +218,8 @@ pub enum Change {
         /// Only for shelves that make drafts.
         hidden: bool,
     },
-    /// Add the skill in a folder of this machine. Only if caller and shelf are on the same machine.
+    /// Adds the skill in a folder of this machine. Only if caller and shelf are on the same
+    /// machine.
     Folder {
         /// The folder.
         path: String,
@@ -226,7 +228,7 @@ pub enum Change {
         /// Target agents in addition to those that the skill declares.
         agents: Vec<AgentId>,
     },
-    /// Fetch a skill from a source.
+    /// Fetches a skill from a source.
     Fetch {
         /// The source, with its reference.
         source: Source,
@@ -238,14 +240,14 @@ pub enum Change {
         /// Like `hidden` of [`Change::Take`], for the skill whose name is [`drafted_name`].
         hidden: bool,
     },
-    /// Fetch a skill again from its recorded source.
+    /// Fetches a skill again from its recorded source.
     Update(SkillName),
-    /// Remove a skill.
+    /// Removes a skill.
     Remove(SkillName),
 }
 
-/// Returns the name of a draft that asks for a skill of this source: the requested skill, or else
-/// the last part of the source's own name.
+/// Returns the skill name for a draft that requests a skill of this source: the requested skill, or
+/// else a name derived from the last part of the source's identifier.
 pub fn drafted_name(source: &Source, skill: Option<&SkillName>) -> Option<SkillName> {
     // Split at `:` too: an identifier such as `registry:name` has no slash.
     let last = source.identifier.as_str().rsplit(['/', ':']).next();
@@ -285,13 +287,13 @@ pub enum Submitted {
         /// Whether an agent's folder on this machine had a link to it.
         was_linked: bool,
     },
-    /// The change waits for an owner.
+    /// The change waits as a draft for an owner.
     Drafted {
         /// Id of the draft.
         draft: DraftId,
         /// The skill it is about.
         name: SkillName,
-        /// The gate's findings. The owner's gate decides.
+        /// The findings of the service's gate. The gate of the owner who accepts the draft decides.
         findings: Vec<Finding>,
         /// The number of waiting drafts of the same author, including this one.
         waiting: u64,
@@ -384,7 +386,7 @@ pub enum ShelfError {
     /// The subscription has lapsed, so the shelf gives out no content.
     #[error("the subscription of this vault has lapsed")]
     SubscriptionLapsed,
-    /// The current release does not count, because a key that signed it was revoked or an earlier
+    /// The current release is not valid, because a key that signed it was revoked or an earlier
     /// version of vault published it. The shelf gives out nothing of it until the owner signs a new
     /// one.
     #[error("the current release is no longer valid: the owner has to sign a new one")]
@@ -432,10 +434,10 @@ pub enum ShelfError {
 /// A store of skills that also accepts changes.
 #[async_trait]
 pub trait Shelf: Send + Sync {
-    /// Returns the owner's part of `<owner>/<name>`: the namespace's slug, or `local`.
+    /// Returns the first part of the name `<owner>/<skill>`: the namespace's slug, or `local`.
     fn owner_name(&self) -> &str;
 
-    /// Returns the handling of changes.
+    /// Returns how this shelf handles changes.
     fn write_mode(&self) -> Writes;
 
     /// Returns the current contents. The call is cheap if nothing changed since the last one.
@@ -444,7 +446,8 @@ pub trait Shelf: Send + Sync {
     /// Loads the skill of an entry and verifies its signature, vault, name, version and every file.
     async fn load_skill(&self, entry: &Entry) -> Result<Arc<Loaded>, ShelfError>;
 
-    /// Makes a change or keeps it for an owner, together with its audit entry. All or nothing.
+    /// Makes a change, or keeps it as a draft for an owner, together with its audit entry: both or
+    /// neither.
     async fn submit(&self, by: &Submitter, change: Change) -> Result<Submitted, ShelfError>;
 
     /// Updates the agents on the shelf's machine after a change. Returns `None` for a shelf that
@@ -453,7 +456,8 @@ pub trait Shelf: Send + Sync {
         None
     }
 
-    /// Compares skills with their sources; a hosted shelf sends no requests. `named` means that the
-    /// caller chose the skills: then skills held back by a rollback are compared too.
+    /// Compares skills with their sources; a hosted shelf sends no requests. Skills that a rollback
+    /// holds at an earlier version are compared only if `named` is set, which means that the caller
+    /// chose the skills.
     async fn drift(&self, entries: &[&Entry], named: bool) -> Result<Vec<Drift>, ShelfError>;
 }
