@@ -14,8 +14,8 @@ use vault_format::words;
 
 use crate::StoreError;
 
-/// Maximum size of an object, 4 MiB: the answer of a function may have 6 MB, and base64 adds a
-/// third.
+/// Maximum size of an object, 4 MiB. An AWS Lambda function answers with at most 6 MB, and base64
+/// makes an object a third larger.
 pub const MAX_OBJECT_BYTES: usize = 4 * 1024 * 1024;
 /// Maximum number of objects that one [`Objects::list_objects`] returns.
 pub const MAX_PAGE: usize = 1000;
@@ -26,7 +26,8 @@ words! {
     /// The class of an object; a part of its key.
     #[derive(Ord, PartialOrd)]
     pub enum Class {
-        /// Skill bundles, and the index, profile and part objects that share their address space.
+        /// Skill bundles, the parts of large bundles, and a release's index and profile objects.
+        /// All of them are fetched by hash alone.
         Bundles = "bundles",
         /// Signed catalogs, exact bytes.
         Catalogs = "catalogs",
@@ -34,7 +35,8 @@ words! {
         Policies = "policies",
         /// Drafts that wait for an owner.
         Drafts = "drafts",
-        /// The list of all hashes that one release names.
+        /// The list of all objects that one release needs, with their sizes and the signers of its
+        /// skills.
         Closures = "closures",
         /// Exports that an owner asked for.
         Exports = "exports",
@@ -89,7 +91,7 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// The result of storing an object.
+/// Whether an object had to be written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stored {
     /// The key was new.
@@ -109,9 +111,9 @@ pub trait Objects: Send + Sync {
     /// the key. Fails with `Invalid` if the bytes exceed 4 MiB or do not hash to the key.
     async fn put_object(&self, key: &ObjectKey, bytes: Bytes) -> Result<Stored, StoreError>;
 
-    /// Stores objects in order, like [`Objects::put_object`]. A store with transactions uses one, so that
-    /// the call costs one flush. Rejects all objects if it rejects one. After any other error some
-    /// may be stored; repeating is safe.
+    /// Stores objects in order, like [`Objects::put_object`]. A store with transactions uses one,
+    /// so that the call costs one flush of the disk. If one object is invalid, none is stored.
+    /// After any other error some may be stored; repeating is safe.
     async fn put_many(&self, objects: Vec<(ObjectKey, Bytes)>) -> Result<Vec<Stored>, StoreError> {
         // Check all objects before the first is written, so that an invalid one leaves nothing
         // behind.
@@ -143,16 +145,16 @@ pub trait Objects: Send + Sync {
     async fn delete_object(&self, key: &ObjectKey) -> Result<(), StoreError>;
 }
 
-/// Checks objects for [`Objects::put_many`]. Fails with `Invalid` if one of them fails
-/// [`ObjectKey::check_bytes`]. For adapters.
+/// Checks objects for [`Objects::put_many`], for adapters. Fails with `Invalid` if one of them
+/// fails [`ObjectKey::check_bytes`].
 pub fn check_put_many(objects: &[(ObjectKey, Bytes)]) -> Result<(), StoreError> {
     objects
         .iter()
         .try_for_each(|(key, bytes)| key.check_bytes(bytes))
 }
 
-/// Checks the number of keys for [`Objects::find_missing`]. Fails with `Invalid` if there are too many.
-/// For adapters.
+/// Checks the number of keys for [`Objects::find_missing`], for adapters. Fails with `Invalid` if
+/// there are too many.
 pub fn check_missing(wanted: &[(ObjectKey, u64)]) -> Result<(), StoreError> {
     if wanted.len() > MAX_ASKED {
         return Err(StoreError::invalid("one question may name 10,000 objects"));
@@ -160,7 +162,7 @@ pub fn check_missing(wanted: &[(ObjectKey, u64)]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Checks the limit of a page. Fails with `Invalid` unless it is 1 to 1,000. For adapters.
+/// Checks the limit of a page, for adapters. Fails with `Invalid` unless it is 1 to 1,000.
 pub fn check_list(limit: usize) -> Result<(), StoreError> {
     if limit == 0 || limit > MAX_PAGE {
         return Err(StoreError::invalid("a page holds 1 to 1,000 objects"));

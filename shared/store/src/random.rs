@@ -43,7 +43,7 @@ pub fn random_bytes<const N: usize>(random: &dyn Random) -> [u8; N] {
 
 /// Returns the two parts of a new ULID: milliseconds and 80 random bits.
 pub fn ulid_parts(clock: &dyn Clock, random: &dyn Random) -> (u64, u128) {
-    // The random part of a ULID has 80 bits, so fill only the low 10 of the 16 bytes.
+    // The random part of a ULID has 80 bits, so fill only the last 10 of the 16 big-endian bytes.
     let mut wide = [0; 16];
     random.fill_random(&mut wide[6..]);
     (clock.now_millis(), u128::from_be_bytes(wide))

@@ -1,8 +1,9 @@
 //! A cache in memory with a size limit. It holds immutable values by their hash, so no entry
 //! becomes stale.
 //!
-//! The cache has two generations. When the younger one has taken half of the room, the older one is
-//! dropped. A value that is read from the older one moves back into the younger.
+//! The cache has two generations, `young` and `old`. When the younger one has taken half of the
+//! room, the older one is dropped and the younger one becomes the older one. A value that is read
+//! from the older one moves back into the younger.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -62,7 +63,7 @@ impl<K: Eq + Hash, V: Clone> Recent<K, V> {
         self.insert_young(&mut held, key, value, size);
     }
 
-    /// Removes the entries whose keys do not pass.
+    /// Removes the entries whose keys `passes` does not accept.
     pub fn retain(&self, mut passes: impl FnMut(&K) -> bool) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.old.retain(|key, _| passes(key));

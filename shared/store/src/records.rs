@@ -1,15 +1,16 @@
 //! The port `Records`: small JSON documents by (partition, key), changed all-or-nothing.
 //!
-//! One [`Records::commit_writes`] applies up to 100 writes if every condition holds, else none. The limits
-//! are those of the narrowest store (one DynamoDB transaction). They are checked here, before any
-//! adapter, so that all stores reject the same calls. An expired record is absent at once, by the
-//! port [`crate::clock::Clock`]; the store deletes it later.
+//! One [`Records::commit_writes`] applies up to 100 writes if every condition holds, else none. The
+//! limits are those of one DynamoDB transaction, the tightest of all stores. They are checked here,
+//! before any adapter, so that all stores reject the same calls. A record counts as absent from its
+//! expiry on, by the port [`crate::clock::Clock`]; the store deletes it later.
 //!
 //! **Revisions.** Each change of a record gives it a revision above every earlier one of its key,
 //! also across deletion and expiry. A revision therefore never names two states (no ABA problem).
-//! SQL and memory draw revisions from one sequence for the whole store. A store without one may let
-//! a new record start at the time in 2^-12 ms, and leave a tombstone for the period in which that
-//! start could repeat. Revisions are compared, never counted: they have gaps.
+//! SQL and memory draw revisions from one sequence for the whole store. DynamoDB has no sequence: a
+//! new record there starts at the current time in units of 2^-12 ms, and a deleted record leaves a
+//! tombstone for a day, so that its numbers are not given out again. Revisions are compared, never
+//! counted: they have gaps.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,8 +31,8 @@ pub use limits::{
 };
 use limits::{check_name, has_nul};
 
-/// The key of a record. Both parts have 1 to 512 bytes without control characters; any other text
-/// is rejected when the key is used.
+/// The key of a record. Each of its two parts has 1 to 512 bytes without control characters; any
+/// other text is rejected when the key is used.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct RecordKey {
     /// The group that [`Records::list_page`] reads.
@@ -77,7 +78,8 @@ impl Document {
         Ok(Self(text.into()))
     }
 
-    /// Creates a document from a store's text, which [`Document::from_value`] created. For adapters.
+    /// Creates a document from a store's text, which [`Document::from_value`] created. For
+    /// adapters.
     pub fn from_stored(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
@@ -257,7 +259,7 @@ impl Write {
     }
 }
 
-/// The state of a key after a write.
+/// The state of a key after a write, as [`Write::applied_to`] computes it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum After {
     /// The state is unchanged.
@@ -274,8 +276,8 @@ pub enum After {
 }
 
 impl Write {
-    /// Returns whether the result is the same whatever the key holds, so that an adapter need not
-    /// read it.
+    /// Returns whether the write has the same effect whatever the key holds, so that an adapter
+    /// need not read the key first.
     pub fn is_blind(&self) -> bool {
         match self {
             Self::Put { when, .. } | Self::Delete { when, .. } | Self::Check { when, .. } => {
@@ -285,9 +287,9 @@ impl Write {
         }
     }
 
-    /// Returns the state of the key after this write, if it held the live record `held` before;
-    /// `None` if the condition does not hold. For adapters that decide while no other writer can
-    /// change the key.
+    /// Returns the state of the key after this write, given the live record `held` that the key has
+    /// now. Returns `None` if the condition does not hold. For adapters that decide while no other
+    /// writer can change the key.
     pub fn applied_to(&self, held: Option<&Record>) -> Option<After> {
         match self {
             Self::Put {

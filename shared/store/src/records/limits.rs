@@ -20,8 +20,8 @@ pub const MAX_DOCUMENT_BYTES: usize = 256 * 1024;
 pub const MAX_COMMIT_BYTES: usize = 3 * 1024 * 1024;
 /// Maximum length of a counter's name, in bytes.
 pub const MAX_FIELD_BYTES: usize = 64;
-/// Maximum absolute value of a counter, its step and its bounds: the largest integer that every
-/// JSON reader keeps exactly.
+/// Maximum absolute value of a counter, its step and its bounds: 2^53 - 1, the largest integer that
+/// every JSON reader represents exactly.
 pub const MAX_COUNT: i64 = (1 << 53) - 1;
 
 /// Checks a commit against the rules of the port. Every adapter calls it first. Fails with
@@ -59,7 +59,8 @@ pub fn check_commit(writes: &[Write]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Checks the keys of [`super::Records::get_many`]. Every adapter calls it first. Fails with `Invalid`.
+/// Checks the keys of [`super::Records::get_many`]. Every adapter calls it first. Fails with
+/// `Invalid`.
 pub fn check_get_many(keys: &[RecordKey]) -> Result<(), StoreError> {
     if keys.len() > MAX_KEYS {
         return Err(StoreError::invalid("one reading may name 100 keys"));
@@ -67,7 +68,8 @@ pub fn check_get_many(keys: &[RecordKey]) -> Result<(), StoreError> {
     keys.iter().try_for_each(RecordKey::check)
 }
 
-/// Checks the arguments of [`super::Records::list_page`]. Every adapter calls it first. Fails with `Invalid`.
+/// Checks the arguments of [`super::Records::list_page`]. Every adapter calls it first. Fails with
+/// `Invalid`.
 pub fn check_list(
     partition: &str,
     prefix: &str,
@@ -86,8 +88,8 @@ pub fn check_list(
     Ok(())
 }
 
-/// Returns the first text behind all texts that begin with `prefix`, in the order of UTF-8 bytes;
-/// `None` if there is none. For adapters whose store only knows ranges.
+/// Returns the smallest text that sorts after every text that begins with `prefix`, in the order of
+/// UTF-8 bytes; `None` if there is none. For adapters whose store can only query ranges.
 pub fn prefix_end(prefix: &str) -> Option<String> {
     let mut characters: Vec<char> = prefix.chars().collect();
     while let Some(last) = characters.pop() {
@@ -133,8 +135,8 @@ fn check_count(field: &str, by: i64, min: i64, max: i64) -> Result<(), StoreErro
 
 /// Returns whether the JSON text contains an escaped NUL. An unescaped one is not valid JSON.
 pub(super) fn has_nul(text: &str) -> bool {
-    // Nearly every document returns here. Only a text with these six characters needs the exact
-    // check.
+    // Nearly every document returns here. Only a text that contains this sequence needs the exact
+    // check for a preceding backslash.
     if !text.contains("\\u0000") {
         return false;
     }
