@@ -1,8 +1,8 @@
-//! The range of keys of a list, in the form that both databases query.
+//! The range of keys that one listing reads, in the form that both databases query.
 
 use vault_store::records::{MAX_KEY_BYTES, prefix_end};
 
-/// The keys from a first one on and before an end, without one excluded key.
+/// A half-open range of keys: from `start` on, before `end`, and without `exclude`.
 pub struct KeyRange {
     pub start: String,
     pub exclude: Option<String>,
@@ -16,7 +16,8 @@ impl KeyRange {
             // `after` may be any key, also one before the prefix.
             start: after.unwrap_or_default().max(prefix).to_owned(),
             exclude: after.map(str::to_owned),
-            // A key has at most 512 bytes, so none is behind a longer text of the last character.
+            // No key sorts after this text: it repeats the last character, and is longer than the
+            // 512 bytes that a key may have.
             end: prefix_end(prefix)
                 .unwrap_or_else(|| char::MAX.to_string().repeat(MAX_KEY_BYTES / 4 + 1)),
         }

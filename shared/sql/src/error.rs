@@ -2,7 +2,8 @@
 
 use vault_store::StoreError;
 
-/// The error of [`crate::Sql::open_database`]. No text repeats the address, which may contain a password.
+/// The error of [`crate::Sql::open_database`]. No text repeats the address, which may contain a
+/// password.
 #[derive(Debug, thiserror::Error)]
 pub enum SqlError {
     /// The address is invalid.
@@ -14,8 +15,8 @@ pub enum SqlError {
     /// The certificates for the connection to PostgreSQL cannot be used.
     #[error("the certificates for PostgreSQL are not usable: {0}")]
     Certificates(String),
-    /// A newer program has migrated the database. An older one would not keep the newer one's
-    /// rules.
+    /// A newer program has migrated the database. An older program does not know the rules of the
+    /// newer schema and could break them.
     #[error(
         "the database has schema {found}, this program knows up to {known}: use the newer version of vault"
     )]

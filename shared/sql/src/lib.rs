@@ -98,7 +98,7 @@ impl Sql {
     }
 }
 
-/// The target of an address.
+/// The kind of database that an address names.
 #[derive(Debug, Eq, PartialEq)]
 enum Address {
     File(PathBuf),

@@ -20,16 +20,17 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::lease::Connections;
 use crate::SqlError;
 
-/// Maximum number of connections of one service. By default, the server allows 100 to all its
-/// clients.
+/// Maximum number of connections that one service opens. PostgreSQL allows 100 for all clients
+/// together by default.
 const CONNECTIONS: usize = 16;
 
-/// Begins the transaction of a commit. Each statement must see everything that was committed before
-/// it, not before the first statement. A transaction that waits too long for locks gives up.
+/// Begins the transaction of a commit. With "read committed", each statement sees everything that
+/// was committed before that statement, not only before the first one. A statement that waits for a
+/// lock for more than 2 s fails.
 pub const BEGIN: &str = "begin isolation level read committed; set local lock_timeout = 2000";
 
-/// Settings of a session. They end what a crashed or hanging service has left open on the server,
-/// so that its locks are released.
+/// Settings of each connection. The timeouts make the server end the statements and transactions
+/// that a crashed or hanging service left open, so that their locks are released.
 const SESSION: &str = "set idle_in_transaction_session_timeout = 10000; set statement_timeout = 10000; set client_min_messages = warning";
 
 /// Creates the pool for an address. It opens no connection yet.
@@ -44,7 +45,8 @@ pub fn create_pool(url: &str, patience: Duration) -> Result<Connections, SqlErro
     config.tcp_user_timeout(Duration::from_secs(10));
     let recycling = ManagerConfig {
         // The fast method does not test a pooled connection, which would cost a round trip per
-        // request. A dead one is noticed by its first statement and replaced.
+        // request. If the connection is dead, its first statement fails, and the caller retries on
+        // a new one.
         recycling_method: RecyclingMethod::Fast,
     };
     let manager = if wants_tls(&config) {
@@ -74,7 +76,7 @@ pub fn create_pool(url: &str, patience: Duration) -> Result<Connections, SqlErro
     Ok(Connections::new(pool))
 }
 
-/// Removes `sslrootcert` from an address, and replaces the values of `sslmode` that tokio-postgres
+/// Splits `sslrootcert` from an address, and replaces the values of `sslmode` that tokio-postgres
 /// does not know.
 fn take_authority(url: &str) -> Result<(String, Option<String>), SqlError> {
     let Some((base, query)) = url.split_once('?') else {
@@ -87,8 +89,8 @@ fn take_authority(url: &str) -> Result<(String, Option<String>), SqlError> {
             Some(("sslrootcert", value)) => authority = Some(percent_decoded(value)?),
             // `require` verifies as much here, because a certificate is always verified.
             Some(("sslmode", "verify-ca" | "verify-full")) => kept_pairs.push("sslmode=require"),
-            // `allow` would try without encryption first; `prefer` is the closest mode that
-            // `wants_tls` decides.
+            // `allow` would try without encryption first. `prefer` lets `wants_tls` decide by the
+            // host instead.
             Some(("sslmode", "allow")) => kept_pairs.push("sslmode=prefer"),
             _ => kept_pairs.push(pair),
         }
@@ -140,8 +142,8 @@ fn is_local(host: &Host) -> bool {
 fn tls_connector(authority: Option<&str>) -> Result<MakeRustlsConnect, SqlError> {
     let unusable = |reason: &dyn std::fmt::Display| SqlError::Certificates(reason.to_string());
     let Some(file) = authority else {
-        // The loader of the system's roots uses the process's provider. Ring is the only one that
-        // is linked, so an error means that it is already installed.
+        // The loader of the system's root certificates uses the process-wide provider. Ring is the
+        // only one that is linked, so an error means that it is installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         return MakeRustlsConnect::with_native_certs()
             .map(|(connector, _)| connector)

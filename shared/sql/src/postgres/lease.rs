@@ -1,8 +1,8 @@
-//! Leases of pooled connections, and the meaning of their errors.
+//! Leases of pooled connections, and the classification of their errors.
 //!
-//! A connection returns to the pool only after everything on it succeeded. In every other case,
-//! also if the caller is cancelled, it is closed and the server rolls back the open transaction. No
-//! caller ever inherits another one's transaction.
+//! A connection returns to the pool only after every statement on it succeeded. In every other
+//! case, also if the caller is cancelled, it is closed and the server rolls back the open
+//! transaction. No caller ever inherits another one's transaction.
 
 use std::future::Future;
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl Connections {
                     lease.give_back();
                     return Ok(rows);
                 }
-                // Only once: if a fresh connection is dead too, the server is down.
+                // Retry only once: if a new connection is dead too, the server is down.
                 Err(failure) if failure.is_dead() && !fresh => fresh = true,
                 Err(failure) => return Err(failure.into()),
             }
@@ -140,7 +140,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Converts the failure to one of a commit that was already sent.
+    /// Marks the failure as one that happened after the commit was sent.
     pub fn at_commit(self) -> Self {
         match self {
             Self::Early(error) => Self::Late(error),
@@ -148,8 +148,8 @@ impl Failure {
         }
     }
 
-    /// Returns whether the connection was dead before anything could happen, so that a repetition
-    /// on another connection is safe.
+    /// Returns whether the connection died before a commit was sent, so that the attempt can be
+    /// repeated on another connection.
     pub fn is_dead(&self) -> bool {
         let Self::Early(error) = self else {
             return false;

@@ -11,7 +11,8 @@ const MIGRATIONS: [&str; 2] = [
     include_str!("../schema/postgres_2.sql"),
 ];
 
-/// Serialises the migrations of services that start at the same moment. The number is arbitrary.
+/// Takes a lock that makes services which start at the same moment migrate one after the other. Its
+/// number is arbitrary.
 const LOCK: &str =
     "set local lock_timeout = 60000; select pg_advisory_xact_lock(8603182236524379745)";
 

@@ -2,9 +2,9 @@
 //!
 //! A commit first takes advisory locks for its keys, always in the same order, so that commits of
 //! the same keys queue and never deadlock. This covers absent keys too, for which there is no row
-//! to lock. Under the locks it reads what the keys hold, decides like every other adapter, writes
-//! and ends: two round trips in total. Reads take no lock; one statement is one snapshot, and a
-//! commit becomes visible as a whole.
+//! to lock. Under the locks, the commit reads what the keys hold, decides like every other adapter,
+//! writes, and ends its transaction: two round trips in total. Reads take no lock. Each read is one
+//! statement, which sees one snapshot, so a commit becomes visible as a whole.
 
 mod connect;
 mod lease;
@@ -34,7 +34,7 @@ use crate::{Options, SqlError};
 
 /// Time for which a commit is repeated when other writers interfere.
 const CONFLICT: Duration = Duration::from_secs(2);
-/// Maximum size of the objects in one statement, in bytes.
+/// Total size at which objects are split over several statements, in bytes.
 const PUT_BYTES: usize = 8 * 1024 * 1024;
 
 const RECORDS: &str = "select asked.place, held.revision, held.expires_at, held.document
@@ -45,8 +45,8 @@ const PAGE: &str = "select key, revision, expires_at, document from records
     where partition = $1 and key >= $2 and key < $3 and key is distinct from $4
       and (expires_at is null or expires_at > $5)
     order by key limit $6";
-// Evaluated row by row in the order of the array, which is sorted. This order prevents deadlocks
-// between commits.
+// The server takes the locks row by row, in the order of the array. The array is sorted, so that
+// two commits never wait for each other in a circle.
 const LOCKS: &str = "select case when own then pg_advisory_xact_lock(lock) else pg_advisory_xact_lock_shared(lock) end
     from unnest($1::bigint[], $2::boolean[]) as wanted (lock, own)";
 const REVISIONS: &str = "select nextval('vault_revision') from generate_series(1, $1::int)";
@@ -57,8 +57,8 @@ const UPSERT: &str = "insert into records (partition, key, revision, expires_at,
 const DELETE: &str = "delete from records
     using unnest($1::text[], $2::text[]) as gone (partition, key)
     where records.partition = gone.partition and records.key = gone.key";
-// PostgreSQL checks the outer condition again if a commit changed the row in the meantime, so a
-// record that was written again stays.
+// If a commit changed the row in the meantime, PostgreSQL checks the outer condition again. A
+// record that was just written again therefore stays.
 const SWEEP: &str = "delete from records where (partition, key) in
     (select partition, key from records where expires_at is not null and expires_at <= $1 limit $2)
     and expires_at <= $1 returning 1";
@@ -119,9 +119,9 @@ impl Postgres {
         let record_values: [&(dyn ToSql + Sync); 3] =
             [&key_arrays.partitions, &key_arrays.keys, &now.unix()];
         let revision_values: [&(dyn ToSql + Sync); 1] = [&revision_count];
-        // The statements are sent together and run in this order. Each one sees what was committed
-        // before the locks were granted, and a revision drawn under the lock is above every earlier
-        // one of the key.
+        // The statements are sent together and run in this order. The record query sees everything
+        // that was committed before the locks were granted. A revision that is drawn under a key's
+        // lock is above every earlier revision of that key.
         let ((), _, rows, revisions) = tokio::try_join!(
             biased;
             lease.run_batch(connect::BEGIN),
@@ -140,15 +140,15 @@ impl Postgres {
                 held.next().flatten()
             };
             let Some(after) = write.applied_to(held.as_ref()) else {
-                // End the transaction here, so that the connection can return to the pool and the
-                // locks are released.
+                // End the transaction now, so that the locks are released and the connection can
+                // return to the pool.
                 lease.run_batch("rollback").await?;
                 return Ok(Commit::Failed { index, found: held });
             };
             let revision: i64 = revision.try_get(0)?;
             let is_put = matches!(write, Write::Put { .. });
-            // Only a `Put` reports its revision, as in every adapter: DynamoDB cannot tell that of
-            // a counter.
+            // Report the revision of a `Put` only, as every adapter does: DynamoDB cannot return
+            // that of a counter.
             done.push(is_put.then_some(revision.cast_unsigned()));
             changes.add_change(write.key(), after, revision);
         }
@@ -214,8 +214,7 @@ impl Objects for Postgres {
 
     async fn put_many(&self, objects: Vec<(ObjectKey, Bytes)>) -> Result<Vec<Stored>, StoreError> {
         objects::check_put_many(&objects)?;
-        // Insert in the order of the keys, so that two calls with the same objects wait for each
-        // other in one direction only.
+        // Insert in the order of the keys, so that two calls with the same objects cannot deadlock.
         let mut sorted: Vec<&(ObjectKey, Bytes)> = objects.iter().collect();
         sorted.sort_by_key(|(key, _)| *key);
         sorted.dedup_by_key(|(key, _)| *key);
@@ -388,8 +387,8 @@ impl Records for Postgres {
             // The state of the transaction is unknown. Closing the connection makes the server roll
             // it back.
             drop(lease);
-            // A dead connection costs no time, so repeat at once. A conflict needs a random wait,
-            // or the same writers collide again.
+            // A retry on another connection needs no wait. A conflict needs a random one, or the
+            // same writers collide again.
             if failure.is_dead() && !fresh {
                 fresh = true;
             } else if failure.is_conflict() {
@@ -529,8 +528,8 @@ impl<'a> Changes<'a> {
             &documents,
         ];
         let gone: [&(dyn ToSql + Sync); 2] = [&self.gone_partitions, &self.gone_keys];
-        // The statements are sent together. If one fails, the server turns the commit behind it
-        // into a rollback.
+        // The statements are sent together. If one fails, the server turns the `commit` that
+        // follows into a rollback.
         let written = tokio::try_join!(
             biased;
             async {

@@ -1,9 +1,9 @@
 //! SQLite: one file, one writer, many readers.
 //!
 //! Writes of this process queue for one thread, which commits them in groups ([`writer`]). Reads
-//! use connections of their own and never wait for a write (write-ahead log). Another process may
-//! use the same file: this one waits for its lock, up to the patience of
-//! [`Options`].
+//! use connections of their own and never wait for a write, because the file uses a write-ahead
+//! log. Another process may use the same file: a request waits for that process's lock up to
+//! [`Options::patience`].
 
 mod readers;
 mod rows;
@@ -33,15 +33,16 @@ use crate::{Options, SqlError};
 /// The schema: one script for each version, forward only. A released script is never edited.
 const MIGRATIONS: [&str; 1] = [include_str!("../schema/sqlite_1.sql")];
 
-/// Minimum total size of objects that are hashed outside the async worker, in bytes: hashing 256
-/// KiB takes 0.1 ms.
+/// Total size of objects from which they are hashed outside the async worker, in bytes: hashing 256
+/// KiB takes about 0.1 ms.
 const LARGE: usize = 256 * 1024;
 
-/// Number of prepared statements kept per connection: more than this module has.
+/// Number of prepared statements kept per connection. It exceeds the number of different statements
+/// in this module.
 const STATEMENTS: usize = 64;
 
-/// Both data ports on one SQLite file. After the drop, the file is complete without the write-ahead
-/// log, unless another process has it open.
+/// Both data ports on one SQLite file. When this value is dropped, the write-ahead log is merged
+/// into the file, unless another process has the file open.
 pub struct Sqlite {
     clock: Arc<dyn Clock>,
     // Fields are dropped in this order, so that the writing connection closes last.
@@ -50,7 +51,8 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens or creates the file (readable only by its owner) and its folder, and migrates it.
+    /// Opens or creates the file and its folder, and migrates the file. A new file is readable only
+    /// by its owner.
     pub async fn open_file(
         path: PathBuf,
         clock: Arc<dyn Clock>,
@@ -135,8 +137,8 @@ impl Records for Sqlite {
     async fn get_many(&self, keys: &[RecordKey]) -> Result<Vec<Option<Record>>, StoreError> {
         records::check_get_many(keys)?;
         let now = self.clock.now();
-        // Try on this thread first: a point read takes microseconds, a hop to another thread
-        // several times that.
+        // Try on this thread first: a point read takes microseconds, and handing it to another
+        // thread takes several times as long.
         match self
             .readers
             .read_now(|connection| rows::read_records(connection, keys, now))
@@ -191,7 +193,7 @@ impl Records for Sqlite {
     }
 }
 
-/// Checks the hashes of objects, outside the async worker if they are large.
+/// Checks the sizes and hashes of objects, outside the async worker if they are large.
 async fn check_objects(
     objects: Vec<(ObjectKey, Bytes)>,
 ) -> Result<Vec<(ObjectKey, Bytes)>, StoreError> {
@@ -234,6 +236,7 @@ fn open_writer(path: &Path, patience: Duration) -> Result<Connection, SqlError> 
         match opened {
             // Two processes may switch the file to the write-ahead log at the same moment. SQLite
             // then reports "busy" at once, whatever the timeout, because waiting could never end.
+            // So retry here.
             Err(SqlError::Open(error)) if is_busy(&*error) && Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(20));
             }
@@ -242,8 +245,8 @@ fn open_writer(path: &Path, patience: Duration) -> Result<Connection, SqlError> 
     }
 }
 
-/// Creates the file before SQLite does, because SQLite would make it readable by everyone and it
-/// contains password hashes. SQLite gives the same mode to the files beside it.
+/// Creates the file before SQLite does, because SQLite would make it readable by everyone, and it
+/// contains password hashes. SQLite gives the files beside it, such as the log, the same mode.
 fn make_private(path: &Path) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.create(true).truncate(false).read(true).write(true);
@@ -253,23 +256,24 @@ fn make_private(path: &Path) -> std::io::Result<()> {
 }
 
 fn open_connection(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
-    // No URI: a path that begins with `file:` is a path. No mutex: each connection is behind ours.
+    // Without `SQLITE_OPEN_URI`, a path that begins with `file:` is a plain path. SQLite needs no
+    // mutex of its own, because no two threads use one connection at the same time.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(patience)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    // The file may have been edited by others: functions and virtual tables of its schema are not
-    // trusted.
+    // Another program may have edited the file, so functions and virtual tables that its schema
+    // names are not trusted.
     connection.execute_batch("pragma trusted_schema = off; pragma temp_store = memory;")?;
     Ok(connection)
 }
 
 fn prepare_database(connection: &Connection) -> Result<(), SqlError> {
     // `synchronous = full` flushes the log at each commit, so that acknowledged writes survive a
-    // power failure. The size limit truncates the log after a burst of large objects, which would
-    // otherwise keep its size forever. A page of 8 KiB holds a typical record in its row, which may
-    // take a quarter of a page. With 4 KiB, longer records are on overflow pages, which every
-    // look-up that passes them reads from the file again.
+    // power failure. The size limit truncates the log after a burst of large objects; otherwise the
+    // log would keep its size. The page size is for the table of records: each row keeps about a
+    // quarter of a page in its tree and the rest in overflow pages, which every look-up that passes
+    // the row reads too. With pages of 8 KiB, a typical record needs no overflow page.
     connection.execute_batch(
         "pragma page_size = 8192; pragma journal_mode = wal; pragma synchronous = full; pragma journal_size_limit = 16777216;",
     )?;

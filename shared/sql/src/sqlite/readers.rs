@@ -1,14 +1,13 @@
 //! The reading connections.
 //!
-//! A device's request reads two or three records, on the hottest path of the service. Such a read
-//! takes a few microseconds: two look-ups in a tree whose pages are in memory. A hop to another
-//! thread and back costs several times that, and two context switches, so a point read runs on the
-//! async worker that needs it. That is sound because it is bounded. It holds its connection for
-//! those microseconds only and reads at most 100 keys. It never waits for a lock of the database,
-//! because writers do not block readers of a write-ahead log. In the rare exceptions (recovery
-//! after a crash, another process with an exclusive lock) it gives up at once and is repeated on a
-//! thread that may wait. Reads that are large (lists, objects) or may wait always run on such a
-//! thread.
+//! Each request of a device reads two or three records, so these reads are the most frequent ones
+//! of the service. Such a point read takes a few microseconds: look-ups in a tree whose pages are
+//! in memory. Handing it to another thread and back would take several times as long, so it runs on
+//! the async worker that needs it. That is sound because the read is short: it has at most 100
+//! keys, and it never waits for a lock of the database, because writers do not block readers of a
+//! write-ahead log. In rare cases the database is locked for readers too (recovery after a crash,
+//! another process with an exclusive lock). Then the read gives up at once and is repeated on a
+//! thread that may wait. Lists and reads of objects always run on such a thread.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,9 +25,9 @@ use crate::error::worker_gone;
 const PATIENT: usize = 2;
 
 pub struct Readers {
-    /// For reads on the async worker: as many as there are workers.
+    /// For point reads on the async workers: one connection for each processor, at most eight.
     quick: Vec<Mutex<Connection>>,
-    /// For reads on threads that may wait.
+    /// For reads on threads that may wait for a lock.
     patient: Vec<Mutex<Connection>>,
     next_connection: AtomicUsize,
 }
@@ -38,8 +37,8 @@ impl Readers {
         let workers = available_parallelism().map_or(2, usize::from).clamp(1, 8);
         let open = |patience: Duration| {
             let connection = open_connection(path, patience)?;
-            // A cache of 1 MiB each is enough: the system caches the file's pages for all
-            // connections.
+            // A cache of 1 MiB per connection is enough: the operating system caches the file's
+            // pages for all connections.
             connection.execute_batch("pragma query_only = on; pragma cache_size = -1024;")?;
             Ok(Mutex::new(connection))
         };
@@ -53,7 +52,7 @@ impl Readers {
         })
     }
 
-    /// Reads on the calling thread. Returns `None` if the database is locked at this moment, and
+    /// Reads on the calling thread. Returns `None` if the database is locked at this moment; then
     /// nothing was read.
     pub fn read_now<T>(
         &self,
@@ -92,7 +91,7 @@ impl Readers {
                 Err(TryLockError::WouldBlock) => {}
             }
         }
-        // All are in use. Taking turns spreads the waiting callers over all connections.
+        // All connections are in use. Taking turns spreads the waiting callers over them.
         let turn = self.next_connection.fetch_add(1, Ordering::Relaxed) % connections.len();
         connections[turn]
             .lock()

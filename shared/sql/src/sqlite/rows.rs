@@ -1,4 +1,4 @@
-//! The queries: for the readers, and for the writer inside its transaction.
+//! The queries. The readers run them, and so does the writer inside its transaction.
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -47,8 +47,8 @@ macro_rules! point {
     };
 }
 
-/// The read of a device's request, as one statement. It costs half as much as a transaction around
-/// two or three.
+/// Reads two or three records, as a device's request does, with one statement. That costs half as
+/// much as a transaction around two or three statements.
 const TWO: &str = concat!(point!(0, 2, 3), " union all ", point!(1, 4, 5));
 const THREE: &str = concat!(
     point!(0, 2, 3),

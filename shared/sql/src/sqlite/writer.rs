@@ -1,4 +1,4 @@
-//! The only thread that writes. It commits in groups.
+//! The only thread that writes. It commits requests in groups.
 //!
 //! A commit costs a flush of the disk, which takes some milliseconds. Requests that queue in the
 //! meantime are committed together, with one flush for all. Each request runs under a savepoint of
@@ -23,9 +23,10 @@ use vault_store::records::{After, Commit, Record, RecordKey, Write};
 use super::{rows, store_error};
 use crate::error::worker_gone;
 
-/// Maximum number of requests in one group, and of their content in bytes. A group is held in
-/// memory and written at once.
+/// Maximum number of requests in one group.
 const MAX_REQUESTS: usize = 512;
+/// Total content from which a group takes no further request, in bytes. A group is held in memory
+/// and written at once.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// The handle of the writing thread. Dropping it waits until the thread has finished all requests
@@ -72,8 +73,8 @@ impl Writer {
         })
     }
 
-    /// Runs `work` in the next group and answers when it is durable. `bytes` is the amount that it
-    /// writes. The work runs at most once, and a cancelled caller does not stop it.
+    /// Runs `work` in the next group and answers when it is durable. `bytes` is the amount of data
+    /// that it writes. The work runs at most once. Cancelling the caller does not stop it.
     pub async fn enqueue<T, W>(&self, bytes: usize, work: W) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -104,7 +105,7 @@ trait Request: Send {
     fn size(&self) -> usize;
     /// Does the work. An error means that nothing of it was written.
     fn run_work(&mut self, batch: &mut Batch<'_>) -> rusqlite::Result<()>;
-    /// Sends the result of the work, or the error for which everything was undone.
+    /// Sends the result of the work, or the error for which the whole group was undone.
     fn send_answer(self: Box<Self>, in_vain: Option<StoreError>);
 }
 
@@ -157,8 +158,8 @@ struct WriterThread {
 impl WriterThread {
     fn run_loop(mut self) {
         while self.collect_group() {
-            // The wait of the oldest request counts, so that none waits for another process's lock
-            // longer than the patience.
+            // Count the wait of the oldest request, so that no request waits for another process's
+            // lock longer than the patience.
             let waited = self.waiting[0].queued_at().elapsed();
             let begun = self
                 .connection
@@ -176,8 +177,8 @@ impl WriterThread {
     /// Fills the group from the queue and waits for a first request. Returns `false` if no sender
     /// is left.
     fn collect_group(&mut self) -> bool {
-        // After a lock that could not be taken, `waiting` still holds requests, which must not wait
-        // for a new one to arrive.
+        // After a failed attempt to take the lock, `waiting` still holds requests. They must not
+        // wait for another one to arrive.
         if self.waiting.is_empty() {
             match self.requests.blocking_recv() {
                 Some(request) => self.waiting.push(request),
@@ -208,8 +209,9 @@ impl WriterThread {
         while let Some(mut request) = group.next() {
             match batch.run_in_savepoint(|batch| request.run_work(batch)) {
                 Ok(()) => done.push(request),
-                // A full disk or a failed write ends the whole transaction, not only this request's
-                // part. The next savepoint would silently begin a new one.
+                // A full disk or a failed write can end the whole transaction, not only this
+                // request's part of it. The next savepoint would then silently begin a new
+                // transaction.
                 Err(error) if self.connection.is_autocommit() => {
                     done.push(request);
                     done.extend(failed.into_iter().map(|(request, _)| request));
@@ -271,7 +273,7 @@ impl WriterThread {
     }
 }
 
-/// Creates the same failure again, for each of several callers.
+/// Creates an error for one caller from the error that all callers of the group get.
 fn in_vain(error: &rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
@@ -281,8 +283,8 @@ fn in_vain(error: &rusqlite::Error) -> StoreError {
     }
 }
 
-/// The open transaction of a group, as a request's work sees it. There is no other writer in this
-/// process or another, so what is read here still holds when it is written.
+/// The open transaction of a group, as a request's work sees it. No other writer in this process or
+/// another can run meanwhile, so what is read here still holds when it is written.
 pub struct Batch<'a> {
     connection: &'a Connection,
     now: Timestamp,
