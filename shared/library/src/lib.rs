@@ -3,9 +3,9 @@
 //! | module | holds |
 //! |---|---|
 //! | [`vault`] | opening and creating a vault, its writer lock, its generation number |
-//! | [`keys`] | secret keys, which lie in the trust folder, outside the vault's |
+//! | [`keys`] | secret keys; they lie in the trust folder, outside the vault's folder |
 //! | [`admit`] | the only way in: check, sign, install; remove, roll back, variants for one agent |
-//! | [`shelf`] | listing and searching |
+//! | [`shelf`] | the library as a port for tools: listing, searching, submitting changes |
 //! | [`capabilities`] | which skills and actions the policy grants to a caller |
 //! | [`run`] | finding a skill and running its actions from verified bytes |
 //! | [`doctor`] | everything that can be wrong with a vault, as typed findings; repairs |
@@ -21,12 +21,14 @@
 //! | [`subscribe`] | linked vaults: pins, catalogs and their skills |
 //!
 //! Other programs call [`add_skill`], [`propose_skill`], [`update_skill`], [`resolve_capabilities`]
-//! and [`sync_profiles`]. Each has one input, one report and an example; `examples/integrate.rs`
-//! uses all five. The crate `vault-sources` fetches skills from elsewhere.
+//! and [`sync_profiles`]. Each of the five has one input type, one report type and an example;
+//! `examples/integrate.rs` uses all of them. The crate `vault-sources` fetches skills from
+//! elsewhere.
 //!
 //! This crate uses no network and no environment variables, and no clock or randomness except those
-//! that a [`vault::Vault`] was opened with. All disk access goes through one private module, so
-//! supporting another operating system changes that module only.
+//! that a [`vault::Vault`] was opened with. Files are read and written through one private module,
+//! so supporting another operating system changes that module only. The one exception is the index,
+//! which SQLite opens itself.
 
 pub mod admit;
 pub mod agents;

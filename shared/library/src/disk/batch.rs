@@ -47,8 +47,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Sets the modes of the folders and makes everything durable. `within` is any path on the same
-    /// file system.
+    /// Sets the modes of the folders and makes everything durable. `within` is any folder on the
+    /// same file system.
     pub(crate) fn flush(self, within: &HeldPath) -> Result<(), FileError> {
         let one_by_one = self.files <= Self::FEW;
         for (path, file) in &self.open {

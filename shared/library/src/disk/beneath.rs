@@ -1,5 +1,5 @@
-//! Opens folders below one folder name by name through handles, so that no symbolic link leads out
-//! of it. For folders with untrusted content, like a cloned repository.
+//! Opens folders below one folder through handles, one path part at a time, so that no symbolic
+//! link leads out of it. For folders with untrusted content, like a cloned repository.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -20,13 +20,13 @@ const FOLDER: OFlags = OFlags::RDONLY
 /// Error of opening a folder below another one.
 #[derive(Debug, thiserror::Error)]
 pub enum BeneathError {
-    /// It is absent.
+    /// The path does not exist.
     #[error("{} does not exist", .0.display())]
     Missing(PathBuf),
     /// A part of the path is a symbolic link or not a folder.
     #[error("{} is a symbolic link or not a folder", .0.display())]
     NotAFolder(PathBuf),
-    /// The path names something outside, or could.
+    /// The path has a part like `..` that could lead out of the folder.
     #[error("{} points out of the folder", .0.display())]
     Outside(PathBuf),
     /// A system call failed.
@@ -51,7 +51,8 @@ pub(crate) struct HeldFolder {
 }
 
 impl HeldFolder {
-    /// Opens the top folder. The path must be resolved: its last part is not followed.
+    /// Opens the top folder. Fails if its last part is a symbolic link, so the caller must resolve
+    /// the path first.
     pub(crate) fn open(path: &Path) -> Result<Self, BeneathError> {
         let fd = rustix::fs::open(path, FOLDER, Mode::empty());
         Ok(Self {
@@ -65,12 +66,13 @@ impl HeldFolder {
         &self.path
     }
 
-    /// Returns the open handle of the folder.
+    /// Gives up the folder for its open handle.
     pub(crate) fn into_fd(self) -> OwnedFd {
         self.fd
     }
 
-    /// Opens the folder at a relative path below this one. `make` creates missing ones.
+    /// Opens the folder at a relative path below this one. If `make` is set, creates the missing
+    /// folders on the way.
     pub(crate) fn descend(self, below: &Path, make: bool) -> Result<Self, BeneathError> {
         let mut folder = self;
         for part in below.components() {
@@ -124,7 +126,7 @@ impl HeldFolder {
         }
     }
 
-    /// Returns the names of its entries, sorted.
+    /// Returns the names of the folder's entries, sorted.
     pub(crate) fn list_names(&self) -> Result<Vec<OsString>, FileError> {
         let failed = |cause| FileError::new("list", &self.path, io::Error::from(cause));
         let mut names = Vec::new();
@@ -139,7 +141,7 @@ impl HeldFolder {
         Ok(names)
     }
 
-    /// Creates a symbolic link, or replaces the entry of that name in one step.
+    /// Creates a symbolic link under a name, or replaces the entry of that name, in one step.
     pub(crate) fn put_link(&self, name: &OsStr, target: &Path) -> Result<(), FileError> {
         let aside = format!(".vault-aside-{}", unique_name());
         let aside = OsStr::new(&aside);
@@ -160,7 +162,8 @@ impl HeldFolder {
         }
     }
 
-    /// Writes a file, or replaces the entry of that name in one step.
+    /// Writes a file under a name, or replaces the entry of that name, in one step. Does not flush
+    /// it.
     pub(crate) fn put_file(&self, name: &OsStr, bytes: &[u8]) -> Result<(), FileError> {
         use std::io::Write as _;
         let aside = format!(".vault-aside-{}", unique_name());
@@ -188,7 +191,8 @@ impl HeldFolder {
 fn open_error(doing: &'static str, path: &Path, cause: Errno) -> BeneathError {
     match cause {
         Errno::NOENT => BeneathError::Missing(path.to_owned()),
-        // Depending on the system, a link in place of a folder is one of these.
+        // Depending on the system, `open` gives one of these errors for a link in place of a
+        // folder.
         Errno::LOOP | Errno::NOTDIR | Errno::MLINK => BeneathError::NotAFolder(path.to_owned()),
         cause => FileError::new(doing, path, io::Error::from(cause)).into(),
     }

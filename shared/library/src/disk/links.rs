@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::{FileError, Kind, Location, kind_at};
 
-/// Fails if a symbolic link lies at a path: anything written or removed below it would be
-/// elsewhere.
+/// Fails if a symbolic link lies at a path, because writing or removing below it would act on
+/// another place.
 pub(crate) fn reject_link(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
     if kind_at(path)? != Some(Kind::Link) {
         return Ok(());
@@ -19,7 +19,7 @@ pub(crate) fn reject_link(path: &(impl Location + ?Sized)) -> Result<(), FileErr
     Err(FileError::new("use", path, cause))
 }
 
-/// Whether a path or one of the folders above it is a symbolic link.
+/// Returns whether a path or one of the folders above it is a symbolic link.
 pub(crate) fn is_behind_link(path: &Path) -> Result<bool, FileError> {
     for part in path.ancestors() {
         if kind_at(part)? == Some(Kind::Link) {
@@ -29,9 +29,10 @@ pub(crate) fn is_behind_link(path: &Path) -> Result<bool, FileError> {
     Ok(false)
 }
 
-/// Whether two paths lead to the same place, symbolic links resolved.
+/// Returns whether two paths lead to the same place once symbolic links are resolved.
 pub(crate) fn is_same_place(one: &Path, other: &Path) -> bool {
     let same = |one, other| fs::canonicalize(one).ok().zip(fs::canonicalize(other).ok());
-    // A missing path can't be resolved, so it is the same place only if the paths are equal.
+    // A missing path can't be resolved, so two paths of which one is missing are the same only if
+    // they are equal.
     one == other || same(one, other).is_some_and(|(one, other)| one == other)
 }

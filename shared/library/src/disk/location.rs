@@ -1,8 +1,10 @@
-//! Locations that the functions of [`super`] act on: a plain path, or a path held below a folder.
+//! Locations that the functions of [`super`] act on: a plain path, or a path that is held below a
+//! folder.
 //!
-//! A plain path is one that the caller named, and the system follows the links on its way. A
-//! [`HeldPath`] is opened name by name from its folder, through handles and without following
-//! links. Another process that may write below the folder can't lead it elsewhere, at any moment.
+//! A plain path is one that the caller named; the system follows the links on its way. A
+//! [`HeldPath`] is opened from its folder through handles, one path part at a time and without
+//! following links. Another process that may write below the folder therefore can't lead it
+//! elsewhere at any moment.
 
 use std::ffi::OsStr;
 use std::io;
@@ -14,7 +16,8 @@ use rustix::io::Errno;
 
 /// A path that a function of this module acts on.
 pub(crate) trait Location {
-    /// Returns the folder that the rest of the path is held below. A plain path is its own top.
+    /// Returns the folder below which the rest of the path is held. For a plain path, that is the
+    /// whole path.
     fn top_folder(&self) -> &Path;
 
     /// Returns the path below the top; empty for the top itself.
@@ -30,7 +33,7 @@ pub(crate) trait Location {
         }
     }
 
-    /// Returns an entry of this folder, held below it.
+    /// Returns the path of an entry of this folder, held below the same top.
     fn held_entry(&self, name: impl AsRef<Path>) -> HeldPath {
         HeldPath {
             top: self.top_folder().to_owned(),
@@ -38,7 +41,7 @@ pub(crate) trait Location {
         }
     }
 
-    /// Opens the folder that holds the entry.
+    /// Opens the folder that contains this location, and returns it with the location's name in it.
     fn open_parent(&self) -> io::Result<OpenParent<'_>> {
         let mut parts = self.path_below().components();
         let Some(last) = parts.next_back() else {
@@ -48,8 +51,8 @@ pub(crate) trait Location {
             });
         };
         let name = plain_name(last)?;
-        // Each folder is opened from the handle of its parent. A path that was checked before may
-        // lead elsewhere by now.
+        // Open each folder from the handle of its parent. A path that was checked before may lead
+        // elsewhere by now.
         let mut folder = rustix::fs::open(self.top_folder(), FOLDER, Mode::empty())?;
         for part in parts {
             folder = open_child(&folder, plain_name(part)?)?;
@@ -90,8 +93,8 @@ impl Location for PathBuf {
     }
 }
 
-/// A path below a folder, safe against symbolic links below that folder. It deliberately is no
-/// [`Path`]: a function that takes one would follow links.
+/// A path below a folder that is safe against symbolic links below that folder. It deliberately
+/// does not convert to [`Path`]: a function that takes a `Path` would follow links.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct HeldPath {
     top: PathBuf,
@@ -107,7 +110,8 @@ impl HeldPath {
         }
     }
 
-    /// Returns a path below this one. A path that points out of the folder can't be opened.
+    /// Returns a path below this one. Opening it fails if a part like `..` points out of the
+    /// folder.
     pub(crate) fn join(&self, below: impl AsRef<Path>) -> Self {
         self.held_entry(below)
     }
@@ -135,7 +139,7 @@ impl Location for HeldPath {
 #[derive(Debug)]
 pub(crate) struct OpenParent<'a> {
     folder: Option<OwnedFd>,
-    /// The name in the folder; a whole path if no folder is held.
+    /// The entry's name in the folder; a whole path if no folder is held.
     pub(super) name: &'a OsStr,
 }
 
@@ -155,7 +159,8 @@ pub(super) const FOLDER: OFlags = OFlags::RDONLY
 /// Opens a folder in another one without following a link.
 fn open_child(folder: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
     rustix::fs::openat(folder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty()).map_err(|cause| {
-        // Depending on the system, a link in place of a folder is one of these.
+        // Depending on the system, `openat` gives one of these errors for a link in place of a
+        // folder.
         let may_be_link = matches!(cause, Errno::LOOP | Errno::NOTDIR | Errno::MLINK);
         if may_be_link && is_link(folder, name) {
             let name = name.to_string_lossy();

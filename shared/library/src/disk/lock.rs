@@ -46,7 +46,7 @@ pub(crate) fn take_lock(
     let mut waited = Duration::ZERO;
     let mut step = Duration::from_millis(2);
     loop {
-        // Opened anew in each round, because the file may have been removed since the last one.
+        // Open the file anew in each round, because it may have been removed since the last one.
         let mut file = open_private(path).map_err(file_error("open", path))?;
         match file.try_lock() {
             Ok(()) if is_still(&file, path) => {
@@ -56,8 +56,8 @@ pub(crate) fn take_lock(
             Err(TryLockError::Error(cause)) => {
                 return Err(FileError::new("lock", path, cause).into());
             }
-            // Another process removed the file between open and lock, so that a lock on it guards
-            // nothing, or it holds the lock.
+            // Either another process holds the lock, or it removed the file between the open and
+            // the lock. A lock on a removed file guards nothing.
             Ok(()) | Err(TryLockError::WouldBlock) => {
                 if waited >= wait {
                     return Err(LockError::Busy {
@@ -74,7 +74,7 @@ pub(crate) fn take_lock(
     }
 }
 
-/// Whether `path` still names the open file.
+/// Returns whether `path` still names the open file.
 pub(super) fn is_still(file: &impl AsFd, path: &(impl Location + ?Sized)) -> bool {
     match (rustix::fs::fstat(file), stat(path)) {
         (Ok(held), Ok(named)) => (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino),

@@ -1,10 +1,11 @@
 //! Disk access: atomic replacement of files, links, locks, scratch folders and bulk flushes.
 //!
 //! Functions act on a plain path, or on one that is held below a folder ([`HeldPath`]), like
-//! everything below the vault's folder. Readers see a file whole or not at all. Data is flushed
-//! before a rename makes it visible. Symbolic links that are found on disk are not followed, unless
-//! the function's description says so. The rest of the crate makes no `std::fs` call, so supporting
-//! another operating system changes this module only.
+//! everything below the vault's folder. Unless the description of a function says otherwise,
+//! readers see a file whole or not at all, data is flushed before a rename makes it visible, and
+//! symbolic links that are found on disk are not followed. The rest of the crate makes no `std::fs`
+//! call and at most asks whether a path is a file or a folder, so supporting another operating
+//! system changes this module only.
 
 pub(crate) mod archive;
 mod batch;
@@ -67,8 +68,8 @@ impl FileError {
     }
 }
 
-/// Returns a path for a message. File names may come from anybody, and one with line breaks must
-/// not look like further lines of the message.
+/// Returns a path for a message. Anybody may choose file names, and one with line breaks must not
+/// look like further lines of the message.
 pub(crate) fn displayable_path(path: impl AsRef<Path>) -> String {
     let text = path.as_ref().to_string_lossy();
     text.replace(char::is_control, "\u{fffd}")
@@ -91,7 +92,7 @@ pub(crate) fn file_error<E: Into<io::Error>>(
     move |cause| FileError::new(doing, path, cause)
 }
 
-/// Returns a name for a temporary file, unique among live processes.
+/// Returns a name for a temporary file, unique among the live processes of this machine.
 pub(crate) fn unique_name() -> String {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     format!(
@@ -119,7 +120,7 @@ pub(crate) fn make_dirs(path: &(impl Location + ?Sized), mode: u32) -> Result<()
                 _ => {}
             }
         }
-        // What lies there may be no folder.
+        // An existing entry may be something else than a folder: then opening it fails.
         path.open_folder().map(drop)
     };
     make().map_err(file_error("create folder", path))
@@ -139,7 +140,7 @@ fn mkdir(path: &(impl Location + ?Sized), mode: u32) -> io::Result<()> {
     )?)
 }
 
-/// Permission bits for a system call.
+/// Converts permission bits for a system call.
 fn mode_bits(mode: u32) -> Mode {
     Mode::from_raw_mode(mode as rustix::fs::RawMode)
 }
@@ -188,8 +189,8 @@ pub(crate) fn read_secret(path: &Path, max: u64) -> Result<Option<Zeroizing<Vec<
     Ok(Some(bytes))
 }
 
-/// Opens an entry itself, never what a link leads to. A FIFO does not block. A file that the flags
-/// create has this mode.
+/// Opens the entry at a path; fails if it is a symbolic link. Opening a FIFO does not block. If the
+/// flags create a file, it gets this mode.
 fn open(path: &(impl Location + ?Sized), flags: OFlags, mode: u32) -> io::Result<File> {
     let at = path.open_parent()?;
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -198,7 +199,7 @@ fn open(path: &(impl Location + ?Sized), flags: OFlags, mode: u32) -> io::Result
 
 fn open_regular(path: &(impl Location + ?Sized)) -> io::Result<File> {
     let file = open(path, OFlags::RDONLY, 0)?;
-    // Checked on the open handle, because the entry may be exchanged after a check by its path.
+    // Check the open handle, because another entry may take the path's place after a check by path.
     if file.metadata()?.is_file() {
         Ok(file)
     } else {
@@ -231,8 +232,8 @@ pub(crate) fn mode_and_owner(
     }
 }
 
-/// Like [`mode_and_owner`], of the folder that a symbolic link leads to. Fails if it leads to
-/// another link.
+/// Like [`mode_and_owner`], but follows a symbolic link at the path. Fails if it leads to another
+/// link.
 pub(crate) fn folder_mode_and_owner(path: &Path) -> Result<Option<(u32, u32)>, FileError> {
     let Some(target) = link_target(path)? else {
         return mode_and_owner(path);
@@ -275,12 +276,12 @@ pub(crate) fn kind_at(path: &(impl Location + ?Sized)) -> Result<Option<Kind>, F
     }
 }
 
-/// Whether the path exists, links followed. Also false if that can't be determined.
+/// Returns whether the path exists, links followed. Also false if that can't be determined.
 pub(crate) fn is_there(path: &Path) -> bool {
     fs::metadata(path).is_ok()
 }
 
-/// Whether the path is a folder, links followed. Also false if that can't be determined.
+/// Returns whether the path is a folder, links followed. Also false if that can't be determined.
 pub(crate) fn is_folder(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.is_dir())
 }
@@ -332,7 +333,7 @@ fn read_entries(folder: OwnedFd) -> io::Result<Vec<(OsString, Kind)>> {
     Ok(entries)
 }
 
-/// The entries that [`list_kept`] selected.
+/// The entries that [`list_kept`] kept.
 #[derive(Debug)]
 pub(crate) struct Listed {
     /// The entries with their kinds, in byte order of their names.
@@ -342,7 +343,7 @@ pub(crate) struct Listed {
 }
 
 /// Lists the entries of a directory that `keep` accepts. Once `most` entries are kept, further
-/// folders are left out, further files are not. Fails if the directory can't be listed or is
+/// folders are left out; other entries are not. Fails if the directory can't be listed or is
 /// absent.
 pub(crate) fn list_kept(
     path: &Path,

@@ -1,5 +1,5 @@
-//! Removes folders with their content through handles: a symbolic link that takes the place of a
-//! folder meanwhile is not followed.
+//! Removes folders with their content through handles. A symbolic link that takes the place of a
+//! folder in the meantime is not followed.
 
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -36,7 +36,7 @@ pub(crate) fn remove_tree(path: &(impl Location + ?Sized)) -> Result<(), FileErr
     }
 }
 
-/// Removes the entries of a folder, except for the folders that a process has locked.
+/// Removes the entries of a folder, except the folders that a live process has locked.
 pub(super) fn remove_unlocked(path: &HeldPath) -> Result<(), FileError> {
     let at = path.open_parent().map_err(file_error("open", path))?;
     let full_path = path.path();
@@ -68,8 +68,8 @@ struct Folder {
     path: PathBuf,
 }
 
-/// Opens a folder, which may deny access to its owner; `None` if it is absent. Fails if a link lies
-/// there.
+/// Opens a folder, even if its mode denies its owner access; `None` if it is absent. Fails if a
+/// link lies there.
 fn open_folder_at(
     parent: impl AsFd,
     name: impl Arg + Copy,
@@ -92,8 +92,9 @@ fn open_folder_at(
 #[cfg(target_os = "linux")]
 fn let_in(parent: impl AsFd, name: impl Arg) -> rustix::io::Result<()> {
     use std::os::fd::AsRawFd;
-    // Linux changes the mode of an entry only where it follows a link. This handle needs no access
-    // to the folder, and its name under `/proc` is that of the folder and of nothing else.
+    // On Linux, `chmod` always follows a symbolic link. `O_PATH` opens the folder itself without
+    // needing access to it. The handle's name under `/proc` then leads to this folder and nowhere
+    // else.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = rustix::fs::openat(parent, name, flags, Mode::empty())?;
     rustix::fs::chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), Mode::RWXU)
@@ -107,14 +108,16 @@ fn let_in(parent: impl AsFd, name: impl Arg) -> rustix::io::Result<()> {
 
 impl Folder {
     fn remove_content(&self) -> Result<(), FileError> {
-        // Entries of a read-only folder, as in the store, can't be removed.
+        // Make the folder writable: entries of a read-only folder, as in the store, can't be
+        // removed.
         let opened = rustix::fs::fchmod(&self.fd, Mode::RWXU);
         opened.map_err(|cause| FileError::new("open up", &self.path, cause))?;
         for name in self.list_names()? {
-            // Try each entry as a file: this saves a `stat`, and a folder gives an error.
+            // Try to unlink each entry as a file: this saves a `stat`, and for a folder it gives an
+            // error.
             match rustix::fs::unlinkat(&self.fd, &name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
-                // A folder: the error differs between systems.
+                // The entry is a folder. Which error that gives differs between systems.
                 Err(Errno::ISDIR | Errno::PERM) => {
                     if let Some(child) = self.open_child(&name)? {
                         child.remove_content()?;
@@ -153,7 +156,7 @@ impl Folder {
         }
     }
 
-    /// Locks the folder; false if a live process holds it.
+    /// Locks the folder; returns false if a live process holds the lock.
     fn try_lock(&self) -> Result<bool, FileError> {
         match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(true),
@@ -162,7 +165,7 @@ impl Folder {
         }
     }
 
-    /// Whether the name still means the open folder.
+    /// Returns whether the name still belongs to the open folder.
     fn is_child(&self, name: &CString, child: &Self) -> bool {
         let named = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
         let held = rustix::fs::fstat(&child.fd);

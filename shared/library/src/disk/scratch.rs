@@ -11,7 +11,7 @@ use super::lock::is_still;
 use super::removal::{remove_tree, remove_unlocked};
 use super::{FileError, HeldPath, Kind, Location, list, mkdir, unique_name};
 
-/// A folder of mode 0700 under `tmp/`, removed on drop.
+/// A temporary folder of mode 0700, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: HeldPath,
@@ -19,7 +19,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Creates one under `tmp`, which must exist.
+    /// Creates a folder in `tmp`, which must exist.
     pub(crate) fn new(tmp: &HeldPath) -> Result<Self, FileError> {
         loop {
             let path = tmp.join(unique_name());
@@ -48,7 +48,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Returns the folders that no live process holds. Call it under the writer lock only.
+/// Lists the folders in `tmp` that no live process holds. Call it under the writer lock only.
 pub(crate) fn list_abandoned(tmp: &HeldPath) -> Result<Vec<HeldPath>, FileError> {
     let mut abandoned = Vec::new();
     for (name, kind) in list(tmp)? {
@@ -60,8 +60,9 @@ pub(crate) fn list_abandoned(tmp: &HeldPath) -> Result<Vec<HeldPath>, FileError>
     Ok(abandoned)
 }
 
-/// Removes the plain files and the folders that no live process holds. Call it under the writer
-/// lock only: the plain files belong to its holder.
+/// Removes the plain files in a folder of temporary folders, and the folders in it that no live
+/// process holds. For the vault's `tmp`, call it under the writer lock only: a writer may be using
+/// a plain file there.
 pub(crate) fn sweep_unlocked(tmp: &HeldPath) -> Result<(), FileError> {
     remove_unlocked(tmp)
 }

@@ -113,8 +113,9 @@ pub(crate) fn read_skill_folder(
     .map(|(folder, _)| folder)
 }
 
-/// Like [`read_skill_folder`], for a folder below another one, by its relative path. No symbolic link is
-/// followed on the way, so the path can't lead out of `top`, which must be resolved.
+/// Like [`read_skill_folder`], for a folder at the relative path `below` under `top`. No symbolic
+/// link is followed on the way, so the path can't lead out of `top`, whose own path must be
+/// resolved.
 pub(crate) fn read_beneath(
     top: &Path,
     below: &Path,
@@ -137,9 +138,9 @@ pub(crate) fn read_beneath(
     read_open(&path, &path, &folder.into_fd(), options).map(|(read, _)| read)
 }
 
-/// Like [`read_skill_folder`], but skips and reports entries that can't be admitted. Fails only if the folder
-/// itself can't be read. Reading stops when the limit on files or on total bytes is exceeded;
-/// SKILL.md is read before the other files of its folder.
+/// Like [`read_skill_folder`], but skips and reports entries that can't be admitted. Fails only if
+/// the folder itself can't be read. Reading stops when the limit on files or on total bytes is
+/// exceeded; SKILL.md is read before the other files of its folder.
 pub(crate) fn read_leniently(
     path: &Path,
     limits: SourceLimits,
@@ -158,9 +159,9 @@ pub(crate) fn read_leniently(
 /// A skipped entry: its path in the folder, and the reason.
 pub(crate) type Fault = (String, SourceError);
 
-/// Limit on the reported skipped entries. Symbolic links do not count, because the caller may
-/// follow them and no number of links may hide another entry. One entry that could not be read is
-/// reported beyond the limit.
+/// Limit on the number of skipped entries that are reported. Symbolic links do not count towards
+/// it, because the caller may follow them and no number of links may hide another entry. The first
+/// entry that could not be read is reported even beyond the limit.
 const MOST_TOLD: usize = 20;
 
 fn read_folder(
@@ -200,7 +201,8 @@ struct ReadOptions<'a> {
     passed: Option<Vec<Fault>>,
 }
 
-/// Reads an open folder. `folder` is its path for messages; its name is that of `absolute`.
+/// Reads an open folder. `folder` is its path for messages; the folder's own name is taken from
+/// `absolute`.
 fn read_open(
     folder: &Path,
     absolute: &Path,
@@ -238,7 +240,7 @@ struct SourceReader<'a> {
     user: u32,
     left: u64,
     files: Vec<RawFile>,
-    /// A limit was exceeded: read nothing more.
+    /// Whether a limit was exceeded, so that nothing more is read.
     is_full: bool,
 }
 
@@ -282,7 +284,8 @@ impl SourceReader<'_> {
         Ok(())
     }
 
-    /// Records a skipped entry and continues; returns its error if faults are not collected.
+    /// Records a skipped entry, so that the read continues. If skipped entries are not collected,
+    /// returns the error instead.
     fn record_fault(&mut self, path: String, error: SourceError) -> Result<(), SourceError> {
         let Some(passed) = &mut self.options.passed else {
             return Err(error);
@@ -292,7 +295,8 @@ impl SourceReader<'_> {
             |error: &SourceError| matches!(error, SourceError::File(_) | SourceError::Changed(_));
         let is_link = |error: &SourceError| matches!(error, SourceError::Link(_));
         let links = passed.iter().filter(|(_, other)| is_link(other)).count();
-        // Links do not count for the limit on entries, so a folder of links needs one of its own.
+        // Links do not count for the limit on reported entries, so a folder full of links needs a
+        // limit of its own.
         if is_link(&error) && links >= self.options.limits.files {
             let too_many = self.too_many(&path);
             return self.record_fault(path, too_many);
@@ -374,7 +378,8 @@ impl SourceReader<'_> {
             Err(cause) => return Err(self.file_fault("open", &path, cause)),
         };
         let opened = self.stat(&fd, &path)?;
-        // The check and the open are two calls. This shows whether both met the same entry.
+        // Checking and opening are two calls. This comparison shows whether both met the same
+        // entry.
         if (opened.st_dev, opened.st_ino, opened.st_mode)
             != (seen.st_dev, seen.st_ino, seen.st_mode)
         {

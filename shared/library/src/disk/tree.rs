@@ -1,8 +1,9 @@
 //! Walks a folder of the store: reads every entry once, through open handles, without following
 //! links.
 //!
-//! The walk also returns the metadata (size, times, inode, mode) of each entry. If the metadata is
-//! the same later, the entry was not written to, so an unchanged skill need not be read again.
+//! The walk also returns the metadata (size, times, inode, mode) of each entry. Equal metadata
+//! later means that the entry was not written to, so an unchanged skill need not be read again. The
+//! exception is a write within one tick of the file system's clock: see [`super::settled_time`].
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat};
 use std::ffi::CStr;
@@ -17,7 +18,8 @@ const MAX_ENTRIES: usize = 20_000;
 /// Limit on the levels of folders.
 const MAX_DEPTH: usize = 20;
 
-/// Metadata of an entry. If it is equal at two moments, the entry was not written to in between.
+/// Metadata of an entry. If it is equal at two moments, the entry was not written to in between,
+/// provided that its change time lies before [`super::settled_time`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct FileStat {
     pub(crate) mode: u32,
@@ -160,7 +162,8 @@ impl Walker<'_> {
             self.push_name(&name);
             let inner = openat(fd, &name, FOLDER | OFlags::NOFOLLOW, Mode::empty())
                 .map_err(|cause| self.walk_error("open", cause))?;
-            // From the handle, so that it belongs to the folder that is listed next.
+            // Take the metadata from the handle, so that it belongs to the folder that is listed
+            // next.
             let stat = FileStat::from_stat(
                 &fstat(&inner).map_err(|cause| self.walk_error("look at", cause))?,
             );

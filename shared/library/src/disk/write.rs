@@ -13,8 +13,9 @@ use super::{
     unique_name,
 };
 
-/// Returns a time by the file system's own clock, slightly in the past, as seconds and nanoseconds.
-/// If a file was last changed before it, any further change gives the file a different timestamp.
+/// Returns a time by the file system's own clock that lies slightly in the past, as seconds and
+/// nanoseconds. If a file was last changed before this time, any later change gives the file a
+/// different timestamp.
 pub(crate) fn settled_time(folder: &HeldPath) -> Result<(i64, u64), FileError> {
     // A new file shows the file system's current time, which may differ from the system clock.
     let path = folder.join(unique_name());
@@ -90,8 +91,8 @@ fn write_aside(
     aside: &(impl Location + ?Sized),
 ) -> Result<HeldPath, FileError> {
     let path = aside.held_entry(format!(".new-{}", unique_name()));
-    // A leftover of a dead process with the same process id would make the creation fail every
-    // time.
+    // A dead process with the same process id may have left a file of this name, which would make
+    // every attempt to create it fail.
     let _absent = unlink(&path, AtFlags::empty());
     let written = write_new(&path, bytes, mode).and_then(|file| file.sync_all());
     if let Err(cause) = written {
@@ -140,9 +141,9 @@ fn sync_parent(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
     }
 }
 
-/// Makes sure that there is a file which only its owner may read and write: creates an empty one,
-/// or takes the permissions of others from an existing one. Flushes nothing. Fails if anything but
-/// a regular file lies there.
+/// Makes sure that a file exists which only its owner may read and write: creates an empty file, or
+/// removes the permissions of others from an existing one. Flushes nothing. Fails if anything but a
+/// regular file lies there.
 pub(crate) fn make_private(path: &(impl Location + ?Sized)) -> Result<(), FileError> {
     let make = || -> io::Result<()> {
         let file = open_private(path)?;
@@ -154,7 +155,7 @@ pub(crate) fn make_private(path: &(impl Location + ?Sized)) -> Result<(), FileEr
     make().map_err(file_error("make private", path))
 }
 
-/// Opens a file to read and write it, or makes an empty one that only its owner may read and write.
+/// Opens a file for reading and writing, or creates an empty one that only its owner may access.
 /// Fails if anything but a regular file lies there.
 pub(super) fn open_private(path: &(impl Location + ?Sized)) -> io::Result<File> {
     let file = open(path, OFlags::RDWR | OFlags::CREATE, 0o600)?;
@@ -200,7 +201,7 @@ pub(crate) fn switch_link(
     target: &Path,
     aside: &(impl Location + ?Sized),
 ) -> Result<(), FileError> {
-    // A sync recognises a leftover in an agent's folder by the start of this name.
+    // Syncs recognise a leftover in an agent's folder by this prefix of its name.
     let temporary = aside.held_entry(format!(".vault-aside-link-{}", unique_name()));
     let _absent = unlink(&temporary, AtFlags::empty());
     new_link(&temporary, target)?;
@@ -270,7 +271,7 @@ pub(crate) fn sweep_asides(folder: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Whether a process with this id exists, whichever user it belongs to.
+/// Returns whether a process with this id exists, whichever user it belongs to.
 fn is_alive(process: i32) -> bool {
     rustix::process::Pid::from_raw(process).is_some_and(|process| {
         // A live process of another user gives EPERM. Only ESRCH means that there is none.
@@ -294,7 +295,7 @@ pub(crate) fn make_executable(path: &Path) -> Result<(), FileError> {
     set.map_err(file_error("set the mode of", path))
 }
 
-/// Whether this process may write to a folder.
+/// Returns whether this process may write to a folder.
 pub(crate) fn may_write(folder: &Path) -> bool {
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
 }
@@ -315,8 +316,8 @@ pub(crate) fn remove_empty(path: &(impl Location + ?Sized)) -> Result<(), FileEr
     }
 }
 
-/// Whether symbolic links can be created in a folder. False only if the file system reports that it
-/// does not support them; any other error counts as true.
+/// Returns whether symbolic links can be created in a folder. False only if the file system reports
+/// that it does not support them; any other error counts as true.
 pub(crate) fn supports_links(folder: &Path) -> bool {
     let path = folder.held_entry(format!(".vault-aside-link-{}", unique_name()));
     match symlink(&path, Path::new(".")) {
