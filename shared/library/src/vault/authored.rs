@@ -61,7 +61,8 @@ impl fmt::Display for AuthoredFile {
 }
 
 impl AuthoredFile {
-    /// The file at a path relative to the vault's folder; `None` if the owner writes no such file.
+    /// Returns the file at a path relative to the vault's folder; `None` if the owner writes no
+    /// file of this path.
     pub fn from_path(path: &Path) -> Option<Self> {
         let parts: Option<Vec<_>> = path.iter().map(|part| part.to_str()).collect();
         match parts?[..] {
@@ -84,8 +85,8 @@ impl AuthoredFile {
         vault.folder().join(self.to_string())
     }
 
-    /// The read limit, in bytes. It is above the limit of the file's parser, so that the parser
-    /// rejects a larger file and names its limit.
+    /// The read limit, in bytes. For the policy and the profiles it lies above the limit of the
+    /// parser, so that the parser rejects a larger file and names its limit.
     const fn max_bytes(&self) -> u64 {
         match self {
             Self::Policy => 4 * policy::MAX_BYTES as u64,
@@ -134,7 +135,7 @@ pub struct PendingFile {
     pub found: Result<Option<Vec<u8>>, FileError>,
 }
 
-/// The files that differ from their approved versions, in order.
+/// Returns the files that differ from their approved versions, in order.
 pub fn pending_files(vault: &Vault) -> Result<Vec<PendingFile>, VaultError> {
     let mut files = BTreeSet::from([AuthoredFile::Policy, AuthoredFile::Profiles]);
     files.extend(approved_transforms(vault)?);
@@ -156,7 +157,7 @@ pub fn pending_files(vault: &Vault) -> Result<Vec<PendingFile>, VaultError> {
     Ok(pending)
 }
 
-/// The transforms that were approved, in order.
+/// Lists the transforms that were approved, by skill and name.
 pub(crate) fn approved_transforms(vault: &Vault) -> Result<Vec<AuthoredFile>, VaultError> {
     let folder = approved_folder(vault).child(TRANSFORMS);
     let mut files = Vec::new();
@@ -168,7 +169,7 @@ pub(crate) fn approved_transforms(vault: &Vault) -> Result<Vec<AuthoredFile>, Va
     Ok(files)
 }
 
-/// The transforms in the vault's folder, approved or not, in order.
+/// Lists the transforms in the vault's folder, approved or not, by skill and name.
 pub(crate) fn written_transforms(vault: &Vault) -> Result<Vec<AuthoredFile>, VaultError> {
     let root = vault.folder().join(TRANSFORMS);
     let mut files = Vec::new();
@@ -188,14 +189,16 @@ fn transform_at(skill: &str, file: &str) -> Option<AuthoredFile> {
 }
 
 impl Change<'_> {
-    /// Writes a file of the owner and approves it, because the owner gave its content to a command.
+    /// Writes a file of the owner and approves it at the same time, because the owner gave its
+    /// content to a command.
     pub(crate) fn write_authored(
         &mut self,
         file: &AuthoredFile,
         bytes: &[u8],
     ) -> Result<(), VaultError> {
         let path = file.held_path(self.vault);
-        // Killed in between, the file is pending, and the owner is asked.
+        // If the process is killed between the two steps, the file is pending, and the owner is
+        // asked to approve it.
         self.write_bytes(&path, bytes, 0o600)?;
         self.set_approved(file, Some(bytes))
     }
@@ -203,8 +206,8 @@ impl Change<'_> {
     /// Removes a file of the owner together with its approved version.
     pub(crate) fn remove_authored(&mut self, file: &AuthoredFile) -> Result<(), VaultError> {
         let path = file.held_path(self.vault);
-        // In the other order a kill would leave the file without an approved version, and the owner
-        // would be asked to approve what they removed.
+        // The approved version goes last. In the other order a kill would leave the file without an
+        // approved version, and the owner would be asked to approve what they removed.
         if disk::remove_file(&path)?
             && let Some(folder) = path.parent()
         {
@@ -213,7 +216,7 @@ impl Change<'_> {
         self.set_approved(file, None)
     }
 
-    /// Sets the approved version of a file; `None` approves that there is none.
+    /// Sets the approved version of a file; `None` approves that the file is absent.
     pub(crate) fn set_approved(
         &mut self,
         file: &AuthoredFile,

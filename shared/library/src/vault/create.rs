@@ -19,7 +19,7 @@ use crate::disk;
 use crate::disk::lock;
 use crate::disk::scratch;
 
-/// Name of the file that holds the id of a vault while the vault is being created.
+/// Name of the file that notes the id of a vault while the vault is being created.
 pub(super) const CREATING: &str = "creating";
 
 /// The parameters of a new vault.
@@ -28,12 +28,12 @@ pub(super) struct NewVault<'a> {
     pub(super) clock: &'a dyn Clock,
     pub(super) random: &'a dyn Random,
     pub(super) passphrases: &'a Arc<dyn Passphrases>,
-    /// Whether it gets no keys, because it only holds linked vaults.
+    /// Whether the vault gets no keys of its own, because it only holds linked vaults.
     pub(super) for_links: bool,
 }
 
 impl NewVault<'_> {
-    /// Creates a vault with one key in both roles.
+    /// Creates a vault with one key, which is both its root key and its publisher's key.
     pub(super) fn create_vault(&self) -> Result<VaultId, VaultError> {
         make_folders(self.paths)?;
         let root = self.paths.folder();
@@ -46,7 +46,8 @@ impl NewVault<'_> {
         self.finish_creation(None)
     }
 
-    /// Gives a vault that only held linked ones an identity of its own; returns its id.
+    /// Replaces the identity of a vault that only held linked vaults by one with keys; returns the
+    /// new id.
     pub(super) fn replace_placeholder(&self, id: VaultId) -> Result<VaultId, VaultError> {
         let root = self.paths.folder();
         folder::check_vault(&root)?;
@@ -58,30 +59,30 @@ impl NewVault<'_> {
         }
         let before = vault_folder(&self.paths.config, &id);
         let new = self.finish_creation(Some(&before))?;
-        // Nothing names the old identity any more. Should it have keys, they stay: a key can't be
-        // made again.
+        // Nothing names the old identity any more. If it has keys all the same, they stay: a key
+        // can't be made again.
         if disk::kind_at(&before.child("keys").path())?.is_none() {
             before.remove_all()?;
         }
         Ok(new)
     }
 
-    /// Creates the vault. Copies the trust folder of the vault that it replaces, except its
-    /// identity.
+    /// Creates the vault. Copies the trust folder of the vault `before` that it replaces, except
+    /// what belongs to the identity of that vault.
     fn finish_creation(&self, before: Option<&PrivateFolder>) -> Result<VaultId, VaultError> {
         let id = self.create_trust()?;
         if let Some(before) = before {
             let folder = vault_folder(&self.paths.config, &id);
             folder.copy_from(before, &trust::OF_ONE_IDENTITY)?;
         }
-        // Only now: once this file exists, the folder is opened as a vault, so its trust must be
-        // complete.
+        // Write this file last: once it exists, the folder is opened as a vault, so its trust must
+        // be complete.
         write_format(self.paths, &id)?;
         disk::remove_file(&self.paths.folder().join(CREATING))?;
         Ok(id)
     }
 
-    /// Creates the first root version with one key in both roles. Continues an interrupted
+    /// Creates the first root version, with one key in both roles. Continues an interrupted
     /// creation.
     fn create_trust(&self) -> Result<VaultId, VaultError> {
         let Self {
@@ -97,25 +98,25 @@ impl NewVault<'_> {
         if let Some(id) = noted_id {
             match VaultTrust::read(&paths.config, &id)? {
                 Some(noted_trust) if noted_trust.for_links == self.for_links => return Ok(id),
-                // The note lies in the vault's folder, where others may have written it, so
-                // existing trust stays.
+                // The note lies in the vault's folder, where others may have written it, so it must
+                // not replace trust that exists.
                 Some(_) => {}
-                // The root version that names these keys was not stored, so no other machine has
-                // seen it.
+                // No root version that names the noted keys was stored, so no other machine has
+                // seen them.
                 None => vault_folder(&paths.config, &id).remove_all()?,
             }
         }
         let key = keys::generate_key(*random);
         let chain = first_root(*clock, &key)?;
         let id = chain.vault_id();
-        // Record the id first, so that a retry finds the keys of an interrupted creation.
+        // Note the id first, so that a retry finds the keys of an interrupted creation.
         disk::replace(
             &note_path,
             id.to_string().as_bytes(),
             0o600,
             &paths.folder().join("tmp"),
         )?;
-        // The key of a vault for links signs this one version and is then thrown away.
+        // The key of a vault for links signs this one root version and is then thrown away.
         if !self.for_links {
             VaultKeys::new(paths, &id, Arc::clone(self.passphrases)).store_key(&key)?;
         }
@@ -142,7 +143,7 @@ pub(super) fn make_folders(paths: &VaultPaths) -> Result<(), VaultError> {
     Ok(())
 }
 
-/// The root version 1 of a new vault: one key in both roles.
+/// Signs the root version 1 of a new vault, with one key in both roles.
 pub(crate) fn first_root(clock: &dyn Clock, key: &SecretKey) -> Result<RootChain, VaultError> {
     let entry = KeyEntry {
         public_key: key.public(),

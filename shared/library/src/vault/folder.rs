@@ -17,6 +17,7 @@
 //! <config>/links/<link>/                   device key, pin and counted catalog of a linked vault
 //! <config>/services/<origin>/              tokens of the sign-in
 //! <config>/folders/<hash>/                 which vault a folder holds
+//! <config>/projects/<hash>/                record and key of a project
 //! <config>/running/                        copies that actions run from
 //! ```
 //! `<config>` is usually `~/.config/vault`. The folders below it have mode 0700 and the files 0600;
@@ -36,8 +37,8 @@ use super::VaultError;
 use super::key_error::KeyError;
 use crate::disk::{self, HeldPath, Kind, Location};
 
-/// The largest record in the trust folder, in bytes: the pin of a link during a switch, or the
-/// record of variants, at 10,000 skills for several agents.
+/// Size limit of a file in the trust folder, in bytes. The largest records are the pin of a link
+/// during a switch and the record of variants, at 10,000 skills for several agents.
 const MAX_FILE: u64 = 64 << 20;
 
 /// Name of the file with the key that seals the rows of the index.
@@ -51,7 +52,7 @@ pub(crate) struct PrivateFolder {
 }
 
 impl PrivateFolder {
-    /// The folder at a relative path below the trust folder. It may not exist yet.
+    /// A folder at a relative path below the trust folder. It may not exist yet.
     pub(crate) fn new(config: &Path, below: impl AsRef<Path>) -> Self {
         Self {
             config: config.to_owned(),
@@ -128,8 +129,8 @@ impl PrivateFolder {
         )?)
     }
 
-    /// Like [`Self::replace_file`], but writes the temporary file to `aside`, whose next writer removes
-    /// leftovers.
+    /// Like [`Self::replace_file`], but writes the temporary file to the folder `aside`, whose next
+    /// writer removes leftovers.
     pub(crate) fn replace_by(
         &self,
         aside: &Self,
@@ -294,11 +295,11 @@ pub(super) fn check_top(config: &Path) -> Result<(), KeyError> {
 /// The folders that every vault has.
 pub(super) const FOLDERS: [&str; 4] = ["store", "skills", "links", "tmp"];
 
-/// Further folders of a vault, each made when it is first needed.
+/// Further subfolders of a vault, each created when it is first needed.
 const MADE_LATER: [&str; 2] = ["profiles", "transforms"];
 
-/// Fails if other users can write to the vault's folder or one of its subfolders, if one belongs to
-/// another user, or if a link stands in place of a subfolder. Absent folders pass.
+/// Fails if other users can write to the vault's folder or one of its [`FOLDERS`], if one of these
+/// belongs to another user, or if a link stands in place of a subfolder. Absent folders pass.
 pub(super) fn check_vault(root: &HeldPath) -> Result<(), VaultError> {
     for name in FOLDERS.iter().chain(&MADE_LATER) {
         // A link here would send bundles, or the links to them, to a folder outside the vault.
@@ -337,7 +338,7 @@ fn check_private(path: &Path) -> Result<(), KeyError> {
 
 fn check_mode(path: &Path, mode: u32, owner: u32, refused: u32) -> Result<(), KeyError> {
     let user = disk::effective_user();
-    // Root may read files of the user that runs the service.
+    // Root may use files that belong to the user that runs the service.
     if owner != user && user != 0 {
         return Err(KeyError::Foreign(path.to_owned()));
     }

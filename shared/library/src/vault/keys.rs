@@ -1,4 +1,4 @@
-//! The key files of a vault: who may read them, how they are encrypted, which one signs.
+//! The key files of a vault: who may read them, how they are encrypted, and which key signs.
 //!
 //! ```text
 //! vaults/<vault id>/keys/<public key>.key     a secret key of the own vault
@@ -29,9 +29,11 @@ use super::ssh_agent::{self, AgentError, AgentSigner};
 use crate::disk::{self, FileError};
 
 vault_format::words! {
-    /// The purpose of a key. The key file names it, so that a key of one kind is never used as another.
+    /// The purpose of a key. The key file names it, so that a key of one kind is never used as
+    /// another.
     pub enum KeyKind {
-        /// Signs root versions, manifests and catalogs, as the newest root version says.
+        /// Signs root versions, manifests and catalogs, in the roles that the newest root version
+        /// gives it.
         Publisher = "publisher",
         /// Signs a device's requests to one linked vault.
         Device = "device",
@@ -65,7 +67,7 @@ impl Passphrases for NoPassphrases {
     }
 }
 
-/// Extracts the error of an SSH agent from a signer's error. Returns other errors unchanged.
+/// Extracts the error of an SSH agent from a signer's error. Returns any other error unchanged.
 pub(crate) fn agent_refusal(error: SignerError) -> Result<KeyError, SignerError> {
     let agent = error.into_cause().downcast::<AgentError>();
     agent.map(|error| (*error).into()).map_err(SignerError::new)
@@ -81,7 +83,7 @@ pub fn generate_key(random: &dyn Random) -> SecretKey {
 /// The first bytes of every file in the age format.
 const AGE_HEADER: &[u8] = b"age-encryption.org/v1\n";
 /// The scrypt work factor for new files, as a power of two: the age command's default. It is fixed,
-/// because one measured on a busy machine would stay too weak.
+/// because a factor that is measured while the machine is busy would be too weak.
 const WORK_FACTOR: u8 = 18;
 /// The highest accepted scrypt work factor: 2^22 needs 4 GiB and some seconds.
 const MAX_WORK_FACTOR: u8 = 22;
@@ -206,7 +208,7 @@ fn parse_key(text: &[u8], kind: KeyKind) -> Option<SecretKey> {
         .strip_prefix(kind.as_str())?
         .strip_prefix("-key/1 ")?;
     let is_hex = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    // `from_str_radix` accepts capitals and a plus sign; only one text may stand for a key.
+    // `from_str_radix` also accepts capitals and a plus sign, but each key has only one valid text.
     if hex.len() != 64 || !hex.bytes().all(is_hex) {
         return None;
     }
@@ -282,7 +284,7 @@ impl VaultKeys {
         Ok(keys.filter_map(|name| name.parse().ok()).collect())
     }
 
-    /// The name of a key's file: that of a staged key if there is no other.
+    /// Returns the name of a key's file. It is that of the staged key if only that file exists.
     fn file_of(&self, key: &PublicKey) -> Result<String, KeyError> {
         let is_there =
             |name: &str| Ok::<_, FileError>(disk::kind_at(&self.folder.path_of(name))?.is_some());
@@ -375,7 +377,7 @@ impl VaultKeys {
         Ok(secret)
     }
 
-    /// Stores a key that no root version names yet. It stays until one does.
+    /// Stores a key that no root version names yet. [`Self::settle_files`] keeps such a key.
     pub(crate) fn store_key(&self, key: &SecretKey) -> Result<(), KeyError> {
         self.create_key_file(&key_file(&key.public()), key)
     }
@@ -405,8 +407,8 @@ impl VaultKeys {
         Ok(())
     }
 
-    /// Updates the key files to the root versions that count. A staged key is put into use if a
-    /// role names it and removed otherwise; retired and revoked keys are removed.
+    /// Brings the key files in line with the root versions in force. A staged key is put into use
+    /// if a role names it, and removed otherwise; retired and revoked keys are removed.
     pub(crate) fn settle_files(&self, roots: &RootState) -> Result<(), KeyError> {
         self.folder.sweep_leftovers()?;
         for key in self.with_ending(".next")? {
@@ -426,7 +428,8 @@ impl VaultKeys {
         ] {
             for key in self.with_ending(ending)? {
                 let standing = roots.standing(&key);
-                // A key that no root version names stays: its version is still to be written.
+                // A key that no root version names stays: the version that names it may still be
+                // written.
                 if matches!(standing, KeyStanding::Retired | KeyStanding::Revoked) {
                     self.folder.remove_file(&name(&key))?;
                 }

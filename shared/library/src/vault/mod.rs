@@ -50,7 +50,7 @@ use crate::disk::lock::{self, LockError};
 use crate::disk::scratch::{self, Scratch};
 use crate::disk::{self, FileError, HeldPath, Location};
 
-/// The paths of a vault. None of them is read from the environment.
+/// The paths of a vault. The caller chooses all of them; this crate reads no environment variable.
 #[derive(Clone, Debug)]
 pub struct VaultPaths {
     /// The vault itself, usually `~/.vault`.
@@ -74,8 +74,8 @@ impl VaultPaths {
         }
     }
 
-    /// Resets the index to its default location if no file can be created at the configured one.
-    /// Returns the unusable path then.
+    /// Resets the index to its default location if no file can be created at the configured path,
+    /// and returns that path.
     pub fn drop_unusable_index(&mut self) -> Option<PathBuf> {
         // A file that is absent is fine: the index creates it. A folder in its place, or no folder
         // around it, is not.
@@ -107,7 +107,7 @@ pub enum VaultError {
     /// There is no vault at this path.
     #[error("there is no vault at {}", .0.display())]
     Missing(PathBuf),
-    /// The folder held another vault, by the trust folder, and no command replaced it.
+    /// The folder held another vault according to the trust folder, and no command replaced it.
     #[error(transparent)]
     Swapped(Box<SwappedVault>),
     /// The vault is of a format that is not read any more.
@@ -145,8 +145,7 @@ pub enum VaultError {
     /// keys.
     #[error("the configuration folder {} is inside the vault", .0.display())]
     KeysInside(PathBuf),
-    /// Other users can write to a folder of the vault, so that nothing is signed or installed
-    /// there.
+    /// Other users can write to a folder of the vault, so nothing is signed or installed there.
     #[error("other users can write to {} (mode {mode:04o}), so nothing is signed or installed there", path.display())]
     WritableByOthers {
         /// The folder.
@@ -157,7 +156,7 @@ pub enum VaultError {
     /// A folder of the vault belongs to another user.
     #[error("{} belongs to another user, so nothing is signed or installed there", .0.display())]
     OfAnotherUser(PathBuf),
-    /// Root versions do not count, or contradict those that are known.
+    /// The given root versions are not valid, or they contradict those that are known.
     #[error(transparent)]
     Roots(#[from] RootError),
     /// A root version can't be made or signed.
@@ -216,7 +215,8 @@ impl fmt::Debug for Vault {
 
 impl Vault {
     /// Opens the vault, or creates it with one key if there is none. Takes the writer lock only to
-    /// create it. If several processes start at once, one of them creates it.
+    /// create it. If several processes start at once, one of them creates it and the others open
+    /// it.
     pub fn open_or_create(
         paths: VaultPaths,
         clock: Arc<dyn Clock>,
@@ -300,7 +300,7 @@ impl Vault {
         }
     }
 
-    /// The same folders under another id, with the same source of passphrases.
+    /// Returns the same folders under another id, with the same source of passphrases.
     pub(crate) fn with_id(&self, id: VaultId) -> Self {
         let mut other = self.clone();
         other.id = id;
@@ -345,7 +345,7 @@ impl Vault {
     }
 
     /// Fails if other users can write to the vault's folder or the trust folder. Changes fail then,
-    /// while reads go on, so callers print a warning.
+    /// but reads do not, so callers that read print a warning.
     pub fn check_folders(&self) -> Result<(), VaultError> {
         folder::check_top(&self.paths.config)?;
         folder::check_vault(&self.folder())
@@ -437,32 +437,33 @@ impl Vault {
         let folder = PrivateFolder::new(&self.paths.config, "running");
         folder.ensure_exists()?;
         let folder = HeldPath::new(folder.path());
-        // Another process may sweep at the same time, so that a leftover is gone before this one
+        // Another process may sweep at the same time, so a leftover may be gone before this process
         // removes it.
         let _best_effort = scratch::sweep_unlocked(&folder);
         Ok(Scratch::new(&folder)?)
     }
 
-    /// Takes the writer lock. Does not remove what a killed writer left behind: `Vault::change`
-    /// does.
+    /// Takes the writer lock. Does not remove what a killed writer left behind:
+    /// `Vault::begin_change` does.
     pub(crate) fn lock_writer(&self) -> Result<Change<'_>, VaultError> {
         let root = self.folder();
         // Another user who can write to these folders could replace whatever this change verifies.
         folder::check_top(&self.paths.config)?;
         folder::check_vault(&root)?;
         let lock = lock::take_lock(&root.join("lock"), self.wait)?;
-        // Creating the vault may have been interrupted just before this step.
+        // An interrupted creation of the vault may have left its note behind.
         disk::remove_file(&root.join(CREATING))?;
-        // A vault of an earlier build has no record. Before `vault.json` is written there is no
-        // vault.
+        // A vault of an earlier build has no record of its folder. Before `vault.json` is written
+        // there is no vault to record.
         if !occupant::is_known(&self.paths)? && disk::kind_at(&root.join("vault.json"))?.is_some() {
             occupant::record_vault(&self.paths, &self.id, None)?;
         }
         let generation = self.generation()?;
         Ok(Change {
             vault: self,
-            // Odd: the last writer was killed during a change, so this one must advance the number.
             next: (generation / 2 + 1) * 2,
+            // An odd number means that the last writer was killed during a change, so this writer
+            // must advance the number in any case.
             switched: generation % 2 == 1,
             _lock: lock,
         })
@@ -472,8 +473,8 @@ impl Vault {
 fn read_format(root: &HeldPath) -> Result<Option<VaultId>, VaultError> {
     let path = root.join("vault.json");
     let Some(bytes) = disk::read(&path, 4096)? else {
-        // A vault gets its first skill after this file. If the file is gone, the owner of the
-        // skills is unknown, and a new vault must not take their place.
+        // `vault.json` is written before the first skill. If it is gone, it is unknown whose skills
+        // these are, and a new vault must not take their place.
         if disk::list(&root.join("skills"))?.is_empty() {
             return Ok(None);
         }

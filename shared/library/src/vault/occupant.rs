@@ -1,9 +1,9 @@
 //! Records which vault a folder holds, in `folders/<hash of its path>/vault.json` of the trust
 //! folder.
 //!
-//! The folder's own `vault.json` names the vault too, but lies where others may write. Without this
-//! record, an attacker who empties the folder, or puts another vault of the same user there, would
-//! make all its skills disappear unnoticed, and the next command would create another vault.
+//! The folder's own `vault.json` names the vault too, but it lies where others may write. Without
+//! this record, an attacker who empties the folder, or puts another vault of the same user there,
+//! would make all its skills disappear unnoticed, and the next command would create another vault.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ const RECORD: &str = "vault.json";
 struct Occupants {
     /// The folder, for people.
     path: PathBuf,
-    /// The vault that the folder holds; two while it is getting another id.
+    /// The vault that the folder holds; two vaults while it is getting another id.
     vaults: BTreeSet<VaultId>,
 }
 
@@ -47,7 +47,7 @@ pub struct SwappedVault {
     pub record: PathBuf,
 }
 
-/// Finds the vault that `vault.json` names; `None` if there is no vault. Fails if the folder held
+/// Returns the vault that `vault.json` names; `None` if there is no vault. Fails if the folder held
 /// another one, or holds none any more.
 pub(super) fn find_occupant(paths: &VaultPaths) -> Result<Option<VaultId>, VaultError> {
     let folder = trust_folder(paths);
@@ -62,7 +62,7 @@ pub(super) fn find_occupant(paths: &VaultPaths) -> Result<Option<VaultId>, Vault
         if current_id.is_some_and(|id| recorded.contains(&id)) {
             return Ok(current_id);
         }
-        // No lock is held: another command may have given the folder its vault between the two
+        // No lock is held, so another command may have put a vault into the folder between the two
         // reads.
         let recorded_now = self::read_occupants(&folder)?.vaults;
         if recorded_now == recorded {
@@ -82,9 +82,10 @@ pub(super) fn is_known(paths: &VaultPaths) -> Result<bool, VaultError> {
     Ok(!read_occupants(&trust_folder(paths))?.vaults.is_empty())
 }
 
-/// Records that the folder holds the vault `named`, or `next` from now on. Call it while
-/// `vault.json` names `named`: the next writer of that vault removes the temporary file of a killed
-/// one.
+/// Records that the folder holds the vault `named`. If `next` is given, the folder may hold that
+/// vault as well from now on, because its id is changing. Call it while `vault.json` names `named`:
+/// the temporary file goes to that vault's part of the trust folder, where its next writer removes
+/// it if this process is killed.
 pub(super) fn record_vault(
     paths: &VaultPaths,
     named: &VaultId,
@@ -104,8 +105,8 @@ pub(super) fn record_vault(
     Ok(())
 }
 
-/// Records that the folder holds the vault that lies in `restored` and is moved there now. The
-/// trust folder must know that vault.
+/// Records that the folder holds the vault that lies in `restored` and is about to be moved there.
+/// The trust folder must know that vault.
 pub fn record_restored(paths: &VaultPaths, restored: &Path) -> Result<(), VaultError> {
     match read_format(&HeldPath::new(restored))? {
         Some(id) => record_vault(paths, &id, None),

@@ -33,10 +33,10 @@ struct OwnSkill {
     reached: u64,
     /// The installed version; `None` after a removal.
     installed: Option<InstalledVersion>,
-    /// Whether a removal has begun, which may have been killed before or after its switch.
+    /// Whether a removal has begun. If it was killed, the skill's link may be there or not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     leaving: bool,
-    /// Whether the owner went back to an earlier version and stays there.
+    /// Whether the owner rolled the skill back to an earlier version and keeps it there.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     held: bool,
     /// The folder or archive on this machine that the owner added it from.
@@ -50,7 +50,8 @@ struct OwnSkill {
     /// replacement or removal of the skill, because a rollback brings the same files back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     others: Vec<Digest>,
-    /// The bundles with the same files that this machine signed again, up to the installed one.
+    /// Earlier bundles that have the same files as the installed one: this machine signed these
+    /// files again. The oldest comes first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     signed_again: Vec<Digest>,
 }
@@ -72,8 +73,8 @@ struct InstalledVersion {
 }
 
 impl OwnSkills {
-    /// The lowest acceptable version of an installed skill of this name; `None` if the name is not
-    /// recorded.
+    /// Returns the lowest acceptable version of an installed skill of this name. Returns `None` if
+    /// the name is not recorded or a removal of the skill has begun.
     pub(crate) fn lowest_version(&self, name: &SkillName) -> Option<u64> {
         let skill = self.skills.get(name).filter(|skill| !skill.leaving)?;
         Some(match skill.installed {
@@ -104,7 +105,8 @@ impl OwnSkills {
         skill.leaving = false;
     }
 
-    /// The bundles that this machine signed again, with the same files, up to this installed one.
+    /// Returns the earlier bundles with the same files as the installed bundle `installed`, which
+    /// this machine signed again.
     pub(crate) fn signed_again(&self, name: &SkillName, installed: &Digest) -> &[Digest] {
         let is_installed = |skill: &&OwnSkill| {
             let version = skill.installed.as_ref();
@@ -114,20 +116,20 @@ impl OwnSkills {
         skill.map_or(&[], |skill| &skill.signed_again)
     }
 
-    /// Records that the installed skill has the files of these bundles, signed again.
+    /// Records the earlier bundles that have the same files as the installed skill.
     pub(crate) fn note_signed_again(&mut self, name: &SkillName, bundles: Vec<Digest>) {
         if let Some(skill) = self.skills.get_mut(name) {
             skill.signed_again = bundles;
         }
     }
 
-    /// The skills that stay at the version that their owner went back to.
+    /// Returns the skills that their owner rolled back and keeps at that version.
     pub(crate) fn held_skills(&self) -> impl Iterator<Item = &SkillName> {
         let held_skills = self.skills.iter().filter(|(_, skill)| skill.held);
         held_skills.map(|(name, _)| name)
     }
 
-    /// Records whether a skill stays at its version.
+    /// Records whether a skill stays at its version until an update names it.
     pub(crate) fn set_held(&mut self, name: &SkillName, held: bool) {
         if let Some(skill) = self.skills.get_mut(name) {
             skill.held = held;
@@ -179,7 +181,7 @@ impl OwnSkills {
     pub(crate) fn note_reached(&mut self, name: &SkillName, version: u64) {
         let skill = self.skills.entry(name.clone()).or_default();
         if skill.installed.is_none() && skill.reached == 0 {
-            // It is not recorded whether the skill is installed, so its absence must not look like
+            // It is not recorded whether this skill is installed, so its absence must not look like
             // tampering.
             skill.leaving = true;
         }
@@ -214,9 +216,9 @@ impl Vault {
         Ok(record.unwrap_or_default())
     }
 
-    /// Returns whether this machine's owner wrote or admitted an own skill, by this machine's
-    /// record and because no other publisher's key signed it. The manifest's own statements do not
-    /// count.
+    /// Returns whether an own skill is the work of this machine's owner: this machine has not
+    /// recorded another author for it, and it is not signed by another publisher's key. What the
+    /// manifest says about its author is ignored.
     pub(crate) fn is_own_work(
         &self,
         name: &SkillName,
@@ -225,12 +227,13 @@ impl Vault {
         if self.own_skills()?.is_by_others(name) {
             return Ok(false);
         }
-        // Skills that were taken over before there was a record are by another publisher's key.
+        // A skill that was taken over before this record existed can be recognised only by the
+        // other publisher's key.
         Ok(!self.is_by_another_publisher(signer)?)
     }
 
-    /// Returns whether a key is in the release role and not on this machine. A retired key does not
-    /// count, since it may have been this machine's.
+    /// Returns whether a key is a publisher's and not on this machine. A retired key does not count
+    /// as one, since it may have been this machine's.
     pub(crate) fn is_by_another_publisher(&self, signer: &PublicKey) -> Result<bool, VaultError> {
         let standing = self.trust()?.map(|trust| trust.roots().standing(signer));
         Ok(standing == Some(KeyStanding::Release) && !self.keys().list()?.contains(signer))

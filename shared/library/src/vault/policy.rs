@@ -31,8 +31,9 @@ pub fn read_policy(vault: &Vault) -> Result<Option<Policy>, ResolveError> {
     bytes.as_deref().map(parse_policy).transpose()
 }
 
-/// Reads the policy that decides what may be fetched: the one in force, or else `policy.toml` as it
-/// is written. Without a policy everything may be fetched, so an unapproved file can only forbid.
+/// Reads the policy that decides what may be fetched: the one in force, or else the unapproved
+/// `policy.toml`. That file can only forbid something, because without a policy everything may be
+/// fetched.
 pub fn read_source_policy(vault: &Vault) -> Result<Option<Policy>, ResolveError> {
     match read_policy(vault)? {
         Some(policy) => Ok(Some(policy)),
@@ -40,7 +41,7 @@ pub fn read_source_policy(vault: &Vault) -> Result<Option<Policy>, ResolveError>
     }
 }
 
-/// Reads `policy.toml` in a folder that is not a vault yet, so that no file of it can be approved.
+/// Reads `policy.toml` in a folder that is not a vault yet, where no file can have been approved.
 pub fn read_policy_at(root: &Path) -> Result<Option<Policy>, ResolveError> {
     let path = HeldPath::new(root).join(POLICY_FILE);
     // Read beyond the parser's limit, so that the parser reports a file that is too large, together

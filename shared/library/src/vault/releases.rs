@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! vaults/<vault id>/releases/<origin>/<slug>.json            numbers and hashes
-//! vaults/<vault id>/releases/<origin>/<slug>.catalog.json    the last counted catalog, exact bytes
-//! vaults/<vault id>/releases/<origin>/<slug>.pending.json    a signed catalog that the service has not acknowledged
-//! vaults/<vault id>/releases/<origin>/<slug>.waiting.json    the release of others that a sync without a terminal showed last
+//! vaults/<vault id>/releases/<origin>/<slug>.catalog.json    the last accepted catalog
+//! vaults/<vault id>/releases/<origin>/<slug>.pending.json    a signed, unacknowledged catalog
+//! vaults/<vault id>/releases/<origin>/<slug>.waiting.json    the release that a sync showed last
 //! ```
 //! They lie in the trust folder, because they decide which skills are signed again after a key was
 //! stolen.
@@ -26,7 +26,8 @@ use super::{Vault, VaultError};
 /// hashes to find the last release that can be trusted.
 const MAX_HISTORY: usize = 1_000;
 
-/// The number of signed payloads that are recorded. Numbers only grow, so an older one is outdated.
+/// The number of signed payloads that are recorded. Release numbers only grow, so the oldest
+/// payloads are outdated.
 const MAX_SIGNED: usize = 100;
 
 /// The publishing state of one namespace.
@@ -83,9 +84,9 @@ pub struct AcknowledgedRelease {
     pub(crate) follows: Option<Digest>,
 }
 
-/// Another publisher's release that has not been reviewed yet, with the time at which a sync
-/// without a terminal printed it. It only decides whether such a sync prints the whole change
-/// again.
+/// Another publisher's release that waits for a review, with the time at which a sync without a
+/// terminal printed its changes. The record only decides whether the next such sync prints all of
+/// them again.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct WaitingReview {
     /// SHA-256 of the payload.
@@ -94,10 +95,11 @@ pub struct WaitingReview {
     pub at: Timestamp,
 }
 
-/// Period in which such a sync does not print the same change again, in seconds.
+/// Period in which a sync without a terminal does not print the same changes again, in seconds.
 const SHOWN_SECONDS: i64 = 24 * 60 * 60;
 
-/// Returns the record of a sync without a terminal that printed this payload within the last day.
+/// Returns the record of a printed review if a sync without a terminal printed this payload within
+/// the last day.
 pub fn shown_today(
     vault: &Vault,
     (base, slug): (&str, &Slug),
@@ -107,7 +109,8 @@ pub fn shown_today(
     let now = vault.clock().now();
     let is_recent = |waiting: &WaitingReview| {
         let age = now.unix() - waiting.at.unix();
-        // A negative age means that the clock was set back since; the change is printed again then.
+        // A negative age means that the clock was set back since; then the changes are printed
+        // again.
         waiting.payload_sha256 == *payload_sha256 && (0..SHOWN_SECONDS).contains(&age)
     };
     Ok(record?.filter(is_recent))
@@ -149,7 +152,8 @@ impl CloudState {
         }
     }
 
-    /// The payload that this machine has signed with this root version and release number.
+    /// Returns the hash of the payload that this machine has signed with this root version and
+    /// release number.
     pub(crate) fn signed_payload(&self, root_version: u64, release: u64) -> Option<Digest> {
         let mut signed = self.signed.iter();
         let signed = signed
@@ -185,8 +189,8 @@ impl CloudState {
         self.read_catalog_file(vault, CatalogFile::Published)
     }
 
-    /// The catalog of the last acknowledged release; `None` if its bytes do not match the recorded
-    /// hash.
+    /// The catalog of the last acknowledged release; `None` if there is none, or if the stored
+    /// bytes do not match the recorded hash.
     pub(crate) fn published_catalog(&self, vault: &Vault) -> Result<Option<Catalog>, VaultError> {
         let (Some(published), Some(bytes)) = (&self.published, self.catalog_bytes(vault)?) else {
             return Ok(None);
@@ -240,7 +244,7 @@ impl CloudState {
     }
 
     /// Stores the exact bytes of a release and records it as the namespace's current one. `signer`
-    /// returns the key that signed a skill of the release before. The caller must call
+    /// returns the key that signed a skill of the previous release. The caller must call
     /// [`Self::write_state`] afterwards.
     pub(crate) fn store_acknowledged(
         &mut self,
@@ -274,8 +278,8 @@ impl CloudState {
         };
         let former = self.former.clone();
         self.former.record_removed(&before, &after, signer);
-        // Written now: once the catalog file is replaced, the former skills can't be computed
-        // again.
+        // Write the state now: once the catalog file is replaced, the former skills can't be
+        // computed again.
         if self.former != former {
             self.write_state(vault)?;
         }

@@ -1,5 +1,5 @@
-//! The key that seals the rows of the index. It lies in the trust folder, so that an attacker who
-//! can write to the vault's folder can't forge a row.
+//! The key of the HMAC that seals each row of the index. It lies in the trust folder, so that an
+//! attacker who can write to the vault's folder can't forge a row.
 
 use zeroize::Zeroizing;
 
@@ -41,14 +41,15 @@ impl Vault {
         if let Some(key) = read()? {
             return Ok(Some(key));
         }
-        // Without trust no row is accepted, and a key would be left behind for an unknown vault.
+        // Without trust no row is accepted, and the key would stay behind for a vault that this
+        // machine does not know.
         if !super::trust::is_recorded(&self.paths().config, self.id())? {
             return Ok(None);
         }
         let mut bytes = Zeroizing::new([0; 32]);
         self.random().fill_random(&mut *bytes);
         if !folder.create_file(INDEX_SEAL_FILE, &*bytes)? {
-            // Another process made one meanwhile, or the file is damaged.
+            // Another process made a key in the meantime, or the file is damaged.
             if let Some(key) = read()? {
                 return Ok(Some(key));
             }

@@ -15,7 +15,8 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use vault_format::hash::Digest;
 use vault_format::keys::{PublicKey, Signature, Signer, SignerError};
 
-/// Time limit for an agent to list its keys or to accept a request.
+/// Time limit for each read and write of an exchange with the agent, except for the wait for a
+/// signature.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// Time after which the user is told that the agent has not signed yet.
 const QUIET_TIME: Duration = Duration::from_secs(10);
@@ -57,7 +58,7 @@ pub enum AgentError {
         /// The key of the request, if it was a request to sign.
         key: Option<String>,
     },
-    /// The agent was asked and did not answer as the protocol says.
+    /// The agent sent an answer that the protocol does not allow.
     #[error("the SSH agent sent an answer that cannot be read")]
     Malformed,
     /// The agent does not list the key. A locked agent lists none.
@@ -71,7 +72,7 @@ pub enum AgentError {
         /// Its kind.
         algorithm: String,
     },
-    /// The agent lists the key and does not sign with it, for example because a person declined.
+    /// The agent holds the key but does not sign with it, for example because a person declined.
     #[error("the SSH agent refused to sign with the key {0}")]
     Refused(String),
 }
@@ -84,9 +85,10 @@ fn describe_key(key: Option<&str>) -> String {
 
 /// Time limits for an answer.
 struct AnswerTimeouts<'a> {
-    /// Time before the user is told.
+    /// The time to wait before the user is told that the agent is slow.
     quiet: Duration,
-    /// Further time after that, and a function to call in between; `None` stops at once.
+    /// Further time to wait, and a function to call before it; `None` gives up after the first
+    /// wait.
     further: Option<(Duration, &'a dyn Fn())>,
 }
 
@@ -127,8 +129,8 @@ pub fn list_identities(socket: Option<&Path>) -> Result<Vec<AgentIdentity>, Agen
     let mut rest = &*answer;
     let count = take_number(&mut rest).ok_or(AgentError::Malformed)?;
     let mut identities = Vec::new();
-    // The count is the agent's word, so no memory is reserved for it: a false one ends with the
-    // bytes.
+    // The count is the agent's claim, so no memory is reserved for it. If it is too high, the bytes
+    // run out and parsing fails.
     for _ in 0..count {
         let blob = take_string(&mut rest).ok_or(AgentError::Malformed)?;
         let comment = take_string(&mut rest).ok_or(AgentError::Malformed)?;
@@ -199,7 +201,7 @@ impl AgentSigner {
         }
     }
 
-    /// Signs a message without meaning, to detect a key that can't sign before it is used.
+    /// Signs a meaningless message, so that a key that can't sign is detected before it is used.
     pub(super) fn prove_signing(&self) -> Result<(), AgentError> {
         let message = b"vault: proof that this agent signs";
         let signature = self.request_signature(message)?;
@@ -293,7 +295,8 @@ fn send_request(
     })?;
     Ok(match answer.split_first() {
         Some((kind, body)) if *kind == wanted => Some(body.to_vec()),
-        // The protocol lets an agent answer what it will not do with any other number.
+        // An agent may reject a request with any other message number, so every other number counts
+        // as a failure.
         _ => None,
     })
 }
@@ -314,11 +317,11 @@ fn exchange_frames(
     stream.set_write_timeout(Some(ANSWER_TIME))?;
     stream.set_read_timeout(Some(patience.quiet))?;
     let mut framed = Vec::with_capacity(request.len() + 4);
-    // A message is framed like a string: four bytes of length, then the bytes.
+    // The protocol frames a message like a string: four bytes of length, then the bytes.
     put_string(&mut framed, request);
     stream.write_all(&framed)?;
     let mut length = [0; 4];
-    // A read of one byte loses nothing when it is repeated.
+    // Read the first byte alone: if this read times out, no byte is lost, and it can be repeated.
     match (stream.read_exact(&mut length[..1]), patience.further) {
         (Err(error), Some((rest, waits))) if is_timeout(&error) => {
             waits();
@@ -329,8 +332,7 @@ fn exchange_frames(
     }
     stream.read_exact(&mut length[1..])?;
     let length = u32::from_be_bytes(length) as usize;
-    // The length comes from the socket's other end, which could otherwise make this process
-    // allocate 4 GiB.
+    // The length is the agent's claim, which could otherwise make this process allocate 4 GiB.
     if length > MAX_ANSWER {
         return Err(io::ErrorKind::InvalidData.into());
     }

@@ -1,6 +1,6 @@
 //! The trust record of one vault, own or linked: the root versions that count on this machine, and
-//! conclusions drawn from them. It is one file, `vaults/<vault id>/trust.json`, and is written in
-//! one step.
+//! what this machine has concluded from them and seen of the vault. It is one file,
+//! `vaults/<vault id>/trust.json`, and is written in one step.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -30,8 +30,8 @@ pub struct VaultTrust {
     pub(crate) roots: RootState,
     /// The latest time at which a catalog of the vault was accepted, by this machine's clock.
     pub(crate) latest_seen_at: Option<Timestamp>,
-    /// Own bundles that a key signed before it was retired. Its signature counts on no other
-    /// bundle.
+    /// Own bundles that a key signed before it was retired. Signatures of this key are accepted on
+    /// these bundles only.
     pub(crate) taken_over: BTreeSet<Digest>,
     /// Own bundles that a key signed before it was revoked, or before the vault got another id.
     /// They are rejected until they pass the gate and are signed again.
@@ -79,7 +79,8 @@ impl VaultTrust {
         }
     }
 
-    /// The root versions that count, with the keys that were revoked in versions given up.
+    /// The root versions that count, and the keys that were revoked in chains of root versions that
+    /// this machine has abandoned.
     pub const fn roots(&self) -> &RootState {
         &self.roots
     }
@@ -136,12 +137,12 @@ impl VaultTrust {
         if record.schema != SCHEMA {
             return Err(damaged(format!("{} is not {SCHEMA}", record.schema)));
         }
-        // Verifies the signatures of the whole chain again, so that a damaged record is noticed
-        // before it counts.
+        // Verify the signatures of the whole chain again, so that a damaged record is rejected
+        // before anything relies on it.
         let roots = RootState::load(&record.root1_sha256, &record.roots, record.revoked)
             .map_err(|error| damaged(error.to_string()))?;
-        // A record copied from another vault's folder verifies too, and would make that vault's
-        // keys count here.
+        // A record that was copied from another vault's folder verifies too, and would make that
+        // vault's keys count for this one.
         if roots.vault_id() != *id || record.vault_id != *id {
             return Err(damaged("it belongs to another vault".to_owned()));
         }
@@ -181,10 +182,10 @@ pub(super) fn is_recorded(config: &Path, id: &VaultId) -> Result<bool, VaultErro
     Ok(disk::kind_at(&vault_folder(config, id).path_of(RECORD))?.is_some())
 }
 
-/// Completes this machine's trust folder for a vault from a restored copy. Changes nothing if the
-/// keys are here already, because the local state may be newer. If only the root versions are here,
-/// since the vault was linked, the root versions that supersede the others are stored, and no
-/// revocation is lost. Fails if the two contradict each other.
+/// Completes this machine's trust folder for a vault from a restored copy. Changes nothing if this
+/// machine has the vault's keys, because the local state may be newer. If this machine only knows
+/// the vault's root versions, because it was linked, the chain that supersedes the other one is
+/// stored, and no revocation is lost. Fails if the two chains contradict each other.
 pub fn complete_restored(config: &Path, restored: &Path, id: &VaultId) -> Result<(), VaultError> {
     let (here, there) = (vault_folder(config, id), vault_folder(restored, id));
     let has_keys = |folder: &PrivateFolder| {
@@ -209,7 +210,7 @@ pub fn complete_restored(config: &Path, restored: &Path, id: &VaultId) -> Result
         trust.latest_seen_at = trust.latest_seen_at.max(local_trust.latest_seen_at);
     }
     trust.write(config)?;
-    // The keys last: they tell a retry that it is done.
+    // Copy the keys last: a retry that finds them does nothing more.
     here.complete_from(&there, &[RECORD, "keys"])?;
     Ok(here
         .child("keys")
@@ -227,8 +228,8 @@ impl Vault {
     pub fn trust(&self) -> Result<Option<VaultTrust>, VaultError> {
         let trust = self.trust_of(self.id())?;
         let has_keys = || disk::kind_at(&self.keys().folder());
-        // The id lies in the vault's folder. One that names a linked vault makes none of its skills
-        // the owner's.
+        // The id comes from `vault.json`, which others can write. If it names a vault that is only
+        // linked, there are no keys for it, and its skills are not the owner's own.
         match trust {
             Some(trust) if !trust.for_links && has_keys()?.is_none() => Ok(None),
             trust => Ok(trust),
@@ -248,8 +249,8 @@ impl Vault {
 
     /// Records that the root versions of this vault are about to leave the machine.
     pub(crate) fn note_shown(&self) -> Result<(), VaultError> {
-        // The flag is never reset, so after the first release this check spares every later one the
-        // lock.
+        // The flag is never reset, so after the first release every later one returns here and
+        // needs no lock.
         if self.trust()?.is_none_or(|trust| trust.shown) {
             return Ok(());
         }

@@ -8,8 +8,8 @@ use crate::disk::archive::append_folder;
 use crate::disk::lock::{self, WriterLock};
 use crate::disk::{self, FileError, HeldPath};
 
-/// A change in progress. It holds the writer lock until it is dropped. Every change to the vault is
-/// made through one.
+/// A change in progress. It holds the writer lock until it is dropped. Every change to an existing
+/// vault is made through one.
 #[derive(Debug)]
 pub(crate) struct Change<'v> {
     pub(super) vault: &'v Vault,
@@ -89,8 +89,8 @@ impl<'v> Change<'v> {
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        // The change itself is complete. An odd number that stays makes watchers read again until
-        // the next writer corrects it.
+        // This writer changes nothing more, whether it succeeded or failed. If the number stays
+        // odd, watchers read again until the next writer corrects it.
         if self.switched && self.write_generation(self.next).is_err() {
             tracing::warn!("the vault's generation number could not be written");
         }
