@@ -6,9 +6,9 @@
 //! is verified again. Everything that is published or shown to agents from here was therefore
 //! signed.
 //!
-//! A row also holds a digest of the metadata (size, times, inode, mode) that each of the bundle's
-//! paths had when it was last verified. A listing treats a bundle as verified while they are the
-//! same.
+//! A row also holds a digest of the metadata (size, times, inode, mode) of each of the bundle's
+//! paths from the last verification. A listing treats a bundle as verified as long as this metadata
+//! is unchanged.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -65,12 +65,12 @@ pub(crate) struct IndexRow {
     /// Paths relative to the bundle's folder.
     pub(crate) paths: Vec<String>,
     pub(crate) texts: Texts,
-    /// The [`vault_gate::similar::Sketch`] of its files. It only selects the skills that a
-    /// new one is compared with.
+    /// The [`vault_gate::similar::Sketch`] of its files. It only selects the skills that a new
+    /// skill is compared with.
     pub(crate) sketch: Vec<u8>,
 }
 
-/// Digest of the metadata of paths; `None` if that of one of them is missing.
+/// Computes the digest of the metadata of paths; `None` if that of one path is missing.
 fn digest_metadata(stats: impl Iterator<Item = Option<FileStat>>) -> Option<Digest> {
     let mut bytes = Vec::new();
     for stat in stats {
@@ -167,17 +167,17 @@ pub(crate) struct NewIndexRow {
 /// A row with a valid seal: what was read from the bundle when it was last verified.
 #[derive(Debug)]
 pub(crate) struct StoredRow {
-    /// The row. Its bundle may have changed since.
+    /// The row as it was written. Its bundle may have changed since.
     pub(crate) row: IndexRow,
-    /// Digest of the metadata at that time; `None` if the files had just changed.
+    /// Digest of the metadata at that time; `None` if a file had changed just before.
     metadata: Option<Digest>,
 }
 
 impl StoredRow {
-    /// Whether the row belongs to a skill of this name, its signer counts, and its version is not
-    /// below the installed one. Its files may have changed since.
+    /// Returns whether the row belongs to a skill of this name, its signer is still accepted, and
+    /// its version is not below the installed one. The skill's files may have changed since.
     pub(crate) fn is_of(&self, hash: &Digest, name: &SkillName, trusted: &Trusted) -> bool {
-        // The signer may have been revoked, and the version replaced, since the row was written.
+        // Since the row was written, the signer may have been revoked and the version replaced.
         let signer: Option<PublicKey> = self.row.signer.parse().ok();
         let lowest = trusted.lowest_version(name).unwrap_or(0);
         self.row.name == *name
@@ -185,8 +185,8 @@ impl StoredRow {
             && self.row.version >= lowest
     }
 
-    /// Returns the row, if it belongs to a skill of this name, its signer counts, and no file of
-    /// the bundle was written to since it was verified. `store` is the folder of bundles.
+    /// Returns the row if [`Self::is_of`] accepts it and no file of the bundle was written to since
+    /// it was verified. `store` is the folder of bundles.
     pub(crate) fn current_row(
         &self,
         store: &HeldPath,
@@ -204,7 +204,7 @@ impl StoredRow {
     }
 }
 
-/// The index. Without a usable file every table reads as empty, and writes do nothing.
+/// The index. Without a usable file it reads as empty, and writes do nothing.
 #[derive(Debug)]
 pub(crate) struct Index {
     path: PathBuf,
@@ -213,8 +213,8 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Opens the index of a vault; creates or rebuilds it if necessary. Never fails: the index only
-    /// saves work. Without a key for seals there is none.
+    /// Opens the index of a vault; creates or rebuilds it if necessary. Never fails, because the
+    /// index only saves work. Without a key for the seals, the index stays empty.
     pub(crate) fn open(vault: &Vault) -> Self {
         let path = vault.paths().index_path();
         match vault.seal_key() {
@@ -373,7 +373,8 @@ fn read_rows(
         let columns = columns.collect::<rusqlite::Result<Vec<_>>>()?;
         let given = stored.get_ref(SEALED)?;
         let given = given.as_blob().unwrap_or_default();
-        // Whoever can write to the vault's folder could forge texts that agents and releases show.
+        // A program that can write to the vault's folder could otherwise forge texts that agents
+        // and releases show.
         if compute_seal(key, columns.into_iter())
             .verify_slice(given)
             .is_err()
@@ -381,7 +382,7 @@ fn read_rows(
             continue;
         }
         if let Some(row) = parse_row(stored)? {
-            // A sealed column is either empty or a whole digest.
+            // The column is sealed, so it is either empty or a whole digest.
             let metadata = stored.get_ref(10)?.as_blob()?.try_into().ok();
             rows.insert(
                 Digest::from_bytes(stored.get(0)?),
@@ -447,8 +448,8 @@ impl From<rusqlite::Error> for OpenError {
     }
 }
 
-/// Fails if anything but a regular file lies where SQLite reads or writes: behind a link it would
-/// make a file elsewhere, and it waits for ever for the writer of a FIFO.
+/// Fails if anything but a regular file lies where SQLite reads or writes. Through a link, SQLite
+/// would create a file elsewhere, and opening a FIFO would block forever.
 fn check_files(path: &Path) -> Result<(), OpenError> {
     for path in [path.to_owned(), journal_path(path)] {
         match disk::kind_at(&path) {
@@ -473,8 +474,9 @@ fn open_database(path: &Path) -> Result<Connection, OpenError> {
     if matches!(disk::kind_at(path), Ok(None)) {
         let _sqlite_says_why = disk::make_private(path);
     }
-    // A link may have taken the place of the file since the check. SQLite follows none, wherever it
-    // is in the path, and those above the file are the user's own.
+    // A link may have taken the place of the file since the check. With this flag SQLite rejects
+    // every link in the path, so the links above the file, which are the user's own, are resolved
+    // first.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;

@@ -1,10 +1,11 @@
 //! The content-addressed store: `store/<bundle-hash>/{files/, manifest.json}`, read-only and never
 //! changed.
 //!
-//! Installed skills are read only through [`examine_stored`]. It verifies the manifest's signature, then
-//! the size, hash and mode of every file, and that there are no other files. Nothing is used from a
-//! folder that fails. Metadata of operating systems and editors does not make it fail: those files
-//! are never used, and [`Examined::first_deviation`] reports those that no system creates by itself.
+//! Installed skills are read only through [`examine_stored`]. It verifies the manifest's signature,
+//! then the size, hash and mode of every file, and that there are no other files. If one of these
+//! checks fails, nothing in the folder is used. Metadata files of operating systems and editors are
+//! the exception: they do not make a check fail and are never used. [`Examined::first_deviation`]
+//! reports those of them that no operating system creates by itself.
 
 mod trusted;
 mod write;
@@ -87,7 +88,7 @@ pub enum Damage {
     /// folder.
     #[error("this machine has no record of the keys that the vault {0} trusts")]
     Untrusted(VaultId),
-    /// An older version than this machine has installed, or one of a skill that was removed.
+    /// An older version than the installed one, or a version of a skill that was removed.
     #[error(
         "version {found} is back, although this machine signed version {known} after it or removed it"
     )]
@@ -133,8 +134,9 @@ impl Damage {
         )
     }
 
-    /// Returns whether the content was modified. False for a missing bundle or file, or a disk
-    /// error. True for a missing manifest, because the folder was signed and no longer is.
+    /// Returns whether the stored skill is not the signed and expected one. False for a missing
+    /// bundle or file and for a disk error, which prove no change. True for a missing manifest,
+    /// because the folder was signed and no longer is.
     pub fn is_tampering(&self) -> bool {
         match self {
             Self::Missing(what) => what == MANIFEST,
@@ -167,8 +169,8 @@ pub struct Examined {
 }
 
 impl Examined {
-    /// The first foreign file among the signed ones, except metadata of operating systems. The
-    /// signed bytes can be used without it, but an agent that reads the folder sees it.
+    /// Returns the first ignored file beside the signed ones that no operating system creates by
+    /// itself. The signed bytes can be used without it, but an agent that reads the folder sees it.
     pub fn first_deviation(&self) -> Option<Damage> {
         self.extra.clone().map(Damage::Extra)
     }
@@ -193,7 +195,8 @@ pub(crate) fn bundle_folder(store: &HeldPath, hash: &Digest) -> HeldPath {
     store.join(hash.to_string())
 }
 
-/// The link target for this bundle, as seen from a folder `depth` levels below the vault's root.
+/// Returns the link target for this bundle, as seen from a folder `depth` levels below the vault's
+/// root.
 pub(crate) fn link_target(hash: &Digest, depth: usize) -> PathBuf {
     let mut target = PathBuf::new();
     for _ in 0..depth {
@@ -243,7 +246,7 @@ pub(crate) fn examine_stored(
     }
 }
 
-/// Returns the trust under the newest root version that names the bundle's signer as a publisher.
+/// Returns the trust under the newest root version in which the bundle's signer is a publisher.
 fn as_signed(store: &HeldPath, hash: &Digest, trusted: &Trusted) -> Option<Trusted> {
     let roots = trusted.roots()?;
     let signer = read_signer(store, hash, roots)?;
@@ -276,8 +279,7 @@ fn examine_under(
     let mut damage = None;
     let root = bundle_folder(store, hash);
     let walked = tree::walk_tree(&root, MAX_MANIFEST, &mut |path, stat, entry| {
-        // The walk can't be stopped early. The first damage is reported, and later entries are
-        // skipped.
+        // The walk can't be stopped early, so after the first damage, later entries are skipped.
         if damage.is_none() {
             damage = examination.check_entry(path, stat, entry).err();
         }
@@ -291,8 +293,8 @@ fn examine_under(
         Some(damage) => Err(damage),
         None => examination.finish_examination(),
     }?;
-    // Here only the listed hash makes the signature count, so the bytes must have that hash: an
-    // older bundle of the same signer verifies as well.
+    // For such a signer, only the listed hash makes the signature valid, so the bytes must have
+    // that hash. Without this check an older bundle of the same signer would pass too.
     if trusted.counts_by_hash(&examined.signer) {
         encode_examined(hash, &examined)?;
     }
@@ -332,8 +334,8 @@ pub(crate) fn read_manifest(
         .ok()
 }
 
-/// The key that signed the manifest of a stored bundle, whether or not it counts; `None` if none of
-/// the vault's keys did. Does not check the files.
+/// Returns the key that signed the manifest of a stored bundle, whether or not the key is still
+/// accepted; `None` if none of the vault's keys did. Does not check the files.
 pub(crate) fn read_signer(store: &HeldPath, hash: &Digest, roots: &RootState) -> Option<PublicKey> {
     let bytes = disk::read(&bundle_folder(store, hash).join(MANIFEST), MAX_MANIFEST).ok()??;
     SignedManifest::parse(&bytes).ok()?.signer(roots)
@@ -457,7 +459,8 @@ impl Examination<'_> {
         };
         let signed = &manifest.files[at];
         let bytes = file_content(path, entry)?;
-        // A changed file often has another mode too, and its content is what matters.
+        // Compare the content before the mode: a changed file often has another mode too, and its
+        // content matters more.
         if bytes.len() as u64 != signed.size || Digest::of(&bytes) != signed.sha256 {
             return Err(Damage::Changed(path.to_owned()));
         }
@@ -513,8 +516,8 @@ fn is_system_metadata(path: &str, entry: &StoreEntry) -> bool {
 fn file_content(path: &str, entry: StoreEntry) -> Result<Vec<u8>, Damage> {
     match entry {
         StoreEntry::File(bytes) => Ok(bytes),
-        // A signed file is within the limit, and vault never writes to a stored one, so either is a
-        // modification.
+        // A signed file is within the size limit, and vault never writes to a stored file. So a
+        // file that is too large or changes during the read was modified.
         StoreEntry::TooLarge | StoreEntry::Changing => Err(Damage::Changed(path.to_owned())),
         StoreEntry::Foreign | StoreEntry::Dir => Err(Damage::Foreign(path.to_owned())),
     }

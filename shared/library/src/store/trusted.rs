@@ -26,28 +26,28 @@ pub(crate) struct Trusted {
 /// The bundles on which signatures are accepted.
 #[derive(Clone, Debug)]
 enum TrustedBundles {
-    /// The own library: every bundle by a publisher, and the bundles that were taken over from a
-    /// retired one.
+    /// The own library: every bundle that a publisher signed, and the bundles that were taken over
+    /// from a retired publisher.
     Own {
         taken_over: Arc<BTreeSet<Digest>>,
         /// Bundles that a revoked key signed and that the owner signs again with the next release.
         sign_again: Arc<BTreeSet<Digest>>,
         /// The skills that this machine installed; empty if versions do not matter.
         skills: Arc<OwnSkills>,
-        /// Whether the bundles are variants of skills. A variant keeps the version of the skill
-        /// that it was rendered from, and may be used after that version was replaced.
+        /// Whether the bundles are variants of skills. A variant has the version of the skill that
+        /// it was rendered from, and may be used after that version was replaced.
         variants: bool,
     },
-    /// The bundles of a list that this machine made from accepted catalogs, by any key that is not
-    /// revoked.
+    /// The bundles of a list that this machine made from accepted catalogs, signed by any key that
+    /// is not revoked.
     Listed(Arc<BTreeSet<Digest>>),
-    /// Every bundle by a key that was a publisher's and is not revoked. For content that must pass
-    /// the gate and be signed again before it is used.
+    /// Every bundle by a key that was ever a publisher's and is not revoked. For content that must
+    /// pass the gate and be signed again before it is used.
     Earlier,
 }
 
 impl Trusted {
-    /// The own library of a vault.
+    /// Returns the trust for the own library of a vault, whatever its versions.
     pub(crate) fn for_own(trust: VaultTrust) -> Self {
         Self {
             vault_id: trust.roots.vault_id(),
@@ -61,7 +61,8 @@ impl Trusted {
         }
     }
 
-    /// The own library with the skills that this machine installed: older versions are rejected.
+    /// Returns the trust for the own library with the skills that this machine installed: older
+    /// versions of them are rejected.
     pub(crate) fn for_installed(trust: VaultTrust, skills: OwnSkills) -> Self {
         let mut trusted = Self::for_own(trust);
         if let TrustedBundles::Own {
@@ -74,7 +75,8 @@ impl Trusted {
         trusted
     }
 
-    /// The same signers, for variants of the own skills in place of the skills.
+    /// Returns the same trust for variants of the own skills, which are then accepted in place of
+    /// the skills.
     pub(crate) fn on_variants(&self) -> Self {
         let mut trusted = self.clone();
         if let TrustedBundles::Own {
@@ -121,7 +123,7 @@ impl Trusted {
         }
     }
 
-    /// The bundles of a list.
+    /// Returns the trust for the bundles of a list.
     pub(crate) fn for_listed(roots: Arc<RootState>, listed: BTreeSet<Digest>) -> Self {
         Self {
             vault_id: roots.vault_id(),
@@ -130,7 +132,7 @@ impl Trusted {
         }
     }
 
-    /// Earlier content of a vault.
+    /// Returns the trust for earlier content of a vault, by any key that was ever its publisher's.
     pub(crate) fn for_earlier(roots: RootState) -> Self {
         Self {
             vault_id: roots.vault_id(),
@@ -139,7 +141,7 @@ impl Trusted {
         }
     }
 
-    /// A vault whose keys are unknown to this machine.
+    /// Returns the trust for a vault whose keys this machine does not know: it accepts nothing.
     pub(crate) fn for_unknown_keys(vault_id: VaultId) -> Self {
         Self {
             vault_id,
@@ -158,7 +160,7 @@ impl Trusted {
         self.roots.is_some()
     }
 
-    /// Returns whether this was made from a list that contains the bundle.
+    /// Returns whether this trust was made from a list that contains the bundle.
     pub(crate) fn lists_bundle(&self, bundle: &Digest) -> bool {
         matches!(&self.bundles, TrustedBundles::Listed(listed) if listed.contains(bundle))
     }
@@ -175,8 +177,8 @@ impl Trusted {
 
     fn skill_place(&self, bundle: &Digest) -> Option<SkillPlace> {
         match &self.bundles {
-            // This case comes first: a bundle by a revoked key must not count because it was taken
-            // over before.
+            // Check this case first: a bundle by a revoked key must not be accepted because it was
+            // taken over before.
             TrustedBundles::Own { sign_again, .. } if sign_again.contains(bundle) => {
                 Some(SkillPlace::SignAgain)
             }
@@ -198,9 +200,9 @@ impl Trusted {
         })
     }
 
-    /// Returns whether this signer's bundles are accepted only by their listed hash, so that the
-    /// bytes must be compared with it. A publisher's signature is accepted on any bundle of the own
-    /// library.
+    /// Returns whether this signer's bundles are accepted by their listed hash only, so that the
+    /// bytes must be compared with that hash. In the own library, a publisher's signature is
+    /// accepted on any bundle.
     pub(super) fn counts_by_hash(&self, signer: &PublicKey) -> bool {
         let is_publisher = || {
             let standing = self.roots.as_ref().map(|roots| roots.standing(signer));

@@ -11,8 +11,8 @@ use vault_gate as gate;
 use super::{FILES, MANIFEST, Trusted, bundle_folder, disk_mode, examine_and_encode};
 use crate::disk::{self, Batch, FileError, HeldPath, Location};
 
-/// Writes a bundle's content below `aside`. [`admit_bundles`] moves it into the store after the batch was
-/// flushed.
+/// Writes a bundle's content to a folder below `aside`. [`admit_bundles`] moves it into the store
+/// once the batch is flushed.
 pub(crate) fn stage_bundle(
     batch: &mut Batch,
     aside: &HeldPath,
@@ -39,8 +39,8 @@ pub(crate) fn copy_out(folder: &HeldPath, files: &[File]) -> Result<(), FileErro
     })
 }
 
-/// Writes verified files to a folder for an agent to read, with ordinary modes. For folders that
-/// can't hold links.
+/// Writes verified files to a folder for an agent to read, with ordinary modes. For agents' folders
+/// that can't hold links.
 pub(crate) fn copy_plain(
     batch: &mut Batch,
     folder: &HeldPath,
@@ -79,7 +79,8 @@ pub(crate) fn admit_bundles(
     hashes: &[Digest],
     trusted: &Trusted,
 ) -> Result<(), FileError> {
-    // List the bundles before the move, so that the next writer can remove them after a kill.
+    // List the bundles before moving them, so that the next writer can remove them if this one is
+    // killed.
     note_moved(store, aside, hashes)?;
     for hash in hashes {
         let place = bundle_folder(store, hash);
@@ -96,8 +97,8 @@ pub(crate) fn admit_bundles(
 }
 
 /// Name of the file in a staging folder that lists the bundles moved out of it. If the writer is
-/// killed before it links them, the next writer removes them. Not flushed: after a power failure
-/// such bundles stay until the next garbage collection.
+/// killed before it links these bundles, the next writer removes them. The file is not flushed:
+/// after a power failure such bundles stay until the next garbage collection.
 const ADMITTED: &str = "admitted";
 
 /// Lists the bundles that [`admit_bundles`] is about to add to the store.
@@ -114,7 +115,7 @@ fn note_moved(store: &HeldPath, aside: &HeldPath, hashes: &[Digest]) -> Result<(
     disk::write_unflushed(&aside.join(ADMITTED), &text)
 }
 
-/// Lists bundles that are about to lose their last link. If the writer is killed before it removes
+/// Lists bundles that are about to lose their last link. If this writer is killed before it removes
 /// them, the next writer does.
 pub(crate) fn note_unlinked(aside: &HeldPath, hashes: &[Digest]) -> Result<(), FileError> {
     let lines: Vec<String> = hashes.iter().map(|hash| format!("{hash}\n")).collect();
@@ -137,8 +138,7 @@ pub(crate) fn remove_ignored(
 ) -> Result<Vec<PathBuf>, FileError> {
     let root = bundle_folder(store, hash).join(FILES);
     let mut removed = Vec::new();
-    // The list is the caller's. Filtering it again here ensures that no signed file is ever
-    // removed.
+    // Filter the caller's list again here, so that no signed file is ever removed.
     for inside in ignored.iter().filter(|path| gate::is_ignored(path)) {
         let path = root.join(inside);
         let Some(parent) = path.parent() else {
@@ -149,7 +149,8 @@ pub(crate) fn remove_ignored(
         }
         disk::set_mode(&parent, 0o755)?;
         let removal = disk::remove_tree(&path);
-        // Restored before an error is returned: a writable folder would be reported as damage.
+        // Restore the mode before an error is returned: a writable folder would be reported as
+        // damage.
         disk::set_mode(&parent, 0o555)?;
         removal?;
         removed.push(path.path());
@@ -157,8 +158,8 @@ pub(crate) fn remove_ignored(
     Ok(removed)
 }
 
-/// Removes bundles from the store; each disappears for all readers in one step. Call it under the
-/// writer lock.
+/// Removes bundles from the store. Each one disappears for all readers in one step. Call it under
+/// the writer lock.
 pub(crate) fn drop_bundles(
     store: &HeldPath,
     aside: &HeldPath,
