@@ -1,8 +1,9 @@
 //! Remembered times that are ahead of this machine's clock.
 //!
-//! The latest time at which a catalog was accepted is remembered for each vault, so that setting
-//! the clock back does not revive an expired catalog. A clock that was wrong once leaves a time in
-//! the future behind: until then, catalogs that expire before it are rejected.
+//! For each vault, this machine remembers the latest time at which it accepted a catalog, so that
+//! setting the clock back does not revive an expired catalog. If the clock was once ahead by
+//! mistake, the remembered time lies in the future. Until it is reached, catalogs that expire
+//! before it are rejected.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +23,8 @@ pub struct TimeAhead {
     pub seen_at: Timestamp,
 }
 
-/// The vaults for which this machine remembers a time more than 300 seconds ahead of its clock.
+/// Returns the vaults for which this machine remembers a time more than 300 seconds ahead of its
+/// clock.
 pub fn times_ahead(vault: &Vault) -> Result<Vec<TimeAhead>, VaultError> {
     // Clocks of machines differ a little, so a small lead is no fault.
     let bound = vault.clock().now().plus_seconds(MAX_AHEAD_SECONDS);
@@ -47,7 +49,7 @@ pub fn reset_times(vault: &Vault, ahead: &[TimeAhead]) -> Result<(), VaultError>
     for TimeAhead { vault: id, .. } in ahead {
         vault.change_trust(id, |before| {
             let mut trust = before.ok_or(VaultError::Untrusted(*id))?;
-            // Checked again under the lock: an accepted catalog may have changed the time since the
+            // Take the lower time under the lock: an accepted catalog may have changed it since the
             // caller listed it.
             trust.latest_seen_at = trust.latest_seen_at.map(|seen_at| seen_at.min(now));
             Ok::<_, VaultError>(trust)

@@ -1,4 +1,4 @@
-//! Finds the source that an own skill is compared with to detect changes: the place that it was
+//! Finds the source with which an own skill is compared to detect changes: the place that it was
 //! fetched from, or a folder of this machine.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,8 +127,8 @@ fn not_compared(kind: Option<Kind>, provenance: &str) -> NotCompared {
     }
 }
 
-/// The result of a comparison with a folder, for a skill of this version. `None` means that the
-/// skill is no longer installed.
+/// Returns the result of comparing a skill of this version with its folder. `None` as state means
+/// that the skill is no longer installed.
 pub fn folder_drift(state: Option<&FolderState>, version: u64) -> DriftState {
     let unchecked = |why: &str| DriftState::Unchecked(why.to_owned());
     match state {

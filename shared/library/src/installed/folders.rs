@@ -1,7 +1,7 @@
 //! Compares own skills with the folders of this machine that they were added from.
 //!
-//! The path of the folder comes from the trust folder: an attacker who could change it would have
-//! other bytes signed under the name of the skill.
+//! The path of the folder comes from the trust folder, because an attacker who could change it
+//! could get other files signed under the name of the skill.
 
 use std::path::{Path, PathBuf};
 
@@ -44,13 +44,14 @@ pub fn recorded_folders(vault: &Vault) -> Result<Vec<SourceFolder>, VaultError> 
     Ok(folders.map(|(folder, _)| folder).collect())
 }
 
-/// Like [`recorded_folders`], with the difference between each skill and its folder. Reads every file.
-/// Skips a version by another author, which did not come from the recorded folder.
+/// Like [`recorded_folders`], with the difference between each skill and its folder. Reads every
+/// file. Leaves out skills whose installed version has another author, because that version did not
+/// come from the recorded folder.
 pub fn compare_all(vault: &Vault) -> Result<Vec<(SourceFolder, FolderState)>, VaultError> {
     let own = vault.own_skills()?;
     let mut folders = folders_with_manifests(vault)?;
     folders.retain(|(folder, _)| !own.is_by_others(&folder.name));
-    // Each comparison hashes a whole folder, so they run on all cores.
+    // Each comparison reads and hashes a whole folder, so they run on all cores.
     let folders = folders.into_par_iter();
     let compared = folders.map(|(folder, manifest)| {
         let state = folder_state(&manifest, &folder.path);
@@ -97,7 +98,7 @@ fn has_files(manifest: &Manifest, mut files: Vec<RawFile>) -> bool {
     files.retain(|file| {
         manifest.file(&file.path).is_some() || !looks_secret(&file.path, &file.bytes)
     });
-    // The gate keeps a document in other letters as SKILL.md.
+    // The gate renames a document in another letter case, such as `skill.md`, to SKILL.md.
     let is_document = |file: &&mut RawFile| file.path.eq_ignore_ascii_case(SKILL_MD);
     if let Some(document) = files.iter_mut().find(is_document) {
         SKILL_MD.clone_into(&mut document.path);

@@ -13,7 +13,8 @@ use vault_format::name::Slug;
 pub struct LinkId(String);
 
 impl LinkId {
-    /// The id of the vault `slug` at a base address. The same address always gives the same id.
+    /// Returns the id of the vault `slug` at a base address. The same address always gives the same
+    /// id.
     pub fn from_address(base: &str, slug: &Slug) -> Self {
         // The line feed keeps the two apart: neither an address nor a slug contains one.
         let hash = Digest::of(format!("{base}\n{slug}").as_bytes()).to_string();
@@ -32,7 +33,8 @@ impl fmt::Display for LinkId {
     }
 }
 
-/// The text is not a link id: lower-case letters, digits and hyphens, at most 80 characters.
+/// The error for a text that is not a link id: lower-case letters, digits and hyphens, at most 80
+/// characters.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("not the name of a link")]
 pub struct BadLinkId;

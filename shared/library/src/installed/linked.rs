@@ -104,16 +104,16 @@ pub(crate) struct LinkedSkill {
     pub(crate) bundle: Digest,
     /// The key that signed it.
     pub(crate) signer: PublicKey,
-    /// Whether the bare name means this skill, unless an own skill has it. Otherwise only
-    /// `<vault>/<name>` means it.
+    /// Whether this skill has its bare name, the name without a vault, unless an own skill has that
+    /// name. Otherwise only `<vault>/<name>` means it.
     pub(crate) bare: bool,
-    /// The entry of the catalog that it was installed by; `None` in records of earlier versions of
+    /// The catalog entry from which it was installed; `None` in records of earlier versions of
     /// vault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) entry: Option<SkillEntry>,
 }
 
-/// A catalog that counted.
+/// A catalog that this machine has accepted.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct CountedFile {
     /// The number of the release.
@@ -167,12 +167,12 @@ pub struct Link {
 /// Name of the pin's file.
 pub(crate) const PIN: &str = "pin.json";
 
-/// Lists all linked vaults in the order in which they were linked, which is the order in which a
-/// pull of all hands out bare names.
+/// Lists all linked vaults in the order in which they were linked. A pull of all links follows this
+/// order, so the earlier link gets a bare name that is free.
 pub fn list_links(vault: &Vault) -> Result<Vec<Link>, VaultError> {
     let trusted = PrivateFolder::new(&vault.paths().config, "links");
     let mut ids = BTreeSet::new();
-    // Either folder may have lost a link that the other still has.
+    // One of the two folders may have lost a link that the other still has.
     for folder in [links_folder(vault), HeldPath::new(trusted.path())] {
         for (name, _) in disk::list(&folder)? {
             ids.extend(name.to_string_lossy().parse::<LinkId>());
@@ -186,7 +186,7 @@ pub fn list_links(vault: &Vault) -> Result<Vec<Link>, VaultError> {
     Ok(links)
 }
 
-/// A linked vault by its id; `None` if it is not linked.
+/// Finds a linked vault by its id; `None` if it is not linked.
 pub fn find_link_by_id(vault: &Vault, id: &LinkId) -> Result<Option<Link>, VaultError> {
     let folder = links_folder(vault).join(id.as_str());
     // A link that leads out of the folder is treated like a missing one.
@@ -197,12 +197,12 @@ pub fn find_link_by_id(vault: &Vault, id: &LinkId) -> Result<Option<Link>, Vault
     };
     let set = match set {
         Some(set) => folder.join(set),
-        // The link was removed from this vault's folder outside vault: its skills are still
-        // installed.
+        // The `current` symlink was removed from this vault's folder, but not by vault: the link's
+        // skills are still installed.
         None if pin.counted.is_some() && disk::is_same_place(&pin.library, &vault.paths().root) => {
             folder.join("current")
         }
-        // Creating the link was interrupted, or it belongs to another vault's folder.
+        // Creating the link was interrupted, or the link belongs to another vault's folder.
         None => return Ok(None),
     };
     let id = id.clone();
@@ -214,7 +214,7 @@ pub fn find_link_by_id(vault: &Vault, id: &LinkId) -> Result<Option<Link>, Vault
     }))
 }
 
-/// Removes bare names from the links that have them. Call it under the writer lock.
+/// Takes bare names from the links that have them. Call it under the writer lock.
 pub(crate) fn take_bare(vault: &Vault, names: &[&SkillName]) -> Result<(), VaultError> {
     for mut link in list_links(vault)? {
         for name in names {
@@ -302,7 +302,8 @@ impl Link {
         Ok(self.last_catalog(vault)?.map(|last| last.catalog))
     }
 
-    /// The bundles that counted catalogs list, variants that their profiles name included.
+    /// Returns the bundles that the accepted catalogs list, including the variants that their
+    /// profiles name.
     pub(crate) fn listed_bundles(&self, vault: &Vault) -> Result<BTreeSet<Digest>, VaultError> {
         let mut listed = BTreeSet::new();
         for file in self.pin.counted.iter().chain(&self.pin.replaced) {
@@ -311,14 +312,14 @@ impl Link {
             for variants in &file.variants {
                 listed.extend(&variants.bundles);
             }
-            // What is installed was listed by the catalog that it came with.
+            // The catalog that an installed skill came with listed it.
             listed.extend(file.installed.values().map(|skill| skill.bundle));
         }
         Ok(listed)
     }
 
-    /// The trust for the installed skills; `None` before the first catalog. It covers exactly the
-    /// bundles that the pin names.
+    /// Returns the trust for the installed skills; `None` before the first catalog. It covers
+    /// exactly the bundles that the pin names.
     pub(crate) fn installed_trust(&self, vault: &Vault) -> Result<Option<Trusted>, VaultError> {
         let Some(vault_id) = self.pin.vault_id.filter(|_| self.pin.counted.is_some()) else {
             return Ok(None);
@@ -338,12 +339,12 @@ impl Link {
         counted.flat_map(|counted| &counted.installed)
     }
 
-    /// Returns the pin's entry for a skill that the vault's folder shows under this name, as this
-    /// bundle. While a pull switches, the set that it replaces counts as well.
+    /// Returns the pin's entry for a skill that the vault's folder shows under this name with this
+    /// bundle. While a pull switches, the entries of the set that it replaces count too.
     pub(crate) fn pinned_skill(&self, name: &SkillName, bundle: &Digest) -> Option<&LinkedSkill> {
         let counted = self.pin.counted.iter().chain(&self.pin.replaced);
         let mut named = counted.filter_map(|counted| counted.installed.get(name));
-        // The entry for exactly this bundle is preferred. Any other still tells the caller that the
+        // Prefer the entry for exactly this bundle. Another entry still tells the caller that the
         // name is known but its bundle was exchanged.
         let first = named.next();
         let is_same = |skill: &&LinkedSkill| skill.bundle == *bundle;
@@ -366,7 +367,7 @@ impl Link {
         name: &SkillName,
         bare: bool,
     ) -> Result<(), VaultError> {
-        // In both sets, so that a killed pull does not bring the old holder of the name back.
+        // Change both sets, so that a killed pull does not give the name back to the old holder.
         let counted = self.pin.counted.iter_mut().chain(&mut self.pin.replaced);
         for skill in counted.filter_map(|counted| counted.installed.get_mut(name)) {
             skill.bare = bare;

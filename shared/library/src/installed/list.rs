@@ -1,8 +1,8 @@
 //! Lists the installed skills, own and linked. A listing is cheap, but detects every write.
 //!
-//! If the checksum of a skill in the index still matches, the listing costs one `stat` for each of
-//! its files. Any other skill is read, verified and written to the index. The work is spread over
-//! all cores.
+//! If the metadata of a skill's files is the same as in the index, the listing costs one `stat` for
+//! each of the files. Any other skill is read, verified and written to the index. The work is
+//! spread over all cores.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,8 +20,8 @@ use crate::index::{Index, IndexRow, NewIndexRow, StoredRow, Texts};
 use crate::store::{self, Damage, Trusted};
 use crate::vault::{Vault, VaultError};
 
-/// Limit on retries of a read. Each retry means that a writer completed a change meanwhile, so
-/// retries end by themselves; the limit is a safeguard.
+/// Limit on retries of a read. Each retry means that a writer completed a change in the meantime,
+/// so retries end by themselves; the limit is a safeguard.
 const TRIES: u32 = 100;
 
 /// An installed skill.
@@ -62,7 +62,7 @@ impl InstalledSkill {
         }
     }
 
-    /// The text that search ranks.
+    /// Returns the text that search ranks.
     pub(crate) fn search_text(&self) -> Text<'_> {
         Text {
             name: self.name.as_str(),
@@ -84,8 +84,8 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// The skills that wait for the next release of their vault, because the key that signed them
-    /// is revoked: by linked vault, and under `None` the own ones.
+    /// Returns the skills that wait for the next release of their vault because the key that signed
+    /// them is revoked, by linked vault. The own skills are under `None`.
     pub fn withheld_skills(&self) -> BTreeMap<Option<&LinkId>, Vec<&SkillName>> {
         let mut withheld = BTreeMap::<_, Vec<_>>::new();
         for (name, origin, damage) in &self.damaged {
@@ -141,7 +141,7 @@ pub(crate) fn scan_installed(vault: &Vault) -> Result<Vec<ScannedSkill>, VaultEr
                 fresh.extend(new);
             }
         }
-        // Written before a retry, so that the next round reads only what changed.
+        // Write the rows before a retry, so that the next round reads only what changed.
         write_rows(vault, &mut index, &fresh);
         let damaged: Vec<_> = scanned
             .iter()
@@ -161,8 +161,8 @@ pub(crate) fn scan_installed(vault: &Vault) -> Result<Vec<ScannedSkill>, VaultEr
     }
 }
 
-/// The rows of the index, unverified. First verifies the installed skills that it lacks and adds
-/// them.
+/// Returns the rows of the index; the skills' files may have changed since a row was written.
+/// Installed skills that the index lacks are verified and added first.
 pub(crate) fn indexed_rows(vault: &Vault, places: &Places) -> HashMap<Digest, StoredRow> {
     let mut index = Index::open(vault);
     let (rows, store) = (index.load_rows(), vault.store_folder());

@@ -36,7 +36,7 @@ pub(crate) struct Place {
     pub(crate) bundle: Digest,
     /// The name of its vault on this machine; `None` for an own skill.
     pub(crate) vault: Option<Slug>,
-    /// Whether the bare name means this skill. That is true for one skill of each name.
+    /// Whether the bare name means this skill. That is so for at most one skill of each name.
     pub(crate) bare: bool,
 }
 
@@ -52,7 +52,7 @@ impl Place {
                 let vault = self.vault.as_ref().map_or("", Slug::as_str);
                 format!("{vault}/{}", self.name)
             }
-            // Only its project means it.
+            // A skill of a project has no vault part: only its project uses the name.
             Origin::Project(_) => self.name.to_string(),
         }
     }
@@ -85,14 +85,15 @@ pub(crate) struct OriginGroup {
     pub(crate) places: Vec<Place>,
 }
 
-/// Lists the installed skills, without reading any. Own skills come first and have their bare
-/// names. Any other bare name belongs to one link.
+/// Lists the installed skills, without reading any of them. Own skills come first and have their
+/// bare names. Any other bare name belongs to one link.
 pub(crate) fn list_places(vault: &Vault) -> Result<Places, VaultError> {
-    // A writer records a skill after it linked it, so a record that is read first never names more.
+    // A writer links a skill before it records it. So a record that is read before the links names
+    // no skill whose link does not exist yet.
     let recorded = vault.own_skills()?;
     let (places, mut strange) = read_own_links(vault)?;
     let unlinked = unlinked_own_skills(vault, &recorded, &places)?;
-    // Removing the link of an own skill must not hand its name to a linked skill.
+    // If somebody removes the link of an own skill, its name must not go to a linked skill.
     let own = places.iter().chain(&unlinked);
     let mut taken: HashSet<_> = own.map(|place| place.name.clone()).collect();
     let trusted = vault.trusted_with(recorded)?;
@@ -114,7 +115,7 @@ pub(crate) fn list_places(vault: &Vault) -> Result<Places, VaultError> {
     })
 }
 
-/// The recorded own skills that no link installs.
+/// Returns the recorded own skills that no link installs.
 fn unlinked_own_skills(
     vault: &Vault,
     recorded: &OwnSkills,
@@ -128,7 +129,8 @@ fn unlinked_own_skills(
     {
         return Ok(Vec::new());
     }
-    // A writer may have removed them meanwhile: then the record says so by now.
+    // A writer may have removed these skills in the meantime, so read the record again: it says so
+    // now.
     let recorded_now = vault.own_skills()?;
     let missing = recorded_now
         .expected_skills()
@@ -155,12 +157,12 @@ impl Place {
     }
 }
 
-/// The own skills, without reading any.
+/// Lists the own skills, without reading any of them.
 pub(crate) fn own_places(vault: &Vault) -> Result<Vec<Place>, VaultError> {
     Ok(read_own_links(vault)?.0)
 }
 
-/// The own skills, and every other entry of their folder as a path.
+/// Returns the own skills, and every other entry of their folder as a path.
 fn read_own_links(vault: &Vault) -> Result<(Vec<Place>, Vec<String>), VaultError> {
     let (bundles, strange) = read_links(&vault.skills_folder(), "skills")?;
     let own = |(name, bundle): (SkillName, Digest)| Place {
@@ -174,7 +176,7 @@ fn read_own_links(vault: &Vault) -> Result<(Vec<Place>, Vec<String>), VaultError
     Ok((bundles.into_iter().map(own).collect(), strange))
 }
 
-/// The bundles that the links in one folder name, and every other entry as a path below
+/// Returns the bundles that the links in one folder name, and every other entry as a path below
 /// `prefix`.
 fn read_links(
     folder: &HeldPath,
@@ -185,8 +187,8 @@ fn read_links(
         let text = name.to_string_lossy();
         let skill_and_bundle = match text.parse::<SkillName>() {
             Ok(skill) if kind == Kind::Link => {
-                // A link that can't be read is reported as foreign; it must not end the listing of
-                // all other skills.
+                // A link that can't be read is reported as foreign, so that it does not end the
+                // listing of all other skills.
                 let bundle = store::bundle_at(&folder.join(&name)).ok().flatten();
                 bundle.map(|bundle| (skill, bundle))
             }
@@ -204,8 +206,8 @@ fn read_links(
 }
 
 impl Link {
-    /// The installed skills with the keys to trust for them, and foreign entries among them; empty
-    /// before the first catalog.
+    /// Returns the installed skills with the trust for verifying them, and foreign entries among
+    /// them. Returns no group before the first catalog.
     pub(crate) fn read_group(
         &self,
         vault: &Vault,
@@ -217,7 +219,8 @@ impl Link {
         let mut places = BTreeMap::new();
         for (name, bundle) in &linked {
             match self.pinned_skill(name, bundle) {
-                // Another bundle than the pinned one is no bundle of this link: it is damage.
+                // A bundle other than the pinned one stays in the list, so that verification
+                // reports it as damage.
                 Some(skill) => {
                     places.insert(name.clone(), self.place_of_skill(name, skill, *bundle))
                 }
@@ -227,8 +230,8 @@ impl Link {
                 }
             };
         }
-        // A skill is installed even if its link is gone; but a pull that was cut short may not have
-        // made it yet.
+        // A pinned skill is installed even if its link is gone. After a pull that was cut short
+        // this does not hold: the pull may not have made the link yet.
         let all_made = self.pin.replaced.is_none();
         for (name, skill) in self.installed_skills().filter(|_| all_made) {
             let missing = || self.place_of_skill(name, skill, skill.bundle);
@@ -249,7 +252,8 @@ impl Link {
         }
     }
 
-    /// The bundles that the vault folder shows for this link, and foreign entries among them.
+    /// Returns the bundles that the vault's folder shows for this link, and foreign entries among
+    /// them.
     pub(crate) fn linked_bundles(
         &self,
     ) -> Result<(BTreeMap<SkillName, Digest>, Vec<String>), VaultError> {
@@ -308,8 +312,8 @@ pub(crate) fn read_own_skill(
             manifest: Some(examined.manifest),
             intact: true,
         },
-        // The signed manifest of a damaged skill still tells its version, above which a repair must
-        // be signed.
+        // The signed manifest of a damaged skill still gives its version. A repair must be signed
+        // as a higher one.
         Err(_) => InstalledOwnSkill {
             bundle,
             manifest: store::read_manifest(&store, &bundle, trusted)

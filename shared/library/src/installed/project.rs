@@ -83,7 +83,7 @@ impl ProjectFolder {
         if vault.starts_with(resolved(&state)) || path.starts_with(&vault) {
             return Err(ProjectError::Vault(state));
         }
-        // A repository may bring along a link here: nothing is written through it.
+        // A repository may bring along a symbolic link here, and nothing may be written through it.
         match HeldFolder::open(&path)?.descend(Path::new(SKILLS), false) {
             Ok(_) | Err(BeneathError::Missing(_)) => Ok(Self { path }),
             Err(error) => Err(error.into()),
@@ -130,14 +130,16 @@ fn trust_folder(vault: &Vault, project: &Path) -> PrivateFolder {
     PrivateFolder::new(&paths.config, Path::new("projects").join(name))
 }
 
-/// The project in a folder; `None` if nothing was installed for it.
+/// Finds the project in a folder; `None` if nothing was installed for it.
 pub fn find_project(vault: &Vault, folder: &ProjectFolder) -> Result<Option<Project>, VaultError> {
     let read_project = Project::read(trust_folder(vault, &folder.path))?;
-    // The record must agree with the folder that its name was derived from.
+    // The folder of the record is named after a hash of the path, so the path in the record must be
+    // the same.
     Ok(read_project.filter(|project| project.record.path == folder.path))
 }
 
-/// The innermost project that holds a folder, by its absolute path without symbolic links.
+/// Finds the innermost project that contains a folder, given by its absolute path without symbolic
+/// links.
 pub fn find_containing_project(
     vault: &Vault,
     folder: &Path,
@@ -150,21 +152,21 @@ pub fn find_containing_project(
         .max_by_key(|project| project.record.path.components().count()))
 }
 
-/// All projects that this vault holds skills for, by path.
+/// Lists all projects that this vault holds skills for, by path.
 pub fn list_projects(vault: &Vault) -> Result<Vec<Project>, VaultError> {
     let projects = PrivateFolder::new(&vault.paths().config, "projects");
     let mut projects_found = Vec::new();
     for name in projects.folder_names()? {
         projects_found.extend(Project::read(projects.child(&name))?);
     }
-    // The same vault may have been opened by another path.
+    // Compare places, because the same vault may have been opened by another path.
     projects_found
         .retain(|project| disk::is_same_place(&project.record.vault, &vault.paths().root));
     projects_found.sort_by(|a, b| a.record.path.cmp(&b.record.path));
     Ok(projects_found)
 }
 
-/// The bundles that projects use. Garbage collection must keep them.
+/// Returns the bundles that projects use. Garbage collection must keep them.
 pub(crate) fn project_bundles(vault: &Vault) -> Result<Vec<Digest>, VaultError> {
     let projects = list_projects(vault)?;
     let used = projects.iter().flat_map(|project| {
@@ -204,7 +206,8 @@ impl Project {
     }
 
     /// Finds the project, or begins one with a new key. The key needs no passphrase: its signature
-    /// counts on the bundles of the record alone, and the record lies beside it.
+    /// is accepted only on the bundles in the record, and whoever can read the key can also change
+    /// the record.
     pub(crate) fn find_or_new(vault: &Vault, folder: &ProjectFolder) -> Result<Self, VaultError> {
         if let Some(project) = find_project(vault, folder)? {
             return Ok(project);
@@ -212,7 +215,8 @@ impl Project {
         let key = keys::generate_key(vault.random());
         let chain = first_root(vault.clock(), &key)?;
         let trust = trust_folder(vault, &folder.path);
-        // A key that a killed run left without a record has signed nothing that counts.
+        // A killed run may have left a key without a record. Nothing that it signed is accepted, so
+        // replace it.
         trust.remove_file(KEY)?;
         keys::create_key(&trust, KEY, KeyKind::Publisher, &key, &NoPassphrases)?;
         let project = Self {
@@ -274,17 +278,17 @@ impl Project {
         Ok(key.ok_or_else(|| keys::KeyError::Missing(self.folder.path_of(KEY)))?)
     }
 
-    /// The trust for the project's skills: its own key, on the bundles of the record.
+    /// Returns the trust for the project's skills: its own key, on the bundles of the record.
     pub(crate) fn trust_in_skills(&self) -> Trusted {
         self.trust_in_bundles(self.record.skills.values().copied())
     }
 
-    /// Like [`Self::trust_in_skills`], with a bundle that is about to be recorded.
+    /// Like [`Self::trust_in_skills`], for bundles that are about to be recorded.
     pub(crate) fn trust_in_bundles(&self, bundles: impl IntoIterator<Item = Digest>) -> Trusted {
         Trusted::for_listed(Arc::clone(&self.roots), bundles.into_iter().collect())
     }
 
-    /// The skills as installed places, with the keys to trust for them.
+    /// Returns the skills as installed places, with the trust for verifying them.
     pub(crate) fn to_group(&self) -> OriginGroup {
         let places = self.record.skills.iter().map(|(name, bundle)| Place {
             name: name.clone(),

@@ -1,4 +1,5 @@
-//! Stores root versions that count, and derives their consequences for the own library.
+//! Stores root versions that are valid for a vault, and derives their consequences for the own
+//! library.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +14,8 @@ use crate::store::{self, Trusted};
 use crate::vault::trust::VaultTrust;
 use crate::vault::{Change, Vault, VaultError, releases};
 
-/// Stores root versions of a vault if they replace the known ones. `listed` names the bundles of a
-/// catalog that counts under them. Fails if they contradict the known ones.
+/// Stores root versions of a vault if they supersede the known ones. `listed` names the bundles of
+/// a catalog that is valid under them. Fails if they contradict the known ones.
 pub(crate) fn store_counted_roots(
     change: &mut Change<'_>,
     id: &VaultId,
@@ -27,7 +28,7 @@ pub(crate) fn store_counted_roots(
         let own = before.as_ref().map(|trust| &trust.roots);
         let judged = root::judge_roots(own, shown, None)?;
         if judged.taken {
-            // Watchers must look again: other skills may count now.
+            // Watchers must look again: other skills may be accepted now.
             change.mark_changing()?;
         }
         let mut after = if judged.taken || before.is_none() {
@@ -40,10 +41,10 @@ pub(crate) fn store_counted_roots(
     })
 }
 
-/// Returns the trusted state after new root versions. For the own library it lists the bundles that
-/// stay valid although their signer was retired, and those that must be signed again because it was
-/// revoked. Both lists hold only what counted before: verified own skills, and the last counted
-/// catalogs.
+/// Returns the trusted state after new root versions. For the own library, the state lists the
+/// bundles that stay valid although their signer was retired, and those that must be signed again
+/// because their signer was revoked. Both lists hold only what was accepted before: verified own
+/// skills, and the bundles of the last accepted catalogs.
 pub(crate) fn conclude_trust(
     vault: &Vault,
     before: Option<&VaultTrust>,
@@ -63,7 +64,8 @@ pub(crate) fn conclude_trust(
     }
     let mut counted = counted_bundles(vault)?;
     counted.extend(listed);
-    // A vault without history here: a signer of the listed bundles may have been retired long ago.
+    // This machine has no history of the vault, so a signer of the listed bundles may have been
+    // retired long ago.
     let Some(before) = before else {
         after.taken_over = counted;
         return Ok(after);
@@ -79,7 +81,8 @@ pub(crate) fn conclude_trust(
         after.taken_over.extend(&counted);
     }
     if retires || revokes {
-        // Verified under the old keys: under the new ones, the very bundles in question would fail.
+        // Verify under the old keys: under the new ones, exactly the bundles in question would
+        // fail.
         let trusted = Trusted::for_own(before.clone());
         let on_variants = trusted.on_variants();
         let own = place::own_places(vault)?.into_iter();
@@ -94,8 +97,8 @@ pub(crate) fn conclude_trust(
             };
             match after.roots.standing(&examined.signer) {
                 KeyStanding::Retired => after.taken_over.insert(place.bundle),
-                // A thief may have signed an unpublished bundle after the theft. Only one that was
-                // published before is offered to the owner.
+                // A thief may have signed an unpublished bundle after the theft. So the owner is
+                // asked to sign again only what was published before.
                 KeyStanding::Revoked if counted.contains(&place.bundle) => {
                     after.sign_again.insert(place.bundle)
                 }
@@ -106,21 +109,22 @@ pub(crate) fn conclude_trust(
     Ok(after)
 }
 
-/// The bundles of the last catalogs that this library published or took over.
+/// Returns the bundles of the last catalogs that this library published or took over.
 fn counted_bundles(vault: &Vault) -> Result<BTreeSet<Digest>, VaultError> {
     let catalogs = counted_catalogs(vault)?;
     let skills = catalogs.iter().flat_map(|catalog| &catalog.skills);
     Ok(skills.map(|entry| entry.bundle_hash).collect())
 }
 
-/// The last catalogs that this library published or took over.
+/// Returns the last catalogs that this library published or took over.
 pub(crate) fn counted_catalogs(vault: &Vault) -> Result<Vec<Catalog>, VaultError> {
     let mut catalogs = Vec::new();
     for state in releases::list_states(vault)? {
         let (Some(bytes), Some(published)) = (state.catalog_bytes(vault)?, &state.published) else {
             continue;
         };
-        // A file that does not fit the record is the trace of a killed writer; it lists nothing.
+        // A killed writer may have left a file that does not match the record. Such a file lists
+        // nothing.
         let catalog = SignedCatalog::parse(&bytes)
             .and_then(|file| file.read_counted(&published.payload_sha256));
         catalogs.extend(catalog);

@@ -12,8 +12,8 @@ use super::place::{Place, list_places};
 use crate::store::Trusted;
 use crate::vault::{Vault, VaultError};
 
-/// Number of times that everything is listed again because a hit could not be verified: a writer
-/// may have changed it meanwhile, and several writers one after the other.
+/// Number of times that everything is listed again because a hit could not be verified. A writer
+/// may have changed the hit, and several writers may follow one another.
 const RESCANS: u32 = 20;
 
 /// A search result.

@@ -3,8 +3,8 @@
 //!
 //! A record belongs to a bundle, not to a name. It is written before the link is switched, so that
 //! a killed writer leaves the old skill with its old record, or the new skill with its new one. The
-//! record states where to check for updates and whose signature to expect there. An attacker who
-//! could change it would have other bytes fetched, and signed, under the name of a known source.
+//! record says where to check for updates and whose signature to expect there. An attacker who
+//! could change it could get other bytes fetched, and signed, under the name of a known source.
 
 use vault_format::hash::Digest;
 use vault_format::manifest::Manifest;
@@ -21,14 +21,14 @@ fn file_name(bundle: &Digest) -> String {
     format!("{bundle}.json")
 }
 
-/// The recorded source of a bundle.
+/// Returns the recorded source of a bundle.
 pub fn of_bundle(vault: &Vault, bundle: &Digest) -> Result<Option<Upstream>, VaultError> {
     let folder = vault.trust_folder().child(FOLDER);
     folder.read_record(&file_name(bundle))
 }
 
-/// The source of an own skill: its record, or else what its signed manifest states. `None` for a
-/// local folder, submitted text or another vault, which can't be checked for updates.
+/// Returns the source of an own skill: its record, or else what its signed manifest states. Returns
+/// `None` for a local folder, submitted text or another vault, which can't be checked for updates.
 pub fn of_skill(vault: &Vault, name: &SkillName) -> Result<Option<Upstream>, VaultError> {
     let own_skill = read_own_skill(vault, name, &vault.trusted()?)?;
     let Some((bundle, manifest)) =
@@ -42,7 +42,7 @@ pub fn of_skill(vault: &Vault, name: &SkillName) -> Result<Option<Upstream>, Vau
         .or_else(|| of_manifest(&manifest)))
 }
 
-/// The source, as far as the manifest states it.
+/// Returns the source of a skill as far as its manifest states it.
 pub fn of_manifest(manifest: &Manifest) -> Option<Upstream> {
     let provenance = &manifest.provenance;
     let fetched = !matches!(provenance.kind(), Kind::Local | Kind::Inline | Kind::Vault);

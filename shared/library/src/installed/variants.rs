@@ -9,7 +9,7 @@ use vault_format::name::{AgentId, SkillName};
 use super::place::{Origin, Place};
 use crate::vault::{Change, Vault, VaultError};
 
-/// A rendered variant, as recorded.
+/// A variant of a skill for one agent, as recorded.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Variant {
     pub(crate) name: SkillName,
@@ -51,7 +51,7 @@ impl VariantsRecord {
     }
 }
 
-/// The bundles of all variants. Garbage collection must treat them as used.
+/// Returns the bundles of all variants. Garbage collection must treat them as used.
 pub(crate) fn variant_bundles(vault: &Vault) -> Result<Vec<Digest>, VaultError> {
     let record = VariantsRecord::read(vault)?;
     Ok(record
@@ -61,7 +61,7 @@ pub(crate) fn variant_bundles(vault: &Vault) -> Result<Vec<Digest>, VaultError> 
         .collect())
 }
 
-/// The variants as installed places, for verification.
+/// Returns the variants as installed places, for verification.
 pub(crate) fn variant_places(vault: &Vault) -> Result<Vec<Place>, VaultError> {
     let record = VariantsRecord::read(vault)?;
     let places = record.variants.into_iter().filter_map(|variant| {

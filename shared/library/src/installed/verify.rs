@@ -49,7 +49,7 @@ impl VerifyReport {
 pub struct SkillCheck {
     /// The name it is installed under.
     pub name: SkillName,
-    /// Own or linked.
+    /// Whether the skill is an own one, came through a link, or belongs to a project.
     pub origin: Origin,
     /// The qualified name, which always means this skill.
     pub qualified: String,
@@ -80,7 +80,7 @@ pub struct KnownVault {
     pub(crate) listed: BTreeSet<Digest>,
 }
 
-/// The vaults whose keys this machine knows: the own one, then linked ones, each once.
+/// Lists the vaults whose keys this machine knows: the own one, then linked ones, each once.
 pub fn known_vaults(vault: &Vault) -> Result<Vec<KnownVault>, VaultError> {
     let mut known: Vec<KnownVault> = Vec::new();
     if let Some(trust) = vault.trust()? {
@@ -208,7 +208,8 @@ fn check_place(store: &HeldPath, place: &Place, trusted: &Trusted) -> SkillCheck
 }
 
 fn declared_secrets(examined: &Examined) -> Vec<Secret> {
-    // Most skills declare nothing, and parsing YAML costs more than hashing.
+    // Most skills declare nothing, and parsing YAML costs more than hashing, so look for the word
+    // first.
     let may_declare = examined.skill_md().is_some_and(|text| {
         text.split(|byte| *byte == b'\n')
             .skip(1)

@@ -38,26 +38,29 @@ fn hash_folder(folder: &Path, ignored: &dyn Fn(&str) -> bool) -> Option<Digest> 
     Some(hash_files(lines))
 }
 
+/// Returns one hash over files, given as path, executable bit and bytes.
 pub(crate) fn hash_files<'a>(files: impl Iterator<Item = (&'a str, bool, &'a [u8])>) -> Digest {
     let mut lines: Vec<String> = files
         .map(|(path, executable, bytes)| format!("{executable} {} {path}\n", Digest::of(bytes)))
         .collect();
-    // Folders are read in an order of the file system's choice.
+    // Sort, so that the hash does not depend on the order in which the caller passes the files.
     lines.sort_unstable();
     Digest::of(lines.concat().as_bytes())
 }
 
-/// Removes a copy: renames it first, so that it disappears in one step, then deletes it.
+/// Removes a copy. A rename comes first, so that the copy disappears in one step.
 pub(crate) fn remove_copy(root: &Path, name: &str) -> Result<(), FileError> {
     let root = HeldPath::new(root);
     let old = aside_path(&root, name, "old");
-    // A killed removal may have left a copy here, and a rename onto a full folder fails.
+    // A killed removal may have left a copy under this name, and a rename onto a folder with
+    // content fails.
     disk::remove_tree(&old)?;
     disk::rename(&root.join(name), &old)?;
     disk::sync_dir(&root)?;
     disk::remove_tree(&old)
 }
 
+/// Returns the temporary path for the entry `name` of a folder of copies.
 pub(crate) fn aside_path(root: &HeldPath, name: &str, what: &str) -> HeldPath {
     root.join(format!("{ASIDE}{what}-{name}"))
 }

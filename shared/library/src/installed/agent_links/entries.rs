@@ -18,12 +18,12 @@ pub(crate) enum Entry {
     Other,
 }
 
-/// The entries of a folder, sorted by name; empty if it is absent.
+/// Lists the entries of a folder, sorted by name; empty if it is absent.
 pub(crate) fn list_entries(
     folder: &(impl Location + ?Sized),
 ) -> Result<Vec<(OsString, Entry)>, FileError> {
     let named = disk::list(folder)?.into_iter().map(|(name, kind)| {
-        // A link that vanished or can't be read is an entry of unknown kind, which is never
+        // A link that vanished or can't be read counts as an entry of unknown kind, which is never
         // removed.
         let target = || disk::link_target(&folder.held_entry(&name)).ok().flatten();
         let entry = match kind {
@@ -48,14 +48,14 @@ pub(crate) fn is_ours(target: &[u8], homes: &[PathBuf]) -> bool {
     })
 }
 
-/// The folders that the vault's own links point into: `profiles/` by the path the vault was opened
-/// with, and by its real path.
+/// Returns the folders that the vault's own links point into: `profiles/` by the path the vault was
+/// opened with, and by its real path.
 pub(crate) fn own_link_targets(vault: &Vault) -> Vec<PathBuf> {
     both_paths(vault, &link_trees_folder(vault).path(), "profiles")
 }
 
-/// The folders that links to a skill point into, including links that other tools or people made.
-/// They would dangle once the skill is removed.
+/// Returns the folders that a link to a skill may point into, including links that other tools or
+/// people made. Such links would dangle once the skill is removed.
 pub(crate) fn removed_link_targets(vault: &Vault) -> Vec<PathBuf> {
     let mut homes = own_link_targets(vault);
     homes.extend(both_paths(vault, &vault.skills_folder().path(), "skills"));

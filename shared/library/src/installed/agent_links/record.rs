@@ -3,8 +3,8 @@
 //! the vault makes links and copies, or which folders it removes as its own copies.
 //!
 //! Links need no record: a link that points into the vault's `profiles/` belongs to the vault, and
-//! no other does. Copies do: each is recorded with its content hash before it is created. A copy
-//! that a user edited no longer matches its hash, so the vault leaves it alone.
+//! no other link does. Copies need one: each is recorded with its content hash before it is
+//! created. A copy that a user edited no longer matches its hash, so the vault leaves it alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -86,8 +86,8 @@ pub(crate) struct RootRecord {
     /// Whether the folder was chosen while there was nothing to link. The first skill creates it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) awaits_skill: bool,
-    /// Names of skills that are not shown because an entry of the user has the name, as far as a
-    /// sync has reported them.
+    /// Names of skills that are not shown because an entry of the user has the name. A sync has
+    /// reported them already.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) reported: BTreeSet<SkillName>,
 }
@@ -147,7 +147,7 @@ impl AgentFolders {
         }
     }
 
-    /// Removes the records from a copy of the trust folder.
+    /// Removes the records of all vaults from a copy of the trust folder.
     pub(crate) fn remove_from_copy(config: &Path) -> Result<(), VaultError> {
         let vaults = PrivateFolder::new(config, "vaults");
         for id in vaults.folder_names()? {
@@ -170,7 +170,7 @@ impl AgentFolders {
         scope: RootScope,
         mode: RootMode,
     ) {
-        // The same path has separate records for profiles; all other scopes share one.
+        // Each profile has a record of its own for a path; all other scopes share one.
         let same = |root: &&mut RootRecord| {
             root.path == path
                 && (root.scope == scope

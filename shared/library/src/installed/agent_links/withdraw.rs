@@ -12,8 +12,8 @@ use crate::disk::{self, FileError, Kind};
 use crate::vault::{Change, Vault, VaultError};
 
 /// Removes skills from the agents' folders and from the link trees, before they leave the vault.
-/// `further` are folders without a record. If an agent's folder can't be changed, it fails while
-/// the skills are still complete.
+/// `further` are agents' folders that are not recorded. If an agent's folder can't be changed, the
+/// call fails while the skills are still complete.
 pub(crate) fn withdraw(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -42,8 +42,8 @@ pub(crate) fn withdraw(
     Ok(removed)
 }
 
-/// Removes the links and unedited copies of these skills from a folder and from `copies_there`.
-/// Returns the names that were there.
+/// Removes the links to these skills and their unedited copies from a folder, and the copies from
+/// the record `copies_there`. Returns the names of the skills that were shown there.
 pub(crate) fn unlink_skills(
     root: &Path,
     names: &[SkillName],
