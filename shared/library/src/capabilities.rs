@@ -1,4 +1,5 @@
-//! Resolves what a caller may use: applies the policy in `policy.toml` to the installed skills.
+//! Resolves what a caller may use: applies the approved version of `policy.toml` to the installed
+//! skills.
 
 use std::fmt::Write as _;
 
@@ -17,7 +18,8 @@ pub use crate::vault::policy::{
 pub struct ResolveInput<'a> {
     /// The vault whose skills are resolved.
     pub vault: &'a Vault,
-    /// The policy to apply; `None` reads the vault's `policy.toml`, if it exists.
+    /// The policy to apply; `None` means the approved version of the vault's `policy.toml`, if
+    /// there is one.
     pub policy: Option<&'a CompiledPolicy>,
     /// Ids of the caller, in order of precedence: the first one in the policy is used.
     pub callers: &'a [&'a str],
@@ -32,8 +34,8 @@ pub struct ResolveInput<'a> {
 }
 
 /// Resolves which installed skills, tools and MCP servers a caller may use. Own and linked skills
-/// count alike. Hidden skills (another skill with the same name takes precedence) and damaged
-/// skills are left out.
+/// count alike. Shadowed skills (those whose bare name means another skill) and damaged skills are
+/// left out.
 ///
 /// An unknown caller gets empty lists and the reason. Fails if the policy is invalid or the vault
 /// can't be read. The cache key uses the installed skills in place of the catalog: see
@@ -86,7 +88,8 @@ pub fn resolve_capabilities(input: &ResolveInput<'_>) -> Result<Capabilities, Re
         }
     };
     let mut skills = list::list_installed(input.vault)?.skills;
-    // A shadowed name means another skill: a grant by name would hand out that one instead.
+    // A shadowed skill's bare name means another skill, which a grant by name would hand out
+    // instead.
     skills.retain(|skill| !skill.shadowed);
     let texts: Vec<Text<'_>> = skills.iter().map(InstalledSkill::search_text).collect();
     Ok(policy::resolve_capabilities(&Input {
@@ -103,8 +106,8 @@ pub fn resolve_capabilities(input: &ResolveInput<'_>) -> Result<Capabilities, Re
     }))
 }
 
-/// Returns the digest of the installed skills for the cache key: SHA-256 over one line `<name>
-/// <bundle hash>` for each skill, sorted by name.
+/// Returns the digest of the installed skills for the cache key: SHA-256 over one line
+/// `<name> <bundle hash>` for each skill, sorted by name.
 fn hash_installed_skills(skills: &[InstalledSkill]) -> Digest {
     let mut sorted: Vec<_> = skills
         .iter()

@@ -66,19 +66,19 @@ pub struct Environment {
 /// Selection of the environment variables that an action gets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Scope {
-    /// All for a skill that was made here: an own one of a local folder or a text. For every other
-    /// skill, the same as [`Scope::Declared`].
+    /// All variables for a skill that was made here, which is an own skill from a local folder or
+    /// from submitted text. For every other skill, the same as [`Scope::Declared`].
     #[default]
     ByOrigin,
-    /// Those that the skill declares, and what every program needs.
+    /// The variables that the skill declares, and those that every program needs.
     Declared,
-    /// All of them.
+    /// All variables.
     All,
 }
 
 impl Environment {
-    /// Returns the variables that an action gets. `made_here` is whether the skill was made on this
-    /// machine.
+    /// Returns the variables that an action gets. `made_here` tells whether the skill was made on
+    /// this machine.
     fn select_variables(
         &self,
         made_here: bool,
@@ -95,7 +95,7 @@ impl Environment {
         };
         let variables = self.variables.iter();
         variables.filter_map(move |(name, value)| {
-            // Lossy is enough here: a reserved name is known by its start.
+            // A lossy conversion is enough here: a reserved name is recognised by its prefix.
             let text = name.to_string_lossy();
             let passes = !is_reserved_variable(&text) && is_wanted(&text);
             passes.then_some((name.as_os_str(), value.as_os_str()))
@@ -103,7 +103,7 @@ impl Environment {
     }
 }
 
-/// Hides the values: they hold secrets.
+/// Hides the values, because some of them are secrets.
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Environment")
@@ -229,7 +229,8 @@ pub fn locate_skill(vault: &Vault, skill: impl Into<SkillRef>) -> Result<Located
     locate_skill_in(vault, None, skill)
 }
 
-/// Like [`locate_skill`]; a bare name that the user has no skill of is looked up in the project.
+/// Like [`locate_skill`], but looks up a bare name in the project if the user has no skill of this
+/// name.
 pub fn locate_skill_in(
     vault: &Vault,
     project: Option<&Project>,
@@ -300,8 +301,8 @@ fn find_verified(
     skill: &SkillRef,
 ) -> Result<(Place, Trusted, Examined), RunError> {
     let mut last = None;
-    // Retry if a writer switches the skill's symlink after it was read: the bundle it named may be
-    // gone. Damage counts only if two attempts in a row find the same bundle.
+    // A writer may switch the skill's symlink after it was read, and remove the bundle that it
+    // named. So retry, and report damage only if two attempts in a row find the same bundle.
     for _ in 0..3 {
         let (place, trusted) =
             find_in(vault, project, skill)?.ok_or_else(|| RunError::UnknownSkill(skill.clone()))?;
@@ -324,8 +325,8 @@ fn find_verified(
     Err(RunError::UnknownSkill(skill.clone()))
 }
 
-/// Finds the user's skill, or else the project's: a repository can't take over a name of the user's
-/// skills.
+/// Finds the user's skill, or else the project's, so that a repository can't take over the name of
+/// a user's skill.
 fn find_in(
     vault: &Vault,
     project: Option<&Project>,
@@ -345,8 +346,8 @@ fn find_in(
     }))
 }
 
-/// Returns the arguments, with an absolute path in place of each that names a file of the skill. An
-/// argument is looked up from the working directory, as the action's program does.
+/// Returns the arguments, with an absolute path in place of each one that names a file of the
+/// skill. Relative arguments start at the working directory, as they do for the action's program.
 fn resolve_arguments(
     args: &[String],
     cwd: &str,
@@ -421,8 +422,8 @@ pub struct Run {
 }
 
 /// Verifies a skill, copies the verified bytes out, and builds the command. The action inherits the
-/// standard streams and the environment variables that the scope selects. A name that the user has
-/// no skill of is looked up in the project.
+/// standard streams and the environment variables that the scope selects. If the user has no skill
+/// of this name, it is looked up in the project.
 pub fn prepare_run(
     vault: &Vault,
     project: Option<&Project>,
@@ -444,7 +445,7 @@ pub fn prepare_run(
     let declared_variables = parse_frontmatter(&examined.manifest.name, &examined.files)
         .map_or_else(Vec::new, |read| read.requires_secrets);
     let source = manifest.provenance.identifier.kind();
-    // Another publisher's manifest may call its source local, so the signer counts as well.
+    // Another publisher's manifest may claim a local source, so the signer is checked as well.
     let made_here = place.origin == Origin::Local
         && matches!(source, Kind::Local | Kind::Inline)
         && vault.is_own_work(&place.name, &examined.signer)?;
@@ -474,7 +475,7 @@ pub fn prepare_run(
 /// bit.
 fn allow_scripts(files: &mut [File], command: &str) {
     for file in files {
-        // Submitted text and some archives carry no executable bit.
+        // Submitted text and some archives do not record the executable bit.
         if file.path.as_str() == command && file.bytes.starts_with(b"#!") {
             file.mode = Mode::Executable;
         }
