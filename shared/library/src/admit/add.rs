@@ -1,4 +1,4 @@
-//! Adds one skill from any source: `addSkill` of the interface.
+//! Adds one skill from any source, for callers of the library.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -117,7 +117,7 @@ pub async fn add_skill(vault: &Vault, input: &AddSkill) -> Result<AdmitReport, A
         }
         _ => Source::Folder(input.source.clone()),
     };
-    // The gate computes and reads files for longer than a task of the async runtime may block.
+    // The gate computes and reads files for longer than a task may block the async runtime.
     let (vault, options) = (vault.clone(), input.options.clone());
     let admitted = tokio::task::spawn_blocking(move || admit_source(&vault, source, &options));
     Ok(join_blocking(admitted.await)?)
@@ -142,8 +142,8 @@ pub(crate) fn admit_source(
     admit_one(vault, &candidate)
 }
 
-/// Whether the source is a local folder or SKILL.md. The URL of a SKILL.md ends with the same name,
-/// but does not exist as a path.
+/// Returns whether the source is a local folder or SKILL.md. The URL of a SKILL.md ends with the
+/// same name, but does not exist as a path.
 fn is_folder(source: &str) -> bool {
     let path = Path::new(source);
     let is_skill_md = path.file_name().is_some_and(|name| name == SKILL_MD);

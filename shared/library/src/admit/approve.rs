@@ -89,15 +89,15 @@ fn check_content(vault: &Vault, file: &AuthoredFile, bytes: &[u8]) -> Result<(),
     Ok(())
 }
 
-/// Writes a file of the owner and approves it at once, because a command made its content. Fails if
-/// it is invalid.
+/// Writes a file of the owner and approves it at once, because a command produced its content.
+/// Fails if the content is invalid.
 pub fn write_approved(
     vault: &Vault,
     file: &AuthoredFile,
     bytes: &[u8],
 ) -> Result<(), ApproveError> {
     let mut change = vault.begin_change()?;
-    // Under the lock, since a transform is tried on the skill that is installed now.
+    // Check under the lock, since a transform is tried on the skill that is installed now.
     check_content(vault, file, bytes)?;
     Ok(change.write_authored(file, bytes)?)
 }

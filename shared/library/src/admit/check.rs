@@ -25,8 +25,8 @@ use crate::installed::place::{Place, list_places};
 use crate::store::{self, Examined, Trusted};
 use crate::vault::{Vault, VaultError};
 
-/// The skills that a new skill is compared with. One command uses one of these for all its skills,
-/// so that each is also compared with the skills that passed the gate before it.
+/// The skills that a new skill is compared with. One command uses one value of this type for all
+/// its skills, so that each skill is also compared with those that passed the gate before it.
 #[derive(Debug)]
 pub struct Neighbours<'v> {
     vault: Option<Cow<'v, Vault>>,
@@ -50,8 +50,8 @@ impl<'v> Neighbours<'v> {
         }
     }
 
-    /// Adds a vault that was created meanwhile. Candidates are compared with its skills, and still
-    /// with those that passed before.
+    /// Adds a vault that was created in the meantime. Candidates are compared with its skills, and
+    /// still with those that passed before.
     pub fn attach_vault(&mut self, vault: &Vault) {
         self.vault = Some(Cow::Owned(vault.clone()));
     }
@@ -82,7 +82,7 @@ impl<'v> Neighbours<'v> {
             before = match read_own(vault, &name)? {
                 Some(own) => {
                     is_new = false;
-                    // Exceptions that somebody else made open nothing here.
+                    // Exceptions in a skill by another author do not apply on this machine.
                     if vault.is_own_work(&name, &own.signer)? {
                         options.waivers.extend(own.manifest.gate.waivers);
                     }
@@ -127,7 +127,7 @@ impl<'v> Neighbours<'v> {
         if let Some(other) = confusable {
             verdict.add_warning(look_alike::look_alike_warning(name.as_str(), &other));
         }
-        // The next skills of this command are compared with this one, although it is not admitted
+        // The next skills of this command are compared with this one, although it is not installed
         // yet.
         if verdict.package.is_some()
             && let Some(compared) = &mut self.compared
@@ -159,7 +159,8 @@ impl Nearest {
 
 /// Returns the installed version of a skill with its verified bytes, if it is intact.
 fn read_own(vault: &Vault, name: &SkillName) -> Result<Option<Examined>, AdmitError> {
-    // First, because a writer may install a later version meanwhile.
+    // Read the record of versions before the link. If a writer installs a later version in between,
+    // the link leads to a version above the recorded one, which is accepted.
     let trusted = vault.trusted()?;
     let Some(bundle) = own_bundle(vault, name)? else {
         return Ok(None);
@@ -197,7 +198,7 @@ fn files_of_same_name(
     Ok(linked_files.unwrap_or_default())
 }
 
-/// Whether a linked vault has a skill of this name. Fails if a linked vault can't be read.
+/// Returns whether a linked vault has a skill of this name. Fails if a linked vault can't be read.
 pub(super) fn is_linked(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
     for link in linked::list_links(vault)? {
         let (group, _) = link.read_group(vault)?;
@@ -212,7 +213,7 @@ pub(super) fn is_linked(vault: &Vault, name: &SkillName) -> Result<bool, VaultEr
 /// Returns the first matching skill of a linked vault. A linked vault that can't be read is
 /// skipped; other checks report it.
 fn find_linked(vault: &Vault, wanted: impl Fn(&Place) -> bool) -> Option<(Place, Trusted)> {
-    // The comparison only helps the gate; an unreadable link must not block every admission.
+    // The comparison only helps the gate, so an unreadable link must not block every admission.
     let links = linked::list_links(vault).unwrap_or_default();
     let groups = links.iter().filter_map(|link| link.read_group(vault).ok());
     groups.filter_map(|(group, _)| group).find_map(|group| {

@@ -11,7 +11,7 @@ use crate::installed::list;
 use crate::installed::place::{Place, list_places};
 use crate::vault::{Vault, VaultError};
 
-/// The names and sketches of these skills.
+/// The names and sketches of the skills that a new skill is compared with.
 #[derive(Debug, Default)]
 pub(super) struct ComparedSkills {
     /// Every name in the folders of skills, including entries that are not skills.

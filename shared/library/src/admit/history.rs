@@ -71,7 +71,7 @@ pub enum RollbackError {
 /// signatures, but does not read files.
 pub fn list_versions(vault: &Vault, name: &SkillName) -> Result<Vec<PastVersion>, VaultError> {
     // Earlier versions are below the installed one, and a retired key may have signed them. Both
-    // are fine here: a version passes the gate and is signed again before it is used.
+    // are acceptable here, because a version passes the gate and is signed again before it is used.
     let trusted = vault.ever_trusted()?;
     let current = read_own_skill(vault, name, &vault.trusted()?)?.map(|installed| installed.bundle);
     let store = vault.store_folder();
@@ -134,7 +134,7 @@ pub struct RolledBack {
     pub report: AdmitReport,
 }
 
-/// Whether updates leave an own skill out because its owner rolled it back.
+/// Returns whether updates leave an own skill out because its owner rolled it back.
 pub fn is_held(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
     Ok(vault.own_skills()?.held_skills().any(|held| held == name))
 }
@@ -184,8 +184,8 @@ pub fn roll_back(
     let version = chosen.manifest.version;
     let examined = read_version(vault, name, version, &chosen.bundle, &vault.ever_trusted()?)?;
     let upstream = chosen.upstream.clone();
-    // Bundles of other publishers and accepted drafts of members both stay other people's work.
-    // Otherwise a rollback would hand their actions the owner's whole environment.
+    // Bundles of other publishers and accepted drafts of members both stay other people's work. If
+    // a rollback made them the owner's, their actions would get the owner's whole environment.
     let by_others = vault.own_skills()?.is_others_bundle(name, &chosen.bundle)
         || vault.is_by_another_publisher(&examined.signer)?;
     let purpose = Purpose::NextVersion { by_others };

@@ -29,7 +29,7 @@ pub fn admit_candidates(
     vault: &Vault,
     candidates: &[Candidate],
 ) -> Result<Vec<Result<AdmitReport, AdmitError>>, VaultError> {
-    // A command whose skills were all refused leaves the vault untouched, its lock file too.
+    // A command whose skills were all rejected leaves the vault untouched, including its lock file.
     if candidates.is_empty() {
         return Ok(Vec::new());
     }
@@ -57,8 +57,8 @@ pub(crate) fn admit_all_under(
 ) -> Result<Vec<AdmitReport>, AdmitError> {
     let admitter = Admitter::new(vault)?;
     let steps = admitter.prepare_each(candidates);
-    // Decide about all candidates before anything is stored: one rejection must leave the vault as
-    // it is.
+    // Decide about all candidates before anything is stored, because one rejection must leave the
+    // vault as it is.
     let steps: Vec<PreparedCandidate<'_>> = steps.collect::<Result<_, _>>()?;
     admitter.store_and_link(change, &steps.iter().collect::<Vec<_>>())?;
     Ok(steps.into_iter().map(|step| step.report).collect())
@@ -81,8 +81,9 @@ pub(crate) fn admit_under(
         .collect())
 }
 
-/// Predicts what admitting would do, without the lock and without a signature: the report of an
-/// installed skill that would stay as it is, or `None` if the candidate would be signed.
+/// Predicts the result of admitting a candidate, without the lock and without a signature: the
+/// report of an installed skill that would stay as it is, or `None` if the candidate would be
+/// signed.
 pub fn preview_admission(
     vault: &Vault,
     candidate: &Candidate,
@@ -155,7 +156,7 @@ impl<'v> Admitter<'v> {
             .vault
             .skills_folder()
             .join(candidate.package.name.as_str());
-        // The vault creates links only, so this folder is not its own to remove.
+        // The vault creates only links here, so it must not remove this folder.
         if matches!(disk::kind_at(&link)?, Some(disk::Kind::Dir)) {
             return Err(VaultError::Damaged {
                 path: link.path(),
@@ -180,7 +181,8 @@ impl<'v> Admitter<'v> {
     ) -> Result<(), VaultError> {
         let vault = self.vault;
         for step in steps {
-            // Write the record before the switch: without its bundle it has no effect.
+            // Write the record of the source before the switch: without its bundle it has no
+            // effect.
             if let Some(recorded_source) = &step.candidate.upstream {
                 upstream::note_upstream(vault, &step.report.bundle, recorded_source)?;
             }
@@ -189,7 +191,7 @@ impl<'v> Admitter<'v> {
             .iter()
             .filter_map(|step| Some((&step.candidate.package, step.signed.as_deref()?)))
             .collect();
-        // No link changes, so the generation number stays and watchers need not read again.
+        // No link changes, so the generation number stays, and watchers need not read again.
         if signed.is_empty() {
             return self.record_installed(steps);
         }
@@ -198,7 +200,7 @@ impl<'v> Admitter<'v> {
         let mut hashes = Vec::new();
         for (package, skill) in &signed {
             let hash = skill.encoded.hash;
-            // Two names may have the same adopted bundle.
+            // Stage each bundle once, even if two candidates should have the same one.
             if hashes.contains(&hash) {
                 continue;
             }
@@ -206,12 +208,13 @@ impl<'v> Admitter<'v> {
             store::stage_bundle(&mut batch, aside.path(), &hash, envelope, &package.files)?;
             hashes.push(hash);
         }
-        // Everything must be durable before the first link shows it.
+        // Everything must be durable before the first link makes it visible.
         batch.flush(aside.path())?;
         store::admit_bundles(&vault.store_folder(), aside.path(), &hashes, &self.trusted)?;
         self.allow_lower_versions(&signed)?;
         change.mark_changing()?;
-        // Own skills have their bare names from now on, even if somebody else removes their links.
+        // From now on these own skills hold their bare names, even if somebody else removes their
+        // links.
         let names: Vec<_> = signed.iter().map(|(package, _)| &package.name).collect();
         linked::take_bare(vault, &names)?;
         let skills = vault.skills_folder();
@@ -222,13 +225,14 @@ impl<'v> Admitter<'v> {
                 aside.path(),
             )?;
         }
-        // Flush before the record is written: it must not name a version whose link a power failure
-        // can undo.
+        // Flush the links before the record is written: the record must not name a version whose
+        // link a power failure can undo.
         disk::sync_dir(&skills)?;
         self.record_installed(steps)
     }
 
-    /// Records what is installed now, where it was added from, and whether it stays.
+    /// Records what is installed now, where it was added from, and whether a hold keeps it at this
+    /// version.
     fn record_installed(&self, steps: &[&PreparedCandidate<'_>]) -> Result<(), VaultError> {
         self.vault.change_own_skills(|own_skills| {
             for PreparedCandidate {
@@ -247,7 +251,7 @@ impl<'v> Admitter<'v> {
                     Some((_, Purpose::NextVersion { by_others })) if signed.is_some() => {
                         own_skills.note_author(name, *by_others);
                     }
-                    // The same files stay whose they were.
+                    // Signing the same files again does not change their author.
                     Some(_) => own_skills.note_author(name, was_by_others),
                     None => own_skills.note_author(name, options.by_others),
                 }
@@ -273,8 +277,9 @@ impl<'v> Admitter<'v> {
         })
     }
 
-    /// Allows versions below the recorded ones before they are linked: skills of another publisher
-    /// keep their versions. After a kill in between, either version counts.
+    /// Allows versions below the recorded ones before they are linked: adopted skills of another
+    /// publisher keep their versions. If this process is killed in between, the old and the new
+    /// version are both accepted.
     fn allow_lower_versions(&self, signed: &[(&Package, &SignedSkill)]) -> Result<(), VaultError> {
         let lower: Vec<_> = signed
             .iter()
@@ -319,8 +324,8 @@ fn decide_admission(
         None => {}
         Some(before) => {
             if let Some(manifest) = &before.manifest {
-                // Before the check for equal files: a source without its pinned signature must not
-                // pass as unchanged.
+                // Check the pin before the comparison of files: a source that lacks its pinned
+                // signature must not pass as unchanged.
                 check_pin(vault, candidate, &before.bundle)?;
                 if before.intact && is_unchanged(vault.id(), candidate, manifest) {
                     let report = unchanged(candidate, manifest, before.bundle);
@@ -331,7 +336,7 @@ fn decide_admission(
             check_place(candidate, before.manifest.as_ref(), trusted)?;
         }
     }
-    // Only the record in a release can tell the version of a skill without a readable manifest.
+    // If the manifest can't be read, the last releases may still list the skill's version.
     let mut released = None;
     if before
         .as_ref()
@@ -357,7 +362,7 @@ fn decide_admission(
     });
     let version = match &candidate.earlier {
         Some((manifest, Purpose::Adopt(_))) => manifest.version,
-        // On a machine that was recovered the earlier version is higher than what is installed.
+        // On a recovered machine, the earlier version may be higher than the installed one.
         Some((manifest, Purpose::NextVersion { .. })) => {
             let before = from.unwrap_or(0).max(manifest.version);
             before.max(trusted.reached_version(name)) + 1
@@ -367,9 +372,11 @@ fn decide_admission(
     Ok(Decision::Sign { version, from })
 }
 
-/// Whether signing the candidate would change the installed skill only in times and version.
+/// Returns whether signing the candidate would change only the times and the version of the
+/// installed skill.
 pub(super) fn is_unchanged(vault_id: &VaultId, candidate: &Candidate, before: &Manifest) -> bool {
-    // Adopting changes the signature and signing again the version, even if all files are the same.
+    // Adopting changes the signature, and signing again changes the version, even if all files are
+    // the same.
     if let Some((_, Purpose::Adopt(_) | Purpose::SignAgain)) = &candidate.earlier {
         return false;
     }
@@ -379,8 +386,8 @@ pub(super) fn is_unchanged(vault_id: &VaultId, candidate: &Candidate, before: &M
         return true;
     }
     let now = sign::build_manifest(vault_id, candidate, before.signed_at);
-    // The repository's revision may change although the files of the skill do not. Then the record
-    // of the source is updated, and nothing is signed.
+    // The repository's revision may change although the files of the skill do not. Then only the
+    // record of the source is updated, and nothing is signed.
     let same_revision =
         candidate.upstream.is_some() || before.provenance.revision == now.provenance.revision;
     same_revision
@@ -392,8 +399,8 @@ pub(super) fn is_unchanged(vault_id: &VaultId, candidate: &Candidate, before: &M
         && before.rendered_from == now.rendered_from
 }
 
-/// Whether a signed skill has exactly these files. Text submissions have no file modes, so their
-/// modes are not compared.
+/// Returns whether a signed skill has exactly these files. Text submissions have no file modes, so
+/// their modes are not compared.
 fn has_files(manifest: &Manifest, package: &Package, modes_count: bool) -> bool {
     // Both lists are sorted by path, so they can be compared pairwise.
     manifest.files.len() == package.files.len()
@@ -429,9 +436,9 @@ fn check_replace(candidate: &Candidate, before: Option<&Manifest>) -> Result<(),
     }
 }
 
-/// Fails if the installed skill was added from another folder or archive of this machine, or from
-/// one that is not recorded, unless the owner asked to replace it: their identifiers may be the
-/// same.
+/// Fails if the installed skill was added from another folder or archive of this machine, or if its
+/// origin is not recorded, unless the owner asked to replace it. The source identifiers of two
+/// folders may be the same, so the paths are compared.
 fn check_place(
     candidate: &Candidate,
     before: Option<&Manifest>,
@@ -453,11 +460,12 @@ fn check_place(
             recorded: PathBuf::from(&recorded.path),
             given: PathBuf::from(given.path),
         }),
-        // A damaged skill, or one that came back after its removal, is repaired by adding it.
+        // A damaged skill, or an older version that came back after an update or a removal, is
+        // repaired by adding the skill.
         _ if before.is_none_or(|before| trusted.lowest_version(&name) > Some(before.version)) => {
             Ok(())
         }
-        // The record is of an earlier source, or there is none.
+        // The recorded path belongs to an earlier source, or no path is recorded.
         _ => Err(AdmitError::UnknownPlace {
             name,
             given: PathBuf::from(given.path),
@@ -499,8 +507,8 @@ fn occupied_error(name: &SkillName, reason: &str) -> AdmitError {
     }
 }
 
-/// Fails if the installed version was signed at its source, and the candidate does not carry a
-/// signature by the same key.
+/// Fails if the installed version was signed at its source, and the candidate is not signed by the
+/// same vault or is older.
 fn check_pin(vault: &Vault, candidate: &Candidate, before: &Digest) -> Result<(), AdmitError> {
     // An owner who replaces the skill accepts the other signer.
     let Some(now) = candidate
@@ -518,12 +526,12 @@ fn check_pin(vault: &Vault, candidate: &Candidate, before: &Digest) -> Result<()
                 cause,
             })
         }
-        // Another source has pinned nothing. `check_replace` decides about it.
+        // A pin applies to its own source only. `check_replace` decides about a change of source.
         _ => Ok(()),
     }
 }
 
-/// The report on a candidate that was installed before as it is.
+/// Returns the report on a candidate that is installed as it is already.
 pub(super) fn unchanged(candidate: &Candidate, manifest: &Manifest, bundle: Digest) -> AdmitReport {
     AdmitReport {
         admission: Admission::Unchanged,
@@ -531,7 +539,7 @@ pub(super) fn unchanged(candidate: &Candidate, manifest: &Manifest, bundle: Dige
     }
 }
 
-/// The report on a candidate that was signed, in place of the version `before`.
+/// Returns the report on a candidate that was signed, in place of the version `before`.
 pub(super) fn build_report(
     candidate: &Candidate,
     manifest: &Manifest,

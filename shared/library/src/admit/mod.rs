@@ -1,10 +1,10 @@
 //! Admission: the only way in which skills are checked, signed and installed.
 //!
-//! [`examine_candidate`] reads a [`Source`], compares it with the installed skills ([`Neighbours`]) and runs
-//! the gate. [`admit_candidates`] takes the writer lock, decides the version, signs, stores and switches one
-//! link for each skill. Everything goes through these two functions: adding, updating, rolling
-//! back, repairing, adopting, signing again after a key was replaced, rendering variants, and all
-//! that an MCP tool writes.
+//! [`examine_candidate`] reads a [`Source`], compares it with the installed skills ([`Neighbours`])
+//! and runs the gate. [`admit_candidates`] takes the writer lock, decides the version, signs and
+//! stores the skills, and switches one link for each of them. Everything goes through these two
+//! functions or their variants: adding, updating, rolling back, repairing, adopting, signing again
+//! after a key was replaced, rendering variants, and all that an MCP tool writes.
 //!
 //! | module | holds |
 //! |---|---|
@@ -216,8 +216,8 @@ pub enum AdmitError {
 }
 
 impl AdmitError {
-    /// Whether the skill is rejected only because the installed one came from another source. The
-    /// option `replace` admits it.
+    /// Returns whether the skill is rejected only because the installed one came from another
+    /// source. The option `replace` admits it.
     pub const fn is_other_source(&self) -> bool {
         matches!(
             self,

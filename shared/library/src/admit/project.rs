@@ -20,8 +20,8 @@ pub fn install_for_project(
     let change = vault.begin_change()?;
     let mut project = Project::find_or_new(vault, folder)?;
     let name = &candidate.package.name;
-    // Only the project's own record counts. A skill of the user with the same name is another
-    // skill.
+    // Only the project's own record counts here. If the user has a skill of the same name, that is
+    // another skill.
     let before = installed_manifest(&project, vault, candidate);
     if let Some(before) = &before
         && is_unchanged(&project.vault_id(), candidate, before)

@@ -1,4 +1,4 @@
-//! Admits a skill that a caller submits as text: `proposeSkill` of the interface.
+//! Admits a skill that a caller submits as text, for callers of the library.
 
 use vault_format::hash::Digest;
 use vault_format::manifest::{Mode, SKILL_MD};
@@ -117,7 +117,7 @@ pub fn propose_skill(vault: &Vault, input: &ProposeSkill) -> Result<ProposeRepor
     let candidate = match examine_candidate(source, &options, &mut Neighbours::for_vault(vault)) {
         Ok(candidate) => candidate,
         Err(AdmitError::Blocked { findings }) => {
-            // Only a violation of the format is an error; all other blocking findings are about
+            // An error is a violation of the format; all other blocking findings are about
             // security.
             let broken = findings.iter().any(|finding| finding.level == Level::Error);
             return Ok(ProposeReport {

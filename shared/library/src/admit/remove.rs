@@ -102,9 +102,9 @@ pub(crate) fn remove_under(
     request: &RemoveSkills,
 ) -> Result<RemoveReport, VaultError> {
     let own = place::own_places(vault)?;
-    // Unlink from the agents first, so that an agent never finds a dangling link. Include names
-    // that are not installed, because an earlier removal may have been interrupted. Exclude names
-    // that only a linked vault has.
+    // Unlink the skills from the agents first, so that an agent never finds a dangling link.
+    // Include names that are not installed, because an earlier removal may have been interrupted.
+    // Exclude names that only a linked vault has.
     let linked: HashSet<_> = place::list_places(vault)?
         .groups
         .into_iter()
@@ -123,8 +123,8 @@ pub(crate) fn remove_under(
         unlinked: withdraw_from_agents(vault, change, &names, &request.roots)?,
         ..RemoveReport::default()
     };
-    // Before the first link is removed, so that a killed removal does not look like a link that an
-    // attacker deleted.
+    // Record the removal before the first link is removed, so that a killed removal does not look
+    // like a link that an attacker deleted.
     mark_as_leaving(vault, request, &own)?;
     let mut done = BTreeSet::new();
     for typed in &request.names {
@@ -145,8 +145,8 @@ pub(crate) fn remove_under(
     for name in &names {
         transforms::remove_transforms_of(vault, change, name)?;
     }
-    // After the links are gone: a kill before this line leaves the skills marked as leaving, and a
-    // repeated removal completes it.
+    // Record this only once the links are gone. If the process is killed before this line, the
+    // skills stay marked as leaving, and a repeated removal completes it.
     vault.change_own_skills(|skills| names.iter().for_each(|name| skills.note_removed(name)))?;
     transforms::forget_variants(vault, change, &names)?;
     // Earlier versions of these skills go too, unless something else refers to their bundles.
@@ -154,8 +154,8 @@ pub(crate) fn remove_under(
     Ok(report)
 }
 
-/// Records the versions of the skills before their links are removed. If the process is killed in
-/// between, they stay installed.
+/// Records that the skills are being removed, with their versions. If the process is killed before
+/// the links are removed, the skills stay installed.
 fn mark_as_leaving(vault: &Vault, request: &RemoveSkills, own: &[Place]) -> Result<(), VaultError> {
     let (store, trusted) = (vault.store_folder(), vault.trusted()?);
     let leaving = own
@@ -183,8 +183,8 @@ fn remove_one(
 ) -> Result<RemovedSkill, VaultError> {
     let version = store::read_manifest(&vault.store_folder(), &place.bundle, &vault.trusted()?)
         .map(|manifest| manifest.version);
-    // Before the link is removed: a kill in between leaves the skill installed, and the command can
-    // be repeated. In the other order the withdrawal would be lost.
+    // Withdraw before the link is removed: a kill in between leaves the skill installed, and the
+    // command can be repeated. In the other order the withdrawal would be lost.
     if let Some(reason) = withdraw {
         withdraw_bundle(vault, &place.name, place.bundle, reason)?;
     }
@@ -200,11 +200,11 @@ fn remove_one(
     })
 }
 
-/// Whether this vault has ever signed a skill of this name, as far as this machine knows: it is
-/// stored, was removed, or stands in a release.
+/// Returns whether this vault has ever signed a skill of this name, as far as this machine knows: a
+/// version is stored, the name is recorded, or a release lists it.
 pub(crate) fn was_signed(vault: &Vault, name: &SkillName) -> Result<bool, VaultError> {
-    // Three records, because whoever can write to the vault's folder can delete the stored versions
-    // there, and an unsigned folder must not take the place of a signed skill.
+    // Consult three records, because an attacker who can write to the vault's folder can delete the
+    // stored versions there, and an unsigned folder must not take the place of a signed skill.
     Ok(vault.own_skills()?.reached_version(name) > 0
         || !list_versions(vault, name)?.is_empty()
         || counted_catalogs(vault)?
@@ -225,7 +225,7 @@ fn withdraw_bundle(
     reason: &str,
 ) -> Result<(), VaultError> {
     let mut list = list_withdrawn(vault)?;
-    // The first withdrawal stays, with its time: releases list it for 400 days from then.
+    // Keep the first withdrawal with its time: releases list it for 400 days from then.
     if list.iter().any(|entry| entry.bundle_hash == bundle_hash) {
         return Ok(());
     }
@@ -281,8 +281,8 @@ pub(crate) fn collect_names(
 ) -> Result<Vec<Digest>, VaultError> {
     let places = place::list_places(vault)?;
     let groups = places.groups.iter().flat_map(|group| &group.places);
-    // Also keep the bundles of skills whose links somebody else deleted. Deleting a link must not
-    // make this function delete the bytes.
+    // Also keep the bundles of skills whose links somebody else deleted, so that deleting a link
+    // does not delete the bytes.
     let mut referenced: HashSet<_> = groups
         .chain(&places.gone)
         .map(|place| place.bundle)

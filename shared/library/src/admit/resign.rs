@@ -38,7 +38,7 @@ pub struct Resigned {
 }
 
 /// Signs own skills as their next version with the same content. `trusted` decides which signatures
-/// count on the present content, `wanted` selects the skills.
+/// are accepted on the present content, and `wanted` selects the skills.
 pub(crate) fn sign_again(
     vault: &Vault,
     change: &mut Change<'_>,
@@ -50,7 +50,8 @@ pub(crate) fn sign_again(
     places.retain(wanted);
     let mut resigned = Resigned::default();
     for places in places.chunks(BATCH) {
-        // Each batch needs new neighbours, because the batches before it are installed by now.
+        // Each batch needs new neighbours, because the skills of the batches before it are
+        // installed by now.
         let mut neighbours = Neighbours::for_vault(vault);
         let mut candidates = Vec::new();
         let mut reached = Vec::new();
@@ -67,8 +68,7 @@ pub(crate) fn sign_again(
                 to_earlier_source(place.name.clone(), examined, upstream, Purpose::SignAgain);
             match examine_candidate(source, &Options::as_recorded(), &mut neighbours) {
                 Ok(candidate) => candidates.push(candidate),
-                // A fault of the vault concerns all skills. A rejected skill only stays behind
-                // alone.
+                // A fault of the vault concerns all skills, but a rejected skill only fails alone.
                 Err(AdmitError::Vault(failed)) => return Err(failed),
                 Err(refused) => {
                     tracing::warn!(skill = %place.name, reason = %refused, "not signed again");
@@ -76,8 +76,8 @@ pub(crate) fn sign_again(
                 }
             }
         }
-        // Where the present signature does not count any more, only this record keeps the next
-        // version above the current one.
+        // If the present signature is no longer accepted, only this record keeps the next version
+        // above the current one.
         vault.change_own_skills(|own_skills| {
             for (name, version) in reached {
                 own_skills.note_reached(name, version);
@@ -103,8 +103,8 @@ pub(crate) fn sign_again(
     Ok(resigned)
 }
 
-/// Records the earlier bundles of the signed skills. When another publisher signs the same files
-/// again, too, that does not count as a second change.
+/// Records the earlier bundles of the signed skills. If another publisher signs the same files
+/// again, too, a merge then sees no change on this side.
 fn note_signed_again(
     vault: &Vault,
     before: &OwnSkills,
@@ -121,7 +121,7 @@ fn note_signed_again(
     })
 }
 
-/// Lists the own skills that count for nothing until they are signed again.
+/// Lists the own skills that are not accepted until they are signed again.
 pub(crate) fn list_unsigned(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     let Some(trust) = vault.trust()? else {
         return Ok(Vec::new());
@@ -134,8 +134,8 @@ pub(crate) fn list_unsigned(vault: &Vault) -> Result<Vec<SkillName>, VaultError>
     Ok(places.into_iter().map(|place| place.name).collect())
 }
 
-/// Signs again the content of revoked keys, as far as the trust folder lists it. Ends the list:
-/// skills that could not be signed must be added again.
+/// Signs again the bundles that the trust folder lists because their key was revoked, and empties
+/// the list. Skills that could not be signed must be added again.
 pub(crate) fn sign_waiting(vault: &Vault, change: &mut Change<'_>) -> Result<Resigned, VaultError> {
     let mut resigned = Resigned::default();
     let Some(trust) = vault.trust()? else {
@@ -151,8 +151,8 @@ pub(crate) fn sign_waiting(vault: &Vault, change: &mut Change<'_>) -> Result<Res
         resigned.damaged.extend(signed.damaged);
         resigned.refused.extend(signed.refused);
     }
-    // The record of the vault that this one was made from goes first: once nothing names it, a copy
-    // of its keys would stay for ever.
+    // Remove the record of the old vault before `made_from` is cleared: once nothing names that
+    // vault, a copy of its keys would stay forever.
     if let Some(old) = trust.made_from {
         vault.forget_vault(&old)?;
     }
@@ -168,7 +168,8 @@ pub(crate) fn sign_waiting(vault: &Vault, change: &mut Change<'_>) -> Result<Res
 /// Returns the trust from before the revocations: for each root version that revoked a signer, the
 /// version before it, with the bundles of that signer.
 fn trust_before_revocations(vault: &Vault, trust: &VaultTrust) -> Result<Vec<Trusted>, VaultError> {
-    // A vault that was made anew has root versions of its own, so the old vault's ones judge.
+    // A recreated vault has root versions of its own, so those of the old vault judge its
+    // signatures.
     if let Some(old) = trust.made_from {
         let old = vault.trust_of(&old)?;
         let trusted =
@@ -185,7 +186,7 @@ fn trust_before_revocations(vault: &Vault, trust: &VaultTrust) -> Result<Vec<Tru
             let revoked = version.document().revoked();
             revoked.iter().any(|key| key.is_key(&signer))
         });
-        // A signer that no version revoked is judged by the newest one.
+        // If no version revoked the signer, the newest version judges it.
         let last_good =
             revoking.map_or(chain.version(), |version| version.document().version() - 1);
         by_version.entry(last_good).or_default().insert(*bundle);
@@ -197,7 +198,7 @@ fn trust_before_revocations(vault: &Vault, trust: &VaultTrust) -> Result<Vec<Tru
     Ok(states.collect())
 }
 
-/// Turns a verified skill into a source of admission.
+/// Turns a verified skill into a source that can be admitted again.
 pub(super) fn to_earlier_source(
     name: SkillName,
     examined: Examined,
@@ -209,7 +210,8 @@ pub(super) fn to_earlier_source(
         manifest: examined.manifest,
         files: examined.files,
         upstream,
-        // It passed this machine's gate when it came into the library.
+        // An own skill passed this machine's gate when it was admitted. The base of a variant may
+        // also be a linked skill, which agents are shown in any case.
         keeps_exceptions: true,
         purpose,
     }))

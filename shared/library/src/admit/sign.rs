@@ -1,4 +1,4 @@
-//! Signs manifests. No other code of this workspace does, except tests that forge them on purpose.
+//! Signs manifests. No other code of this workspace does, except tests and fuzz targets.
 
 use vault_format::bundle;
 use vault_format::bundle::EncodedBundle;

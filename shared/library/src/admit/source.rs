@@ -39,8 +39,8 @@ pub enum Source {
         /// The path of the skill, with `/`.
         path: String,
     },
-    /// A folder that was put into the vault's folder by hand, by its path below it. Symbolic links
-    /// on the way to it are rejected, too.
+    /// A folder that somebody put into the vault's folder by hand, by its path below it. Symbolic
+    /// links on the way to it are rejected, too.
     InVault {
         /// The vault's folder.
         vault: PathBuf,
@@ -214,7 +214,7 @@ pub struct Secrets {
     pub left_out: Vec<String>,
 }
 
-/// Returns the entries of `include` that match no file of these sources that looks like a secret. A
+/// Returns the entries of `include` that match no file in these sources that looks like a secret. A
 /// source that can't be read counts as empty; admission reports the error.
 pub fn unknown_includes<'n>(sources: &[&Source], include: &'n [String]) -> Vec<&'n str> {
     let mut secrets_found = Vec::new();
@@ -277,7 +277,7 @@ pub fn examine_candidate(
         }
     }
     // An adopted skill keeps a signature that this machine did not make, so its manifest must not
-    // declare actions that SKILL.md does not.
+    // declare anything that its files do not.
     if let Some((manifest, Purpose::Adopt(_))) = &earlier {
         derived::compare_with_files(manifest, &gated.package.files)?;
     }
@@ -292,7 +292,7 @@ pub fn examine_candidate(
         },
     };
     provenance.check_revision()?;
-    // Earlier content belongs to this vault already. That its recorded source differs from the
+    // Earlier content belongs to this vault already, so a recorded source that differs from the
     // installed one is no conflict.
     options.replace |= earlier.is_some();
     // The recorded source of text is its submitter. The same files from another submitter are no
@@ -351,7 +351,7 @@ impl GateInput {
         match source {
             Source::Folder(path) => {
                 let folder = read_folder(&path)?;
-                // A path given with another source is that of a staged copy.
+                // If another source is given, the path is that of a staged copy.
                 input.local = input.provenance.is_none().then(|| folder.path.clone());
                 input.read_local(folder, now);
             }
@@ -393,7 +393,8 @@ impl GateInput {
     /// Fails with the findings if the gate blocks the skill.
     fn pass_gate(&mut self, neighbours: &mut Neighbours<'_>) -> Result<GatedFiles, AdmitError> {
         let files = std::mem::take(&mut self.files);
-        // What was signed before is never changed: the rule is for files that come from a source.
+        // Files that were signed before are never left out: the rule is for files that come from a
+        // source.
         let separated = if self.earlier.is_some() {
             SeparatedFiles {
                 files,
@@ -456,11 +457,11 @@ impl GateInput {
         self.folder = folder.name;
     }
 
-    /// Applies the recorded strictness and signed exceptions of this machine's own skills; options
-    /// can only add to them. Exceptions that another publisher recorded are not applied.
+    /// Applies the recorded strictness and the signed exceptions if this machine set them; options
+    /// can only add to them.
     fn read_earlier(&mut self, earlier: Earlier) {
-        // The manifest of another publisher may record any exception it likes. Only this machine's
-        // own exceptions are applied.
+        // The manifest of another publisher may record any exception it likes, so its exceptions
+        // are not applied.
         let manifest = earlier.manifest;
         let options = &mut self.options;
         options.name = Some(earlier.name);
@@ -495,8 +496,8 @@ fn read_folder(path: &str) -> Result<source::SourceFolder, AdmitError> {
     }
 }
 
-/// Whether a source looks like a URL, a registry entry or `owner/repository`. For sources that do
-/// not exist as local paths.
+/// Returns whether a source looks like a URL, a registry entry or `owner/repository`. For sources
+/// that do not exist as local paths.
 fn looks_remote(source: &str) -> bool {
     if source.starts_with(['.', '/', '~']) {
         return false;

@@ -1,4 +1,4 @@
-//! Fetches an installed skill again from its source: `updateSkill` of the interface.
+//! Fetches an installed skill again from its source, for callers of the library.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ pub(crate) fn upstream_of(vault: &Vault, name: &SkillName) -> Result<Upstream, A
     let Some(installed_skill) = read_own_skill(vault, name, &vault.trusted()?)? else {
         return Err(not_installed(vault, name)?.into());
     };
-    // Without this record the source is known by name only, and a name alone can't be fetched.
+    // A local folder, submitted text or another vault is no source that can be fetched again.
     if let Some(upstream) = upstream::of_skill(vault, name)? {
         return Ok(upstream);
     }
@@ -126,8 +126,8 @@ pub(crate) fn admit_update(
         name: Some(name.clone()),
         include: secrets_of(vault, name),
         agents: manifest.agents,
-        // Checked again under the lock: the owner may remove the skill before that, and it must not
-        // come back.
+        // Check again under the lock: the owner may remove the skill in the meantime, and the
+        // update must not bring it back.
         require_installed: true,
         ..Options::default()
     };
@@ -141,7 +141,7 @@ fn secrets_of(vault: &Vault, name: &SkillName) -> Vec<String> {
     installed.map_or_else(Vec::new, |examined| secrets::paths_of(&examined.files))
 }
 
-/// Returns the error for a name that is not an own skill and can't be changed.
+/// Returns the error for a name that is no own skill, so that the skill can't be changed.
 pub(crate) fn not_installed(vault: &Vault, name: &SkillName) -> Result<AdmitError, AdmitError> {
     Ok(if is_linked(vault, name)? {
         linked_elsewhere(name)

@@ -76,7 +76,7 @@ pub struct RenderedVariant {
     pub agent: AgentId,
 }
 
-/// Result of looking up a skill for one agent.
+/// The result of looking up a skill for one agent.
 #[derive(Debug)]
 pub(crate) enum VariantLookup<'a> {
     /// The plain skill: no transform applies to it.
@@ -177,8 +177,8 @@ pub(super) fn try_transform(
     });
     let Some((group, place)) = located else {
         return Err(AddTransformError::NotInstalled(skill.clone()));
-        // The new transform replaces the one of its name, so the old one must not be applied too.
     };
+    // The new transform replaces the one of its name, so the old one must not be applied too.
     let mut all: Vec<_> = list_approved(vault)?
         .into_iter()
         .filter(|listed| listed.skill == *skill)
@@ -189,7 +189,7 @@ pub(super) fn try_transform(
         return Err(AddTransformError::TooMany);
     }
     all.push(transform.clone());
-    // A transform without agents applies to all of them. Try it for a placeholder.
+    // A transform without agents applies to all of them, so try it for a made-up agent.
     let mut agents = transform.agents.clone();
     if agents.is_empty() {
         agents.extend("any".parse());
@@ -236,7 +236,8 @@ impl Transforms {
             ..Self::default()
         };
         let trusted = vault.trusted()?.on_variants();
-        // The store may be damaged: a variant counts as what its own manifest says that it is.
+        // The record may not match the store, so keep only variants whose signed manifest agrees
+        // with it.
         let variants = &mut all.record.variants;
         variants.retain(|variant| is_as_signed(vault, variant, &trusted));
         for listed in list_approved(vault)? {
@@ -259,8 +260,8 @@ impl Transforms {
         bundle: &Digest,
         agent: &AgentId,
     ) -> VariantLookup<'_> {
-        // An invalid file may be meant for this agent, so the result of the others alone could be
-        // wrong.
+        // An invalid transform may be meant for this agent, so the result of the others alone could
+        // be wrong.
         if let Some((_, path, error)) = self.bad.iter().find(|(skill, ..)| skill == name) {
             return VariantLookup::Impossible(format!("{}:{error}", path.display()));
         }
@@ -352,7 +353,7 @@ impl Transforms {
             &hashes,
             &vault.trusted()?.on_variants(),
         )?;
-        // Older variants stay until no link points to them; `forget_stale` removes them.
+        // Keep older variants until no link points to them; `forget_stale` removes them then.
         self.record.variants.extend(new_variants);
         self.record.write(vault, change)?;
         Ok(rendered)
@@ -382,8 +383,8 @@ impl Transforms {
         };
         let unused = &bundles(&gone) - &bundles(&self.record.variants);
         let unused: Vec<_> = unused.into_iter().collect();
-        // List them first: once no record names these bundles, only this list makes the next writer
-        // remove them.
+        // List the bundles first: once the record no longer names them, only this list makes the
+        // next writer remove them.
         let aside = vault.new_scratch()?;
         store::note_unlinked(aside.path(), &unused)?;
         self.record.write(vault, change)?;
@@ -391,13 +392,14 @@ impl Transforms {
         Ok(())
     }
 
-    /// Whether [`Self::forget_stale`] would remove anything.
+    /// Returns whether [`Self::forget_stale`] would remove anything.
     pub(crate) fn has_stale(&self, installed: &BTreeMap<&SkillName, Digest>) -> bool {
         let mut variants = self.record.variants.iter();
         variants.any(|variant| !self.is_current(variant, installed))
     }
 
-    /// Whether a variant was rendered from the installed version with the current transforms.
+    /// Returns whether a variant was rendered from the installed version with the current
+    /// transforms.
     fn is_current(&self, variant: &Variant, installed: &BTreeMap<&SkillName, Digest>) -> bool {
         installed.get(&variant.name) == Some(&variant.base)
             && self.by_skill.get(&variant.name).is_some_and(|transforms| {
@@ -406,7 +408,7 @@ impl Transforms {
     }
 }
 
-/// Whether the record of a variant agrees with its signed manifest.
+/// Returns whether the record of a variant agrees with its signed manifest.
 fn is_as_signed(vault: &Vault, variant: &Variant, trusted: &Trusted) -> bool {
     let Some(bundle) = &variant.bundle else {
         return true;
@@ -463,7 +465,7 @@ pub(crate) fn forget_variants(
     record.write(vault, change)
 }
 
-/// Renders and signs one variant. The inner error is the reason why it can't be rendered.
+/// Renders and signs one variant. The inner error is the reason why the variant can't be rendered.
 fn make_variant(
     vault: &Vault,
     base: &Place,
@@ -494,8 +496,8 @@ fn make_variant(
     let (version, signed_at) = (plain.manifest.version, plain.manifest.signed_at);
     let source = to_earlier_source(base.name.clone(), plain, None, purpose);
     let options = Options::as_recorded();
-    // Use the version and time of the base, so that the same base and transforms always give the
-    // same bundle.
+    // Use the version and signing time of the base, so that the same base and transforms always
+    // give the same bundle.
     let signed = examine_candidate(source, &options, &mut Neighbours::for_vault(vault)).and_then(
         |candidate| {
             let key = vault.release_signer()?;

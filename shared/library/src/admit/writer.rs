@@ -14,7 +14,7 @@ impl Vault {
     /// line with the root versions. Signs nothing.
     pub(crate) fn begin_change(&self) -> Result<Change<'_>, VaultError> {
         let change = self.lock_writer()?;
-        // Before the sweep, which deletes the lists of these bundles.
+        // Remove orphans before the sweep, which deletes the lists that name them.
         remove_orphans(self)?;
         scratch::sweep_unlocked(&self.tmp_folder())?;
         self.trust_folder().sweep_leftovers()?;
@@ -25,8 +25,8 @@ impl Vault {
         Ok(change)
     }
 
-    /// Reads a record of the command line from the vault's part of the trust folder; `None` if it
-    /// is absent.
+    /// Reads a record that the command line keeps in the vault's part of the trust folder; `None`
+    /// if it is absent.
     pub fn read_private(&self, name: &'static str) -> Result<Option<Vec<u8>>, VaultError> {
         let bytes = self.trust_folder().read_file(name)?;
         Ok(bytes.map(|bytes| bytes.to_vec()))
@@ -50,7 +50,7 @@ fn remove_orphans(vault: &Vault) -> Result<(), VaultError> {
     if orphans.is_empty() {
         return Ok(());
     }
-    // If the places can't be read it is unknown which bundles are linked, so remove nothing.
+    // If the places can't be read, it is unknown which bundles are linked, so remove nothing.
     let (Ok(places), Ok(trusted)) = (list_places(vault), vault.trusted()) else {
         return Ok(());
     };
