@@ -54,8 +54,8 @@ pub(super) fn place_copy(root: &Path, name: &str, ready: &VerifiedCopy) -> Resul
     // Flush before the rename, so that a power failure leaves no copy with empty files.
     batch.flush(&root)?;
     let place = root.join(name);
-    // A kill between the two renames leaves the copies under temporary names. The next sync removes
-    // these and copies the skill again.
+    // A kill between the two renames leaves both copies under temporary names. The next sync
+    // removes them and copies the skill again.
     let old = aside_path(&root, name, "old");
     disk::remove_tree(&old)?;
     if disk::kind_at(&place)?.is_some() {

@@ -95,7 +95,7 @@ struct AgentList {
 pub struct AgentRoot {
     /// Absolute path.
     pub path: PathBuf,
-    /// Whether this is the folder to create if none exists.
+    /// Whether this is the folder to create if none of the agent's folders exists.
     pub main: bool,
 }
 
@@ -150,7 +150,7 @@ impl Agent {
             .or_else(|| machine.project.as_ref().and_then(in_project))
     }
 
-    /// Returns the listed folders of the user in which the agent reads skills.
+    /// Returns the folders of the user in which the agent reads skills, as the list gives them.
     fn listed_roots(&self, machine: &Machine) -> impl Iterator<Item = PathBuf> {
         let listed = [
             &self.interface_global_dir,
@@ -165,8 +165,8 @@ impl Agent {
     /// and the main one, which may be created. Empty for an agent that reads project folders only.
     pub fn global_roots(&self, machine: &Machine) -> Vec<AgentRoot> {
         let paths = unique_paths(self.listed_roots(machine));
-        // Codex's own folder is the main one if it exists, otherwise the folder that most tools
-        // agree on.
+        // If the list gives an agent a second folder and that folder exists, it is the main one (as
+        // for Codex). Otherwise the main one is the folder that most tools agree on.
         let main = paths
             .first()
             .filter(|path| self.interface_global_dir.is_some() && disk::is_folder(path))
@@ -184,7 +184,7 @@ impl Agent {
     }
 
     fn choose_roots(&self, paths: Vec<PathBuf>, main: Option<&Path>) -> Vec<AgentRoot> {
-        // Do not create folders for an agent that only one tool lists.
+        // Do not create a folder for an agent that only one tool knows (confidence `low`).
         let sure = self.confidence.as_deref() != Some("low");
         paths
             .into_iter()
@@ -260,17 +260,18 @@ impl Machine {
                     .unwrap_or_else(|| self.at_home(&mark.path)),
             ),
             MarkKind::App | MarkKind::System => Some(PathBuf::from(&mark.path)),
-            // The format is `$NAME/rest`; formats of other operating systems are ignored.
+            // Paths of this kind have the form `$NAME/rest`. Forms of other operating systems are
+            // ignored.
             MarkKind::Env => {
                 let (name, rest) = mark.path.strip_prefix('$')?.split_once('/')?;
                 Some(self.absolute_variable(name)?.join(rest))
             }
-            // The caller looks for these marks in the project.
+            // `Agent::mark_found` looks for these marks in the project.
             MarkKind::Project => None,
         }
     }
 
-    /// Relocates a path below the folder that this mark's variable stands for.
+    /// Relocates a path that lies below the folder for which this mark's variable stands.
     fn relocate_path(&self, path: &str, mark: &DetectionPath) -> Option<PathBuf> {
         let name = mark.env.as_deref()?;
         let folder = if name == "XDG_CONFIG_HOME" {

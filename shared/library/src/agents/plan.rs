@@ -53,8 +53,9 @@ pub(super) struct Plan {
     pub(super) roots: Vec<RootChange>,
     pub(super) record: AgentFolders,
     pub(super) record_changed: bool,
-    /// The detected agents, and those whose folders are linked.
+    /// The detected agents, and the agents whose folders are linked.
     pub(super) agents: BTreeSet<AgentId>,
+    /// Detected agents whose folders are neither linked nor declined.
     pub(super) unlinked: Vec<AgentId>,
     pub(super) warnings: Vec<ProfileWarning>,
 }
@@ -71,7 +72,8 @@ impl Plan {
         let detected = found::detect_agents(&machine);
         let mut record = before.clone();
         let mut may_make = collect_roots(&mut record, input, &machine, &detected);
-        // A folder that no agent on this machine reads is not created.
+        // A recorded folder that waits for its first skill may be created if a detected agent reads
+        // it.
         let own = detected
             .iter()
             .flat_map(|agent| agent.global_roots(&machine));
@@ -86,7 +88,7 @@ impl Plan {
             .iter()
             .filter(|root| !before.roots.contains(root));
         let linked_now: Vec<_> = linked_now.flat_map(|root| root.agents.clone()).collect();
-        // Linking an agent's folder revokes that the user declined it.
+        // Linking an agent's folder ends the record that the user declined it.
         record.declined.retain(|agent| !linked_now.contains(agent));
         forget_agents(&mut record, &input.forget);
         let detected_ids: BTreeSet<AgentId> =
@@ -114,7 +116,7 @@ impl Plan {
         let (rules, from_file) = profiles::read_rules(vault, &agents)?;
         let switches = Switches::read(vault)?;
         let transforms = Transforms::read_approved(vault)?;
-        // Without profiles and variants nothing depends on the skills.
+        // Without profiles and stale variants, nothing depends on the skills.
         let (skills, mut warnings) =
             if rules.is_empty() && !transforms.has_stale(&current_bundles(&[])) {
                 Default::default()
@@ -174,15 +176,16 @@ impl Plan {
         let mut seen = BTreeSet::new();
         let mut rejected = BTreeSet::new();
         for root in &self.record.roots {
-            // The path of a project had no links when it was recorded.
+            // When the project's path was recorded, it had no link in it, so a link was put there
+            // since.
             if root.scope == RootScope::Project && disk::is_behind_link(&root.path)? {
                 let warning = ProfileWarning::RootBehindLink(root.path.clone());
                 self.warnings.push(warning);
                 rejected.insert(root.path.clone());
                 continue;
             }
-            // A symbolic link could hide that the folder lies in the vault, so real paths are
-            // compared.
+            // Compare real paths, because a symbolic link could hide that the folder lies in the
+            // vault.
             let real = disk::resolve(&root.path).unwrap_or_else(|_| root.path.clone());
             if real.starts_with(&vault_root) {
                 self.warnings
@@ -190,7 +193,7 @@ impl Plan {
                 continue;
             }
             let create = may_make.contains(&root.path) || is_target(root);
-            // A folder that is reachable under two paths is changed only once.
+            // A folder that is reachable by two paths is changed only once.
             let merged = merge_readers(&self.record, root, &real);
             if seen.insert(real) {
                 self.roots.push(roots::compare_folder(
@@ -212,13 +215,13 @@ impl Plan {
                     && (roots.iter().any(|change| change.record.path == root.path)
                         || disk::is_folder(&root.path))
         });
-        // Forget a folder that no profile names any more, or no agent reads; this sync still
-        // empties it.
+        // Forget a folder that no profile names or no agent reads any more; this sync still empties
+        // it.
         record.roots.retain(|root| match root.scope {
             RootScope::Profile(_) => is_target(root),
             _ => !root.agents.is_empty(),
         });
-        // Keep what this sync reports, so that the next one does not report it as news.
+        // Record what this sync reports, so that the next one does not report it as news.
         for root in &mut record.roots {
             let change = roots.iter().find(|change| change.record.path == root.path);
             if let Some(RootChange { record: after, .. }) = change {
@@ -233,7 +236,7 @@ impl Plan {
         !self.record_changed && !self.changes_links()
     }
 
-    /// Whether anything but the record of the folders has to change.
+    /// Returns whether anything but the record of the folders has to change.
     pub(super) fn changes_links(&self) -> bool {
         !self.unrendered.is_empty()
             || self.transforms.has_stale(&current_bundles(&self.skills))
@@ -264,7 +267,8 @@ impl Plan {
         change: &mut Change<'_>,
     ) -> Result<ProfileSyncReport, ProfileSyncError> {
         let homes = own_link_targets(vault);
-        // Write the record first, so that every folder with symlinks of the vault is always known.
+        // Write the record first, so that every folder with symlinks of the vault is recorded at
+        // any time.
         if self.record_changed {
             self.record.write(vault, change)?;
         }
@@ -281,7 +285,7 @@ impl Plan {
         let aside = vault.new_scratch()?;
         tree::apply_trees(&self.trees, aside.path(), &kept)?;
         // Verify the copies and record their content before they are created, so that a copy that
-        // was cut short is still recognised as the vault's.
+        // is cut short is still recognised as the vault's.
         let before = self.record.clone();
         for root in &mut self.roots {
             let damaged = root.prepare_copies(vault).into_iter();
@@ -385,10 +389,11 @@ fn collect_roots(
     may_make
 }
 
-/// Takes agents out of the record. A folder that no agent reads any more stays until it is emptied.
+/// Removes agents from the record. A folder that no agent reads any more stays recorded until it is
+/// emptied.
 fn forget_agents(record: &mut AgentFolders, agents: &[AgentId]) {
     for root in &mut record.roots {
-        // `profiles.toml` alone decides about the folders of profiles.
+        // Only `profiles.toml` decides about the folders of profiles.
         if !matches!(root.scope, RootScope::Profile(_)) {
             root.agents.retain(|agent| !agents.contains(agent));
         }

@@ -68,8 +68,8 @@ pub(super) fn read_rules(
     Ok((ProfileRule::from_toml(&text)?, true))
 }
 
-/// Returns the installed skills that have their bare names, and warnings about those whose manifest
-/// fails verification. No agent is shown the others.
+/// Returns the installed skills that hold their bare names, and a warning for each of them whose
+/// manifest fails verification. Agents are shown no other skills.
 pub(super) fn available_skills(
     vault: &Vault,
 ) -> Result<(Vec<AvailableSkill>, Vec<ProfileWarning>), VaultError> {
@@ -79,11 +79,11 @@ pub(super) fn available_skills(
     let mut warnings = Vec::new();
     for group in places.groups {
         let trusted = Rc::new(group.trusted);
-        // Two skills of one name would collide in an agent's folder, so only the bare name is
-        // shown.
+        // Two skills of one name would collide in an agent's folder, so only the one that holds the
+        // bare name is shown.
         for place in group.places.into_iter().filter(|place| place.bare) {
-            // What an agent's folder shows is verified, or named in a warning: the row of another
-            // skill says nothing about this one.
+            // Use the index row only if it belongs to this skill and its signer is still accepted.
+            // A row of another skill says nothing about this one.
             let index_row = rows.get(&place.bundle);
             let current_row =
                 index_row.filter(|row| row.is_of(&place.bundle, &place.signed_name, &trusted));
@@ -105,8 +105,8 @@ pub(super) fn available_skills(
     Ok((available, warnings))
 }
 
-/// Returns the agents of a skill that the index lacks, from its manifest; `None` if that is
-/// invalid.
+/// Returns the agents of a skill that the index lacks, from its manifest; `None` if the manifest is
+/// not valid for the skill.
 fn signed_agents(
     vault: &Vault,
     place: &Place,
@@ -119,7 +119,7 @@ fn signed_agents(
     let is_meant = manifest.name == place.signed_name
         && manifest.version >= lowest
         && (manifest.rendered_from.is_none() || trusted.allows_variants());
-    // Tags stand in SKILL.md, which is not read here.
+    // Tags are in SKILL.md, which is not read here.
     is_meant.then(|| (manifest.agents, Vec::new()))
 }
 
@@ -161,7 +161,7 @@ pub(super) fn choose_skills(
         .collect()
 }
 
-/// Collects which variants have to be rendered first and which can't be.
+/// The variants of skills: it collects which of them have to be rendered first and which can't be.
 #[derive(Debug)]
 pub(super) struct Variants<'a> {
     pub(super) transforms: &'a Transforms,
@@ -207,7 +207,7 @@ impl AvailableSkill {
         let skills = match &place.origin {
             Origin::Local => PathBuf::from("../../skills"),
             Origin::Linked(id) => Path::new("../../links").join(id.as_str()).join("skills"),
-            // No profile shows the skills of projects: they have links of their own.
+            // Profiles never show the skills of projects, which have links of their own.
             Origin::Project(path) => path.join(project::SKILLS),
         };
         ShownSkill {

@@ -6,8 +6,8 @@
 //! <project>/.vault/skills/pdf  -> <vault>/store/<bundle>/files
 //! ```
 //! A repository may bring along anything in these folders. They are opened without following
-//! symbolic links, so that nothing outside of the project changes, and an entry that vault did not
-//! make is never replaced in an agent's folder.
+//! symbolic links, so that nothing outside of the project changes. In an agent's folder, an entry
+//! that vault did not make is never replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -25,7 +25,7 @@ use crate::installed::project::{self, Project, ProjectError, ProjectFolder, SKIL
 use crate::store;
 use crate::vault::Vault;
 
-/// Keeps the state out of the project's repository.
+/// Content of the `.gitignore` that keeps vault's files out of the project's repository.
 const IGNORE: &[u8] = b"*\n";
 
 /// The links of a project's skills after [`link_project`].
@@ -44,8 +44,8 @@ pub struct ProjectLinks {
 }
 
 /// Makes the links of a project's skills and removes those of skills that `keep` does not name.
-/// `machine` tells which agents there are; its `project` is not used. Does nothing where nothing
-/// was installed for the project.
+/// `machine` tells which agents there are; its `project` is not used. Does nothing if nothing was
+/// installed for the project.
 pub fn link_project(
     vault: &Vault,
     folder: &ProjectFolder,
@@ -69,7 +69,7 @@ pub fn link_project(
     let recorded_folders = project.agent_folders().clone();
     // Keep the earlier folders in the record until their links are removed below.
     project.set_folders(&recorded_folders | &readers_by_folder.keys().cloned().collect());
-    // Write the record first: it names every folder that has links, and drops what leaves.
+    // Write the record before the links: it must name every folder that has links.
     project.store_record()?;
     let state = open_below(folder, Path::new(STATE), true)?;
     state.put_file(OsStr::new(".gitignore"), IGNORE)?;
@@ -90,8 +90,8 @@ pub fn link_project(
         match open_below(folder, path, !shown.is_empty()) {
             Ok(held) => show_skills(&held, path, &shown, &mut links)?,
             Err(BeneathError::Missing(_)) => {}
-            // A repository may bring along a symbolic link or a file here. It is left alone and
-            // reported.
+            // A repository may bring along a symbolic link or a file here. Leave it alone and
+            // report it.
             Err(BeneathError::NotAFolder(_) | BeneathError::Outside(_)) => {
                 links.refused.push(path.clone());
             }
@@ -99,7 +99,7 @@ pub fn link_project(
         }
     }
     project.set_folders(readers_by_folder.into_keys().collect());
-    // Bundles go last, when no link leads to them any more.
+    // Remove bundles last, when no link leads to them any more.
     let replaced = project.take_replaced();
     let aside = vault.new_scratch()?;
     store::drop_bundles(&vault.store_folder(), aside.path(), replaced)?;
@@ -107,8 +107,8 @@ pub fn link_project(
     Ok(links)
 }
 
-/// Returns the entries in a project's `.vault/skills` that are missing, foreign or lead elsewhere,
-/// for the doctor.
+/// Returns the entries in a project's `.vault/skills` that are missing, foreign or lead elsewhere.
+/// For the doctor.
 pub(crate) fn wrong_links(vault: &Vault, project: &Project) -> Result<Vec<PathBuf>, ProjectError> {
     let mut wrong = Vec::new();
     let folder = HeldFolder::open(project.path())?.descend(Path::new(SKILLS), false);
@@ -194,7 +194,8 @@ fn link_skills(vault: &Vault, project: &Project, folder: &HeldFolder) -> Result<
         let expected = skill_link_target(vault, bundle);
         match folder.read_entry(name)? {
             Some(HeldEntry::Link(found)) if found == expected => {}
-            // Vault makes only links here, so this entry is somebody else's and is never replaced.
+            // Vault makes only links here, so somebody else made this entry, and it is never
+            // replaced.
             Some(HeldEntry::Other) => {
                 return Err(ProjectError::InTheWay(folder.path().join(name)));
             }

@@ -37,7 +37,7 @@ pub(super) struct RootChange {
     links_to_drop: Vec<OsString>,
     /// Copies to create or replace; always empty in a folder of symlinks.
     copies_to_make: Vec<(SkillName, ShownSkill)>,
-    /// Those among the copies whose source is verified.
+    /// Copies to create or replace whose source has been verified.
     verified: Vec<(SkillName, VerifiedCopy)>,
     remove_copies: Vec<SkillName>,
     leftovers: Vec<OsString>,
@@ -104,7 +104,7 @@ impl RootChange {
     }
 }
 
-/// Whether the folder shows the skills of a profile.
+/// Returns whether the folder shows the skills of a profile.
 fn shows_profile(root: &RootRecord, profile: &PlannedProfile) -> bool {
     match &root.scope {
         RootScope::Profile(name) => profile.name == *name,
@@ -113,8 +113,8 @@ fn shows_profile(root: &RootRecord, profile: &PlannedProfile) -> bool {
 }
 
 /// Compares a folder with the skills that its agents' profiles show. `create` allows a missing
-/// folder to be created. Where there is no skill to show yet, the first one creates that of an
-/// agent.
+/// folder to be created. While there is no skill to show, an agent's folder is not created yet; the
+/// first skill creates it.
 pub(super) fn compare_folder(
     vault: &Vault,
     root: RootRecord,
@@ -151,7 +151,8 @@ pub(super) fn compare_folder(
             change.add_entry(name, target, shown);
         }
     } else {
-        // A chosen folder without skills waits for the first one. It is not missing.
+        // A folder that was chosen while there are no skills waits for the first one, so it is not
+        // missing.
         let chosen = create && change.record.scope == RootScope::User;
         change.missing = !chosen && !change.record.awaits_skill;
     }
@@ -200,8 +201,8 @@ impl RootChange {
                     Some((name, (target, _))) => self.links_to_switch.push((name, target)),
                     None => self.links_to_drop.push(name),
                 },
-                // Only a recorded folder can be a copy of the vault. Any other one belongs to the
-                // user.
+                // Only a folder that the record names can be a copy of the vault. Any other folder
+                // belongs to the user.
                 (Entry::Folder, skill, Some((name, record))) => {
                     self.compare_copy(name, &record, skill.map(|(_, (_, shown))| shown));
                 }
@@ -239,12 +240,13 @@ impl RootChange {
         }
     }
 
-    /// Whether the folder holds the skill as its profile has it, and its files can be reached.
+    /// Returns whether the folder holds the skill as its profile has it, and the skill's files can
+    /// be reached.
     pub(super) fn holds_current(&self, name: &SkillName) -> bool {
         self.up_to_date.contains(name) && disk::is_there(&self.real.join(name.as_str()))
     }
 
-    /// Symlinks that may dangle, each with whether it belongs to the vault.
+    /// Returns the symlinks that may dangle, each with whether it belongs to the vault.
     pub(super) fn doubtful_links(&self) -> impl Iterator<Item = (PathBuf, bool)> + '_ {
         let switched = self
             .links_to_switch
@@ -302,8 +304,8 @@ impl RootChange {
                 continue;
             };
             let before = self.record.copies.remove(name);
-            // Until the rename the old copy is in place, and a killed sync must recognise it as the
-            // vault's.
+            // Until the rename, the old copy is in place, and after a killed sync the vault must
+            // still recognise it as its own.
             let last = before.and_then(|before| before.contents.last().copied());
             let last = last.filter(|last| *last != read.content);
             let record = CopyRecord {
@@ -316,7 +318,7 @@ impl RootChange {
         damaged
     }
 
-    /// Switches to copies of the same skills, for a file system without symlinks.
+    /// Switches to copies of the same skills, for a file system that does not support symlinks.
     fn without_links(&mut self, profiles: &[PlannedProfile]) {
         self.record.mode = RootMode::Copy;
         for (name, _) in std::mem::take(&mut self.links_to_make) {
@@ -346,7 +348,8 @@ impl RootChange {
 
     /// Last step: adds new and changed entries. Must run after the trees have their targets.
     pub(super) fn add_shown(&self) -> Result<(), FileError> {
-        // This fails if an entry took the name since the comparison: it belongs to the user.
+        // `new_link` fails if an entry took the name since the comparison, because that entry
+        // belongs to the user.
         for (name, target) in &self.links_to_make {
             disk::new_link(&self.real.join(name.as_str()), target)?;
         }

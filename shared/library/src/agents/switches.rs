@@ -1,5 +1,6 @@
-//! Skills that are disabled for one agent or for all. The record lies in the trust folder: write
-//! access to the vault's folder is not enough to show a disabled skill to an agent or to hide one.
+//! Skills that are disabled for one agent or for all. The record lies in the trust folder, so that
+//! write access to the vault's folder is not enough to show a disabled skill to an agent, or to
+//! hide a skill.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ const RECORD: &str = "disabled.json";
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Switches {
     disabled: BTreeSet<Disabled>,
-    /// Skills that are shown to these agents only, also if more agents are detected later.
+    /// Skills that are shown to these agents only, even if more agents are detected later.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     kept_to: BTreeMap<SkillName, BTreeSet<AgentId>>,
 }
@@ -37,7 +38,7 @@ impl Switches {
         Ok(record.unwrap_or_default())
     }
 
-    /// Whether a skill is enabled for an agent.
+    /// Returns whether a skill is enabled for an agent.
     pub fn shows(&self, name: &SkillName, agent: &AgentId) -> bool {
         let is_kept_from = self.kept_to.get(name);
         let is_kept_from = is_kept_from.is_some_and(|agents| !agents.contains(agent));
@@ -53,7 +54,7 @@ impl Switches {
         self.disabled.iter()
     }
 
-    /// Whether no skill is disabled.
+    /// Returns whether no skill is disabled or kept to some agents.
     pub fn is_empty(&self) -> bool {
         self.disabled.is_empty() && self.kept_to.is_empty()
     }
@@ -88,8 +89,8 @@ pub fn set_enabled(
         switches
             .disabled
             .retain(|off| off.name != *name || (agent.is_some() && off.agent.as_ref() != agent));
-        // A skill that is kept to some agents gets one more; only enabling it for all lifts that
-        // limit.
+        // If the skill is kept to some agents, add this one to them. Only enabling the skill for
+        // all agents lifts that limit.
         match (agent, switches.kept_to.get_mut(name)) {
             (Some(agent), Some(agents)) => {
                 agents.insert(agent.clone());
@@ -104,7 +105,7 @@ pub fn set_enabled(
             agent: agent.cloned(),
         });
     }
-    // Without a change no watcher has to read again.
+    // If nothing changed, no watcher has to read again.
     if switches == before {
         return Ok(false);
     }

@@ -67,7 +67,7 @@ pub fn sync_profiles(
     let mut rendered = Vec::new();
     if !plan.unrendered.is_empty() {
         rendered = plan.render_missing(vault, &mut change)?;
-        // The links lead to the new variants, whose bundles are known only now.
+        // Plan once more: the links lead to the new variants, whose bundles are known only now.
         plan = Plan::from_input(vault, input)?;
     }
     let report = plan.apply_changes(vault, &mut change)?;
@@ -100,7 +100,7 @@ pub fn list_unlinked(
     let linked: BTreeSet<_> = record.roots.iter().flat_map(|root| &root.agents).collect();
     let mut agents = found::detect_agents(machine);
     agents.retain(|agent| !linked.contains(&agent.id) && !record.declined.contains(&agent.id));
-    // What agents see takes the whole index to compute, so it is skipped if no agent is left.
+    // Computing what agents see takes the whole index, so skip it if no agent is left.
     if agents.is_empty() {
         return Ok(agents);
     }
@@ -121,7 +121,7 @@ pub fn decline_agents(vault: &Vault, agents: &[AgentId]) -> Result<(), VaultErro
 }
 
 /// Removes every linked folder and every choice about agents from an unpacked backup of the trust
-/// folder: they are those of the machine that was backed up.
+/// folder, because they belong to the machine that was backed up.
 pub fn forget_restored(config: &Path) -> Result<(), VaultError> {
     AgentFolders::remove_from_copy(config)
 }
@@ -144,7 +144,7 @@ pub(crate) fn clean_up_links(
     let seen = view_agents(vault, machine)?;
     let mut change = vault.begin_change()?;
     let mut record = AgentFolders::read(vault)?;
-    // Look again under the lock: a folder may have come back.
+    // Check again under the lock: a folder may have come back.
     let is_gone = |path: &PathBuf| seen.missing.contains(path) && !disk::is_folder(path);
     let mut cleaned = Vec::new();
     record.roots.retain(|root| {

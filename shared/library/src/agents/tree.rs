@@ -1,8 +1,8 @@
 //! The link trees in the vault: `profiles/<profile>/<skill>`, one symlink for each skill that a
 //! profile shows.
 //!
-//! Symlinks in an agent's folder point to these trees, not into the store. All agents see a new
-//! version of a skill as soon as `skills/<name>` is switched.
+//! Symlinks in an agent's folder point to these trees, not into the store. As soon as
+//! `skills/<name>` is switched, all agents see the new version of a skill.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -28,7 +28,7 @@ pub(super) struct TreeChange {
 }
 
 impl TreeChange {
-    /// Whether the entry of a skill in this tree has to change.
+    /// Returns whether the entry of a skill in this tree has to change.
     pub(super) fn changes_entry(&self, folder: &str, name: &SkillName) -> bool {
         self.folder.path_below().ends_with(folder)
             && self.links_to_set.iter().any(|(changed, _)| changed == name)
@@ -67,7 +67,7 @@ pub(super) fn compare_trees(
             strange.push(root.join(name).path());
             continue;
         }
-        // No profile has this tree any more: all its links go, then the folder.
+        // No profile has this tree any more, so remove all its links, then the folder.
         let mut change = compare_one(&root.join(name), &nothing, strange)?;
         change.is_removed = true;
         changes.push(change);
@@ -98,7 +98,8 @@ fn compare_one(
                 }
             }
             (Entry::Link(_), None) => change.links_to_remove.push(name),
-            // Vault makes only links here, so this entry is neither replaced nor removed.
+            // Vault makes only links here, so this entry is not its own and is neither replaced nor
+            // removed.
             (Entry::Folder | Entry::Other, skill) => {
                 seen.extend(skill.map(|(name, _)| name));
                 strange.push(folder.join(name).path());

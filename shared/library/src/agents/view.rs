@@ -133,15 +133,15 @@ fn agent_view(plan: &Plan, switches: &Switches, agent: &AgentId) -> AgentView {
             .iter()
             .any(|profile| profile.skills.contains_key(name));
         let foreign = roots.iter().find(|root| root.foreign.contains(name));
-        // What a linked agent sees is what its folders hold, not what a sync would put there.
+        // A linked agent sees what its folders hold now, not what a sync would put there.
         let is_current = !profiles.iter().any(|profile| {
             let mut trees = plan.trees.iter();
             trees.any(|tree| tree.changes_entry(&profile.folder, name))
         });
         let is_there = is_current && roots.iter().any(|root| root.holds_current(name));
         let reason = match foreign {
-            // The profile comes first: removing the user's entry would not show a skill without a
-            // profile.
+            // Check the profile first: without a profile that includes the skill, removing the
+            // user's entry would not show it.
             _ if !in_profile => hidden_reason(skill, switches, agent),
             Some(root) => HiddenReason::Foreign(root.record.path.join(name.as_str())),
             None if !roots.is_empty() && !is_there => HiddenReason::NotSynced,

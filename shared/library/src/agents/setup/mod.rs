@@ -189,7 +189,7 @@ pub fn scan_with(
         readers.entry(root.clone()).or_default().push(agent.clone());
     }
     let mut reader = NativeReader {
-        // A scan admits nothing and so records no time: any timestamp will do.
+        // A scan admits nothing, so it records no time and any timestamp will do.
         neighbours: Neighbours::new(vault, Timestamp::from_unix(0)),
         records: records::read_records(machine),
         strict,
@@ -338,7 +338,7 @@ pub fn adopt_skill(
     strict: bool,
 ) -> Result<Adopted, AdoptNativeError> {
     let folder_name = skill.path.file_name().unwrap_or_default().to_string_lossy();
-    // The folder leaves its place, so this path is not recorded as the one to compare with.
+    // The folder is moved away, so its present path is not recorded as the one to compare with.
     let local = || format!("local:{folder_name}").parse().ok();
     let options = Options {
         name: Some(skill.name.clone()),
@@ -350,10 +350,10 @@ pub fn adopt_skill(
         skip_if_same_files: matches!(skill.state, NativeState::Same),
         ..Options::default()
     };
-    // `skill.root` may be a symbolic link. The backup belongs beside the real folder.
+    // `skill.root` may be a symbolic link, and the backup belongs beside the real folder.
     let root = skill.path.parent().unwrap_or(&skill.root);
     if mode != AdoptionMode::Augment {
-        // Before anything is signed, so that a failure changes nothing.
+        // Check this before anything is signed, so that a failure changes nothing.
         originals::check_backups(root)?;
     }
     let report = add_folder(vault, &skill.path, &options)?;
@@ -374,7 +374,7 @@ pub fn adopt_skill(
         }
         AdoptionMode::InPlace => {
             let stored = originals::read_stored(vault, &report)?;
-            // Before the move, which may create that folder.
+            // Look before the move, which may create that folder.
             let had_backups = disk::is_there(&originals::backups_of(root));
             let kept = originals::move_aside_anywhere(root, &skill.path)?;
             not_stored = originals::remove_stored(&HeldPath::new(&kept), &stored)?;
@@ -395,14 +395,14 @@ pub fn adopt_skill(
     })
 }
 
-/// Records the folder that an imported skill was moved to as the one to compare with, if adding it
-/// again would name the same source.
+/// Records the folder that an adopted skill was moved to as the one to compare with, if adding the
+/// skill from there would name the same source.
 fn record_folder(vault: &Vault, report: &AdmitReport, kept: &Path) -> Result<(), VaultError> {
     let (Some(path), Some(name)) = (kept.to_str(), kept.file_name()) else {
         return Ok(());
     };
     let is_source = report.provenance.as_str() == format!("local:{}", name.to_string_lossy());
-    // What the vault had already keeps its own folder.
+    // A skill that the vault had already keeps its recorded folder.
     if !is_source || !report.is_change() {
         return Ok(());
     }

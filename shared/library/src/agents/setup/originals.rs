@@ -78,9 +78,9 @@ pub(crate) fn read_stored(vault: &Vault, report: &AdmitReport) -> Result<Vec<Fil
     Ok(examined.map_err(damaged)?.files)
 }
 
-/// Removes each file whose bytes are those of the stored file of its path, then the folders that
-/// this left empty. Returns the paths that are left, a whole folder as one path that ends with `/`;
-/// none if the folder itself was removed. A file that cannot be removed is left too.
+/// Removes each file whose bytes equal the stored file of the same path, then the folders that this
+/// left empty. Returns the paths that are left, a whole folder as one path that ends with `/`; none
+/// if the folder itself was removed. A file that can't be removed is left too.
 pub(crate) fn remove_stored(folder: &HeldPath, stored: &[File]) -> Result<Vec<String>, FileError> {
     // Paths below the folder; the empty one is the folder itself.
     let mut parents = BTreeSet::new();
@@ -88,7 +88,7 @@ pub(crate) fn remove_stored(folder: &HeldPath, stored: &[File]) -> Result<Vec<St
         let path = actual_path(folder, file.path.as_str())?;
         let above = Path::new(file.path.as_str()).ancestors().skip(1);
         let above: Vec<PathBuf> = above.map(Path::to_owned).collect();
-        // A link among the folders would lead to files that are not of the original.
+        // A link among the folders would lead to files that do not belong to the original.
         let is_plain = |part: &PathBuf| {
             matches!(
                 disk::kind_at(&join_below(folder, part)),
@@ -106,7 +106,7 @@ pub(crate) fn remove_stored(folder: &HeldPath, stored: &[File]) -> Result<Vec<St
         }
         parents.extend(above);
     }
-    // A folder sorts before what is in it.
+    // Go backwards, because a folder sorts before its content.
     for parent in parents.iter().rev() {
         disk::remove_empty(&join_below(folder, parent))?;
     }
@@ -140,13 +140,13 @@ fn actual_path(folder: &HeldPath, stored: &str) -> Result<HeldPath, FileError> {
 }
 
 fn has_bytes(path: &HeldPath, stored: &[u8]) -> bool {
-    // A longer file is an error of `read`, so it counts as different and is never read whole.
+    // `read` fails for a longer file, so such a file counts as different and is never read whole.
     let actual = disk::read(path, stored.len() as u64);
     matches!(actual, Ok(Some(found)) if found == stored)
 }
 
-/// Lets the owner remove entries of a folder. A failure is not reported here, because the removal
-/// that follows fails then.
+/// Allows the owner to remove entries of a folder. A failure is not reported here, because the
+/// removal that follows then fails.
 fn make_writable(folder: &HeldPath) {
     if let Ok(Some((mode, _))) = disk::folder_mode_and_owner(&folder.path())
         && mode & 0o200 == 0

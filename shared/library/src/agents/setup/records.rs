@@ -1,5 +1,5 @@
-//! Reads where other tools recorded that a skill came from. These records are unverified claims:
-//! they are stored as provenance but not trusted.
+//! Reads the records of other tools about the sources of skills. These records are unverified
+//! claims: they are stored as provenance but not trusted.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ const MAX_LOCK: u64 = 4 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     locked: BTreeMap<String, ProvenanceId>,
-    /// The sources as they are written, by folder name, without those that are folders.
+    /// The recorded sources as the tools wrote them, by folder name, without local folders.
     written: BTreeMap<String, String>,
 }
 
@@ -87,7 +87,7 @@ impl LockEntry {
     /// Returns the source as it is written, unless it is a folder of this machine.
     fn remote_source(&self) -> Option<String> {
         let is_local = self.source_type.as_deref() == Some("local");
-        // An entry without a source still has the kind of its source.
+        // An entry may lack the source and still give its type.
         let source = self.source.clone().or_else(|| self.source_type.clone());
         source.filter(|_| !is_local)
     }
