@@ -23,7 +23,7 @@ use crate::vault::{Change, Vault, VaultError};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AcceptOptions {
     /// The fingerprint that the vault must have. It replaces the one that
-    /// [`expect`](super::expect_fingerprint) recorded.
+    /// [`expect_fingerprint`](super::expect_fingerprint) recorded.
     pub expected: Option<VaultFingerprint>,
     /// Pin the vault that is shown, even if another one is pinned.
     pub repin: bool,
@@ -118,17 +118,17 @@ impl LinkState {
         match outcome {
             CatalogOutcome::Release(release) => {
                 let state = release.state().clone();
-                // Only an installed skill can be rolled back, and not if its signer is no longer
-                // accepted. The signer comes from the pin, so that removing a manifest from the
-                // store changes nothing.
+                // Compare the versions of installed skills only, and only if the signer of the
+                // installed version is still accepted. The signer comes from the pin, so that
+                // removing a manifest from the store does not avoid the comparison.
                 let counted = release.settle_versions(|entry| {
                     let mut installed = link.installed_skills();
                     installed.any(|(_, skill)| {
                         skill.name == entry.name && state.was_publisher(&skill.signer)
                     })
                 })?;
-                // A link that now shows another vault starts without history: the old vault's
-                // versions say nothing about the new one's skills.
+                // A link that now shows another vault starts without history, because the old
+                // vault's versions say nothing about the new one's skills.
                 if self.pinned {
                     let has =
                         |name: &SkillName| link.installed_skills().any(|(_, it)| it.name == *name);
@@ -156,7 +156,7 @@ impl LinkState {
                         .collect(),
                 })
             }
-            // Only a service is answered this way.
+            // The judge gives this outcome to a service only.
             CatalogOutcome::RootsOnly => Err(no_catalog()),
         }
     }
@@ -282,7 +282,7 @@ impl Link {
     }
 }
 
-/// The vault that a catalog file names, if its root versions are valid by themselves.
+/// Returns the vault that a catalog file names, if the file's root versions form a valid chain.
 fn shown_vault(bytes: &[u8]) -> Option<VaultId> {
     let file = SignedCatalog::parse(bytes).ok()?;
     let chain = RootChain::verify(file.roots()).ok()?;
@@ -305,7 +305,7 @@ fn store_roots(
     Ok(())
 }
 
-/// The error for an outcome that the judge returns only if it was given a last catalog.
+/// The error for an outcome that the judge returns only to a caller that gave it a last catalog.
 const fn no_catalog() -> CatalogError {
     CatalogError::Shape("there is no catalog that it could be equal to")
 }

@@ -39,8 +39,8 @@ pub struct SelectedSkill {
 }
 
 impl AcceptedCatalog {
-    /// The objects that [`Self::resolve_selection`] needs for this selection. The service serves them to
-    /// active devices only.
+    /// Returns the objects that [`Self::resolve_selection`] needs for this selection. The service
+    /// serves them to active devices only.
     pub fn objects_for(&self, selection: &Selection) -> Vec<ObjectEntry> {
         let catalog = &self.catalog;
         let mut objects = Vec::new();
@@ -115,8 +115,8 @@ impl AcceptedCatalog {
         })
     }
 
-    /// The installed skills that the vault still publishes and that `chosen` leaves out, by the
-    /// names they are installed under.
+    /// Returns the installed skills that the vault still publishes and that `chosen` leaves out, by
+    /// the names they are installed under.
     pub fn left_out(&self, link: &Link, chosen: &[SelectedSkill]) -> Vec<SkillName> {
         let stays = |name: &SkillName| chosen.iter().any(|skill| skill.installed_as == *name);
         let is_published = |name: &SkillName| {
@@ -240,7 +240,7 @@ impl AcceptedCatalog {
         Ok(entries)
     }
 
-    /// The chosen skills whose bundle is not installed or fails verification.
+    /// Returns the chosen skills whose bundle is not in the store or fails verification.
     pub fn missing_bundles(&self, vault: &Vault, chosen: &[SelectedSkill]) -> Vec<SelectedSkill> {
         let store = vault.store_folder();
         let chosen_bundles = chosen.iter().map(|skill| skill.bundle_hash);
@@ -260,7 +260,7 @@ impl AcceptedCatalog {
             .collect()
     }
 
-    /// The chosen bundles that only a profile of the catalog names, with that profile.
+    /// Returns the chosen bundles that only a profile of the catalog names, with that profile.
     pub(super) fn selected_variants(
         &self,
         selection: &Selection,
@@ -286,7 +286,7 @@ impl AcceptedCatalog {
             .collect()
     }
 
-    /// The trust for bundles of this catalog that [`Self::resolve_selection`] has named.
+    /// Returns the trust for bundles of this catalog that [`Self::resolve_selection`] has named.
     pub(super) fn trust_in_bundles(&self, bundles: impl Iterator<Item = Digest>) -> Trusted {
         Trusted::for_listed(Arc::new(self.roots.clone()), bundles.collect())
     }
@@ -308,7 +308,7 @@ fn verified_object(
 ) -> Result<Vec<u8>, LinkError> {
     let bytes = object(&entry.bundle_hash)
         .ok_or_else(|| unusable_object(entry, "it was not fetched".to_owned()))?;
-    // Checked before parsing: the service that sent the bytes is not trusted.
+    // Check the bytes before parsing them: the service that sent them is not trusted.
     if bytes.len() as u64 != entry.size || Digest::of(&bytes) != entry.bundle_hash {
         return Err(unusable_object(
             entry,

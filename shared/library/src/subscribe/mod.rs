@@ -1,9 +1,9 @@
 //! Linked vaults: stores their root versions, accepts their catalogs, and installs their skills
 //! alongside the own ones.
 //!
-//! [`Link::accept_catalog`] judges a catalog and writes nothing but root versions that count. [`install_selection`]
-//! switches to the new set after all bundles are staged and verified. A killed pull leaves the old
-//! set or the new one, with the catalog that lists it.
+//! [`Link::accept_catalog`] judges a catalog and writes nothing but new root versions.
+//! [`install_selection`] switches to the new set after all bundles are staged and verified. A
+//! killed pull leaves the old set or the new one, with the catalog that lists it.
 
 mod accept;
 mod catalog;

@@ -60,8 +60,8 @@ pub fn link_vault(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkEr
     let device_key_id = device_key.public().key_id();
     let pin = match trust.read_record::<Pin>(PIN)? {
         Some(mut pin) => {
-            // The skills are gone with the vault's folder, but none may come back below the version
-            // it had.
+            // The skills are gone together with the vault's folder, but none of them may come back
+            // below the version that it had.
             pin.note_former(&BTreeMap::new());
             Pin {
                 device_key_id,
@@ -98,7 +98,8 @@ pub fn link_vault(vault: &Vault, base: &str, slug: &Slug) -> Result<Link, LinkEr
     find_link_by_id(vault, &id)?.ok_or(LinkError::Unknown(id))
 }
 
-/// The name for a link, or the first of `<name>-2`, `<name>-3` and so on that no other link has.
+/// Returns the name for a link, or the first of `<name>-2`, `<name>-3` and so on that no other link
+/// has.
 fn free_name(vault: &Vault, id: &LinkId, name: &Slug) -> Result<Slug, LinkError> {
     let others = list_links(vault)?;
     let taken = |name: &Slug| {
@@ -145,7 +146,8 @@ pub fn configure_link(
         link.pin.name = name.clone();
     }
     link.pin.gate = settings.gate.unwrap_or(link.pin.gate);
-    // Readers see the name and the gate, so they must notice, although no symbolic link changes.
+    // Readers use the name and the gate setting, so they must notice the change, although no
+    // symbolic link changes.
     change.mark_changing()?;
     trust_folder(vault, id).write_record(PIN, &link.pin)?;
     Ok(link)
@@ -232,7 +234,7 @@ pub fn unlink_vault(vault: &Vault, id: &LinkId) -> Result<Option<RemovedLink>, L
     }
     let has_folder = disk::kind_at(&folder)?.is_some();
     change.mark_changing()?;
-    // Without its pin nothing of a link counts, so a kill from here on leaves no half of it.
+    // Without its pin, nothing of a link is used, so from here on a kill leaves no half of it.
     trust_folder(vault, id).remove_all()?;
     if has_folder {
         let aside = vault.new_scratch()?;

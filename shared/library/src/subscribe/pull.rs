@@ -127,8 +127,8 @@ impl StagedBundles {
 }
 
 impl AcceptedCatalog {
-    /// Runs the gate of this machine on a skill. The publisher's exceptions do not count: this
-    /// check is there in case the publisher is careless, or the key is in other hands.
+    /// Runs the gate of this machine on a skill, without the publisher's exceptions: the publisher
+    /// may be careless, or a thief may have the key.
     fn flag_skill(&self, skill: &SelectedSkill, files: Vec<File>) -> Option<FlaggedSkill> {
         let options = GateOptions {
             strict: !self.options.lenient,
@@ -137,7 +137,7 @@ impl AcceptedCatalog {
         };
         let verdict = gate::check(files.into_iter().map(RawFile::from).collect(), &options);
         let mut findings = verdict.findings;
-        // Warnings reject nothing, at admission as well as here.
+        // Warnings do not reject a skill, neither here nor at admission.
         findings.retain(|finding| finding.level > Level::Warning);
         (!findings.is_empty()).then(|| FlaggedSkill {
             name: skill.installed_as.clone(),
@@ -251,8 +251,8 @@ impl<'a> PullTransaction<'a> {
         for skill in selected {
             let name = &skill.installed_as;
             let signer =
-                // Recorded in the pin now: a later pull must not depend on a manifest that others
-                // can delete.
+                // Record the signer in the pin now: a later pull must not depend on a manifest that
+                // others can delete.
                 store::read_signer(&self.vault.store_folder(), &skill.bundle_hash, &self.catalog.roots);
             let linked = LinkedSkill {
                 signer: signer.ok_or_else(|| LinkError::NotStaged(skill.name.clone()))?,
@@ -296,7 +296,7 @@ impl<'a> PullTransaction<'a> {
             } else if gate == PullGate::Refuse || !installed_bundles.contains(hash) {
                 let trusted = self.catalog.trust_in_bundles(std::iter::once(*hash));
                 let store = self.vault.store_folder();
-                // One that can't be read is reported as not fetched.
+                // `admit_staged` reports a bundle that can't be read as not fetched.
                 if let Ok(examined) =
                     store::examine_stored(&store, hash, Some(&skill.name), &trusted)
                 {
@@ -311,7 +311,7 @@ impl<'a> PullTransaction<'a> {
         Ok(())
     }
 
-    /// The holder of each bare name: own skills and other links.
+    /// Returns the holders of bare names beside this link: own skills, and other links.
     fn bare_name_holders(&self) -> Result<BTreeMap<SkillName, Option<Slug>>, VaultError> {
         let mut holders = BTreeMap::new();
         for link in list_links(self.vault)? {
@@ -323,7 +323,7 @@ impl<'a> PullTransaction<'a> {
         let own = place::own_places(self.vault)?.into_iter();
         // Inserted last, so that an own skill wins over a link of the same name.
         holders.extend(own.map(|place| (place.name, None)));
-        // Removing the link of an own skill must not hand its name to a linked skill.
+        // If somebody removes the link of an own skill, its name must not go to a linked skill.
         let recorded = self.vault.own_skills()?;
         holders.extend(
             recorded
@@ -333,9 +333,10 @@ impl<'a> PullTransaction<'a> {
         Ok(holders)
     }
 
-    /// Returns whether a skill of the new set gets its bare name. The first holder keeps it. A
-    /// skill that was installed without it stays so until the user prefers it, even if the name is
-    /// free now, because removing a link from the vault's folder must not hand names over.
+    /// Returns whether a skill of the new set gets its bare name. The first holder keeps the name.
+    /// A skill that was installed without its bare name stays so until the user prefers it, even if
+    /// the name is free now, because removing a link from the vault's folder must not transfer
+    /// names.
     fn gets_bare(&self, name: &SkillName, holders: &BTreeMap<SkillName, Option<Slug>>) -> bool {
         let mut before = self
             .link
@@ -386,7 +387,7 @@ impl<'a> PullTransaction<'a> {
     }
 
     /// Pins the catalog and switches to the new set. During the switch, bundles of both catalogs
-    /// count, so that a kill leaves an intact set.
+    /// are accepted, so that a kill leaves an intact set.
     fn switch_to(
         &mut self,
         set: &InstalledSet,
@@ -398,7 +399,7 @@ impl<'a> PullTransaction<'a> {
         let listed = listed.map(|entry| entry.bundle_hash).collect();
         let (id, id_and_roots) = (&catalog.catalog.vault_id, catalog.roots.chain().to_list());
         let seen_at = Some(catalog.seen_at);
-        // The trust record comes before the pin: without it, nothing of a pinned vault can be
+        // Write the trust record before the pin: without it, nothing of a pinned vault can be
         // verified.
         roots::store_counted_roots(&mut self.change, id, &id_and_roots, &listed, seen_at)?;
         let folder = trust_folder(self.vault, &self.link.id);
@@ -437,8 +438,8 @@ impl<'a> PullTransaction<'a> {
         pin.library.clone_from(&self.vault.paths().root);
         folder.write_record(PIN, &pin)?;
         if !same_set {
-            // Remove the agents' symlinks before the switch, so that none of them dangles.
-            // Their names may mean skills of others.
+            // Remove the agents' symlinks before the switch, so that none of them dangles. Only
+            // names that this link holds: any other name means a skill of somebody else.
             let removed = self.report.removed.iter();
             let removed: Vec<_> = removed
                 .filter(|name| self.link.holds_bare_name(name))
@@ -454,8 +455,8 @@ impl<'a> PullTransaction<'a> {
         remove_catalogs(&folder, [&self.link.pin, &pin])
     }
 
-    /// The catalog whose skills the vault's folder shows. After a killed pull, that is the one
-    /// before the pinned one.
+    /// Returns the catalog whose skills the vault's folder shows. After a killed pull, that is the
+    /// one before the pinned one.
     fn shown_by(&self) -> Option<CountedFile> {
         let pin = Some(&self.link.pin).filter(|_| self.is_same_vault())?;
         let is_shown = |file: &&CountedFile| {
@@ -484,7 +485,7 @@ impl<'a> PullTransaction<'a> {
         report.removed = removed.cloned().collect();
     }
 
-    /// Removes bundles that nothing refers to any more.
+    /// Removes bundles that nothing refers to any more, and completes the report.
     fn finish_report(mut self, set: &InstalledSet) -> Result<PullReport, LinkError> {
         let holders = self.bare_name_holders()?;
         for (name, _) in set.skills.iter().filter(|(_, skill)| !skill.bare) {
@@ -518,8 +519,8 @@ impl<'a> PullTransaction<'a> {
         Ok(self.report)
     }
 
-    /// The bundles that the catalog withdraws and this link had installed. Bundles that others
-    /// installed are not affected.
+    /// Returns the bundles that the catalog withdraws and this link had installed. Bundles that
+    /// other links or the owner installed are not affected.
     fn withdrawn_bundles(&self) -> BTreeSet<Digest> {
         let had: BTreeSet<_> = self
             .link
@@ -532,10 +533,9 @@ impl<'a> PullTransaction<'a> {
     }
 }
 
-/// Removes the catalogs that none of these pins names.
+/// Removes the catalog files that none of these pins names.
 fn remove_catalogs(folder: &PrivateFolder, pins: [&Pin; 2]) -> Result<(), LinkError> {
-    // A reader may still hold the pin from before this pull, so the catalogs that it names
-    // stay.
+    // Keep the catalogs of both pins: a reader may still hold the pin from before this pull.
     let kept: BTreeSet<_> = pins
         .into_iter()
         .flat_map(|pin| pin.counted.iter().chain(&pin.replaced))

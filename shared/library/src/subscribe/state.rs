@@ -39,8 +39,8 @@ pub(super) fn switch_set(
     let mut batch = Batch::default();
     write_set(&mut batch, &staged, set)?;
     batch.flush(aside.path())?;
-    // A new number each time: a reader that followed `current` before the switch keeps a complete
-    // set.
+    // Use a new number each time, so that a reader that followed `current` before the switch keeps
+    // a complete set.
     let number = set_numbers(&sets)?.into_iter().max().unwrap_or(0) + 1;
     disk::rename(&staged, &sets.join(number.to_string()))?;
     disk::sync_dir(&sets)?;
