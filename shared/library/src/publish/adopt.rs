@@ -30,7 +30,7 @@ use crate::store::{self, Trusted};
 use crate::vault::authored::AuthoredFile;
 use crate::vault::{Vault, VaultError};
 
-/// Installs skills of a release that counts as own skills and replaces skills with the same names.
+/// Installs skills of an accepted release as own skills, in place of skills with the same names.
 /// All are installed or none. They keep their signatures. The gate checks them as if they were
 /// signed here, with this owner's own exceptions, and a single rejection stops the whole call.
 pub fn adopt_skills(
@@ -39,10 +39,11 @@ pub fn adopt_skills(
     exceptions: &Exceptions,
     fetched: Fetched<'_>,
 ) -> Result<Vec<AdmitReport>, AdoptError> {
-    // Held for the whole call, so that the gate's verdict and the installation see the same
-    // library.
+    // Hold the lock for the whole call, so that the gate's verdict and the installation see the
+    // same library.
     let mut change = vault.begin_change()?;
-    // A release that counts lists them, so they stay good although a signer was retired since.
+    // An accepted release lists these bundles, so they stay valid even if their signer was retired
+    // since.
     vault.change_trust(vault.id(), |before| {
         let mut trust = before.ok_or_else(|| VaultError::Untrusted(*vault.id()))?;
         let listed = entries.iter().map(|entry| entry.bundle_hash);
@@ -85,7 +86,7 @@ pub fn take_over(
     exceptions: &Exceptions,
     fetched: Fetched<'_>,
 ) -> Result<TakenOver, AdoptError> {
-    // All objects are checked before anything is changed.
+    // Check the policy object before anything is changed.
     let policy = match changes.policy {
         PolicyChange::Take(entry) => Some(policy_text(&entry, fetched)?),
         PolicyChange::None | PolicyChange::Remove => None,
@@ -106,7 +107,7 @@ pub fn take_over(
         (None, _) => {}
     }
     drop(change);
-    // From now on only what differs from this release is this library's own change.
+    // From now on, only what differs from this release is this library's own change.
     let reviewed = ReleaseRef {
         release: changes.release,
         payload_sha256: changes.payload_sha256,
@@ -137,7 +138,7 @@ fn note_leaving(vault: &Vault, changes: &TakeOver) -> Result<(), AdoptError> {
     Ok(state.write_state(vault)?)
 }
 
-/// The policy object of a release as the text of a `policy.toml`.
+/// Returns the policy object of a release as the text of a `policy.toml`.
 pub fn policy_text(entry: &PolicyEntry, fetched: Fetched<'_>) -> Result<String, AdoptError> {
     let object = fetched(&entry.sha256).filter(|bytes| Digest::of(bytes) == entry.sha256);
     let object = object.ok_or(AdoptError::Policy(
@@ -213,7 +214,8 @@ pub fn plan_rollback(
                 "it is signed by a key that is revoked, and this library does not know the release",
             ));
         }
-        // A former publisher could have signed it today: a signature does not prove its date.
+        // A former publisher could have signed this release today: a signature does not prove its
+        // date.
         None if !current.counts() => {
             return Err(Box::new(current.refusal_error(&trust, false)).into());
         }
@@ -262,15 +264,15 @@ pub struct RollbackReport {
 
 /// Restores the content of an earlier release. The earlier bytes pass the gate again and are signed
 /// as the next version; skills that the release does not contain are removed. If the gate rejects
-/// one skill, the rollback stops before anything changes. The exceptions that its manifests record
-/// count only for a release that this machine knows.
+/// one skill, the rollback stops before anything changes. The exceptions that the manifests record
+/// apply only if this machine knows the release.
 pub fn roll_back(
     vault: &Vault,
     rollback: &Rollback,
     exceptions: &Exceptions,
     fetched: Fetched<'_>,
 ) -> Result<RollbackReport, AdoptError> {
-    // The signatures count that counted when the release was made.
+    // Accept the signatures that were valid when the release was made.
     let chain = vault
         .require_trust()?
         .chain()
@@ -297,7 +299,8 @@ pub fn roll_back(
             Some(signer) => vault.is_by_another_publisher(signer)?,
             None => true,
         };
-        // What this machine never had, or knows only by what its owner read now, is not its own.
+        // Content that this machine never had, or whose release this machine did not record, counts
+        // as another person's work.
         let by_others = !rollback.known || !is_here || is_another;
         let purpose = Purpose::NextVersion { by_others };
         let source = earlier(entry, opened, purpose, rollback.known);

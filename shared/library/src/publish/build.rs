@@ -65,7 +65,7 @@ impl ReleaseBuilder<'_> {
     /// current one expires soon, its number is too low, or the vault's keys have changed.
     pub(super) fn is_due(&self, current: &Current) -> bool {
         self.request.renew
-            // `None` is below every `Some`, so this is false without a bound.
+            // `None` is less than every `Some`, so this is false if no release number is given.
             || self.request.above_release >= Some(current.stored.release)
             || ends_soon(current.catalog.expires_at, self.now)
             || current.catalog.root_sha256 != *self.newest_root().payload_sha256()
@@ -114,7 +114,7 @@ impl ReleaseBuilder<'_> {
         let mut bytes = Vec::with_capacity(self.skills.len() * 64);
         for skill in self.skills {
             bytes.extend_from_slice(skill.place.name.as_str().as_bytes());
-            // No name contains this byte, so that no two lists of skills give the same bytes.
+            // No name contains this byte, so no two lists of skills give the same bytes.
             bytes.push(0);
             bytes.extend_from_slice(&skill.row.version.to_le_bytes());
             bytes.extend_from_slice(skill.place.bundle.as_bytes());
@@ -133,12 +133,13 @@ impl ReleaseBuilder<'_> {
         Digest::of(&bytes)
     }
 
-    /// The newest root version, under which the release counts.
+    /// Returns the newest root version, under which the release is signed.
     fn newest_root(&self) -> &RootVersion {
         self.trust.chain().newest()
     }
 
-    /// The expiry time: no later than that of the root version under which the release counts.
+    /// Returns the expiry time: no later than that of the root version under which the release is
+    /// signed.
     fn expires_at(&self) -> Timestamp {
         let requested = self.now.plus_days(self.request.days);
         let end = self.newest_root().document().expires_at();
@@ -154,7 +155,7 @@ impl ReleaseBuilder<'_> {
         let Some(pending) = &state.pending else {
             return Ok(None);
         };
-        // The service rejects a catalog that follows another release, and one that expires soon
+        // The service rejects a catalog that follows another release. A catalog that expires soon
         // would have to be renewed at once.
         let fits = pending.inputs == Some(inputs)
             && pending.follows == follows
@@ -169,10 +170,10 @@ impl ReleaseBuilder<'_> {
         Ok(bytes.filter(|bytes| Digest::of(bytes) == pending.file_sha256))
     }
 
-    /// The number of the new release, and the release it follows.
+    /// Returns the number of the new release, and the release that it follows.
     pub(super) fn next_number(&self, state: &CloudState) -> (u64, Option<ReleaseRef>) {
         let above = self.request.above_release.unwrap_or(0);
-        // The number of a release that was signed and never published is used up as well.
+        // A release that was signed and never published uses up its number too.
         let lowest = state.highest_signed.max(above) + 1;
         let known = |release: &AcknowledgedRelease| ReleaseRef {
             release: release.release,
@@ -182,7 +183,7 @@ impl ReleaseBuilder<'_> {
             Some(current) if !current.is_void() => {
                 (lowest.max(current.stored.release + 1), Some(current.stored))
             }
-            // Releases by a revoked key count for nothing: the new one follows the last good one.
+            // Releases by a revoked key are void, so the new one follows the last good one.
             Some(_) => {
                 let published = state.published.as_ref().map(known);
                 let previous = self.request.last_good.or(published);
@@ -204,7 +205,7 @@ impl ReleaseBuilder<'_> {
                 slug: self.request.slug.clone(),
                 audience: self.audience(),
                 // The number and the predecessor are set once the content is known to differ from
-                // the current one.
+                // the current release.
                 release: 1,
                 issued_at: self.now,
                 expires_at: self.expires_at(),
@@ -306,7 +307,7 @@ impl ReleaseBuilder<'_> {
     /// each with the first release that listed it. Entries of the current catalog that this vault
     /// does not record (another library with this key added them) are kept.
     pub(super) fn fill_withdrawn(&self, catalog: &mut Catalog) -> Result<(), PlanError> {
-        // What was withdrawn by a release that does not count is not withdrawn.
+        // Withdrawals in a release that is not valid are ignored.
         let before = self
             .current
             .filter(|current| current.counts())
@@ -343,7 +344,7 @@ impl ReleaseBuilder<'_> {
         Ok(())
     }
 
-    /// Turns a signed release into the caller's next step: publishing it, or proposing it if it
+    /// Turns a signed release into the caller's next step: to publish it, or to propose it if it
     /// needs more signatures.
     pub(super) fn choose_plan(
         &self,
@@ -402,7 +403,8 @@ impl ReleaseBuilder<'_> {
         })
     }
 
-    /// All objects of the release without duplicates, and the bytes of those built for it.
+    /// Returns all objects of the release without duplicates, and the bytes of those that were
+    /// built for it.
     fn planned_objects(&self, release: UnsignedRelease) -> (Vec<PlannedObject>, Vec<Vec<u8>>) {
         let named = self.current.map(|current| named_objects(&current.catalog));
         let known = |sha256: &Digest| named.as_ref().is_some_and(|named| named.contains(sha256));
@@ -413,8 +415,8 @@ impl ReleaseBuilder<'_> {
         });
         let variants = self.rendered_variants().filter_map(|(skill, variant)| {
             let parts = variant.parts.iter().map(|part| (part.sha256, part.size));
-            // Profiles name variants, the catalog does not, so the current catalog does not show
-            // whether the namespace has one.
+            // Profiles name variants, but the catalog does not, so the current catalog does not
+            // show whether the namespace has a variant.
             Some((skill, variant.bundle?, variant.size, parts.collect(), false))
         });
         let mut objects = Vec::new();
@@ -474,7 +476,7 @@ pub(super) struct UnsignedRelease {
 impl UnsignedRelease {
     pub(super) fn add_object(&mut self, class: Class, bytes: Vec<u8>) -> (Digest, u64) {
         let hash_and_size = (Digest::of(&bytes), bytes.len() as u64);
-        // Two rules may make the same object, which is uploaded once.
+        // Two rules may make the same object. It is uploaded once.
         let is_present = self
             .objects
             .iter()

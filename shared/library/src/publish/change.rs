@@ -1,6 +1,6 @@
-//! The review of a release by another publisher. It serves proposals, take-overs and rollbacks: the
-//! bytes are verified, derived data is computed again, this owner's gate runs on every changed
-//! skill, and every difference has a line.
+//! The review of a release by another publisher, for proposals, take-overs and rollbacks. The bytes
+//! are verified, derived data is computed again, this owner's gate runs on every changed skill, and
+//! every difference has a line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,9 +36,10 @@ pub struct ReleaseChange {
     pub changes: CatalogChanges,
     /// The changes of the keys since the release before.
     pub roots: Option<RootChanges>,
-    /// A line for each signer who is no longer a publisher.
+    /// A warning for each signer who is no longer a publisher.
     pub signers: Vec<ChangeLine>,
-    /// The root version whose publishers' signatures count on the skills; `None` is the newest.
+    /// The root version whose publishers' signatures are accepted on the skills; `None` is the
+    /// newest.
     pub(super) signed_under: Option<u64>,
 }
 
@@ -47,7 +48,7 @@ pub struct ReleaseChange {
 pub struct NeededObjects {
     /// Skills that must be there.
     pub skills: Vec<SkillEntry>,
-    /// Earlier versions, to compare with. Where one is missing, all its files count as new.
+    /// Earlier versions, to compare with. If one is missing, all its files count as new.
     pub former: Vec<SkillEntry>,
     /// Profiles and search texts.
     pub objects: Vec<Digest>,
@@ -131,8 +132,8 @@ impl ReleaseChange {
         Ok(needed)
     }
 
-    /// The rendered variants that the profiles name and the catalog does not list, to fetch as
-    /// well: those of this release, and those of the release before.
+    /// Returns the rendered variants that the profiles name and the catalog does not list, which
+    /// must be fetched too: those of this release, and those of the release before.
     pub fn needed_variants(
         &self,
         fetched: Fetched<'_>,
@@ -157,7 +158,8 @@ impl ReleaseChange {
         }
     }
 
-    /// The signatures that count on both releases: the bytes must have the listed hashes.
+    /// Returns the trust for the bundles that the two releases list. It accepts them by their
+    /// hashes.
     fn listed_trust(
         &self,
         vault: &Vault,
@@ -197,8 +199,8 @@ impl ReleaseChange {
             ..Reviewed::default()
         };
         let open = |entry: &SkillEntry, trusted| fetched::open(vault, entry, fetched, trusted);
-        // A former version that is not available makes all files count as new, which shows more and
-        // hides nothing.
+        // If a former version is not available, all files count as new, which shows more and hides
+        // nothing.
         let former = |entry: &SkillEntry| open(entry, &trusted).ok();
         let mut neighbours = Neighbours::for_vault(vault);
         let mut check = |entry: &SkillEntry, opened: OpenedBundle, before: Option<OpenedBundle>| {
@@ -234,8 +236,8 @@ impl ReleaseChange {
             let opened = open(entry, &trusted)?;
             let agent = opened.manifest.rendered_from.as_ref();
             let agent = agent.map(|from| from.agent.to_string());
-            // A variant is compared with the former one for the same agent, since the plain skill
-            // differs by its transforms anyway.
+            // Compare a variant with the former one for the same agent, since the transforms make
+            // it differ from the plain skill anyway.
             let same = agent.and_then(|agent| {
                 former_variants
                     .0
@@ -272,8 +274,8 @@ impl ReleaseChange {
                 hash,
             ));
         }
-        // Search texts are stored outside the bundles, so a publisher could put text there that no
-        // review of files shows.
+        // Search texts are stored outside the bundles, so a publisher could put text there that a
+        // review of the files does not show.
         if index::is_built_from(&self.catalog, entries) {
             Ok(())
         } else {
@@ -301,7 +303,8 @@ impl ReleaseChange {
         for profile in profiles {
             let old = former.iter().find(|old| old.name == profile.name);
             lines.extend(profile_changes(old, profile));
-            // Who gets this profile had these skills before, or would have them without it.
+            // Warn about skills that the profile leaves out. A person who gets a new profile loses
+            // them, and one who has an old profile does not get a new skill.
             let is_new = |entry: &SkillEntry| {
                 old.is_none() || self.changes.added.iter().any(|it| it.name == entry.name)
             };
@@ -349,7 +352,7 @@ fn profile_objects(catalog: &Catalog) -> Vec<Digest> {
     profiles.map(|profile| profile.bundle_hash).collect()
 }
 
-/// The profiles of an earlier release, as far as they were fetched.
+/// Returns the profiles of an earlier release, as far as they were fetched.
 fn former_profiles(catalog: &Catalog, fetched: Fetched<'_>) -> Vec<Profile> {
     let objects = catalog.profiles.iter().filter_map(|entry| {
         let object = fetched(&entry.bundle_hash)?;
@@ -382,7 +385,8 @@ impl ReleaseVariants {
                     };
                     let key = (skill.name.clone(), profile.agent.to_string());
                     let first = variants.entry(key).or_insert_with(|| variant.clone());
-                    // A review shows one variant per agent, so a second one would be signed unseen.
+                    // A review shows one variant for each agent, so a second one would be signed
+                    // unseen.
                     if *first != variant {
                         return Err(AdoptError::Profile(profile.name.clone()));
                     }
@@ -393,9 +397,9 @@ impl ReleaseVariants {
     }
 }
 
-/// A line for every member in which a profile differs from the one of the same name.
+/// Returns a line for every member in which a profile differs from the one of the same name.
 fn profile_changes(before: Option<&Profile>, after: &Profile) -> Vec<ChangeLine> {
-    // A new member must have its line before this compiles.
+    // This pattern has no `..`, so that a new member does not compile until it has a line here.
     let Profile {
         name,
         agent,

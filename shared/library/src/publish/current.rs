@@ -25,8 +25,8 @@ use crate::store::{self, Trusted};
 use crate::vault::trust::{NamedKey, VaultTrust};
 use crate::vault::{Vault, VaultError};
 
-/// The catalog that the service shows. It is signed by publishers of the root version that it
-/// names. Its [`Standing`] says whether it counts today.
+/// The catalog that the service shows. Publishers of the root version that it names have signed it.
+/// Its [`Standing`] says whether it is valid today.
 pub(super) struct Current {
     pub(super) catalog: Catalog,
     pub(super) stored: ReleaseRef,
@@ -41,9 +41,10 @@ pub(super) struct Current {
 pub(super) enum Standing {
     /// This machine published or took over exactly this payload, or its owner named it.
     Known,
-    /// It counts under the newest root version, against the catalog that counted last here.
+    /// It is valid under the newest root version, judged against the catalog that was accepted last
+    /// here.
     Counts,
-    /// It does not count. A new release must only have a higher number.
+    /// It is not valid. A new release must only have a higher number.
     Refused(Arc<CatalogError>),
     /// A key that signed it is revoked, or is in no version of this vault's chain. Devices ignore
     /// its number, too.
@@ -51,9 +52,10 @@ pub(super) enum Standing {
 }
 
 impl Current {
-    /// Reads a catalog that publishers of this vault signed: enough of those whom the root version
-    /// lists that it names, in this library's chain or in one that forked from it. Fails if it is
-    /// another vault's, another namespace's, or signed by others.
+    /// Reads a catalog that publishers of this vault signed, and judges it. The catalog names a
+    /// root version of this library's chain, or of a chain that forked from it, and enough
+    /// publishers of that version must have signed. Fails if the catalog belongs to another vault
+    /// or namespace, or if others signed it.
     pub(super) fn read(
         vault: &Vault,
         trust: &VaultTrust,
@@ -64,8 +66,8 @@ impl Current {
         Self::read_after(vault, trust, request, bytes, last.as_ref())
     }
 
-    /// As [`Self::read`], for a release that is not the current one: nothing is compared with the
-    /// release that counted last.
+    /// Like [`Self::read`], for a release that is not the current one: it is not compared with the
+    /// release that was accepted last.
     pub(super) fn read_earlier(
         vault: &Vault,
         trust: &VaultTrust,
@@ -83,8 +85,8 @@ impl Current {
         counted: Option<&LastCounted>,
     ) -> Result<Self, PlanError> {
         let mut current = Self::identify(trust, request, bytes)?;
-        // A revoked key comes first: its release must not count because this machine published it
-        // once.
+        // Check for revoked keys first: a release by one of them must not be accepted because this
+        // machine published it once.
         if trust.roots.voids_release(&current.signers) {
             current.standing = Standing::Void;
         } else if !is_known(vault, request, current.stored)? {
@@ -96,7 +98,8 @@ impl Current {
         Ok(current)
     }
 
-    /// Reads a catalog of this vault as if this machine knew it. Only for showing who signed it.
+    /// Reads a catalog of this vault and checks its signatures. Sets its standing to `Known`
+    /// without judging it; a caller that needs more than its signers judges it afterwards.
     pub(super) fn identify(
         trust: &VaultTrust,
         request: &PlanRequest<'_>,
@@ -109,7 +112,7 @@ impl Current {
             return Err(PlanError::OtherVault);
         }
         let shown_chain = RootChain::verify(file.roots()).map_err(CatalogError::from)?;
-        // A fork of the own chain is read as well, so that the owner sees who signed under it.
+        // Read a fork of the own chain as well, so that the owner sees who signed under it.
         let fork =
             Some(&shown_chain).filter(|shown| shown.root1_sha256() == trust.chain().root1_sha256());
         let mut chains = [Some(trust.chain()), fork].into_iter().flatten();
@@ -139,7 +142,8 @@ impl Current {
         })
     }
 
-    /// Returns whether its content counts: it may be shown as the vault's, taken over, or built on.
+    /// Returns whether its content is valid: it may be shown as the vault's, taken over, or built
+    /// on.
     pub(super) const fn counts(&self) -> bool {
         matches!(self.standing, Standing::Known | Standing::Counts)
     }
@@ -182,8 +186,8 @@ impl Current {
     }
 }
 
-/// Stores the exact bytes of a release as the namespace's current one. The state has to be written
-/// afterwards.
+/// Stores the exact bytes of a release as the namespace's current one. The caller must write the
+/// state afterwards.
 pub(super) fn acknowledge_release(
     vault: &Vault,
     state: &mut CloudState,
@@ -198,8 +202,9 @@ pub(super) fn acknowledge_release(
     Ok(())
 }
 
-/// Returns the number of the release that the service shows, if it counts and this machine has
-/// neither published nor taken it over. A release that does not count never stops the caller.
+/// Returns the number of the release that the service shows, if the release is valid and this
+/// machine has neither published nor taken it over. A release that is not valid never stops the
+/// caller.
 pub fn unseen_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Option<u64>, PlanError> {
     let (trust, state) = (
         vault.require_trust()?,
@@ -254,8 +259,9 @@ fn judge_unknown_catalog(
     }
 }
 
-/// Accepts a release: no skill is older than in the catalog that counted last, or than it was when
-/// an earlier one removed it, unless a key signed that which is revoked since.
+/// Accepts a release. No skill may be older than in the catalog that was accepted last, or than it
+/// was when an earlier release removed it. Versions that a key signed which is revoked since are
+/// not compared.
 pub(super) fn settle_release(
     vault: &Vault,
     release: JudgedRelease,
@@ -268,8 +274,8 @@ pub(super) fn settle_release(
         let hash = entry.bundle_hash;
         let signer = store::read_signer(&store, &hash, &state);
         let was_released = signer.is_some_and(|key| state.chain().ever_released(&key));
-        // The whole bundle is compared with its hash: an attacker could put a revoked key's
-        // manifest of other content in its place.
+        // Verify the whole bundle by its hash: an attacker could put a manifest of other content,
+        // signed by a revoked key, in its place.
         let trusted = Trusted::for_listed(Arc::clone(&roots), [hash].into());
         let examined = store::examine_stored(&store, &hash, Some(&entry.name), &trusted);
         !(was_released && examined.is_err_and(|damage| damage.is_withheld()))
@@ -301,8 +307,8 @@ pub(super) fn catalog_reader<'a>(
     }
 }
 
-/// The catalog that this machine published or took over last, and the skills that releases before
-/// it had and it has not.
+/// The catalog that this machine published or took over last, and the skills that earlier releases
+/// had and this one does not.
 #[derive(Clone)]
 pub(super) struct LastCounted {
     pub(super) last: LastCatalog,
@@ -315,7 +321,7 @@ impl LastCounted {
         trust.roots.voids_release(&self.last.signers)
     }
 
-    /// The removed skills as of `catalog`, a later one that counts.
+    /// Returns the removed skills as of `catalog`, a later release that is valid.
     pub(super) fn former_as_of(
         &self,
         vault: &Vault,
@@ -346,8 +352,8 @@ pub(super) fn last_counted(
     let payload_sha256 = file.payload_sha256();
     let pending = state.pending.as_ref();
     let recorded = pending.into_iter().chain([published]);
-    // A run that was killed may have stored the next file without its record. What is compared with
-    // nothing is shown whole.
+    // A killed run may have stored the next file without its record. Without a last release, a
+    // review shows everything as new.
     if !recorded
         .into_iter()
         .any(|known| known.payload_sha256 == payload_sha256)
@@ -376,7 +382,7 @@ pub(super) struct ReleaseSkill {
     pub(super) row: IndexRow,
 }
 
-/// The places of a release's skills.
+/// Returns the places of a release's skills.
 pub(super) fn skill_places(skills: &[ReleaseSkill]) -> Vec<Place> {
     skills.iter().map(|skill| skill.place.clone()).collect()
 }
@@ -446,7 +452,7 @@ pub(super) fn same_content(new: &Catalog, current: &Current) -> bool {
         && new.profiles == old.profiles
         && new.audience == old.audience
         && new.root_sha256 == old.root_sha256
-        // By hash alone: an entry also holds the number of its first release, which the new catalog
-        // does not have yet.
+        // Compare by hash alone: an entry also holds the number of its first release, which the new
+        // catalog does not have yet.
         && withdrawn(new) == withdrawn(old)
 }

@@ -51,7 +51,8 @@ pub trait Namespace {
     ) -> Result<Option<Self::Proposal>, ReleaseRejection<Self::Error>>;
 }
 
-/// The output and the decisions of a library's owner while it is published. An error declines.
+/// The owner of a library that is being published: what is shown to them, and what they decide. An
+/// error declines.
 #[expect(async_fn_in_trait, reason = "a driver runs on one thread")]
 pub trait Owner<E> {
     /// Shows that a release is planned, until the value is dropped.
@@ -139,7 +140,8 @@ pub async fn publish_library<N: Namespace>(
     let mut may_plan_again = true;
     loop {
         let planning = owner.show_planning();
-        // Read again in each round, since a take-over or a conflict means that it has changed.
+        // Read the catalog again in each round, since a take-over or a conflict means that it has
+        // changed.
         let current = namespace.current_catalog_bytes().await?;
         let next = PlanRequest {
             current: current.as_deref(),
@@ -178,7 +180,7 @@ pub async fn publish_library<N: Namespace>(
                     Err(ReleaseRejection::Returned(versions, error)) => {
                         let known_count = reached.len();
                         reached.extend(versions);
-                        // The service named nothing new: it would reject again.
+                        // The service named no further skill, so it would reject the release again.
                         if reached.len() == known_count {
                             return Err(error);
                         }
@@ -190,7 +192,8 @@ pub async fn publish_library<N: Namespace>(
             Err(PlanError::RolledBack { .. } | PlanError::TwoCatalogs(_)) if may_plan_again => {
                 may_plan_again = false;
             }
-            // An owner may have reset the pin, so that this vault takes the place of that one.
+            // An owner may have reset the pin, so that this vault may take the place of the other
+            // one.
             Err(error) if error.is_another_vaults() && !request.pin_is_reset => {
                 request.pin_is_reset = namespace.pin_is_reset().await?;
                 if !request.pin_is_reset {
@@ -199,7 +202,7 @@ pub async fn publish_library<N: Namespace>(
             }
             Err(error) => {
                 if matches!(error, PlanError::NotOurs(_)) {
-                    // Called for its error, which explains more than that of the catalog.
+                    // Call this for its error, which explains more than the error of the catalog.
                     namespace.pin_is_reset().await?;
                 }
                 return Err(error.into());

@@ -84,8 +84,8 @@ pub enum PlanError {
     /// The current catalog does not belong to this vault.
     #[error("the service's current catalog is not this vault's: {0}")]
     NotOurs(&'static str),
-    /// The service's current release does not count under this vault's newest keys, and this
-    /// machine has neither published nor taken it over.
+    /// The service's current release is not valid under this vault's newest keys, and this machine
+    /// has neither published nor taken it over.
     #[error("release {release} of the service does not count: {reason}")]
     NotCounted {
         /// Its number.

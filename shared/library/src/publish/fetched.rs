@@ -21,7 +21,7 @@ use crate::vault::{Vault, VaultError};
 pub type Fetched<'a> = &'a dyn Fn(&Digest) -> Option<Vec<u8>>;
 
 /// The exceptions to the gate that this machine's owner grants. Exceptions of the skills'
-/// publishers do not count.
+/// publishers do not apply.
 #[derive(Clone, Debug)]
 pub struct Exceptions {
     /// Whether flags reject a skill.
@@ -149,8 +149,8 @@ pub(super) fn open(
     if let Ok(examined) =
         store::examine_stored(&vault.store_folder(), hash, Some(&entry.name), trusted)
     {
-        // The hash binds the files and the manifest; the version beside it is only a claim of the
-        // catalog.
+        // The hash covers the files and the manifest. The version in the entry is only a claim of
+        // the catalog.
         if examined.manifest.version != entry.version {
             let reason = "its manifest has another version than the release lists";
             return Err(unusable(entry, reason.to_owned()));
@@ -175,7 +175,7 @@ pub(super) fn open(
         .map_err(|reason| unusable(entry, reason.to_string()))?;
     let encoded = bundle::encode(&opened.signed, &opened.manifest, &opened.files)
         .map_err(|reason| unusable(entry, reason.to_string()))?;
-    // Each later check encodes the installed bundle again and expects this hash.
+    // Every later check encodes the installed bundle again and expects this hash.
     if encoded.hash != *hash {
         return Err(unusable(entry, "it is not written canonically".to_owned()));
     }
@@ -189,7 +189,7 @@ pub fn is_stored(vault: &Vault, bundle: &Digest) -> Result<bool, VaultError> {
 }
 
 /// Runs the gate on a bundle of an earlier or foreign release, under the name in its entry.
-/// Exceptions and strictness recorded in its manifest are ignored.
+/// Exceptions and strictness that its manifest records are ignored.
 pub(super) fn gate_bundle(
     entry: &SkillEntry,
     opened: OpenedBundle,

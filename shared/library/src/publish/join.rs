@@ -9,23 +9,24 @@ use super::roots::{RootsError, create_key};
 use crate::vault::{Vault, VaultError};
 
 /// Creates the library of a vault that this machine has linked, without skills and with an own key
-/// that may not publish yet. `in_agent` is a key that the SSH agent holds. Joining again returns
-/// the existing key. Fails if the folder holds another vault's library.
+/// that may not publish yet. `in_agent` is a key that the SSH agent holds, to be used as that key.
+/// Joining again returns the existing key. Fails if the folder holds another vault's library.
 pub fn join_vault(
     place: &RecoveredPlace,
     wanted: &VaultId,
     in_agent: Option<PublicKey>,
 ) -> Result<(Vault, PublicKey), RootsError> {
     let (vault, for_links) = open_place(place, wanted)?;
-    // Under the lock: a revocation that another process stores meanwhile stays.
+    // Change the record under the lock, so that a revocation that another process stores at the
+    // same time stays.
     let trust = vault.change_trust(wanted, |linked_trust| {
         let mut trust = linked_trust.ok_or(RootsError::NotLinked(*wanted))?;
-        // Other machines know this vault, so a later command must never recreate it under another
+        // Other machines know this vault, so a later command must never recreate it with another
         // id.
         trust.shown = true;
         Ok::<_, RootsError>(trust)
     })?;
-    // A key of an earlier try is used again, unless the vault has retired or revoked it since.
+    // Use a key of an earlier try again, unless the vault has retired or revoked it since.
     let is_usable = |key: &PublicKey| {
         let standing = trust.roots.standing(key);
         matches!(standing, KeyStanding::Release | KeyStanding::Unknown)
@@ -39,8 +40,8 @@ pub fn join_vault(
     Ok((vault, key))
 }
 
-/// Signs the request of a key of this machine to become a publisher. It proves that the machine
-/// holds the key, and counts for this vault and namespace alone.
+/// Signs the request of a key of this machine to become a publisher. The request proves that the
+/// machine holds the key, and is valid for this vault and namespace alone.
 pub fn sign_key_request(
     vault: &Vault,
     slug: &Slug,

@@ -27,7 +27,7 @@ use crate::vault::{Vault, VaultError};
 /// show the whole change to the owner, then call [`super::adopt::take_over`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TakeOver {
-    /// The release that it is taken from.
+    /// The number of the release that it is taken from.
     pub release: u64,
     /// The signers of that release.
     pub publishers: Vec<PublicKey>,
@@ -72,7 +72,7 @@ impl TakeOver {
     }
 }
 
-/// The input of a merge beside the change of the release.
+/// The inputs of a merge, apart from the change of the release.
 pub(super) struct ReleaseMerge<'a> {
     pub(super) vault: &'a Vault,
     pub(super) current: &'a Current,
@@ -132,7 +132,7 @@ impl ReleaseMerge<'_> {
         for name in names {
             let of = |side: &BTreeMap<SkillName, Digest>| side.get(name).copied();
             let (before, there, here) = (of(&base_bundles), of(&their_bundles), of(&ours));
-            // The files that this machine only signed again, after a revocation, are not changed
+            // Files that this machine only signed again, after a revocation, count as unchanged
             // here.
             let is_untouched = |here: Digest| {
                 let mut bundles = own.signed_again(name, &here).iter();
@@ -247,7 +247,7 @@ pub(super) fn lost_profiles(
         let mut here = skills.iter().filter(|skill| skill.place.name == *name);
         there.is_some() && here.next().map(|skill| skill.place.bundle) == there
     };
-    // A changed skill changes profiles by itself. The unchanged ones show whether a rule or a
+    // A changed skill changes profiles by itself. The unchanged skills show whether a rule or a
     // transform is missing here.
     let content = |profile: &Profile| -> BTreeMap<SkillName, Digest> {
         let skills = profile.skills.iter();

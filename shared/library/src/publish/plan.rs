@@ -57,8 +57,8 @@ pub fn plan_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, Pl
     };
     let to_sign_again = list_unsigned(vault)?;
     if !to_sign_again.is_empty() {
-        // Releases of other publishers are taken over first: they may have removed a thief's skills
-        // already, which are not signed again then.
+        // Take over releases of other publishers first: they may have removed a thief's skills
+        // already, and those are not signed again then.
         let verdict = judge.judge_divergence(current.as_ref(), &place::own_places(vault)?);
         if let Ok(ReleaseRelation::TakeOver(taken)) = verdict {
             return Ok(Plan::TakeOver(taken));
@@ -67,7 +67,7 @@ pub fn plan_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, Pl
             return Ok(Plan::SignAgain(to_sign_again));
         }
     }
-    // Before the skills are listed, so that this release has the new signatures.
+    // Sign before the skills are listed, so that this release has the new signatures.
     sign_waiting(vault, &mut change)?;
     let mut skills = own_skills(vault)?;
     let places = skill_places(&skills);
@@ -112,8 +112,8 @@ pub fn plan_release(vault: &Vault, request: &PlanRequest<'_>) -> Result<Plan, Pl
     build_plan(&builder, state)
 }
 
-/// Stores root versions of the service's catalog that count. Returns the changes of the vault's
-/// keys, for the owner to read.
+/// Stores root versions in the service's catalog that supersede the known ones. Returns the changes
+/// of the vault's keys, for the owner to read.
 pub fn take_roots(
     vault: &Vault,
     request: &PlanRequest<'_>,
@@ -141,7 +141,7 @@ fn take_shown(
         Ok(judged) => judged,
         Err(RootError::VaultChanged) if request.pin_is_reset => return Ok(before),
         Err(RootError::VaultChanged) => return Err(PlanError::OtherVault),
-        // The owner has healed a fork: the service takes these versions with the next release.
+        // The owner has healed a fork. The service takes these versions with the next release.
         Err(RootError::Forked { .. }) if supersedes_shown(&before, file.roots()) => {
             return Ok(before);
         }
@@ -150,7 +150,8 @@ fn take_shown(
     if !judged.taken {
         return Ok(before);
     }
-    // What the catalog lists stays good if its signer was retired meanwhile.
+    // The bundles that the catalog lists stay valid even if their signer was retired in the
+    // meantime.
     let after = VaultTrust {
         roots: judged.state,
         ..before
@@ -171,7 +172,7 @@ fn take_shown(
     )?)
 }
 
-/// Returns whether a reader of the shown root versions would switch to this vault's.
+/// Returns whether a reader that knows the shown root versions would switch to this vault's.
 fn supersedes_shown(trust: &VaultTrust, shown: &RootList) -> bool {
     let shown = RootChain::verify(shown).map(|chain| RootState::new(chain, [].into()));
     let own = trust.chain().to_list();
@@ -193,7 +194,7 @@ pub fn with_roots(vault: &Vault, current: &[u8]) -> Result<Option<Vec<u8>>, Plan
     Ok(Some(longer.to_bytes()))
 }
 
-/// The key that signs the release: the one that the current catalog names, if it is on this
+/// Returns the key that signs the release: the one that the current catalog names, if it is on this
 /// machine.
 fn release_key(
     vault: &Vault,
@@ -201,8 +202,8 @@ fn release_key(
     current: Option<&Current>,
 ) -> Result<PublicKey, PlanError> {
     let named = current.map(|current| current.catalog.public_key);
-    // The key is one of a release's inputs: with several keys here, a changing choice would make a
-    // new release each time.
+    // The key is one of a release's inputs. If several keys are here, a changing choice would make
+    // a new release each time.
     let keys = vault.keys().list()?;
     let named =
         named.filter(|key| keys.contains(key) && trust.roots.standing(key) == KeyStanding::Release);
@@ -226,7 +227,7 @@ fn settle_pending(
             file_sha256: current.file_sha256,
             ..pending.clone()
         };
-        // Others may have added their signatures to what is pending here.
+        // Other publishers may have added their signatures to the release that is pending here.
         acknowledge_release(vault, state, bytes, arrived)?;
         state.pending = None;
         state.write_state(vault)?;
@@ -242,7 +243,7 @@ fn settle_pending(
 enum ReleaseRelation<'a> {
     /// It follows this library's last release, or is the first one.
     Follow,
-    /// This must be taken over from the current catalog first.
+    /// These changes must be taken over from the current catalog first.
     TakeOver(Box<TakeOver>),
     /// It replaces a catalog that another machine published. Each changed skill needs a higher
     /// version than in that catalog.
@@ -280,10 +281,10 @@ impl ReleaseJudge<'_> {
         if !self.has_diverged(current, places)? {
             return Ok(ReleaseRelation::Follow);
         }
-        // A release that does not count may be replaced. Nothing is taken over from it.
+        // A release that is not valid may be replaced, but nothing is taken over from it.
         let is_void = current.is_void();
-        // With one publisher, a foreign release comes from a copy of its key, so merging it needs the
-        // owner's word.
+        // With one publisher, a foreign release was signed with a copy of its key, so merging it
+        // needs the owner's consent.
         let is_shared = trust.chain().document().release().keys().len() > 1;
         match on_divergence {
             // Readers ignore its number and its versions.
@@ -331,7 +332,8 @@ impl ReleaseJudge<'_> {
     /// unless it is to be replaced.
     fn has_diverged(&self, current: &Current, places: &[Place]) -> Result<bool, PlanError> {
         let Some(published) = &self.state.published else {
-            // Nothing is recorded but the skills are the same: the library was moved to this machine.
+            // Nothing is recorded. If the skills are the same, the library was moved to this
+            // machine.
             let same = Difference {
                 release: current.stored.release,
                 ..Difference::default()
@@ -350,7 +352,8 @@ impl ReleaseJudge<'_> {
         // Readers ignore a release by a revoked key, so its number is free again.
         let counted = last_counted(self.vault, self.trust, self.request)?;
         let is_void = counted.is_some_and(|counted| counted.is_void(self.trust));
-        // With `Replace` the owner confirms that the service was restored from a backup on purpose.
+        // With `Replace`, the owner confirms that the service was restored from a backup on
+        // purpose.
         let is_replaced = self.request.on_divergence == OnDivergence::Replace;
         if current.stored.release > published.release || is_replaced || is_void {
             Ok(true)
@@ -365,8 +368,8 @@ impl ReleaseJudge<'_> {
     }
 }
 
-/// Returns whether a key of this machine signed the current release. It then has no profiles that
-/// only another publisher can make.
+/// Returns whether the current release can't have profiles that only another publisher can make,
+/// because a key of this machine signed it or because it is not valid.
 fn is_signed_here(vault: &Vault, current: &Current) -> Result<bool, PlanError> {
     let here = vault.keys().list()?;
     Ok(!current.counts() || current.signers.iter().any(|key| here.contains(key)))
@@ -406,12 +409,14 @@ fn build_plan(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Pla
         return builder.choose_plan(release, bytes, true);
     }
     (release.catalog.release, release.catalog.previous) = builder.next_number(&state);
-    // Again: each new entry holds the number of its first release, which is known only now.
+    // Fill the list again: each new entry holds the number of its first release, which is known
+    // only now.
     builder.fill_withdrawn(&mut release.catalog)?;
     let signer = vault.keys().signer(&builder.key)?;
     let bytes =
         SignedCatalog::sign(&release.catalog, builder.trust.chain(), &[&*signer])?.to_bytes();
-    // Record the release before the bytes can leave: the number is used up even if the push fails.
+    // Record the release before its bytes can leave this machine: the number is used up even if the
+    // push fails.
     vault.note_shown()?;
     state.write_catalog_file(vault, CatalogFile::Pending, &bytes)?;
     let payload_sha256 = SignedCatalog::parse(&bytes)?.payload_sha256();
@@ -434,8 +439,8 @@ fn build_plan(builder: &ReleaseBuilder<'_>, mut state: CloudState) -> Result<Pla
     builder.choose_plan(release, bytes, false)
 }
 
-/// The profile rules of a release: those of `profiles.toml`, otherwise one for each agent that a
-/// manifest names.
+/// Returns the profile rules of a release: those of `profiles.toml`, otherwise one for each agent
+/// that a manifest names.
 fn profile_rules(
     text: Option<&str>,
     skills: &[ReleaseSkill],
@@ -496,8 +501,8 @@ fn is_missing(transforms: &Transforms, base: &Place, agent: &AgentId) -> Result<
     }
 }
 
-/// The own skills whose version would decrease, or stay the same with different content, compared
-/// with the current catalog; each with the version there.
+/// Returns the own skills whose version would decrease, or stay the same with different content,
+/// compared with the current catalog; each with the version there.
 fn not_above(skills: &[ReleaseSkill], catalog: &Catalog) -> BTreeMap<SkillName, u64> {
     let behind = skills.iter().filter_map(|skill| {
         let entry = catalog.skill(&skill.place.name)?;
@@ -508,9 +513,9 @@ fn not_above(skills: &[ReleaseSkill], catalog: &Catalog) -> BTreeMap<SkillName, 
     behind.collect()
 }
 
-/// The own skills that are not in the current catalog and would return below a version that
-/// machines may have had; each with that version. A version that no release may jump to is left
-/// out: the service rejects the release again.
+/// Returns the own skills that are not in the current catalog and would return at or below a
+/// version that machines may have had; each with that version. A version that no release may jump
+/// to is left out: the service rejects the release again.
 fn returned_skills(
     request: &PlanRequest<'_>,
     state: &CloudState,
@@ -556,7 +561,7 @@ fn raise_versions(
     }
 }
 
-/// The approved version of a text file that the owner writes; `None` if there is none.
+/// Returns the approved version of a text file that the owner writes; `None` if there is none.
 fn read_text(
     vault: &Vault,
     file: &AuthoredFile,

@@ -30,7 +30,7 @@ pub enum ProposalError {
     /// The service's current release can't be read, or this machine may not publish.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The proposal does not count.
+    /// The proposal is not valid.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
     /// Its list of keys is newer than the one that is published.
@@ -117,13 +117,13 @@ impl Proposal {
                 let signers = current.signers.clone();
                 Some(LastCatalog::read_stored(bytes, &payload, signers)?)
             }
-            // A release that does not count is not compared with, because devices ignore it too.
+            // A release that is not valid is not compared with, because devices ignore it too.
             _ => counted_here.as_ref().map(|counted| counted.last.clone()),
         };
         let signed_before = |root_version, release| state.signed_payload(root_version, release);
         let reader = CatalogReader {
-            // A publisher's reader tolerates an expired catalog, but a signature sends this one to
-            // devices.
+            // A reader of the kind `Publisher` tolerates an expired catalog. A signature sends this
+            // catalog to devices, so judge it as they do.
             side: ReaderKind::Device,
             ..current::catalog_reader(vault, &trust, request, last.as_ref())
         };
@@ -135,8 +135,8 @@ impl Proposal {
             return Err(ProposalError::NewKeys);
         }
         let own_keys = vault.keys().list().map_err(PlanError::from)?;
-        // Versions are compared with the release that counts here.
-        // What a release in between has removed comes back above its version, too.
+        // Versions are compared with the release that is valid here. Skills that a release in
+        // between has removed must also come back above their version.
         let former = match (&counted_here, &last) {
             (Some(counted), Some(last)) => counted.former_as_of(vault, &last.catalog, &trust.roots),
             _ => state.former.clone(),
@@ -198,8 +198,8 @@ impl Proposal {
     }
 }
 
-/// The service's current release. Fails if it is older than the one that this machine published or
-/// took over last, or is another one of the same number.
+/// Returns the service's current release. Fails if it is older than the one that this machine
+/// published or took over last, or differs from it under the same number.
 fn read_shown_release(
     vault: &Vault,
     trust: &VaultTrust,
@@ -211,7 +211,8 @@ fn read_shown_release(
         published: published.release,
     };
     let Some(bytes) = request.current else {
-        // A host that hides the current release would make every proposal the first one.
+        // A host that hides the current release would make every proposal look like the first
+        // release.
         return published.map_or(Ok(None), |published| Err(rolled_back(0, published)));
     };
     let current = Current::read(vault, trust, request, bytes)?;

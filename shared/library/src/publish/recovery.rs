@@ -54,10 +54,10 @@ pub struct CreatedRecovery {
     pub resigned: Option<Resigned>,
 }
 
-/// Creates a recovery key and gives it alone the root role. `root_key` is the present recovery key,
-/// if there is one. A vault whose keys no other machine has seen is recreated with another id, so
-/// that the key on this machine never had the root role. Continues with the files of an interrupted
-/// run.
+/// Creates a recovery key and makes it the only key of the root role. `root_key` is the present
+/// recovery key, if there is one. A vault whose keys no other machine has seen is recreated with
+/// another id, so that the key on this machine never had the root role. Continues with the files of
+/// an interrupted run.
 pub fn create_recovery_key(
     vault: &Vault,
     root_key: Option<&RecoveryKey>,
@@ -96,7 +96,7 @@ pub fn create_recovery_key(
         root_sha256: *chain.newest().payload_sha256(),
     };
     let key = RecoveryKey::new(file, input.passphrase);
-    // The files come first: a version that only a lost key can change would be the end of the
+    // Write the files first: a root version that only a lost key can change would be the end of the
     // vault.
     write_all(&key, &input.files)?;
     let (vault, report, resigned) = if anew {
@@ -105,7 +105,7 @@ pub fn create_recovery_key(
         let report = complete_change(&vault, &before, None)?;
         (vault, report, Some(resigned))
     } else if is_stored {
-        // An interrupted run that made the vault anew has left its skills to be signed.
+        // An interrupted run that recreated the vault may have left its skills unsigned.
         let resigned = sign_waiting(vault, &mut change)?;
         drop(change);
         let resigned = before.made_from.map(|_| resigned);
@@ -127,8 +127,8 @@ pub fn create_recovery_key(
     })
 }
 
-/// Lists the own skills that [`create_recovery_key`] would sign again, because it would recreate the unpublished
-/// vault.
+/// Lists the own skills that [`create_recovery_key`] would sign again, because it would recreate
+/// the vault if no other machine has seen its keys.
 pub fn to_sign_anew(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     if !is_unseen(vault, &vault.require_trust()?)? {
         return Ok(Vec::new());
@@ -158,8 +158,9 @@ fn first_version(before: &VaultTrust, secret: &SecretKey) -> Result<RootChain, R
     Ok(edit.sign(&[secret])?)
 }
 
-/// The recovery key in a file that an interrupted run has written: it has the root role already, or
-/// this vault's next version was to name it. Every other file that is there stays as it is.
+/// Returns the recovery key in a file that an interrupted run has written, if that key has the root
+/// role already, or if this vault's next version was to name it. Fails for any other existing file,
+/// which stays as it is.
 fn find_interrupted_key(
     vault: &Vault,
     before: &VaultTrust,
@@ -175,7 +176,7 @@ fn find_interrupted_key(
     let left = RecoveryKey::open(path, &passphrase).map_err(|_| exists())?;
     let (file, secret) = (left.file(), &left.file().key);
     let chain = before.chain();
-    // The file of the present key is no leftover of this run, and is still needed.
+    // The file of the present recovery key is no leftover of this run, and is still needed.
     let is_present_key = root_key.is_some_and(|key| key.file().key.public() == secret.public());
     let is_stored = file.vault_id == *vault.id() && file.can_sign_next(chain);
     let is_next = if is_unseen(vault, before)? {
@@ -201,8 +202,8 @@ pub fn check_recovery_key(
     Ok(note_checked(vault)?)
 }
 
-/// Returns the time of the recovery key's last check, if that is a year ago. `None` on a machine
-/// that can't publish, and for a vault without a recovery key.
+/// Returns the time of the recovery key's last check, if that is a year ago or more. Returns `None`
+/// on a machine that can't publish, and for a vault without a recovery key.
 pub fn check_due(vault: &Vault) -> Result<Option<Timestamp>, VaultError> {
     let Some(trust) = vault.trust()? else {
         return Ok(None);
@@ -237,14 +238,15 @@ fn note_checked(vault: &Vault) -> Result<(), VaultError> {
     Ok(())
 }
 
-/// The usual name of a recovery key; `None` while the present key has it.
+/// Returns the usual name of a recovery key; `None` while the present key has it.
 fn recovery_name_after(chain: &RootChain) -> Option<KeyName> {
     let name = KeyName::recovery_key();
     let mut taken = chain.document().keys().iter();
     (!taken.any(|entry| entry.name == name)).then_some(name)
 }
 
-/// Writes the files. A file that holds the key already is from an interrupted run and is replaced.
+/// Writes the files. A file that holds this key already was left by an interrupted run and is
+/// replaced.
 fn write_all(key: &RecoveryKey, files: &[PathBuf]) -> Result<(), RootsError> {
     let mut created = Vec::new();
     for path in files {
@@ -256,7 +258,7 @@ fn write_all(key: &RecoveryKey, files: &[PathBuf]) -> Result<(), RootsError> {
         };
         if let Err(error) = written {
             created.pop();
-            // No version names the key yet, so the other new files are worth nothing.
+            // No root version names the key yet, so the other new files are useless.
             for path in created {
                 disk::remove_file(path)?;
             }
@@ -280,8 +282,9 @@ fn check_place(vault: &Vault, path: &Path) -> Result<(), RootsError> {
     Ok(())
 }
 
-/// Gives the vault another first root version, and so another id. Every own skill is signed again.
-/// A kill in between leaves the old vault, or the new one with skills that wait to be signed.
+/// Gives the vault another first root version, and therefore another id. Every own skill is signed
+/// again. A kill in between leaves the old vault, or the new one with skills that wait to be
+/// signed.
 fn recreate_vault(
     vault: &Vault,
     before: &VaultTrust,
@@ -293,7 +296,7 @@ fn recreate_vault(
     let mut trust = VaultTrust::new(RootState::new(chain, BTreeSet::new()));
     let (bundles, trusted) = (vault.store_folder(), vault.trusted()?);
     let places = crate::installed::place::own_places(vault)?.into_iter();
-    // Only what counts now is signed again: no older version, and nothing that was changed.
+    // Sign again only what is accepted now: no older version, and nothing that was changed.
     let (good, bad): (Vec<_>, Vec<_>) = places.partition(|place| {
         crate::store::examine_and_encode(&bundles, &place.bundle, Some(&place.name), &trusted)
             .is_ok()
@@ -306,13 +309,13 @@ fn recreate_vault(
                 .store_key(&vault.keys().read_secret_key(&key)?)?;
         }
     }
-    // Approved files, sources and versions go with the vault. There are no releases.
+    // The copy keeps approved files, sources and versions. The vault has no releases.
     let excluded = ["trust.json", "keys"];
     anew.trust_folder()
         .copy_from(&vault.trust_folder(), &excluded)?;
     anew.change_trust(&id, |_| Ok::<_, VaultError>(trust))?;
     change.mark_changing()?;
-    // The switch: until here the folder names the old vault.
+    // This is the switch: until here, the folder names the old vault.
     write_format(vault.paths(), &id)?;
     drop(change);
     let mut resigned = sign_waiting(&anew, &mut anew.begin_change()?)?;
@@ -354,14 +357,16 @@ pub struct RecoveredPlace {
 }
 
 /// Replaces a lost or stolen release key with a new one on this machine, which may be empty. The
-/// recovery key signs. Skills are not restored: [`super::adopt::plan_rollback`] does that.
+/// recovery key signs the change. Skills are not restored: [`super::adopt::plan_rollback`] does
+/// that.
 pub fn recover_vault(
     place: &RecoveredPlace,
     input: UseRecovery<'_>,
 ) -> Result<(Vault, RootReport), RootsError> {
     let wanted = input.key.file().vault_id;
     let (vault, for_links) = open_place(place, &wanted)?;
-    // An interrupted run may have stored the version and not its key; taking the lock completes it.
+    // An interrupted run may have stored the version but not put its key into use. Taking the lock
+    // completes it.
     let mut change = vault.begin_change()?;
     // A machine that linked the vault knows root versions of it, too.
     let linked_trust = vault.trust_of(&wanted)?;
@@ -369,10 +374,11 @@ pub fn recover_vault(
     input.key.check_role(before.chain(), input.at_least)?;
     let lost = lost_key(&vault, &before, input.lost)?;
     let mut stored = before.clone();
-    // A kill may have come after the version was stored: then this machine has its key already.
+    // A kill may have come after the version was stored. Then this machine has its new key already.
     let own_key = vault.release_key().ok().filter(|key| lost != Some(*key));
     if !(own_key.is_some() && lost.is_none()) {
-        // One machine has one key: two would be two signatures of a release.
+        // A machine gets only one publisher's key: with two, it alone could give two signatures of
+        // a release.
         let new = own_key
             .is_none()
             .then(|| keys::generate_key(&*place.random));
@@ -402,7 +408,8 @@ pub fn recover_vault(
     stored.shown = true;
     stored.recovery_checked_at = Some(vault.clock().now());
     vault.change_trust(&wanted, |now| {
-        // Another vault of this user may have taken versions from a service meanwhile.
+        // Another vault of this user may have taken versions of this vault from a service in the
+        // meantime.
         if now.map(|now| now.roots) == linked_trust.map(|seen| seen.roots) {
             Ok(stored)
         } else {
@@ -416,14 +423,15 @@ pub fn recover_vault(
     Ok((vault, report))
 }
 
-/// Makes the folder the vault's, in place of one that only held linked vaults.
+/// Makes the folder that of the recovered vault, in place of a vault that only held linked vaults.
 pub(super) fn finish_place(
     place: &RecoveredPlace,
     vault: &Vault,
     for_links: Option<Vault>,
 ) -> Result<(), VaultError> {
     if let Some(replaced) = &for_links {
-        // The owner's choices on this machine, such as the folders of agents and approved files.
+        // Keep the owner's choices on this machine, such as the folders of agents and approved
+        // files.
         let kept = replaced.trust_folder();
         vault
             .trust_folder()
@@ -438,7 +446,7 @@ pub(super) fn finish_place(
     Ok(())
 }
 
-/// Opens the wanted vault, or prepares the folders of an empty machine. Returns also the vault that
+/// Opens the wanted vault, or prepares the folders of an empty machine. Also returns the vault that
 /// it replaces, if that one only holds linked vaults.
 pub(super) fn open_place(
     place: &RecoveredPlace,
@@ -452,7 +460,7 @@ pub(super) fn open_place(
     let mut for_links = None;
     let vault = match Vault::open(place.paths.clone(), clock, random) {
         Ok(vault) if vault.id() == wanted => vault,
-        // It only holds linked vaults, and becomes the recovered one.
+        // This vault only holds linked vaults, and becomes the recovered one.
         Ok(vault) if vault.only_holds_links()? => for_links.insert(vault).with_id(*wanted),
         Ok(vault) => {
             return Err(RecoveryError::OtherVault {
@@ -470,8 +478,8 @@ pub(super) fn open_place(
     Ok((vault, for_links))
 }
 
-/// Returns the trusted state by the trust folder and the given catalog, and the bundles that the
-/// catalog lists.
+/// Returns the trusted state according to the trust folder and the given catalog, and the bundles
+/// that the catalog lists.
 fn known_roots(
     vault: &Vault,
     seen: Option<&VaultTrust>,
@@ -496,7 +504,8 @@ fn known_roots(
         },
         None => VaultTrust::new(judged.state),
     };
-    // Only what stays good with its signature needs the list; a thief's release lists too.
+    // The list is needed only if signatures of the lost key stay valid. After a theft it is not
+    // used, because a thief's release lists bundles too.
     let listed = if input.destroyed {
         listed.collect()
     } else {
@@ -505,7 +514,7 @@ fn known_roots(
     Ok((trust, listed))
 }
 
-/// The key that was lost; `None` if it is in no role any more.
+/// Returns the key that was lost; `None` if it is in no role any more.
 fn lost_key(
     vault: &Vault,
     before: &VaultTrust,

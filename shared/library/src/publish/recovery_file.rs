@@ -34,7 +34,7 @@ pub enum RecoveryError {
         /// The reason.
         cause: RecoveryFileError,
     },
-    /// The vault's root versions do not fit the file.
+    /// The root versions do not include the newest version that the file names.
     #[error("{}: {cause}", path.display())]
     Chain {
         /// The file.
@@ -87,7 +87,7 @@ impl fmt::Debug for RecoveryKey {
 }
 
 impl RecoveryKey {
-    /// A key that no file holds yet.
+    /// Creates a key that no file holds yet.
     pub(super) const fn new(file: RecoveryFile, passphrase: Option<Zeroizing<String>>) -> Self {
         Self {
             path: PathBuf::new(),
@@ -191,7 +191,7 @@ impl RecoveryKey {
     }
 }
 
-/// Opens the files of this run with the passphrase that it was given.
+/// A source of passphrases that always gives the passphrase of this run.
 pub(super) struct GivenPassphrase(pub(super) Option<Zeroizing<String>>);
 
 impl Passphrases for GivenPassphrase {

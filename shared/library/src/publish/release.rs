@@ -103,8 +103,8 @@ impl ReleasePlan {
                 let (_, encoded) =
                     store::examine_and_encode(&store, bundle, Some(name), &self.trusted)
                         .map_err(|_| PlanError::Moved(name.clone()))?;
-                // A large bundle is split; its parts are objects of their own under the hash of
-                // each part.
+                // A large bundle is split: each of its parts is an object of its own, under its own
+                // hash.
                 if object.sha256 == *bundle {
                     return Ok(encoded.bytes);
                 }
@@ -129,7 +129,7 @@ pub fn record_published(
     let pending = state
         .pending
         .clone()
-        // Another run may have signed a newer release meanwhile, whose record must stay.
+        // Another run may have signed a newer release in the meantime, whose record must stay.
         .filter(|pending| pending.payload_sha256 == plan.payload_sha256);
     let acknowledged = AcknowledgedRelease {
         release: plan.release,
@@ -146,8 +146,8 @@ pub fn record_published(
         state.pending = None;
     }
     state.write_state(vault)?;
-    // Remove the file only after the state no longer names it. A leftover file is removed by the
-    // next plan.
+    // Remove the file only after the state no longer names it. The next plan removes a file that a
+    // killed process left.
     if state.pending.is_none() {
         state.drop_pending(vault)?;
     }

@@ -75,7 +75,7 @@ impl<'a> PlanRequest<'a> {
         }
     }
 
-    /// Returns whether the release replaces the current catalog without reading it, for this error
+    /// Returns whether the release replaces the current catalog without reading it, given the error
     /// of reading it.
     pub(super) const fn replaces_unread(&self, unread: &PlanError) -> bool {
         self.pin_is_reset && unread.is_another_vaults()

@@ -35,7 +35,7 @@ pub enum RootsError {
     /// The new version breaks a rule, or its signatures do not reach the threshold.
     #[error(transparent)]
     Write(RootWriteError),
-    /// The key that would move into the SSH agent may also change the vault's keys.
+    /// The old key may also change the vault's keys, so a key in an SSH agent can't take its place.
     #[error(
         "this machine's key may also change the vault's keys, so it can't move into an SSH agent"
     )]
@@ -80,8 +80,8 @@ pub struct RootReport {
     pub changes: RootChanges,
     /// The vault's fingerprint now.
     pub fingerprint: VaultFingerprint,
-    /// Own skills by a revoked key that stood in the last release: they count again after
-    /// [`sign_again`].
+    /// Own skills that a revoked key signed and that the last release listed. They are accepted
+    /// again after [`sign_again`].
     pub to_sign_again: Vec<SkillName>,
     /// Own skills that are no longer accepted and must be added again or removed.
     pub lost: Vec<SkillName>,
@@ -135,7 +135,7 @@ fn replace_key(
     name: Option<KeyName>,
 ) -> Result<(), RootsError> {
     let old_name = before.document().name_of(&old).cloned();
-    // A name that a person gave goes on with the new key.
+    // A name that a person gave stays with the new key.
     let known = old_name.filter(|known| *known != KeyName::default_for(&old));
     edit.replace(&old, key_entry(new, name.or(known)))?;
     Ok(())
@@ -155,10 +155,10 @@ pub enum KeyChange {
     },
     /// Sets the number of publishers that must sign a release.
     Threshold(usize),
-    /// Replaces a key of this machine. The new one is made with the change.
+    /// Replaces a key of this machine. The new key is generated together with the change.
     Rotate,
-    /// Signs versions above those of a fork, which a recovery file may know better than this
-    /// machine.
+    /// Signs further versions, so that readers on a fork switch to this chain. A recovery file that
+    /// names newer versions than this machine's is accepted.
     Heal,
 }
 
@@ -183,7 +183,7 @@ impl KeyChange {
     }
 }
 
-/// Fails like the change would: without the right key, or if the new list of keys breaks a rule.
+/// Fails if the change would fail: without the right key, or if the new list of keys breaks a rule.
 /// Nothing is stored, and the signed version is discarded.
 pub fn check_change(
     vault: &Vault,
@@ -239,7 +239,7 @@ pub fn set_threshold(
     apply_key_change(vault, root_key, &KeyChange::Threshold(threshold))
 }
 
-/// Sets the time until which releases count under the vault's present keys; `None` for no end.
+/// Sets the time until which releases are valid under the vault's present keys; `None` for no end.
 pub fn set_expiry(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,
@@ -279,7 +279,7 @@ pub fn create_key(vault: &Vault, in_agent: Option<PublicKey>) -> Result<PublicKe
     Ok(key.public())
 }
 
-/// The own skills that a key signed before it was revoked and that wait to be signed again.
+/// Lists the own skills that a key signed before it was revoked and that wait to be signed again.
 pub fn waiting_skills(vault: &Vault) -> Result<Vec<SkillName>, VaultError> {
     list_unsigned(vault)
 }
@@ -305,8 +305,8 @@ pub fn releases_behind(vault: &Vault) -> Result<Vec<String>, VaultError> {
     Ok(behind)
 }
 
-/// Signs the waiting skills again after each passed the gate. Call it after the owner has seen
-/// their names.
+/// Signs the waiting skills again, after each of them has passed the gate. Call it after the owner
+/// has seen their names.
 pub fn sign_again(vault: &Vault) -> Result<Resigned, VaultError> {
     let mut change = vault.begin_change()?;
     sign_waiting(vault, &mut change)
@@ -380,7 +380,7 @@ pub(super) fn next_version(
     new_keys: &[&SecretKey],
     edit: impl FnOnce(&mut RootEdit<'_>, &RootChain) -> Result<(), RootsError>,
 ) -> Result<RootChain, RootsError> {
-    // A file that knows newer versions says that this machine holds an older copy of the vault.
+    // If the file names newer versions, this machine holds an older copy of the vault.
     if let Some(key) = root_key {
         key.check_known(before.chain(), None)?;
     }
@@ -389,14 +389,14 @@ pub(super) fn next_version(
     let mut signers = root_signers(vault, before, root_key, new_keys, before.chain())?;
     let role = next.to_document()?.root().clone();
     let old = before.chain().document().root();
-    // New publisher keys are among the candidates, but only the old and the new root role sign a
-    // version.
+    // The candidates include new publisher keys, but only keys of the old and the new root role
+    // sign a version.
     signers.retain(|key| role.contains(&key.public()) || old.contains(&key.public()));
     Ok(next.sign(&signer_references(&signers))?)
 }
 
-/// The keys that can sign a root version: those on this machine, a recovery key, and new ones.
-/// Fails if none of them is in the root role.
+/// Returns the keys that can sign a root version: those on this machine, a recovery key, and new
+/// ones. Fails if none of them is in the root role.
 fn root_signers(
     vault: &Vault,
     before: &VaultTrust,
@@ -435,7 +435,8 @@ pub(super) fn store_version(
     let after = conclude_trust(vault, Some(before), roots, &BTreeSet::new())?;
     change.mark_changing()?;
     vault.change_trust(vault.id(), |now| match now {
-        // Another vault of this user may have taken versions from a service meanwhile.
+        // Another vault of this user may have taken versions of this vault from a service in the
+        // meantime.
         Some(now) if now.roots != before.roots => {
             let version = before.chain().version();
             Err(VaultError::Roots(root::RootError::Forked { version }))
@@ -453,10 +454,10 @@ pub(super) fn complete_change(
     root_key: Option<&mut RecoveryKey>,
 ) -> Result<RootReport, RootsError> {
     let after = vault.require_trust()?;
-    // Old secrets are deleted only now: before the new version was stored, they were the only ones
-    // that count.
+    // Delete old secrets only now: before the new version was stored, no other keys were accepted.
     vault.keys().settle_files(&after.roots)?;
-    // The version counts already, so a stick that can't be written is reported, not an error.
+    // The version is in force already, so a recovery file that can't be written is reported and is
+    // no error.
     let unwritten = root_key.and_then(|key| key.record_version(after.chain()).err());
     let to_sign_again = list_unsigned(vault)?;
     let damaged = list::list_installed(vault)?.damaged.into_iter();
