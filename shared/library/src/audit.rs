@@ -62,7 +62,7 @@ pub struct Auditor<'a> {
     /// This machine's vault, if any. Skills in its store are checked with the exceptions in their
     /// signed manifests.
     pub vault: Option<&'a Vault>,
-    /// The owner or host that the skills come from: its own installers are a warning.
+    /// The owner or host of the skills. Installers from there only cause a warning.
     pub publisher: Option<&'a str>,
     /// Whether each weak hint is reported as a note. Otherwise hints are reported only where
     /// several of them add up to a warning.
@@ -199,9 +199,9 @@ pub fn audit_repository(root: &Path, auditor: &Auditor<'_>) -> Result<Audit, Aud
 /// The store of this machine's vault, if it overlaps with the audited folder.
 struct TrustedStore {
     store: HeldPath,
-    /// Its folder, with every symbolic link resolved.
+    /// The folder of the store, with every symbolic link resolved.
     folder: PathBuf,
-    /// The trusted keys: those of this vault, then those of each linked one.
+    /// The trust for verifying manifests: that of this vault, then that of each linked one.
     trusted: Vec<Trusted>,
 }
 
@@ -327,7 +327,7 @@ fn follow_link(
     }
     let link = skill.join(path);
     let target = disk::resolve(&link).ok()?;
-    // A target outside of the audited folder stays unread, and the fault of the link remains.
+    // Do not read a target outside of the audited folder. The finding about the link stays.
     let shown = target
         .strip_prefix(disk::resolve(root).ok()?)
         .ok()?
@@ -343,8 +343,8 @@ fn follow_link(
             };
             (Some(file), Level::Warning)
         }
-        // The audit reads a folder on its own only if it belongs to a skill. Of any other folder,
-        // "was judged" below would be untrue, so the finding of the link remains.
+        // The audit reads a folder by itself only if it belongs to a skill. For any other folder
+        // the message "was judged" would be untrue, so the finding about the link stays.
         Some(Kind::Dir) if belongs_to_a_skill(&shown, root) => (None, Level::Note),
         _ => return None,
     };
@@ -359,8 +359,8 @@ fn follow_link(
     Some((file, finding))
 }
 
-/// Whether a folder below `root`, or one that it lies in, is a skill, and no part of the way is
-/// left out of the audit.
+/// Returns whether a folder below `root`, or a folder above it, is a skill, and no part of the path
+/// is left out of the audit.
 fn belongs_to_a_skill(folder: &Path, root: &Path) -> bool {
     let is_left_out = |part: std::path::Component<'_>| {
         part.as_os_str()
@@ -511,7 +511,7 @@ fn file_of<'a>(finding: &Finding, files: &'a [RawFile]) -> Option<&'a RawFile> {
     })
 }
 
-/// Hash of the paths and contents of all files. Two skills with the same hash are duplicates.
+/// Returns a hash of all paths and contents. Skills with the same hash are duplicates.
 pub fn content_hash(files: &[RawFile]) -> Digest {
     let mut lines: Vec<(&str, Digest)> = files
         .iter()
@@ -554,7 +554,7 @@ fn add_excerpts(findings: Vec<Finding>, files: &[RawFile]) -> Vec<Located> {
         .collect()
 }
 
-/// Whether the content could not be read, as opposed to an entry that a skill must not contain.
+/// Returns whether content could not be read, as opposed to an entry that a skill must not contain.
 fn is_unreadable(error: &SourceError) -> bool {
     matches!(
         error,

@@ -1,4 +1,4 @@
-//! The folders of an audit that hold a SKILL.md.
+//! Finds the folders of an audit that hold a SKILL.md.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -47,7 +47,7 @@ pub(super) fn document_of(kept: &[(std::ffi::OsString, Kind)]) -> Option<String>
         .map(|(name, _)| name.to_string_lossy().into_owned())
 }
 
-/// The most folders beyond the bounds that a report names.
+/// The largest number of folders beyond the bounds that a report names.
 const MOST_BEYOND: usize = 100;
 
 /// Lists folders breadth-first, so that a limit cuts off the deepest ones. Does not follow symlinks
@@ -56,7 +56,7 @@ pub(super) fn walk(root: &Path, bounds: Bounds) -> FolderWalk {
     let mut walked = FolderWalk::default();
     let mut open = VecDeque::from([(PathBuf::new(), 0)]);
     let (mut too_deep, mut too_many) = (false, false);
-    // What lies beyond the bounds, as far as its folder was listed.
+    // The folders beyond the bounds, as far as the folders that contain them were listed.
     let mut beyond = Vec::new();
     while let Some((path, depth)) = open.pop_front() {
         if walked.folders >= bounds.folders {
