@@ -24,7 +24,7 @@ impl Doctor<'_> {
         }
         let view = match agents::view_agents(self.vault, machine) {
             Ok(view) => view,
-            // Without the key no skill can be verified. The missing key is already a finding.
+            // Without the key no skill can be verified. The missing key is reported already.
             Err(ProfileSyncError::Vault(VaultError::Key(_))) => return Ok(()),
             Err(ProfileSyncError::Vault(error)) => return Err(error),
             Err(error) => {
@@ -37,7 +37,7 @@ impl Doctor<'_> {
         self.check_context(&view);
         self.report.agents = view;
         if let Some(wanted) = &self.input.skill {
-            // Agents are shown skills that have their bare names.
+            // Agents are shown only skills that hold their bare names.
             let located = place::find_installed(self.vault, wanted)?;
             let name = located
                 .filter(|(place, _)| place.bare)
@@ -55,7 +55,7 @@ impl Doctor<'_> {
     fn clean_links(&mut self, machine: &Machine) -> Result<(), VaultError> {
         match agents::clean_up_links(self.vault, machine) {
             Ok(cleaned) => self.report.cleaned.extend(cleaned),
-            // The caller computes the view next, which reports these errors.
+            // The caller computes the view next and then reports these errors.
             Err(
                 ProfileSyncError::Vault(VaultError::Key(_))
                 | ProfileSyncError::Rules(_)

@@ -61,8 +61,8 @@ pub enum DoctorFinding {
     /// The release key can't be used: it is missing, unreadable, damaged, or accessible to other
     /// users.
     Key(KeyError),
-    /// Every key that can change the vault's keys lies on this machine, so one theft or loss
-    /// concerns all of them.
+    /// Every key that can change the vault's keys lies on this machine, so one theft or loss would
+    /// concern all of them.
     NoRecoveryKey,
     /// The recovery key was last checked at this time, a year ago or more.
     RecoveryCheckDue(Timestamp),
@@ -86,7 +86,7 @@ pub enum DoctorFinding {
         /// Time at which the catalog expired.
         since: Timestamp,
     },
-    /// An own skill counts for nothing until it is signed again, because its signer was revoked.
+    /// An own skill is not accepted until it is signed again, because its signer was revoked.
     NotSignedAgain(SkillName),
     /// A file of the owner differs from its approved version, which stays in force.
     NotApproved {
@@ -112,7 +112,7 @@ pub enum DoctorFinding {
     },
     /// A killed writer left unfinished work behind.
     Unfinished,
-    /// A folder was moved to `set-aside` for signing but was not signed.
+    /// A folder was moved to `set-aside` to be signed, but was not signed.
     SetAside(PathBuf),
     /// An entry in the vault's folders does not belong to the vault.
     ForeignInVault(PathBuf),
@@ -310,7 +310,7 @@ impl DoctorFinding {
             | Self::RepairFailed { .. }
             | Self::VariantDamaged { .. }
             | Self::ProfilesInvalid(_)
-            // Only the vault's own links are its to fix. Other dangling links are a warning.
+            // The vault fixes only its own links. Other dangling links are a warning.
             | Self::DanglingLink { ours: true, .. } => Severity::Error,
             Self::Unfinished
             | Self::EarlierVersions(_)

@@ -1,8 +1,8 @@
 //! Checks a vault on this machine for all known problems.
 //!
-//! [`examine_vault`] writes only on request: `clean` removes metadata and leftovers that belong to no
-//! skill, and `repair` signs local skills that have no signature. It never signs a skill that was
-//! tampered with or came from elsewhere.
+//! [`examine_vault`] writes only on request: `clean` removes metadata and leftovers that belong to
+//! no skill, and `repair` signs local skills that have no signature. It never signs a skill that
+//! was tampered with, or that an installer recorded as coming from elsewhere.
 
 mod agents;
 mod finding;
@@ -33,8 +33,8 @@ pub struct DoctorInput<'a> {
     /// Check only this skill; a bare name means all skills of the name. Problems of the whole vault
     /// are reported as well.
     pub skill: Option<SkillRef>,
-    /// Remove metadata of operating systems and editors, leftovers of killed writers, and dangling
-    /// symlinks.
+    /// Remove metadata of operating systems and editors, leftovers of killed writers, dangling
+    /// symlinks, and the records of projects and agents' folders that no longer exist.
     pub clean: bool,
     /// Sign the skill, if it lies in the vault without a signature. Signs nothing without `skill`,
     /// and no skill that an installer recorded as from a remote source.
@@ -63,7 +63,7 @@ pub fn examine_vault(vault: &Vault, input: &DoctorInput<'_>) -> Result<DoctorRep
     doctor.check_leftovers()?;
     match verify::verify_all_installed(vault) {
         Ok(checked) => doctor.check_skills(checked)?,
-        // Without the key no skill can be verified. The missing key is already a finding.
+        // Without the key no skill can be verified. The missing key is reported already.
         Err(VaultError::Key(_)) => {}
         Err(error) => return Err(error),
     }

@@ -12,7 +12,8 @@ impl Doctor<'_> {
             match agents::forget_missing(self.vault) {
                 Ok(forgotten) => self.report.cleaned.extend(forgotten),
                 Err(ProjectError::Other(error)) => return Err(error),
-                // Only the folders of existing projects give another error, and none is opened.
+                // Any other error comes from the folder of an existing project, and no such folder
+                // is opened here.
                 Err(_) => {}
             }
         }

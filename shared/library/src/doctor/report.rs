@@ -81,8 +81,8 @@ pub struct DoctorReport {
 }
 
 impl DoctorReport {
-    /// Takes over the results of repairs from other reports, each about one skill: that it was
-    /// signed, or the reason of the failure.
+    /// Adds the results of repairs from other reports, each about one skill: that the skill was
+    /// signed, or why it was not.
     pub fn take_repairs(&mut self, others: Vec<Self>) {
         for other in others {
             for repaired in other.skills {
@@ -113,7 +113,8 @@ impl DoctorReport {
             .all(|finding| finding.severity() != Severity::Error)
     }
 
-    /// Returns the number of skills that failed verification, including those just repaired.
+    /// Returns the number of skills with a problem: those that failed verification or are unsigned,
+    /// including those just repaired.
     pub fn count_damaged(&self) -> usize {
         self.skills
             .iter()
@@ -124,7 +125,8 @@ impl DoctorReport {
     /// Whether any skill, own or linked, or any variant was tampered with after signing.
     pub fn is_tampered(&self) -> bool {
         let is_refused = |skill: &SkillHealth| skill.repair_status == RepairStatus::RefusedTampered;
-        // Pulling repairs a linked skill, and rendering a variant, but their content was changed.
+        // A pull restores a linked skill, and rendering restores a variant, but the content was
+        // changed all the same.
         let is_changed = |finding: &DoctorFinding| {
             matches!(
                 finding,

@@ -47,7 +47,8 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    /// Reports what waits for the next release of its vault, all skills of a vault at once.
+    /// Reports the skills that wait for the next release of their vault, all skills of a vault
+    /// together.
     fn check_withheld(&mut self, skills: &[SkillCheck]) {
         let mut withheld = BTreeMap::<Option<String>, Vec<SkillName>>::new();
         for skill in skills {
@@ -82,7 +83,7 @@ impl Doctor<'_> {
             });
         }
         let unset_environment = self.check_environment(&checked.name, &checked.declared);
-        // Before the damage is judged, because a clean-up may remove its cause.
+        // Check this before the damage is judged, because a clean-up may remove its cause.
         let ignored = self.check_ignored(&checked.name, &checked.bundle, checked.ignored)?;
         if ignored.is_empty() && checked.damage.as_ref().is_some_and(is_clutter) {
             checked.damage = None; // it was removed just now
@@ -107,13 +108,15 @@ impl Doctor<'_> {
                 texts.and_then(|texts| texts.provenance.parse().ok());
             let local = self.local_source(&health.name, source.as_ref());
             let (status, remedy) = choose_remedy(&damage, &checked.origin, source);
-            // The source of a local skill lacks its path, which the trust folder knows.
+            // The source of a local skill does not contain its path, but the trust folder records
+            // it.
             let remedy = match (remedy, local) {
                 (Remedy::AddAgain(_), Some(path)) => Remedy::AddLocal(path),
                 (remedy, _) => remedy,
             };
             health.repair_status = status;
-            // `check_withheld` has reported it, with the other skills of its vault.
+            // `check_withheld` has reported this already, together with the other skills of the
+            // vault.
             if !damage.is_withheld() {
                 self.add_finding(DoctorFinding::SkillDamaged {
                     skill: health.name.clone(),
@@ -131,7 +134,7 @@ impl Doctor<'_> {
     fn local_source(&self, name: &SkillName, source: Option<&ProvenanceId>) -> Option<PathBuf> {
         let own_skills = self.vault.own_skills().ok()?;
         let local = own_skills.local_source(name)?;
-        // The record may be of an earlier source than that of the installed version.
+        // The recorded path may belong to an earlier source than that of the installed version.
         let is_source = source.is_none_or(|source| *source == local.identifier);
         let path = PathBuf::from(&local.path);
         (is_source && disk::is_there(&path)).then_some(path)
@@ -167,7 +170,7 @@ impl Doctor<'_> {
             self.report.cleaned.extend(removed);
             return Ok(Vec::new());
         }
-        // Anything else is reported as damage of the skill.
+        // The other ignored files are reported as damage of the skill.
         let metadata = files.iter().filter(|file| gate::is_system_metadata(file));
         let metadata: Vec<_> = metadata.cloned().collect();
         if !metadata.is_empty() {
@@ -237,7 +240,8 @@ impl Doctor<'_> {
             unset_environment: Vec::new(),
             ignored: Vec::new(),
         };
-        // A folder in place of a signed skill is never signed: an attacker may have put it there.
+        // A folder in place of a signed skill is never signed, because an attacker may have put it
+        // there.
         if was_signed(self.vault, &name)? {
             let problem = "a folder is in the place of the signed skill".to_owned();
             health.problem = Some(problem);
@@ -251,8 +255,8 @@ impl Doctor<'_> {
                 source,
             });
         } else if self.input.repair && self.input.skill.is_some() {
-            // Only a skill that the owner names: whoever can write here may have put the folder
-            // here.
+            // Sign only a skill that the owner names, because any program that can write here may
+            // have put the folder here.
             let signed = self.sign_folder(&name, &full);
             self.note_repair(&mut health, signed);
         } else {
@@ -262,8 +266,8 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    /// Returns the remote source that an installer recorded for an unsigned skill. A skill that
-    /// cannot be read has none; the gate refuses it.
+    /// Returns the remote source that an installer recorded for an unsigned skill. If its SKILL.md
+    /// can't be read, only records outside of that file are found; the gate rejects the skill.
     fn recorded_source(&self, name: &SkillName, folder: &HeldPath) -> Option<RecordedSource> {
         let document = disk::read(&folder.join(SKILL_MD), MAX_SKILL_MD_BYTES);
         let document = document.ok().flatten().unwrap_or_default();
@@ -279,10 +283,10 @@ impl Doctor<'_> {
         folder: &HeldPath,
     ) -> Result<AdmitReport, AdmitError> {
         let options = self.repair_options(name, format!("local:{name}").parse().ok());
-        // Run the gate before moving the folder, so that a rejected one stays where it is.
+        // Run the gate before the folder is moved, so that a rejected folder stays where it is.
         let mut neighbours = Neighbours::for_vault(self.vault);
         examine_candidate(self.source_in_vault(folder), &options, &mut neighbours)?;
-        // Hold the writer lock only for the move: the admission below takes it again.
+        // Hold the writer lock only for the move, because the admission below takes it again.
         let parked = self.vault.folder().join("set-aside");
         let place = {
             let _change = self.vault.begin_change()?;
@@ -305,7 +309,7 @@ impl Doctor<'_> {
                     });
                 }
             }
-            // Rejected after all, so the folder goes back to its place.
+            // The skill was rejected after all, so move the folder back.
             Err(_) => disk::rename(&place, folder)?,
         }
         disk::remove_empty(&parked)?;
@@ -320,7 +324,8 @@ impl Doctor<'_> {
     }
 }
 
-/// Whether the signed files are good, and files of an editor or a version control lie beside them.
+/// Returns whether the signed files are intact, and files of an editor or of version control lie
+/// beside them.
 fn is_clutter(damage: &Damage) -> bool {
     matches!(damage, Damage::Extra(path) if gate::is_ignored(path))
 }
@@ -333,7 +338,7 @@ fn choose_remedy(
     source: Option<ProvenanceId>,
 ) -> (RepairStatus, Remedy) {
     let status = match origin {
-        // Removing clutter restores every skill, wherever it came from.
+        // Removing such files restores every skill, wherever it came from.
         _ if is_clutter(damage) => return (RepairStatus::RefusedTampered, Remedy::Clean),
         Origin::Linked(_) => return (RepairStatus::RefusedRemote, Remedy::Pull),
         Origin::Project(path) => {

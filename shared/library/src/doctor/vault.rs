@@ -39,7 +39,7 @@ impl Doctor<'_> {
         match self.key_problem() {
             // A vault that only holds linked ones needs no key.
             Ok(()) | Err(VaultError::ForLinks(_)) => {}
-            // An open trust folder is a finding already.
+            // A trust folder that is open to others is reported already.
             Err(VaultError::Key(_))
                 if matches!(self.vault.check_folders(), Err(VaultError::Key(_))) => {}
             Err(VaultError::Key(error)) => self.add_finding(DoctorFinding::Key(error)),
@@ -53,7 +53,8 @@ impl Doctor<'_> {
         };
         let here = self.vault.keys().list().unwrap_or_default();
         let root = trust.chain().document().root();
-        // A root key that lies elsewhere is the only way back after this machine is lost or stolen.
+        // A root key that lies elsewhere is the only way to recover after this machine is lost or
+        // stolen.
         if root.keys().iter().all(|key| here.contains(key)) {
             self.add_finding(DoctorFinding::NoRecoveryKey);
         }
@@ -85,8 +86,8 @@ impl Doctor<'_> {
         }
     }
 
-    /// Reports linked vaults whose last catalog has expired or ends soon. Time is the latest that
-    /// this machine has seen, so that a clock set back hides nothing.
+    /// Reports linked vaults whose last catalog has expired or ends soon. Uses the latest time that
+    /// this machine has seen, so that setting the clock back hides nothing.
     pub(super) fn check_links_to_vaults(&mut self) {
         for link in linked::list_links(self.vault).unwrap_or_default() {
             let (Ok(Some(catalog)), Ok(Some(trust))) =
@@ -124,7 +125,8 @@ impl Doctor<'_> {
         Ok(self.vault.keys().check_usable(&key)?)
     }
 
-    /// Reports a signature more than a day in the future, which means that the clock was set back.
+    /// Reports a signature more than a day in the future, which means that the clock was set back
+    /// or the signer's clock is ahead.
     pub(super) fn check_clock(&mut self, signed: impl Iterator<Item = Timestamp>) {
         let now = self.vault.clock().now();
         let latest = signed.max().filter(|latest| *latest > now.plus_days(1));
@@ -161,7 +163,8 @@ impl Doctor<'_> {
         let parked = self.vault.folder().join("set-aside");
         for (name, _) in disk::list(&parked)? {
             let path = parked.join(name);
-            // Without its SKILL.md it is what the vault does not hold of a skill that was signed.
+            // A folder without SKILL.md holds only the files of a signed skill that the vault did
+            // not store.
             let is_skill = disk::kind_at(&path.join(SKILL_MD))?.is_some();
             self.add_finding(if is_skill {
                 DoctorFinding::SetAside(path.path())
