@@ -29,7 +29,8 @@ use release::Release;
 pub use site::{INDEX, SCHEMA, SiteInput, SiteReport, export_site};
 pub use verify::{Fault, Form, Verified, VerifyError, verify_export};
 
-/// Suffix of the name of the release that an archive carries. The prefix is that of its manifest.
+/// Suffix of the name of the release file that an archive carries. The rest of the name is that of
+/// its manifest.
 const CATALOG_SUFFIX: &str = ".catalog.json";
 
 /// Suffix of the signed manifest's file name; the prefix is the name of the archive or folder it
@@ -151,7 +152,7 @@ pub fn export_zip(vault: &Vault, input: &ZipInput) -> Result<ZipReport, ExportEr
         write_export(path, bytes)?;
         catalog_name = path.file_name().and_then(|name| name.to_str());
     }
-    // The manifest comes last: without it the other files do not verify.
+    // Write the manifest last: without it, the other files do not verify.
     write_export(&manifest, &manifest_bytes(&skill, catalog_name))?;
     Ok(ZipReport {
         skill: Exported::new(&skill, input.file.clone(), &bytes, &release),
@@ -162,13 +163,13 @@ pub fn export_zip(vault: &Vault, input: &ZipInput) -> Result<ZipReport, ExportEr
 
 /// Builds the file of a signed manifest: its envelope, the root versions of its vault, and the name
 /// of the file beside it that holds the release. A reader who has pinned the vault or knows its
-/// fingerprint judges the signature by these root versions.
+/// fingerprint checks the signature against these root versions.
 fn manifest_bytes(skill: &VerifiedSkill, catalog: Option<&str>) -> Vec<u8> {
     let envelope = skill.examined.signed.to_bytes();
     let Some(roots) = &skill.roots else {
         return envelope;
     };
-    // The envelope is a JSON object with members, so more members can precede them.
+    // The envelope is a non-empty JSON object, so more members can precede its own.
     let mut bytes = b"{\"roots\":".to_vec();
     bytes.extend(json::to_bytes(roots.chain()));
     if let Some(catalog) = catalog {

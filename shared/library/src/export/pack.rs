@@ -21,7 +21,7 @@ pub const MAX_ARCHIVE_BYTES: u64 = MAX_SKILL_BYTES + (2 << 20);
 /// Packs files into a gzipped tar archive, at its root and in the given order, with owner 0 and
 /// modification time 0 (1970).
 pub fn tar_gz(files: &[File]) -> io::Result<Vec<u8>> {
-    // 255 means an unknown operating system.
+    // 255 stands for an unknown operating system, so that the bytes are the same on all systems.
     let gzip = GzBuilder::new()
         .mtime(0)
         .operating_system(255)
@@ -83,8 +83,8 @@ impl ArchiveReader {
                 "the archive has more files than a skill may have",
             ));
         }
-        // Where letter case or Unicode forms do not count, one of two such files would replace the
-        // other.
+        // On a file system that ignores letter case or Unicode forms, one of two such files would
+        // replace the other.
         if !self.paths.insert(fold_name(&path).into_owned()) {
             return Err(invalid_archive("the archive holds two files with one path"));
         }
@@ -128,7 +128,7 @@ fn read_tar(bytes: &[u8], taken: &mut ArchiveReader) -> io::Result<()> {
         let mode = entry.header().mode()?;
         taken.add_file(path, mode, entry)?;
     }
-    // Some tools read on after the end of the archive.
+    // Some tools read on after the end of the archive, so nothing may follow it.
     let mut rest = Vec::new();
     archive.into_inner().read_to_end(&mut rest)?;
     if rest.iter().any(|byte| *byte != 0) {
@@ -144,7 +144,7 @@ fn read_zip(bytes: &[u8], taken: &mut ArchiveReader) -> io::Result<()> {
             "the archive has more entries than a skill may have",
         ));
     }
-    // Two members of one path, and members that the directory of the archive does not list.
+    // Reject two members of one path, and members that the archive's directory does not list.
     archive.validate_header_consistency()?;
     for index in 0..archive.len() {
         let entry = archive.by_index(index)?;

@@ -15,18 +15,20 @@ use crate::installed::place::Origin;
 use crate::run::VerifiedSkill;
 use crate::vault::{Vault, VaultError, releases};
 
-/// Release that an export carries beside a skill and its manifest.
+/// The release that an export carries beside a skill and its manifest.
 pub(super) enum Release {
-    /// One publisher is enough, so nothing.
+    /// One publisher may release alone, so the export carries no release.
     NotNeeded,
     /// The exact bytes of a catalog that lists the skill and that enough publishers signed.
     Listed(Vec<u8>),
-    /// No such catalog is known here.
+    /// Enough publishers must sign a release, and no such release that lists the skill is known
+    /// here.
     Awaited,
 }
 
 impl Release {
-    /// Returns the release that lists a skill, from the last one of its vault that counted here.
+    /// Returns the release that lists a skill, from the releases of its vault that were accepted
+    /// last here.
     pub(super) fn for_skill(vault: &Vault, skill: &VerifiedSkill) -> Result<Self, VaultError> {
         let Some(state) = &skill.roots else {
             return Ok(Self::NotNeeded);
@@ -59,8 +61,8 @@ impl Release {
     }
 }
 
-/// Returns the bundles of the release in the file of this name beside a manifest. Empty if the file
-/// is missing or does not count under these root versions.
+/// Returns the bundles that the release file of this name beside a manifest lists. Empty if the
+/// file is missing or is not valid under these root versions.
 pub(super) fn carried_bundles(
     manifest: &Path,
     name: &str,

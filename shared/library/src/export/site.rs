@@ -120,7 +120,7 @@ pub fn export_site(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Expor
         .collect::<Result<Vec<_>, _>>()?;
     vault.note_shown()?;
     disk::make_dirs(&folder, 0o755)?;
-    // Before the index is replaced: only it names the files of the earlier export.
+    // Read the index before it is replaced, because only it names the files of the earlier export.
     let before = earlier_files(&index)?;
     let mut writer = SiteWriter {
         vault,
@@ -156,7 +156,7 @@ pub fn export_site(vault: &Vault, input: &SiteInput) -> Result<SiteReport, Expor
     })
 }
 
-/// The writer of a site's files, but for the index.
+/// Writes the files of a site, except the index.
 struct SiteWriter<'a> {
     vault: &'a Vault,
     /// The folder of the index.
@@ -260,7 +260,7 @@ fn shorten_description(text: &str) -> String {
     if text.encode_utf16().count() <= MAX_DESCRIPTION {
         return text.to_owned();
     }
-    // One unit is for the ellipsis.
+    // One unit is reserved for the ellipsis.
     let mut length = 1;
     let mut cut: String = text
         .chars()

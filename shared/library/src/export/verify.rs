@@ -1,10 +1,10 @@
 //! Verifies exported skills (a folder, an archive, a bundle or a whole site) against their signed
 //! manifests.
 //!
-//! An export carries the root versions of its vault beside each manifest. They count only for a
-//! reader who has pinned the vault or names its fingerprint. Where releases need several
-//! publishers, an export also carries the release that lists the skill. The digests in an index and
-//! the paths in an archive are compared with the manifest but not trusted.
+//! An export carries the root versions of its vault beside each manifest. They are accepted only if
+//! the reader has pinned the vault or names its fingerprint. If releases need several publishers,
+//! an export also carries the release that lists the skill. The digests in an index and the paths
+//! in an archive are compared with the manifest but not trusted.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -218,15 +218,15 @@ struct Verifier<'a> {
     expected: Option<&'a VaultFingerprint>,
 }
 
-/// The keys by which a manifest is judged.
+/// The root versions by which a manifest is judged.
 struct AcceptedRoots {
     state: RootState,
     warnings: Vec<RootWarning>,
 }
 
 impl AcceptedRoots {
-    /// Returns the trust for reading a manifest, also one by a retired publisher:
-    /// [`Verifier::accepted_signer`] decides whether it counts.
+    /// Returns the trust for reading a manifest, also one that a retired publisher signed.
+    /// [`Verifier::accepted_signer`] decides whether the signer is accepted.
     const fn manifest_trust(&self) -> ManifestTrust<'_> {
         ManifestTrust {
             state: &self.state,
@@ -258,7 +258,7 @@ impl Verifier<'_> {
                 &inside,
             )?]);
         }
-        // `.` has no name beside which a manifest could lie.
+        // Resolve the path first: `.` has no name beside which a manifest could lie.
         let absolute = disk::resolve(path)?;
         let beside = manifest.map_or_else(|| manifest_path(&absolute), Path::to_owned);
         let copy = path.join(OWN_MANIFEST);
@@ -277,7 +277,7 @@ impl Verifier<'_> {
         folder: &Path,
         manifest: &Path,
     ) -> Result<Verified, VerifyError> {
-        // Files of editors and version control count here: an agent would read them, too.
+        // Files of editors and version control are compared too, because an agent would read them.
         let mut files = source::read_skill_folder(folder, LIMITS, &|_| false)?.files;
         files.retain(|file| !gate::is_system_metadata(&file.path));
         let verified = self.compare_with_manifest(path, manifest, Form::Folder, files)?;
@@ -379,7 +379,7 @@ impl Verifier<'_> {
     }
 
     fn verify_bundle(&self, path: &Path, bytes: &[u8]) -> Result<Verified, VerifyError> {
-        // A file that is named after a hash must have that hash.
+        // A file whose name is a hash must have that hash.
         let named = path
             .file_stem()
             .and_then(|stem| stem.to_str()?.parse::<Digest>().ok());
@@ -436,7 +436,7 @@ impl Verifier<'_> {
         let envelope = Envelope::parse(&bytes)
             .map_err(|error| wrong_at(manifest)(ManifestError::Envelope(error)))?;
         let signed = SignedManifest::parse(&envelope.to_bytes()).map_err(wrong_at(manifest))?;
-        // A copy of the manifest adds nothing.
+        // Leave out an exact copy of the manifest, because it adds nothing.
         files_found.retain(|file| {
             file.path != OWN_MANIFEST || (file.bytes != bytes && file.bytes != signed.as_bytes())
         });
@@ -472,8 +472,8 @@ impl Verifier<'_> {
         })
     }
 
-    /// Finds the keys by which a manifest is judged: those of a known vault, or those that came
-    /// with it if they count for this reader.
+    /// Finds the root versions by which a manifest is judged: those of a known vault, or those
+    /// beside the manifest if they are valid for this reader.
     fn find_roots(
         &self,
         signed: &SignedManifest,
@@ -491,7 +491,8 @@ impl Verifier<'_> {
                 None => Err(ManifestError::Signer(SignerRefusal::Signature).into()),
             };
         };
-        // A valid chain only shows which vault it claims to be. Whether it counts is decided next.
+        // A valid chain only shows which vault it claims to be. `judge_archive` decides whether it
+        // is accepted.
         let claimed_chain = RootChain::verify(roots)?;
         let own = self
             .known_vault(&claimed_chain)
@@ -509,9 +510,9 @@ impl Verifier<'_> {
         vaults.find(|known| known.trust.roots().vault_id() == id)
     }
 
-    /// Returns the key that signed, if it counts on this bundle. A publisher's key counts, and that
-    /// of a retired publisher if a counted catalog or `released` lists the bundle. Where releases
-    /// need several publishers, every bundle must be listed.
+    /// Returns the key that signed, if it is accepted on this bundle. A publisher's key is
+    /// accepted. The key of a retired publisher is accepted if an accepted catalog or `released`
+    /// lists the bundle. If releases need several publishers, every bundle must be listed.
     fn accepted_signer(
         &self,
         signed: &SignedManifest,
