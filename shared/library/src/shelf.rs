@@ -55,7 +55,8 @@ pub struct LibraryShelf {
     fetch: Option<Arc<dyn Fetch>>,
     /// The machine whose agents are shown the changes; without it their folders stay as they are.
     machine: Option<Machine>,
-    /// Whether callers may learn how skills differ from the folders that they were added from.
+    /// Whether callers may learn how skills differ from the folders of this machine that they were
+    /// added from.
     reads_folders: bool,
     last: Arc<Mutex<Option<Arc<CachedView>>>>,
 }
@@ -91,15 +92,15 @@ impl PreparedChange {
 /// The installed skills at one moment.
 #[derive(Debug)]
 struct CachedView {
-    /// The vault's generation number; `None` if a change was in progress, so that the view may
-    /// already be stale.
+    /// The vault's generation number; `None` if a change was in progress, because the view may
+    /// already be stale then.
     generation: Option<u64>,
     snapshot: Arc<Snapshot>,
     policy: PolicyState,
     sources: HashMap<SkillName, String>,
 }
 
-/// The policy of the vault, or why it can't be read.
+/// The policy of the vault, or the reason why it can't be read.
 type PolicyState = Result<Option<Policy>, String>;
 
 impl LibraryShelf {
@@ -173,7 +174,7 @@ impl LibraryShelf {
         Ok(PreparedChange::new(change, source))
     }
 
-    /// The folder that an own skill was added from, if callers may have it read.
+    /// Returns the folder that an own skill was added from, if callers may have it read.
     async fn recorded_folder(&self, name: &SkillName) -> Result<Option<PathBuf>, ShelfError> {
         if !self.reads_folders {
             return Ok(None);
@@ -230,8 +231,8 @@ impl LibraryShelf {
 
     /// Returns the current view. Callers that wait for a listing share it.
     async fn current_view(&self) -> Result<Arc<CachedView>, ShelfError> {
-        // Held during the scan, so that concurrent callers share one scan instead of starting their
-        // own.
+        // Hold the lock during the scan, so that concurrent callers share one scan instead of
+        // starting their own.
         let mut last = self.last.lock().await;
         let before = last.clone();
         let view = self
@@ -290,8 +291,8 @@ impl Shelf for LibraryShelf {
         let (places, upstreams): (Vec<usize>, Vec<_>) = upstreams.into_iter().unzip();
         let mut answer = |at: usize, state| drifts[places[at]].state = state;
         let compare = fetch.compare(upstreams, policy.as_ref(), &mut answer);
-        // After the time limit the answers so far count; the rest keeps the state that was set for
-        // no answer.
+        // Keep the answers that arrived within the time limit. Every other skill keeps the state
+        // that says that its source did not answer.
         let _all_or_late = tokio::time::timeout(DRIFT_TIME, compare).await;
         Ok(drifts)
     }
@@ -347,8 +348,8 @@ impl LocalComparison {
                         .find(|(folder, _)| folder.name == *entry.name());
                     folder_drift(state.map(|(_, state)| state), entry.version)
                 }
-                // A remote caller must not learn the paths of this machine, so the path is not
-                // named.
+                // A remote caller must not learn the paths of this machine, so the message does not
+                // name the path.
                 Ok(CurrentSource::Folder(_)) => {
                     unchecked("was added from a folder on the machine that holds the vault")
                 }
@@ -370,15 +371,15 @@ impl LocalComparison {
     }
 }
 
-/// Updates the links of this machine's agents. A problem with them is logged only, because the
-/// change before it succeeded; the health check reports it.
+/// Updates the links of this machine's agents. A problem with them is only logged, because the
+/// change before it succeeded. The doctor reports it.
 fn refresh_agents(vault: &Vault, machine: &Machine) -> AgentLinks {
     let report = agents::sync_linked(vault, machine).unwrap_or_else(|error| {
         tracing::warn!(%error, "the agents' links were not updated");
         None
     });
-    // Only a hint in the answer: the change is complete, so an error here must not look like its
-    // failure.
+    // This is only a hint in the answer. The change is complete, so an error here must not look
+    // like its failure.
     let unlinked = agents::list_unlinked(vault, machine).unwrap_or_default();
     AgentLinks {
         restart_required: report.as_ref().is_some_and(|done| done.restart_required),
@@ -391,7 +392,7 @@ fn refresh_agents(vault: &Vault, machine: &Machine) -> AgentLinks {
 }
 
 impl CachedView {
-    /// Returns whether this view is still current. It remains valid while the next change is in
+    /// Returns whether this view is still current. It stays valid while the next change is in
     /// progress.
     fn is_current(&self, generation: u64) -> bool {
         self.generation
@@ -405,8 +406,8 @@ fn refresh_view(
     before: Option<Arc<CachedView>>,
 ) -> Result<Arc<CachedView>, ShelfError> {
     let policy = policy::read_policy(vault).map_err(|error| error.to_string());
-    // Compared by content: a policy that can no longer be read does not change the generation
-    // number.
+    // Compare the policy by content: the generation number does not change when the policy can no
+    // longer be read.
     let before = before.filter(|before| before.policy == policy);
     for _ in 1..TRIES {
         let generation = settled_generation(vault)?;
@@ -424,8 +425,8 @@ fn refresh_view(
     scan_view(vault, &policy, 1)
 }
 
-/// The generation number, which is odd while a writer is at work. If a killed writer left it odd,
-/// this makes it even first.
+/// Returns the generation number, which is odd while a writer is at work. If a killed writer left
+/// it odd, makes it even first.
 fn settled_generation(vault: &Vault) -> Result<u64, ShelfError> {
     let generation = vault.generation()?;
     if generation.is_multiple_of(2) {
@@ -513,12 +514,12 @@ fn load_skill(vault: &Vault, entry: &Entry) -> Result<Arc<Loaded>, ShelfError> {
     }))
 }
 
-/// The name in the manifest of a listed skill, and the keys that may have signed it.
+/// Returns the name in the manifest of a listed skill, and the trust for verifying it.
 fn expected_signature(vault: &Vault, entry: &Entry) -> Result<(SkillName, Trusted), ShelfError> {
     let name = entry.name();
     let Some(linked) = &entry.vault else {
-        // The caller chose this bundle from a listing. It may be read although a newer one replaced
-        // it since.
+        // The caller chose this bundle from a listing, so it may be read although a newer bundle
+        // has replaced it since.
         return Ok((name.clone(), vault.trusted_as_listed()?));
     };
     let skill_ref = SkillRef::qualified(linked.clone(), name.clone());

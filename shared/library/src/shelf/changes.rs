@@ -35,7 +35,7 @@ pub(super) fn apply_change(
     let options = |agents| Options {
         agents,
         reviewed,
-        // Only changes by others are reviewed: the owner's own need no review.
+        // Only changes by other authors are reviewed; the owner's own changes need no review.
         by_others: reviewed.is_some(),
         reject_linked_name: true,
         // A writer over MCP must not occupy the server's processor without a bound.
@@ -122,13 +122,14 @@ fn admit_folder(
                     printable(identifier)
                 )));
             };
-            // As `--provenance` of the command line: the owner recorded this source for the skill.
+            // This works like `--provenance` of the command line: the owner recorded this source
+            // for the skill.
             let options = Options {
                 provenance: Some(recorded),
                 ..options.clone()
             };
-            // The gate derives the publisher from the source, so the skill is examined again under
-            // the recorded one.
+            // The gate derives the publisher from the source, so examine the skill again under the
+            // recorded one.
             examined = examine_candidate(source(), &options, &mut neighbours);
         }
     }
@@ -138,7 +139,7 @@ fn admit_folder(
     }
 }
 
-/// The source that the manifest of an own skill records.
+/// Returns the source that the manifest of an own skill records.
 fn recorded_source(vault: &Vault, name: &SkillName) -> Result<Option<ProvenanceId>, ShelfError> {
     let own_skill = read_own_skill(vault, name, &vault.trusted()?)?;
     let manifest = own_skill.and_then(|found| found.manifest);
@@ -151,7 +152,7 @@ fn remove_own_skill(vault: &Vault, name: SkillName) -> Result<Submitted, ShelfEr
         ..RemoveSkills::default()
     };
     let report = remove_skills(vault, &request)?;
-    // An unknown name is no error of the removal, but the caller must learn that nothing was
+    // For a removal, an unknown name is no error, but this caller must learn that nothing was
     // removed.
     if !report.removed.is_empty() {
         let was_linked = !report.unlinked.is_empty();
