@@ -55,7 +55,7 @@ impl Entry {
 pub struct ReleaseKeys {
     /// The newest root version that the shelf uses.
     pub root_version: u64,
-    /// The keys whose signatures on the release count.
+    /// The keys whose signatures on the release are accepted.
     pub signers: Vec<PublicKey>,
 }
 
@@ -69,7 +69,7 @@ pub struct Snapshot {
     qualified: Arc<[Entry]>,
     /// SHA-256 of the catalog's payload, if this is a release.
     pub catalog: Option<Digest>,
-    /// The keys under which the release counts, if this is a release.
+    /// The keys that make the release valid, if this is a release.
     pub keys: Option<ReleaseKeys>,
     /// The owner's policy, signed in a release or stored beside the library. Without one, members
     /// see nothing.

@@ -324,7 +324,7 @@ impl Write {
                 members.insert(field.clone(), value.into());
                 Some(After::Holds {
                     document: Document::from_stored(Value::Object(members).to_string()),
-                    // A count must not prolong the record: a rate limit's window ends at its
+                    // Counting must not prolong the record: a rate limit's window ends at its
                     // original time.
                     expires_at: held.map_or(*expires_at, |record| record.expires_at),
                 })

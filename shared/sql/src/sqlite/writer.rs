@@ -32,7 +32,7 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// The handle of the writing thread. Dropping it waits until the thread has finished all requests
 /// and closed its connection.
 pub struct Writer {
-    // Only `drop` takes it.
+    // Only `drop` takes the sender, so it is there in all other methods.
     queue: Option<UnboundedSender<Box<dyn Request>>>,
     thread: Option<JoinHandle<()>>,
 }
