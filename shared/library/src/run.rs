@@ -185,7 +185,7 @@ pub struct VerifiedSkill {
     pub bundle: Digest,
     /// The key that signed its manifest.
     pub signer: PublicKey,
-    /// The root versions that count for the vault that signed it.
+    /// The root versions in force of the vault that signed it.
     pub(crate) roots: Option<Arc<RootState>>,
     /// The manifest, the signed envelope and the files.
     pub examined: Examined,

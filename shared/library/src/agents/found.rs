@@ -33,8 +33,8 @@ pub const VARIABLES: [&str; 10] = [
 pub struct Machine {
     /// The user's home folder.
     pub home: PathBuf,
-    /// Values of the [`VARIABLES`] that are set. A value that is not an absolute path counts as
-    /// unset.
+    /// Values of the [`VARIABLES`] that are set. A value that is not an absolute path is
+    /// ignored.
     pub variables: BTreeMap<String, String>,
     /// The project whose agent folders are used, if any.
     pub project: Option<PathBuf>,

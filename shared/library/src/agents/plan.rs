@@ -67,7 +67,7 @@ impl Plan {
     ) -> Result<Self, ProfileSyncError> {
         let before = AgentFolders::read(vault)?;
         let mut machine = input.machine.clone();
-        // Without `project` the user's own folders count, also inside a project.
+        // If `project` is not set, use the user's own folders, even inside a project.
         machine.project = machine.project.filter(|_| input.project);
         let detected = found::detect_agents(&machine);
         let mut record = before.clone();
@@ -104,8 +104,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Selects the skills that each profile shows. [`Self::compare_with_folders`] compares them with the folders
-    /// later.
+    /// Selects the skills that each profile shows. [`Self::compare_with_folders`] compares them
+    /// with the folders later.
     fn select_skills(
         vault: &Vault,
         home: &Path,

@@ -157,7 +157,7 @@ pub(crate) fn read(
         Err(cause) => return Err(FileError::new("read", path, cause)),
     };
     let mut bytes = Vec::new();
-    // One byte more than allowed shows that the file is too long, without reading all of it.
+    // Reading one byte more than allowed shows that a file is too long, without reading all of it.
     (&mut file)
         .take(max + 1)
         .read_to_end(&mut bytes)

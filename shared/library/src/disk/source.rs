@@ -223,7 +223,7 @@ fn read_open(
     passed.sort_by(|a, b| a.0.cmp(&b.0));
     files.sort_by(|a, b| a.path.as_bytes().cmp(b.path.as_bytes()));
     let folder = SourceFolder {
-        // From the resolved path: `.` and `..` have no name of their own.
+        // Take the name from the resolved path: `.` and `..` have none of their own.
         name: absolute
             .file_name()
             .and_then(|name| name.to_str())

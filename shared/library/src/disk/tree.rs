@@ -224,7 +224,7 @@ impl Walker<'_> {
 /// Reads a file of `size` bytes; `None` if the file is longer or shorter.
 pub(super) fn read_exactly(fd: BorrowedFd<'_>, size: u64) -> rustix::io::Result<Option<Vec<u8>>> {
     let size = usize::try_from(size).map_err(|_| rustix::io::Errno::FBIG)?;
-    // One byte more than expected, so that the same call detects a file that grew.
+    // Ask for one byte more than expected, so that the same call detects a file that grew.
     let mut bytes = vec![0; size + 1];
     let mut filled = 0;
     while filled <= size {

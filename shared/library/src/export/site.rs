@@ -168,7 +168,8 @@ struct SiteWriter<'a> {
 }
 
 impl SiteWriter<'_> {
-    /// Writes the artifact of a skill with its manifest and release. Returns its entry of the index.
+    /// Writes the artifact of a skill with its manifest and release. Returns its entry of the
+    /// index.
     fn write_skill(&mut self, skill: &VerifiedSkill) -> Result<(SiteEntry, Exported), ExportError> {
         let (url, kind, bytes) = build_artifact(skill)?;
         let file = self.folder.join(&url);

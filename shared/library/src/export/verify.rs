@@ -134,7 +134,7 @@ pub enum Fault {
     /// The manifest is invalid or not signed by an accepted key.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// The root versions beside the manifest do not count for this reader.
+    /// The root versions beside the manifest are not accepted for this reader.
     #[error(transparent)]
     Roots(#[from] RootError),
     /// The bundle is invalid.

@@ -4,8 +4,8 @@
 //! <vault>/links/<id>/current        -> sets/<n>: the one atomic switch
 //! <vault>/links/<id>/sets/<n>/      skills/<name> -> the store
 //! <vault>/links/<id>/skills         constant link through `current`
-//! <config>/links/<id>/pin.json      what counts and what is installed, in the trust folder
-//! <config>/links/<id>/<sha256>.catalog.json   the counted catalog, exact bytes
+//! <config>/links/<id>/pin.json      what is accepted and installed, in the trust folder
+//! <config>/links/<id>/<sha256>.catalog.json   the accepted catalog, exact bytes
 //! <config>/links/<id>/device.key    this machine's key
 //! ```
 //! The pin decides which skills a link installs, under which names and with which bytes. The
@@ -53,13 +53,13 @@ pub struct Pin {
     pub(crate) library: PathBuf,
     /// The vault's id; `None` until the first catalog is accepted.
     pub vault_id: Option<VaultId>,
-    /// The catalog that counts; `None` until the first one is accepted.
+    /// The catalog in force; `None` until the first one is accepted.
     pub counted: Option<CountedFile>,
     /// The previous catalog, with the skills that were installed from it, while the installed set
     /// is still being switched.
     pub(crate) replaced: Option<CountedFile>,
-    /// The fingerprint that the vault must have, as given to [`crate::subscribe::expect_fingerprint`]. Removed
-    /// once a vault is pinned.
+    /// The fingerprint that the vault must have, as given to
+    /// [`crate::subscribe::expect_fingerprint`]. Removed once a vault is pinned.
     pub expected: Option<VaultFingerprint>,
     /// Hash of this machine's device key for the link.
     pub device_key_id: Digest,
@@ -122,7 +122,7 @@ pub struct CountedFile {
     pub payload_sha256: Digest,
     /// Hash of the whole file.
     pub file_sha256: Digest,
-    /// The keys whose signatures counted.
+    /// The keys whose signatures were accepted.
     pub signers: Vec<PublicKey>,
     /// The bundles that profiles of the catalog name, as far as they were read.
     pub(crate) variants: Vec<ProfileBundles>,
@@ -235,12 +235,12 @@ pub(crate) fn trust_folder(vault: &Vault, id: &LinkId) -> PrivateFolder {
     PrivateFolder::new(&vault.paths().config, Path::new("links").join(id.as_str()))
 }
 
-/// The name of a counted catalog in the link's part of the trust folder.
+/// Returns the file name of an accepted catalog in the link's part of the trust folder.
 pub(crate) fn catalog_file(file_sha256: &Digest) -> String {
     format!("{file_sha256}{CATALOG_ENDING}")
 }
 
-/// The ending of the file names of counted catalogs.
+/// The ending of the file names of accepted catalogs.
 pub(crate) const CATALOG_ENDING: &str = ".catalog.json";
 
 impl Link {
@@ -276,7 +276,7 @@ impl Link {
         Ok(bytes.map(|bytes| bytes.to_vec()))
     }
 
-    /// The catalog that counted last; `None` before the first one.
+    /// Returns the catalog that was accepted last; `None` before the first one.
     pub(crate) fn last_catalog(&self, vault: &Vault) -> Result<Option<LastCatalog>, VaultError> {
         match &self.pin.counted {
             Some(counted) => self.read_counted(vault, counted).map(Some),

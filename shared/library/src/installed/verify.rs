@@ -76,7 +76,7 @@ pub struct KnownVault {
     pub origin: Origin,
     /// Its trusted state.
     pub trust: VaultTrust,
-    /// The bundles that counted catalogs list.
+    /// The bundles that accepted catalogs list.
     pub(crate) listed: BTreeSet<Digest>,
 }
 
@@ -119,7 +119,7 @@ pub fn known_vaults(vault: &Vault) -> Result<Vec<KnownVault>, VaultError> {
 
 /// Verifies every installed skill: the manifest's signature, exactly the signed files, sizes,
 /// hashes and modes. Only metadata of operating systems may lie beside them. A linked skill must
-/// also have the bundle hash that its counted catalog lists.
+/// also be the bundle that the pin of its link names.
 pub fn verify_all_installed(vault: &Vault) -> Result<VerifyReport, VaultError> {
     let places = place::list_places(vault)?;
     let store = vault.store_folder();

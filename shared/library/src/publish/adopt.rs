@@ -78,8 +78,8 @@ pub struct TakenOver {
 }
 
 /// Takes over the changes of other publishers, after the owner has seen them: installs their skills
-/// like [`adopt_skills`], removes the skills that they removed, and replaces the policy. If it is killed,
-/// the next plan lists the rest.
+/// like [`adopt_skills`], removes the skills that they removed, and replaces the policy. If it is
+/// killed, the next plan lists the rest.
 pub fn take_over(
     vault: &Vault,
     changes: &TakeOver,
@@ -168,7 +168,7 @@ pub struct Rollback {
     pub payload_sha256: Digest,
     /// The release, compared with the one that this machine published or took over last.
     pub change: ReleaseChange,
-    /// The root version under which the release counted.
+    /// The root version under which the release was made.
     pub(crate) root_version: u64,
 }
 

@@ -24,7 +24,7 @@ use crate::store::Trusted;
 use crate::vault::trust::{NamedKey, RootChanges, VaultTrust};
 use crate::vault::{Vault, VaultError};
 
-/// A release, compared with the one that counted last on this machine.
+/// A release, compared with the one that was accepted last on this machine.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ReleaseChange {
     /// The release.

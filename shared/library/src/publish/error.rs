@@ -96,7 +96,7 @@ pub enum PlanError {
         signers: Vec<NamedKey>,
         /// A line for each of them who is no longer a publisher.
         former_signers: Vec<ChangeLine>,
-        /// The reason why it does not count.
+        /// The reason why it is not valid.
         reason: Arc<CatalogError>,
         /// Whether this library has no skills: publishing over it would remove all of them.
         is_empty_here: bool,

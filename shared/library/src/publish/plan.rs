@@ -1,9 +1,9 @@
 //! Plans a release: decides whether anything changed, builds the content, and signs the catalog.
 //!
-//! A release contains exactly this library's skills. [`plan_release`] starts from the service's current
-//! catalog. It stops if this library does not recognise that catalog, or if the catalog is older
-//! than the last published one. Each signed catalog is recorded before it can be uploaded, so that
-//! no release number is used for two catalogs. An interrupted push continues with the same bytes.
+//! A release contains exactly this library's skills. [`plan_release`] starts from the service's
+//! current catalog. It stops if this library does not recognise that catalog, or if the catalog is
+//! older than the last published one. Each signed catalog is recorded before it can be uploaded, so
+//! that no number is used for two catalogs. An interrupted push continues with the same bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

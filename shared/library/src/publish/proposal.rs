@@ -88,8 +88,8 @@ pub struct SignedProposal {
 
 impl Proposal {
     /// Judges the exact bytes of a proposal. It must follow the service's current release, which
-    /// `request` holds, if that counts here; it is compared with the release that this machine
-    /// published or took over last. Call [`super::take_roots`] for the current catalog before.
+    /// `request` holds, unless that release is void. The review compares it with the release that
+    /// this machine published or took over last. Call [`super::take_roots`] first.
     pub fn judge(
         vault: &Vault,
         request: &PlanRequest<'_>,

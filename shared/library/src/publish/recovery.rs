@@ -337,7 +337,7 @@ pub struct UseRecovery<'a> {
     pub at_least: Option<u64>,
     /// The key that was lost; not needed where the vault has one publisher.
     pub lost: Option<PublicKey>,
-    /// Whether the disk with the lost key is known to be gone, so that its signatures stay good.
+    /// Whether the disk with the lost key is known to be gone, so that its signatures stay valid.
     pub destroyed: bool,
     /// The name of the new key.
     pub name: Option<KeyName>,

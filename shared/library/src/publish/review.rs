@@ -153,8 +153,8 @@ fn read_shown_catalog(
     })
 }
 
-/// Lists the bundles that releases by revoked keys above the good one list or withdraw and the good
-/// one does not, each once.
+/// Lists the bundles that a release by a revoked key lists or withdraws, but the good release does
+/// not. Only releases above the good one count, and each bundle is listed once.
 fn list_suspects(good: &ReviewedCatalog, seen: &[ReviewedCatalog]) -> Vec<SuspectSkill> {
     let listed = good
         .catalog

@@ -103,8 +103,8 @@ pub fn rotate_key(
     })
 }
 
-/// Like [`rotate_key`], with a key that the SSH agent holds and that is not used for logins. Fails if
-/// the old key has the root role, which a key in an agent never gets.
+/// Like [`rotate_key`], with a key that the SSH agent holds and that is not used for logins. Fails
+/// if the old key has the root role, which a key in an agent never gets.
 pub fn rotate_to_agent(
     vault: &Vault,
     root_key: Option<&mut RecoveryKey>,

@@ -309,7 +309,8 @@ fn encode_examined(hash: &Digest, examined: &Examined) -> Result<bundle::Encoded
         .ok_or(Damage::Bundle { expected: *hash })
 }
 
-/// Like [`examine_stored`], and encodes the bundle again to prove that its hash is the folder's name.
+/// Like [`examine_stored`], and encodes the bundle again to prove that its hash is the folder's
+/// name.
 pub(crate) fn examine_and_encode(
     store: &HeldPath,
     hash: &Digest,

@@ -18,7 +18,7 @@ use crate::vault::{Vault, VaultError};
 #[derive(Clone, Debug)]
 pub(crate) struct Trusted {
     pub(crate) vault_id: VaultId,
-    /// The known root versions of the vault. Without them no signature counts.
+    /// The known root versions of the vault. Without them no signature is accepted.
     roots: Option<Arc<RootState>>,
     bundles: TrustedBundles,
 }

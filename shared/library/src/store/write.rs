@@ -60,7 +60,7 @@ fn add_files(
     let mut made = BTreeSet::new();
     for file in files {
         let path = file.path.as_str();
-        // From the outermost folder inwards, because each one is created in its parent.
+        // Go from the outermost folder inwards, because each one is created in its parent.
         for (at, _) in path.match_indices('/') {
             if made.insert(&path[..at]) {
                 batch.make_folder(&folder.join(&path[..at]), folder_mode)?;

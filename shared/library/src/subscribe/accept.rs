@@ -1,4 +1,4 @@
-//! Judges the catalog of a linked vault, and stores root versions that count.
+//! Judges the catalog of a linked vault, and stores its new root versions.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ impl AcceptedCatalog {
         &self.catalog
     }
 
-    /// The root versions that count for the vault from now on.
+    /// Returns the root versions that are in force for the vault from now on.
     pub const fn roots(&self) -> &RootState {
         &self.roots
     }
@@ -163,7 +163,7 @@ impl LinkState {
 }
 
 impl Link {
-    /// Judges the exact bytes of a catalog. Root versions that count after the known ones are
+    /// Judges the exact bytes of a catalog. Root versions that validly follow the known ones are
     /// stored at once, even if the catalog is then rejected, so that no host can undo a revocation.
     /// Nothing else is written.
     pub fn accept_catalog(

@@ -181,8 +181,8 @@ pub fn prefer_skill(vault: &Vault, skill: &SkillRef) -> Result<Option<SkillName>
 }
 
 /// Records the fingerprint that the vault must have, for a link that has pinned none yet. Later
-/// calls of [`Link::accept_catalog`] check it even if the caller passes no fingerprint. Changes nothing if
-/// a vault is already pinned.
+/// calls of [`Link::accept_catalog`] check it even if the caller passes no fingerprint. Changes
+/// nothing if a vault is already pinned.
 pub fn expect_fingerprint(
     vault: &Vault,
     id: &LinkId,

@@ -32,8 +32,8 @@ use crate::store;
 use crate::vault::folder::PrivateFolder;
 use crate::vault::{Change, Vault, VaultError};
 
-/// Fetched bundles that are verified and staged for [`install_selection`]. Dropping this value deletes the
-/// staged files.
+/// Fetched bundles that are verified and staged for [`install_selection`]. Dropping this value
+/// deletes the staged files.
 #[derive(Debug)]
 pub struct StagedBundles {
     aside: Scratch,

@@ -2,7 +2,7 @@
 //! folder, so that copying, syncing or restoring a vault neither adds nor removes trust.
 //!
 //! ```text
-//! <config>/vaults/<vault id>/trust.json    the root versions that count, for own and linked vaults
+//! <config>/vaults/<vault id>/trust.json    the root versions in force, for own and linked vaults
 //! <config>/vaults/<vault id>/keys/         secret keys of the own vault
 //! <config>/vaults/<vault id>/releases/     releases that a service acknowledged
 //! <config>/vaults/<vault id>/approved/     approved versions of files that the owner writes
@@ -13,8 +13,8 @@
 //!                                          the agents' folders that hold links and copies, and the
 //!                                          skills that no agent is shown
 //! <config>/vaults/<vault id>/variants.json which bundle an agent gets in place of a skill
-//! <config>/vaults/<vault id>/index-seal    the key that seals rows of the index
-//! <config>/links/<link>/                   device key, pin and counted catalog of a linked vault
+//! <config>/vaults/<vault id>/index-seal    the key of the HMAC over rows of the index
+//! <config>/links/<link>/                   device key, pin and accepted catalog of a linked vault
 //! <config>/services/<origin>/              tokens of the sign-in
 //! <config>/folders/<hash>/                 which vault a folder holds
 //! <config>/projects/<hash>/                record and key of a project

@@ -79,7 +79,7 @@ impl OwnSkills {
         let skill = self.skills.get(name).filter(|skill| !skill.leaving)?;
         Some(match skill.installed {
             Some(installed) => installed.version,
-            // It was removed, and only a later version can have come back.
+            // The skill was removed, so only a later version is acceptable again.
             None => skill.reached + 1,
         })
     }

@@ -1,8 +1,8 @@
 //! Adopts the skills in the agents' own folders into the vault.
 //!
-//! [`scan_folders`] reads and changes nothing; [`adopt_skill`] adopts one skill. The bytes of a skill always
-//! exist in at least one place: they are signed and stored first, then the agent's folder makes
-//! room for a symlink, which the next [`crate::sync_profiles`] creates.
+//! [`scan_folders`] reads and changes nothing; [`adopt_skill`] adopts one skill. The bytes of a
+//! skill always exist in at least one place: they are signed and stored first, then the agent's
+//! folder makes room for a symlink, which the next [`crate::sync_profiles`] creates.
 
 pub(crate) mod originals;
 pub(crate) mod records;

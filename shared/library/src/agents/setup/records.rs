@@ -151,8 +151,9 @@ impl Records {
     }
 
     /// Returns the remote source that an installer recorded for the skill in this folder. Unlike
-    /// [`Self::find_source`], it also finds a source that has no identifier here, such as a repository on
-    /// another host. `homepage`, `repository` and links in the text are no such record.
+    /// [`Self::find_source`], it also finds a source that has no identifier here, such as a
+    /// repository on another host. `homepage`, `repository` and links in the text are no such
+    /// record.
     pub(crate) fn find_remote(
         &self,
         folder: &str,

@@ -20,8 +20,8 @@ pub(crate) fn hash_skill_folder(folder: &Path) -> Option<Digest> {
     hash_folder(folder, &gate::is_ignored)
 }
 
-/// Like [`hash_skill_folder`], for a copy that may be removed: a `.git` folder or an editor's draft in it
-/// counts as an edit by the user. Only metadata that systems create by themselves is ignored.
+/// Like [`hash_skill_folder`], for a copy that may be removed: a `.git` folder or an editor's draft
+/// in it counts as an edit by the user. Only metadata that systems create by themselves is ignored.
 pub(crate) fn hash_copy_folder(folder: &Path) -> Option<Digest> {
     hash_folder(folder, &gate::is_system_metadata)
 }
