@@ -1,7 +1,8 @@
-//! Converts the service's responses to answers of an HTTP API event (payload format 2.0).
+//! Converts the service's HTTP responses to the answers that a Lambda function returns to an HTTP
+//! API gateway (payload format 2.0).
 //!
-//! Exact bytes are sent in base64 whatever their content type is: as JSON text they would be
-//! escaped, and a quote or a control character would then take two to six bytes.
+//! The exact bytes of a stored object are sent in base64, whatever their content type is: as JSON
+//! text they would be escaped, and a quote or a control character would then take two to six bytes.
 
 use std::collections::BTreeMap;
 
@@ -42,9 +43,9 @@ impl Answer {
             // that itself.
             Bytes::new()
         } else {
-            // Lambda treats a larger answer as a failed invocation, so replace it by an error of
-            // ours that is logged and has the service's form. The limit of `to_bytes` counts raw
-            // bytes; escapes and base64 can still push the event over it.
+            // Lambda treats a larger answer as a failed invocation, so replace it by an error in
+            // the service's own format, and log it. The limit of `to_bytes` counts raw bytes;
+            // escapes and base64 can still push the answer over it.
             match to_bytes(body, MAX_ANSWER_BYTES).await {
                 Ok(body) if in_event(&parts.headers, &body) <= MAX_ANSWER_BYTES => body,
                 Ok(body) => {
@@ -103,7 +104,7 @@ impl Answer {
     }
 }
 
-/// Returns the size of a body in the event, in bytes.
+/// Returns the size that a body takes in the answer's JSON, in bytes.
 fn in_event(headers: &HeaderMap, body: &[u8]) -> usize {
     if is_exact(headers) {
         body.len().div_ceil(3) * 4
@@ -112,8 +113,8 @@ fn in_event(headers: &HeaderMap, body: &[u8]) -> usize {
     }
 }
 
-/// Returns whether the body is an object's exact bytes: only such responses carry a digest or a
-/// tag.
+/// Returns whether the body is a stored object's exact bytes. Only such responses have a
+/// `Repr-Digest` or an `ETag` header.
 fn is_exact(headers: &HeaderMap) -> bool {
     headers.contains_key("repr-digest") || headers.contains_key(header::ETAG)
 }

@@ -29,6 +29,7 @@ pub enum Event<'e> {
     Other,
 }
 
+/// The members by which the kinds of events are told apart.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Outline<'e> {
@@ -122,7 +123,7 @@ impl HttpEvent<'_> {
                 HeaderValue::from_bytes(value.as_bytes()).map_err(|_| BadRequest)?,
             );
         }
-        // Payload format 2.0 takes cookies out of the headers.
+        // Payload format 2.0 moves the cookies from the headers to a list of their own.
         if let Some(cookies) = self.cookies.filter(|cookies| !cookies.is_empty()) {
             let joined = HeaderValue::from_bytes(cookies.join("; ").as_bytes());
             headers.insert(header::COOKIE, joined.map_err(|_| BadRequest)?);
@@ -163,7 +164,8 @@ fn build_uri(path: &str, query: &str) -> Result<Uri, BadRequest> {
         text.push('?');
         push_encoded(&mut text, query, b"?");
     }
-    // Origin form: a path that begins with two slashes must not be read as a host.
+    // Parse the text as a path with query, not as a whole URI: there, what follows two leading
+    // slashes would be the host.
     let parts = axum::http::uri::PathAndQuery::try_from(text).map_err(|_| BadRequest)?;
     Ok(Uri::from(parts))
 }

@@ -20,7 +20,8 @@ use crate::answer::Answer;
 use crate::event::Event;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
-/// Reads the first owner's password. It is called only while there is no owner.
+/// Reads a secret each time that it is called. For the first owner's password, that is only while
+/// there is no owner.
 pub type PasswordSource = SecretSource;
 
 /// The account to create as the first owner.
@@ -71,7 +72,7 @@ pub enum Failed {
     /// The account was not reset.
     #[error("the account could not be reset")]
     Reset(#[source] vault_store::StoreError),
-    /// Background work stopped early; the next run goes on.
+    /// Background work stopped early. The next run continues it.
     #[error("background work stopped early")]
     Work(#[source] vault_store::StoreError),
 }
@@ -82,8 +83,8 @@ pub struct Function {
     part: Part,
     router: Router,
     first_owner: Option<FirstOwner>,
-    /// Set once an owner is known to exist. A new process starts without it and reads the record
-    /// again.
+    /// Set once an owner is known to exist, and from the start if no first owner is configured. A
+    /// new process does not know it and reads the record again.
     has_owner: AtomicBool,
 }
 
@@ -100,11 +101,11 @@ impl Function {
     }
 
     /// Handles one event, given as JSON text. Fails if this function does not handle events of its
-    /// kind.
+    /// kind, if an account cannot be reset, or if background work stops early.
     pub async fn handle_event(&self, event: &str) -> Result<Outcome, Failed> {
         let Ok(event) = Event::parse(event) else {
-            // An error here would fail the invocation, and the client would see a 5xx. Answer 400
-            // instead.
+            // Returning an error would fail the invocation, and the client would see a 5xx. Answer
+            // 400 instead.
             return Ok(self.bad_request());
         };
         match event {
@@ -134,8 +135,9 @@ impl Function {
         }
     }
 
-    /// Resets an account. It is the recovery path when no operator can sign in: permission to
-    /// invoke the function implies control of the service, as write access to its table does.
+    /// Resets an account. Operators use it if none of them can sign in. It asks for no password:
+    /// whoever may invoke the function controls the service anyway, like someone with write access
+    /// to its table.
     async fn reset_account(&self, email: &str) -> Result<Reset, Failed> {
         let email: Email = email.parse().map_err(|_| Failed::NoAccount)?;
         let (app, issuer) = (&self.app, self.app.config.public_url.base());
@@ -186,8 +188,8 @@ impl Function {
     }
 
     async fn try_first_owner(&self, owner: &FirstOwner) -> Result<Option<FirstStart>, Error> {
-        // Check before reading the password, which needs a request of its own and is used only
-        // once.
+        // Look for an owner before reading the password: reading it takes a request, and it is
+        // needed only once in the life of the service.
         if bootstrap::load_owner(&self.app).await?.is_some() {
             return Ok(None);
         }

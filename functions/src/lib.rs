@@ -1,8 +1,9 @@
 //! The service as AWS Lambda functions. Settings come from environment variables, S3 and DynamoDB
 //! are behind the ports, and each function serves one group of routes.
 //!
-//! All setup happens before the first event. Correctness never depends on the memory of a process:
-//! a function may be started anew for each event, or stay alive for days between two.
+//! Settings, SDK clients and the router are set up before the first event. Correctness never
+//! depends on the memory of a process: a function may be started anew for each event, or stay alive
+//! for days between two.
 
 mod answer;
 mod environment;
@@ -32,14 +33,14 @@ pub use settings::{BadSettings, Password, Settings};
 pub use vault_service::route::Group;
 pub use vault_service::router::Part;
 
-/// Creates the source of a secret from the name of a parameter in the Systems Manager.
+/// Creates the source of a secret from the name of a parameter in AWS Systems Manager.
 pub type Parameters = fn(&vault_aws::SdkConfig, String) -> PasswordSource;
 
 /// Creates the client of an identity provider.
 pub type ProviderMaker = fn(&Issuer) -> Arc<dyn ProviderHttp>;
 
-/// The composition of one function: its part of the service, and hooks for the code that no other
-/// function links.
+/// The composition of one function: its part of the service, and hooks for the code that only some
+/// of the functions link.
 pub struct Program {
     /// The part of the service that it serves.
     pub part: Part,
@@ -62,21 +63,22 @@ impl Program {
         }
     }
 
-    /// Runs the process of the function until it ends. Exits with status 2 if a variable is missing
-    /// or wrong, and with 1 if the Lambda service does not answer. One line of the log gives the
-    /// reason.
+    /// Runs the process of the function until it ends. Exits with status 2 if an environment
+    /// variable is missing or wrong, and with 1 if the setup fails in another way or the Lambda
+    /// service does not answer. One line of the log gives the reason.
     pub fn run_process(self) -> ExitCode {
         run_program(&self)
     }
 }
 
 fn run_program(program: &Program) -> ExitCode {
-    // An unknown level is reported below with the other wrong variables, in the log's own format.
-    // Until then, log at `info`.
+    // `Settings` reports an unknown level below, together with the other wrong variables. Until
+    // then, log at `info`.
     let level = environment::read_variable("VAULT_LOG_LEVEL")
         .filter(|level| settings::LOG_LEVELS.contains(&level.as_str()));
     init_logging(level.as_deref().unwrap_or("info"));
-    // A function always serves one group; only `vault serve` serves all of them.
+    // The default is never used: a function always serves one group, and only `vault serve` serves
+    // all of them.
     let group = program.part.group().unwrap_or(Group::Devices);
     let settings = match Settings::from_variables(group, &environment::read_variable) {
         Ok(settings) => settings,
@@ -183,7 +185,7 @@ fn init_logging(level: &str) {
     let filter = EnvFilter::builder().parse_lossy(format!(
         "warn,rmcp=error,vault_mcp={level},vault_functions={level},vault_service={level},vault_aws={level},vault_store={level}"
     ));
-    // This fails only if a logger is installed already, which then stays.
+    // This fails only if a logger is installed already. Then keep that one.
     let _ = tracing_subscriber::fmt()
         .json()
         .flatten_event(true)

@@ -13,7 +13,7 @@ use vault_service::route::Group;
 /// Minimum length of the first owner's password, in characters.
 const PASSWORD_CHARACTERS: usize = 24;
 
-/// Variables of the sign-in, except the client secret.
+/// Variables that configure how people sign in, except the client secret.
 const SIGN_IN: [&str; 5] = [
     "VAULT_SIGN_IN",
     "VAULT_OIDC_ISSUER",
@@ -32,8 +32,8 @@ pub struct Settings {
     pub config: Config,
     /// The table, bucket and region, and the address of an emulator.
     pub aws: vault_aws::Settings,
-    /// E-mail address and password of the first owner to create while there is none. Set only for
-    /// the groups that can create one.
+    /// E-mail address and password of the first owner, whom the function creates while there is no
+    /// owner. Set only for the groups that can create one.
     pub first_owner: Option<(String, Password)>,
     /// The secret that authenticates the service to its identity provider. Set only for the group
     /// that signs people in.
@@ -42,7 +42,7 @@ pub struct Settings {
     pub mail: Option<Mail>,
 }
 
-/// Settings of outgoing mail before the server's address is read.
+/// Settings of outgoing mail. The server's address may still have to be read from its parameter.
 #[derive(Debug)]
 pub struct Mail {
     server: Password,
@@ -68,7 +68,7 @@ impl Mail {
 pub enum Password {
     /// The value of a variable, for emulators.
     Given(SecretString),
-    /// The name of a parameter in the Systems Manager. It is read on demand, the first owner's
+    /// The name of a parameter in AWS Systems Manager. It is read on demand, the first owner's
     /// password only while there is no owner.
     Parameter(String),
 }
@@ -92,7 +92,7 @@ impl fmt::Display for BadSettings {
     }
 }
 
-/// Reads variables and collects all problems, so that one start reports every one.
+/// Reads variables and collects all problems, so that one failed start reports all of them.
 struct Reading<'a> {
     variable: &'a dyn Fn(&str) -> Option<String>,
     bad: BadSettings,
@@ -263,7 +263,8 @@ fn read_config(reading: &mut Reading<'_>) -> Option<Config> {
         }
     }
     let limits = &mut config.limits;
-    // The gateway throttles reads. A count in the memory of one process means nothing among many.
+    // These two limits count reads in the memory of one process, which is useless if many processes
+    // serve the same devices. The gateway throttles reads instead.
     (limits.catalog_per_device, limits.bundles_per_device) = (0, 0);
     Some(config)
 }
@@ -288,7 +289,7 @@ fn read_mail(reading: &mut Reading<'_>) -> Option<Mail> {
     }
     let server = reading.read_text("VAULT_SMTP_URL")?;
     if let Err(error) = MailSettings::read_settings(Some(&server), from.as_deref()) {
-        // The text of the error names the variable already.
+        // The error's text already names the variable, so do not add its name.
         reading.bad.wrong.push(error.to_string());
     }
     let server = Password::Given(server.into());
