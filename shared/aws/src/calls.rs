@@ -87,8 +87,8 @@ impl Kind {
     }
 }
 
-/// The running counts, one for each [`Kind`]. It is an interceptor of both clients and counts every
-/// attempt.
+/// The running counts, one for each [`Kind`]. Both clients have it as an interceptor, which counts
+/// each attempt to send a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counters(Arc<[AtomicU64; 8]>);
 

@@ -30,7 +30,8 @@ fn config_loader(settings: &Settings) -> ConfigLoader {
     let loader = aws_config::defaults(BehaviorVersion::latest())
         .region(Region::new(settings.region.clone()))
         .http_client(https)
-        // `s3` reads a body within `RetryLimits::attempt_timeout`.
+        // The SDK's own check for stalled bodies is not needed: `s3` stops to read a body after
+        // `RetryLimits::attempt_timeout`.
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
     match &settings.endpoint {
         Some(endpoint) => loader.endpoint_url(endpoint),

@@ -99,7 +99,8 @@ impl ClassifyRetry for Classifier {
             get.or_else(|| error.downcast_ref().and_then(write_cancelled))
         });
         if let Some(reasons) = reasons {
-            // Not a transient error, for which the SDK would also close the connection.
+            // Report contention as throttling. For a transient error, the SDK would also close the
+            // connection.
             return if is_contention(reasons) {
                 RetryAction::throttling_error()
             } else {
@@ -156,8 +157,8 @@ pub(crate) fn write_cancelled(error: &TransactWriteItemsError) -> Option<&[Cance
 }
 
 /// Converts an error of the SDK about `subject` (a table or bucket). The result is always
-/// `Unavailable`: answers that the port knows (a missing key, a failed condition) were handled
-/// before.
+/// `Unavailable`: the callers have already handled the answers that are no failures, such as a
+/// missing key or a failed condition.
 pub(crate) fn sdk_unavailable<E>(subject: &str, error: SdkError<E, HttpResponse>) -> StoreError
 where
     E: Error + ProvideErrorMetadata + Send + Sync + 'static,

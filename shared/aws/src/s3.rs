@@ -31,7 +31,7 @@ use crate::Settings;
 use crate::calls::Counters;
 use crate::retry::{self, Classifier, RetryLimits};
 
-/// Number of keys above which listing costs less than one request per key.
+/// Number of keys above which listing the objects costs less than one request per key.
 const ASKED_ONE_BY_ONE: usize = 500;
 /// Maximum number of concurrent requests of one call.
 const AT_ONCE: usize = 16;
@@ -147,15 +147,15 @@ impl Bucket {
     async fn put_one(&self, key: &ObjectKey, bytes: &Bytes) -> Result<Stored, StoreError> {
         let stored = self.write_object(key, bytes, false).await?;
         if stored == Stored::Present && !self.has_bytes(key, bytes).await? {
-            // The object was damaged from outside. Every writer of this key has the same bytes, so
-            // overwriting it is safe.
+            // The object was damaged by something else, or deleted since the first write. Every
+            // writer of this key has the same bytes, so overwriting it is safe.
             tracing::warn!(%key, "wrote an object again that did not match its hash");
             self.write_object(key, bytes, true).await?;
         }
         Ok(stored)
     }
 
-    /// Returns whether the existing object under the key has exactly these bytes.
+    /// Returns whether there is an object under the key with exactly these bytes.
     async fn has_bytes(&self, key: &ObjectKey, bytes: &Bytes) -> Result<bool, StoreError> {
         match self.head_object(key).await? {
             Some(head) if head.size != bytes.len() as u64 => Ok(false),
@@ -163,8 +163,8 @@ impl Bucket {
                 sha256: Some(sha256),
                 ..
             }) => Ok(sha256 == checksum_header(&key.digest)),
-            // Without a checksum, the object was not written by this adapter. Only its bytes can
-            // tell.
+            // An object without a checksum was not written by this adapter, so its bytes have to be
+            // read and compared.
             Some(_) => match self.read_verified(key).await {
                 Ok(read) => Ok(read.is_some()),
                 Err(StoreError::Corrupt(_)) => Ok(false),
@@ -445,7 +445,7 @@ fn checksum_header(digest: &Digest) -> String {
     STANDARD.encode(digest.as_bytes())
 }
 
-/// Converts a length from S3, which is never negative.
+/// Converts a length from S3, which is never negative. A missing length counts as 0.
 fn to_size(reported: Option<i64>) -> u64 {
     reported
         .and_then(|length| u64::try_from(length).ok())

@@ -1,8 +1,9 @@
 //! Converts a write of a commit to an action of a DynamoDB transaction.
 //!
-//! Each action carries the port's condition and one of our own: its new revision must be above the
-//! existing one, whatever the clock shows. A `Count` has two forms, because DynamoDB has no "create
-//! or add" with bounds: it first tries to change a live record, and creates one if there is none.
+//! Each action carries the condition of the write. A put or deletion also requires that its new
+//! revision is above the existing one, whatever the clock shows. A `Count` has two forms, because
+//! DynamoDB has no "create or add" with bounds: it first tries to change a live record, and creates
+//! one if there is none.
 
 use std::ops::RangeInclusive;
 
@@ -36,7 +37,7 @@ pub(super) struct Moment<'a> {
 pub(super) struct KeyKnowledge {
     /// The new revision must be at least this.
     floor: u64,
-    /// A `Count` found no living record there.
+    /// No live record was found there, so a `Count` has to create one.
     is_dead: bool,
 }
 
@@ -140,8 +141,8 @@ fn build_put(
     let put = Put::builder()
         .set_item(Some(item))
         .expression_attribute_names("#r", REVISION);
-    // `#r < :new` keeps revisions rising if this clock is behind the one that wrote the item. It
-    // fails the transaction, and the next round knows the floor.
+    // `#r < :new` keeps revisions rising if this clock is behind the one that wrote the item. If it
+    // does not hold, the transaction is cancelled, and the next round uses a higher revision.
     let condition = match when {
         When::Any => "attribute_not_exists(#r) OR #r < :new".to_owned(),
         When::Absent => format!("attribute_not_exists(#r) OR (#r < :new AND {IS_DEAD})"),
@@ -206,9 +207,8 @@ fn build_count(
     bounds: RangeInclusive<i64>,
     moment: Moment<'_>,
 ) -> Result<TransactWriteItem, StoreError> {
-    // All values are within 2^53, so the differences do not overflow.
     // A condition cannot compute a sum, so the bounds are shifted by the step and compared with the
-    // old value.
+    // old value. All values are within 2^53, so the differences do not overflow.
     let (low, high) = (bounds.start() - by, bounds.end() - by);
     let mut within = "#n BETWEEN :low AND :high".to_owned();
     let mut update = Update::builder();

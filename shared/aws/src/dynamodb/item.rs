@@ -177,7 +177,7 @@ impl StoredItem {
     }
 }
 
-/// Returns the key of a listed item. Fails with `Corrupt` if it has none.
+/// Returns the key of a listed item. Fails with `Corrupt` if a part of it is missing or not text.
 pub(super) fn key_of(item: &Item) -> Result<RecordKey, StoreError> {
     let part = |name: &str| item.get(name).and_then(|value| value.as_s().ok());
     match (part(PARTITION_KEY), part(SORT_KEY)) {
@@ -186,7 +186,8 @@ pub(super) fn key_of(item: &Item) -> Result<RecordKey, StoreError> {
     }
 }
 
-/// Adds the counters to the front of the document's text. Their names need no escaping.
+/// Writes the counters into the document's text, before its other members. Their names need no
+/// escaping.
 fn with_counters(text: &str, item: &Item) -> Option<Document> {
     let rest = text.strip_prefix('{')?;
     let mut whole = String::with_capacity(text.len() + 16);

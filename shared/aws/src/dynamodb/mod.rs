@@ -1,13 +1,13 @@
 //! `Records` in one DynamoDB table with the keys `pk` and `sk`.
 //!
-//! A commit is one `TransactWriteItems`, also for a single write: its idempotency token makes a
-//! repetition after a lost answer safe. Several keys are read with one `TransactGetItems`, because
-//! `BatchGetItem` may see half a commit. Expiry is compared with the port's clock, in conditions
-//! and after reading; the TTL only collects.
+//! A commit is one `TransactWriteItems`, even for a single write, because its idempotency token
+//! makes a retry after a lost answer safe. Several keys are read with one `TransactGetItems`,
+//! because `BatchGetItem` may see half a commit. Expiry is compared with the port's clock, in
+//! conditions and after reading; the TTL only collects.
 //!
-//! A revision starts at the time in 2^-12 ms and rises by one with each count. A put whose clock is
-//! behind learns the existing revision and goes above it. A deleted record leaves a tombstone for a
-//! day, so that a revision never names two states.
+//! A revision starts at the time, in units of 2^-12 ms, and rises by one with each count. A put
+//! whose clock is behind learns the existing revision and uses a higher one. A deleted record
+//! leaves a tombstone for a day, so that a revision never names two states.
 
 mod action;
 mod item;
@@ -39,13 +39,13 @@ pub use self::item::{PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE};
 
 /// Number of bits by which a time in milliseconds is shifted to make a revision.
 const REVISION_BITS: u32 = 12;
-/// Number of keys that are read together if all keys might exceed DynamoDB's 4 MB: ten of the
-/// largest items are below it.
+/// Number of keys that are read together after reading all keys at once exceeded DynamoDB's limit
+/// of 4 MB. Ten items of the largest size stay below it.
 const LARGE_AT_ONCE: usize = 10;
 /// Size of a page that is read because the earlier ones had too few live items.
 const NEXT_PAGE: usize = 200;
-/// Maximum number of rounds of a commit in which only our own condition failed (a clock that is
-/// behind, a counter to be created).
+/// Maximum number of rounds of a commit. Another round follows if only a condition of this adapter
+/// failed: this clock is behind, or a counter has to be created.
 const MAX_ROUNDS: u32 = 40;
 
 /// One DynamoDB table.
@@ -58,7 +58,7 @@ pub(crate) struct Table {
     limits: RetryLimits,
 }
 
-/// The end of one transaction.
+/// The outcome of one write transaction.
 enum Ended {
     Written,
     Cancelled(Vec<CancellationReason>),
@@ -141,7 +141,7 @@ impl Table {
         let error = match request.set_transact_items(Some(gets)).send().await {
             Ok(answer) => {
                 let answers = answer.responses.unwrap_or_default();
-                // Missing answers must not be read as "absent".
+                // If answers are missing, their keys must not count as absent.
                 if answers.len() != keys.len() {
                     return Err(StoreError::unavailable("answer for other keys"));
                 }
@@ -164,9 +164,9 @@ impl Table {
         Err(self.unavailable(error))
     }
 
-    /// Reads keys that are too large for one transaction in parts, twice. If no revision has
-    /// changed between the two readings, the items all existed together at one moment: after the
-    /// first reading ended and before the second began.
+    /// Reads items that are too large for one transaction in parts, again and again until two
+    /// readings in a row have the same revisions. Then all items existed together at one moment:
+    /// after the first of the two readings ended and before the second began.
     async fn read_in_parts(&self, keys: &[&RecordKey]) -> Result<Vec<Option<Item>>, StoreError> {
         let mut before = self.read_parts(keys).await?;
         for _ in 0..self.limits.attempts {
@@ -411,8 +411,8 @@ impl Records for Table {
     }
 }
 
-/// Rejects an answer without a body. The SDK parses it as an empty object, which would mean
-/// "absent".
+/// Rejects an answer without a body. The SDK would parse it as an empty object, which means that
+/// the record is absent.
 #[derive(Debug)]
 struct NotEmpty;
 
