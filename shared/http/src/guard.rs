@@ -43,7 +43,7 @@ pub struct Guard {
     may_reach: fn(IpAddr) -> bool,
 }
 
-/// The error of a look-up whose addresses the guard does not return.
+/// The error of [`Guard::checked_addresses`].
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
     /// The filter rejects an address of the host, or the host has no address or more than the
@@ -71,8 +71,8 @@ impl Guard {
         Self { lookup, may_reach }
     }
 
-    /// Returns all addresses of a host name. Fails if the resolver fails or the filter rejects any
-    /// address.
+    /// Returns all addresses of a host name. Fails if the resolver fails, if it returns no address
+    /// or more than the maximum, or if the filter rejects any of them.
     pub async fn checked_addresses(&self, host: &str) -> Result<Vec<IpAddr>, LookupError> {
         let addresses = self.lookup.lookup_addresses(host).await?;
         // One rejected address rejects the host: the HTTP client chooses which address to try

@@ -2,9 +2,9 @@
 //! redirects, and rejects compressed bodies. A caller that follows redirects sends one request per
 //! hop, so that each hop passes the same checks.
 //!
-//! A request over a kept connection that the peer closes without an answer is sent once more, if
-//! its method is idempotent (RFC 9110 section 9.2.2). Any other request opens a connection of its
-//! own and is sent once: the peer may have carried it out before it closed.
+//! If the peer closes a kept connection without answering a request, that request is sent once
+//! more, provided that its method is idempotent (RFC 9110 section 9.2.2). Any other request opens a
+//! connection of its own and is sent once: the peer may have carried it out before it closed.
 //!
 //! [`Reach`] determines the addresses that a client may connect to: those of a service that the
 //! user configured, or only those that a [`Guard`] accepts. The client does not interpret
@@ -89,7 +89,7 @@ pub struct Options {
 pub struct Client {
     options: Options,
     inner: OnceLock<reqwest::Client>,
-    /// Keeps no connection. For requests that must not be sent twice.
+    /// A client that keeps no connection open, for requests that must not be sent twice.
     once: OnceLock<reqwest::Client>,
     /// Whether a peer has answered, so that a connection may be kept for later requests.
     answered: Arc<AtomicBool>,
@@ -262,7 +262,8 @@ impl Client {
     }
 
     /// Sends a request and reads the status and headers of the response. Any status counts as
-    /// success. Fails if the guard rejects the host.
+    /// success. Fails if the guard rejects the host, if no connection can be made, or if no answer
+    /// comes in time.
     ///
     /// A peer may close a kept connection at the moment in which the next request is sent. Such a
     /// request is sent once more if its method is idempotent, unless its body is a stream.
@@ -272,8 +273,8 @@ impl Client {
             // The client never resolves an IP literal, so the guard's resolver does not see it.
             guard.check_literal(request.url())?;
         }
-        // The peer may have carried out such a request before it closed a kept connection, so it
-        // must neither use one nor be repeated.
+        // A peer may carry out a request and then close the kept connection without an answer. A
+        // request that is not idempotent must not be repeated then, so it gets a new connection.
         if !request.method().is_idempotent() {
             let inner = self
                 .get_or_create(&self.once, false)?
@@ -304,7 +305,7 @@ impl Client {
     }
 }
 
-/// Whether the peer closed the connection before it sent any byte of a response.
+/// Whether the peer closed the connection before it sent a complete head of a response.
 fn is_closed_unanswered(error: &reqwest::Error) -> bool {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(found) = cause {
