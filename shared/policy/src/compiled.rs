@@ -1,7 +1,7 @@
 //! A compiled policy, and the grants that it gives to callers.
 //!
-//! A policy is compiled once. A grant is a set of groups: checking one skill is one look-up by name
-//! and one for each tag, so a gate can check a thousand skills on each call.
+//! A policy is compiled once. A grant is a set of groups: checking one skill takes one look-up by
+//! its name and one for each of its tags, so a server can check a thousand skills on each call.
 
 use super::file::{Caller, Channel, Policy, PolicyError, Rule};
 use super::pattern::Pattern;
@@ -18,8 +18,8 @@ mod grant;
 use grant::GroupSet;
 pub use grant::{Grant, View};
 
-/// The longest query that rules are matched against, in bytes. A longer one is granted nothing at
-/// all, since a rule that removes groups might have matched it.
+/// The longest query that rules are matched against, in bytes. A caller with a longer query is
+/// granted nothing at all, since a rule that removes groups might have matched it.
 pub const MAX_QUERY_BYTES: usize = 2048;
 
 /// The caller, with platform and channel.
@@ -38,7 +38,7 @@ pub struct Asker<'a> {
     pub channel: Option<&'a str>,
 }
 
-/// The purpose of a grant, which decides on the context rules that count.
+/// The purpose of a grant. It decides which context rules count.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reach<'a> {
     /// Lists, and searches without a query: no rule counts.
@@ -69,9 +69,10 @@ struct Inner {
     whole: GroupSet,
     by_name: HashMap<String, Vec<usize>>,
     by_tag: HashMap<String, Vec<usize>>,
-    /// Groups by their names and aliases, as the words of a query with a space between.
+    /// The groups by their names and aliases. A key has the words of a name, split as in a query
+    /// and joined with spaces.
     phrases: HashMap<String, Vec<usize>>,
-    /// The numbers of words that phrases have.
+    /// The lengths of the phrases, in words.
     phrase_lengths: BTreeSet<usize>,
     disabled: Vec<Pattern>,
 }
@@ -95,7 +96,8 @@ impl CompiledRule {
 
 impl CompiledPolicy {
     /// Compiles a policy. Its hash is that of the object that [`Policy::to_object`] writes. Fails
-    /// if an expression cannot be compiled within its bounds, which no policy from a file does.
+    /// if the expressions of its rules cannot be compiled within their bounds. A policy that was
+    /// read from a file or an object never fails here.
     pub fn new(policy: Policy) -> Result<Self, PolicyError> {
         let hash = Digest::of(&policy.to_object());
         Inner::new(policy, hash).map(|inner| Self(Arc::new(inner)))
@@ -186,8 +188,8 @@ impl CompiledPolicy {
 
     /// Returns the numbers of the groups that a query mentions by name or alias.
     pub(super) fn groups_mentioned(&self, query: &str) -> BTreeSet<usize> {
-        // The words and the limit of the ranking, so that a group and its skills match the same
-        // queries.
+        // Split the query like the ranking does, so that a group and its skills match the same
+        // words.
         let words: Vec<String> = split_words(query).take(MAX_QUERY_WORDS).collect();
         let inner = &*self.0;
         let mut called = BTreeSet::new();
@@ -252,7 +254,8 @@ impl Inner {
                 }
             }
             for text in std::iter::once(name).chain(group.aliases.iter().flatten()) {
-                // No query has more words than this, and longer phrases would only cost.
+                // Of a query, only so many words are compared, so a longer phrase could never
+                // match.
                 let words: Vec<String> = split_words(text).take(MAX_QUERY_WORDS + 1).collect();
                 if (1..=MAX_QUERY_WORDS).contains(&words.len()) {
                     inner.phrase_lengths.insert(words.len());
@@ -317,7 +320,7 @@ impl Inner {
         }
     }
 
-    /// Changes the groups by the rules that count. Returns their numbers.
+    /// Changes the groups by the rules that count. Returns the numbers of these rules.
     fn apply_rules(
         &self,
         reach: Reach<'_>,
@@ -344,7 +347,7 @@ impl Inner {
             // known any more.
             Reach::Fetch => {
                 for (number, rule) in self.rules.iter().enumerate().filter(holding) {
-                    // What the rule itself takes away again, it does not grant.
+                    // A rule does not grant a group that it also removes.
                     let gone: HashSet<&usize> = rule.remove.iter().collect();
                     let add: Vec<usize> = rule
                         .add
@@ -369,7 +372,8 @@ impl Inner {
             .collect()
     }
 
-    /// Returns the first of these ids that the policy names, as given, with its entry.
+    /// Returns the first of these ids that the policy names, in the spelling of the caller, with
+    /// its entry in the policy.
     fn find_caller<'p>(&'p self, ids: &[&'p str]) -> Option<(&'p str, &'p Caller)> {
         let callers = self.policy.callers.as_ref()?;
         ids.iter().find_map(|id| {
@@ -404,7 +408,7 @@ impl Inner {
 
 fn push_number(map: &mut HashMap<String, Vec<usize>>, key: String, number: usize) {
     let numbers = map.entry(key).or_default();
-    // Groups come in order, so a repeated one is the last one.
+    // Groups are added in order, so if a number is already in the list, it is the last one.
     if numbers.last() != Some(&number) {
         numbers.push(number);
     }

@@ -1,7 +1,7 @@
 //! The policy file and the policy object, read into one type.
 //!
 //! Both are rejected if they use an undefined name: a policy that grants a misspelt group would
-//! grant nothing, or later something else. Grants are resolved elsewhere.
+//! grant nothing, or later something else. The module `compiled` computes grants from it.
 
 use crate::toml_text::{self, Step};
 use regex::{RegexBuilder, RegexSet, RegexSetBuilder};
@@ -386,7 +386,7 @@ impl Policy {
 
     fn check_rules(&self) -> Result<(), PolicyFault> {
         let rules = self.rules.as_deref().unwrap_or_default();
-        // Before any expression is compiled.
+        // Check the number before any expression is compiled, because each one costs time.
         if rules.len() > MAX_RULES {
             let message = format!("there are {} rules; {MAX_RULES} are allowed", rules.len());
             return Err(PolicyFault::new(
@@ -396,7 +396,8 @@ impl Policy {
             ));
         }
         for (item, rule) in rules.iter().enumerate() {
-            // Each alone, only for an error with its line; the set below is what is used.
+            // Compile each expression alone first, so that an error names its line. Only the set
+            // below is used later.
             rule.compile_expression().map_err(|error| {
                 let message = format!(
                     "{} cannot be used as an expression: {}",
@@ -430,7 +431,8 @@ impl Policy {
 }
 
 impl Rule {
-    /// Compiles the expression of `when`. Fails if it is not linear in time or too large.
+    /// Compiles the expression of `when`. Fails if it is invalid or too large. Look-around and
+    /// back-references are invalid, because they do not run in linear time.
     pub fn compile_expression(&self) -> Result<regex::Regex, regex::Error> {
         RegexBuilder::new(&self.when)
             .size_limit(MAX_REGEX_BYTES)
@@ -455,7 +457,7 @@ fn check_defined<T>(
     let known: Vec<String> = table
         .into_iter()
         .flat_map(|table| table.keys())
-        // Enough to find a misspelling; a policy may define thousands of names.
+        // Show a few names, enough to find a misspelling: a policy may define thousands.
         .take(8)
         .map(|key| quoted(key))
         .collect();
@@ -484,8 +486,8 @@ fn is_web_address(url: &str) -> bool {
         && !url.chars().any(|c| c.is_whitespace() || c.is_control())
 }
 
-/// Returns the last line of an expression's error, since the lines before mark the position with
-/// spaces.
+/// Returns the last line of an expression's error. The lines before it draw the position with
+/// spaces, which a message of one line cannot show.
 fn last_error_line(error: &regex::Error) -> String {
     let text = error.to_string();
     let line = text.lines().last().unwrap_or_default().trim();

@@ -2,9 +2,9 @@
 //!
 //! `policy.toml` as the owner writes it and `vault.policy/1` as a release carries it are read into
 //! one [`Policy`]. A [`CompiledPolicy`] is made from it once and answers two questions: the grant
-//! of a caller ([`CompiledPolicy::grant_for`], for a gate that checks each call), and the full list
-//! of capabilities with scores and reasons ([`resolve_capabilities`]). A caller without an entry,
-//! and a name without a definition, get nothing.
+//! of a caller ([`CompiledPolicy::grant_for`], for a server that checks each call), and the full
+//! list of capabilities with scores and reasons ([`resolve_capabilities`]). A caller without an
+//! entry, and a name without a definition, get nothing.
 
 mod compiled;
 mod file;

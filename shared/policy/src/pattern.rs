@@ -15,8 +15,9 @@ impl Pattern {
 
     /// Whether the pattern matches this name.
     ///
-    /// Also tells whether it covers another pattern: a `*` of that one is then an ordinary
-    /// character, which only a `*` of this pattern matches.
+    /// The name may also be the text of another pattern: then the result tells whether this pattern
+    /// covers that one. A `*` in that text is an ordinary character, which only a `*` of this
+    /// pattern matches.
     pub(super) fn matches(&self, name: &str) -> bool {
         let Some((first, rest)) = self.0.split_once('*') else {
             return self.0 == name;
@@ -25,8 +26,8 @@ impl Pattern {
             return false;
         };
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
-        // The first place of each piece is the best one: whatever stands behind a later place
-        // stands behind it too.
+        // Take the first match of each piece. It leaves the most text for the pieces after it, so
+        // there is no need to try a later match.
         for piece in middle.split('*') {
             let Some(at) = name.find(piece) else {
                 return false;
@@ -36,7 +37,7 @@ impl Pattern {
         name.ends_with(last)
     }
 
-    /// Whether some name may match both patterns; true too often rather than too rarely.
+    /// Whether some name may match both patterns. In doubt the answer is true.
     pub(super) fn may_meet(&self, other: &Self) -> bool {
         match (self.fixed_ends(), other.fixed_ends()) {
             (None, _) => other.matches(&self.0),

@@ -1,7 +1,7 @@
-//! Profiles: the skills that one agent on one machine gets.
+//! Profiles: named sets of skills, each made for one agent.
 //!
-//! `profiles.toml` has the owner's rules for them; `vault.profile/1` is one of them as a release
-//! carries it.
+//! `profiles.toml` has the owner's rules for profiles. An object `vault.profile/1` is one profile
+//! as a release carries it.
 
 use crate::toml_text::{self, Located, Step, TextError};
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! The full answer for one caller: the granted capabilities, their scores for the query, and the
-//! reasons.
+//! Resolves all capabilities of one caller: the granted skills, tools and MCP servers, the scores
+//! of the skills for a query, and the reasons.
 
 use super::compiled::{
     Asker, CompiledPolicy, Decision, Grant, MAX_QUERY_BYTES, ProfileOrigin, Reach,
@@ -73,14 +73,14 @@ pub struct GrantedSkill {
 /// Resolves the capabilities of a caller. Never fails: an unknown caller, and a name without a
 /// definition, get nothing, and the reasons say so.
 ///
-/// Costs time linear in the number of skills, in the length of the query and in the size of the
-/// policy.
+/// The time grows about linearly with the number of skills, the length of the query and the size of
+/// the policy.
 pub fn resolve_capabilities(input: &Input<'_>) -> Capabilities {
     let reach = input.query.map_or(Reach::List, Reach::Query);
     let decision = input.policy.decide_grant(&input.asker, reach);
     let grant = &decision.grant;
-    // Ranked among themselves: rarity among skills that the caller may not see would say something
-    // about them.
+    // Rank only the granted skills among themselves. A score counts rare words more, and rarity
+    // among all skills would reveal something about those that the caller may not see.
     let granted: Vec<Text<'_>> = input
         .skills
         .iter()
@@ -101,8 +101,8 @@ pub fn resolve_capabilities(input: &Input<'_>) -> Capabilities {
         .map(|query| input.policy.groups_mentioned(query))
         .unwrap_or_default()
         .into_iter()
-        // The query may name a group that the caller is not granted; it must not show in the
-        // answer.
+        // The query may name a group that the caller is not granted. Such a group must not appear
+        // in the answer.
         .filter(|number| grant.holds(*number))
         .collect();
     let mut skills: Vec<GrantedSkill> = granted

@@ -11,13 +11,15 @@ use vault_format::index::IndexEntry;
 /// The largest number of words of a query; later ones are ignored.
 pub const MAX_QUERY_WORDS: usize = 64;
 
-// The usual BM25 constants; texts are short, so length counts a little less than in a library of
-// books.
+// The usual constants of BM25 (k1 and b). Descriptions are short, so their length counts a little
+// less than usual (b = 0.75).
 const SATURATION: f64 = 1.2;
 const LENGTH_SHARE: f64 = 0.6;
 /// The share of a full match for a word that only begins with the query's word.
 const PREFIX_SHARE: f64 = 0.4;
+/// Minimum length of a query's word that also matches words beginning with it, in characters.
 const SHORTEST_PREFIX: usize = 3;
+/// Maximum number of terms that one word of a query matches as their beginning.
 const MOST_PREFIX_TERMS: usize = 128;
 
 /// The searchable texts of a skill, borrowed for indexing.
@@ -89,8 +91,8 @@ impl BestScores {
     }
 
     fn raise_score(&mut self, document: usize, score: f64) {
-        // The best and not the sum: a query for `test` must not favour a skill with test, tester
-        // and testing.
+        // Keep the best score, not the sum: a query for `test` must not favour a skill with test,
+        // tester and testing.
         let best_score = &mut self.scores[document];
         if *best_score == 0.0 {
             self.raised.push(document);
@@ -120,7 +122,7 @@ impl Ranking {
         for text in texts {
             ranking.index_text(text);
         }
-        // Afterwards, since the average length is known only once all texts are indexed.
+        // The average length is known only once all texts are indexed.
         ranking.set_damping();
         ranking
     }
@@ -237,8 +239,7 @@ impl Ranking {
 
     fn term_rarity(&self, holding: usize) -> f64 {
         let (all, holding) = (as_f64(self.documents.len()), as_f64(holding));
-        // With the one added, so that a word in more than half of the skills does not score below
-        // zero.
+        // Without the added 1, a word in more than half of the skills would score below zero.
         (1.0 + (all - holding + 0.5) / (holding + 0.5)).ln()
     }
 
@@ -301,7 +302,7 @@ pub(crate) fn split_words(text: &str) -> impl Iterator<Item = String> {
 
 fn push_pairs(part: &str, terms: &mut Vec<String>) {
     let characters: Vec<char> = part.chars().collect();
-    // A single character has no neighbour and would never be found.
+    // A single character forms no pair, so it becomes a term by itself.
     if characters.len() == 1 {
         terms.push(part.to_owned());
     }

@@ -59,7 +59,8 @@ pub(crate) struct Located<'a> {
 }
 
 impl Located<'_> {
-    /// Returns the position of the value at these steps, or of the last one on the way that exists.
+    /// Returns the position of the value at these steps. If it does not exist, returns the position
+    /// of the last value on the way to it that does.
     pub fn position_of(&self, steps: &[Step]) -> Position {
         let mut offset = 0;
         let mut value: Option<&Spanned<DeValue<'_>>> = None;
@@ -105,9 +106,9 @@ pub(crate) fn parse_strict<T: DeserializeOwned + Serialize>(
     // Parsed twice, since `from_str` keeps no positions.
     let root = DeTable::parse(text).map_err(|error| complain(&error))?;
     let value: T = toml::from_str(text).map_err(|error| complain(&error))?;
-    // What the type did not read is missing when it is written out: this finds unknown members
-    // without a second schema, and lists given where a table is wanted, which serde reads as the
-    // table's members in order.
+    // A member that the type did not read is missing when the value is written out again. The
+    // comparison finds unknown members without a second schema. It also finds a list in place of a
+    // table, which serde would accept as the table's members in order.
     let read = serde_json::to_value(&value).map_err(|error| TextError {
         message: error.to_string(),
         at: Position::new(1, 1),

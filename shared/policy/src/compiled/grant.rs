@@ -24,7 +24,8 @@ enum Scope {
 
 /// A key for the set of skills that a grant allows. It is equal for equal sets of groups of one
 /// policy, so that a list or a ranking made for one caller serves all callers with the same access.
-/// It names a policy by its hash, so it outlives the policy's object.
+/// It holds the policy's hash and not the policy, so a cache can keep it after the policy is
+/// dropped.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct View(Option<(Option<Digest>, GroupSet)>);
 
@@ -45,8 +46,8 @@ impl Grant {
 
     pub(super) fn of(policy: &CompiledPolicy, profile: &str, groups: GroupSet) -> Self {
         Self(Scope::Groups {
-            // Decided once, so that checking a skill needs no look-up for callers with a group of
-            // everything.
+            // Decided here once: for callers who have a group that holds every skill, checking a
+            // skill then needs no look-up.
             whole: groups.has_common(&policy.0.whole),
             policy: policy.clone(),
             profile: Some(profile.to_owned()),
@@ -59,7 +60,7 @@ impl Grant {
         self.allows_text(name.as_str(), tags)
     }
 
-    /// Like [`Self::allows`], for a name that was not parsed.
+    /// Like [`Self::allows`], for a name that is still plain text.
     pub(crate) fn allows_text<T: AsRef<str>>(&self, name: &str, tags: &[T]) -> bool {
         let Scope::Groups {
             policy,
@@ -242,7 +243,8 @@ impl Grant {
     pub fn view(&self) -> View {
         View(match &self.0 {
             Scope::Everything => None,
-            // With the policy's hash, since equal numbers mean other groups in another policy.
+            // The policy's hash is part of the key, because a number means another group in another
+            // policy.
             Scope::Groups { policy, groups, .. } => Some((policy.hash(), groups.clone())),
         })
     }

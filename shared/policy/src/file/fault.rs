@@ -6,7 +6,8 @@ use vault_format::text::Position;
 /// A reason to reject a policy, with the position in `policy.toml`; an object has none.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// The shape is wrong: syntax, an unknown or doubled member, a value of another type.
+    /// The shape is wrong: a syntax error, an unknown or repeated member, or a value of another
+    /// type.
     #[error("{}{message}", place(*.at))]
     Schema {
         /// The description of the fault.
